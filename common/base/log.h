@@ -1,0 +1,24 @@
+// Where the deciding code says what happened. The agent renders lines (time=... level=... event=...); a test collects.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace dtrain {
+
+enum class LogLevel : unsigned char { debug, info, warn, error };
+
+struct LogField {
+  std::string_view key;
+  std::string value;
+};
+
+class Log {
+ public:
+  virtual ~Log() = default;
+  virtual void write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) = 0;
+};
+
+}  // namespace dtrain

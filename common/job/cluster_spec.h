@@ -1,0 +1,68 @@
+// What one task is given to find the others: argv, environment, per framework.
+// Rules: docs/frameworks.md (sources are named there).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/job/job_spec.h"
+
+namespace dtrain::job {
+
+struct TaskAddress {
+  std::string host;         // what goes into cluster specs: the host's task address
+  std::uint16_t port = 0;   // reserved for this task in this generation
+  std::string text() const { return host + ":" + std::to_string(port); }
+  template <class V> void fields(V& v) { v("host", host); v("port", port); }
+};
+
+struct Restore {
+  std::string path;        // directory, prefix (TensorFlow V2), or file
+  std::int64_t step = 0;
+  template <class V> void fields(V& v) { v("path", path); v("step", step); }
+};
+
+// One generation as all its tasks see it.
+struct ClusterView {
+  std::string job_name;
+  JobId job = 0;
+  Generation generation = 0;
+  std::map<TaskId, TaskAddress> tasks;   // every task of the generation
+  std::optional<Restore> restore;
+};
+
+// What only this task and its host know.
+struct TaskView {
+  TaskId task;
+  std::string node;                      // name
+  std::vector<std::string> gpu_ids;      // for CUDA_VISIBLE_DEVICES; empty: none
+  std::string work_dir;                  // the directory it starts in
+  std::string package_dir;               // the job's writable copy
+  std::string interface;                 // of the task address; "": unknown
+  std::string notify_socket;
+  std::string user, home, shell;
+  std::map<std::string, std::string> pass_env;  // tasks.passEnv of the host, already read
+};
+
+struct Rendered {
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> env;   // without DTRAIN_ATTEMPT: the shim sets it per attempt
+};
+
+// Templates: {hosts:R} {host:R:I} {count:R} {port:NAME} {job.name|generation} {task.name|type|index|rank|address|host|port}
+// {work.dir} {package.dir} {checkpoint.dir|path|step}; {{...}} escapes. Fails naming the first unknown name.
+Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
+                                    const TaskView& task);
+
+// The names a template may use, checked at submit: no placement is needed. Returns each unknown "{name}".
+std::vector<std::string> unknown_templates(std::string_view text, const JobSpec& spec);
+
+// TF_CONFIG for one task; nullopt where the rules say it is not set (one replica in all).
+std::optional<std::string> tf_config(const JobSpec& spec, const ClusterView& cluster, const TaskId& task);
+
+// The whole of it: framework variables, DTRAIN_*, templates rendered, the user's env last.
+Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const TaskView& task);
+
+}  // namespace dtrain::job

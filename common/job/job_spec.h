@@ -1,0 +1,192 @@
+// What a user asked for: the validated form of a job file (format: docs/job-file.md). Pure data; the parser is
+// manifest.h, the rules validate.h. Every field holds its effective value: defaults are filled in by the parser.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/time.h"
+
+namespace dtrain::job {
+
+enum class Framework : unsigned char {
+  tensorflow, pytorch, mpi, horovod, mxnet, xgboost, paddle, jax, generic
+};
+constexpr Framework enum_last(Framework) { return Framework::generic; }
+
+enum class RestartPolicy : unsigned char { on_failure, never, always, exit_code };
+constexpr RestartPolicy enum_last(RestartPolicy) { return RestartPolicy::exit_code; }
+
+enum class OnDisconnect : unsigned char { by_class, replace, freeze, keep };  // by_class: freeze when exclusive
+constexpr OnDisconnect enum_last(OnDisconnect) { return OnDisconnect::keep; }
+
+enum class AvoidGpuHosts : unsigned char { no, prefer, require };
+constexpr AvoidGpuHosts enum_last(AvoidGpuHosts) { return AvoidGpuHosts::require; }
+
+enum class CleanPodPolicy : unsigned char { running, all, none };
+constexpr CleanPodPolicy enum_last(CleanPodPolicy) { return CleanPodPolicy::none; }
+
+enum class OnPsFailure : unsigned char { halt, freeze };
+constexpr OnPsFailure enum_last(OnPsFailure) { return OnPsFailure::freeze; }
+
+enum class SuccessPolicy : unsigned char { by_framework, all_workers };
+constexpr SuccessPolicy enum_last(SuccessPolicy) { return SuccessPolicy::all_workers; }
+
+enum class EvaluatorInCluster : unsigned char { self, never, always };
+constexpr EvaluatorInCluster enum_last(EvaluatorInCluster) { return EvaluatorInCluster::always; }
+
+enum class Placement : unsigned char { pack, spread };
+constexpr Placement enum_last(Placement) { return Placement::spread; }
+
+enum class StartAfter : unsigned char { running, ready, succeeded };
+constexpr StartAfter enum_last(StartAfter) { return StartAfter::succeeded; }
+
+struct Resources {
+  std::uint64_t cpu_millis = 0;    // 0: reserves nothing, limits nothing
+  std::uint64_t memory_bytes = 0;  // 0: likewise; otherwise a hard limit
+  std::uint32_t gpus = 0;
+  std::string gpu_model;           // "" any
+  template <class V> void fields(V& v) {
+    v("cpu_millis", cpu_millis); v("memory_bytes", memory_bytes); v("gpus", gpus); v("gpu_model", gpu_model);
+  }
+};
+
+struct RoleSpec {
+  std::uint32_t replicas = 1;
+  std::uint32_t min_replicas = 0;                   // = replicas unless the job may shrink
+  std::vector<std::string> command;                 // templates not yet rendered
+  std::map<std::string, std::string> env;           // on top of the job's
+  Resources resources;
+  std::map<std::string, std::string> node_selector;
+  std::string anti_affinity = "none";               // none | host | a label's name
+  AvoidGpuHosts avoid_gpu_hosts = AvoidGpuHosts::no;
+  RestartPolicy restart_policy = RestartPolicy::on_failure;
+  std::map<std::string, StartAfter> start_after;    // role -> what it must have reached; the order is resolved here
+  OnDisconnect on_disconnect = OnDisconnect::by_class;
+  bool exclusive = false;                           // effective: never two of the same task at once
+  bool notify = false;                              // ready means READY=1 was sent
+  Duration watchdog{0};                             // 0: off
+  std::int32_t stop_signal = 15;
+  template <class V> void fields(V& v) {
+    v("replicas", replicas); v("min_replicas", min_replicas); v("command", command); v("env", env);
+    v("resources", resources); v("node_selector", node_selector); v("anti_affinity", anti_affinity);
+    v("avoid_gpu_hosts", avoid_gpu_hosts); v("restart_policy", restart_policy); v("start_after", start_after);
+    v("on_disconnect", on_disconnect); v("exclusive", exclusive); v("notify", notify); v("watchdog", watchdog);
+    v("stop_signal", stop_signal);
+  }
+};
+
+enum class CheckpointFormat : unsigned char { automatic, manifest, tensorflow };
+constexpr CheckpointFormat enum_last(CheckpointFormat) { return CheckpointFormat::tensorflow; }
+
+struct CheckpointSpec {
+  std::string dir;                     // absolute
+  CheckpointFormat format = CheckpointFormat::automatic;
+  std::uint32_t keep = 0;              // 0: unset, nothing is ever deleted
+  std::uint32_t replicas = 1;
+  std::string restore = "auto";        // auto | never | an absolute path
+  template <class V> void fields(V& v) {
+    v("dir", dir); v("format", format); v("keep", keep); v("replicas", replicas); v("restore", restore);
+  }
+};
+
+struct RestartBackoff {
+  Duration first = 0s;
+  Duration initial = 100ms;
+  Duration max = 60s;
+  Duration reset_after = 10min;
+  bool jitter = true;  // off when given as one duration
+  template <class V> void fields(V& v) {
+    v("first", first); v("initial", initial); v("max", max); v("reset_after", reset_after); v("jitter", jitter);
+  }
+};
+
+struct FailureThreshold {
+  std::uint32_t count = 5;  // 0: off
+  Duration within = 6h;
+  template <class V> void fields(V& v) { v("count", count); v("within", within); }
+};
+
+struct SignalBeforeDeadline {
+  std::int32_t signal = 0;
+  Duration before{0};
+  template <class V> void fields(V& v) { v("signal", signal); v("before", before); }
+};
+
+struct Policy {
+  std::optional<std::uint32_t> backoff_limit;  // restarts of one run; unset: only the failure threshold bounds
+  RestartBackoff restart_backoff;
+  FailureThreshold failure_threshold;          // per task
+  OnPsFailure on_ps_failure = OnPsFailure::halt;
+  std::optional<Duration> active_deadline;
+  std::optional<Duration> ttl_after_finished;
+  CleanPodPolicy clean_pod_policy = CleanPodPolicy::running;
+  SuccessPolicy success_policy = SuccessPolicy::by_framework;
+  EvaluatorInCluster evaluator_in_cluster = EvaluatorInCluster::self;
+  bool enable_dynamic_worker = false;
+  Placement placement = Placement::pack;
+  std::int32_t priority = 0;
+  Duration expected{0};
+  bool gang = true;
+  Duration stop_grace_period = 30s;
+  std::optional<SignalBeforeDeadline> signal_before_deadline;
+  template <class V> void fields(V& v) {
+    v("backoff_limit", backoff_limit); v("restart_backoff", restart_backoff);
+    v("failure_threshold", failure_threshold); v("on_ps_failure", on_ps_failure);
+    v("active_deadline", active_deadline); v("ttl_after_finished", ttl_after_finished);
+    v("clean_pod_policy", clean_pod_policy); v("success_policy", success_policy);
+    v("evaluator_in_cluster", evaluator_in_cluster); v("enable_dynamic_worker", enable_dynamic_worker);
+    v("placement", placement); v("priority", priority); v("expected", expected); v("gang", gang);
+    v("stop_grace_period", stop_grace_period); v("signal_before_deadline", signal_before_deadline);
+  }
+};
+
+struct NotifyHook {
+  std::vector<std::string> command;  // empty: none
+  std::vector<std::string> on;       // job states
+  template <class V> void fields(V& v) { v("command", command); v("on", on); }
+};
+
+struct JobSpec {
+  std::string name;                            // empty only while generate_name is to be filled in by the ledger
+  std::string generate_name;
+  std::map<std::string, std::string> labels;
+  Framework framework = Framework::generic;
+  std::string package_digest;                  // BLAKE2b-256 hex of the package's tar; "": no package
+  std::string work_dir = ".";                  // inside the package's copy, or absolute
+  std::map<std::string, std::string> env;
+  std::vector<std::string> require_paths;
+  std::map<std::string, RoleSpec> roles;
+  std::optional<CheckpointSpec> checkpoint;
+  Policy policy;
+  NotifyHook notify;
+  bool suspend = false;
+  template <class V> void fields(V& v) {
+    v("name", name); v("generate_name", generate_name); v("labels", labels); v("framework", framework);
+    v("package_digest", package_digest); v("work_dir", work_dir); v("env", env);
+    v("require_paths", require_paths); v("roles", roles); v("checkpoint", checkpoint); v("policy", policy);
+    v("notify", notify); v("suspend", suspend);
+  }
+};
+
+std::string_view to_string(Framework f);
+std::uint32_t total_replicas(const JobSpec& spec);
+bool has_role(const JobSpec& spec, std::string_view role);
+
+// True where every member must restart when one dies (reference: torch DDP, MPI, MultiWorkerMirrored, JAX): a
+// framework of ranks, or a tensorflow job without parameter servers.
+bool is_collective(const JobSpec& spec);
+
+// True where a death means recovery (halt, new generation, restore) rather than a restart in place:
+// ps, chief, master, and every rank of a collective job. Evaluators restart in place.
+bool is_stateful(const JobSpec& spec, const TaskId& task);
+
+// The task whose success is the job's: chief, else master, else (tensorflow) worker 0. nullopt: every task of every
+// role but ps and evaluator must succeed (generic, or successPolicy AllWorkers where it is the workers).
+std::optional<TaskId> deciding_task(const JobSpec& spec);
+
+}  // namespace dtrain::job

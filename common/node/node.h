@@ -1,0 +1,46 @@
+// Node: everything an agent decides, as one deterministic machine. Told the time and what happened, it answers with
+// what to do. It owns no descriptor, clock, thread or file; the daemon and the simulator run this same class.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/rng.h"
+#include "common/base/time.h"
+#include "common/node/effect.h"
+#include "common/node/event.h"
+
+namespace dtrain::node {
+
+struct Options {
+  std::string cluster_name;
+  std::string version;
+  bool allow_root = false;              // may uid 0 submit
+  std::uint16_t task_port_first = 20000, task_port_last = 29999;
+  std::map<std::string, std::string> pass_env;   // tasks.passEnv, read by the agent
+  std::string path_env = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+  Duration restore_wait = 10min;
+  // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.
+  std::string broken_rule;
+};
+
+class Node {
+ public:
+  Node(Options options, Rng rng, Log& log);
+  ~Node();
+  // Never blocks, never throws. Effects are appended in the order in which they must be performed.
+  // The first event is Started, once.
+  void step(Now now, const Event& event, std::vector<Effect>& out);
+  // Earliest instant at which Tick must be delivered; kNever when nothing waits for time.
+  Instant deadline() const;
+  // Encoded ledger, for the replay check of tests.
+  std::string ledger_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dtrain::node

@@ -1,0 +1,32 @@
+// What a checkpoint is on disk, and how complete it is. The readers here take bytes; walking directories and reading
+// files is the agent's (agent/store/checkpoint_store.h). Formats: docs/checkpoints.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace dtrain::transfer {
+
+enum class Format : unsigned char { manifest, tensorflow };
+constexpr Format enum_last(Format) { return Format::tensorflow; }
+
+// One candidate found under checkpoint.dir.
+struct CheckpointInfo {
+  Format format = Format::manifest;
+  std::string path;        // what DTRAIN_RESTORE_FROM would be: directory, or TensorFlow prefix
+  std::int64_t step = 0;
+  bool complete = false;   // the shallow check held: index or manifest parses, every file has its size
+  std::string defect;      // why not, when not complete
+  std::uint64_t bytes = 0;
+  std::string digest;      // BLAKE2b-256 hex over the manifest or index bytes: identity of this content
+  template <class V> void fields(V& v) {
+    v("format", format); v("path", path); v("step", step); v("complete", complete); v("defect", defect);
+    v("bytes", bytes); v("digest", digest);
+  }
+};
+
+}  // namespace dtrain::transfer

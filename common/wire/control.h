@@ -1,0 +1,323 @@
+// The conversation of dtrainctl with an agent, over the control socket.
+//
+// Frame: 4 bytes little-endian length of what follows (at most limits::kControlFrameBytes), then one encoded Message.
+// A client numbers its requests from 1; every reply carries the number. A request has one or more replies; the one
+// with last = true ends it. Several requests may be open on one connection. A field is never reused or retyped;
+// unknown message types answer Error{invalid}.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/limits.h"
+#include "common/wire/codec.h"
+#include "common/wire/view.h"
+
+namespace dtrain::wire {
+
+inline constexpr std::uint32_t kControlFormat = 1;
+
+enum class MessageType : unsigned char {
+  none,
+  // replies
+  error,            // ErrorReply
+  ok,               // Empty
+  submitted,        // SubmitReply
+  jobs,             // JobsReply
+  tasks,            // TasksReply
+  description,      // JobDescription
+  nodes,            // NodesReply
+  status,           // StatusView
+  events,           // EventsReply
+  task_specs,       // TaskSpecsReply
+  checkpoints,      // CheckpointsReply
+  update,           // JobUpdate
+  log_chunk,        // LogChunk
+  exec_output,      // ExecOutput
+  blob,             // BlobReply
+  version,          // VersionReply
+  // requests
+  submit,           // SubmitRequest
+  query_jobs,       // JobsRequest        -> jobs
+  query_tasks,      // JobName            -> tasks
+  describe_job,     // JobName            -> description
+  query_nodes,      // NodeName           -> nodes
+  query_status,     // JobName            -> status, or description where a job is named
+  query_events,     // EventsRequest      -> events ... (last = false while following)
+  query_task_specs, // TaskSpecsRequest   -> task_specs
+  plan,             // SubmitRequest      -> task_specs (starts nothing)
+  action,           // ActionRequest      -> ok | submitted (rerun)
+  watch,            // WatchRequest       -> update ... until the condition holds or the client goes
+  logs,             // LogsRequest        -> log_chunk ...
+  exec,             // ExecRequest        -> exec_output ...
+  exec_input,       // ExecInput          (no reply; names the exec's request number)
+  query_checkpoints,// CheckpointsRequest -> checkpoints
+  has_blob,         // BlobRequest        -> blob
+  put_blob,         // PutBlobRequest     -> blob after the last chunk; ok after each other
+  query_version,    // Empty              -> version
+  cancel_request,   // CancelRequest      (no reply: ends a watch, log, or events stream)
+};
+constexpr MessageType enum_last(MessageType) { return MessageType::cancel_request; }
+
+struct Message {
+  std::uint32_t format = kControlFormat;
+  MessageType type = MessageType::none;
+  std::uint64_t request = 0;
+  bool last = true;
+  std::string payload;       // encoded struct of `type`
+  template <class V> void fields(V& v) {
+    v("f", format); v("t", type); v("r", request); v("l", last); v("p", payload);
+  }
+};
+
+struct Empty {
+  template <class V> void fields(V&) {}
+};
+struct JobName {
+  std::string job;           // "" all, where that makes sense
+  template <class V> void fields(V& v) { v("job", job); }
+};
+struct NodeName {
+  std::string node;          // "" all
+  template <class V> void fields(V& v) { v("node", node); }
+};
+
+// A failure: one or more, as the contract's {"errors":[...]}.
+struct ErrorItem {
+  ErrorCode code = ErrorCode::internal;
+  std::string kind;          // "unknown-key", ... for a job file; else the code's name
+  std::string file;
+  std::uint32_t line = 0;
+  std::string path, message, next;
+  template <class V> void fields(V& v) {
+    v("code", code); v("kind", kind); v("file", file); v("line", line); v("path", path); v("message", message);
+    v("next", next);
+  }
+};
+struct ErrorReply {
+  std::vector<ErrorItem> errors;
+  template <class V> void fields(V& v) { v("errors", errors); }
+};
+
+struct SubmitRequest {
+  std::string spec;          // encoded job::JobSpec
+  std::string request_id;    // the same id submitted again is the same job
+  bool replace = false;      // a finished job of that name gives way
+  template <class V> void fields(V& v) { v("spec", spec); v("request_id", request_id); v("replace", replace); }
+};
+struct SubmitReply {
+  std::string name;
+  std::uint64_t id = 0;
+  std::uint32_t generation = 0;
+  bool unchanged = false;
+  std::vector<std::string> warnings;
+  template <class V> void fields(V& v) {
+    v("name", name); v("id", id); v("generation", generation); v("unchanged", unchanged); v("warnings", warnings);
+  }
+};
+
+struct JobsRequest {
+  std::string job;                                  // "" all
+  std::map<std::string, std::string> labels;        // all must match
+  std::string user, state;                          // "" any
+  template <class V> void fields(V& v) { v("job", job); v("labels", labels); v("user", user); v("state", state); }
+};
+struct JobsReply {
+  std::vector<JobView> jobs;
+  bool stale = false;
+  template <class V> void fields(V& v) { v("jobs", jobs); v("stale", stale); }
+};
+struct TasksReply {
+  std::vector<TaskView> tasks;
+  bool stale = false;
+  template <class V> void fields(V& v) { v("tasks", tasks); v("stale", stale); }
+};
+struct NodesReply {
+  std::vector<NodeView> nodes;
+  bool stale = false;
+  template <class V> void fields(V& v) { v("nodes", nodes); v("stale", stale); }
+};
+
+struct EventsRequest {
+  std::string job;           // "" the whole cluster
+  std::uint64_t after = 0;   // only events with a larger seq
+  bool follow = false;
+  template <class V> void fields(V& v) { v("job", job); v("after", after); v("follow", follow); }
+};
+struct EventsReply {
+  std::vector<EventView> events;
+  template <class V> void fields(V& v) { v("events", events); }
+};
+
+struct TaskSpecsRequest {
+  std::string job, task;     // task "": all
+  template <class V> void fields(V& v) { v("job", job); v("task", task); }
+};
+struct TaskSpecsReply {
+  std::vector<TaskSpecView> tasks;
+  std::vector<std::string> warnings;
+  std::string waiting_for;   // plan: why it could not be placed now; "" it could
+  template <class V> void fields(V& v) { v("tasks", tasks); v("warnings", warnings); v("waiting_for", waiting_for); }
+};
+
+enum class Action : unsigned char { cancel, suspend, resume, restart, scale, remove, rerun };
+constexpr Action enum_last(Action) { return Action::rerun; }
+struct ActionRequest {
+  Action action = Action::cancel;
+  std::string job;
+  std::string task;                  // restart: one task; "" the job
+  std::string role;                  // scale
+  std::uint32_t replicas = 0;        // scale
+  bool force = false;                // remove a running job
+  bool from_scratch = false;         // restart without a checkpoint
+  std::string package_digest;        // restart with another package
+  std::string request_id;
+  template <class V> void fields(V& v) {
+    v("action", action); v("job", job); v("task", task); v("role", role); v("replicas", replicas); v("force", force);
+    v("from_scratch", from_scratch); v("package_digest", package_digest); v("request_id", request_id);
+  }
+};
+
+// One job's progress, pushed at changes (coalesced), first at once. A job that is deleted meanwhile: gone = true.
+struct WatchRequest {
+  std::string job;
+  std::uint64_t id = 0;              // 0: the job that has the name now
+  std::uint32_t interval_ms = 100;   // least time between updates
+  template <class V> void fields(V& v) { v("job", job); v("id", id); v("interval_ms", interval_ms); }
+};
+struct JobUpdate {
+  JobView job;
+  std::vector<TaskView> tasks;
+  std::vector<EventView> events;     // new since the previous update
+  bool final = false;                // the job and every task of it reached a final state
+  bool gone = false;
+  std::vector<std::string> passed;   // every state reached in this run, in order of first reaching
+  template <class V> void fields(V& v) {
+    v("job", job); v("tasks", tasks); v("events", events); v("final", final); v("gone", gone); v("passed", passed);
+  }
+};
+
+struct LogsRequest {
+  std::string job, task;             // task "": the whole job
+  bool follow = false;
+  bool previous = false;             // the attempt before the latest
+  bool all_attempts = false;
+  std::uint32_t attempt = 0;         // 0: latest
+  std::int64_t tail = -1;            // lines; -1: all
+  std::int64_t since_ms = 0;         // wall clock, ms since the epoch; 0: all
+  bool stderr_only = false;
+  template <class V> void fields(V& v) {
+    v("job", job); v("task", task); v("follow", follow); v("previous", previous); v("all_attempts", all_attempts);
+    v("attempt", attempt); v("tail", tail); v("since_ms", since_ms); v("stderr_only", stderr_only);
+  }
+};
+struct LogChunk {
+  std::string task;
+  std::uint32_t generation = 0, attempt = 0;
+  bool is_stderr = false;
+  std::int64_t time_ms = 0;          // wall clock of arrival
+  std::string bytes;
+  std::string note;                  // for the client's stderr: "worker-1: attempt 2 begins"
+  template <class V> void fields(V& v) {
+    v("task", task); v("generation", generation); v("attempt", attempt); v("is_stderr", is_stderr);
+    v("time_ms", time_ms); v("bytes", bytes); v("note", note);
+  }
+};
+
+struct ExecRequest {
+  std::string job, task;
+  std::vector<std::string> command;
+  bool terminal = false;
+  std::uint32_t rows = 24, columns = 80;
+  std::string term;                  // TERM
+  template <class V> void fields(V& v) {
+    v("job", job); v("task", task); v("command", command); v("terminal", terminal); v("rows", rows);
+    v("columns", columns); v("term", term);
+  }
+};
+struct ExecInput {
+  std::uint64_t exec = 0;            // request number of the exec
+  std::string bytes;
+  bool end = false;                  // stdin closed
+  std::uint32_t rows = 0, columns = 0;  // new window size, when not 0
+  std::int32_t signal = 0;
+  template <class V> void fields(V& v) {
+    v("exec", exec); v("bytes", bytes); v("end", end); v("rows", rows); v("columns", columns); v("signal", signal);
+  }
+};
+struct ExecOutput {
+  std::string bytes;
+  bool is_stderr = false;
+  std::optional<ExitView> exit;      // set in the last one
+  template <class V> void fields(V& v) { v("bytes", bytes); v("is_stderr", is_stderr); v("exit", exit); }
+};
+
+struct CheckpointsRequest {
+  std::string job;
+  bool verify = false;               // deep, now
+  template <class V> void fields(V& v) { v("job", job); v("verify", verify); }
+};
+struct CheckpointsReply {
+  std::vector<CheckpointView> checkpoints;
+  template <class V> void fields(V& v) { v("checkpoints", checkpoints); }
+};
+
+struct BlobRequest {
+  std::string digest;
+  template <class V> void fields(V& v) { v("digest", digest); }
+};
+struct PutBlobRequest {
+  std::string digest;                // of the whole
+  std::uint64_t offset = 0;
+  std::string bytes;                 // at most limits::kBlobChunkBytes
+  bool last = false;
+  template <class V> void fields(V& v) { v("digest", digest); v("offset", offset); v("bytes", bytes); v("last", last); }
+};
+struct BlobReply {
+  bool present = false;
+  template <class V> void fields(V& v) { v("present", present); }
+};
+struct VersionReply {
+  std::string version;
+  std::string node;
+  template <class V> void fields(V& v) { v("version", version); v("node", node); }
+};
+struct CancelRequest {
+  std::uint64_t request_to_end = 0;
+  template <class V> void fields(V& v) { v("request_to_end", request_to_end); }
+};
+
+template <class T>
+Message make_message(MessageType type, std::uint64_t request, const T& payload, bool last = true) {
+  Message m;
+  m.type = type;
+  m.request = request;
+  m.last = last;
+  m.payload = encode(payload);
+  return m;
+}
+
+// ErrorReply of one Error.
+ErrorReply error_reply(const Error& e);
+std::string to_string(ErrorCode code);  // "invalid", "not-found", ...
+
+// Puts the length in front. The result is ready for a stream socket.
+std::string frame(const Message& m);
+
+// Cuts a byte stream into messages. Feed what arrived; then call next() until it answers nullopt.
+// A length above the limit, or a frame that does not decode, is an error after which the stream is unusable.
+class Deframer {
+ public:
+  void feed(std::string_view bytes) { buffer_.append(bytes); }
+  Result<std::optional<Message>> next();
+  std::size_t buffered() const { return buffer_.size() - start_; }
+
+ private:
+  std::string buffer_;
+  std::size_t start_ = 0;
+};
+
+}  // namespace dtrain::wire

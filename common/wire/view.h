@@ -1,0 +1,213 @@
+// What a cluster shows of itself. Field names are the JSON keys of docs/contract.md: the client prints these structs
+// with the same fields() that carry them over the wire.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+
+namespace dtrain::wire {
+
+struct ExitView {                       // JSON: {"code":N} or {"signal":"SIGKILL"}; the client renders one of the two
+  std::optional<std::int32_t> code;
+  std::optional<std::string> signal;
+  std::optional<std::string> cause;
+  template <class V> void fields(V& v) { v("code", code); v("signal", signal); v("cause", cause); }
+};
+
+struct TaskView {
+  std::string task, role;
+  std::uint32_t index = 0;
+  std::string state, node;
+  std::int32_t pid = 0;                 // 0: none
+  std::string address;
+  std::uint32_t attempt = 0;
+  std::optional<ExitView> exit;         // of the last attempt that ended
+  std::vector<std::string> gpus;        // PCI addresses
+  std::optional<std::string> started_at;
+  std::string status;                   // last STATUS=
+  std::string reason;
+  bool ready = false;
+  template <class V> void fields(V& v) {
+    v("task", task); v("role", role); v("index", index); v("state", state); v("node", node); v("pid", pid);
+    v("address", address); v("attempt", attempt); v("exit", exit); v("gpus", gpus); v("started_at", started_at);
+    v("status", status); v("reason", reason); v("ready", ready);
+  }
+};
+
+struct RoleView {
+  std::uint32_t desired = 0, ready = 0, running = 0, succeeded = 0, failed = 0;
+  template <class V> void fields(V& v) {
+    v("desired", desired); v("ready", ready); v("running", running); v("succeeded", succeeded); v("failed", failed);
+  }
+};
+
+struct JobView {
+  std::string name, state, framework;
+  std::uint32_t generation = 0, restarts = 0;
+  std::map<std::string, RoleView> roles;
+  std::int64_t age_s = 0;
+  std::string reason;
+  std::uint64_t id = 0;
+  std::string user;
+  std::map<std::string, std::string> labels;
+  template <class V> void fields(V& v) {
+    v("name", name); v("state", state); v("framework", framework); v("generation", generation);
+    v("restarts", restarts); v("roles", roles); v("age_s", age_s); v("reason", reason); v("id", id);
+    v("user", user); v("labels", labels);
+  }
+};
+
+struct RestoredView {
+  std::string path;
+  std::int64_t step = 0;
+  template <class V> void fields(V& v) { v("path", path); v("step", step); }
+};
+struct ConditionView {
+  std::string type;
+  bool status = false;
+  std::string time, reason;
+  template <class V> void fields(V& v) { v("type", type); v("status", status); v("time", time); v("reason", reason); }
+};
+struct FaultView {
+  std::string task, node, time, cause;  // cause: what a person reads first: "signal SIGKILL", "exit code 3", ...
+  std::uint32_t generation = 0, attempt = 0;
+  std::optional<ExitView> exit;
+  std::string stderr_tail;
+  template <class V> void fields(V& v) {
+    v("task", task); v("node", node); v("time", time); v("cause", cause); v("generation", generation);
+    v("attempt", attempt); v("exit", exit); v("stderr_tail", stderr_tail);
+  }
+};
+struct CheckpointView {
+  std::string path;
+  std::int64_t step = 0;
+  std::uint32_t generation = 0;
+  std::string state;                    // complete | verified | damaged | quarantined | stale | gone
+  std::uint64_t bytes = 0;
+  std::string time, defect, digest;
+  template <class V> void fields(V& v) {
+    v("path", path); v("step", step); v("generation", generation); v("state", state); v("bytes", bytes);
+    v("time", time); v("defect", defect); v("digest", digest);
+  }
+};
+
+struct EventView {
+  std::uint64_t seq = 0;
+  std::string time, type, object, reason, message;
+  template <class V> void fields(V& v) {
+    v("seq", seq); v("time", time); v("type", type); v("object", object); v("reason", reason); v("message", message);
+  }
+};
+
+struct JobDescription {
+  JobView job;                          // the client prints its keys at the top level
+  std::vector<TaskView> tasks;
+  std::string spec;                     // encoded job::JobSpec
+  std::vector<ConditionView> conditions;
+  std::optional<RestoredView> restored;
+  std::optional<FaultView> first_fault;
+  std::string waiting_for;
+  std::vector<EventView> events;        // the newest few
+  template <class V> void fields(V& v) {
+    v("job", job); v("tasks", tasks); v("spec", spec); v("conditions", conditions); v("restored", restored);
+    v("first_fault", first_fault); v("waiting_for", waiting_for); v("events", events);
+  }
+};
+
+struct GpuView {
+  std::uint32_t index = 0;
+  std::string pci, vendor, model, uuid;
+  std::uint64_t memory_bytes = 0;
+  std::int32_t numa = -1;
+  bool healthy = true, pretended = false;
+  template <class V> void fields(V& v) {
+    v("index", index); v("pci", pci); v("vendor", vendor); v("model", model); v("uuid", uuid);
+    v("memory_bytes", memory_bytes); v("numa", numa); v("healthy", healthy); v("pretended", pretended);
+  }
+};
+struct GpusView {
+  std::uint32_t total = 0, free = 0;
+  std::vector<GpuView> devices;
+  template <class V> void fields(V& v) { v("total", total); v("free", free); v("devices", devices); }
+};
+struct GpuCountView {
+  std::uint32_t total = 0, free = 0;
+  template <class V> void fields(V& v) { v("total", total); v("free", free); }
+};
+struct CpusView {                       // the client prints whole or decimal CPUs
+  std::uint64_t total_millis = 0, free_millis = 0;
+  template <class V> void fields(V& v) { v("total_millis", total_millis); v("free_millis", free_millis); }
+};
+struct MemoryView {
+  std::uint64_t total_bytes = 0, free_bytes = 0;
+  template <class V> void fields(V& v) { v("total_bytes", total_bytes); v("free_bytes", free_bytes); }
+};
+struct NodeView {
+  std::string name, id, address, state;
+  std::uint64_t incarnation = 0;
+  std::string role;
+  bool schedulable = true;
+  GpusView gpus;
+  CpusView cpus;
+  MemoryView memory;
+  std::map<std::string, std::string> labels;
+  template <class V> void fields(V& v) {
+    v("name", name); v("id", id); v("address", address); v("state", state); v("incarnation", incarnation);
+    v("role", role); v("schedulable", schedulable); v("gpus", gpus); v("cpus", cpus); v("memory", memory);
+    v("labels", labels);
+  }
+};
+
+struct ClusterIdView {
+  std::string name, id;
+  template <class V> void fields(V& v) { v("name", name); v("id", id); }
+};
+struct CoordinatorView {
+  std::string node;
+  std::uint64_t epoch = 0;
+  template <class V> void fields(V& v) { v("node", node); v("epoch", epoch); }
+};
+struct QuorumView {
+  std::vector<std::string> voters;
+  bool healthy = false;
+  template <class V> void fields(V& v) { v("voters", voters); v("healthy", healthy); }
+};
+struct NodeCountsView {
+  std::uint32_t alive = 0, suspect = 0, down = 0, dead = 0, left = 0;
+  template <class V> void fields(V& v) {
+    v("alive", alive); v("suspect", suspect); v("down", down); v("dead", dead); v("left", left);
+  }
+};
+struct StatusView {
+  ClusterIdView cluster;
+  std::optional<CoordinatorView> coordinator;
+  QuorumView quorum;
+  NodeCountsView nodes;
+  GpuCountView gpus;
+  std::map<std::string, std::uint32_t> jobs;   // state -> count
+  bool stale = false;
+  template <class V> void fields(V& v) {
+    v("cluster", cluster); v("coordinator", coordinator); v("quorum", quorum); v("nodes", nodes); v("gpus", gpus);
+    v("jobs", jobs); v("stale", stale);
+  }
+};
+
+// What one task was or would be given: cluster-spec, plan.
+struct TaskSpecView {
+  std::string task, node, address;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> env;
+  std::string work_dir;
+  std::vector<std::string> gpus;
+  template <class V> void fields(V& v) {
+    v("task", task); v("node", node); v("address", address); v("argv", argv); v("env", env);
+    v("work_dir", work_dir); v("gpus", gpus);
+  }
+};
+
+}  // namespace dtrain::wire
