@@ -1,0 +1,57 @@
+// Runner: how assignments are run on this host. One small parent process (dtrain-shim) per assignment; attempts are
+// restarts inside it. Two launchers (direct; systemd, later) and the simulator's fake pass one conformance suite
+// (tests/conformance). The runner decides nothing: it does what Node's effects say and reports what happened.
+//
+// All calls return at once. Completions and unasked events go to the sink, only from dispatch(), on the caller's
+// thread. fd() becomes readable (it is an epoll descriptor over everything the runner waits for) when dispatch() has
+// work; deadline() is when dispatch() must be called at the latest.
+//
+// Files of one assignment lie in <tasks_dir>/<AssignmentId::text()>/ :
+//   launch      what the shim was started with (binary, versioned; agent/dtrain-shim/protocol.h)
+//   shim.sock   where a living shim listens
+//   exit        record of the newest ended attempt, renamed into place (docs/shim.md)
+//   notify      sd_notify datagrams of the task (NOTIFY_SOCKET; the shim adds it to the environment of every attempt,
+//               with DTRAIN_ATTEMPT)
+//   log.K, log.K.idx   output (common/task/log_format.h)
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/base/time.h"
+#include "common/node/effect.h"
+#include "common/node/event.h"
+
+namespace dtrain::proc {
+
+using EventSink = std::function<void(node::Event)>;
+
+struct RunnerOptions {
+  std::string tasks_dir;            // absolute; created when missing
+  std::string shim_path;            // absolute path of dtrain-shim
+  std::uint64_t log_file_bytes = 64ull << 20;
+  std::uint32_t log_files = 8;
+  std::string cgroup_root;          // "": find a writable cgroup v2 directory by itself, or do without
+  std::map<std::string, std::uint64_t> ulimits;   // nofile, memlock, core; RLIM_INFINITY for unlimited
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  // Every assignment directory on this host: called once, before anything else. Living shims are connected to again
+  // (adopted): events that happened meanwhile are in the answer, later ones go to the sink.
+  virtual std::vector<task::FoundShim> list() = 0;
+  virtual void launch(const task::ShimSpec& spec) = 0;                                  // -> ShimUp
+  virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;                // -> AttemptStarted | AttemptRefused; AttemptExited
+  virtual void signal(const AssignmentId& id, int signal, bool whole_tree) = 0;
+  virtual void kill(const AssignmentId& id) = 0;                                        // whole tree, also a frozen one
+  virtual void freeze(const AssignmentId& id, bool freeze) = 0;                         // -> FreezeDone
+  virtual void end(const AssignmentId& id) = 0;                                         // -> ShimGone{expected}
+  virtual void remove_files(const AssignmentId& id) = 0;                                // after ShimGone: logs and all
+  virtual int fd() const = 0;
+  virtual Instant deadline() const = 0;
+  virtual void dispatch(EventSink& sink) = 0;
+};
+
+}  // namespace dtrain::proc
