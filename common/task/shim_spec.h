@@ -11,31 +11,12 @@
 #include "common/base/ids.h"
 #include "common/base/time.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/exit.h"
 
 namespace dtrain::task {
 
-// How an attempt ended. Exactly one of code and signal is meaningful.
-struct Exit {
-  std::int32_t code = 0;        // exit status when signal == 0
-  std::int32_t signal = 0;      // death by this signal
-  bool unknown = false;         // the end is proven (shim or host gone) but not how
-  bool out_of_memory = false;
-  std::string cause;            // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
-  std::string stderr_tail;      // last lines, bounded by limits::kStderrTailBytes
-
-  bool success() const { return !unknown && signal == 0 && code == 0; }
-  template <class V> void fields(V& v) {
-    v("code", code); v("signal", signal); v("unknown", unknown); v("out_of_memory", out_of_memory);
-    v("cause", cause); v("stderr_tail", stderr_tail);
-  }
-};
-
-// Who a task runs as. A job never runs as a user that its submitter is not.
-struct User {
-  std::string name;
-  std::uint32_t uid = 0;
-  template <class V> void fields(V& v) { v("name", name); v("uid", uid); }
-};
+using job::Exit;
+using job::User;
 
 // Everything about an assignment that stays the same over its attempts.
 struct ShimSpec {

@@ -1,0 +1,32 @@
+// How a task's process ended, and who it ran as. Shared by the host's side (task) and the ledger's (cluster).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dtrain::job {
+
+// How an attempt ended. signal != 0: death by that signal; else the exit status is `code`.
+struct Exit {
+  std::int32_t code = 0;
+  std::int32_t signal = 0;
+  bool unknown = false;         // the end is proven (shim or host gone) but not how
+  bool out_of_memory = false;
+  std::string cause;            // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
+  std::string stderr_tail;      // last lines, bounded by limits::kStderrTailBytes
+
+  bool success() const { return !unknown && signal == 0 && code == 0; }
+  template <class V> void fields(V& v) {
+    v("code", code); v("signal", signal); v("unknown", unknown); v("out_of_memory", out_of_memory);
+    v("cause", cause); v("stderr_tail", stderr_tail);
+  }
+};
+
+// Who a task runs as. A job never runs as a user that its submitter is not.
+struct User {
+  std::string name;
+  std::uint32_t uid = 0;
+  template <class V> void fields(V& v) { v("name", name); v("uid", uid); }
+};
+
+}  // namespace dtrain::job
