@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# One command on a Debian 12 machine: installs what is missing, builds, trains examples/digits with parameter servers,
+# kills a worker and a parameter server on the way, shows what healed and how fast, and leaves nothing behind.
+# Exit 0: everything healed and the accuracy is above 0.9.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bin=$PWD/build/bin
+job=digits
+top=
+agent=
+follower=
+
+say() { printf '\n==> %s\n' "$*"; }
+give_up() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
+ctl() { "$bin/dtrainctl" --agent "$top/run/control.sock" "$@"; }
+# pick EXPRESSION: a Python expression over the JSON document `v` on stdin.
+pick() {
+  /usr/bin/python3 -c '
+import json, sys
+text = sys.stdin.read()
+v = json.loads(text)
+print(eval(sys.argv[1], {"v": v}))' "$1"
+}
+task() { ctl -o json tasks "$job" 2>/dev/null | pick "next(t for t in v if t['task'] == '$1')$2"; }
+milliseconds() {  # FROM (seconds since the epoch) TO (RFC 3339)
+  /usr/bin/python3 -c '
+import datetime, sys
+end = datetime.datetime.fromisoformat(sys.argv[2].replace("Z", "+00:00")).timestamp()
+print("%.0f ms" % ((end - float(sys.argv[1])) * 1000))' "$1" "$2"
+}
+# await SECONDS WHAT COMMAND...: until the command succeeds.
+await() {
+  local end=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    kill -0 "$agent" 2>/dev/null || give_up "the agent ended while waiting for $what"
+    [ $SECONDS -lt $end ] || give_up "no $what within the time limit"
+    sleep 0.05
+  done
+}
+
+# Ends whatever still runs from this run's own directory: agents, shims, tasks. Asks /proc, so that nothing is missed.
+end_leftovers() {
+  /usr/bin/python3 - "$top" <<'PYTHON'
+import os, signal, sys, time
+mark, own = sys.argv[1].encode(), {os.getpid(), os.getppid()}
+def ours():
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as a, open("/proc/%d/environ" % pid, "rb") as b:
+                if pid not in own and (mark in a.read() or mark in b.read()):
+                    yield pid
+        except OSError:
+            continue
+for _ in range(50):
+    found = list(ours())
+    if not found:
+        break
+    for pid in found:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    time.sleep(0.1)
+PYTHON
+}
+
+clean_up() {
+  local status=$?
+  trap - EXIT
+  trap '' INT TERM
+  if [ -n "$top" ]; then
+    if [ $status -ne 0 ] && [ -s "$top/agent.log" ]; then
+      printf '\nThe last lines of the agent:\n' >&2
+      tail -n 20 "$top/agent.log" >&2
+    fi
+    if [ -n "$agent" ] && kill -0 "$agent" 2>/dev/null; then
+      ctl --timeout 5s delete "$job" --force >/dev/null 2>&1 || true
+      kill -TERM "$agent" 2>/dev/null || true
+    fi
+    end_leftovers
+    wait 2>/dev/null || true
+    rm -rf "$top"
+  fi
+  exit $status
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+say "Packages (.ci/packages)"
+./tests/setup.sh
+echo "all installed"
+
+say "Build in build/ (the first time takes a few minutes)"
+top=$(mktemp -d /tmp/dtrain-quickstart.XXXXXX)
+if ! { cmake --preset release && cmake --build build --target dtraind dtrainctl dtrain-shim; } >"$top/build.log" 2>&1; then
+  tail -n 40 "$top/build.log" >&2
+  give_up "the build failed"
+fi
+ctl version
+
+say "Start an agent: dtraind --dev"
+"$bin/dtraind" --dev --data-dir "$top/data" --run-dir "$top/run" >"$top/agent.log" 2>&1 &
+agent=$!
+answers() { ctl --timeout 2s status >/dev/null 2>&1; }
+await 30 "answer of the agent" answers
+ctl status
+
+say "Train: dtrainctl run examples/digits/job.yaml (1 chief, 2 parameter servers, 2 workers)"
+began=$EPOCHREALTIME
+ctl run --set "spec.checkpoint.dir=$top/checkpoints" examples/digits/job.yaml </dev/null > >(sed 's/^/    | /') 2>&1 &
+follower=$!
+good_checkpoints() {
+  local count
+  count=$(ctl -o json checkpoints "$job" 2>/dev/null | pick "sum(c['state'] in ('complete', 'verified') for c in v)") || return 1
+  [ "${count:-0}" -ge "$1" ]
+}
+await 60 "second checkpoint" good_checkpoints 2
+
+victim=worker-1
+pid=$(task $victim "['pid']")
+address=$(task $victim "['address']")
+say "Kill a worker: kill -9 $pid ($victim)"
+killed=$EPOCHREALTIME
+kill -9 "$pid"
+worker_back() { [ "$(task $victim "['attempt'] == 2 and v and next(t for t in v if t['task'] == '$victim')['state'] == 'Running'")" = True ]; }
+await 30 "second attempt of $victim" worker_back
+worker_steps() { ctl logs "$job" $victim --attempt 2 2>/dev/null | grep -q ' step='; }
+await 30 "step of $victim's second attempt" worker_steps
+[ "$(task $victim "['address']")" = "$address" ] || give_up "$victim came back at another address"
+first_step=$(ctl logs "$job" $victim --attempt 2 | grep -m 1 ' step=' | cut -d' ' -f1)
+started=$(task $victim "['started_at']")
+generation=$(ctl -o json jobs | pick "next(j for j in v if j['name'] == '$job')['generation']")
+[ "$generation" = 1 ] || give_up "a worker's death began generation $generation"
+worker_healed="started again $(milliseconds "$killed" "$started") after the kill, its first step at $(milliseconds "$killed" "$first_step"), same address $address, generation $generation"
+echo "$victim: $worker_healed"
+
+await 60 "fourth checkpoint" good_checkpoints 4
+victim=ps-0
+pid=$(task $victim "['pid']")
+say "Kill a parameter server: kill -9 $pid ($victim)"
+killed=$EPOCHREALTIME
+kill -9 "$pid"
+second_generation() { [ "$(ctl -o json jobs 2>/dev/null | pick "any(j['name'] == '$job' and j['generation'] == 2 and j['state'] == 'Running' for j in v)")" = True ]; }
+await 60 "second generation" second_generation
+steps_again() { ctl logs "$job" "$1" 2>/dev/null | grep -q ' step='; }
+slowest=
+for worker in worker-0 worker-1; do
+  await 60 "step of $worker" steps_again $worker
+  first_step=$(ctl logs "$job" $worker 2>/dev/null | grep -m 1 ' step=' | cut -d' ' -f1)
+  [[ "$first_step" > "$slowest" ]] && slowest=$first_step
+done
+restored=$(ctl -o json describe job "$job" | pick "'%s (step %d)' % (v['restored']['path'].rsplit('/', 1)[-1], v['restored']['step'])")
+ps_healed="every worker stepped again $(milliseconds "$killed" "$slowest") after the kill, in generation 2 at new addresses, from $restored"
+echo "$victim: $ps_healed"
+
+say "Wait for the end"
+status=0
+wait "$follower" || status=$?
+follower=
+[ $status -eq 0 ] || give_up "dtrainctl run ended with exit code $status"
+seconds=$(/usr/bin/python3 -c 'import sys; print("%.1f" % (float(sys.argv[2]) - float(sys.argv[1])))' "$began" "$EPOCHREALTIME")
+accuracy=$(ctl logs "$job" chief-0 | sed -n 's/^accuracy=//p' | tail -n 1)
+
+say "What happened (dtrainctl events $job)"
+ctl events "$job"
+say "Result"
+ctl jobs
+echo
+echo "worker killed:           $worker_healed"
+echo "parameter server killed: $ps_healed"
+echo "trained in $seconds s, both deaths included; accuracy=$accuracy on images never trained on"
+/usr/bin/python3 -c 'import sys; sys.exit(0 if float(sys.argv[1] or 0) > 0.9 else 1)' "$accuracy" ||
+  give_up "the accuracy is not above 0.9"
