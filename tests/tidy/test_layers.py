@@ -1,0 +1,105 @@
+"""Include order: base <- wire <- {gossip, raft, job, transfer} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
+
+Cores of one group never include each other, nor do siblings in agent/; the daemon wires them. dtrainctl is a client: it
+sees common/{base,wire,job} and the checkpoint reader, so that it can never reach into an agent.
+"""
+import os
+import re
+import unittest
+
+import tree
+
+LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "job": 2, "transfer": 2, "cluster": 3, "task": 3, "node": 4}
+SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+
+
+def unit(path):
+    """("common", "job") of common/job/manifest.h"""
+    parts = path.split("/")
+    return (parts[0], parts[1]) if len(parts) > 2 else (parts[0], "")
+
+
+def forbidden(path, target):
+    """Why `path` must not include `target`; None where it may."""
+    (top, own), (target_top, other) = unit(path), unit(target)
+    if top == "tests" or top == "bench":
+        return None
+    if target_top not in ("common", "agent"):
+        return "includes go from the project's root into common/ or agent/"
+    if top == "common":
+        if target_top != "common":
+            return "common/ decides and never sees agent/"
+        if own not in LEVELS or other not in LEVELS:
+            return "a directory that the layering does not know"
+        if own != other and LEVELS[own] <= LEVELS[other]:
+            return "%s comes before %s in the include order" % (own, other)
+        return None
+    if own == other and target_top == "agent":
+        return None
+    if own == "dtrainctl":
+        if (target_top == "common" and other in ("base", "wire", "job")) or target == "agent/store/checkpoint_reader.h":
+            return None
+        return "dtrainctl sees common/{base,wire,job} and agent/store/checkpoint_reader.h only"
+    if own == "dtrain-shim":
+        if target_top == "common" and other in ("base", "task"):
+            return None
+        return "dtrain-shim stands alone: common/{base,task} only"
+    if own == "dtraind":
+        if target_top == "agent" and other in ("dtrainctl", "dtrain-shim"):
+            return "programs do not include each other"
+        return None
+    if own in SIBLINGS:
+        if target_top == "common" or (own == "proc" and target == "agent/dtrain-shim/protocol.h"):
+            return None
+        return "siblings in agent/ never include each other; the daemon wires them"
+    return "a directory that the layering does not know"
+
+
+def misordered(path, text):
+    complaints = []
+    for match in INCLUDE.finditer(tree.bare(text)):
+        reason = forbidden(path, match.group(1))
+        if reason:
+            complaints.append("line %d includes %s: %s" % (tree.line_of(text, match.start(1)), match.group(1), reason))
+    return complaints
+
+
+def unresolved(path, text):
+    return ["includes %s, which does not exist from the project's root" % target
+            for target in INCLUDE.findall(tree.bare(text)) if not os.path.isfile(os.path.join(tree.ROOT, target))]
+
+
+def unguarded(path, text):
+    return [] if not path.endswith(".h") or "#pragma once" in text else ["a header without #pragma once"]
+
+
+class Layers(tree.Tidy):
+    def setUp(self):
+        self.sources = tree.files(*tree.CODE)
+
+    def test_tree(self):
+        self.assertTrue(self.sources)
+        for rule in (misordered, unresolved, unguarded):
+            self.holds(tree.check(rule, self.sources))
+
+    def test_rules_bite(self):
+        for path, target in (("common/base/a.h", "common/wire/codec.h"), ("common/job/a.cpp", "common/raft/log_entry.h"),
+                             ("common/task/a.h", "common/cluster/ledger.h"), ("common/node/a.h", "agent/proc/runner.h"),
+                             ("agent/net/a.h", "agent/store/blobs.h"), ("agent/dtrainctl/a.cpp", "common/node/node.h"),
+                             ("agent/dtrainctl/a.cpp", "agent/store/database.h"), ("agent/extra/a.h", "common/base/ids.h"),
+                             ("agent/dtrain-shim/main.cpp", "common/wire/codec.h"), ("common/job/a.h", "job_spec.h"),
+                             ("agent/dtraind/main.cpp", "agent/dtrainctl/client.h")):
+            self.assertEqual(len(misordered(path, '#include "%s"\n' % target)), 1, (path, target))
+        for path, target in (("common/wire/a.h", "common/base/ids.h"), ("common/node/a.h", "common/task/shim_spec.h"),
+                             ("agent/dtraind/main.cpp", "agent/net/control_server.h"),
+                             ("agent/dtrainctl/a.cpp", "agent/store/checkpoint_reader.h"),
+                             ("agent/proc/a.cpp", "agent/dtrain-shim/protocol.h"), ("tests/unit/a.cpp", "agent/net/x.h")):
+            self.assertEqual(misordered(path, '#include "%s"\n' % target), [], (path, target))
+        self.assertEqual(misordered("common/base/a.h", '// #include "common/wire/codec.h"\n'), [])
+        self.assertTrue(unresolved("a.h", '#include "common/base/no_such_file.h"\n'))
+        self.assertTrue(unguarded("a.h", "int f();\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
