@@ -1,0 +1,11 @@
+// The only place of the agent that reads the clocks.
+#pragma once
+
+#include "common/base/time.h"
+
+namespace dtrain::loop {
+
+// CLOCK_BOOTTIME and CLOCK_REALTIME of this moment.
+Now read_clocks();
+
+}  // namespace dtrain::loop

@@ -1,0 +1,27 @@
+// Signals as descriptors: nothing of the agent runs in a signal handler.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+
+#include "common/base/result.h"
+
+namespace dtrain::loop {
+
+class Signals {
+ public:
+  // Blocks `signals` in the calling thread and in every thread it starts later: call it before the first one.
+  static Result<Signals> open(std::initializer_list<int> signals);
+  Signals(Signals&& other) noexcept;
+  Signals& operator=(Signals&&) = delete;
+  ~Signals();
+  int fd() const { return fd_; }
+  // The next signal that arrived, or nullopt.
+  std::optional<int> next();
+
+ private:
+  explicit Signals(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+}  // namespace dtrain::loop

@@ -1,0 +1,347 @@
+#include "agent/net/control_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/net/control_socket.h"
+#include "common/base/check.h"
+
+namespace dtrain::net {
+namespace {
+
+constexpr int kEventsPerTurn = 64;
+constexpr int kAcceptsPerTurn = 32;
+constexpr int kMessagesPerTurn = 64;               // of one connection
+constexpr std::size_t kReadChunk = 64 << 10;
+constexpr std::size_t kReadPerTurn = 512 << 10;    // of one connection
+constexpr std::size_t kKeptBuffer = 4 << 10;       // an idle connection keeps no more memory than this
+constexpr std::uint64_t kListenerId = 0;
+
+}  // namespace
+
+struct ControlServer::Connection {
+  node::ConnectionId id = 0;
+  int fd = -1;
+  wire::Deframer input;
+  std::size_t counted_input = 0;   // part of total_input_
+  std::size_t largest_input = 0;   // since the buffer was last given back
+  std::string output;
+  std::size_t sent = 0;            // of output
+  std::uint32_t interest = 0;
+  bool paused = false;
+  bool closing = false;            // reads nothing any more, closes when output is empty
+  Instant timer = kNever;          // unfinished message, or linger
+
+  ~Connection() { ::close(fd); }
+  std::size_t unsent() const { return output.size() - sent; }
+};
+
+Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& path, const ControlLimits& limits) {
+  const auto listener = listen_unix(path);
+  if (!listener) return fail(listener.error());
+  const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kListenerId;
+  if (epoll < 0 || ::epoll_ctl(epoll, EPOLL_CTL_ADD, *listener, &event) != 0) {
+    const int cause = errno;
+    ::close(*listener);
+    if (epoll >= 0) ::close(epoll);
+    return fail(ErrorCode::io, "could not watch control socket " + path + ": " + ::strerror(cause));
+  }
+  return std::unique_ptr<ControlServer>(new ControlServer(path, limits, *listener, epoll));
+}
+
+ControlServer::ControlServer(std::string path, const ControlLimits& limits, int listen_fd, int epoll_fd)
+    : path_(std::move(path)), limits_(limits), listen_fd_(listen_fd), epoll_fd_(epoll_fd),
+      spare_fd_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
+ControlServer::~ControlServer() {
+  ::unlink(path_.c_str());
+  connections_.clear();
+  ::close(listen_fd_);
+  ::close(epoll_fd_);
+  if (spare_fd_ >= 0) ::close(spare_fd_);
+}
+
+ControlServer::Connection* ControlServer::find(node::ConnectionId id) const {
+  const auto found = connections_.find(id);
+  return found == connections_.end() || doomed_.contains(id) ? nullptr : found->second.get();
+}
+
+Instant ControlServer::deadline() const {
+  if (!backlog_.empty() || !doomed_.empty() || !drained_.empty()) return Instant{};
+  return timers_.empty() ? kNever : timers_.begin()->first;
+}
+
+void ControlServer::update_interest(Connection& c) {
+  std::uint32_t wanted = 0;
+  if (!c.paused && !c.closing) wanted |= EPOLLIN;
+  if (c.unsent() > 0) wanted |= EPOLLOUT;
+  if (wanted == c.interest) return;
+  epoll_event event{};
+  event.events = wanted;
+  event.data.u64 = c.id;
+  ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, c.fd, &event);
+  c.interest = wanted;
+}
+
+void ControlServer::doom(Connection& c) { doomed_.insert(c.id); }
+
+// ---------------------------------------------------------------- input
+
+void ControlServer::accept_some(ControlSink& sink) {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE) refuse_one();
+      return;
+    }
+    auto connection = std::make_unique<Connection>();
+    connection->fd = fd;
+    if (connections_.size() >= limits_.connections) {
+      const Error full{ErrorCode::limit,
+                       "could not serve this connection: " + std::to_string(limits_.connections) + " are open",
+                       "close some, or try again later"};
+      const std::string reply = wire::frame(wire::make_message(wire::MessageType::error, 0, wire::error_reply(full)));
+      (void)::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL | MSG_DONTWAIT);  // what does not fit is not missed
+      continue;
+    }
+    connection->id = next_id_++;
+    connection->interest = EPOLLIN;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = connection->id;
+    if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) continue;
+    const node::ConnectionId id = connection->id;
+    connections_.emplace(id, std::move(connection));
+    sink.on_opened(id, peer_of(fd));
+  }
+}
+
+// Out of descriptors: without this the waiting connection would keep the loop awake for ever.
+void ControlServer::refuse_one() {
+  if (spare_fd_ < 0) return;
+  ::close(spare_fd_);
+  const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd >= 0) ::close(fd);
+  spare_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+void ControlServer::account_input(Connection& c) {
+  total_input_ += c.input.buffered();
+  total_input_ -= c.counted_input;
+  c.counted_input = c.input.buffered();
+  c.largest_input = std::max(c.largest_input, c.counted_input);
+  if (c.counted_input == 0 && c.largest_input > kKeptBuffer) {
+    c.input = wire::Deframer();
+    c.largest_input = 0;
+  }
+  timers_.erase({c.timer, c.id});
+  const bool unfinished = c.counted_input > 0 && !c.paused && !c.closing && !backlog_.contains(c.id);
+  if (!c.closing) c.timer = unfinished ? now_ + limits_.message_idle : kNever;
+  if (c.timer != kNever) timers_.insert({c.timer, c.id});
+}
+
+void ControlServer::read_some(Connection& c, ControlSink& sink) {
+  char chunk[kReadChunk];
+  for (std::size_t total = 0; total < kReadPerTurn && !c.paused && !c.closing;) {
+    const ssize_t n = ::recv(c.fd, chunk, sizeof chunk, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n < 0) return doom(c);
+    if (n == 0) {
+      if (c.input.buffered() > 0 && !backlog_.contains(c.id))
+        reject(c, Error{ErrorCode::invalid, "could not read control message: it ended in the middle",
+                        "the sender is not a dtrainctl of this version"});
+      else
+        doom(c);
+      return;
+    }
+    total += static_cast<std::size_t>(n);
+    c.input.feed(std::string_view(chunk, static_cast<std::size_t>(n)));
+    deliver(c, sink);
+    if (doomed_.contains(c.id)) return;
+    if (total_input_ > limits_.total_input_bytes)
+      return reject(c, Error{ErrorCode::limit, "could not read control message: too many are unfinished", "try again later"});
+    if (backlog_.contains(c.id)) return;
+  }
+}
+
+// Hands on the complete messages, a bounded number of them.
+void ControlServer::deliver(Connection& c, ControlSink& sink) {
+  backlog_.erase(c.id);
+  for (int i = 0; !c.paused && !c.closing && !doomed_.contains(c.id); ++i) {
+    if (i == kMessagesPerTurn) {
+      backlog_.insert(c.id);
+      break;
+    }
+    auto message = c.input.next();
+    if (!message) {
+      reject(c, message.error());
+      break;
+    }
+    if (!*message) break;
+    sink.on_message(c.id, std::move(**message));
+  }
+  account_input(c);
+}
+
+// The stream cannot be read any further: say why, then close.
+void ControlServer::reject(Connection& c, const Error& error) {
+  send(c.id, wire::make_message(wire::MessageType::error, 0, wire::error_reply(error)));
+  close(c.id);
+}
+
+// ---------------------------------------------------------------- output
+
+void ControlServer::send(node::ConnectionId connection, const wire::Message& message) {
+  send_encoded(connection, wire::encode(message));
+}
+
+void ControlServer::send_encoded(node::ConnectionId connection, std::string_view body) {
+  Connection* c = find(connection);
+  if (!c || c->closing) return;
+  if (body.size() > limits::kControlFrameBytes) {
+    const Error large{ErrorCode::limit, "could not send the answer: it has " + std::to_string(body.size()) + " bytes, above the limit of " +
+                                            std::to_string(limits::kControlFrameBytes), "ask for less"};
+    const auto asked = wire::decode<wire::Message>(body);
+    return send(connection, wire::make_message(wire::MessageType::error, asked ? asked->request : 0, wire::error_reply(large)));
+  }
+  const std::size_t added = body.size() + 4;
+  const bool was_empty = c->unsent() == 0;
+  for (int shift = 0; shift < 32; shift += 8) c->output.push_back(static_cast<char>(body.size() >> shift));
+  c->output.append(body);
+  total_output_ += added;
+  if (was_empty) write_some(*c);  // the usual case: it all fits into the socket
+  if (c->unsent() > limits_.output_bytes || (total_output_ > limits_.total_output_bytes && c->unsent() > 0)) doom(*c);
+}
+
+void ControlServer::write_some(Connection& c) {
+  while (c.unsent() > 0) {
+    const ssize_t n = ::send(c.fd, c.output.data() + c.sent, c.unsent(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (n < 0) return doom(c);
+    c.sent += static_cast<std::size_t>(n);
+    total_output_ -= static_cast<std::size_t>(n);
+  }
+  if (c.unsent() == 0) {
+    c.sent = 0;
+    if (c.output.capacity() > kKeptBuffer)
+      c.output = std::string();
+    else
+      c.output.clear();
+    if (c.closing) return doom(c);
+  } else if (c.sent > kReadPerTurn) {
+    c.output.erase(0, c.sent);
+    c.sent = 0;
+  }
+  update_interest(c);
+}
+
+std::size_t ControlServer::room(node::ConnectionId connection) const {
+  const Connection* c = find(connection);
+  if (!c || c->closing || c->unsent() >= limits_.output_bytes || total_output_ >= limits_.total_output_bytes) return 0;
+  return std::min(limits_.output_bytes - c->unsent(), limits_.total_output_bytes - total_output_);
+}
+
+void ControlServer::close(node::ConnectionId connection) {
+  Connection* c = find(connection);
+  if (!c || c->closing) return;
+  c->closing = true;
+  backlog_.erase(c->id);
+  if (c->unsent() == 0) return doom(*c);
+  timers_.erase({c->timer, c->id});
+  c->timer = now_ + limits_.linger;
+  timers_.insert({c->timer, c->id});
+  update_interest(*c);
+}
+
+void ControlServer::pause(node::ConnectionId connection) {
+  Connection* c = find(connection);
+  if (!c || c->paused) return;
+  c->paused = true;
+  update_interest(*c);
+}
+
+void ControlServer::resume(node::ConnectionId connection) {
+  Connection* c = find(connection);
+  if (!c || !c->paused) return;
+  c->paused = false;
+  if (c->input.buffered() > 0) backlog_.insert(c->id);
+  update_interest(*c);
+}
+
+// ---------------------------------------------------------------- turns
+
+void ControlServer::expire() {
+  while (!timers_.empty() && timers_.begin()->first <= now_) {
+    const node::ConnectionId id = timers_.begin()->second;
+    timers_.erase(timers_.begin());
+    Connection* c = find(id);
+    if (!c) continue;
+    c->timer = kNever;
+    if (c->closing)
+      doom(*c);
+    else
+      reject(*c, Error{ErrorCode::invalid, "could not read control message: the rest of it did not arrive", "send whole messages"});
+  }
+}
+
+void ControlServer::bury(ControlSink& sink) {
+  while (!doomed_.empty()) {
+    const node::ConnectionId id = *doomed_.begin();
+    const auto found = connections_.find(id);
+    CHECK(found != connections_.end());
+    Connection& c = *found->second;
+    total_input_ -= c.counted_input;
+    total_output_ -= c.unsent();
+    timers_.erase({c.timer, id});
+    backlog_.erase(id);
+    drained_.erase(id);
+    connections_.erase(found);
+    doomed_.erase(id);
+    sink.on_closed(id);
+  }
+}
+
+void ControlServer::dispatch(Instant now, ControlSink& sink) {
+  now_ = now;
+  // Taken before reading: what is left over by this turn's reading belongs to the next turn.
+  const std::set<node::ConnectionId> backlog = backlog_;
+  for (const node::ConnectionId id : backlog)
+    if (Connection* c = find(id)) deliver(*c, sink);
+  epoll_event events[kEventsPerTurn];
+  const int n = ::epoll_wait(epoll_fd_, events, kEventsPerTurn, 0);
+  for (int i = 0; i < n; ++i) {
+    if (events[i].data.u64 == kListenerId) {
+      accept_some(sink);
+      continue;
+    }
+    Connection* c = find(events[i].data.u64);
+    if (!c) continue;
+    if (events[i].events & EPOLLOUT) {
+      write_some(*c);
+      if (c->unsent() == 0 && !doomed_.contains(c->id)) drained_.insert(c->id);
+    }
+    if (doomed_.contains(c->id)) continue;
+    const bool gone = events[i].events & (EPOLLHUP | EPOLLERR);
+    if (gone && (c->paused || c->closing))
+      doom(*c);  // nothing of it will be read: without this the loop would spin on the hang-up
+    else if ((events[i].events & EPOLLIN || gone) && !backlog_.contains(c->id))
+      read_some(*c, sink);
+  }
+  expire();
+  for (const node::ConnectionId id : std::exchange(drained_, {})) sink.on_drained(id);
+  bury(sink);
+}
+
+}  // namespace dtrain::net

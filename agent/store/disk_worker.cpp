@@ -1,0 +1,105 @@
+#include "agent/store/disk_worker.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <system_error>
+
+namespace dtrain::store {
+
+Result<std::unique_ptr<DiskWorker>> DiskWorker::start() {
+  const int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (fd < 0) return fail(ErrorCode::io, std::string("could not create the disk worker's eventfd: ") + ::strerror(errno));
+  std::unique_ptr<DiskWorker> worker(new DiskWorker(fd));
+  try {
+    worker->thread_ = std::thread([raw = worker.get()] { raw->run(); });
+  } catch (const std::system_error& e) {
+    return fail(ErrorCode::io, std::string("could not start the disk worker: ") + e.what(),
+                "raise the limit of threads (ulimit -u, pids.max)");
+  }
+  ::pthread_setname_np(worker->thread_.native_handle(), "dtraind-disk");
+  return worker;
+}
+
+DiskWorker::~DiskWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+  ::close(event_fd_);
+}
+
+bool DiskWorker::post(Lane lane, Work work) {
+  {
+    const std::lock_guard lock(mutex_);
+    auto& queue = lane == Lane::commit ? commits_ : bulk_;
+    if (queue.size() >= kDiskQueue) return false;
+    queue.push_back(std::move(work));
+  }
+  wake_.notify_one();
+  return true;
+}
+
+bool DiskWorker::idle() const {
+  const std::lock_guard lock(mutex_);
+  return commits_.empty() && bulk_.empty() && done_.empty() && running_ == 0;
+}
+
+void DiskWorker::finish(std::unique_lock<std::mutex>& lock, const Work& work) {
+  ++running_;
+  lock.unlock();
+  Done done = work();
+  lock.lock();
+  --running_;
+  const bool was_empty = done_.empty();
+  done_.push_back(std::move(done));
+  if (was_empty) ::eventfd_write(event_fd_, 1);
+}
+
+bool DiskWorker::run_commit(std::unique_lock<std::mutex>& lock) {
+  if (commits_.empty()) return false;
+  const Work work = std::move(commits_.front());
+  commits_.pop_front();
+  finish(lock, work);
+  return true;
+}
+
+void DiskWorker::breathe() {
+  std::unique_lock lock(mutex_);
+  while (run_commit(lock)) {
+  }
+}
+
+void DiskWorker::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stop_ || !commits_.empty() || !bulk_.empty(); });
+    if (run_commit(lock)) continue;
+    if (stop_) return;
+    const Work work = std::move(bulk_.front());
+    bulk_.pop_front();
+    finish(lock, work);
+  }
+}
+
+void DiskWorker::dispatch() {
+  std::deque<Done> batch;
+  {
+    const std::lock_guard lock(mutex_);
+    eventfd_t ignored = 0;
+    ::eventfd_read(event_fd_, &ignored);
+    while (!done_.empty() && batch.size() < kDiskDonePerTurn) {
+      batch.push_back(std::move(done_.front()));
+      done_.pop_front();
+    }
+    if (!done_.empty()) ::eventfd_write(event_fd_, 1);
+  }
+  for (const Done& done : batch)
+    if (done) done();
+}
+
+}  // namespace dtrain::store

@@ -1,0 +1,62 @@
+// The disk worker: the agent's only other thread. Whatever may wait for a disk (fsync, hashing, walking directories)
+// runs here, so that the loop never does.
+//
+// Two lanes: commits (the ledger and the task records, which a submit waits for) go before bulk work (blobs,
+// checkpoints, removing files). Long bulk work calls breathe() between its pieces, so that a commit never waits for
+// more than one piece.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "common/base/result.h"
+
+namespace dtrain::store {
+
+enum class Lane : unsigned char { commit, bulk };
+
+inline constexpr std::size_t kDiskQueue = 4096;       // waiting works of each lane; a further one is refused
+inline constexpr std::size_t kDiskDonePerTurn = 256;  // completions delivered by one dispatch()
+
+class DiskWorker {
+ public:
+  using Done = std::function<void()>;  // runs on the owner's thread, inside dispatch(); may be empty
+  using Work = std::function<Done()>;  // runs on the worker; must not throw
+
+  static Result<std::unique_ptr<DiskWorker>> start();
+  // Finishes the work that runs and the commits that wait; waiting bulk work is dropped, completions are not delivered.
+  ~DiskWorker();
+  DiskWorker(const DiskWorker&) = delete;
+  DiskWorker& operator=(const DiskWorker&) = delete;
+
+  // False: the lane is full and nothing was queued.
+  [[nodiscard]] bool post(Lane lane, Work work);
+  // Worker thread only, inside bulk work: runs the commits that wait.
+  void breathe();
+  // Nothing waits, runs, or is to be delivered.
+  bool idle() const;
+
+  int fd() const { return event_fd_; }  // readable when dispatch() has completions to deliver
+  void dispatch();
+
+ private:
+  explicit DiskWorker(int event_fd) : event_fd_(event_fd) {}
+  void run();
+  bool run_commit(std::unique_lock<std::mutex>& lock);
+  void finish(std::unique_lock<std::mutex>& lock, const Work& work);
+
+  const int event_fd_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Work> commits_, bulk_;
+  std::deque<Done> done_;
+  std::size_t running_ = 0;  // bulk work and the commits inside it
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dtrain::store

@@ -1,0 +1,343 @@
+#include "agent/store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <sqlite3.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <string_view>
+
+#include "agent/store/file.h"
+#include "common/base/check.h"
+
+namespace dtrain::store {
+namespace {
+
+constexpr std::size_t kSumBytes = 16;
+constexpr int kApplicationId = 0x64747261;  // "dtra": file(1) and we know whose database it is
+
+// The rows' order and meaning never change within a schema version; a new one migrates or refuses.
+constexpr const char* kSchema = R"(
+CREATE TABLE log(idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, payload BLOB NOT NULL, sum BLOB NOT NULL);
+CREATE TABLE snapshot(one INTEGER PRIMARY KEY CHECK(one = 1), idx INTEGER NOT NULL, term INTEGER NOT NULL,
+                      payload BLOB NOT NULL, sum BLOB NOT NULL);
+CREATE TABLE task_records(id TEXT PRIMARY KEY, payload BLOB NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+)";
+
+// Small caches: the agent reads the database once and appends from then on.
+constexpr const char* kSettings = R"(
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA cache_size = -256;
+PRAGMA mmap_size = 0;
+PRAGMA temp_store = MEMORY;
+PRAGMA wal_autocheckpoint = 256;
+PRAGMA journal_size_limit = 1048576;
+)";
+
+// Over the row's key and bytes, so that neither rots nor is swapped unseen.
+std::string row_sum(const std::string& key, std::string_view payload) {
+  std::string sum(kSumBytes, '\0');
+  crypto_generichash_state state;
+  const std::string head = key + '\n';
+  crypto_generichash_init(&state, nullptr, 0, kSumBytes);
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(head.data()), head.size());
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(payload.data()), payload.size());
+  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(sum.data()), kSumBytes);
+  return sum;
+}
+
+std::string entry_key(std::uint64_t index, std::uint64_t term) {
+  return "entry " + std::to_string(index) + " " + std::to_string(term);
+}
+std::string snapshot_key(std::uint64_t index, std::uint64_t term) {
+  return "snapshot " + std::to_string(index) + " " + std::to_string(term);
+}
+std::string record_key(const std::string& id) { return "task " + id; }
+
+}  // namespace
+
+// One prepared statement; columns and parameters count from 0.
+class Store::Statement {
+ public:
+  Statement(Store& store, const char* sql) : store_(store) {
+    failed_ = sqlite3_prepare_v2(store.db_, sql, -1, &statement_, nullptr) != SQLITE_OK;
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  Statement& bind(std::uint64_t value) {
+    failed_ = failed_ || sqlite3_bind_int64(statement_, ++bound_, static_cast<std::int64_t>(value)) != SQLITE_OK;
+    return *this;
+  }
+  Statement& bind_text(const std::string& value) {
+    failed_ = failed_ || sqlite3_bind_text64(statement_, ++bound_, value.data(), value.size(), SQLITE_STATIC, SQLITE_UTF8) != SQLITE_OK;
+    return *this;
+  }
+  Statement& bind_blob(const std::string& value) {
+    failed_ = failed_ || sqlite3_bind_blob64(statement_, ++bound_, value.data(), value.size(), SQLITE_STATIC) != SQLITE_OK;
+    return *this;
+  }
+  Statement& bind_blob(std::string&&) = delete;  // SQLite keeps the pointer until the statement was stepped
+  Statement& bind_text(std::string&&) = delete;
+
+  // True: a row; false: done. The error was taken from the database.
+  Result<bool> step(const std::string& what) {
+    if (failed_) return fail(store_.error(what));
+    const int code = sqlite3_step(statement_);
+    if (code == SQLITE_ROW) return true;
+    if (code == SQLITE_DONE) return false;
+    return fail(store_.error(what));
+  }
+  Status finish(const std::string& what) {
+    const auto row = step(what);
+    if (!row) return fail(row.error());
+    sqlite3_reset(statement_);
+    bound_ = 0;
+    return {};
+  }
+  std::uint64_t number(int column) const { return static_cast<std::uint64_t>(sqlite3_column_int64(statement_, column)); }
+  std::string bytes(int column) const {
+    const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+    const int size = sqlite3_column_bytes(statement_, column);
+    return data ? std::string(data, static_cast<std::size_t>(size)) : std::string();
+  }
+
+ private:
+  Store& store_;
+  sqlite3_stmt* statement_ = nullptr;
+  int bound_ = 0;
+  bool failed_ = false;
+};
+
+Error Store::error(const std::string& what) const {
+  const int code = db_ ? sqlite3_errcode(db_) : SQLITE_NOMEM;
+  const int system = db_ ? sqlite3_system_errno(db_) : 0;
+  const std::string message = "could not " + what + " in " + path_ + ": " + (db_ ? sqlite3_errmsg(db_) : "out of memory");
+  const bool full = code == SQLITE_FULL || (code == SQLITE_IOERR && (system == ENOSPC || system == EDQUOT)) ||
+                    (code == SQLITE_CANTOPEN && (system == ENOSPC || system == EDQUOT));
+  if (full) return Error{ErrorCode::limit, message, "free some space on the disk of the data directory"};
+  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
+    return Error{ErrorCode::damaged, message,
+                 "nothing was deleted: copy the data directory away, restore it from a backup or start with an empty one"};
+  if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
+    return Error{ErrorCode::unavailable, message, "end the program that has the database open"};
+  return Error{ErrorCode::io, system != 0 ? message + " (" + ::strerror(system) + ")" : message,
+               "check the disk of the data directory and its permissions"};
+}
+
+Status Store::run(const char* sql) {
+  if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
+  return fail(error("write"));
+}
+
+Status Store::in_transaction(const std::function<Status()>& body) {
+  if (auto began = run("BEGIN IMMEDIATE"); !began) return began;
+  Status done = body();
+  if (done) done = run("COMMIT");
+  if (!done && !sqlite3_get_autocommit(db_)) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+  return done;
+}
+
+Result<std::unique_ptr<Store>> Store::open(const std::string& data_dir, const std::string& version) {
+  if (sodium_init() < 0) return fail(ErrorCode::internal, "could not initialise libsodium");
+  std::unique_ptr<Store> store(new Store(data_dir + "/dtrain.db"));
+  // Created here, so that the mode does not depend on the umask: it holds what users submitted.
+  const File created(::open(store->path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!created)
+    return fail(ErrorCode::io, "could not open " + store->path_ + ": " + ::strerror(errno),
+                "start the agent as the user who owns the data directory");
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+  if (sqlite3_open_v2(store->path_.c_str(), &store->db_, flags, nullptr) != SQLITE_OK)
+    return fail(store->error("open the database"));
+  sqlite3_extended_result_codes(store->db_, 0);
+  // Until the version is known to be ours, closing must not even move the write-ahead log into the database.
+  sqlite3_db_config(store->db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  // First of all: with it SQLite needs no shared-memory file beside the database.
+  if (auto done = store->run("PRAGMA locking_mode = EXCLUSIVE"); !done) return fail(done.error());
+  if (auto done = store->refuse_newer(); !done) return fail(done.error());
+  sqlite3_db_config(store->db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  if (auto done = store->run(kSettings); !done) return fail(done.error());
+  if (auto done = store->prepare_schema(version); !done) return fail(done.error());
+  return store;
+}
+
+Store::~Store() { sqlite3_close_v2(db_); }
+
+// Before anything is written: a newer version's database is left exactly as it is.
+Status Store::refuse_newer() {
+  std::uint64_t schema = 0, application = 0;
+  {
+    Statement query(*this, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id");
+    auto row = query.step("read the version");
+    if (!row) return fail(row.error());
+    schema = query.number(0);
+    application = query.number(1);
+  }
+  if (application != 0 && application != kApplicationId)
+    return fail(ErrorCode::damaged, "could not open " + path_ + ": it is another program's database",
+                "give another --data-dir");
+  if (schema <= kSchemaVersion) return {};
+  std::string writer = "a newer version of dtrain";
+  Statement query(*this, "SELECT value FROM meta WHERE key = 'written_by'");
+  if (auto row = query.step("read the version"); row && *row) writer = "dtrain " + query.bytes(0);
+  return fail(ErrorCode::refused,
+              "could not open " + path_ + ": it was written by " + writer + " (schema " + std::to_string(schema) +
+                  "; this version knows " + std::to_string(kSchemaVersion) + ")",
+              "run that version, or give another --data-dir; nothing was changed");
+}
+
+Status Store::prepare_schema(const std::string& version) {
+  return in_transaction([&]() -> Status {
+    std::uint64_t schema = 0;
+    {
+      Statement query(*this, "PRAGMA user_version");
+      if (auto row = query.step("read the version"); !row) return fail(row.error());
+      schema = query.number(0);
+    }
+    if (schema == 0) {
+      if (auto done = run(kSchema); !done) return done;
+      const std::string stamp = "PRAGMA user_version = " + std::to_string(kSchemaVersion) +
+                                "; PRAGMA application_id = " + std::to_string(kApplicationId);
+      if (auto done = run(stamp.c_str()); !done) return done;
+    }
+    return put_meta("written_by", version);
+  });
+}
+
+Result<std::string> Store::get_meta(const std::string& key) {
+  Statement query(*this, "SELECT value FROM meta WHERE key = ?");
+  auto row = query.bind_text(key).step("read " + key);
+  if (!row) return fail(row.error());
+  return *row ? query.bytes(0) : std::string();
+}
+
+Status Store::put_meta(const std::string& key, const std::string& value) {
+  Statement write(*this, "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)");
+  return write.bind_text(key).bind_text(value).finish("write " + key);
+}
+
+Result<StoredState> Store::begin_life(const std::string& boot_id, const NodeId& id_if_new) {
+  StoredState state;
+  const Status counted = in_transaction([&]() -> Status {
+    auto node = get_meta("node");
+    auto life = get_meta("life");
+    auto boot = get_meta("boot");
+    auto cluster = get_meta("cluster");
+    for (const auto* value : {&node, &life, &boot, &cluster})
+      if (!*value) return fail(value->error());
+    if (node->empty()) {
+      *node = id_if_new;
+      if (auto done = put_meta("node", *node); !done) return done;
+    }
+    state.node = *node;
+    state.life = ::strtoull(life->c_str(), nullptr, 10) + 1;
+    state.previous_boot = *boot;
+    state.cluster_id = *cluster;
+    if (auto done = put_meta("life", std::to_string(state.life)); !done) return done;
+    return put_meta("boot", boot_id);
+  });
+  if (!counted) return fail(counted.error());
+  if (auto done = load_log(state); !done) return fail(done.error());
+  if (auto done = load_task_records(state); !done) return fail(done.error());
+  sqlite3_db_release_memory(db_);
+  return state;
+}
+
+Status Store::set_cluster_id(const std::string& cluster_id) {
+  return in_transaction([&] { return put_meta("cluster", cluster_id); });
+}
+
+Status Store::load_log(StoredState& state) {
+  const auto damaged = [&](const std::string& what) {
+    return fail(ErrorCode::damaged, "could not read " + path_ + ": " + what,
+                "nothing was deleted: copy the data directory away, restore it from a backup or start with an empty one");
+  };
+  {
+    Statement query(*this, "SELECT idx, term, payload, sum FROM snapshot");
+    auto row = query.step("read the snapshot");
+    if (!row) return fail(row.error());
+    if (*row) {
+      raft::StoredSnapshot snapshot{query.number(0), query.number(1), query.bytes(2)};
+      if (row_sum(snapshot_key(snapshot.index, snapshot.term), snapshot.payload) != query.bytes(3))
+        return damaged("the snapshot at " + std::to_string(snapshot.index) + " does not match its checksum");
+      state.snapshot = std::move(snapshot);
+    }
+  }
+  Statement query(*this, "SELECT idx, term, payload, sum FROM log ORDER BY idx");
+  std::uint64_t expected = state.snapshot ? state.snapshot->index + 1 : 1;
+  for (;;) {
+    auto row = query.step("read the log");
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    raft::LogEntry entry{query.number(0), query.number(1), query.bytes(2)};
+    if (entry.index != expected)
+      return damaged("log entry " + std::to_string(expected) + " is missing before " + std::to_string(entry.index));
+    if (row_sum(entry_key(entry.index, entry.term), entry.payload) != query.bytes(3))
+      return damaged("log entry " + std::to_string(entry.index) + " does not match its checksum");
+    ++expected;
+    state.log.push_back(std::move(entry));
+  }
+}
+
+Status Store::load_task_records(StoredState& state) {
+  Statement query(*this, "SELECT id, payload, sum FROM task_records");
+  for (;;) {
+    auto row = query.step("read the task records");
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    std::string id = query.bytes(0);
+    std::string payload = query.bytes(1);
+    if (row_sum(record_key(id), payload) != query.bytes(2))
+      return fail(ErrorCode::damaged, "could not read " + path_ + ": the record of task " + id + " does not match its checksum",
+                  "nothing was deleted: copy the data directory away, restore it from a backup or start with an empty one");
+    state.task_records.emplace(std::move(id), std::move(payload));
+  }
+}
+
+Status Store::commit(const Transaction& transaction) {
+  return in_transaction([&] { return apply(transaction); });
+}
+
+Status Store::apply(const Transaction& transaction) {
+  if (!transaction.append.empty()) {
+    Statement cut(*this, "DELETE FROM log WHERE idx >= ?");
+    if (auto done = cut.bind(transaction.append.front().index).finish("write the log"); !done) return done;
+    Statement insert(*this, "INSERT INTO log(idx, term, payload, sum) VALUES(?, ?, ?, ?)");
+    for (const raft::LogEntry& entry : transaction.append) {
+      const std::string sum = row_sum(entry_key(entry.index, entry.term), entry.payload);
+      insert.bind(entry.index).bind(entry.term).bind_blob(entry.payload).bind_blob(sum);
+      if (auto done = insert.finish("write the log"); !done) return done;
+    }
+  }
+  if (transaction.snapshot) {
+    const raft::StoredSnapshot& snapshot = *transaction.snapshot;
+    const std::string sum = row_sum(snapshot_key(snapshot.index, snapshot.term), snapshot.payload);
+    Statement replace(*this, "INSERT OR REPLACE INTO snapshot(one, idx, term, payload, sum) VALUES(1, ?, ?, ?, ?)");
+    replace.bind(snapshot.index).bind(snapshot.term).bind_blob(snapshot.payload).bind_blob(sum);
+    if (auto done = replace.finish("write the snapshot"); !done) return done;
+    Statement drop(*this, "DELETE FROM log WHERE idx <= ?");
+    if (auto done = drop.bind(snapshot.index).finish("write the log"); !done) return done;
+  }
+  if (!transaction.task_records.empty()) {
+    Statement put(*this, "INSERT OR REPLACE INTO task_records(id, payload, sum) VALUES(?, ?, ?)");
+    Statement erase(*this, "DELETE FROM task_records WHERE id = ?");
+    for (const auto& [id, payload] : transaction.task_records) {
+      Status done;
+      if (payload) {
+        const std::string sum = row_sum(record_key(id), *payload);
+        done = put.bind_text(id).bind_blob(*payload).bind_blob(sum).finish("write a task record");
+      } else {
+        done = erase.bind_text(id).finish("erase a task record");
+      }
+      if (!done) return done;
+    }
+  }
+  return {};
+}
+
+}  // namespace dtrain::store

@@ -1,0 +1,78 @@
+// The agent's durable state in SQLite (<data>/dtrain.db; WAL, synchronous=FULL): the log, the newest snapshot, the
+// host's task records, and who this node is. Every row carries a checksum of its own, so that rotten bytes are found
+// when they are read and not when they are believed. Nothing is ever deleted because it is damaged.
+//
+// Used by one thread at a time: opened and loaded before the disk worker starts to commit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/raft/log_entry.h"
+
+struct sqlite3;
+
+namespace dtrain::store {
+
+inline constexpr int kSchemaVersion = 1;
+
+struct StoredState {
+  NodeId node;                      // made at the first start
+  std::uint64_t life = 0;           // of this start; counts from 1
+  std::string cluster_id;           // "": belongs to none yet
+  std::string previous_boot;        // boot id of the previous life; "": there was none
+  std::optional<raft::StoredSnapshot> snapshot;
+  std::vector<raft::LogEntry> log;  // behind the snapshot, in order, without gaps
+  std::map<std::string, std::string> task_records;
+};
+
+// What one transaction does: any number of node::Persist effects in order, merged (see committer.h).
+struct Transaction {
+  std::vector<raft::LogEntry> append;           // entries at or behind the first one's index are replaced
+  std::optional<raft::StoredSnapshot> snapshot;  // replaces the older one; log entries up to it are dropped
+  std::map<std::string, std::optional<std::string>> task_records;  // nullopt: erased
+};
+
+class Store {
+ public:
+  // Opens or creates. ErrorCode::refused: written by a newer version, which the message names; nothing was changed.
+  // ErrorCode::damaged: the database does not verify. ErrorCode::limit: no space. Else ErrorCode::io.
+  static Result<std::unique_ptr<Store>> open(const std::string& data_dir, const std::string& version);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // Counts a new life (durably) and reads everything.
+  Result<StoredState> begin_life(const std::string& boot_id, const NodeId& id_if_new);
+  // Once, when the node gets into a cluster.
+  Status set_cluster_id(const std::string& cluster_id);
+  // All or nothing, durable when it returns. ErrorCode::limit: no space, nothing changed, try again later; any other
+  // error is fatal to the agent.
+  Status commit(const Transaction& transaction);
+
+ private:
+  class Statement;
+  explicit Store(std::string path) : path_(std::move(path)) {}
+  Status prepare_schema(const std::string& version);
+  Status refuse_newer();
+  Result<std::string> get_meta(const std::string& key);
+  Status put_meta(const std::string& key, const std::string& value);
+  Status load_log(StoredState& state);
+  Status load_task_records(StoredState& state);
+  Status apply(const Transaction& transaction);
+  Status run(const char* sql);
+  Status in_transaction(const std::function<Status()>& body);
+  Error error(const std::string& what) const;
+
+  std::string path_;
+  sqlite3* db_ = nullptr;
+};
+
+}  // namespace dtrain::store
