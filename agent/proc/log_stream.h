@@ -1,0 +1,79 @@
+// LogStream: what one `dtrainctl logs` gets, cut into messages. Pulled by its owner (LogStreams); it does no waiting of
+// its own.
+//
+// One task: the bytes as they are, stdout and stderr in order of arrival. The whole job: the tasks merged by time of
+// arrival, each chunk cut behind a line end, so that prefixed lines of several tasks never mix; a line longer than
+// kPartialLineBytes is cut there, and what has no line end is sent when its stream, attempt or task ends. (So a chunk
+// that does not end with '\n' is followed by something else, and the client ends the line.) --tail counts per task.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/proc/outlet.h"
+#include "agent/proc/task_log.h"
+#include "common/node/effect.h"
+
+namespace dtrain::proc {
+
+class LogStream {
+ public:
+  enum class State : unsigned char {
+    busy,       // call next() again, with or without a chunk in the answer
+    waiting,    // until touched() or update()
+    finished,   // everything was sent
+  };
+  struct Answer {
+    State state = State::busy;
+    std::optional<wire::LogChunk> chunk;   // at most kStreamChunkBytes + kPartialLineBytes
+  };
+
+  static Result<LogStream> open(std::string tasks_dir, const node::OpenLog& effect);
+
+  void update(const std::vector<AssignmentId>& sources, bool ended);
+  // Files of this assignment changed.
+  void touched(const AssignmentId& id);
+  void touched_all();
+  Result<Answer> next();
+
+  bool follows() const { return query_.follow; }
+  const std::set<AssignmentId>& sources() const { return sources_; }
+
+ private:
+  struct PartialLine {
+    std::string bytes;
+    std::int64_t time_ms = 0;
+  };
+  struct Task {
+    std::unique_ptr<TaskLog> log;
+    bool finished = false;
+    AttemptNumber attempt = 0;       // announced or first
+    Generation generation = 0;       // of the partial lines
+    PartialLine partial[2];          // stdout, stderr
+  };
+
+  LogStream(std::string tasks_dir, wire::LogsRequest query);
+  void add_sources(const std::vector<AssignmentId>& sources);
+  Status look_at(std::size_t task);
+  void announce_attempt(std::size_t task);
+  void flush(Task& task, std::size_t stream);
+  Status read_chunk(std::size_t task);
+  void cut_at_line_end(Task& task, wire::LogChunk& chunk);
+
+  std::string tasks_dir_;
+  wire::LogsRequest query_;
+  std::set<AssignmentId> sources_;
+  bool ended_ = false;
+  std::vector<Task> tasks_;
+  std::set<std::size_t> unlooked_;                               // tasks whose next bytes are not known yet
+  std::set<std::pair<std::int64_t, std::size_t>> ready_;         // tasks with bytes, by time of arrival
+  std::deque<wire::LogChunk> out_;                               // made, not yet handed over: a few at most
+};
+
+}  // namespace dtrain::proc
