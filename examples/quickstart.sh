@@ -18,9 +18,7 @@ ctl() { "$bin/dtrainctl" --agent "$top/run/control.sock" "$@"; }
 pick() {
   /usr/bin/python3 -c '
 import json, sys
-text = sys.stdin.read()
-v = json.loads(text)
-print(eval(sys.argv[1], {"v": v}))' "$1"
+print(eval(sys.argv[1], {"v": json.load(sys.stdin)}))' "$1" 2>/dev/null
 }
 task() { ctl -o json tasks "$job" 2>/dev/null | pick "next(t for t in v if t['task'] == '$1')$2"; }
 milliseconds() {  # FROM (seconds since the epoch) TO (RFC 3339)
@@ -125,7 +123,7 @@ address=$(task $victim "['address']")
 say "Kill a worker: kill -9 $pid ($victim)"
 killed=$EPOCHREALTIME
 kill -9 "$pid"
-worker_back() { [ "$(task $victim "['attempt'] == 2 and v and next(t for t in v if t['task'] == '$victim')['state'] == 'Running'")" = True ]; }
+worker_back() { [ "$(task $victim "['attempt']")" = 2 ] && [ "$(task $victim "['state']")" = Running ]; }
 await 30 "second attempt of $victim" worker_back
 worker_steps() { ctl logs "$job" $victim --attempt 2 2>/dev/null | grep -q ' step='; }
 await 30 "step of $victim's second attempt" worker_steps
@@ -134,7 +132,8 @@ first_step=$(ctl logs "$job" $victim --attempt 2 | grep -m 1 ' step=' | cut -d' 
 started=$(task $victim "['started_at']")
 generation=$(ctl -o json jobs | pick "next(j for j in v if j['name'] == '$job')['generation']")
 [ "$generation" = 1 ] || give_up "a worker's death began generation $generation"
-worker_healed="started again $(milliseconds "$killed" "$started") after the kill, its first step at $(milliseconds "$killed" "$first_step"), same address $address, generation $generation"
+worker_healed="started again after $(milliseconds "$killed" "$started"), first step after $(milliseconds "$killed" "$first_step")"
+worker_healed+=", same address $address, still generation $generation"
 echo "$victim: $worker_healed"
 
 await 60 "fourth checkpoint" good_checkpoints 4
@@ -150,10 +149,10 @@ slowest=
 for worker in worker-0 worker-1; do
   await 60 "step of $worker" steps_again $worker
   first_step=$(ctl logs "$job" $worker 2>/dev/null | grep -m 1 ' step=' | cut -d' ' -f1)
-  [[ "$first_step" > "$slowest" ]] && slowest=$first_step
+  if [[ "$first_step" > "$slowest" ]]; then slowest=$first_step; fi
 done
-restored=$(ctl -o json describe job "$job" | pick "'%s (step %d)' % (v['restored']['path'].rsplit('/', 1)[-1], v['restored']['step'])")
-ps_healed="every worker stepped again $(milliseconds "$killed" "$slowest") after the kill, in generation 2 at new addresses, from $restored"
+restored=$(ctl -o json describe job "$job" | pick "v['restored']['path'].rsplit('/', 1)[-1]")
+ps_healed="every worker stepped again after $(milliseconds "$killed" "$slowest"), in generation 2, from $restored"
 echo "$victim: $ps_healed"
 
 say "Wait for the end"

@@ -17,7 +17,8 @@ HEADERS = re.compile(
     r"linux/[^>]*|arpa/[^>]*|netinet/[^>]*|zmq[^>]*|sqlite3[^>]*|hwloc[^>]*|systemd/[^>]*)>)", re.M)
 WORDS = (
     (r"::now\s*\(", "reads a clock"),
-    (r"(?<![\w.>:])(?:std::)?(?:time|clock|clock_gettime|gettimeofday|localtime|gmtime)(?:_r)?\s*\(\s*(?:nullptr|NULL|0|&|CLOCK_)", "reads a clock"),
+    (r"(?<![\w.>:])(?:std::)?(?:time|clock|clock_gettime|gettimeofday|localtime|gmtime)(?:_r)?\s*\(\s*"
+     r"(?:nullptr|NULL|0|&|CLOCK_)", "reads a clock"),
     (r"\brandom_device\b|(?<![\w.>])(?:std::)?s?rand\s*\(|\bmt19937", "makes its own randomness; there is one seeded Rng"),
     (r"\b(?:secure_)?getenv\s*\(|\bsetenv\s*\(|\benviron\b", "reads the environment"),
     (r"\bstd::(?:jthread|thread|async|mutex|shared_mutex|recursive_mutex|atomic\w*|condition_variable\w*|lock_guard|unique_lock|"
@@ -45,7 +46,8 @@ def touches(path, text):
 
 
 OPERATOR = re.compile(r"operator\s*=+|[<>!=]=")
-HARMLESS = re.compile(r"^\s*(?:__extension__\s+)?(?:using|typedef|template|class|struct|enum|union|friend|static_assert|namespace)\b|\b(?:constexpr|const)\b")
+HARMLESS = re.compile(r"^\s*(?:__extension__\s+)?(?:using|typedef|template|class|struct|enum|union|friend|static_assert|namespace)\b"
+                      r"|\b(?:constexpr|const)\b")
 
 
 def mutable_globals(path, text):
@@ -55,7 +57,8 @@ def mutable_globals(path, text):
     for position, character in enumerate(code):
         inside = bool(stack) and stack[-1] != "namespace"
         if character == "{":
-            stack.append("namespace" if not inside and re.search(r"\bnamespace\b[^;=()]*$|\bextern\s*\"\"\s*$", statement) else "other")
+            opens_namespace = re.search(r"\bnamespace\b[^;=()]*$|\bextern\s*\"\"\s*$", statement)
+            stack.append("namespace" if not inside and opens_namespace else "other")
             if stack[-1] == "namespace":
                 statement = ""
         elif character == "}":
@@ -105,8 +108,8 @@ class Determinism(tree.Tidy):
                      "static constexpr int kLimit = 3;", "void step(Instant now);", "view.time(3);", "Duration time() const;",
                      "std::map<std::string, int*> m;"):
             self.assertEqual(touches("common/x/a.cpp", good + "\n"), [], good)
-        for bad in ("namespace a {\nint count = 0;\n}", "std::map<int, int> table;", "namespace {\nstd::vector<int> v = {1, 2};\n}",
-                    "int f() { return 1; }\nint g = 2;"):
+        for bad in ("namespace a {\nint count = 0;\n}", "std::map<int, int> table;",
+                    "namespace {\nstd::vector<int> v = {1, 2};\n}", "int f() { return 1; }\nint g = 2;"):
             self.assertEqual(len(mutable_globals("a.cpp", bad)), 1, bad)
         for good in ("namespace a {\nconstexpr int kX = 0;\nint f(int x);\nstruct S { int x = 0; };\n}",
                      "int f() { int x = 0; return x; }", "const std::map<int, int> kTable = {{1, 2}};",

@@ -52,7 +52,7 @@ def missing_packages(cmake_text, packages):
 
 def broken_links(path, text):
     broken = []
-    for link in LINK.findall(re.sub(r"```.*?```", "", text, flags=re.S)):
+    for link in LINK.findall(re.sub(r"```.*?```|^    .*$", "", text, flags=re.S | re.M)):
         target = os.path.normpath(os.path.join(tree.ROOT, os.path.dirname(path), link))
         if not os.path.exists(target):
             broken.append("a link to %s, which does not exist" % link)
@@ -93,7 +93,7 @@ class Project(tree.Tidy):
         self.assertTrue(missing_packages("pkg_check_modules(X REQUIRED IMPORTED_TARGET nobody-knows)", {"g++"}))
         self.assertEqual(missing_packages("pkg_check_modules(S REQUIRED IMPORTED_TARGET sqlite3)", {"libsqlite3-dev"}), [])
         self.assertTrue(broken_links("README.md", "[x](docs/no-such-file.md)"))
-        self.assertEqual(broken_links("README.md", "[x](CMakeLists.txt) [y](#part)"), [])
+        self.assertEqual(broken_links("README.md", "[x](CMakeLists.txt) [y](#part)\n    code[i](nothing)\n"), [])
 
 
 if __name__ == "__main__":
