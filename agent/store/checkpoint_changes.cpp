@@ -1,0 +1,249 @@
+#include "agent/store/checkpoint_changes.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <tuple>
+
+#include "agent/store/checkpoint_files.h"
+#include "agent/store/checkpoint_reader.h"
+#include "common/transfer/digest.h"
+#include "common/transfer/manifest.h"
+#include "common/transfer/selection.h"
+#include "common/transfer/tf_bundle.h"
+#include "common/transfer/tf_checkpoint_state.h"
+
+namespace dtrain::store {
+namespace {
+
+using transfer::CheckpointInfo;
+using transfer::Format;
+
+const std::string kManifest(transfer::kManifestName);
+
+// One change to one checkpoint: what it is called in messages, and the directory its names are relative to.
+class Change {
+ public:
+  Change(std::string verb, const CheckpointInfo& info, std::string checkpoint_dir)
+      : verb_(std::move(verb)), info_(info), checkpoint_dir_(without_trailing_slashes(checkpoint_dir)) {
+    std::tie(parent_, base_) = split_path(info.path);
+  }
+
+  Result<std::string> quarantine() {
+    if (info_.format == Format::tensorflow) return quarantine_bundle();
+    if (const auto opened = open(info_.path, kManifest); !opened) return fail(opened.error());
+    std::string moved_to = info_.path;
+    if (parent_ == checkpoint_dir_) {
+      // Where the parent may not be written to, hiding the manifest has to do.
+      const auto parent = open_directory(parent_);
+      const auto renamed = parent ? rename_aside(*parent, base_) : fail(parent.error());
+      if (renamed) moved_to = parent_ + "/" + *renamed;
+    }
+    const auto renamed = rename_aside(directory_, kManifest);
+    if (moved_to != info_.path) return moved_to;
+    if (!renamed) return fail(renamed.error());
+    return info_.path + "/" + *renamed;
+  }
+
+  Status remove() {
+    const bool bundle = info_.format == Format::tensorflow;
+    const std::string contents = bundle ? transfer::bundle_index_name(base_) : kManifest;
+    const auto bytes = open(bundle ? parent_ : info_.path, contents);
+    if (!bytes) return fail(bytes.error());
+    if (bundle) {
+      const auto hint = rewrite_state();
+      if (!hint) return fail(hint.error());
+      return remove_bundle(contents);
+    }
+    return remove_manifest(*bytes);
+  }
+
+ private:
+  tl::unexpected<Error> no(const Error& e) const {
+    return fail(e.code, "could not " + verb_ + " checkpoint " + info_.path + ": " + e.message,
+                e.next.empty() ? "see who may write to its directory" : e.next);
+  }
+  tl::unexpected<Error> no(const std::string& name, int error_number) const {
+    return no(system_error(name, error_number));
+  }
+
+  // Opens the directory and makes sure that this is still the checkpoint that was meant.
+  Result<std::string> open(const std::string& directory, const std::string& contents) {
+    auto opened = open_directory(directory);
+    if (!opened) return no(opened.error());
+    directory_ = std::move(*opened);
+    auto content = read_beneath(directory_, contents, transfer::kBundleIndexBytes);
+    if (!content) {
+      // Something that cannot be read as a manifest or index can still be moved away; it was never found readable.
+      if (content.error().code == ErrorCode::not_found || !info_.digest.empty()) return no(content.error());
+      return std::string();
+    }
+    if (!info_.digest.empty() && transfer::blake2b_hex(content->bytes) != info_.digest)
+      return no(Error{ErrorCode::unavailable, "another one has its name now", "scan again"});
+    return std::move(content->bytes);
+  }
+
+  Result<std::string> rename_aside(const FileDescriptor& directory, const std::string& name) const {
+    for (std::uint32_t k = 1; k <= kQuarantineNames; ++k) {
+      std::string aside = transfer::quarantined_name(name, k);
+      if (rename_new(directory, name, aside)) return aside;
+      if (errno != EEXIST && errno != ENOTEMPTY) return no(name, errno);
+    }
+    return no(Error{ErrorCode::limit, "no name is free for " + name, "remove what was quarantined before"});
+  }
+  // Never replaces what is there. Some file systems cannot promise that in one step: then it is looked up first.
+  static bool rename_new(const FileDescriptor& directory, const std::string& from, const std::string& to) {
+    if (::renameat2(directory.get(), from.c_str(), directory.get(), to.c_str(), RENAME_NOREPLACE) == 0) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    if (::faccessat(directory.get(), to.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+      errno = EEXIST;
+      return false;
+    }
+    return ::renameat(directory.get(), from.c_str(), directory.get(), to.c_str()) == 0;
+  }
+
+  Result<std::string> quarantine_bundle() {
+    const std::string index = transfer::bundle_index_name(base_);
+    if (const auto opened = open(parent_, index); !opened) return fail(opened.error());
+    // The hint goes first: a script that follows it never meets a prefix whose files are gone. Where it cannot be
+    // written the bundle is moved all the same; that the hint then names nothing is the lesser evil.
+    const auto hint = rewrite_state();
+    const auto moved = rename_aside(directory_, index);
+    if (!moved) return fail(moved.error());
+    const auto names = list_names(directory_);
+    if (!names) return no(names.error());
+    for (const auto& name : *names) {
+      if (!transfer::is_bundle_file(name, base_)) continue;
+      if (auto renamed = rename_aside(directory_, name); !renamed) return fail(renamed.error());
+    }
+    if (!hint) return fail(hint.error());
+    return parent_ + "/" + *moved;
+  }
+
+  Status rewrite_state() const {
+    const std::string home = checkpoint_dir_.empty() ? parent_ : checkpoint_dir_;
+    const std::string name(transfer::kCheckpointStateName);
+    const auto directory = open_directory(home);
+    if (!directory) return {};
+    const auto content = read_beneath(*directory, name, transfer::kCheckpointStateBytes);
+    if (!content) return {};
+    auto state = transfer::parse_checkpoint_state(content->bytes);
+    if (!state) return {};
+    if (!transfer::drop_from_state(*state, home, info_.path, successor(home))) return {};
+    if (state->model_checkpoint_path.empty()) {
+      if (auto renamed = rename_aside(*directory, name); !renamed) return fail(renamed.error());
+      return {};
+    }
+    return replace_file(*directory, name, transfer::render_checkpoint_state(*state));
+  }
+
+  std::string successor(const std::string& home) const {
+    job::CheckpointSpec spec;
+    spec.dir = home;
+    spec.format = job::CheckpointFormat::tensorflow;
+    const auto found = scan(spec);
+    if (found)
+      for (const auto& other : *found)
+        if (other.complete && other.path != info_.path) return other.path;
+    return "";
+  }
+
+  Status replace_file(const FileDescriptor& directory, const std::string& name, const std::string& bytes) const {
+    constexpr mode_t kMode = 0666;  // the umask decides, as it did for the file that is replaced
+    const std::string temporary = name + ".dtrain.tmp";
+    ::unlinkat(directory.get(), temporary.c_str(), 0);  // of a life that was cut short
+    const FileDescriptor file(
+        ::openat(directory.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
+    if (!file.valid()) return no(temporary, errno);
+    int error_number = 0;
+    for (std::size_t written = 0; written < bytes.size() && error_number == 0;) {
+      const ssize_t n = ::write(file.get(), bytes.data() + written, bytes.size() - written);
+      if (n >= 0) written += static_cast<std::size_t>(n);
+      else if (errno != EINTR) error_number = errno;
+    }
+    if (error_number == 0 && ::fsync(file.get()) != 0) error_number = errno;
+    if (error_number == 0 && ::renameat(directory.get(), temporary.c_str(), directory.get(), name.c_str()) != 0)
+      error_number = errno;
+    if (error_number == 0) return {};
+    ::unlinkat(directory.get(), temporary.c_str(), 0);
+    return no(name, error_number);
+  }
+
+  Status remove_file(const std::string& relative) const {
+    const auto [inner, name] = split_path(relative);
+    FileDescriptor walked;
+    if (inner != ".") {
+      auto opened = open_beneath(inner);
+      if (!opened) return opened.error().code == ErrorCode::not_found ? Status{} : Status(no(opened.error()));
+      walked = std::move(*opened);
+    }
+    const int at = walked.valid() ? walked.get() : directory_.get();
+    if (::unlinkat(at, name.c_str(), 0) == 0 || errno == ENOENT) return {};
+    return no(relative, errno);
+  }
+  Result<FileDescriptor> open_beneath(const std::string& relative) const {
+    FileDescriptor walked;
+    for (std::size_t start = 0; start <= relative.size();) {
+      const std::size_t end = std::min(relative.find('/', start), relative.size());
+      auto next = open_directory_at(walked.valid() ? walked : directory_, relative.substr(start, end - start));
+      if (!next) return next;
+      walked = std::move(*next);
+      start = end + 1;
+    }
+    return walked;
+  }
+
+  Status remove_manifest(const std::string& bytes) const {
+    const auto manifest = transfer::parse_manifest(bytes);
+    if (!manifest) return no(manifest.error());
+    if (auto removed = remove_file(kManifest); !removed) return removed;
+    std::set<std::string, std::greater<>> directories;  // deeper ones come first
+    for (const auto& file : manifest->files) {
+      if (auto removed = remove_file(file.name); !removed) return removed;
+      for (auto slash = file.name.rfind('/'); slash != std::string::npos && slash > 0; slash = file.name.rfind('/', slash - 1))
+        directories.insert(file.name.substr(0, slash));
+    }
+    // What holds anything else stays: it is not ours to delete.
+    for (const auto& directory : directories) {
+      const auto [inner, name] = split_path(directory);
+      const auto walked = inner == "." ? Result<FileDescriptor>(FileDescriptor()) : open_beneath(inner);
+      if (walked) ::unlinkat(walked->valid() ? walked->get() : directory_.get(), name.c_str(), AT_REMOVEDIR);
+    }
+    if (parent_ == checkpoint_dir_) ::rmdir(info_.path.c_str());
+    return {};
+  }
+
+  Status remove_bundle(const std::string& index) const {
+    if (auto removed = remove_file(index); !removed) return removed;
+    const auto names = list_names(directory_);
+    if (!names) return no(names.error());
+    for (const auto& name : *names) {
+      if (!transfer::is_bundle_file(name, base_)) continue;
+      if (auto removed = remove_file(name); !removed) return removed;
+    }
+    return {};
+  }
+
+  const std::string verb_;
+  const CheckpointInfo& info_;
+  const std::string checkpoint_dir_;
+  std::string parent_, base_;
+  FileDescriptor directory_;   // manifest: the checkpoint itself; bundle: where its files lie
+};
+
+}  // namespace
+
+Result<std::string> quarantine(const CheckpointInfo& info, const std::string& checkpoint_dir) {
+  return Change("quarantine", info, checkpoint_dir).quarantine();
+}
+
+Status remove(const CheckpointInfo& info, const std::string& checkpoint_dir) {
+  return Change("remove", info, checkpoint_dir).remove();
+}
+
+}  // namespace dtrain::store

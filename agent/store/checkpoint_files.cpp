@@ -1,0 +1,179 @@
+#include "agent/store/checkpoint_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+
+namespace dtrain::store {
+namespace {
+
+constexpr int kDirectoryFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK;
+
+tl::unexpected<Error> no(std::string_view path, int error_number) { return fail(system_error(path, error_number)); }
+tl::unexpected<Error> wrong(std::string_view path, const char* what) {
+  return fail(ErrorCode::damaged, std::string(path) + " is " + what);
+}
+
+FileFacts to_facts(const struct stat& st) {
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  FileFacts facts;
+  facts.kind = S_ISREG(st.st_mode)   ? FileFacts::Kind::regular
+               : S_ISDIR(st.st_mode) ? FileFacts::Kind::directory
+               : S_ISLNK(st.st_mode) ? FileFacts::Kind::link
+                                     : FileFacts::Kind::other;
+  facts.inode = st.st_ino;
+  facts.size = static_cast<std::uint64_t>(st.st_size);
+  // Wraps for times that no clock shows; it is only ever compared.
+  facts.changed_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(st.st_mtim.tv_sec) * kNanoseconds +
+                                               static_cast<std::uint64_t>(st.st_mtim.tv_nsec));
+  return facts;
+}
+
+// Opens the directory that holds the last component of `relative`; `name` is that component.
+Result<FileDescriptor> open_parent(const FileDescriptor& directory, const std::string& relative, std::string& name) {
+  FileDescriptor parent(::fcntl(directory.get(), F_DUPFD_CLOEXEC, 0));
+  if (!parent.valid()) return no(relative, errno);
+  std::size_t start = 0;
+  for (std::size_t slash; (slash = relative.find('/', start)) != std::string::npos; start = slash + 1) {
+    auto next = open_directory_at(parent, relative.substr(start, slash - start));
+    if (!next) return next;
+    parent = std::move(*next);
+  }
+  name = relative.substr(start);
+  return parent;
+}
+
+Result<FileFacts> facts_at(const FileDescriptor& parent, const std::string& name, const std::string& shown) {
+  struct stat st {};
+  if (::fstatat(parent.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return no(shown, errno);
+  return to_facts(st);
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Error system_error(std::string_view path, int error_number) {
+  const ErrorCode code = error_number == ENOENT                              ? ErrorCode::not_found
+                         : error_number == ELOOP || error_number == ENOTDIR ? ErrorCode::damaged
+                                                                             : ErrorCode::io;
+  return Error{code, std::string(path) + ": " + std::generic_category().message(error_number), ""};
+}
+
+Result<FileDescriptor> open_directory(const std::string& path) {
+  FileDescriptor directory(::open(path.c_str(), kDirectoryFlags));
+  if (!directory.valid()) return no(path, errno);
+  return directory;
+}
+
+Result<FileDescriptor> open_directory_at(const FileDescriptor& parent, const std::string& name) {
+  FileDescriptor directory(::openat(parent.get(), name.c_str(), kDirectoryFlags | O_NOFOLLOW));
+  if (!directory.valid()) return no(name, errno);
+  return directory;
+}
+
+Result<FileFacts> facts_beneath(const FileDescriptor& directory, const std::string& relative) {
+  std::string name;
+  const auto parent = open_parent(directory, relative, name);
+  if (!parent) return fail(parent.error());
+  return facts_at(*parent, name, relative);
+}
+
+Result<FileFacts> facts_of(const FileDescriptor& file) {
+  struct stat st {};
+  if (::fstat(file.get(), &st) != 0) return no("file", errno);
+  return to_facts(st);
+}
+
+Result<FileDescriptor> open_file_beneath(const FileDescriptor& directory, const std::string& relative) {
+  std::string name;
+  const auto parent = open_parent(directory, relative, name);
+  if (!parent) return fail(parent.error());
+  // Looked at before it is opened, because opening alone can have effects on a device; and after, because it may have
+  // been exchanged in between.
+  const auto before = facts_at(*parent, name, relative);
+  if (!before) return fail(before.error());
+  if (before->kind == FileFacts::Kind::link) return wrong(relative, "a symbolic link");
+  if (before->kind != FileFacts::Kind::regular) return wrong(relative, "not a regular file");
+  FileDescriptor file(::openat(parent->get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.valid()) return no(relative, errno);
+  const auto after = facts_of(file);
+  if (!after) return fail(after.error());
+  if (after->kind != FileFacts::Kind::regular) return wrong(relative, "not a regular file");
+  return file;
+}
+
+Result<std::vector<std::string>> list_names(const FileDescriptor& directory) {
+  // A descriptor of its own: reading a directory moves the position, and fdopendir takes ownership.
+  const int fd = ::openat(directory.get(), ".", kDirectoryFlags);
+  if (fd < 0) return no("directory", errno);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(fd), ::closedir);
+  if (!stream) {
+    const int error_number = errno;
+    ::close(fd);
+    return no("directory", error_number);
+  }
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(stream.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    if (names.size() == kDirectoryNames)
+      return fail(ErrorCode::limit, "it holds more than " + std::to_string(kDirectoryNames) + " names");
+    names.emplace_back(name);
+  }
+  if (errno != 0) return no("directory", errno);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::size_t> read_at(const FileDescriptor& file, std::uint64_t offset, char* to, std::size_t size) {
+  std::size_t have = 0;
+  while (have < size) {
+    const ssize_t n = ::pread(file.get(), to + have, size - have, static_cast<off_t>(offset + have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return no("read", errno);
+    if (n == 0) break;
+    have += static_cast<std::size_t>(n);
+  }
+  return have;
+}
+
+Result<FileContent> read_beneath(const FileDescriptor& directory, const std::string& relative, std::size_t limit) {
+  const auto file = open_file_beneath(directory, relative);
+  if (!file) return fail(file.error());
+  const auto facts = facts_of(*file);
+  if (!facts) return fail(facts.error());
+  if (facts->size > limit)
+    return fail(ErrorCode::damaged, relative + " is larger than " + std::to_string(limit) + " bytes");
+  FileContent content{std::string(static_cast<std::size_t>(facts->size), '\0'), *facts};
+  const auto have = read_at(*file, 0, content.bytes.data(), content.bytes.size());
+  if (!have) return fail(have.error());
+  content.bytes.resize(*have);
+  return content;
+}
+
+std::string without_trailing_slashes(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path);
+}
+
+std::pair<std::string, std::string> split_path(std::string_view path) {
+  const std::string clean = without_trailing_slashes(path);
+  const auto slash = clean.rfind('/');
+  if (slash == std::string::npos) return {".", clean};
+  const std::string parent = without_trailing_slashes(std::string_view(clean).substr(0, slash + 1));
+  return {parent, clean.substr(slash + 1)};
+}
+
+}  // namespace dtrain::store

@@ -1,0 +1,68 @@
+// Opening and reading what a user's directory holds, which may be anything: links that lead out of it, pipes that
+// would block, files that grow or vanish. Below a directory no symbolic link is ever followed, and only regular files
+// are opened, without blocking. Callers add what they were doing: messages here are the cause, with the path.
+//
+// Error codes: not_found (it is not there), damaged (it is not what it should be: a link, a pipe, too large),
+// io (the operating system said no).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace dtrain::store {
+
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor();
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+struct FileFacts {
+  enum class Kind : unsigned char { regular, directory, link, other };
+  Kind kind = Kind::other;
+  std::uint64_t inode = 0, size = 0;
+  std::int64_t changed_ns = 0;   // mtime
+  bool operator==(const FileFacts&) const = default;
+};
+
+inline constexpr std::size_t kDirectoryNames = 100'000;  // entries looked at in one directory; more: Error{limit}
+
+Error system_error(std::string_view path, int error_number);
+
+Result<FileDescriptor> open_directory(const std::string& path);
+Result<FileDescriptor> open_directory_at(const FileDescriptor& parent, const std::string& name);
+Result<FileDescriptor> open_file_beneath(const FileDescriptor& directory, const std::string& relative);
+Result<FileFacts> facts_beneath(const FileDescriptor& directory, const std::string& relative);
+Result<FileFacts> facts_of(const FileDescriptor& file);
+Result<std::vector<std::string>> list_names(const FileDescriptor& directory);  // sorted, without "." and ".."
+
+struct FileContent {
+  std::string bytes;
+  FileFacts facts;
+};
+Result<FileContent> read_beneath(const FileDescriptor& directory, const std::string& relative, std::size_t limit);
+
+// Up to `size` bytes at `offset`, fewer only at the end of the file. Retries what a signal interrupted.
+Result<std::size_t> read_at(const FileDescriptor& file, std::uint64_t offset, char* to, std::size_t size);
+
+// "/a/b//c/" -> {"/a/b", "c"}; "c" -> {".", "c"}.
+std::pair<std::string, std::string> split_path(std::string_view path);
+std::string without_trailing_slashes(std::string_view path);
+
+}  // namespace dtrain::store

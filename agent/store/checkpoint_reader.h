@@ -1,0 +1,39 @@
+// Finds checkpoints on disk and says how complete they are. Formats: docs/checkpoints.md.
+//
+// Everything is done with the rights of the calling thread. An agent that runs as root calls these inside AsUser
+// (as_user.h), so that no job can make it read, rename or remove what its owner could not.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/store/checkpoint_verify.h"
+#include "common/base/result.h"
+#include "common/job/job_spec.h"
+#include "common/transfer/checkpoint.h"
+#include "common/transfer/selection.h"
+
+namespace dtrain::store {
+
+inline constexpr std::size_t kScanCandidates = 4096;  // checkpoints in one directory; more: Error{limit}
+
+// The shallow look, newest step first: manifests and indexes are parsed, every file has its size. A candidate that
+// fails it is in the answer with complete = false and its defect. A directory that does not exist holds none.
+//
+// spec.dir is the directory; where it names a single checkpoint instead (a TensorFlow prefix, or a directory that
+// itself holds MANIFEST.json), that one is found. Error: the directory cannot be read, or holds too much.
+Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& spec);
+
+// The same with what a watcher needs to tell whether anything is still moving.
+Result<std::vector<transfer::Candidate>> look(const job::CheckpointSpec& spec);
+
+// One checkpoint that verify_path found, and what the deep check says of it.
+struct PathReport {
+  transfer::CheckpointInfo info;
+  Status status;
+};
+// PATH: a checkpoint's directory, a TensorFlow prefix, a directory of checkpoints, or one of the files MANIFEST.json,
+// P.index, checkpoint. Newest first. Error{not_found}: nothing there that looks like a checkpoint.
+Result<std::vector<PathReport>> verify_path(const std::string& path);
+
+}  // namespace dtrain::store

@@ -1,0 +1,36 @@
+// The deep check of one checkpoint: every byte that its manifest or index vouches for is read and compared. Done in
+// slices, so that one worker thread can do other things in between; read(), never mmap: a file cut short under a
+// mapping would be a signal instead of an error.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/base/result.h"
+#include "common/transfer/checkpoint.h"
+
+namespace dtrain::store {
+
+// Errors name the checkpoint, the file and the cause. Only ErrorCode::damaged says that the bytes are wrong (and will
+// stay so); not_found: it went away; unavailable: it changed while it was read, or is another one than `info` now;
+// io: it could not be read; refused: a variant of the format that is not supported.
+class Verification {
+ public:
+  static Result<Verification> begin(const transfer::CheckpointInfo& info);
+  Verification(Verification&&) noexcept;
+  Verification& operator=(Verification&&) noexcept;
+  ~Verification();
+
+  // Reads about `budget` bytes more. true: all was read and is good.
+  Result<bool> advance(std::uint64_t budget);
+
+ private:
+  class Impl;
+  explicit Verification(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The whole of it at once.
+Status verify(const transfer::CheckpointInfo& info);
+
+}  // namespace dtrain::store
