@@ -2,11 +2,14 @@
 // Rules: docs/frameworks.md (sources are named there).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "common/base/result.h"
 #include "common/job/job_spec.h"
 
 namespace dtrain::job {
@@ -51,10 +54,21 @@ struct Rendered {
   std::map<std::string, std::string> env;   // without DTRAIN_ATTEMPT: the shim sets it per attempt
 };
 
-// Templates: {hosts:R} {host:R:I} {count:R} {port:NAME} {job.name|generation} {task.name|type|index|rank|address|host|port}
-// {work.dir} {package.dir} {checkpoint.dir|path|step}; {{...}} escapes. Fails naming the first unknown name.
+// Templates:
+//   {hosts:R}     ip:port of every task of role R, by index, joined by commas
+//   {host:R:I}    ip:port of task I of role R
+//   {count:R}     number of tasks of role R in this generation
+//   {port:R}      this task's own port when R is its role, else the port of task 0 of R
+//   {job.name|generation} {task.name|type|index|rank|address|host|port} {work.dir} {package.dir}
+//   {checkpoint.dir|path|step}  path and step are empty when nothing is restored
+// Only a brace followed by one of these prefixes and closed before any blank, quote or brace is a template; all others
+// are literal, and {{hosts:ps}} is the text {hosts:ps}. Fails naming the first unknown name.
 Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
                                     const TaskView& task);
+
+// Position of a task among all of its generation, from 0: chief or master, then workers, then the other roles in
+// alphabetical order, evaluators last, each by index. 0 when it is not in the generation.
+std::uint32_t rank_of(const ClusterView& cluster, const TaskId& task);
 
 // The names a template may use, checked at submit: no placement is needed. Returns each unknown "{name}".
 std::vector<std::string> unknown_templates(std::string_view text, const JobSpec& spec);

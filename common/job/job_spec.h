@@ -1,11 +1,14 @@
-// What a user asked for: the validated form of a job file (format: docs/job-file.md). Pure data; the parser is
-// manifest.h, the rules validate.h. Every field holds its effective value: defaults are filled in by the parser.
+// What a user asked for: the validated form of a job file (format: docs/job-file.md). Pure data; the parser and the
+// rules are manifest.h, the way back to text job_yaml.h. Every field holds its effective value: defaults are filled in
+// by the parser.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -67,7 +70,7 @@ struct RoleSpec {
   RestartPolicy restart_policy = RestartPolicy::on_failure;
   std::map<std::string, StartAfter> start_after;    // role -> what it must have reached; the order is resolved here
   OnDisconnect on_disconnect = OnDisconnect::by_class;
-  bool exclusive = false;                           // effective: never two of the same task at once
+  bool exclusive = false;                           // every task of the role; for one task ask is_exclusive()
   bool notify = false;                              // ready means READY=1 was sent
   Duration watchdog{0};                             // 0: off
   std::int32_t stop_signal = 15;
@@ -151,6 +154,9 @@ struct NotifyHook {
   template <class V> void fields(V& v) { v("command", command); v("on", on); }
 };
 
+// What the ledger appends to generate_name: the job's id in decimal. A prefix must leave room for it.
+inline constexpr std::size_t kGeneratedSuffixBytes = 20;
+
 struct JobSpec {
   std::string name;                            // empty only while generate_name is to be filled in by the ledger
   std::string generate_name;
@@ -177,12 +183,17 @@ std::string_view to_string(Framework f);
 std::uint32_t total_replicas(const JobSpec& spec);
 bool has_role(const JobSpec& spec, std::string_view role);
 
-// True where every member must restart when one dies (reference: torch DDP, MPI, MultiWorkerMirrored, JAX): a
-// framework of ranks, or a tensorflow job without parameter servers.
+// True where every member must restart when one dies (torch DDP, MPI, MultiWorkerMirrored, JAX): a framework of ranks,
+// or a tensorflow job without parameter servers and with more than one replica of chief, master and worker together.
 bool is_collective(const JobSpec& spec);
 
+// True where two instances of this task at once would damage the training, so that it runs under a lease: every task of
+// a role with `exclusive` (the parser sets it for ps, chief, master and evaluator of a tensorflow job), and, since one
+// flag per role cannot say it, task 0 of the role that leads: worker-0 of a tensorflow job without chief and master.
+bool is_exclusive(const JobSpec& spec, const TaskId& task);
+
 // True where a death means recovery (halt, new generation, restore) rather than a restart in place:
-// ps, chief, master, and every rank of a collective job. Evaluators restart in place.
+// ps, chief, master, and every rank of a collective job. Evaluators are never ranks: they restart in place.
 bool is_stateful(const JobSpec& spec, const TaskId& task);
 
 // The task whose success is the job's: chief, else master, else (tensorflow) worker 0. nullopt: every task of every

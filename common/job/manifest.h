@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/result.h"
 #include "common/job/job_spec.h"
 
 namespace dtrain::job {

@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <limits>
+
+#include "common/job/manifest_fields.h"
+#include "common/job/quantity.h"
+
+namespace dtrain::job {
+
+namespace {
+
+using Kind = YamlNode::Kind;
+constexpr std::int64_t kMostRestarts = 1'000'000;  // of backoffLimit and failureThreshold: more is no bound
+
+void read_backoff(const YamlNode& node, const std::string& path, Report& report, RestartBackoff& out) {
+  if (node.kind == Kind::scalar) {
+    const auto every = parse_duration(node.text);
+    if (!every) return report.add("wrong-type", path, every.error().message);
+    out.first = out.initial = out.max = *every;
+    out.jitter = false;
+    return;
+  }
+  MapReader map(node, path, report);
+  map.duration("first", out.first);
+  const bool has_initial = map.duration("initial", out.initial);
+  const bool has_max = map.duration("max", out.max);
+  map.duration("resetAfter", out.reset_after);
+  map.boolean("jitter", out.jitter);
+  map.done();
+  // A default gives way to what was written.
+  if (has_max && !map.has("initial")) out.initial = std::min(out.initial, out.max);
+  if (!map.has("max")) out.max = std::max(out.max, has_initial ? std::max(out.initial, out.first) : out.first);
+}
+
+void read_threshold(const YamlNode& node, const std::string& path, Report& report, FailureThreshold& out) {
+  if (node.kind == Kind::mapping) {
+    MapReader map(node, path, report);
+    map.number("count", out.count, 0, kMostRestarts);
+    map.duration("within", out.within);
+    return map.done();
+  }
+  std::int64_t count = 0;  // one number stands for {count: N}
+  if (read_whole_number(node, path, 0, kMostRestarts, report, count)) out.count = static_cast<std::uint32_t>(count);
+}
+
+void read_signal_before(const YamlNode& node, const std::string& path, Report& report, SignalBeforeDeadline& out) {
+  MapReader map(node, path, report);
+  for (const char* key : {"signal", "before"})
+    if (!map.has(key)) report.add("missing", map.path(key), "is required: {signal: SIGUSR1, before: 120s}");
+  map.signal("signal", out.signal);
+  map.duration("before", out.before);
+  map.done();
+}
+
+}  // namespace
+
+void read_policy(const YamlNode& node, const std::string& path, Report& report, Policy& out) {
+  MapReader map(node, path, report);
+  std::uint32_t backoff_limit = 0;
+  if (map.number("backoffLimit", backoff_limit, 0, kMostRestarts)) out.backoff_limit = backoff_limit;
+  if (const YamlNode* backoff = map.node("restartBackoff"))
+    read_backoff(*backoff, map.path("restartBackoff"), report, out.restart_backoff);
+  if (const YamlNode* threshold = map.node("failureThreshold"))
+    read_threshold(*threshold, map.path("failureThreshold"), report, out.failure_threshold);
+  map.word("onPsFailure", out.on_ps_failure);
+  Duration seconds{0};
+  if (map.seconds("activeDeadlineSeconds", seconds, 1)) out.active_deadline = seconds;
+  if (map.seconds("ttlSecondsAfterFinished", seconds, 0)) out.ttl_after_finished = seconds;
+  map.word("cleanPodPolicy", out.clean_pod_policy);
+  map.word("successPolicy", out.success_policy);
+  map.word("evaluatorInCluster", out.evaluator_in_cluster);
+  map.boolean("enableDynamicWorker", out.enable_dynamic_worker);
+  map.word("placement", out.placement);
+  map.number("priority", out.priority, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max());
+  map.seconds("expectedSeconds", out.expected, 0);
+  map.boolean("gang", out.gang);
+  map.duration("stopGracePeriod", out.stop_grace_period);
+  if (const YamlNode* signal = map.node("signalBeforeDeadline"))
+    read_signal_before(*signal, map.path("signalBeforeDeadline"), report, out.signal_before_deadline.emplace());
+  map.done();
+}
+
+void read_checkpoint(const YamlNode& node, const std::string& path, Report& report, CheckpointSpec& out) {
+  constexpr std::int64_t kMostKept = 1'000'000, kMostReplicas = 100;
+  MapReader map(node, path, report);
+  if (!map.has("dir")) report.add("missing", map.path("dir"), "is required: the absolute path of the directory that holds the checkpoints");
+  map.text("dir", out.dir);
+  map.word("format", out.format);
+  map.number("keep", out.keep, 1, kMostKept);
+  map.number("replicas", out.replicas, 1, kMostReplicas);
+  map.text("restore", out.restore);
+  map.done();
+}
+
+}  // namespace dtrain::job

@@ -1,0 +1,106 @@
+// What one task is started with. Order of the environment, later wins: the host's basics, passEnv, the framework's,
+// dtrain's, the job's env, the role's env.
+#include "common/base/limits.h"
+#include "common/job/cluster_spec.h"
+#include "common/job/text.h"
+
+namespace dtrain::job {
+
+namespace {
+
+using Env = std::map<std::string, std::string>;
+
+constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
+constexpr const char* kDefaultShell = "/bin/sh";
+constexpr const char* kDefaultLang = "C.UTF-8";
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const auto& part : parts) out += (out.empty() ? "" : ",") + part;
+  return out;
+}
+
+void add_basics(const TaskView& task, Env& env) {
+  env["PATH"] = kDefaultPath;
+  env["HOME"] = task.home;
+  env["USER"] = task.user;
+  env["SHELL"] = task.shell.empty() ? kDefaultShell : task.shell;
+  env["LANG"] = kDefaultLang;
+  for (const auto& [name, value] : task.pass_env) env[name] = value;
+}
+
+void add_framework(const JobSpec& spec, const ClusterView& cluster, const TaskView& task, Env& env) {
+  if (spec.framework == Framework::tensorflow)
+    if (auto config = tf_config(spec, cluster, task.task)) env["TF_CONFIG"] = std::move(*config);
+  env["PYTHONUNBUFFERED"] = "1";
+  if (!task.interface.empty()) env["GLOO_SOCKET_IFNAME"] = env["NCCL_SOCKET_IFNAME"] = task.interface;
+  env["CUDA_VISIBLE_DEVICES"] = env["ROCR_VISIBLE_DEVICES"] = joined(task.gpu_ids);
+}
+
+void add_dtrain(const JobSpec& spec, const ClusterView& cluster, const TaskView& task, Env& env) {
+  env["DTRAIN_JOB"] = cluster.job_name;
+  env["DTRAIN_TASK"] = task.task.text();
+  env["DTRAIN_ROLE"] = task.task.role;
+  env["DTRAIN_INDEX"] = std::to_string(task.task.index);
+  env["DTRAIN_NODE"] = task.node;
+  env["DTRAIN_GENERATION"] = std::to_string(cluster.generation);
+  if (spec.checkpoint) env["DTRAIN_CHECKPOINT_DIR"] = spec.checkpoint->dir;
+  if (cluster.restore) {
+    env["DTRAIN_RESTORE_FROM"] = cluster.restore->path;
+    env["DTRAIN_RESTORE_STEP"] = std::to_string(cluster.restore->step);
+  }
+  if (!task.notify_socket.empty()) env["NOTIFY_SOCKET"] = task.notify_socket;
+}
+
+Status add_users(const Env& from, const JobSpec& spec, const ClusterView& cluster, const TaskView& task, Env& env) {
+  for (const auto& [name, text] : from) {
+    auto value = render_template(text, spec, cluster, task);
+    if (!value) return fail(std::move(value.error()));
+    env[name] = std::move(*value);
+  }
+  return {};
+}
+
+// The kernel refuses what is larger, with an error nobody understands.
+Status check_sizes(const Rendered& rendered, const TaskId& task) {
+  std::size_t total = 0;
+  const auto too_long = [&](std::size_t bytes) {
+    total += bytes + 1;
+    return bytes + 1 > limits::kArgumentBytes;
+  };
+  const auto refuse = [&](const std::string& what, std::size_t most) {
+    return fail(ErrorCode::limit,
+                "could not start " + task.text() + ": " + what + " has more than " + std::to_string(most) + " bytes",
+                "pass it through a file");
+  };
+  for (const auto& argument : rendered.argv)
+    if (too_long(argument.size())) return refuse("argument " + quoted(argument), limits::kArgumentBytes);
+  for (const auto& [name, value] : rendered.env)
+    if (too_long(name.size() + 1 + value.size())) return refuse("variable " + quoted(name), limits::kArgumentBytes);
+  if (total > limits::kArgumentsTotalBytes) return refuse("its command with its environment", limits::kArgumentsTotalBytes);
+  return {};
+}
+
+}  // namespace
+
+Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const TaskView& task) {
+  const auto role = spec.roles.find(task.task.role);
+  if (role == spec.roles.end() || !cluster.tasks.contains(task.task))
+    return fail(ErrorCode::invalid, "could not render " + task.task.text() + ": it is no task of generation " +
+                                        std::to_string(cluster.generation) + " of job " + cluster.job_name);
+  Rendered out;
+  for (const auto& argument : role->second.command) {
+    auto value = render_template(argument, spec, cluster, task);
+    if (!value) return fail(std::move(value.error()));
+    out.argv.push_back(std::move(*value));
+  }
+  add_basics(task, out.env);
+  add_framework(spec, cluster, task, out.env);
+  add_dtrain(spec, cluster, task, out.env);
+  for (const Env* from : {&spec.env, &role->second.env})
+    if (auto added = add_users(*from, spec, cluster, task, out.env); !added) return fail(std::move(added.error()));
+  if (auto sized = check_sizes(out, task.task); !sized) return fail(std::move(sized.error()));
+  return out;
+}
+
+}  // namespace dtrain::job

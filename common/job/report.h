@@ -1,0 +1,45 @@
+// Collects the mistakes of one job file and knows where each field stands.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/job/manifest.h"
+
+namespace dtrain::job {
+
+class Report {
+ public:
+  explicit Report(std::string file_name) : file_name_(std::move(file_name)) {}
+
+  // Where the field with this path stands. line 0: it came with --set.
+  void place(const std::string& path, std::uint32_t line) { places_.emplace(path, line); }
+
+  // Takes the line of the field, or of the nearest that encloses it.
+  void add(std::string code, std::string path, std::string message, std::string next = "");
+  void add_at(std::uint32_t line, std::string code, std::string path, std::string message, std::string next = "");
+
+  // Adds what validate() found, but not what only follows from a mistake already reported of the same field.
+  void add_rules(std::vector<FileError> found);
+
+  bool empty() const { return errors_.empty(); }
+  bool full() const { return errors_.size() >= kReportedMistakes; }  // further ones are only counted
+
+  std::vector<FileError> take();  // by line, those of --set last
+
+ private:
+  void push(FileError error);
+
+  std::string file_name_;
+  std::map<std::string, std::uint32_t, std::less<>> places_;
+  std::vector<FileError> errors_;
+  std::size_t left_out_ = 0;
+};
+
+std::string join_path(std::string_view parent, std::string_view key);  // parent.key
+std::string item_path(std::string_view parent, std::size_t index);     // parent[index]
+
+}  // namespace dtrain::job

@@ -1,0 +1,49 @@
+#include "common/job/start_order.h"
+
+#include <algorithm>
+
+namespace dtrain::job {
+
+std::map<std::string, StartAfter> default_start_after(const JobSpec& spec, const std::string& role) {
+  std::map<std::string, StartAfter> out;
+  const bool leads = role == "chief" || role == "master";
+  const auto wait_for = [&](const char* other) {
+    if (has_role(spec, other)) out[other] = StartAfter::running;
+  };
+  if (role == "ps") return out;
+  wait_for("ps");
+  if (leads) return out;
+  wait_for("chief");
+  wait_for("master");
+  return out;
+}
+
+std::vector<std::string> find_start_cycle(const JobSpec& spec) {
+  // Remove roles that wait for nothing any more until none is left, or only those in or behind a circle.
+  std::map<std::string, RoleSpec> left = spec.roles;
+  const auto next_of = [&](const RoleSpec& role) -> const std::string* {
+    for (const auto& entry : role.start_after)
+      if (left.contains(entry.first)) return &entry.first;
+    return nullptr;
+  };
+  for (bool removed = true; removed;) {
+    const auto free = std::find_if(left.begin(), left.end(), [&](const auto& entry) { return !next_of(entry.second); });
+    removed = free != left.end();
+    if (removed) left.erase(free);
+  }
+  if (left.empty()) return {};
+  // Everything left waits for something left: walking on must come back.
+  std::vector<std::string> walk{left.begin()->first};
+  for (;;) {
+    const std::string next = *next_of(left.at(walk.back()));
+    const auto first = std::find(walk.begin(), walk.end(), next);
+    if (first != walk.end()) {
+      std::vector<std::string> cycle(first, walk.end());
+      cycle.push_back(next);
+      return cycle;
+    }
+    walk.push_back(next);
+  }
+}
+
+}  // namespace dtrain::job

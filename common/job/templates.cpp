@@ -1,0 +1,229 @@
+#include "common/job/templates.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/job/cluster_spec.h"
+#include "common/job/manifest.h"
+#include "common/job/text.h"
+
+namespace dtrain::job {
+
+namespace {
+
+using Kind = TemplateName::Kind;
+
+constexpr std::array<std::string_view, 9> kPrefixes{"hosts:", "host:",  "count:",   "port:",      "job.",
+                                                    "task.",  "work.",  "package.", "checkpoint."};
+constexpr std::array<std::pair<std::string_view, Kind>, 14> kPlainNames{{{"job.name", Kind::job_name},
+                                                                         {"job.generation", Kind::job_generation},
+                                                                         {"task.name", Kind::task_name},
+                                                                         {"task.type", Kind::task_type},
+                                                                         {"task.index", Kind::task_index},
+                                                                         {"task.rank", Kind::task_rank},
+                                                                         {"task.address", Kind::task_address},
+                                                                         {"task.host", Kind::task_host},
+                                                                         {"task.port", Kind::task_port},
+                                                                         {"work.dir", Kind::work_dir},
+                                                                         {"package.dir", Kind::package_dir},
+                                                                         {"checkpoint.dir", Kind::checkpoint_dir},
+                                                                         {"checkpoint.path", Kind::checkpoint_path},
+                                                                         {"checkpoint.step", Kind::checkpoint_step}}};
+constexpr std::array<std::pair<std::string_view, Kind>, 3> kRoleNames{
+    {{"hosts:", Kind::hosts}, {"count:", Kind::count}, {"port:", Kind::port}}};
+constexpr std::string_view kHost = "host:";
+constexpr std::size_t kIndexDigits = 5;  // limits::kTasksPerJob
+
+// The name of the template that starts at text[0] == '{', or empty when these braces are literal.
+std::string_view name_at(std::string_view text) {
+  const std::size_t end = text.find_first_of("{} \t\r\n\"'", 1);
+  if (end == std::string_view::npos || text[end] != '}') return {};
+  const std::string_view name = text.substr(1, end - 1);
+  const bool known = std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
+  return known ? name : std::string_view();
+}
+
+std::string braced(std::string_view name) { return "{" + std::string(name) + "}"; }
+
+const TaskAddress* address_of(const ClusterView& cluster, const TaskId& task) {
+  const auto found = cluster.tasks.find(task);
+  return found == cluster.tasks.end() ? nullptr : &found->second;
+}
+
+std::string join_addresses(const ClusterView& cluster, std::string_view role) {
+  std::string out;
+  for (const auto& [task, address] : cluster.tasks) {
+    if (task.role != role) continue;
+    if (!out.empty()) out += ',';
+    out += address.text();
+  }
+  return out;
+}
+
+std::size_t count_tasks(const ClusterView& cluster, std::string_view role) {
+  return static_cast<std::size_t>(
+      std::count_if(cluster.tasks.begin(), cluster.tasks.end(), [&](const auto& entry) { return entry.first.role == role; }));
+}
+
+bool is_known(const TemplateName& name, const JobSpec& spec) {
+  switch (name.kind) {
+    case Kind::hosts:
+    case Kind::host:
+    case Kind::count:
+    case Kind::port: {
+      const auto role = spec.roles.find(std::string(name.role));
+      return role != spec.roles.end() && name.index < role->second.replicas;
+    }
+    case Kind::checkpoint_dir:
+      return spec.checkpoint.has_value();
+    default:
+      return true;
+  }
+}
+
+// nullopt: the generation has no such task.
+std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spec, const ClusterView& cluster,
+                                    const TaskView& view) {
+  const auto text_of = [](const TaskAddress* a) { return a ? std::optional(a->text()) : std::nullopt; };
+  const auto port_of = [](const TaskAddress* a) { return a ? std::optional(std::to_string(a->port)) : std::nullopt; };
+  const TaskAddress* own = address_of(cluster, view.task);
+  switch (name.kind) {
+    case Kind::hosts: return join_addresses(cluster, name.role);
+    case Kind::host: return text_of(address_of(cluster, {std::string(name.role), name.index}));
+    case Kind::count: return std::to_string(count_tasks(cluster, name.role));
+    case Kind::port: return port_of(name.role == view.task.role ? own : address_of(cluster, {std::string(name.role), 0}));
+    case Kind::job_name: return cluster.job_name;
+    case Kind::job_generation: return std::to_string(cluster.generation);
+    case Kind::task_name: return view.task.text();
+    case Kind::task_type: return view.task.role;
+    case Kind::task_index: return std::to_string(view.task.index);
+    case Kind::task_rank: return std::to_string(rank_of(cluster, view.task));
+    case Kind::task_address: return text_of(own);
+    case Kind::task_host: return own ? std::optional(own->host) : std::nullopt;
+    case Kind::task_port: return port_of(own);
+    case Kind::work_dir: return view.work_dir;
+    case Kind::package_dir: return view.package_dir;
+    case Kind::checkpoint_dir: return spec.checkpoint ? spec.checkpoint->dir : "";
+    case Kind::checkpoint_path: return cluster.restore ? cluster.restore->path : "";
+    case Kind::checkpoint_step: return cluster.restore ? std::to_string(cluster.restore->step) : "";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<TemplatePiece> split_templates(std::string_view text) {
+  std::vector<TemplatePiece> pieces;
+  std::size_t literal = 0;  // start of the literal that is being read
+  const auto end_literal = [&](std::size_t end) {
+    if (end > literal) pieces.push_back({false, text.substr(literal, end - literal)});
+  };
+  for (std::size_t i = text.find('{'); i != std::string_view::npos; i = text.find('{', i)) {
+    const std::string_view rest = text.substr(i);
+    const std::string_view escaped = rest.starts_with("{{") ? name_at(rest.substr(1)) : std::string_view();
+    if (!escaped.empty() && rest.substr(escaped.size() + 3).starts_with('}')) {
+      end_literal(i);
+      pieces.push_back({false, rest.substr(1, escaped.size() + 2)});
+      i += escaped.size() + 4;
+      literal = i;
+      continue;
+    }
+    const std::string_view name = name_at(rest);
+    if (name.empty()) {
+      ++i;
+      continue;
+    }
+    end_literal(i);
+    pieces.push_back({true, name});
+    i += name.size() + 2;
+    literal = i;
+  }
+  end_literal(text.size());
+  return pieces;
+}
+
+std::optional<TemplateName> parse_template_name(std::string_view name) {
+  for (const auto& [plain, kind] : kPlainNames)
+    if (name == plain) return TemplateName{kind, {}, 0};
+  for (const auto& [prefix, kind] : kRoleNames)
+    if (name.starts_with(prefix) && is_role_name(name.substr(prefix.size())))
+      return TemplateName{kind, name.substr(prefix.size()), 0};
+  if (!name.starts_with(kHost)) return std::nullopt;
+  name.remove_prefix(kHost.size());
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos || !is_role_name(name.substr(0, colon))) return std::nullopt;
+  const std::string_view digits = name.substr(colon + 1);
+  const bool number = !digits.empty() && digits.size() <= kIndexDigits &&
+                      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!number) return std::nullopt;
+  return TemplateName{Kind::host, name.substr(0, colon), static_cast<std::uint32_t>(std::stoul(std::string(digits)))};
+}
+
+std::vector<std::string> known_template_names(const JobSpec& spec) {
+  std::vector<std::string> out;
+  for (const auto& entry : spec.roles) {
+    for (const auto& role_name : kRoleNames) out.push_back(std::string(role_name.first) + entry.first);
+    out.push_back(std::string(kHost) + entry.first + ":0");
+  }
+  for (const auto& [plain, kind] : kPlainNames)
+    if (kind != Kind::checkpoint_dir || spec.checkpoint) out.emplace_back(plain);
+  return out;
+}
+
+std::string escape_templates(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string_view name = text[i] == '{' ? name_at(text.substr(i)) : std::string_view();
+    if (name.empty()) {
+      out += text[i++];
+      continue;
+    }
+    out += "{" + braced(name) + "}";
+    i += name.size() + 2;
+  }
+  return out;
+}
+
+std::vector<std::string> unknown_templates(std::string_view text, const JobSpec& spec) {
+  std::vector<std::string> unknown;
+  for (const auto& piece : split_templates(text)) {
+    if (!piece.is_template) continue;
+    const auto name = parse_template_name(piece.text);
+    if (!name || !is_known(*name, spec)) unknown.push_back(braced(piece.text));
+  }
+  return unknown;
+}
+
+std::uint32_t rank_of(const ClusterView& cluster, const TaskId& task) {
+  const auto order = [](const TaskId& t) {
+    const int group = t.role == "chief" || t.role == "master" ? 0 : t.role == "worker" ? 1 : t.role == "evaluator" ? 3 : 2;
+    return std::pair(group, std::cref(t));
+  };
+  if (!cluster.tasks.contains(task)) return 0;
+  const auto own = order(task);
+  return static_cast<std::uint32_t>(std::count_if(cluster.tasks.begin(), cluster.tasks.end(), [&](const auto& entry) {
+    const auto other = order(entry.first);
+    return other.first < own.first || (other.first == own.first && other.second.get() < own.second.get());
+  }));
+}
+
+Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
+                                    const TaskView& task) {
+  std::string out;
+  for (const auto& piece : split_templates(text)) {
+    if (!piece.is_template) {
+      out += piece.text;
+      continue;
+    }
+    const auto name = parse_template_name(piece.text);
+    const auto value = name && is_known(*name, spec) ? value_of(*name, spec, cluster, task) : std::nullopt;
+    if (!value)
+      return fail(ErrorCode::invalid,
+                  "could not render " + quoted(text) + ": unknown template " + braced(piece.text),
+                  "write {" + braced(piece.text) + "} for the literal text");
+    out += *value;
+  }
+  return out;
+}
+
+}  // namespace dtrain::job

@@ -1,0 +1,42 @@
+// The grammar of templates: which braces are one, and what its name means. Rendering is in templates.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/job/job_spec.h"
+
+namespace dtrain::job {
+
+// A stretch of text: literal, or what stands between the braces of a template.
+struct TemplatePiece {
+  bool is_template = false;
+  std::string_view text;
+};
+
+// The pieces in order. Every template starts with one of the known prefixes; its name may still be unknown.
+std::vector<TemplatePiece> split_templates(std::string_view text);
+
+// What a piece asks for, e.g. "host:ps:0" -> {host, "ps", 0}, "job.name" -> {job_name}.
+struct TemplateName {
+  enum class Kind : unsigned char {
+    hosts, host, count, port, job_name, job_generation,
+    task_name, task_type, task_index, task_rank, task_address, task_host, task_port,
+    work_dir, package_dir, checkpoint_dir, checkpoint_path, checkpoint_step,
+  };
+  Kind kind{};
+  std::string_view role;    // of hosts, host, count and port
+  std::uint32_t index = 0;  // of host
+};
+std::optional<TemplateName> parse_template_name(std::string_view name);
+
+// Names that can be written for this job, to suggest the nearest from.
+std::vector<std::string> known_template_names(const JobSpec& spec);
+
+// `text` as a template that renders to it.
+std::string escape_templates(std::string_view text);
+
+}  // namespace dtrain::job

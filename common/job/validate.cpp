@@ -1,0 +1,286 @@
+// Rules of a whole job, whoever wrote it. Values are checked here even where the parser checked them already: an agent
+// gets its spec from a client.
+#include <algorithm>
+#include <set>
+
+#include "common/base/limits.h"
+#include "common/job/cluster_spec.h"
+#include "common/job/manifest.h"
+#include "common/job/manifest_fields.h"
+#include "common/job/quantity.h"
+#include "common/job/report.h"
+#include "common/job/start_order.h"
+#include "common/job/templates.h"
+#include "common/job/text.h"
+#include "common/job/validate_policy.h"
+
+namespace dtrain::job {
+
+namespace {
+
+constexpr std::size_t kVariableNameBytes = 256;
+constexpr std::size_t kDigestBytes = 64;   // BLAKE2b-256 in hex
+constexpr std::uint32_t kWorkersPerPs = 20;  // beyond: one ps becomes the bottleneck
+// The shortest entry of a list of addresses: "1.2.3.4:20000", with quotes and comma.
+constexpr std::uint64_t kShortestAddress = 16;
+
+class Rules {
+ public:
+  explicit Rules(const JobSpec& spec) : spec_(spec) {}
+
+  std::vector<FileError> check() {
+    TextCheck texts{*this};
+    const_cast<JobSpec&>(spec_).fields(texts);  // fields() is shared with the decoder; it only reads here
+    if (!errors_.empty()) return std::move(errors_);  // messages would quote it
+    names();
+    job_fields();
+    roles();
+    tensorflow();
+    check_policy(spec_, errors_);
+    return std::move(errors_);
+  }
+
+ private:
+  // Every text of the spec, found through fields(), so that a new field cannot be forgotten.
+  struct TextCheck {
+    Rules& rules;
+    void operator()(const char* name, const std::string& value) const {
+      if (!is_utf8(value) || value.find('\0') != std::string::npos)
+        rules.add("syntax", std::string("spec.") + name, "must be UTF-8 text without NUL");
+      if (value.size() > limits::kArgumentBytes)
+        rules.add("limit", std::string("spec.") + name, "has more than " + std::to_string(limits::kArgumentBytes) + " bytes");
+    }
+    template <class T>
+    void operator()(const char* name, std::vector<T>& values) const {
+      for (auto& value : values) (*this)(name, value);
+    }
+    template <class T>
+    void operator()(const char* name, std::map<std::string, T>& values) const {
+      for (auto& [key, value] : values) {
+        (*this)(name, key);
+        (*this)(name, value);
+      }
+    }
+    template <class T>
+    void operator()(const char* name, std::optional<T>& value) const {
+      if (value) (*this)(name, *value);
+    }
+    template <class T>
+    void operator()(const char*, T& value) const {
+      if constexpr (requires { value.fields(*this); }) value.fields(*this);
+    }
+  };
+
+  void add(std::string code, std::string path, std::string message, std::string next = "") {
+    errors_.push_back({std::move(code), "", 0, std::move(path), std::move(message), std::move(next)});
+  }
+
+  void names() {
+    constexpr std::string_view kNameForm = "must be lower-case letters, digits and inner dashes, at most ";
+    if (spec_.name.empty() && spec_.generate_name.empty())
+      add("missing", "metadata.name", "is required: the name of the job", "or give generateName, a prefix");
+    if (!spec_.name.empty() && !is_job_name(spec_.name))
+      add("out-of-range", "metadata.name",
+          std::string(kNameForm) + std::to_string(limits::kNameBytes) + " bytes, not " + quoted(spec_.name));
+    const std::size_t longest = limits::kNameBytes - kGeneratedSuffixBytes;
+    const std::string& prefix = spec_.generate_name;
+    if (!prefix.empty() && (prefix.size() > longest || !is_job_name(prefix + "0")))
+      add("out-of-range", "metadata.generateName",
+          std::string(kNameForm) + std::to_string(longest) + " bytes, not " + quoted(prefix));
+    check_labels("metadata.labels", spec_.labels);
+  }
+
+  void check_labels(const std::string& path, const std::map<std::string, std::string>& labels) {
+    for (const auto& [name, value] : labels) {
+      if (!is_label_name(name))
+        add("out-of-range", join_path(path, name),
+            "a label's name must be letters, digits and inner - _ . /, at most " + std::to_string(kLabelBytes) +
+                " bytes, not " + quoted(name));
+      if (value.size() > kLabelBytes)
+        add("limit", join_path(path, name), "a label's value must have at most " + std::to_string(kLabelBytes) + " bytes");
+    }
+  }
+
+  void job_fields() {
+    if (spec_.framework != Framework::tensorflow && spec_.framework != Framework::generic)
+      add("unsupported", "spec.framework",
+          "this version supports tensorflow and generic, not " + std::string(to_string(spec_.framework)),
+          "generic runs any command, with templates for its arguments");
+    const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+    const std::string& digest = spec_.package_digest;
+    if (!digest.empty() && (digest.size() != kDigestBytes || !std::all_of(digest.begin(), digest.end(), hex)))
+      add("out-of-range", "spec.package", "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + quoted(digest));
+    check_work_dir();
+    check_env("spec.env", spec_.env);
+    for (std::size_t i = 0; i < spec_.require_paths.size(); ++i)
+      if (!spec_.require_paths[i].starts_with('/'))
+        add("out-of-range", item_path("spec.requires.paths", i),
+            "must be an absolute path, not " + quoted(spec_.require_paths[i]));
+  }
+
+  void check_work_dir() {
+    const std::string& dir = spec_.work_dir;
+    if (dir.empty()) add("out-of-range", "spec.workDir", "must be a directory, not empty", "leave it out for the package's root");
+    if (dir.starts_with('/')) return;
+    for (std::string_view rest = dir; !rest.empty();) {
+      const std::size_t slash = rest.find('/');
+      if (rest.substr(0, slash) == "..")
+        return add("out-of-range", "spec.workDir", "must stay inside the package, not " + quoted(dir), "or give an absolute path");
+      rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+    }
+  }
+
+  void check_env(const std::string& path, const std::map<std::string, std::string>& env) {
+    for (const auto& [name, value] : env) {
+      const std::string at = join_path(path, name);
+      if (name.empty() || name.size() > kVariableNameBytes || name.find('=') != std::string::npos)
+        add("out-of-range", at,
+            "a variable's name must have 1 to " + std::to_string(kVariableNameBytes) + " bytes and no =, not " + quoted(name));
+      if (name.size() + value.size() + 2 > limits::kArgumentBytes)
+        add("limit", at, "has more than " + std::to_string(limits::kArgumentBytes) + " bytes with its name", "pass it through a file");
+      check_templates(at, value);
+    }
+  }
+
+  void check_templates(const std::string& path, const std::string& text) {
+    for (const auto& unknown : unknown_templates(text, spec_)) {
+      const std::string_view name = std::string_view(unknown).substr(1, unknown.size() - 2);
+      const std::string near = nearest(name, known_template_names(spec_));
+      std::string message = "unknown template " + quoted(unknown);
+      if (name == "checkpoint.dir")
+        message += ": the job has no spec.checkpoint";
+      else if (const auto parsed = parse_template_name(name); parsed && !parsed->role.empty() && !has_role(spec_, parsed->role))
+        message += ": the job has no role " + quoted(parsed->role);
+      else if (parsed && !parsed->role.empty())
+        message += ": the role has fewer tasks";
+      if (!near.empty()) message += "; did you mean {" + near + "}?";
+      add("template", path, std::move(message), "write {" + unknown + "} for the literal text");
+    }
+  }
+
+  void roles() {
+    if (spec_.roles.empty())
+      return add("missing", "spec.roles", "is required: at least one role, such as {worker: {command: [python3, train.py]}}");
+    if (spec_.roles.size() > limits::kRolesPerJob)
+      return add("limit", "spec.roles", "must be at most " + std::to_string(limits::kRolesPerJob) + " roles");
+    for (const auto& [name, role] : spec_.roles) check_role(join_path("spec.roles", name), name, role);
+    if (total_replicas(spec_) > limits::kTasksPerJob)
+      add("limit", "spec.roles",
+          "all roles together must have at most " + std::to_string(limits::kTasksPerJob) + " replicas, not " +
+              std::to_string(total_replicas(spec_)));
+    const bool ends = std::any_of(spec_.roles.begin(), spec_.roles.end(),
+                                  [](const auto& entry) { return entry.first != "ps" && entry.first != "evaluator"; });
+    if (!ends) add("missing", "spec.roles", "needs a role whose end ends the job: a ps or an evaluator never does", "add worker or chief");
+    if (const auto cycle = find_start_cycle(spec_); !cycle.empty()) {
+      std::string circle;
+      for (const auto& role : cycle) circle += (circle.empty() ? "" : " after ") + role;
+      add("conflict", "spec.roles." + cycle.front() + ".startAfter", "roles wait for each other: " + circle,
+          "the default order is ps, chief, all others; {} waits for nothing");
+    }
+  }
+
+  void check_role(const std::string& path, const std::string& name, const RoleSpec& role) {
+    if (!is_role_name(name))
+      add("out-of-range", path,
+          "a role's name must be lower-case letters and digits, a letter first, at most " +
+              std::to_string(limits::kRoleNameBytes) + " bytes, not " + quoted(name));
+    const std::uint32_t most = name == "chief" || name == "master" ? 1 : limits::kTasksPerJob;
+    if (role.replicas < 1 || role.replicas > most)
+      add("out-of-range", join_path(path, "replicas"),
+          most == 1 ? "must be 1: a job has at most one " + name + ", not " + std::to_string(role.replicas)
+                    : "must be a whole number from 1 to " + std::to_string(most) + ", not " + std::to_string(role.replicas));
+    else if (role.min_replicas < 1 || role.min_replicas > role.replicas)
+      add("out-of-range", join_path(path, "minReplicas"),
+          "must be from 1 to replicas (" + std::to_string(role.replicas) + "), not " + std::to_string(role.min_replicas));
+    check_command(join_path(path, "command"), role.command);
+    check_env(join_path(path, "env"), role.env);
+    check_resources(join_path(path, "resources"), role.resources);
+    check_labels(join_path(path, "nodeSelector"), role.node_selector);
+    if (!is_label_name(role.anti_affinity))
+      add("out-of-range", join_path(path, "antiAffinity"), "must be none, host or a label's name, not " + quoted(role.anti_affinity));
+    for (const auto& entry : role.start_after) check_start_after(join_path(path, "startAfter"), name, entry.first);
+    if (is_exclusive_role(spec_.framework, name) && !role.exclusive)
+      add("conflict", join_path(path, "exclusive"), "cannot be false: two of the same " + name + " would damage the training",
+          "leave it out");
+    check_span(join_path(path, "watchdog"), role.watchdog, errors_);
+    check_signal(join_path(path, "stopSignal"), role.stop_signal, errors_);
+  }
+
+  void check_command(const std::string& path, const std::vector<std::string>& command) {
+    if (command.empty()) return add("missing", path, "is required: what each task runs, such as [python3, train.py]");
+    if (command.front().empty()) add("out-of-range", item_path(path, 0), "must be a program, not empty");
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < command.size(); ++i) {
+      total += command[i].size() + 1;
+      check_templates(item_path(path, i), command[i]);
+    }
+    if (total > limits::kArgumentsTotalBytes)
+      add("limit", path, "has more than " + std::to_string(limits::kArgumentsTotalBytes) + " bytes", "pass it through a file");
+  }
+
+  void check_resources(const std::string& path, const Resources& resources) {
+    if (resources.cpu_millis > kMostCpuMillis)
+      add("out-of-range", join_path(path, "cpus"), "must be at most " + format_cpus(kMostCpuMillis));
+    if (resources.memory_bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      add("out-of-range", join_path(path, "memory"), "must be less than 8Ei");
+    if (!resources.gpu_model.empty() && resources.gpus == 0)
+      add("conflict", join_path(path, "gpuModel"), "asks for a model of GPU, but gpus is 0", "set gpus");
+  }
+
+  void check_start_after(const std::string& path, const std::string& self, const std::string& other) {
+    if (other == self) return add("conflict", join_path(path, other), "a role cannot start after itself");
+    if (has_role(spec_, other)) return;
+    std::vector<std::string> known;
+    for (const auto& entry : spec_.roles)
+      if (entry.first != self) known.push_back(entry.first);
+    const std::string near = nearest(other, known);
+    add("out-of-range", join_path(path, other), "the job has no role " + quoted(other),
+        near.empty() ? "" : "did you mean " + quoted(near) + "?");
+  }
+
+  void tensorflow() {
+    if (has_role(spec_, "chief") && has_role(spec_, "master"))
+      add("conflict", "spec.roles.master", "a job has a chief or a master, not both", "master is the older name of chief");
+    if (spec_.framework != Framework::tensorflow) return;
+    if (has_role(spec_, "master") && has_role(spec_, "evaluator"))
+      add("conflict", "spec.roles.evaluator", "TensorFlow takes no evaluator beside a master", "name the master chief");
+    if (!spec_.policy.enable_dynamic_worker && total_replicas(spec_) <= limits::kTasksPerJob &&
+        total_replicas(spec_) * kShortestAddress > limits::kArgumentBytes)
+      add("limit", "spec.roles",
+          "TF_CONFIG with all addresses would have more than the " + std::to_string(limits::kArgumentBytes) +
+              " bytes that Linux takes in one variable",
+          "run fewer tasks, or set policy.enableDynamicWorker: true");
+  }
+
+  const JobSpec& spec_;
+  std::vector<FileError> errors_;
+};
+
+}  // namespace
+
+std::vector<FileError> validate(const JobSpec& spec) { return Rules(spec).check(); }
+
+std::vector<std::string> warnings_about(const JobSpec& spec) {
+  std::vector<std::string> out;
+  const auto replicas = [&](const char* role) { return has_role(spec, role) ? spec.roles.at(role).replicas : 0; };
+  const std::uint32_t ps = replicas("ps"), workers = replicas("worker");
+  if (ps > 0 && workers > ps * kWorkersPerPs)
+    out.push_back(std::to_string(workers) + " workers on " + std::to_string(ps) + " ps: more than " +
+                  std::to_string(kWorkersPerPs) + " workers for each ps wait for it most of the time");
+  if (spec.checkpoint && spec.checkpoint->replicas > 1)
+    out.push_back("spec.checkpoint.replicas: this version keeps checkpoints where the job writes them and makes no copies");
+  if (spec.policy.signal_before_deadline && !spec.policy.active_deadline)
+    out.push_back("spec.policy.signalBeforeDeadline: without activeDeadlineSeconds it is never sent");
+  if (spec.framework == Framework::tensorflow) {
+    const std::vector<std::string> usual{"chief", "evaluator", "master", "ps", "worker"};
+    for (const auto& entry : spec.roles) {
+      if (std::find(usual.begin(), usual.end(), entry.first) != usual.end()) continue;
+      const std::string near = nearest(entry.first, usual);
+      out.push_back("spec.roles." + entry.first + ": TensorFlow's strategies know " + one_of(usual) +
+                    (near.empty() ? "" : "; did you mean " + near + "?"));
+    }
+  }
+  return out;
+}
+
+}  // namespace dtrain::job
