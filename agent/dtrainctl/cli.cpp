@@ -1,0 +1,416 @@
+#include "agent/dtrainctl/cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+
+#include "agent/dtrainctl/commands.h"
+#include "common/job/manifest.h"
+
+namespace dtrain::ctl {
+namespace {
+
+// Verbs of docs/contract.md that need more than one host.
+constexpr std::array<std::string_view, 10> kLacking{"topology", "drain", "undrain", "forget-node", "leave", "form",
+                                                    "recover-quorum", "doctor", "top", "keygen"};
+
+using Pair = std::pair<std::string, std::string>;
+
+Pair split_pair(const std::string& text, const char* option) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw CLI::ValidationError(option, "'" + text + "' is not of the form NAME=VALUE");
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::uint32_t natural(const std::string& text, const char* option) {
+  std::uint32_t value = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (wrong != std::errc() || end != text.data() + text.size())
+    throw CLI::ValidationError(option, "'" + text + "' is no whole number from 0");
+  return value;
+}
+
+// "30s", "5m"; a bare number is seconds.
+Duration time_span(const std::string& text, const char* option) {
+  const bool bare = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  auto span = job::parse_duration(bare ? text + "s" : text);
+  if (!span) throw CLI::ValidationError(option, span.error().text());
+  return *span;
+}
+
+std::int64_t wall_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+class CommandLine {
+ public:
+  explicit CommandLine(std::vector<std::string> command) : command_(std::move(command)) {
+    app_.require_subcommand(1);
+    app_.set_help_flag("-h,--help", "say what can be given, and end");
+    app_.option_defaults()->always_capture_default(false);
+    add_globals();
+    add_job_verbs();
+    add_look_verbs();
+    add_task_verbs();
+    add_action_verbs();
+    add_other_verbs();
+    for (CLI::App* verb : app_.get_subcommands({})) verb->fallthrough();   // global options also behind the verb
+  }
+
+  CLI::App& app() { return app_; }
+  Globals globals() {
+    if (!timeout_.empty()) globals_.timeout = time_span(timeout_, "--timeout");
+    globals_.color = !no_color_;
+    return globals_;
+  }
+  int act(Session& session) const { return action_(session); }
+  std::vector<std::string> verbs() {
+    std::vector<std::string> names{"apply"};
+    for (const CLI::App* verb : app_.get_subcommands({})) names.push_back(verb->get_name());
+    return names;
+  }
+  // The verb among the arguments; "" when there is none.
+  std::string verb_of(const std::vector<std::string>& args) {
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      if (args[i].empty() || args[i][0] != '-') return args[i];
+      const CLI::Option* option = app_.get_option_no_throw(args[i].substr(0, args[i].find('=')));
+      if (option != nullptr && option->get_items_expected_min() > 0 && args[i].find('=') == std::string::npos) ++i;
+    }
+    return "";
+  }
+
+ private:
+  CLI::App* verb(const std::string& name, const std::string& help) { return app_.add_subcommand(name, help); }
+  template <class F>
+  void does(CLI::App* sub, F f) {
+    sub->callback([this, f] { action_ = f; });
+  }
+  // Options for which each occurrence brings one value.
+  static void each_one(CLI::Option* option) { option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false); }
+
+  void add_globals() {
+    app_.add_option("--agent", globals_.agent, "the agent's control socket")->envname("DTRAIN_AGENT");
+    app_.add_option("--key-file", key_file_, "the cluster's key; the local control socket needs none");
+    static const std::map<std::string, Format> formats{
+        {"table", Format::table}, {"wide", Format::wide}, {"json", Format::json}, {"yaml", Format::yaml}};
+    app_.add_option("-o,--output", globals_.format, "table, wide, json or yaml")
+        ->transform(CLI::CheckedTransformer(formats).description("table|wide|json|yaml"));
+    app_.add_option("--timeout", timeout_, "longest time for an answer, such as 10s; wait: for the wait");
+    app_.add_flag("--no-color", no_color_, "no colours");
+    app_.set_version_flag("--version", "dtrainctl " DTRAIN_VERSION);
+  }
+
+  void add_file(CLI::App* sub, bool required) {
+    CLI::Option* file = sub->add_option("file", file_.file, "job file; - is stdin");
+    if (required) file->required();
+    each_one(sub->add_option("--set", sets_, "PATH=V: replaces a value of the file"));
+    each_one(sub->add_option("--param", params_, "K=V: fills ${param:K}"));
+  }
+  FileOptions file() const {
+    FileOptions options = file_;
+    for (const std::string& text : sets_) options.sets.push_back(split_pair(text, "--set"));
+    for (const std::string& text : params_) options.params.insert(split_pair(text, "--param"));
+    return options;
+  }
+
+  void add_job_verbs() {
+    CLI::App* run = verb("run", "submit, then follow with progress and logs: run FILE, or run [options] -- CMD...");
+    add_file(run, false);
+    run->add_option("--ps", run_.ps, "parameter servers");
+    run->add_option("--worker", run_.workers, "workers (default 1)");
+    run->add_flag("--chief", run_.chief, "one chief beside the workers");
+    run->add_option("--gpus", run_.gpus, "GPUs of each worker and the chief");
+    run->add_option("--name", run_.name, "the job's name (default: after the command)");
+    run->add_option("--framework", run_.framework, "default: tensorflow with --ps or --chief, else generic");
+    run->add_flag("--replace", run_.replace, "a finished job of that name gives way");
+    run->add_flag("--detach", run_.detach, "submit only");
+    run->add_flag("--cancel-on-exit", run_.cancel_on_exit, "^C cancels the job");
+    run->callback([this] {
+      RunOptions options = run_;
+      options.file = file();
+      options.command = command_;
+      if (options.file.file.empty() == options.command.empty())
+        throw CLI::ValidationError("run", "give either a job file, or a command behind --");
+      action_ = [options](Session& s) { return cmd_run(s, options); };
+    });
+    CLI::App* submit = verb("submit", "hand in a job; prints its name once it is durable")->alias("apply");
+    add_file(submit, true);
+    submit->add_flag("--dry-run", submit_.dry_run, "plan only");
+    submit->add_flag("--replace", submit_.replace, "a finished job of that name gives way");
+    submit->callback([this] {
+      SubmitOptions options = submit_;
+      options.file = file();
+      action_ = [options](Session& s) { return cmd_submit(s, options); };
+    });
+    CLI::App* plan = verb("plan", "where each task would run and the environment it would get; starts nothing");
+    add_file(plan, true);
+    plan->callback([this] { action_ = [options = file()](Session& s) { return cmd_plan(s, options); }; });
+  }
+
+  void add_jobs_options(CLI::App* sub) {
+    each_one(sub->add_option("-l,--label", labels_, "K=V: only jobs with this label"));
+    sub->add_option("--user", jobs_.user, "only this user's jobs");
+    sub->add_option("--state", jobs_.state, "only jobs in this state");
+    sub->add_flag("-w,--watch", jobs_.watch, "go on showing");
+    sub->callback([this] {
+      JobsOptions options = jobs_;
+      for (const std::string& text : labels_) options.labels.insert(split_pair(text, "--label"));
+      action_ = [options](Session& s) { return cmd_jobs(s, options); };
+    });
+  }
+  void add_look_verbs() {
+    add_jobs_options(verb("jobs", "all jobs (also: get jobs)"));
+    CLI::App* get = verb("get", "get jobs: the same as jobs");
+    get->add_option("kind", kind_, "jobs")->required()->check(CLI::IsMember({"jobs"}));
+    add_jobs_options(get);
+    CLI::App* describe = verb("describe", "everything about a job or a node");
+    describe->add_option("kind", kind_, "job or node")->required()->check(CLI::IsMember({"job", "node"}));
+    describe->add_option("name", named_.name, "its name")->required();
+    does(describe, [this](Session& s) { return kind_ == "job" ? cmd_describe_job(s, named_) : cmd_describe_node(s, named_); });
+    const auto named = [this](const char* name, const char* help, bool required, int (*run)(Session&, const NamedOptions&)) {
+      CLI::App* sub = verb(name, help);
+      if (name != std::string_view("nodes")) {
+        CLI::Option* job = sub->add_option("job", named_.name, "job");
+        if (required) job->required();
+      }
+      sub->add_flag("-w,--watch", named_.watch, "go on showing");
+      does(sub, [this, run](Session& s) { return run(s, named_); });
+    };
+    named("tasks", "the tasks of a job's current generation", true, cmd_tasks);
+    named("status", "the cluster, or one job, at a glance", false, cmd_status);
+    named("nodes", "the hosts", false, cmd_nodes);
+    CLI::App* events = verb("events", "what happened, in order");
+    events->add_option("job", events_.job, "job; without: the whole cluster");
+    events->add_flag("-f,--follow", events_.follow, "go on showing");
+    does(events, [this](Session& s) { return cmd_events(s, events_); });
+    CLI::App* spec = verb("cluster-spec", "command and environment that the tasks were given");
+    spec->add_option("job", specs_.job, "job")->required();
+    spec->add_option("--task", specs_.task, "only this task");
+    does(spec, [this](Session& s) { return cmd_cluster_spec(s, specs_); });
+    CLI::App* checkpoints = verb("checkpoints", "the checkpoints of a job");
+    checkpoints->add_option("job", checkpoints_.job, "job")->required();
+    checkpoints->add_flag("--verify", checkpoints_.verify, "read and check every byte now");
+    does(checkpoints, [this](Session& s) { return cmd_checkpoints(s, checkpoints_); });
+    CLI::App* verify = verb("verify", "reads and checks a checkpoint on this host, without an agent");
+    verify->add_option("path", path_, "a checkpoint, or a directory of checkpoints")->required();
+    does(verify, [this](Session& s) { return cmd_verify(s, path_); });
+  }
+
+  void add_task_verbs() {
+    CLI::App* wait = verb("wait", "until a job reaches a state");
+    wait->add_option("job", wait_.job, "job")->required();
+    static const std::vector<std::string> targets{"Pending", "Placed", "Staging", "Starting", "Running", "Restarting",
+                                                  "Recovering", "Suspended", "Succeeded", "Failed", "Cancelled",
+                                                  "Finished", "deleted"};
+    wait->add_option("--for", wait_.target, "a job state, Finished or deleted")->required()->check(CLI::IsMember(targets));
+    does(wait, [this](Session& s) { return cmd_wait(s, wait_); });
+
+    CLI::App* logs = verb("logs", "what a job or one task of it wrote");
+    wire::LogsRequest& request = logs_.request;
+    logs->add_option("job", request.job, "job")->required();
+    logs->add_option("task", request.task, "task, such as worker-1; without: the whole job, each line with its task");
+    logs->add_flag("-f,--follow", request.follow, "go on until the job ends");
+    CLI::Option* attempt = logs->add_option("--attempt", attempt_, "number of the attempt, or all (default: the latest)");
+    logs->add_flag("--previous", request.previous, "the attempt before the latest")->excludes(attempt);
+    logs->add_option("--tail", request.tail, "only the last N lines")->check(CLI::NonNegativeNumber);
+    logs->add_option("--since", since_, "a time span such as 5m, or an RFC 3339 time");
+    logs->add_flag("--timestamps", logs_.timestamps, "each line with the time of its arrival");
+    logs->add_flag("--stderr", request.stderr_only, "only stderr");
+    logs->callback([this] {
+      LogsOptions options = logs_;
+      if (attempt_ == "all")
+        options.request.all_attempts = true;
+      else if (!attempt_.empty())
+        options.request.attempt = natural(attempt_, "--attempt");
+      if (!since_.empty()) {
+        auto since = parse_since(since_, wall_ms());
+        if (!since) throw CLI::ValidationError("--since", since.error().text());
+        options.request.since_ms = *since;
+      }
+      action_ = [options](Session& s) { return cmd_logs(s, options); };
+    });
+
+    CLI::App* exec = verb("exec", "runs a command beside a task: exec JOB TASK -- CMD...");
+    exec->add_option("job", exec_.job, "job")->required();
+    exec->add_option("task", exec_.task, "task, such as worker-1")->required();
+    exec->callback([this] {
+      if (command_.empty()) throw CLI::ValidationError("exec", "give a command behind --");
+      ExecOptions options = exec_;
+      options.command = command_;
+      action_ = [options](Session& s) { return cmd_exec(s, options); };
+    });
+  }
+
+  CLI::App* action(const std::string& name, const std::string& help, wire::Action what) {
+    CLI::App* sub = verb(name, help);
+    sub->add_option("job", act_.request.job, "job")->required();
+    does(sub, [this, what](Session& s) {
+      act_.request.action = what;
+      return cmd_action(s, act_);
+    });
+    return sub;
+  }
+  void add_action_verbs() {
+    action("cancel", "ends a job for good", wire::Action::cancel);
+    action("suspend", "ends a job's tasks; resume starts them again", wire::Action::suspend);
+    action("resume", "goes on with a suspended job", wire::Action::resume);
+    CLI::App* restart = action("restart", "a new generation of a job, or a new attempt of one task", wire::Action::restart);
+    CLI::Option* task = restart->add_option("task", act_.request.task, "only this task");
+    restart->add_option("--package", act_.package_dir, "with this directory as its package")->excludes(task);
+    restart->add_flag("--from-scratch", act_.request.from_scratch, "restores no checkpoint")->excludes(task);
+    CLI::App* scale = verb("scale", "changes how many tasks a role has: scale JOB ROLE=N...");
+    scale->add_option("job", act_.request.job, "job")->required();
+    scale->add_option("replicas", scale_, "ROLE=N")->required();
+    scale->callback([this] {
+      ActionOptions options = act_;
+      options.request.action = wire::Action::scale;
+      for (const std::string& text : scale_) {
+        const Pair pair = split_pair(text, "ROLE=N");
+        options.scale.emplace_back(pair.first, natural(pair.second, "ROLE=N"));
+      }
+      action_ = [options](Session& s) { return cmd_action(s, options); };
+    });
+    CLI::App* remove = action("delete", "forgets a finished job, its logs and its working copy", wire::Action::remove);
+    remove->add_flag("--force", act_.request.force, "also a running one: its tasks are ended first");
+    action("rerun", "a finished job again, as a new run", wire::Action::rerun);
+  }
+
+  void add_other_verbs() {
+    CLI::App* completion = verb("completion", "a completion script for bash, zsh or fish");
+    completion->add_option("shell", shell_, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish", "names"}).description("bash|zsh|fish"));
+    completion->add_option("kind", names_of_)->group("");
+    completion->add_option("job", names_job_)->group("");
+    does(completion, [this](Session& s) { return cmd_completion(s, shell_, names_of_, names_job_, summaries()); });
+    does(verb("version", "the versions of this program and of the agent"), [](Session& s) { return cmd_version(s); });
+  }
+
+  std::vector<VerbSummary> summaries() {
+    static const std::map<std::string, std::pair<std::string, std::string>> arguments{
+        {"run", {"file", ""}},       {"submit", {"file", ""}},  {"apply", {"file", ""}},   {"plan", {"file", ""}},
+        {"describe", {"kind", "job-or-node"}}, {"get", {"get-kind", ""}}, {"tasks", {"job", ""}}, {"status", {"job", ""}},
+        {"events", {"job", ""}},     {"cluster-spec", {"job", ""}}, {"checkpoints", {"job", ""}}, {"verify", {"file", ""}},
+        {"wait", {"job", ""}},       {"logs", {"job", "task"}}, {"exec", {"job", "task"}}, {"cancel", {"job", ""}},
+        {"suspend", {"job", ""}},    {"resume", {"job", ""}},   {"restart", {"job", "task"}}, {"scale", {"job", ""}},
+        {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}};
+    const auto options_of = [](CLI::App& app) {
+      std::vector<std::string> names;
+      for (const CLI::Option* option : app.get_options()) {
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+        for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+      }
+      return names;
+    };
+    const std::vector<std::string> global = options_of(app_);
+    std::vector<VerbSummary> all;
+    for (CLI::App* sub : app_.get_subcommands({})) {
+      VerbSummary summary{sub->get_name(), sub->get_description(), options_of(*sub), "", ""};
+      for (const std::string& name : global)
+        if (std::find(summary.options.begin(), summary.options.end(), name) == summary.options.end())
+          summary.options.push_back(name);
+      if (const auto found = arguments.find(summary.name); found != arguments.end())
+        std::tie(summary.first, summary.second) = found->second;
+      all.push_back(summary);
+      if (summary.name == "submit") {
+        summary.name = "apply";
+        all.push_back(summary);
+      }
+    }
+    return all;
+  }
+
+  CLI::App app_{"Runs distributed training jobs on this cluster", "dtrainctl"};
+  std::function<int(Session&)> action_;
+  std::vector<std::string> command_;   // what stands behind --
+  Globals globals_;
+  std::string key_file_, timeout_, kind_, path_, attempt_, since_, shell_, names_of_, names_job_;
+  bool no_color_ = false;
+  FileOptions file_;
+  std::vector<std::string> sets_, params_, labels_, scale_;
+  RunOptions run_;
+  SubmitOptions submit_;
+  JobsOptions jobs_;
+  NamedOptions named_;
+  WaitOptions wait_;
+  LogsOptions logs_;
+  EventsOptions events_;
+  TaskSpecsOptions specs_;
+  ActionOptions act_;
+  CheckpointsOptions checkpoints_;
+  ExecOptions exec_;
+};
+
+// Usage errors read like all others, also as JSON; -o may stand anywhere, so it is looked for.
+int usage_error(const std::vector<std::string>& args, Io& io, const std::string& message, const std::string& next) {
+  Globals globals;
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (args[i] == "-ojson" || args[i] == "--output=json" ||
+        ((args[i] == "-o" || args[i] == "--output") && i + 1 < args.size() && args[i + 1] == "json"))
+      globals.format = Format::json;
+  return Session(io, globals).report(Failure(Error{ErrorCode::invalid, message, next}));
+}
+
+}  // namespace
+
+Result<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms) {
+  if (auto span = job::parse_duration(text))
+    return now_ms - std::chrono::duration_cast<std::chrono::milliseconds>(*span).count();
+  const auto wrong = [&] {
+    return fail(ErrorCode::invalid, "could not read time '" + std::string(text) + "'",
+                "give a time span such as 5m, or 2026-11-20T07:00:00Z");
+  };
+  const std::string copy(text);
+  std::tm parts{};
+  const char* rest = ::strptime(copy.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (rest == nullptr) return wrong();
+  std::int64_t ms = static_cast<std::int64_t>(::timegm(&parts)) * 1000;
+  if (*rest == '.') {
+    std::int64_t scale = 100;
+    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) ms += (*rest - '0') * scale;
+  }
+  if (*rest == 'Z' && rest[1] == '\0') return ms;
+  int hours = 0, minutes = 0, used = 0;
+  char sign = 0;
+  if (std::sscanf(rest, "%c%2d:%2d%n", &sign, &hours, &minutes, &used) != 3 || rest[used] != '\0' ||
+      (sign != '+' && sign != '-'))
+    return wrong();
+  const std::int64_t offset = (hours * 60 + minutes) * 60'000;
+  return sign == '+' ? ms - offset : ms + offset;
+}
+
+int run_program(const std::vector<std::string>& all, Io& io) {
+  // What stands behind the first -- is a command for others and never read as options of ours.
+  const auto mark = std::find(all.begin(), all.end(), "--");
+  std::vector<std::string> args(all.begin(), mark), command(mark == all.end() ? mark : mark + 1, all.end());
+  CommandLine line(command);
+  const std::string verb = line.verb_of(args);
+  const std::vector<std::string> verbs = line.verbs();
+  if (!verb.empty() && std::find(verbs.begin(), verbs.end(), verb) == verbs.end()) {
+    if (std::find(kLacking.begin(), kLacking.end(), verb) != kLacking.end())
+      return usage_error(args, io, "could not run " + verb + ": this version lacks it", "dtrainctl --help shows what it has");
+    const std::string near = job::nearest(verb, verbs);
+    return usage_error(args, io, "could not run " + verb + ": there is no such verb",
+                       near.empty() ? "dtrainctl --help shows all" : "did you mean " + near + "?");
+  }
+  if (verb != "run" && verb != "exec") args.insert(args.end(), mark, all.end());
+  if (args.empty()) {
+    io.err << line.app().help();
+    return kUsage;
+  }
+  try {
+    std::vector<std::string> reversed(args.rbegin(), args.rend());   // CLI11 takes them from the back
+    line.app().parse(reversed);
+    Session session(io, line.globals());
+    return line.act(session);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return line.app().exit(e, io.out, io.err);   // --help, --version
+    return usage_error(args, io, std::string("could not read the arguments: ") + e.what(),
+                       "see dtrainctl " + (verb.empty() ? "" : verb + " ") + "--help");
+  }
+}
+
+}  // namespace dtrain::ctl

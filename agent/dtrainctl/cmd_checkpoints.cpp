@@ -1,0 +1,17 @@
+#include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/tables.h"
+
+namespace dtrain::ctl {
+
+int cmd_checkpoints(Session& session, const CheckpointsOptions& options) {
+  // Reading every byte of a large checkpoint takes as long as it takes: only --timeout bounds it.
+  const Deadline deadline = options.verify ? session.answer_deadline(std::nullopt) : session.answer_deadline();
+  auto reply = session.ask_by<wire::CheckpointsReply>(wire::MessageType::query_checkpoints,
+                                                      wire::CheckpointsRequest{options.job, options.verify},
+                                                      wire::MessageType::checkpoints, deadline);
+  if (!reply) return session.report(reply.error());
+  session.show(json_of(reply->checkpoints), [&] { return checkpoints_table(reply->checkpoints, session.layout()); });
+  return kDone;
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,15 @@
+#include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/tables.h"
+
+namespace dtrain::ctl {
+
+int cmd_describe_job(Session& session, const NamedOptions& options) {
+  auto job = session.ask_surely<wire::JobDescription>(wire::MessageType::describe_job, wire::JobName{options.name},
+                                                      wire::MessageType::description);
+  if (!job) return session.report(job.error());
+  const Json json = json_of(*job);
+  session.show(json, [&] { return job_text(*job, json["spec"], session.layout()); });
+  return kDone;
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,49 @@
+#include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/tables.h"
+
+namespace dtrain::ctl {
+namespace {
+
+void print_events(Session& session, const std::vector<wire::EventView>& events, std::uint64_t& last) {
+  for (const wire::EventView& event : events) {
+    if (event.seq != 0 && event.seq <= last) continue;   // member.* events are local and carry no seq
+    last = std::max(last, event.seq);
+    if (session.globals.format == Format::json)
+      session.io.out << json_text(json_of(event), false) << "\n";
+    else if (session.globals.format == Format::yaml)
+      session.io.out << "---\n" << yaml_text(json_of(event)) << "\n";
+    else
+      session.io.out << event_line(event);
+  }
+  session.io.out.flush();
+}
+
+}  // namespace
+
+int cmd_events(Session& session, const EventsOptions& options) {
+  auto connection = session.connect();
+  if (!connection) return session.report(connection.error());
+  wire::EventsRequest request{options.job, 0, options.follow};
+  connection->send(wire::MessageType::query_events, request);
+  while (true) {
+    auto message = connection->receive(options.follow ? kNoDeadline : session.answer_deadline());
+    if (message && !*message)
+      return session.report(Failure(Error{ErrorCode::unavailable, "could not get an answer from the agent: none came "
+                                          "in time", "try again, or give it longer with --timeout"}));
+    if (!message) {
+      if (!options.follow || !message.error().lost) return session.report(message.error());
+      session.note("lost the agent; waiting for it");
+      connection = session.reconnect(kNoDeadline);
+      if (!connection) return session.report(connection.error());
+      connection->send(wire::MessageType::query_events, request);
+      continue;
+    }
+    auto reply = Connection::read<wire::EventsReply>(**message, wire::MessageType::events);
+    if (!reply) return session.report(reply.error());
+    print_events(session, reply->events, request.after);
+    if ((*message)->last) return kDone;
+    if (!session.io.out) return kJobFailed;   // nobody reads any more
+  }
+}
+
+}  // namespace dtrain::ctl

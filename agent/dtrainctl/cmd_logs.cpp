@@ -1,0 +1,44 @@
+#include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/log_printer.h"
+#include "agent/dtrainctl/stream.h"
+
+namespace dtrain::ctl {
+
+int cmd_logs(Session& session, const LogsOptions& options) {
+  LogPosition position;
+  Stream logs(session, [&](Connection& connection) {
+    position.rewind();
+    connection.send(wire::MessageType::logs, options.request);
+  });
+  if (auto started = logs.start(); !started) return session.report(started.error());
+  LogStyle style;
+  style.prefix = options.request.task.empty();
+  style.timestamps = options.timestamps;
+  style.color = session.layout().color;
+  LogPrinter printer(style, [&](std::string_view text) {
+    session.io.out.write(text.data(), static_cast<std::streamsize>(text.size()));
+    session.io.out.flush();
+  });
+  while (true) {
+    auto messages = logs.turn();
+    if (!messages) return session.report(messages.error());
+    for (const wire::Message& message : *messages) {
+      auto chunk = Connection::read<wire::LogChunk>(message, wire::MessageType::log_chunk);
+      if (!chunk) return session.report(chunk.error());
+      printer.add(*chunk, position.fresh(*chunk));
+      if (!chunk->note.empty()) session.note(chunk->note);
+      if (message.last) {
+        printer.finish();
+        return kDone;
+      }
+    }
+    if (!session.io.out) return kJobFailed;   // nobody reads any more
+    if (!logs.connected() && !options.request.follow)
+      return session.report(Failure(Error{ErrorCode::unavailable, "could not read all of the log: the agent went away",
+                                          "try again"}));
+    std::vector<pollfd> none;
+    wait_for({&logs}, none, kNoDeadline);
+  }
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,27 @@
+#include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/tables.h"
+#include "agent/store/checkpoint_reader.h"
+
+namespace dtrain::ctl {
+
+int cmd_verify(Session& session, const std::string& path) {
+  auto reports = store::verify_path(path);
+  if (!reports) return session.report(Failure(reports.error()));
+  bool all_good = true;
+  std::vector<wire::CheckpointView> views;
+  for (const store::PathReport& report : *reports) {
+    wire::CheckpointView view;
+    view.path = report.info.path;
+    view.step = report.info.step;
+    view.state = report.status ? "verified" : "damaged";
+    view.bytes = report.info.bytes;
+    view.digest = report.info.digest;
+    if (!report.status) view.defect = report.status.error().text();
+    all_good = all_good && report.status.has_value();
+    views.push_back(std::move(view));
+  }
+  session.show(json_of(views), [&] { return checkpoints_table(views, session.layout()); });
+  return all_good ? kDone : kJobFailed;
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/progress.h"
+#include "agent/dtrainctl/stream.h"
+
+namespace dtrain::ctl {
+namespace {
+
+bool reached(const wire::JobUpdate& update, const std::string& target) {
+  if (target == "deleted") return update.gone;
+  if (target == "Finished") return is_final_state(update.job.state);
+  return update.job.state == target || std::find(update.passed.begin(), update.passed.end(), target) != update.passed.end();
+}
+
+}  // namespace
+
+int cmd_wait(Session& session, const WaitOptions& options) {
+  const Deadline deadline = session.answer_deadline(std::nullopt);
+  std::uint64_t id = 0;   // this run of the job, once known
+  Stream watch(session, [&](Connection& connection) {
+    wire::WatchRequest request;
+    request.job = options.job;
+    request.id = id;
+    connection.send(wire::MessageType::watch, request);
+  });
+  if (auto started = watch.start(); !started) return session.report(started.error());
+  bool was_connected = true;
+  while (true) {
+    auto messages = watch.turn();
+    if (!messages) return session.report(messages.error());
+    for (const wire::Message& message : *messages) {
+      auto update = Connection::read<wire::JobUpdate>(message, wire::MessageType::update);
+      if (!update) {
+        if (options.target == "deleted" && update.error().code() == ErrorCode::not_found) return kDone;
+        return session.report(update.error());
+      }
+      if (reached(*update, options.target)) return kDone;
+      if (update->gone) return session.report(job_not_found(options.job));
+      id = update->job.id;
+      if (options.target != "deleted" && is_final_state(update->job.state)) {
+        session.note("job " + options.job + " is " + update->job.state + " and will not be " + options.target +
+                     (update->job.reason.empty() ? "" : ": " + update->job.reason));
+        return kJobFailed;
+      }
+    }
+    if (was_connected && !watch.connected()) session.note("lost the agent; waiting for it");
+    was_connected = watch.connected();
+    if (Clock::now() >= deadline) {
+      session.note("job " + options.job + " did not reach " + options.target + " in time");
+      return kWaitTimedOut;
+    }
+    std::vector<pollfd> none;
+    wait_for({&watch}, none, deadline);
+  }
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,114 @@
+// The verbs: what the command line says of each, and the function that does it. Each answers the exit code.
+// Options are filled in by cli.cpp.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/dtrainctl/session.h"
+
+namespace dtrain::ctl {
+
+// A job file and what is filled into it.
+struct FileOptions {
+  std::string file;                                         // "-": stdin
+  std::vector<std::pair<std::string, std::string>> sets;    // --set PATH=V
+  std::map<std::string, std::string> params;                // --param K=V
+};
+
+struct SubmitOptions {
+  FileOptions file;
+  bool dry_run = false, replace = false;
+};
+int cmd_submit(Session& session, const SubmitOptions& options);
+int cmd_plan(Session& session, const FileOptions& options);
+
+struct RunOptions {
+  FileOptions file;                         // file "": the job is made from what follows
+  std::uint32_t ps = 0, workers = 1, gpus = 0;
+  bool chief = false;
+  std::string name, framework;              // "": chosen
+  std::vector<std::string> command;
+  bool replace = false, detach = false, cancel_on_exit = false;
+};
+int cmd_run(Session& session, const RunOptions& options);
+
+struct JobsOptions {
+  std::map<std::string, std::string> labels;
+  std::string user, state;
+  bool watch = false;
+};
+int cmd_jobs(Session& session, const JobsOptions& options);
+
+struct NamedOptions {
+  std::string name;        // a job or a node; "": all
+  bool watch = false;
+};
+int cmd_describe_job(Session& session, const NamedOptions& options);
+int cmd_describe_node(Session& session, const NamedOptions& options);
+int cmd_tasks(Session& session, const NamedOptions& options);
+int cmd_status(Session& session, const NamedOptions& options);
+int cmd_nodes(Session& session, const NamedOptions& options);
+
+struct WaitOptions {
+  std::string job, target;   // target: a job state, Finished, deleted
+};
+int cmd_wait(Session& session, const WaitOptions& options);
+
+struct LogsOptions {
+  wire::LogsRequest request;
+  bool timestamps = false;
+};
+int cmd_logs(Session& session, const LogsOptions& options);
+
+struct EventsOptions {
+  std::string job;
+  bool follow = false;
+};
+int cmd_events(Session& session, const EventsOptions& options);
+
+struct TaskSpecsOptions {
+  std::string job, task;
+};
+int cmd_cluster_spec(Session& session, const TaskSpecsOptions& options);
+
+struct ActionOptions {
+  wire::ActionRequest request;
+  std::vector<std::pair<std::string, std::uint32_t>> scale;   // role, replicas
+  std::string package_dir;                                    // restart --package
+};
+int cmd_action(Session& session, const ActionOptions& options);
+
+struct CheckpointsOptions {
+  std::string job;
+  bool verify = false;
+};
+int cmd_checkpoints(Session& session, const CheckpointsOptions& options);
+int cmd_verify(Session& session, const std::string& path);
+
+struct ExecOptions {
+  std::string job, task;
+  std::vector<std::string> command;
+};
+int cmd_exec(Session& session, const ExecOptions& options);
+
+int cmd_version(Session& session);
+
+// Shell completion: the scripts ask `dtrainctl completion names KIND` for names while somebody types.
+struct VerbSummary {
+  std::string name, help;
+  std::vector<std::string> options;     // "--follow", "-f"
+  std::string first, second;            // what the positional arguments name: job, task, node, file, ""
+};
+int cmd_completion(Session& session, const std::string& what, const std::string& kind, const std::string& job,
+                   const std::vector<VerbSummary>& verbs);
+
+// Repeats `look` every kWatchPause until it fails or the user ends the program: on a terminal the screen is redrawn,
+// elsewhere a changed answer is printed again. `look` prints to the given session.
+int watch_screen(Session& session, const std::function<int(Session&)>& look);
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,214 @@
+#include "agent/dtrainctl/follow.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "agent/dtrainctl/log_printer.h"
+#include "agent/dtrainctl/progress.h"
+#include "agent/dtrainctl/signals.h"
+#include "agent/dtrainctl/stream.h"
+#include "agent/dtrainctl/words.h"
+
+namespace dtrain::ctl {
+namespace {
+
+class Follower {
+ public:
+  Follower(Session& session, const FollowOptions& options)
+      : session_(session), options_(options), live_(session.io.out_tty), screen_(session.io.out),
+        watch_(session, [this](Connection& c) { send_watch(c); }), logs_(session, [this](Connection& c) { send_logs(c); }),
+        printer_(log_style(session), [this](std::string_view text) { print(text); }) {}
+
+  int run() {
+    Signals signals{SIGINT, SIGTERM, SIGHUP, SIGWINCH};
+    if (auto started = watch_.start(); !started) return session_.report(started.error());
+    if (auto started = logs_.start(); !started) return session_.report(started.error());
+    while (true) {
+      if (auto done = look(); !done) return end(session_.report(done.error()));
+      if (ended_ && (logs_.finished() || Clock::now() >= drain_by_)) return end(conclude());
+      std::vector<pollfd> others{{signals.fd(), POLLIN, 0}, {asking_ ? session_.io.in_fd : -1, POLLIN, 0}};
+      wait_for({&watch_, &logs_}, others, ended_ ? drain_by_ : kNoDeadline);
+      for (int signal = signals.next(); signal != 0; signal = signals.next())
+        if (const int code = on_signal(signal); code >= 0) return end(code);
+      if (others[1].revents != 0)
+        if (const int code = on_answer(); code >= 0) return end(code);
+    }
+  }
+
+ private:
+  static LogStyle log_style(const Session& session) {
+    LogStyle style;
+    style.prefix = true;
+    style.color = session.layout().color;
+    style.last_part_only = session.io.out_tty;
+    return style;
+  }
+
+  void send_watch(Connection& connection) {
+    wire::WatchRequest request;
+    request.job = options_.job;
+    request.id = options_.id;
+    connection.send(wire::MessageType::watch, request);
+  }
+  void send_logs(Connection& connection) {
+    position_.rewind();
+    wire::LogsRequest request;
+    request.job = options_.job;
+    request.follow = true;
+    request.all_attempts = true;
+    connection.send(wire::MessageType::logs, request);
+  }
+
+  Outcome<void> look() {
+    auto updates = watch_.turn();
+    if (!updates) return failed(updates.error());
+    for (const wire::Message& message : *updates) {
+      auto update = Connection::read<wire::JobUpdate>(message, wire::MessageType::update);
+      if (!update) return failed(update.error());
+      on_update(std::move(*update));
+    }
+    auto chunks = logs_.turn();
+    if (!chunks) return failed(chunks.error());
+    for (const wire::Message& message : *chunks) on_log(message);
+    const bool away = (!watch_.connected() && !watch_.finished()) || (!logs_.connected() && !logs_.finished());
+    if (away != away_) say(away ? "lost the agent; the job runs on; waiting for the agent" : "the agent is back");
+    away_ = away;
+    return {};
+  }
+
+  void on_update(wire::JobUpdate update) {
+    if (!update.gone) {
+      job_ = update.job;
+      if (live_) draw(update);
+      else
+        for (const std::string& line : plain_.changes(update)) session_.io.err << line << "\n" << std::flush;
+    }
+    gone_ = update.gone;
+    if ((update.final || gone_) && !ended_) {
+      ended_ = true;
+      drain_by_ = Clock::now() + kLogDrain;
+      watch_.finish();
+    }
+    last_ = std::move(update);
+  }
+
+  void on_log(const wire::Message& message) {
+    if (message.type == wire::MessageType::ok) {
+      logs_.finish();
+      return;
+    }
+    auto chunk = Connection::read<wire::LogChunk>(message, wire::MessageType::log_chunk);
+    if (!chunk) {
+      // The job is worth following without its logs.
+      say(chunk.error().items.front().message);
+      logs_.finish();
+      return;
+    }
+    printer_.add(*chunk, position_.fresh(*chunk));
+    if (!chunk->note.empty()) say(chunk->note);
+    if (message.last) logs_.finish();
+  }
+
+  // Answers the exit code, or -1 to go on.
+  int on_signal(int signal) {
+    if (signal == SIGWINCH) {
+      if (const auto size = window_size(STDOUT_FILENO); live_ && size) {
+        session_.io.columns = size->columns;
+        draw(last_);
+      }
+      return -1;
+    }
+    if (ended_) return conclude();
+    if (options_.cancel_on_exit && !cancelled_) {
+      cancel();
+      return signal == SIGHUP ? detached() : -1;
+    }
+    if (signal != SIGINT || asking_ || cancelled_ || !session_.io.in_tty || !live_) return detached();
+    asking_ = true;
+    draw(last_);
+    return -1;
+  }
+
+  int on_answer() {
+    char buffer[256];
+    const ssize_t n = ::read(session_.io.in_fd, buffer, sizeof buffer);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return -1;
+    if (n <= 0) return detached();
+    screen_.line_typed();
+    asking_ = false;
+    if (buffer[0] == 'd') return detached();
+    if (buffer[0] == 'y') cancel();
+    draw(last_);
+    return -1;
+  }
+
+  void cancel() {
+    cancelled_ = true;
+    wire::ActionRequest request;
+    request.action = wire::Action::cancel;
+    request.job = options_.job;
+    request.request_id = make_request_id();
+    auto reply = session_.ask_surely<wire::Empty>(wire::MessageType::action, request, wire::MessageType::ok);
+    say(reply ? "cancelling job " + options_.job : reply.error().items.front().message);
+  }
+
+  int detached() {
+    say("detached: the job " + options_.job + " runs on; dtrainctl logs -f " + options_.job + " follows it");
+    return kDetached;
+  }
+
+  int conclude() {
+    if (!logs_.finished()) say("could not get the rest of the logs in time; dtrainctl logs " + options_.job + " shows them");
+    if (gone_) {
+      say("job " + options_.job + " was deleted");
+      return kJobFailed;
+    }
+    std::string text = "job " + job_.name + ": " + job_.state + " after " + age_text(job_.age_s);
+    if (job_.restarts != 0) text += ", restarts " + std::to_string(job_.restarts);
+    if (!job_.reason.empty()) text += ": " + job_.reason;
+    const bool good = job_.state == "Succeeded";
+    if (!good) text += "; dtrainctl describe job " + job_.name + " says more";
+    say(text);
+    return good ? kDone : kJobFailed;
+  }
+
+  int end(int code) {
+    printer_.finish();
+    if (live_) screen_.settle();
+    return code;
+  }
+
+  void draw(const wire::JobUpdate& update) {
+    if (!live_) return;
+    screen_.draw(progress_block(update, session_.layout()),
+                 asking_ ? "cancel job " + options_.job + "? [y]es, [n]o, [d]etach: " : "");
+  }
+  void print(std::string_view text) {
+    if (live_) screen_.print_above(text);
+    else session_.io.out.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
+  }
+  void say(const std::string& text) {
+    if (live_) screen_.print_above("dtrainctl: " + printable(text) + "\n");
+    else session_.note(text);
+  }
+
+  Session& session_;
+  const FollowOptions options_;
+  const bool live_;
+  LiveScreen screen_;
+  Stream watch_, logs_;
+  LogPosition position_;
+  LogPrinter printer_;
+  PlainProgress plain_;
+  wire::JobUpdate last_;
+  wire::JobView job_;
+  Deadline drain_by_ = kNoDeadline;
+  bool ended_ = false, gone_ = false, away_ = false, asking_ = false, cancelled_ = false;
+};
+
+}  // namespace
+
+int follow_job(Session& session, const FollowOptions& options) { return Follower(session, options).run(); }
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,83 @@
+// The structs of common/wire/view.h as JSON, through the same fields() that carry them over the wire, so that keys are
+// the contract's. Where the contract's shape differs from the struct, an overload here says so.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/job/job_spec.h"
+#include "common/wire/control.h"
+#include "common/wire/view.h"
+
+namespace dtrain::ctl {
+
+using Json = nlohmann::ordered_json;
+
+// {"code":N} | {"signal":"SIGKILL"}, and "cause" where one is known.
+Json json_of(const wire::ExitView& exit);
+// pid null while there is no process.
+Json json_of(const wire::TaskView& task);
+// {"total","free"} as whole or decimal CPUs.
+Json json_of(const wire::CpusView& cpus);
+// The job's keys at the top level; spec in the words of a job file.
+Json json_of(const wire::JobDescription& description);
+// "code" is the stable word: "unknown-key", "not-found", ...
+Json json_of(const wire::ErrorItem& item);
+// {"name","id","generation"}; "unchanged" and "warnings" only where there are any.
+Json json_of(const wire::SubmitReply& reply);
+
+// A job spec in the words of the job file's spec: (docs/job-file.md), every effective value filled in.
+Json spec_json(const job::JobSpec& spec);
+
+template <class T>
+Json json_of(const T& value);
+template <class T>
+Json json_of(const std::optional<T>& value) {
+  return value ? json_of(*value) : Json(nullptr);
+}
+template <class T>
+Json json_of(const std::vector<T>& values) {
+  Json array = Json::array();
+  for (const T& value : values) array.push_back(json_of(value));
+  return array;
+}
+template <class T>
+Json json_of(const std::map<std::string, T>& values) {
+  Json object = Json::object();
+  for (const auto& [key, value] : values) object[key] = json_of(value);
+  return object;
+}
+
+struct JsonFields {
+  Json& object;
+  template <class T>
+  void operator()(const char* name, const T& value) {
+    object[name] = json_of(value);
+  }
+};
+
+// Every field of a struct, in declaration order.
+template <class T>
+Json fields_json(const T& value) {
+  Json object = Json::object();
+  JsonFields visitor{object};
+  const_cast<T&>(value).fields(visitor);   // fields() is shared with the decoder; it only reads here
+  return object;
+}
+
+template <class T>
+Json json_of(const T& value) {
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>)
+    return Json(value);
+  else
+    return fields_json(value);
+}
+
+// Text that leaves the program. Bytes that are no UTF-8 (a task's STATUS) are replaced, never an error.
+std::string json_text(const Json& value, bool indented);
+std::string yaml_text(const Json& value);
+
+}  // namespace dtrain::ctl

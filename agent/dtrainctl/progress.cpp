@@ -1,0 +1,109 @@
+#include "agent/dtrainctl/progress.h"
+
+#include <algorithm>
+
+#include "agent/dtrainctl/tables.h"
+#include "agent/dtrainctl/words.h"
+
+namespace dtrain::ctl {
+
+bool is_final_state(std::string_view s) { return s == "Succeeded" || s == "Failed" || s == "Cancelled"; }
+
+std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout) {
+  const wire::JobView& job = update.job;
+  std::vector<std::string> lines;
+  const std::string counts = "  ready " + ready_text(job) + "  generation " + std::to_string(job.generation) +
+                             "  restarts " + std::to_string(job.restarts) + "  " + age_text(job.age_s);
+  std::string head = job.name + "  " + job.state + counts + (job.reason.empty() ? "" : "  " + job.reason);
+  head = printable(head);
+  if (layout.columns != 0) head = cut(head, layout.columns);
+  if (const std::size_t at = job.name.size() + 2; head.compare(at, job.state.size(), job.state) == 0 && layout.color)
+    head.replace(at, job.state.size(), colored_state(job.state, job.state, true));
+  lines.push_back(std::move(head));
+
+  // Tasks that are not simply running come first when there is no room for all.
+  std::vector<const wire::TaskView*> tasks;
+  for (const wire::TaskView& task : update.tasks) tasks.push_back(&task);
+  std::size_t hidden = 0;
+  if (tasks.size() > kBlockTasks) {
+    std::stable_partition(tasks.begin(), tasks.end(), [](const wire::TaskView* t) { return t->state != "Running"; });
+    hidden = tasks.size() - kBlockTasks;
+    tasks.resize(kBlockTasks);
+  }
+  Table table({{"TASK"}, {"STATE", 0, false, false, true}, {"NODE", 2}, {"ATTEMPT", 1, false, true}, {"STATUS", 3, true}});
+  for (const wire::TaskView* task : tasks)
+    table.add({task->task, task->state, task->node, std::to_string(task->attempt),
+               task->status.empty() ? task->reason : task->status});
+  const std::string text = table.render(layout);
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = text.find('\n', start);
+    lines.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  if (hidden != 0) lines.push_back("and " + std::to_string(hidden) + " more");
+  return lines;
+}
+
+std::vector<std::string> PlainProgress::changes(const wire::JobUpdate& update) {
+  const wire::JobView& job = update.job;
+  std::vector<std::string> lines;
+  if (job.state != state_ || job.generation != generation_) {
+    lines.push_back("job " + job.name + ": " + job.state +
+                    (job.generation != 0 ? " (generation " + std::to_string(job.generation) + ")" : "") +
+                    (job.reason.empty() ? "" : ": " + job.reason));
+    if (job.generation != generation_) tasks_.clear();
+    state_ = job.state;
+    generation_ = job.generation;
+  }
+  if (job.restarts != restarts_) {
+    lines.push_back("job " + job.name + ": restarts " + std::to_string(job.restarts));
+    restarts_ = job.restarts;
+  }
+  for (const wire::TaskView& task : update.tasks) {
+    Seen& seen = tasks_[task.task];
+    if (task.state != seen.state || task.attempt != seen.attempt) {
+      std::string line = task.task + ": " + task.state;
+      if (task.attempt > 1) line += " (attempt " + std::to_string(task.attempt) + ")";
+      if (!task.reason.empty()) line += ": " + task.reason;
+      lines.push_back(std::move(line));
+    }
+    if (task.status != seen.status && !task.status.empty()) lines.push_back(task.task + ": STATUS " + task.status);
+    seen = {task.state, task.status, task.attempt};
+  }
+  for (std::string& line : lines) line = printable(line);
+  return lines;
+}
+
+void LiveScreen::erase() {
+  if (drawn_ + typed_ != 0) out_ << "\r\033[" << drawn_ + typed_ << "A\033[J";
+  else out_ << "\r\033[J";
+  drawn_ = typed_ = 0;
+}
+
+void LiveScreen::paint() {
+  for (const std::string& line : block_) out_ << line << "\n";
+  drawn_ = block_.size();
+  out_ << question_;
+  out_.flush();
+}
+
+void LiveScreen::print_above(std::string_view text) {
+  erase();
+  out_ << text;
+  paint();
+}
+
+void LiveScreen::draw(std::vector<std::string> block, std::string question) {
+  erase();
+  block_ = std::move(block);
+  question_ = std::move(question);
+  paint();
+}
+
+void LiveScreen::settle() {
+  if (!question_.empty()) draw(std::move(block_));
+  block_.clear();
+  drawn_ = 0;
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,88 @@
+// What every verb needs: the global options, the streams, and how to ask the agent and to say what came of it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "agent/dtrainctl/client.h"
+#include "agent/dtrainctl/failure.h"
+#include "agent/dtrainctl/io.h"
+#include "agent/dtrainctl/json_view.h"
+#include "agent/dtrainctl/render.h"
+
+namespace dtrain::ctl {
+
+enum class Format : unsigned char { table, wide, json, yaml };
+
+inline constexpr auto kAnswerTime = std::chrono::seconds(30);         // for one answer, unless --timeout says otherwise
+inline constexpr auto kReconnectPause = std::chrono::milliseconds(100);  // between two tries to reach a lost agent
+inline constexpr auto kWatchPause = std::chrono::seconds(1);          // between two looks of -w
+
+struct Globals {
+  std::string agent = "/run/dtrain/control.sock";
+  Format format = Format::table;
+  std::optional<Duration> timeout;
+  bool color = true;   // still only on a terminal
+};
+
+class Session {
+ public:
+  Session(Io& streams, Globals options) : io(streams), globals(std::move(options)) {}
+
+  Io& io;
+  Globals globals;
+
+  bool structured() const { return globals.format == Format::json || globals.format == Format::yaml; }
+  Layout layout() const { return {io.columns, globals.color && io.out_tty, globals.format == Format::wide}; }
+  // When an answer must be there: now + --timeout. `otherwise` replaces the default time; nullopt: no limit.
+  Deadline answer_deadline(std::optional<Duration> otherwise = kAnswerTime) const;
+  Outcome<Connection> connect() const { return Connection::open(globals.agent, answer_deadline()); }
+
+  // One question on a connection of its own.
+  template <class Reply, class Request>
+  Outcome<Reply> ask(wire::MessageType type, const Request& request, wire::MessageType expected) const {
+    return ask_by<Reply>(type, request, expected, answer_deadline());
+  }
+  template <class Reply, class Request>
+  Outcome<Reply> ask_by(wire::MessageType type, const Request& request, wire::MessageType expected,
+                        Deadline deadline) const {
+    auto connection = Connection::open(globals.agent, deadline);
+    if (!connection) return failed(connection.error());
+    return connection->call<Reply>(type, request, expected, deadline);
+  }
+  // A request that carries a request id, or changes nothing: when the agent goes away before it answers, it is asked
+  // again until the deadline. An agent that cannot be reached at all is a failure at once.
+  template <class Reply, class Request>
+  Outcome<Reply> ask_surely(wire::MessageType type, const Request& request, wire::MessageType expected) const {
+    const Deadline deadline = answer_deadline();
+    auto connection = Connection::open(globals.agent, deadline);
+    if (!connection) return failed(connection.error());
+    while (true) {
+      auto reply = connection->call<Reply>(type, request, expected, deadline);
+      if (reply || !reply.error().lost) return reply;
+      if (auto again = reconnect(deadline); again) connection = std::move(again);
+      else return reply;
+    }
+  }
+  // Tries to reach the agent until the deadline.
+  Outcome<Connection> reconnect(Deadline deadline) const;
+
+  // One JSON or YAML document, or the table that `text` makes.
+  void show(const Json& json, const std::function<std::string()>& text) const;
+  // "dtrainctl: TEXT" on stderr.
+  void note(const std::string& text) const;
+  void warn(const std::vector<std::string>& warnings) const;
+  void note_stale(bool stale) const;
+  // Says what went wrong, in the form that -o asks for, and answers the exit code.
+  int report(const Failure& failure) const;
+};
+
+// 128 random bits in hex: names one request, so that it can be sent twice and done once.
+std::string make_request_id();
+
+// "TYPE J" as an agent that knows no such job would fail.
+Failure job_not_found(const std::string& job);
+
+}  // namespace dtrain::ctl

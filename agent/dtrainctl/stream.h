@@ -1,0 +1,44 @@
+// A request with many replies that outlives the agent: when the connection breaks, the agent is looked for until it is
+// back, and the request is sent again. For watch, logs -f, events -f.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/dtrainctl/session.h"
+
+namespace dtrain::ctl {
+
+class Stream {
+ public:
+  // Sends the request on a fresh connection; again after each loss. `what` names it in messages.
+  using Opener = std::function<void(Connection&)>;
+  Stream(const Session& session, Opener opener) : session_(session), opener_(std::move(opener)) {}
+
+  // The first connection. An agent that cannot be reached now is a failure.
+  Outcome<void> start();
+  // Every message there is by now; none while the agent is away. Fails only where trying again cannot help.
+  Outcome<std::vector<wire::Message>> turn();
+  // What to poll for: descriptor -1 while the agent is away.
+  pollfd poll_request() const;
+  // When turn() should be called even if nothing happened.
+  Deadline retry_at() const { return connection_ ? kNoDeadline : retry_at_; }
+  bool connected() const { return connection_.has_value(); }
+  // The request came to its end: the connection is closed, turn() answers nothing more.
+  void finish();
+  bool finished() const { return finished_; }
+
+ private:
+  const Session& session_;
+  Opener opener_;
+  std::optional<Connection> connection_;
+  Deadline retry_at_{};
+  bool finished_ = false;
+};
+
+// Waits until one of the streams or `more` has something, or the deadline passed. `more`: revents are filled in.
+void wait_for(const std::vector<const Stream*>& streams, std::vector<pollfd>& more, Deadline deadline);
+
+}  // namespace dtrain::ctl

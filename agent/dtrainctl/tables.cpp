@@ -1,0 +1,259 @@
+#include "agent/dtrainctl/tables.h"
+
+#include <algorithm>
+
+#include "agent/dtrainctl/words.h"
+
+namespace dtrain::ctl {
+namespace {
+
+std::string roles_text(const wire::JobView& job) {
+  std::string out;
+  for (const auto& [role, counts] : job.roles) {
+    if (!out.empty()) out += " ";
+    out += role + " " + std::to_string(counts.ready + counts.succeeded) + "/" + std::to_string(counts.desired);
+  }
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
+  return out;
+}
+
+std::string labels_text(const std::map<std::string, std::string>& labels) {
+  std::string out;
+  for (const auto& [key, value] : labels) out += (out.empty() ? "" : ",") + key + "=" + value;
+  return out;
+}
+
+std::string cpus_pair(const wire::CpusView& cpus) {
+  return cpus_text(cpus.free_millis) + "/" + cpus_text(cpus.total_millis);
+}
+
+// "Key:          value"; nothing where there is no value.
+std::string field(const std::string& key, const std::string& value) {
+  static constexpr std::size_t kKeyWidth = 14;
+  if (value.empty()) return "";
+  return key + ":" + std::string(key.size() + 1 < kKeyWidth ? kKeyWidth - key.size() - 1 : 1, ' ') + printable(value) + "\n";
+}
+
+std::string indented(const std::string& text, const std::string& by) {
+  std::string out;
+  std::size_t start = 0;
+  while (start < text.size()) {
+    const std::size_t end = std::min(text.find('\n', start), text.size());
+    out += by + text.substr(start, end - start) + "\n";
+    start = end + 1;
+  }
+  return out;
+}
+
+// As a shell would need it, so that it can be pasted.
+std::string quoted(const std::string& word) {
+  static constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+Layout inside(const Layout& layout, std::size_t indent) {
+  Layout inner = layout;
+  if (inner.columns != 0) inner.columns = inner.columns > indent ? inner.columns - indent : 1;
+  return inner;
+}
+
+std::string fault_text(const wire::FaultView& fault) {
+  std::string out = field("First fault", fault.task + " on " + fault.node + " at " + fault.time + ": " + fault.cause +
+                          " (generation " + std::to_string(fault.generation) + ", attempt " +
+                          std::to_string(fault.attempt) + ")");
+  std::size_t start = 0;
+  const std::string& tail = fault.stderr_tail;
+  while (start < tail.size()) {
+    const std::size_t end = std::min(tail.find('\n', start), tail.size());
+    out += "  | " + printable(std::string_view(tail).substr(start, end - start)) + "\n";
+    start = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ready_text(const wire::JobView& job) {
+  std::uint64_t ready = 0, desired = 0;
+  for (const auto& [role, counts] : job.roles) {
+    ready += counts.ready + counts.succeeded;
+    desired += counts.desired;
+  }
+  return std::to_string(ready) + "/" + std::to_string(desired);
+}
+
+std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& layout) {
+  Table table({{"NAME"},
+               {"STATE", 0, false, false, true},
+               {"FRAMEWORK", 4},
+               {"READY", 1, false, true},
+               {"RESTARTS", 3, false, true},
+               {"GEN", 5, false, true},
+               {"AGE", 2, false, true},
+               {"ROLES", 6, true, false, false, true},
+               {"USER", 7, false, false, false, true},
+               {"LABELS", 8, true, false, false, true},
+               {"REASON", 9, true}});
+  for (const wire::JobView& job : jobs)
+    table.add({job.name, job.state, job.framework, ready_text(job), std::to_string(job.restarts),
+               std::to_string(job.generation), age_text(job.age_s), roles_text(job), job.user, labels_text(job.labels),
+               job.reason});
+  return table.render(layout);
+}
+
+std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& layout) {
+  Table table({{"TASK"},
+               {"STATE", 0, false, false, true},
+               {"NODE", 2},
+               {"PID", 3, false, true},
+               {"ADDRESS", 5},
+               {"ATTEMPT", 4, false, true},
+               {"EXIT", 1, true},
+               {"GPUS", 6, true, false, false, true},
+               {"STARTED", 7, false, false, false, true},
+               {"REASON", 8, true, false, false, true},
+               {"STATUS", 9, true}});
+  for (const wire::TaskView& task : tasks)
+    table.add({task.task, task.state, task.node, task.pid != 0 ? std::to_string(task.pid) : "", task.address,
+               std::to_string(task.attempt), exit_text(task.exit), joined(task.gpus, ","), task.started_at.value_or(""),
+               task.reason, task.status});
+  return table.render(layout);
+}
+
+std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& layout) {
+  Table table({{"NAME"},
+               {"STATE", 0, false, false, true},
+               {"ROLE", 3},
+               {"ADDRESS", 4},
+               {"GPUS", 1, false, true},
+               {"CPUS", 2, false, true},
+               {"MEMORY", 2, false, true},
+               {"SCHEDULABLE", 5},
+               {"INCARNATION", 6, false, true, false, true},
+               {"ID", 7, false, false, false, true},
+               {"LABELS", 8, true, false, false, true}});
+  for (const wire::NodeView& node : nodes)
+    table.add({node.name, node.state, node.role, node.address,
+               std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total), cpus_pair(node.cpus),
+               bytes_text(node.memory.free_bytes) + "/" + bytes_text(node.memory.total_bytes),
+               node.schedulable ? "yes" : "no", std::to_string(node.incarnation), node.id, labels_text(node.labels)});
+  return table.render(layout);
+}
+
+std::string node_text(const wire::NodeView& node, const Layout& layout) {
+  std::string out = field("Name", node.name) + field("Id", node.id) + field("Address", node.address) +
+                    field("State", node.state) + field("Role", node.role) +
+                    field("Incarnation", std::to_string(node.incarnation)) +
+                    field("Schedulable", node.schedulable ? "yes" : "no") +
+                    field("CPUs", cpus_pair(node.cpus) + " free") +
+                    field("Memory", bytes_text(node.memory.free_bytes) + " of " + bytes_text(node.memory.total_bytes) +
+                          " free") +
+                    field("GPUs", std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total) + " free") +
+                    field("Labels", labels_text(node.labels));
+  if (node.gpus.devices.empty()) return out;
+  Table table({{"INDEX", 0, false, true}, {"PCI"}, {"VENDOR", 3}, {"MODEL", 1, true}, {"MEMORY", 2, false, true},
+               {"NUMA", 4, false, true}, {"HEALTHY", 0}, {"UUID", 5, false, false, false, true}});
+  for (const wire::GpuView& gpu : node.gpus.devices)
+    table.add({std::to_string(gpu.index), gpu.pci, gpu.vendor, gpu.model + (gpu.pretended ? " (pretended)" : ""),
+               bytes_text(gpu.memory_bytes), gpu.numa < 0 ? "" : std::to_string(gpu.numa), gpu.healthy ? "yes" : "no",
+               gpu.uuid});
+  return out + indented(table.render(inside(layout, 2)), "  ");
+}
+
+std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoints, const Layout& layout) {
+  Table table({{"STEP", 0, false, true},
+               {"STATE", 0, false, false, true},
+               {"GEN", 3, false, true},
+               {"SIZE", 2, false, true},
+               {"TIME", 4},
+               {"PATH", 1, true},
+               {"DIGEST", 6, false, false, false, true},
+               {"DEFECT", 5, true}});
+  for (const wire::CheckpointView& c : checkpoints)
+    table.add({std::to_string(c.step), c.state, std::to_string(c.generation), bytes_text(c.bytes), c.time, c.path,
+               c.digest, c.defect});
+  return table.render(layout);
+}
+
+std::string status_text(const wire::StatusView& status) {
+  std::string jobs;
+  for (const auto& [state, count] : status.jobs)
+    jobs += (jobs.empty() ? "" : ", ") + std::to_string(count) + " " + state;
+  const auto& n = status.nodes;
+  std::string nodes = std::to_string(n.alive) + " alive";
+  if (n.suspect != 0) nodes += ", " + std::to_string(n.suspect) + " suspect";
+  if (n.down != 0) nodes += ", " + std::to_string(n.down) + " down";
+  if (n.dead != 0) nodes += ", " + std::to_string(n.dead) + " dead";
+  if (n.left != 0) nodes += ", " + std::to_string(n.left) + " left";
+  return field("Cluster", status.cluster.name + " (" + status.cluster.id + ")") +
+         field("Coordinator", status.coordinator ? status.coordinator->node + " (epoch " +
+                               std::to_string(status.coordinator->epoch) + ")" : "none") +
+         field("Quorum", std::string(status.quorum.healthy ? "healthy" : "lost") + ", voters " +
+               joined(status.quorum.voters, " ")) +
+         field("Nodes", nodes) +
+         field("GPUs", std::to_string(status.gpus.free) + "/" + std::to_string(status.gpus.total) + " free") +
+         field("Jobs", jobs.empty() ? "none" : jobs);
+}
+
+std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks) {
+  std::string out;
+  for (const wire::TaskSpecView& task : tasks) {
+    if (!out.empty()) out += "\n";
+    std::string head = task.task;
+    if (!task.node.empty()) head += " on " + task.node;
+    if (!task.address.empty()) head += " at " + task.address;
+    out += printable(head) + "\n";
+    std::string command;
+    for (const std::string& word : task.argv) command += (command.empty() ? "" : " ") + quoted(word);
+    out += "  " + field("command", command);
+    if (!task.work_dir.empty()) out += "  " + field("directory", task.work_dir);
+    if (!task.gpus.empty()) out += "  " + field("GPUs", joined(task.gpus, " "));
+    for (const auto& [key, value] : task.env) out += "  " + printable(key) + "=" + printable(value) + "\n";
+  }
+  return out;
+}
+
+std::string event_line(const wire::EventView& event) {
+  std::string line = event.time + " " + (event.seq != 0 ? std::to_string(event.seq) : "-") + " " + event.type;
+  for (const std::string* part : {&event.object, &event.reason, &event.message})
+    if (!part->empty()) line += " " + *part;
+  return printable(line) + "\n";
+}
+
+std::string job_summary(const wire::JobDescription& d, const Layout& layout) {
+  const wire::JobView& job = d.job;
+  return field("Name", job.name) + field("State", job.state) + field("Reason", job.reason) +
+         field("Waiting for", d.waiting_for) + field("Framework", job.framework) + field("Ready", roles_text(job)) +
+         field("Generation", std::to_string(job.generation)) + field("Restarts", std::to_string(job.restarts)) +
+         field("Age", age_text(job.age_s)) +
+         (d.restored ? field("Restored", "step " + std::to_string(d.restored->step) + " from " + d.restored->path) : "") +
+         (d.first_fault ? fault_text(*d.first_fault) : "") +
+         (d.tasks.empty() ? "" : "Tasks:\n" + indented(tasks_table(d.tasks, inside(layout, 2)), "  "));
+}
+
+std::string job_text(const wire::JobDescription& d, const Json& spec, const Layout& layout) {
+  std::string out = field("Id", std::to_string(d.job.id)) + field("User", d.job.user) +
+                    field("Labels", labels_text(d.job.labels)) + job_summary(d, layout);
+  if (!d.conditions.empty()) {
+    Table table({{"TYPE"}, {"STATUS"}, {"TIME", 1}, {"REASON", 2, true}});
+    for (const wire::ConditionView& c : d.conditions) table.add({c.type, c.status ? "yes" : "no", c.time, c.reason});
+    out += "Conditions:\n" + indented(table.render(inside(layout, 2)), "  ");
+  }
+  if (spec.is_object()) out += "Spec:\n" + indented(yaml_text(spec), "  ");
+  if (!d.events.empty()) {
+    out += "Events:\n";
+    for (const wire::EventView& event : d.events) out += "  " + event_line(event);
+  }
+  return out;
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,27 @@
+// What each answer looks like to people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/dtrainctl/json_view.h"
+#include "agent/dtrainctl/render.h"
+#include "common/wire/view.h"
+
+namespace dtrain::ctl {
+
+std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& layout);
+std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& layout);
+std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& layout);
+std::string node_text(const wire::NodeView& node, const Layout& layout);
+std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoints, const Layout& layout);
+std::string status_text(const wire::StatusView& status);
+std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks);
+std::string event_line(const wire::EventView& event);
+std::string job_summary(const wire::JobDescription& job, const Layout& layout);             // state and tasks
+std::string job_text(const wire::JobDescription& job, const Json& spec, const Layout& layout);  // all of it
+
+// "2/4": tasks that are ready (or have succeeded) of those wanted, over all roles.
+std::string ready_text(const wire::JobView& job);
+
+}  // namespace dtrain::ctl

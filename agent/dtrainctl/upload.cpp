@@ -1,0 +1,167 @@
+#include "agent/dtrainctl/upload.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "agent/dtrainctl/unique_fd.h"
+#include "agent/dtrainctl/words.h"
+#if __has_include("agent/store/package.h")
+#include "agent/store/package.h"
+#else
+namespace dtrain::store { struct PackedFile { std::string path, digest; }; inline Result<PackedFile> pack_directory(const std::string&) { return fail(ErrorCode::internal, "no package support in this build"); } }
+#endif
+#include "common/job/manifest.h"
+
+namespace dtrain::ctl {
+namespace {
+
+// One mistake of the file as a whole, in the shape of the parser's.
+Failure file_mistake(const std::string& file, const std::string& path, const std::string& message,
+                     const std::string& next) {
+  job::FileError e;
+  e.code = "missing";
+  e.file = file;
+  e.path = path;
+  e.message = message;
+  e.next = next;
+  return file_failure({e});
+}
+
+// At most one byte above the limit: the parser says the rest.
+Outcome<std::string> read_text(int fd, const std::string& name) {
+  std::string text;
+  char buffer[64 << 10];
+  while (text.size() <= limits::kJobFileBytes) {
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed(file_mistake(name, "", "could not read the job file: " + std::string(std::strerror(errno)), ""));
+    if (n == 0) break;
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+Outcome<void> send_file(Connection& connection, int fd, const std::string& digest, const std::string& path,
+                        const Session& session) {
+  wire::PutBlobRequest chunk;
+  chunk.digest = digest;
+  while (!chunk.last) {
+    chunk.bytes.resize(limits::kBlobChunkBytes);
+    std::size_t have = 0;
+    while (have < chunk.bytes.size()) {
+      const ssize_t n = ::read(fd, chunk.bytes.data() + have, chunk.bytes.size() - have);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0)
+        return failed(ErrorCode::io, "could not read packed package " + path + ": " + std::strerror(errno), "try again");
+      if (n == 0) break;
+      have += static_cast<std::size_t>(n);
+    }
+    chunk.last = have < chunk.bytes.size();   // an exact multiple ends with an empty chunk
+    chunk.bytes.resize(have);
+    if (chunk.last) {
+      auto stored = connection.call<wire::BlobReply>(wire::MessageType::put_blob, chunk, wire::MessageType::blob,
+                                                     session.answer_deadline());
+      if (!stored) return failed(stored.error());
+    } else {
+      auto more = connection.call<wire::Empty>(wire::MessageType::put_blob, chunk, wire::MessageType::ok,
+                                               session.answer_deadline());
+      if (!more) return failed(more.error());
+    }
+    chunk.offset += have;
+  }
+  return {};
+}
+
+}  // namespace
+
+Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name,
+                             const FileOptions& options, const std::string& base_dir) {
+  job::ParseOptions parse;
+  parse.file_name = name;
+  parse.params = options.params;
+  parse.sets = options.sets;
+  job::ParsedJob parsed = job::parse_manifest(text, parse);
+  if (!parsed.errors.empty()) return failed(file_failure(parsed.errors));
+  session.warn(parsed.warnings);
+  LoadedJob job;
+  job.spec = std::move(parsed.spec);
+  if (parsed.package_path.empty()) return job;
+  std::error_code wrong;
+  const std::filesystem::path directory = std::filesystem::path(base_dir) / parsed.package_path;
+  if (!std::filesystem::is_directory(directory, wrong))
+    return failed(file_mistake(name, "spec.package", "could not read package " + directory.string() + ": " +
+                               (wrong ? wrong.message() : "not a directory"),
+                               "give a directory, relative to the job file"));
+  if (::access(directory.c_str(), R_OK | X_OK) != 0)
+    return failed(file_mistake(name, "spec.package", "could not read package " + directory.string() + ": " +
+                               std::strerror(errno), "make it readable for you"));
+  job.package_dir = directory.string();
+  return job;
+}
+
+Outcome<LoadedJob> load_job(Session& session, const FileOptions& options) {
+  if (options.file == "-") {
+    auto text = read_text(session.io.in_fd, "-");
+    if (!text) return failed(text.error());
+    return parse_job(session, *text, "-", options, ".");
+  }
+  UniqueFd fd(::open(options.file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid())
+    return failed(file_mistake(options.file, "", "could not open the job file: " + std::string(std::strerror(errno)),
+                               "give a job file that you can read, or - for stdin"));
+  auto text = read_text(fd.get(), options.file);
+  if (!text) return failed(text.error());
+  const std::string parent = std::filesystem::path(options.file).parent_path().string();
+  return parse_job(session, *text, options.file, options, parent.empty() ? "." : parent);
+}
+
+Outcome<std::string> upload_package(Session& session, const std::string& directory) {
+  auto packed = store::pack_directory(directory);
+  if (!packed) {
+    Failure f(packed.error());
+    f.items.front().code = ErrorCode::invalid;   // an unreadable package is a mistake in what was given: exit code 2
+    return failed(std::move(f));
+  }
+  struct Remove {
+    const std::string& path;
+    ~Remove() { ::unlink(path.c_str()); }
+  } remove{packed->path};
+  UniqueFd file(::open(packed->path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid())
+    return failed(ErrorCode::io, "could not open packed package " + packed->path + ": " + std::strerror(errno), "try again");
+  struct stat info{};
+  if (::fstat(file.get(), &info) == 0 && static_cast<std::uint64_t>(info.st_size) > limits::kPackageBytes)
+    return failed(ErrorCode::invalid, "could not send package " + directory + ": it is larger than " +
+                  bytes_text(limits::kPackageBytes), "keep data out of it and name it in requires.paths");
+  auto connection = session.connect();
+  if (!connection) return failed(connection.error());
+  auto known = connection->call<wire::BlobReply>(wire::MessageType::has_blob, wire::BlobRequest{packed->digest},
+                                                 wire::MessageType::blob, session.answer_deadline());
+  if (!known) return failed(known.error());
+  if (!known->present)
+    if (auto sent = send_file(*connection, file.get(), packed->digest, packed->path, session); !sent)
+      return failed(sent.error());
+  return packed->digest;
+}
+
+Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace) {
+  if (!job.package_dir.empty()) {
+    auto digest = upload_package(session, job.package_dir);
+    if (!digest) return failed(digest.error());
+    job.spec.package_digest = *digest;
+  }
+  wire::SubmitRequest request;
+  request.spec = wire::encode(job.spec);
+  request.request_id = make_request_id();
+  request.replace = replace;
+  auto reply = session.ask_surely<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted);
+  if (reply) session.warn(reply->warnings);
+  return reply;
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,113 @@
+#include "agent/dtrainctl/words.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+
+namespace dtrain::ctl {
+namespace {
+
+// Length of the well-formed UTF-8 sequence at the start of text; 0 when there is none.
+std::size_t sequence_length(std::string_view text) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = at(0);
+  std::size_t length = 1;
+  std::uint32_t value = first;
+  if (first >= 0x80) {
+    if (first >= 0xc2 && first <= 0xdf) length = 2, value = first & 0x1f;
+    else if (first >= 0xe0 && first <= 0xef) length = 3, value = first & 0x0f;
+    else if (first >= 0xf0 && first <= 0xf4) length = 4, value = first & 0x07;
+    else return 0;
+  }
+  if (text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return 0;
+    value = (value << 6) | (at(i) & 0x3f);
+  }
+  const bool overlong = (length == 3 && value < 0x800) || (length == 4 && value < 0x10000);
+  const bool surrogate = value >= 0xd800 && value <= 0xdfff;
+  return overlong || surrogate || value > 0x10ffff ? 0 : length;
+}
+
+}  // namespace
+
+std::string cpus_text(std::uint64_t millis) {
+  std::string text = std::to_string(millis / 1000);
+  if (millis % 1000 != 0) {
+    text += fmt::format(".{:03}", millis % 1000);
+    while (text.back() == '0') text.pop_back();
+  }
+  return text;
+}
+
+std::string duration_text(Duration d) {
+  const std::int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+  struct Unit {
+    std::int64_t ms;
+    const char* name;
+  };
+  static constexpr std::array<Unit, 4> units{{{86'400'000, "d"}, {3'600'000, "h"}, {60'000, "m"}, {1000, "s"}}};
+  if (ms == 0) return "0s";
+  for (const Unit& unit : units)
+    if (ms % unit.ms == 0) return std::to_string(ms / unit.ms) + unit.name;
+  return std::to_string(ms) + "ms";
+}
+
+std::string age_text(std::int64_t seconds) {
+  if (seconds < 0) seconds = 0;
+  const auto two = [](std::int64_t big, const char* big_name, std::int64_t small, const char* small_name) {
+    return std::to_string(big) + big_name + (small != 0 ? std::to_string(small) + small_name : "");
+  };
+  if (seconds < 60) return std::to_string(seconds) + "s";
+  if (seconds < 3600) return two(seconds / 60, "m", seconds % 60, "s");
+  if (seconds < 86'400) return two(seconds / 3600, "h", seconds % 3600 / 60, "m");
+  return two(seconds / 86'400, "d", seconds % 86'400 / 3600, "h");
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  static constexpr std::array<const char*, 6> units{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < units.size()) value /= 1024.0, ++unit;
+  return value < 10 && unit > 0 ? fmt::format("{:.1f} {}", value, units[unit]) : fmt::format("{:.0f} {}", value, units[unit]);
+}
+
+std::string signal_text(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
+}
+
+int signal_number(std::string_view name) {
+  for (int signal = 1; signal < NSIG; ++signal)
+    if (signal_text(signal) == name) return signal;
+  return 0;
+}
+
+std::string exit_text(const std::optional<wire::ExitView>& exit) {
+  if (!exit) return "";
+  std::string text = exit->signal ? *exit->signal : exit->code ? std::to_string(*exit->code) : "unknown";
+  if (exit->cause && !exit->cause->empty()) text += " (" + *exit->cause + ")";
+  return text;
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    // C1 controls (U+0080..U+009F) act like escape sequences on some terminals.
+    const bool control = first < 0x20 || first == 0x7f ||
+                         (first == 0xc2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
+    if (length == 0 || control)
+      out.push_back('?');
+    else
+      out.append(text.substr(0, length));
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return out;
+}
+
+}  // namespace dtrain::ctl
