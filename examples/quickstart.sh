@@ -142,7 +142,9 @@ pid=$(task $victim "['pid']")
 say "Kill a parameter server: kill -9 $pid ($victim)"
 killed=$EPOCHREALTIME
 kill -9 "$pid"
-second_generation() { [ "$(ctl -o json jobs 2>/dev/null | pick "any(j['name'] == '$job' and j['generation'] == 2 and j['state'] == 'Running' for j in v)")" = True ]; }
+second_generation() {
+  [ "$(ctl -o json jobs 2>/dev/null | pick "[(j['generation'], j['state']) for j in v]")" = "[(2, 'Running')]" ]
+}
 await 60 "second generation" second_generation
 steps_again() { ctl logs "$job" "$1" 2>/dev/null | grep -q ' step='; }
 slowest=

@@ -1,7 +1,7 @@
 """Include order: base <- wire <- {gossip, raft, job, transfer} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
 
 Cores of one group never include each other, nor do siblings in agent/; the daemon wires them. dtrainctl is a client: it
-sees common/{base,wire,job} and the checkpoint reader, so that it can never reach into an agent.
+sees common/{base,wire,job} and two pure helpers, so that it can never reach into an agent.
 """
 import os
 import re
@@ -11,6 +11,8 @@ import tree
 
 LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "job": 2, "transfer": 2, "cluster": 3, "task": 3, "node": 4}
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
+CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
+               "agent/store/package.h"}                # packing happens where the files are
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
@@ -38,9 +40,9 @@ def forbidden(path, target):
     if own == other and target_top == "agent":
         return None
     if own == "dtrainctl":
-        if (target_top == "common" and other in ("base", "wire", "job")) or target == "agent/store/checkpoint_reader.h":
+        if (target_top == "common" and other in ("base", "wire", "job")) or target in CLIENT_SEES:
             return None
-        return "dtrainctl sees common/{base,wire,job} and agent/store/checkpoint_reader.h only"
+        return "dtrainctl sees common/{base,wire,job} and what CLIENT_SEES names"
     if own == "dtrain-shim":
         if target_top == "common" and other in ("base", "task"):
             return None

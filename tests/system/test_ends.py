@@ -1,0 +1,161 @@
+"""Ends that somebody asked for, and what comes after: grace, no orphan, suspend, scale, restart, rerun, deadlines."""
+import os
+import time
+import unittest
+
+from harness import PATIENCE, SLEEP, SystemTest, alive, main, processes_of, python, sh, until
+
+
+class Ends(SystemTest):
+    def only_agent_left(self):
+        until(lambda: len(processes_of(self.top)) == 1, lambda: "only the agent is left: %s" % processes_of(self.top))
+
+    def test_cancel_gives_grace(self):
+        polite = sh("trap 'echo asked >> %s; exit 0' TERM; touch %s.$DTRAIN_INDEX; while :; do sleep 0.02; done"
+                    % (self.path("asked"), self.path("up")))
+        self.submit("a", {"worker": {"replicas": 2, "command": polite}})
+        self.wait_job("a", "Running")
+        until(lambda: os.path.exists(self.path("up.0")) and os.path.exists(self.path("up.1")), "the traps to be set")
+        self.agent.do("cancel", "a")
+        self.wait_job("a", "Cancelled")
+        self.only_agent_left()
+        self.assertEqual(self.lines("asked"), ["asked", "asked"])
+
+    def test_cancel_kills_the_stubborn_after_the_grace(self):
+        stubborn = sh("trap '' TERM; touch %s; while :; do sleep 0.02; done" % self.path("up"))
+        self.submit("a", {"worker": {"replicas": 1, "command": stubborn}}, policy={"stopGracePeriod": "300ms"})
+        until(lambda: os.path.exists(self.path("up")), "the trap to be set")
+        self.wait_job("a", "Running")
+        self.agent.do("cancel", "a")
+        self.wait_job("a", "Cancelled")
+        self.only_agent_left()
+
+    def test_stop_signal(self):
+        program = sh("trap 'echo usr1 >> %s; exit 0' USR1; touch %s; while :; do sleep 0.02; done" % (self.path("got"), self.path("up")))
+        self.submit("a", {"worker": {"replicas": 1, "command": program, "stopSignal": "SIGUSR1"}})
+        until(lambda: os.path.exists(self.path("up")), "the trap to be set")
+        self.wait_job("a", "Running")
+        self.agent.do("cancel", "a")
+        self.wait_job("a", "Cancelled")
+        self.assertEqual(self.lines("got"), ["usr1"])
+
+    def test_no_orphan(self):
+        """Children in own sessions, daemonised twice, ignoring signals: all gone with the task."""
+        daemon = ("import os, signal, time\n"
+                  "for _ in range(3):\n"
+                  "  if os.fork() == 0:\n"
+                  "    os.setsid()\n"
+                  "    if os.fork() == 0:\n"
+                  "      signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                  "      open(%r, 'a').write('%%d\\n' %% os.getpid())\n"
+                  "      time.sleep(1e6)\n"
+                  "    os._exit(0)\n"
+                  "time.sleep(%s)\n")
+        for name, life, end in (("cancelled", "1e6", lambda: self.agent.do("cancel", "cancelled")), ("done", "0.5", lambda: None)):
+            self.submit(name, {"worker": {"replicas": 1, "command": python(daemon % (self.path(name), life))}},
+                        policy={"stopGracePeriod": "200ms"})
+            until(lambda: len(self.lines(name)) == 3, "three daemonised children")
+            end()
+            until(lambda: self.job(name)["state"] in ("Cancelled", "Succeeded"), "the end of the job")
+            until(lambda: not any(alive(int(pid)) for pid in self.lines(name)), "the end of every child")
+        self.only_agent_left()
+
+    def test_suspend_and_resume(self):
+        self.submit("a", {"worker": {"replicas": 2, "command": SLEEP}})
+        self.wait_job("a", "Running")
+        before = self.tasks("a")
+        self.agent.do("suspend", "a")
+        self.wait_job("a", "Suspended")
+        until(lambda: not any(alive(task["pid"]) for task in before.values()), "the end of every task")
+        self.agent.end()
+        self.agent.start()
+        self.assertEqual(self.job("a")["state"], "Suspended")
+        self.agent.do("resume", "a")
+        job = self.wait_job("a", "Running")
+        self.assertEqual(job["restarts"], 0)
+        self.assertEqual({task["attempt"] for task in self.tasks("a").values()}, {2})
+
+    def test_scale(self):
+        self.submit("a", {"ps": {"replicas": 1, "command": SLEEP}, "worker": {"replicas": 2, "command": SLEEP}}, framework="tensorflow",
+                    policy={"enableDynamicWorker": True})
+        self.wait_job("a", "Running")
+        kept = self.tasks("a")
+        self.agent.do("scale", "a", "worker=4")
+        until(lambda: sum(t["state"] == "Running" for t in self.tasks("a").values()) == 5 and self.job("a")["state"] == "Running",
+              lambda: "five running tasks: %s" % self.tasks("a"))
+        self.assertEqual(self.job("a")["roles"]["worker"]["desired"], 4)
+        self.agent.do("scale", "a", "worker=1")
+        until(lambda: sorted(self.tasks("a")) == ["ps-0", "worker-0"] and self.job("a")["state"] == "Running",
+              lambda: "two tasks: %s" % self.tasks("a"))
+        until(lambda: not alive(kept["worker-1"]["pid"]), "the end of worker-1")
+        self.assertNotEqual(self.agent.ctl("scale", "a", "worker=0").returncode, 0)
+        self.assertNotEqual(self.agent.ctl("scale", "a", "nobody=2").returncode, 0)
+
+    def test_delete(self):
+        self.submit("a", {"worker": {"replicas": 1, "command": SLEEP}})
+        self.wait_job("a", "Running")
+        pid = self.tasks("a")["worker-0"]["pid"]
+        self.assertEqual(self.agent.ctl("delete", "a").returncode, 5)
+        self.assertTrue(alive(pid))
+        self.agent.do("delete", "a", "--force")
+        until(lambda: not self.agent.ask("jobs"), "the job to be gone")
+        self.assertEqual(self.agent.ctl("tasks", "a").returncode, 3)
+        self.only_agent_left()
+        self.submit("a", {"worker": {"replicas": 1, "command": ["true"]}})      # the name is free
+        self.wait_job("a", "Succeeded")
+
+    def test_restart_of_a_task_and_of_a_job(self):
+        self.submit("a", {"worker": {"replicas": 2, "command": SLEEP}})
+        self.wait_job("a", "Running")
+        before = self.tasks("a")
+        self.agent.do("restart", "a", "worker-1")
+        after = self.wait_task("a", "worker-1", state="Running", attempt=2)
+        self.assertEqual(after["address"], before["worker-1"]["address"])
+        self.assertEqual(self.tasks("a")["worker-0"]["pid"], before["worker-0"]["pid"])
+        self.agent.do("restart", "a")
+        until(lambda: self.job("a")["generation"] == 2 and self.job("a")["state"] == "Running", lambda: "generation 2: %s" % self.job("a"))
+        self.assertFalse(any(alive(task["pid"]) for task in before.values()))
+
+    def test_rerun(self):
+        self.submit("a", {"worker": {"replicas": 1, "command": sh("echo run >> %s" % self.path("runs"))}})
+        self.wait_job("a", "Succeeded")
+        self.agent.do("rerun", "a")
+        until(lambda: self.lines("runs") == ["run", "run"], "the second run")
+        job = self.wait_job("a", "Succeeded")
+        self.assertEqual(job["restarts"], 0)
+        self.submit("b", {"worker": {"replicas": 1, "command": SLEEP}})
+        self.assertEqual(self.agent.ctl("rerun", "b").returncode, 5)
+
+    def test_active_deadline(self):
+        self.submit("a", {"worker": {"replicas": 1, "command": SLEEP}}, policy={"activeDeadlineSeconds": 1, "stopGracePeriod": "1s"})
+        job = self.wait_job("a", "Failed")
+        self.assertIn("activeDeadlineSeconds", job["reason"])
+        self.only_agent_left()
+
+    def test_ttl(self):
+        self.submit("kept", {"worker": {"replicas": 1, "command": ["true"]}})
+        self.submit("gone", {"worker": {"replicas": 1, "command": ["true"]}}, policy={"ttlSecondsAfterFinished": 1})
+        until(lambda: [job["name"] for job in self.agent.ask("jobs")] == ["kept"], lambda: "one job: %s" % self.agent.ask("jobs"))
+
+    def test_actions_on_what_has_ended(self):
+        self.submit("a", {"worker": {"replicas": 1, "command": ["true"]}})
+        self.wait_job("a", "Succeeded")
+        for verb in (("suspend", "a"), ("resume", "a"), ("scale", "a", "worker=2")):
+            self.assertEqual(self.agent.ctl(*verb).returncode, 5, verb)
+        for verb in ("cancel", "suspend", "resume", "restart", "delete", "rerun"):
+            self.assertEqual(self.agent.ctl(verb, "nobody").returncode, 3, verb)
+        self.assertEqual(self.job("a")["state"], "Succeeded")
+
+    def test_cancel_at_any_moment(self):
+        for number in range(8):
+            name = "j%d" % number
+            self.submit(name, {"ps": {"replicas": 1, "command": SLEEP}, "worker": {"replicas": 2, "command": SLEEP}},
+                        framework="tensorflow")
+            time.sleep(0.01 * number)
+            self.agent.do("cancel", name)
+            self.wait_job(name, "Cancelled", 2 * PATIENCE)
+        self.only_agent_left()
+
+
+if __name__ == "__main__":
+    main()
