@@ -64,7 +64,9 @@ class Text(tree.Tidy):
             self.holds(tree.check(rule, self.files))
 
     def test_width(self):
-        self.holds(tree.check(wide, [path for path in self.files if path.endswith((".cpp", ".h", ".py", ".sh"))]))
+        # Not the C++ tests: the job files and scenarios in them read better unbroken.
+        code = [path for path in self.files if path.endswith((".cpp", ".h", ".py", ".sh"))]
+        self.holds(tree.check(wide, [path for path in code if not re.match(r"tests/.*\.(cpp|h)$", path)]))
 
     def test_allow_list_is_needed(self):
         for path, why in LONG.items():
