@@ -1,0 +1,53 @@
+// Many verifications on one worker thread: in slices, in turn, the awaited before the background ones, and those no
+// faster than a given rate. Loop thread only; the slices run where `post` runs them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "agent/store/checkpoint_verify.h"
+#include "common/base/time.h"
+#include "common/node/effect.h"
+#include "common/node/event.h"
+
+namespace dtrain::store {
+
+class VerificationQueue : public std::enable_shared_from_this<VerificationQueue> {
+ public:
+  using Post = std::function<void(std::function<void()> work, std::function<void()> done)>;
+  using EventSink = std::function<void(node::Event)>;
+
+  // bytes_per_second: of the background ones; 0: no limit.
+  VerificationQueue(Post post, std::uint64_t bytes_per_second, std::size_t most_pending);
+
+  void add(const node::VerifyCheckpoint& effect);
+  void end_background(JobId job);   // what is left of the job's is answered with Error{unavailable}
+  Instant deadline() const;
+  void dispatch(Instant now, const EventSink& sink);
+
+ private:
+  struct Running {
+    node::VerifyCheckpoint effect;
+    std::optional<Verification> verification;
+    std::optional<Status> outcome;
+    bool cancelled = false;
+    bool urgent() const { return effect.token != 0; }
+  };
+  static void run_slice(Running& running);
+  void start_slice(std::shared_ptr<Running> running);
+  void slice_ended(const std::shared_ptr<Running>& running);
+
+  const Post post_;
+  const std::uint64_t bytes_per_second_;
+  const std::size_t most_pending_;
+  std::deque<std::shared_ptr<Running>> urgent_, background_;   // the front is next
+  std::shared_ptr<Running> in_flight_;
+  Instant background_from_{};                                  // no background slice before
+  std::vector<node::CheckpointVerified> ended_;
+};
+
+}  // namespace dtrain::store

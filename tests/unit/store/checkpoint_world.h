@@ -1,0 +1,100 @@
+// A temporary directory of checkpoints for tests, removed at the end whatever happened.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/store/checkpoint_reader.h"
+#include "common/transfer/digest.h"
+#include "common/transfer/tf_bundle.h"
+#include "tests/unit/transfer/bundle_writer.h"
+
+namespace dtrain::test {
+
+inline std::string sha256_of(const std::string& bytes) {
+  auto sha = transfer::Sha256::portable();
+  sha.update(bytes);
+  return sha.finish_hex();
+}
+
+class CheckpointWorld : public testing::Test {
+ protected:
+  CheckpointWorld() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "dtrain-checkpoints-XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+    dir_ = root_ + "/ckpt";
+    std::filesystem::create_directory(dir_);
+    spec_.dir = dir_;
+  }
+  ~CheckpointWorld() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
+
+  static void write(const std::string& path, const std::string& bytes) {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream out(path, std::ios::binary | std::ios::trunc);
+    out << bytes;
+    out.close();
+    ASSERT_TRUE(out) << path;
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static bool exists(const std::string& path) { return std::filesystem::exists(std::filesystem::symlink_status(path)); }
+
+  using Files = std::vector<std::pair<std::string, std::string>>;
+  static std::string manifest_of(std::int64_t step, const Files& files) {
+    std::string text = "{\"version\":1,\"step\":" + std::to_string(step) + ",\"files\":[";
+    for (std::size_t i = 0; i < files.size(); ++i)
+      text += std::string(i ? "," : "") + "{\"name\":\"" + files[i].first + "\",\"size\":" +
+              std::to_string(files[i].second.size()) + ",\"sha256\":\"" + sha256_of(files[i].second) + "\"}";
+    return text + "]}";
+  }
+  static void write_manifest_checkpoint(const std::string& path, std::int64_t step, const Files& files) {
+    for (const auto& [name, bytes] : files) write(path + "/" + name, bytes);
+    write(path + "/MANIFEST.json", manifest_of(step, files));
+  }
+  std::string manifest_checkpoint(std::int64_t step) {
+    const std::string path = dir_ + "/step-" + std::to_string(step);
+    write_manifest_checkpoint(path, step, {{"w.bin", "weights " + std::to_string(step)}, {"b.bin", "biases"}});
+    return path;
+  }
+
+  static void write_bundle_checkpoint(const std::string& prefix, const Bundle& bundle) {
+    const auto shards = static_cast<std::uint32_t>(bundle.shards.size());
+    for (std::uint32_t i = 0; i < shards; ++i) write(transfer::bundle_data_name(prefix, i, shards), bundle.shards[i]);
+    write(prefix + ".index", bundle.index);
+  }
+  static Bundle small_bundle() {
+    Tensor weights{.name = "layer/w", .shape = {2, 3}, .bytes = std::string(24, 'w')};
+    Tensor bias{.name = "layer/b", .shape = {3}, .bytes = std::string(12, 'b'), .shard = 1};
+    Tensor graph{.name = "_CHECKPOINTABLE_OBJECT_GRAPH", .dtype = 7, .elements = {"graph bytes"}};
+    Tensor step{.name = "global_step", .dtype = 9, .bytes = little_endian(7, 8), .shard = 1};
+    return write_bundle({weights, bias, graph, step}, 2);
+  }
+  std::string bundle_checkpoint(std::int64_t step) {
+    const std::string prefix = dir_ + "/model.ckpt-" + std::to_string(step);
+    write_bundle_checkpoint(prefix, small_bundle());
+    return prefix;
+  }
+
+  std::vector<transfer::CheckpointInfo> scan() {
+    auto found = store::scan(spec_);
+    EXPECT_TRUE(found) << found.error().text();
+    return found ? *found : std::vector<transfer::CheckpointInfo>{};
+  }
+
+  std::string root_, dir_;
+  job::CheckpointSpec spec_;
+};
+
+}  // namespace dtrain::test
