@@ -174,6 +174,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     Watched& watched = found->second;
     if (!watched.first_change) watched.first_change = now;
     watched.last_change = now;
+    watched.settle = options_.settle;   // it grows only over changes that come without news
   }
 
   void start_look(JobId job, Watched& watched) {

@@ -30,7 +30,7 @@ struct CheckpointStoreOptions {
   std::uint64_t bytes_per_second = 200ull << 20;   // storage.checkpointRate; 0: no limit
   Duration quiet = 50ms;          // a burst of changes is over after so long without one
   Duration longest_burst = 1s;    // but looked at after so long in any case
-  Duration settle = 150ms;        // between two looks that must agree; doubles while they do not
+  Duration settle = 150ms;        // between two looks that must agree; doubles while they do not and no news comes
   Duration longest_settle = 5s;
   Duration poll = 5s;             // where changes cannot be learned of, and after an error
 };

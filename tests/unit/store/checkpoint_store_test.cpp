@@ -1,0 +1,299 @@
+#include "agent/store/checkpoint_store.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <deque>
+
+#include "tests/unit/store/checkpoint_world.h"
+
+namespace dtrain::test {
+namespace {
+
+using namespace node;
+
+class QuietLog : public Log {
+ public:
+  void write(LogLevel, std::string_view event, std::span<const LogField>) override { events.emplace_back(event); }
+  std::vector<std::string> events;
+};
+
+// A disk worker that works when the test says so; time is the test's own.
+class CheckpointStoreTest : public CheckpointWorld {
+ protected:
+  CheckpointStoreTest() { make({}); }
+  void make(store::CheckpointStoreOptions options) {
+    store_ = std::make_unique<store::CheckpointStore>(
+        [this](auto work, auto done) { jobs_.push_back({std::move(work), std::move(done)}); }, log_, options);
+  }
+
+  struct Job {
+    std::function<void()> work, done;
+  };
+  bool run_one() {
+    if (jobs_.empty()) return false;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    job.work();
+    job.done();
+    return true;
+  }
+  void dispatch() {
+    store_->dispatch(now_, [this](Event event) { events_.push_back(std::move(event)); });
+  }
+  // Lets time pass from deadline to deadline until nothing is left to do before `until`.
+  void run_until(Instant until) {
+    for (;;) {
+      dispatch();
+      while (run_one()) dispatch();
+      const Instant next = store_->deadline();
+      if (next > until) break;
+      now_ = std::max(now_, next);
+    }
+    now_ = std::max(now_, until);
+  }
+  void settle() { run_until(now_ + 2s); }
+
+  // What the last unasked report said; fails when there was none.
+  const std::vector<transfer::CheckpointInfo>& reported() {
+    static const std::vector<transfer::CheckpointInfo> kNone;
+    for (auto event = events_.rbegin(); event != events_.rend(); ++event) {
+      const auto* scanned = std::get_if<CheckpointsScanned>(&*event);
+      if (scanned != nullptr && scanned->token == 0 && scanned->found) return *scanned->found;
+    }
+    ADD_FAILURE() << "nothing was reported";
+    return kNone;
+  }
+  template <class E>
+  std::vector<E> take() {
+    std::vector<E> taken;
+    for (const auto& event : events_)
+      if (const auto* e = std::get_if<E>(&event)) taken.push_back(*e);
+    events_.clear();
+    return taken;
+  }
+
+  QuietLog log_;
+  std::deque<Job> jobs_;
+  Instant now_{1h};
+  std::vector<Event> events_;
+  task::User user_{"root", 0};
+  std::unique_ptr<store::CheckpointStore> store_;
+};
+
+TEST_F(CheckpointStoreTest, ReportsWhatIsThereAndWhatIsAdded) {
+  store_->watch({1, spec_, user_, true});
+  settle();
+  EXPECT_TRUE(events_.empty());
+  manifest_checkpoint(1);
+  settle();
+  ASSERT_EQ(reported().size(), 1u);
+  EXPECT_TRUE(reported()[0].complete);
+  events_.clear();
+  settle();
+  EXPECT_TRUE(events_.empty());
+  bundle_checkpoint(2);
+  settle();
+  ASSERT_EQ(reported().size(), 2u);
+  EXPECT_EQ(reported()[0].step, 2);
+}
+
+TEST_F(CheckpointStoreTest, ManifestRenamedIntoAKnownDirectoryIsSeen) {
+  write(dir_ + "/step-1/w", "w");
+  store_->watch({1, spec_, user_, true});
+  settle();
+  EXPECT_TRUE(events_.empty());
+  write(dir_ + "/step-1/MANIFEST.json.tmp", manifest_of(1, {{"w", "w"}}));
+  std::filesystem::rename(dir_ + "/step-1/MANIFEST.json.tmp", dir_ + "/step-1/MANIFEST.json");
+  settle();
+  ASSERT_EQ(reported().size(), 1u);
+}
+
+TEST_F(CheckpointStoreTest, DirectoryThatComesLaterIsAwaited) {
+  spec_.dir = root_ + "/a/b/c";
+  store_->watch({1, spec_, user_, true});
+  settle();
+  std::filesystem::create_directories(root_ + "/a/b");
+  settle();
+  write_manifest_checkpoint(spec_.dir + "/step-4", 4, {{"w", "w"}});
+  settle();
+  ASSERT_EQ(reported().size(), 1u);
+  EXPECT_EQ(reported()[0].step, 4);
+  EXPECT_TRUE(log_.events.empty());
+}
+
+TEST_F(CheckpointStoreTest, ABurstOfWritesIsOneLook) {
+  store_->watch({1, spec_, user_, true});
+  settle();
+  for (int i = 0; i < 50; ++i) {
+    write(dir_ + "/step-1.tmp/" + std::to_string(i), "x");
+    now_ += 1ms;
+    dispatch();
+  }
+  EXPECT_TRUE(jobs_.empty());
+  now_ += 1s;
+  dispatch();
+  EXPECT_EQ(jobs_.size(), 1u);
+}
+
+TEST_F(CheckpointStoreTest, WhatKeepsChangingIsNotReportedAsComplete) {
+  store_->watch({1, spec_, user_, true});
+  settle();
+  for (int i = 0; i < 12; ++i) {
+    write_manifest_checkpoint(dir_ + "/step-1", 1, {{"w", std::string(static_cast<std::size_t>(i), 'w')}});
+    run_until(now_ + 100ms);
+  }
+  for (const auto& event : take<CheckpointsScanned>()) {
+    ASSERT_TRUE(event.found);
+    for (const auto& info : *event.found) EXPECT_FALSE(info.complete);
+  }
+  settle();
+  ASSERT_EQ(reported().size(), 1u);
+  EXPECT_TRUE(reported()[0].complete);
+}
+
+TEST_F(CheckpointStoreTest, TwoJobsMayShareADirectory) {
+  store_->watch({1, spec_, user_, true});
+  store_->watch({2, spec_, user_, true});
+  settle();
+  manifest_checkpoint(1);
+  settle();
+  EXPECT_EQ(take<CheckpointsScanned>().size(), 2u);
+  store_->watch({1, {}, user_, false});
+  manifest_checkpoint(2);
+  settle();
+  const auto events = take<CheckpointsScanned>();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].job, 2u);
+}
+
+TEST_F(CheckpointStoreTest, RemovedCheckpointIsNews) {
+  const auto path = manifest_checkpoint(1);
+  store_->watch({1, spec_, user_, true});
+  settle();
+  ASSERT_EQ(reported().size(), 1u);
+  std::filesystem::remove_all(path);
+  settle();
+  EXPECT_TRUE(reported().empty());
+}
+
+TEST_F(CheckpointStoreTest, AskedForAnswersOnceWithItsToken) {
+  manifest_checkpoint(1);
+  store_->scan({1, 77, spec_, user_});
+  settle();
+  const auto scanned = take<CheckpointsScanned>();
+  ASSERT_EQ(scanned.size(), 1u);
+  EXPECT_EQ(scanned[0].token, 77u);
+  ASSERT_TRUE(scanned[0].found);
+  const auto info = scanned[0].found->at(0);
+
+  store_->verify({1, 78, info, user_});
+  settle();
+  const auto verified = take<CheckpointVerified>();
+  ASSERT_EQ(verified.size(), 1u);
+  EXPECT_EQ(verified[0].token, 78u);
+  EXPECT_TRUE(verified[0].result);
+
+  store_->quarantine({1, 79, info, user_});
+  settle();
+  const auto quarantined = take<CheckpointQuarantined>();
+  ASSERT_EQ(quarantined.size(), 1u);
+  ASSERT_TRUE(quarantined[0].moved_to);
+  EXPECT_EQ(*quarantined[0].moved_to, info.path + ".quarantined-1");   // the scan told what the directory is
+}
+
+TEST_F(CheckpointStoreTest, BackgroundVerificationKeepsToItsRate) {
+  make({.bytes_per_second = 8 << 20});
+  const auto path = dir_ + "/step-1";
+  write_manifest_checkpoint(path, 1, {{"w", std::string(32 << 20, 'w')}});
+  const auto info = scan().at(0);
+  const Instant start = now_;
+  store_->verify({1, 0, info, user_});
+  run_until(start + 3s);
+  EXPECT_TRUE(take<CheckpointVerified>().empty());
+  store_->verify({1, 5, info, user_});   // somebody waits: at once
+  run_until(now_ + 1ms);
+  ASSERT_EQ(take<CheckpointVerified>().size(), 1u);
+  run_until(start + 10s);
+  const auto verified = take<CheckpointVerified>();
+  ASSERT_EQ(verified.size(), 1u);
+  EXPECT_TRUE(verified[0].result);
+}
+
+TEST_F(CheckpointStoreTest, WatchOffEndsBackgroundVerification) {
+  manifest_checkpoint(1);
+  store_->verify({1, 0, scan().at(0), user_});
+  dispatch();   // in flight
+  store_->verify({1, 0, scan().at(0), user_});
+  store_->watch({1, {}, user_, false});
+  settle();
+  const auto verified = take<CheckpointVerified>();
+  ASSERT_EQ(verified.size(), 2u);
+  for (const auto& event : verified) EXPECT_EQ(event.result.error().code, ErrorCode::unavailable);
+}
+
+TEST_F(CheckpointStoreTest, VerificationsBeyondTheLimitAreRefused) {
+  manifest_checkpoint(1);
+  const auto info = scan().at(0);
+  for (std::size_t i = 0; i <= store::kPendingVerifications; ++i) store_->verify({1, i + 1, info, user_});
+  dispatch();
+  const auto refused = take<CheckpointVerified>();
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].result.error().code, ErrorCode::limit);
+}
+
+TEST_F(CheckpointStoreTest, RemoveReportsFailuresInTheLogOnly) {
+  const auto path = manifest_checkpoint(1);
+  store_->scan({1, 1, spec_, user_});
+  settle();
+  const auto info = take<CheckpointsScanned>()[0].found->at(0);
+  write(path + "/MANIFEST.json", manifest_of(2, {}));
+  store_->remove({1, info, user_});
+  settle();
+  EXPECT_EQ(log_.events, std::vector<std::string>{"checkpoint.not-removed"});
+  store_->remove({1, scan().at(0), user_});
+  settle();
+  EXPECT_FALSE(exists(path + "/MANIFEST.json"));
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(CheckpointStoreTest, UnreadableDirectoryIsReportedOnceAndTriedAgain) {
+  spec_.dir = root_ + "/file";
+  write(spec_.dir, "x");
+  store_->watch({1, spec_, user_, true});
+  run_until(now_ + 30s);
+  auto events = take<CheckpointsScanned>();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_FALSE(events[0].found);
+  EXPECT_EQ(log_.events.size(), 1u);
+  std::filesystem::remove(spec_.dir);
+  write_manifest_checkpoint(spec_.dir + "/step-1", 1, {{"w", "w"}});
+  run_until(now_ + 30s);
+  ASSERT_EQ(reported().size(), 1u);
+}
+
+TEST_F(CheckpointStoreTest, MayGoWhileWorkIsUnderWay) {
+  manifest_checkpoint(1);
+  const auto info = scan().at(0);
+  store_->watch({1, spec_, user_, true});
+  store_->verify({1, 1, info, user_});
+  store_->scan({1, 2, spec_, user_});
+  dispatch();
+  ASSERT_GE(jobs_.size(), 3u);
+  store_.reset();
+  while (run_one()) continue;
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(CheckpointStoreTest, DescriptorIsReadableAfterAChange) {
+  ASSERT_GE(store_->fd(), 0);
+  store_->watch({1, spec_, user_, true});
+  settle();
+  manifest_checkpoint(1);
+  pollfd waiting{store_->fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 0), 1);
+}
+
+}  // namespace
+}  // namespace dtrain::test
