@@ -1,0 +1,35 @@
+// Lets faults happen at random times until a given instant. Each run draws which of the permitted faults occur in it
+// and how often: rare combinations come up as surely as common ones.
+#pragma once
+
+#include <array>
+
+#include "common/base/rng.h"
+#include "tests/sim/cluster_world.h"
+#include "tests/sim/faults.h"
+
+namespace dtrain::sim {
+
+class Chaos {
+ public:
+  Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until);
+  void begin();
+
+ private:
+  void next(Fault fault);
+  void strike(Fault fault);
+  void kill_some_task();
+  void kill_some_shim();
+  void damage_some_checkpoint();
+  // Undoes a lasting fault after up to `longest`, or when the time of faults is over.
+  void for_a_while(Duration longest, std::function<void()> undo);
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
+
+  ClusterWorld& world_;
+  FaultSet active_;
+  Rng rng_;
+  Instant until_;
+  std::array<Duration, kFaultCount> mean_{};
+};
+
+}  // namespace dtrain::sim

@@ -1,0 +1,45 @@
+// A submit that was answered with success is in every later list of jobs, under its id and name, until somebody asked
+// for its removal or its time to live is over.
+#include "tests/sim/checkers/checkers.h"
+
+namespace dtrain::sim {
+namespace {
+
+class AcknowledgedSubmitNeverLost final : public Checker {
+ public:
+  using Checker::Checker;
+  std::string_view name() const override { return "acknowledged_submit_never_lost"; }
+
+  void on_jobs(const wire::JobsReply& jobs) override {
+    for (const auto& [id, job] : world_.book().jobs()) {
+      if (!job.acknowledged || job.removal_asked) continue;
+      const job::JobSpec* spec = world_.book().spec_of(id);
+      if (spec != nullptr && spec->policy.ttl_after_finished) continue;
+      const wire::JobView* view = nullptr;
+      for (const auto& v : jobs.jobs)
+        if (v.id == id) view = &v;
+      if (view == nullptr) return violation("job " + std::to_string(id) + " (" + job.name + ") is not listed");
+      if (view->name != job.name || tag_of(view->labels) != job.tag)
+        return violation("job " + std::to_string(id) + " was " + job.name + ", is listed as " + view->name);
+    }
+  }
+
+  // The same request sent again is the same job.
+  void on_reply(const SentRequest& sent, const wire::Message& message) override {
+    if (sent.type != wire::MessageType::submit || message.type != wire::MessageType::submitted) return;
+    const auto reply = wire::decode<wire::SubmitReply>(message.payload);
+    if (!reply) return;
+    const KnownJob* job = world_.book().find(reply->id);
+    if (job != nullptr && job->tag != sent.tag)
+      violation("submit of file " + std::to_string(sent.tag) + " was answered with job " + std::to_string(reply->id) +
+                ", which is of file " + std::to_string(job->tag));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Checker> acknowledged_submit_never_lost(WorldView& world) {
+  return std::make_unique<AcknowledgedSubmitNeverLost>(world);
+}
+
+}  // namespace dtrain::sim

@@ -1,0 +1,87 @@
+// No job restarts more often than its backoffLimit allows, no task after its failure threshold is reached, and the
+// `restarts` that the agent shows is what the world saw: in-place restarts plus recoveries of the run.
+//
+// A crash of the agent can lose the count of a restart that had begun (its start is not flushed: a shim tells of it
+// later, a host that went down cannot), so each such crash widens the bound by the job's tasks. Runs that a user
+// restarted, suspended or scaled begin new budgets and are left out.
+#include "tests/sim/attempt_ledger.h"
+#include "tests/sim/checkers/checkers.h"
+
+namespace dtrain::sim {
+namespace {
+
+class BudgetsRespected final : public Checker {
+ public:
+  using Checker::Checker;
+  std::string_view name() const override { return "budgets_respected"; }
+
+  void on_effect(const node::Effect& effect) override { attempts_.effect(effect); }
+
+  void process_started(const SimShim& shim) override {
+    const AssignmentId& id = shim.spec.id;
+    Counts& job = jobs_[id.job];
+    if (attempts_.ran_in_generation(id)) ++job.restarts;
+    // A generation that replaces one in which nothing had started is a new placement, not a recovery.
+    if (id.generation > job.generation) {
+      if (job.generation != 0) ++job.recoveries;
+      job.generation = id.generation;
+    }
+    attempts_.started(shim);
+    const KnownJob* known = world_.book().find(id.job);
+    const job::JobSpec* spec = world_.book().spec_of(id.job);
+    if (known == nullptr || spec == nullptr || known->steered != 0) return;
+    const std::uint32_t slack = known->crashes * job::total_replicas(*spec);
+    const auto& policy = spec->policy;
+    if (policy.backoff_limit && job.restarts + job.recoveries > *policy.backoff_limit + slack)
+      return violation("restart " + std::to_string(job.restarts + job.recoveries) + " of job " + std::to_string(id.job) +
+                       " begins with " + id.text() + ", backoffLimit is " + std::to_string(*policy.backoff_limit));
+    const std::uint32_t failures = job.failures[id.task];
+    if (policy.failure_threshold.count != 0 && failures >= policy.failure_threshold.count + slack)
+      return violation(id.text() + " starts after " + std::to_string(failures) + " failures, the threshold is " +
+                       std::to_string(policy.failure_threshold.count));
+  }
+
+  void process_ended(const SimShim& shim) override {
+    if (!shim.exit || shim.exit->success() || !attempts_.own_end(shim)) return;
+    const AssignmentId& id = shim.spec.id;
+    Counts& job = jobs_[id.job];
+    ++job.ends;
+    // Several ends at nearly the same time: the first may begin a halt, after which the others count nowhere.
+    const bool alone = world_.now() - job.last_end > kTogether;
+    job.last_end = world_.now();
+    if (alone) ++job.failures[id.task];
+  }
+
+  void on_jobs(const wire::JobsReply& jobs) override {
+    for (const auto& view : jobs.jobs) {
+      const KnownJob* known = world_.book().find(view.id);
+      const auto it = jobs_.find(view.id);
+      if (known == nullptr || known->steered != 0 || it == jobs_.end()) continue;
+      const Counts& job = it->second;
+      const std::uint32_t observed = job.restarts + job.recoveries;
+      if (view.restarts + known->crashes < observed && world_.now() - job.last_end > kTogether)
+        return violation("job " + std::to_string(view.id) + " says " + std::to_string(view.restarts) + " restarts, " +
+                         std::to_string(observed) + " were seen");
+      if (is_final(view.state) && known->crashes == 0 && view.restarts > observed + job.ends)
+        return violation("job " + std::to_string(view.id) + " says " + std::to_string(view.restarts) + " restarts, only " +
+                         std::to_string(observed) + " were seen");
+    }
+  }
+
+ private:
+  static constexpr Duration kTogether = 2s;
+  struct Counts {
+    std::uint32_t restarts = 0, recoveries = 0, ends = 0;
+    Generation generation = 0;
+    std::map<TaskId, std::uint32_t> failures;
+    Instant last_end{};
+  };
+  AttemptLedger attempts_;
+  std::map<JobId, Counts> jobs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checker> budgets_respected(WorldView& world) { return std::make_unique<BudgetsRespected>(world); }
+
+}  // namespace dtrain::sim

@@ -1,0 +1,23 @@
+// One maker per checker; each lives in the file of its name, which states the invariant.
+#pragma once
+
+#include <memory>
+
+#include "tests/sim/checker.h"
+
+namespace dtrain::sim {
+
+std::unique_ptr<Checker> acknowledged_submit_never_lost(WorldView& world);
+std::unique_ptr<Checker> budgets_respected(WorldView& world);
+std::unique_ptr<Checker> completed_task_never_rerun(WorldView& world);
+std::unique_ptr<Checker> every_job_progresses(WorldView& world);
+std::unique_ptr<Checker> no_orphan(WorldView& world);
+std::unique_ptr<Checker> ports_not_reused(WorldView& world);
+std::unique_ptr<Checker> replay_equal(WorldView& world);
+std::unique_ptr<Checker> restore_choice(WorldView& world);
+std::unique_ptr<Checker> single_completion(WorldView& world);
+std::unique_ptr<Checker> start_order(WorldView& world);
+std::unique_ptr<Checker> stateful_task_never_twice(WorldView& world);
+std::unique_ptr<Checker> stops_when_disk_fails(WorldView& world);
+
+}  // namespace dtrain::sim

@@ -1,0 +1,54 @@
+// Once faults are over and every task that can end does so soon and well, every job comes to its end, or has a reason
+// to go on or to wait that the world knows to be true.
+#include "tests/sim/checkers/checkers.h"
+
+namespace dtrain::sim {
+namespace {
+
+class EveryJobProgresses final : public Checker {
+ public:
+  using Checker::Checker;
+  std::string_view name() const override { return "every_job_progresses"; }
+
+  void on_jobs(const wire::JobsReply& jobs) override { last_ = jobs; }
+
+  void at_rest() override {
+    if (world_.node() == nullptr) return violation("the agent is down although faults are over");
+    const bool room_taken = std::any_of(last_.jobs.begin(), last_.jobs.end(), [&](const auto& v) { return runs_for_ever(v); });
+    for (const auto& view : last_.jobs) {
+      if (is_final(view.state) || view.state == "Suspended" || runs_for_ever(view)) continue;
+      const bool placed = std::any_of(world_.runner().shims().begin(), world_.runner().shims().end(), [&](const auto& entry) {
+        return entry.first.job == view.id && entry.second.running;
+      });
+      if (!placed && (room_taken || nothing_to_restore(view.id)) && !view.reason.empty()) continue;
+      return violation("job " + std::to_string(view.id) + " (" + view.name + ") is stuck in " + view.state +
+                       (view.reason.empty() ? "" : ": " + view.reason));
+    }
+  }
+
+ private:
+  // A role that restarts always keeps its job running for good, where its success would have decided.
+  bool runs_for_ever(const wire::JobView& view) const {
+    const job::JobSpec* spec = world_.book().spec_of(view.id);
+    if (spec == nullptr || view.state == "Pending") return false;
+    return std::any_of(spec->roles.begin(), spec->roles.end(),
+                       [](const auto& role) { return role.second.restart_policy == job::RestartPolicy::always; });
+  }
+
+  // Every checkpoint the job once had is lost: it waits for a user to say "from scratch".
+  bool nothing_to_restore(JobId id) const {
+    const job::JobSpec* spec = world_.book().spec_of(id);
+    if (spec == nullptr || !spec->checkpoint || spec->checkpoint->restore != "auto") return false;
+    for (const SimCheckpoint& c : world_.checkpoints().in(spec->checkpoint->dir))
+      if (c.good) return false;
+    return true;
+  }
+
+  wire::JobsReply last_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checker> every_job_progresses(WorldView& world) { return std::make_unique<EveryJobProgresses>(world); }
+
+}  // namespace dtrain::sim

@@ -1,0 +1,35 @@
+// The ledger is its log: a Node that starts from what the disk holds has the same ledger, byte for byte, as the one
+// that wrote it.
+#include "tests/sim/checkers/checkers.h"
+
+namespace dtrain::sim {
+namespace {
+
+class ReplayEqual final : public Checker {
+ public:
+  using Checker::Checker;
+  std::string_view name() const override { return "replay_equal"; }
+
+  void on_event(const node::Event& event) override {
+    // What a failed commit left on the disk only the next start finds out.
+    if (std::holds_alternative<node::PersistFailed>(event)) failed_ = true;
+    if (std::holds_alternative<node::Started>(event)) failed_ = false;
+  }
+  void agent_dies() override { compare(); }
+  void at_rest() override { compare(); }
+  void at_end() override { compare(); }
+
+ private:
+  void compare() {
+    if (world_.node() == nullptr || failed_ || !world_.disk().idle()) return;
+    if (world_.replayed()->ledger_bytes() != world_.node()->ledger_bytes())
+      violation("replaying " + std::to_string(world_.disk().stored().log.size()) + " entries gives another ledger");
+  }
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Checker> replay_equal(WorldView& world) { return std::make_unique<ReplayEqual>(world); }
+
+}  // namespace dtrain::sim

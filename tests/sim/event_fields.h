@@ -1,0 +1,73 @@
+// The fields of Node's events and effects, for whoever walks over all of them: the trace's hash and its text.
+//
+//   visit_fields(visitor, value) calls visitor("name", field) for each field and returns the struct's name.
+#pragma once
+
+#include <string_view>
+
+#include "common/node/effect.h"
+#include "common/node/event.h"
+
+namespace dtrain::sim {
+
+#define DTRAIN_SIM_FIELDS(Type, text, ...)                                 \
+  template <class V>                                                       \
+  std::string_view visit_fields([[maybe_unused]] V& v, [[maybe_unused]] const node::Type& e) { \
+    __VA_ARGS__;                                                           \
+    return text;                                                           \
+  }
+
+// Events.
+DTRAIN_SIM_FIELDS(Started, "started", v("life", e.life); v("boot", e.facts.boot_id); v("log", e.log); v("records", e.task_records);
+                  for (const auto& s : e.shims) { v("shim", s.id); v("alive", s.shim_alive); v("attempt", s.attempt);
+                                                  v("running", s.running); v("exit", s.exit); v("ready", s.ready); v("frozen", s.frozen); })
+DTRAIN_SIM_FIELDS(Persisted, "persisted", v("ticket", e.ticket))
+DTRAIN_SIM_FIELDS(PersistFailed, "persist-failed", v("ticket", e.ticket); v("error", e.error))
+DTRAIN_SIM_FIELDS(ConnectionOpened, "connection-opened", v("connection", e.connection); v("user", e.caller.user))
+DTRAIN_SIM_FIELDS(Request, "request", v("connection", e.connection); v("request", e.request); v("body", e.body))
+DTRAIN_SIM_FIELDS(ConnectionClosed, "connection-closed", v("connection", e.connection))
+DTRAIN_SIM_FIELDS(BlobWritten, "blob-written", v("connection", e.connection); v("request", e.request); v("digest", e.digest))
+DTRAIN_SIM_FIELDS(Staged, "staged", v("id", e.id); v("work_dir", e.work_dir))
+DTRAIN_SIM_FIELDS(ShimUp, "shim-up", v("id", e.id); v("result", e.result))
+DTRAIN_SIM_FIELDS(AttemptStarted, "attempt-started", v("id", e.id); v("attempt", e.attempt); v("pid", e.pid))
+DTRAIN_SIM_FIELDS(AttemptRefused, "attempt-refused", v("id", e.id); v("attempt", e.attempt); v("error", e.error))
+DTRAIN_SIM_FIELDS(AttemptExited, "attempt-exited", v("id", e.id); v("attempt", e.attempt); v("exit", e.exit))
+DTRAIN_SIM_FIELDS(ShimGone, "shim-gone", v("id", e.id); v("expected", e.expected))
+DTRAIN_SIM_FIELDS(FreezeDone, "freeze-done", v("id", e.id); v("frozen", e.frozen); v("result", e.result))
+DTRAIN_SIM_FIELDS(JobFilesRemoved, "job-files-removed", v("job", e.job); v("result", e.result))
+DTRAIN_SIM_FIELDS(Notified, "notified", v("id", e.id); v("attempt", e.attempt); v("ready", e.ready); v("watchdog", e.watchdog);
+                  v("stopping", e.stopping); v("status", e.status))
+DTRAIN_SIM_FIELDS(CheckpointsScanned, "checkpoints-scanned", v("job", e.job); v("token", e.token); v("found", e.found))
+DTRAIN_SIM_FIELDS(CheckpointVerified, "checkpoint-verified", v("job", e.job); v("token", e.token); v("path", e.path); v("result", e.result))
+DTRAIN_SIM_FIELDS(CheckpointQuarantined, "checkpoint-quarantined", v("job", e.job); v("token", e.token); v("path", e.path); v("to", e.moved_to))
+DTRAIN_SIM_FIELDS(HookEnded, "hook-ended", v("token", e.token); v("exit", e.exit))
+DTRAIN_SIM_FIELDS(Tick, "tick")
+DTRAIN_SIM_FIELDS(Stopping, "stopping")
+
+// Effects.
+DTRAIN_SIM_FIELDS(Persist, "persist", v("ticket", e.ticket); v("append", e.append); v("snapshot", e.snapshot);
+                  v("put", e.put_task_records); v("erase", e.erase_task_records))
+DTRAIN_SIM_FIELDS(Reply, "reply", v("connection", e.connection); v("request", e.request); v("last", e.last); v("body", e.body))
+DTRAIN_SIM_FIELDS(CloseConnection, "close-connection", v("connection", e.connection))
+DTRAIN_SIM_FIELDS(WriteBlob, "write-blob", v("connection", e.connection); v("request", e.request); v("offset", e.offset); v("bytes", e.bytes); v("last", e.last))
+DTRAIN_SIM_FIELDS(OpenLog, "open-log", v("connection", e.connection); v("request", e.request); v("sources", e.sources); v("ended", e.ended))
+DTRAIN_SIM_FIELDS(UpdateLog, "update-log", v("connection", e.connection); v("request", e.request); v("sources", e.sources); v("ended", e.ended))
+DTRAIN_SIM_FIELDS(OpenExec, "open-exec", v("connection", e.connection); v("request", e.request); v("id", e.id))
+DTRAIN_SIM_FIELDS(Stage, "stage", v("id", e.id); v("job_name", e.job_name); v("port", e.port); v("fresh", e.fresh))
+DTRAIN_SIM_FIELDS(LaunchShim, "launch-shim", v("id", e.spec.id); v("argv", e.spec.argv); v("env", e.spec.env); v("port", e.spec.port))
+DTRAIN_SIM_FIELDS(StartAttempt, "start-attempt", v("id", e.id); v("attempt", e.attempt))
+DTRAIN_SIM_FIELDS(SignalTask, "signal-task", v("id", e.id); v("signal", e.signal); v("whole_tree", e.whole_tree))
+DTRAIN_SIM_FIELDS(KillTask, "kill-task", v("id", e.id))
+DTRAIN_SIM_FIELDS(FreezeTask, "freeze-task", v("id", e.id); v("freeze", e.freeze))
+DTRAIN_SIM_FIELDS(EndShim, "end-shim", v("id", e.id))
+DTRAIN_SIM_FIELDS(RemoveJobFiles, "remove-job-files", v("job", e.job); v("logs", e.logs))
+DTRAIN_SIM_FIELDS(WatchCheckpoints, "watch-checkpoints", v("job", e.job); v("on", e.on))
+DTRAIN_SIM_FIELDS(ScanCheckpoints, "scan-checkpoints", v("job", e.job); v("token", e.token))
+DTRAIN_SIM_FIELDS(VerifyCheckpoint, "verify-checkpoint", v("job", e.job); v("token", e.token); v("path", e.info.path))
+DTRAIN_SIM_FIELDS(QuarantineCheckpoint, "quarantine-checkpoint", v("job", e.job); v("token", e.token); v("path", e.info.path))
+DTRAIN_SIM_FIELDS(DeleteCheckpoint, "delete-checkpoint", v("job", e.job); v("path", e.info.path))
+DTRAIN_SIM_FIELDS(RunHook, "run-hook", v("token", e.token); v("command", e.command))
+
+#undef DTRAIN_SIM_FIELDS
+
+}  // namespace dtrain::sim

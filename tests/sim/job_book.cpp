@@ -1,0 +1,105 @@
+#include "tests/sim/job_book.h"
+
+namespace dtrain::sim {
+
+const JobFile& JobBook::add_file(job::JobSpec spec, std::uint64_t tag) {
+  JobFile& file = files_[tag];
+  file.tag = tag;
+  file.encoded = wire::encode(spec);
+  file.spec = std::move(spec);
+  return file;
+}
+
+const JobFile* JobBook::file(std::uint64_t tag) const {
+  const auto it = files_.find(tag);
+  return it == files_.end() ? nullptr : &it->second;
+}
+
+KnownJob& JobBook::know(JobId id, std::uint64_t tag, const std::string& name, Instant now) {
+  const auto [it, added] = jobs_.try_emplace(id);
+  KnownJob& job = it->second;
+  if (added) {
+    job.id = id;
+    job.tag = tag;
+    job.known_since = now;
+  }
+  if (!name.empty()) job.name = name;
+  return job;
+}
+
+const KnownJob* JobBook::find(JobId id) const {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+KnownJob* JobBook::find(JobId id) {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const job::JobSpec* JobBook::spec_of(JobId id) const {
+  const KnownJob* job = find(id);
+  const JobFile* of = job == nullptr ? nullptr : file(job->tag);
+  return of == nullptr ? nullptr : &of->spec;
+}
+
+void JobBook::asked(const wire::ActionRequest& action, Instant now) {
+  for (auto& [id, job] : jobs_) {
+    if (job.gone || job.name != action.job) continue;
+    job.last_asked = now;
+    switch (action.action) {
+      case wire::Action::cancel: job.cancel_asked = true; break;
+      case wire::Action::suspend: job.suspend_asked = true; ++job.steered; break;
+      case wire::Action::resume: ++job.steered; break;
+      case wire::Action::scale: ++job.steered; break;
+      case wire::Action::restart:
+        ++job.steered;
+        if (action.task.empty())
+          job.restart_asked = true;
+        else
+          job.tasks_restarted.insert(action.task);
+        if (action.from_scratch) job.scratch_asked = true;
+        break;
+      case wire::Action::remove: job.removal_asked = true; break;
+      case wire::Action::rerun: job.removal_asked = true; break;
+    }
+  }
+}
+
+void JobBook::replace_asked(const std::string& name) {
+  for (auto& [id, job] : jobs_)
+    if (job.name == name) job.removal_asked = true;
+}
+
+void JobBook::seen(const wire::JobsReply& jobs, Instant now) {
+  for (auto& [id, job] : jobs_) {
+    bool listed = false;
+    for (const auto& view : jobs.jobs) listed = listed || view.id == id;
+    if (!listed && !job.state.empty()) job.gone = true;
+  }
+  for (const auto& view : jobs.jobs) {
+    KnownJob& job = know(view.id, tag_of(view.labels), view.name, now);
+    if (job.state != view.state) {
+      job.state = view.state;
+      job.state_since = now;
+    }
+    job.restarts = view.restarts;
+  }
+}
+
+void JobBook::agent_died(bool host_too) {
+  for (auto& [id, job] : jobs_) {
+    if (job.gone) continue;
+    ++job.crashes;
+    if (host_too) ++job.reboots;
+  }
+}
+
+std::uint64_t tag_of(const std::map<std::string, std::string>& labels) {
+  const auto it = labels.find(kTagLabel);
+  return it == labels.end() ? 0 : std::stoull(it->second);
+}
+
+bool is_final(const std::string& state) { return state == "Succeeded" || state == "Failed" || state == "Cancelled"; }
+
+}  // namespace dtrain::sim

@@ -1,0 +1,70 @@
+// What the simulated user knows: every job file ever submitted (by its tag), every job seen (by its id), and what was
+// asked for each. Checkers judge the agent by it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/job/job_spec.h"
+#include "common/wire/control.h"
+
+namespace dtrain::sim {
+
+// One job file. The tag is a label of the job and a word of every task's argv, so that both tell which one they are.
+struct JobFile {
+  std::uint64_t tag = 0;
+  job::JobSpec spec;
+  std::string encoded;
+};
+
+struct KnownJob {
+  JobId id = 0;
+  std::uint64_t tag = 0;
+  std::string name;
+  Instant known_since{};
+  bool acknowledged = false;          // a submit of it was answered with this id
+  std::string state;                  // as the agent said at last look; "" not yet seen
+  Instant state_since{};
+  std::uint32_t restarts = 0;         // likewise
+  bool gone = false;                  // was listed once and is no more
+  // Asked for, whether or not it was answered: a lost answer may hide a done deed.
+  bool removal_asked = false;         // delete, replace, rerun
+  bool cancel_asked = false, suspend_asked = false, scratch_asked = false;
+  std::uint32_t steered = 0;          // restarts, suspends, resumes, scales
+  std::set<std::string> tasks_restarted;
+  bool restart_asked = false;
+  Instant last_asked{};
+  std::uint32_t crashes = 0;          // lives of the agent that ended meanwhile
+  std::uint32_t reboots = 0;
+};
+
+class JobBook {
+ public:
+  const JobFile& add_file(job::JobSpec spec, std::uint64_t tag);
+  const JobFile* file(std::uint64_t tag) const;
+  const std::map<std::uint64_t, JobFile>& files() const { return files_; }
+
+  KnownJob& know(JobId id, std::uint64_t tag, const std::string& name, Instant now);
+  const KnownJob* find(JobId id) const;
+  KnownJob* find(JobId id);
+  const std::map<JobId, KnownJob>& jobs() const { return jobs_; }
+  const job::JobSpec* spec_of(JobId id) const;      // as submitted; nullptr: never heard of
+
+  void asked(const wire::ActionRequest& action, Instant now);
+  void replace_asked(const std::string& name);
+  void seen(const wire::JobsReply& jobs, Instant now);
+  void agent_died(bool host_too);
+
+ private:
+  std::map<std::uint64_t, JobFile> files_;
+  std::map<JobId, KnownJob> jobs_;
+};
+
+std::uint64_t tag_of(const std::map<std::string, std::string>& labels);   // 0: none
+bool is_final(const std::string& state);
+inline constexpr const char* kTagLabel = "sim";
+
+}  // namespace dtrain::sim

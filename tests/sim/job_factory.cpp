@@ -1,0 +1,181 @@
+#include "tests/sim/job_factory.h"
+
+#include "tests/sim/job_book.h"
+#include "tests/sim/script.h"
+
+namespace dtrain::sim {
+namespace {
+
+using job::RoleSpec;
+
+Duration random_duration(Duration low, Duration high, Rng& rng) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(high - low).count();
+  return low + std::chrono::milliseconds(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(ms) + 1)));
+}
+
+Script random_script(std::uint64_t tag, Rng& rng) {
+  Script s;
+  s.tag = tag;
+  s.run_min = random_duration(500ms, 15s, rng);
+  s.run_max = s.run_min + random_duration(0ms, 30s, rng);
+  s.ok = rng.chance(1, 3) ? 100 : static_cast<std::uint32_t>(30 + rng.below(60));
+  if (rng.chance(1, 3))
+    s.signal = rng.chance(1, 2) ? 11 : 9;
+  else
+    s.code = rng.chance(1, 3) ? 137 : static_cast<std::int32_t>(1 + rng.below(5));
+  s.term = random_duration(1ms, 3s, rng);
+  if (rng.chance(1, 3)) s.term_code = rng.chance(1, 2) ? 0 : 143;
+  s.ignore_term = rng.chance(1, 10);
+  if (rng.chance(1, 4)) s.status = random_duration(4s, 15s, rng);
+  return s;
+}
+
+RoleSpec random_role(std::uint32_t replicas, Script script, Rng& rng) {
+  RoleSpec role;
+  role.replicas = role.min_replicas = replicas;
+  if (rng.chance(1, 4)) {
+    role.notify = true;
+    script.ready = random_duration(1ms, 2s, rng);
+  }
+  if (rng.chance(1, 6)) {
+    role.watchdog = random_duration(8s, 16s, rng);
+    script.watchdog = role.watchdog / 3;
+    if (!script.forever) script.hang = 20;
+  }
+  role.command = script.argv();
+  role.command.push_back("--task_index={task.index}");
+  role.resources.cpu_millis = 100 + 100 * rng.below(6);
+  role.resources.memory_bytes = (64 + rng.below(256)) << 20;
+  if (rng.chance(1, 8)) role.resources.gpus = 1;
+  const std::uint64_t policy = rng.below(10);
+  role.restart_policy = policy < 6   ? job::RestartPolicy::on_failure
+                        : policy < 8 ? job::RestartPolicy::exit_code
+                        : policy < 9 ? job::RestartPolicy::never
+                                     : job::RestartPolicy::always;
+  return role;
+}
+
+void add_checkpoints(job::JobSpec& spec, Script& writer, Rng& rng) {
+  job::CheckpointSpec checkpoint;
+  checkpoint.dir = "/ckpt/" + spec.labels[kTagLabel];
+  checkpoint.format = job::CheckpointFormat::manifest;
+  if (rng.chance(1, 8)) checkpoint.restore = "never";
+  spec.checkpoint = checkpoint;
+  writer.checkpoint = random_duration(1s, 8s, rng);
+  if (rng.chance(1, 3)) writer.torn = 20;
+  if (rng.chance(1, 3)) writer.rotten = 30;
+}
+
+// The parser's default order: ps, chief or master, worker, each at Running.
+void order_start(job::JobSpec& spec) {
+  const auto after = [&](const std::string& role, std::initializer_list<const char*> firsts) {
+    const auto it = spec.roles.find(role);
+    if (it == spec.roles.end()) return;
+    for (const char* first : firsts)
+      if (spec.roles.contains(first)) it->second.start_after.try_emplace(first, job::StartAfter::running);
+  };
+  after("chief", {"ps"});
+  after("worker", {"ps", "chief"});
+  after("evaluator", {"ps", "chief"});
+}
+
+void tensorflow_with_ps(job::JobSpec& spec, std::uint64_t tag, Rng& rng) {
+  Script ps = random_script(tag, rng);
+  ps.forever = true;
+  ps.hang = 0;
+  spec.roles["ps"] = random_role(1 + static_cast<std::uint32_t>(rng.below(2)), ps, rng);
+  spec.roles["ps"].restart_policy = job::RestartPolicy::on_failure;
+  spec.roles["ps"].exclusive = true;
+  Script worker = random_script(tag, rng), chief = random_script(tag, rng);
+  const bool with_chief = rng.chance(1, 2);
+  if (rng.chance(3, 4)) add_checkpoints(spec, with_chief ? chief : worker, rng);
+  if (with_chief) {
+    spec.roles["chief"] = random_role(1, chief, rng);
+    spec.roles["chief"].exclusive = true;
+    if (spec.roles["chief"].restart_policy == job::RestartPolicy::always)
+      spec.roles["chief"].restart_policy = job::RestartPolicy::on_failure;
+  }
+  RoleSpec workers = random_role(1 + static_cast<std::uint32_t>(rng.below(3)), worker, rng);
+  workers.command.push_back("--ps_hosts={hosts:ps}");
+  if (with_chief && spec.roles["chief"].notify && rng.chance(1, 2)) workers.start_after["chief"] = job::StartAfter::ready;
+  spec.roles["worker"] = workers;
+  if (with_chief && rng.chance(1, 5)) {
+    spec.roles["evaluator"] = random_role(1, random_script(tag, rng), rng);
+    spec.roles["evaluator"].exclusive = true;
+  }
+  spec.policy.enable_dynamic_worker = rng.chance(1, 8);
+  if (rng.chance(1, 4)) spec.policy.on_ps_failure = job::OnPsFailure::freeze;
+}
+
+void tensorflow_collective(job::JobSpec& spec, std::uint64_t tag, Rng& rng) {
+  Script worker = random_script(tag, rng);
+  if (rng.chance(3, 4)) add_checkpoints(spec, worker, rng);
+  spec.roles["worker"] = random_role(1 + static_cast<std::uint32_t>(rng.below(3)), worker, rng);
+}
+
+void generic(job::JobSpec& spec, std::uint64_t tag, Rng& rng) {
+  Script worker = random_script(tag, rng);
+  if (rng.chance(1, 3)) add_checkpoints(spec, worker, rng);
+  spec.roles["worker"] = random_role(1 + static_cast<std::uint32_t>(rng.below(4)), worker, rng);
+  if (rng.chance(1, 3)) {
+    spec.roles["setup"] = random_role(1, random_script(tag, rng), rng);
+    if (spec.roles["setup"].restart_policy == job::RestartPolicy::always)
+      spec.roles["setup"].restart_policy = job::RestartPolicy::on_failure;
+    spec.roles["worker"].start_after["setup"] = rng.chance(1, 2) ? job::StartAfter::succeeded : job::StartAfter::running;
+  }
+}
+
+void random_policy(job::Policy& policy, Rng& rng) {
+  if (rng.chance(1, 2)) policy.backoff_limit = static_cast<std::uint32_t>(rng.below(6));
+  policy.failure_threshold.count = static_cast<std::uint32_t>(rng.below(6));   // 0: off
+  policy.restart_backoff.initial = random_duration(50ms, 500ms, rng);
+  policy.restart_backoff.max = random_duration(500ms, 4s, rng);
+  policy.restart_backoff.reset_after = random_duration(5s, 10min, rng);
+  policy.restart_backoff.jitter = rng.chance(1, 2);
+  if (rng.chance(1, 10)) policy.active_deadline = random_duration(10s, 90s, rng);
+  if (rng.chance(1, 10)) policy.ttl_after_finished = random_duration(5s, 40s, rng);
+  const std::uint64_t clean = rng.below(4);
+  policy.clean_pod_policy = clean < 2 ? job::CleanPodPolicy::running : clean < 3 ? job::CleanPodPolicy::all : job::CleanPodPolicy::none;
+  if (rng.chance(1, 5)) policy.success_policy = job::SuccessPolicy::all_workers;
+  policy.stop_grace_period = random_duration(500ms, 8s, rng);
+  policy.priority = static_cast<std::int32_t>(rng.below(3));
+  if (policy.active_deadline && rng.chance(1, 2)) policy.signal_before_deadline = job::SignalBeforeDeadline{10, 5s};
+}
+
+}  // namespace
+
+job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
+  job::JobSpec spec;
+  spec.name = name;
+  spec.labels[kTagLabel] = std::to_string(tag);
+  random_policy(spec.policy, rng);
+  const std::uint64_t kind = rng.below(10);
+  spec.framework = kind < 7 ? job::Framework::tensorflow : job::Framework::generic;
+  if (kind < 5)
+    tensorflow_with_ps(spec, tag, rng);
+  else if (kind < 7)
+    tensorflow_collective(spec, tag, rng);
+  else
+    generic(spec, tag, rng);
+  order_start(spec);
+  // At most what the host has: such a job can always run once others made room.
+  std::uint32_t gpus = 0;
+  for (auto& [role, r] : spec.roles) {
+    if (gpus + r.replicas * r.resources.gpus > kHostGpus) r.resources.gpus = 0;
+    gpus += r.replicas * r.resources.gpus;
+  }
+  if (rng.chance(1, 20)) spec.suspend = true;
+  if (rng.chance(1, 12)) spec.notify = job::NotifyHook{{"/bin/page"}, {"Failed", "Recovering", "Succeeded"}};
+  return spec;
+}
+
+job::JobSpec changed_job(job::JobSpec spec, std::uint64_t tag) {
+  spec.labels[kTagLabel] = std::to_string(tag);
+  for (auto& [name, role] : spec.roles)
+    for (std::string& word : role.command)
+      if (word.starts_with("tag=")) word = "tag=" + std::to_string(tag);
+  spec.env["CHANGED"] = std::to_string(tag);
+  return spec;
+}
+
+}  // namespace dtrain::sim

@@ -1,0 +1,18 @@
+// Random job specs as the job file's parser would deliver them: every framework, role and policy that one host knows,
+// small enough to fit that host.
+#pragma once
+
+#include "common/base/rng.h"
+#include "common/job/job_spec.h"
+
+namespace dtrain::sim {
+
+inline constexpr std::uint64_t kHostCpuMillis = 8000;
+inline constexpr std::uint64_t kHostMemoryBytes = 16ull << 30;
+inline constexpr std::uint32_t kHostGpus = 2;
+
+job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
+// The same file with something changed that no default hides.
+job::JobSpec changed_job(job::JobSpec spec, std::uint64_t tag);
+
+}  // namespace dtrain::sim

@@ -1,0 +1,36 @@
+// Runs a range of seeds of one world, compares a share of them with a second run of the same seed, and tells what came
+// of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/sim/cluster_world.h"
+
+namespace dtrain::sim {
+
+struct SeedRange {
+  std::uint64_t first = 1, last = 1;
+  static Result<SeedRange> parse(std::string_view text);   // "7" or "1..200"
+};
+
+struct Report {
+  std::uint64_t seeds = 0;              // that held
+  std::uint64_t failed_seed = 0;
+  std::optional<Violation> violation;
+  double virtual_seconds = 0, real_seconds = 0;
+  std::uint64_t events = 0, jobs = 0, attempts = 0, recoveries = 0, lives = 0, commits = 0, compared = 0;
+};
+
+// Stops at the first broken seed. `base.seed` is not used.
+Report run_seeds(const RunOptions& base, SeedRange seeds);
+
+// Rules that --break knows for this world: those of Node, and those of the world itself.
+std::vector<std::string> cluster_rules();
+bool is_world_rule(std::string_view rule);
+
+// The command that runs exactly the broken seed again.
+std::string replay_command(const RunOptions& options, std::uint64_t nodes, std::uint64_t seed);
+
+}  // namespace dtrain::sim

@@ -1,0 +1,50 @@
+// What a simulated task does: written in its argv, so that it travels through job spec, ledger and launch like the
+// command of a real task.
+//
+//   sim tag=17 run=2000..9000 ok=80 code=3 ready=200 checkpoint=3000
+//
+// Times are milliseconds. Words that are no key of ours (rendered templates such as --ps_hosts=...) are passed over.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "common/base/time.h"
+#include "common/job/exit.h"
+
+namespace dtrain::sim {
+
+struct Script {
+  std::uint64_t tag = 0;                 // which submit of the client this is
+  Duration run_min{1s}, run_max{1s};     // an attempt lives that long...
+  std::uint32_t ok = 100;                // ... and exits 0 in this many of 100 cases,
+  std::int32_t code = 1;                 // else with this code
+  std::int32_t signal = 0;               // or, when not 0, by this signal
+  bool forever = false;                  // a ps: never ends by itself
+  std::uint32_t hang = 0;                // in this many of 100 attempts it falls silent instead of ending
+  bool ignore_term = false;              // the stop signal does nothing
+  Duration term{0};                      // how long it takes to obey the stop signal
+  std::int32_t term_code = -1;           // exit code then; -1: death by the signal
+  Duration ready{0};                     // READY=1 after that long; 0: never
+  Duration status{0};                    // STATUS= that often; 0: never
+  Duration watchdog{0};                  // WATCHDOG=1 that often, until it hangs; 0: never
+  Duration checkpoint{0};                // a checkpoint that often; 0: never
+  std::uint32_t torn = 0;                // of 100 checkpoints: visibly incomplete
+  std::uint32_t rotten = 0;              // of 100: complete at a glance, does not verify
+
+  std::vector<std::string> argv() const;
+  static Script parse(const std::vector<std::string>& argv);
+};
+
+// One attempt as it will go unless somebody interferes.
+struct AttemptPlan {
+  Duration lifetime{0};                  // 0: it does not end by itself
+  bool hangs = false;                    // after `lifetime` it lives on in silence
+  job::Exit exit;
+};
+// calm: faults are over. Whatever can end does so soon and well.
+AttemptPlan plan_attempt(const Script& script, bool calm, Rng& rng);
+
+}  // namespace dtrain::sim

@@ -1,0 +1,62 @@
+// The checkpoint directories of the simulated host: what tasks wrote there, what of it is good, and who looks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "common/node/effect.h"
+#include "tests/sim/timeline.h"
+
+namespace dtrain::sim {
+
+struct SimCheckpoint {
+  transfer::CheckpointInfo info;
+  bool good = true;                 // the truth: a deep look at every byte would agree
+  JobId job = 0;                    // who wrote it
+  Generation generation = 0;
+  Instant written{};
+};
+
+class SimCheckpoints {
+ public:
+  using Post = std::function<void(node::Event)>;
+  SimCheckpoints(Timeline& timeline, Rng rng, Post post) : timeline_(timeline), rng_(rng), post_(std::move(post)) {}
+
+  // A task committed a checkpoint. The same step in the same directory is overwritten.
+  void write(const std::string& dir, JobId job, Generation generation, std::int64_t step, bool torn, bool rotten);
+  void rot(const std::string& dir, const std::string& path);  // a good one stops verifying
+
+  void perform(const node::WatchCheckpoints& effect);
+  void perform(const node::ScanCheckpoints& effect);
+  void perform(const node::VerifyCheckpoint& effect);
+  void perform(const node::QuarantineCheckpoint& effect);
+  void perform(const node::DeleteCheckpoint& effect);
+  void agent_died();                // nobody looks any more; the files stay
+
+  // Everything in `dir` that has a name of a checkpoint, newest step first.
+  const std::vector<SimCheckpoint>& in(const std::string& dir) const;
+  bool looking_at(JobId job) const; // a scan or verification of that job is under way
+  std::vector<std::string> directories() const;
+
+ private:
+  Result<std::vector<transfer::CheckpointInfo>> list(const std::string& dir) const;
+  SimCheckpoint* find(const std::string& path);
+  void changed(const std::string& dir);
+  Duration reading_time();
+  void later(JobId job, std::function<void()> action);
+
+  Timeline& timeline_;
+  Rng rng_;
+  Post post_;
+  std::map<std::string, std::vector<SimCheckpoint>> dirs_;
+  std::map<JobId, std::string> watched_;
+  std::map<JobId, std::uint32_t> looking_;
+  std::uint64_t life_ = 0, written_ = 0;
+};
+
+}  // namespace dtrain::sim

@@ -1,0 +1,273 @@
+#include "tests/sim/sim_client.h"
+
+#include "tests/sim/job_factory.h"
+
+namespace dtrain::sim {
+namespace {
+
+using wire::MessageType;
+
+constexpr const char* kNames[] = {"digits", "speech", "ranker"};   // few: names must collide
+constexpr std::uint64_t kCodedEvery = 5;                            // every such reply is encoded again and compared
+constexpr Duration kLongestWatch = 20s;
+constexpr std::uint32_t kUid = 1000;
+
+template <class T>
+bool round_trip(const wire::Message& message, bool compare, std::string& why) {
+  auto decoded = wire::decode<T>(message.payload);
+  if (!decoded) {
+    why = decoded.error().message;
+    return false;
+  }
+  if (compare && wire::encode(*decoded) != message.payload) {
+    why = "encoding it again gives other bytes";
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+SimClient::SimClient(Timeline& timeline, Rng rng, JobBook& book, Hooks hooks)
+    : timeline_(timeline), rng_(rng), book_(book), hooks_(std::move(hooks)) {}
+
+bool SimClient::streams(MessageType type) { return type == MessageType::watch || type == MessageType::logs; }
+
+template <class T>
+node::ConnectionId SimClient::send(SentRequest sent, const T& payload) {
+  const node::ConnectionId connection = ++connections_;
+  sent.request = 1 + rng_.below(3);
+  sent.at = timeline_.now();
+  const std::string body = wire::encode(wire::make_message(sent.type, sent.request, payload));
+  const std::uint64_t request = sent.request;
+  open_[connection] = std::move(sent);
+  hooks_.post(node::ConnectionOpened{connection, node::Caller{"mluser", kUid}});
+  hooks_.post(node::Request{connection, request, body});
+  return connection;
+}
+
+void SimClient::hang_up(node::ConnectionId connection) {
+  if (open_.erase(connection) != 0) hooks_.post(node::ConnectionClosed{connection});
+}
+
+void SimClient::submit(job::JobSpec spec, std::uint64_t tag, bool replace) {
+  if (!hooks_.agent_listens()) return;
+  const JobFile& file = book_.file(tag) != nullptr ? *book_.file(tag) : book_.add_file(std::move(spec), tag);
+  if (replace) book_.replace_asked(file.spec.name);
+  SentRequest sent;
+  sent.type = MessageType::submit;
+  sent.tag = tag;
+  wire::SubmitRequest request;
+  request.spec = file.encoded;
+  request.request_id = "request-" + std::to_string(tag);
+  request.replace = replace;
+  unacknowledged_.insert(tag);
+  send(std::move(sent), request);
+}
+
+void SimClient::action(wire::ActionRequest request) {
+  if (!hooks_.agent_listens()) return;
+  book_.asked(request, timeline_.now());
+  SentRequest sent;
+  sent.type = MessageType::action;
+  sent.action = request;
+  send(std::move(sent), request);
+}
+
+void SimClient::observe() {
+  if (!hooks_.agent_listens()) return;
+  SentRequest sent;
+  sent.type = MessageType::query_jobs;
+  sent.observer = true;
+  send(std::move(sent), wire::JobsRequest{});
+}
+
+void SimClient::cancel_all() {
+  for (const auto& [id, job] : book_.jobs()) {
+    if (job.gone || is_final(job.state)) continue;
+    wire::ActionRequest request;
+    request.action = wire::Action::cancel;
+    request.job = job.name;
+    action(std::move(request));
+  }
+}
+
+const KnownJob* SimClient::random_job_of_book() {
+  if (book_.jobs().empty()) return nullptr;
+  // Rather a recent one.
+  auto it = book_.jobs().end();
+  for (std::uint64_t back = 1 + rng_.below(std::min<std::uint64_t>(3, book_.jobs().size())); back != 0; --back) --it;
+  return &it->second;
+}
+
+void SimClient::act() {
+  if (!hooks_.agent_listens()) return;
+  const KnownJob* job = random_job_of_book();
+  if (!unacknowledged_.empty() && rng_.chance(1, 2)) {   // again, with the same request id
+    const std::uint64_t tag = *unacknowledged_.begin();
+    return submit({}, tag, false);
+  }
+  const std::uint64_t deed = rng_.below(10);
+  if (job == nullptr || deed < 3) return submit_something();
+  if (deed < 6) return act_on_job(*job);
+  query(job);
+}
+
+void SimClient::submit_something() {
+  const std::string name = kNames[rng_.below(std::size(kNames))];
+  const JobFile* earlier = nullptr;
+  for (const auto& [tag, file] : book_.files())
+    if (file.spec.name == name) earlier = &file;
+  if (earlier != nullptr && rng_.chance(1, 4)) return submit({}, earlier->tag, rng_.chance(1, 2));   // the same again
+  const std::uint64_t tag = next_tag();
+  if (earlier != nullptr && rng_.chance(1, 3)) return submit(changed_job(earlier->spec, tag), tag, rng_.chance(1, 2));
+  job::JobSpec spec = random_job(name, tag, rng_);
+  if (rng_.chance(1, 15)) {
+    spec.generate_name = name + "-";
+    spec.name.clear();
+  }
+  submit(std::move(spec), tag, rng_.chance(3, 4));
+}
+
+void SimClient::act_on_job(const KnownJob& job) {
+  wire::ActionRequest request;
+  request.job = job.name;
+  request.request_id = "action-" + std::to_string(connections_);
+  const job::JobSpec* spec = book_.spec_of(job.id);
+  switch (rng_.below(12)) {
+    case 0: request.action = wire::Action::cancel; break;
+    case 1:
+    case 2: request.action = wire::Action::suspend; break;
+    case 3:
+    case 4:
+    case 5: request.action = wire::Action::resume; break;
+    case 6:
+      request.action = wire::Action::restart;
+      request.from_scratch = rng_.chance(1, 3);
+      break;
+    case 7:
+      request.action = wire::Action::restart;
+      request.task = "worker-0";
+      break;
+    case 8:
+    case 9:
+      request.action = wire::Action::scale;
+      request.role = "worker";
+      request.replicas = static_cast<std::uint32_t>(1 + rng_.below(4));
+      if (spec != nullptr && spec->framework != job::Framework::generic && rng_.chance(1, 2)) return query(&job);
+      break;
+    case 10:
+      request.action = wire::Action::remove;
+      request.force = rng_.chance(1, 2);
+      break;
+    default: request.action = wire::Action::rerun; break;
+  }
+  action(std::move(request));
+}
+
+void SimClient::query(const KnownJob* job) {
+  const std::string name = job == nullptr ? "" : job->name;
+  SentRequest sent;
+  const auto ask = [&](MessageType type, const auto& payload) {
+    sent.type = type;
+    return send(sent, payload);
+  };
+  node::ConnectionId connection = 0;
+  switch (rng_.below(10)) {
+    case 0: connection = ask(MessageType::query_tasks, wire::JobName{name}); break;
+    case 1: connection = ask(MessageType::describe_job, wire::JobName{name}); break;
+    case 2: connection = ask(MessageType::query_nodes, wire::NodeName{}); break;
+    case 3: connection = ask(MessageType::query_status, wire::JobName{}); break;
+    case 4: connection = ask(MessageType::query_events, wire::EventsRequest{rng_.chance(1, 2) ? name : "", 0, false}); break;
+    case 5: connection = ask(MessageType::query_task_specs, wire::TaskSpecsRequest{name, ""}); break;
+    case 6: connection = ask(MessageType::query_checkpoints, wire::CheckpointsRequest{name, rng_.chance(1, 4)}); break;
+    case 7: connection = ask(MessageType::logs, wire::LogsRequest{.job = name, .task = {}}); break;
+    case 8:
+      if (const JobFile* file = job == nullptr ? nullptr : book_.file(job->tag)) {
+        connection = ask(MessageType::plan, wire::SubmitRequest{file->encoded, "", false});
+        break;
+      }
+      [[fallthrough]];
+    default: connection = ask(MessageType::watch, wire::WatchRequest{name, 0, 100}); break;
+  }
+  // Some callers hang up before the answer; a stream ends only so.
+  if (streams(sent.type)) {
+    const auto until = Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(kLongestWatch.count()))));
+    timeline_.after(until, [this, connection] { hang_up(connection); });
+  } else if (rng_.chance(1, 20)) {
+    hang_up(connection);
+  }
+}
+
+void SimClient::receive(node::ConnectionId connection, const std::string& body) {
+  const auto it = open_.find(connection);
+  if (it == open_.end()) return;   // we hung up
+  auto message = wire::decode<wire::Message>(body);
+  if (!message) return hooks_.complain("replies_decode", message.error().message);
+  SentRequest& sent = it->second;
+  if (message->request != sent.request)
+    return hooks_.complain("single_completion", "a reply carries request " + std::to_string(message->request) +
+                                                    ", asked was " + std::to_string(sent.request));
+  sent.answered = true;
+  const SentRequest copy = sent;
+  if (message->last) hang_up(connection);
+  check_payload(copy, *message);
+  hooks_.replied(copy, *message);
+}
+
+void SimClient::check_payload(const SentRequest& sent, const wire::Message& message) {
+  const bool compare = ++received_ % kCodedEvery == 0;
+  std::string why;
+  bool good = true;
+  switch (message.type) {
+    case MessageType::error: {
+      auto reply = wire::decode<wire::ErrorReply>(message.payload);
+      good = reply.has_value();
+      if (!reply) break;
+      for (const auto& item : reply->errors)
+        if (item.code == ErrorCode::internal) hooks_.complain("no_internal_error", item.message);
+      // What a well-formed job file of a simulated user is refused for is state, never the file itself.
+      if (sent.type == MessageType::submit)
+        for (const auto& item : reply->errors)
+          if (item.code == ErrorCode::invalid) hooks_.complain("valid_job_accepted", item.path + ": " + item.message);
+      if (sent.type == MessageType::submit) unacknowledged_.erase(sent.tag);
+      break;
+    }
+    case MessageType::submitted:
+      good = round_trip<wire::SubmitReply>(message, compare, why);
+      if (good) on_submitted(sent, message);
+      break;
+    case MessageType::jobs: {
+      auto reply = wire::decode<wire::JobsReply>(message.payload);
+      good = reply.has_value();
+      if (good && sent.observer) hooks_.looked(*reply);
+      break;
+    }
+    case MessageType::tasks: good = round_trip<wire::TasksReply>(message, compare, why); break;
+    case MessageType::description: good = round_trip<wire::JobDescription>(message, compare, why); break;
+    case MessageType::nodes: good = round_trip<wire::NodesReply>(message, compare, why); break;
+    case MessageType::status: good = round_trip<wire::StatusView>(message, compare, why); break;
+    case MessageType::events: good = round_trip<wire::EventsReply>(message, compare, why); break;
+    case MessageType::task_specs: good = round_trip<wire::TaskSpecsReply>(message, compare, why); break;
+    case MessageType::checkpoints: good = round_trip<wire::CheckpointsReply>(message, compare, why); break;
+    case MessageType::update: good = round_trip<wire::JobUpdate>(message, compare, why); break;
+    default: break;
+  }
+  if (!good) hooks_.complain("replies_decode", why.empty() ? "a reply does not decode" : why);
+}
+
+void SimClient::on_submitted(const SentRequest& sent, const wire::Message& message) {
+  const auto reply = wire::decode<wire::SubmitReply>(message.payload);
+  if (!reply) return;
+  std::uint64_t tag = sent.tag;
+  if (sent.type == MessageType::action) {   // rerun: the same file as the job of that name had
+    for (const auto& [id, job] : book_.jobs())
+      if (job.name == sent.action.job) tag = job.tag;
+  }
+  unacknowledged_.erase(sent.tag);
+  book_.know(reply->id, tag, reply->name, timeline_.now()).acknowledged = true;
+}
+
+void SimClient::agent_died() { open_.clear(); }
+
+}  // namespace dtrain::sim

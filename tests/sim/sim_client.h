@@ -1,0 +1,77 @@
+// The simulated users: they submit, watch and steer jobs over control connections, encoding requests and decoding
+// replies exactly as dtrainctl does, and they judge each answer by itself (type, encoding, errors of ours).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "common/node/event.h"
+#include "common/wire/control.h"
+#include "tests/sim/job_book.h"
+#include "tests/sim/timeline.h"
+
+namespace dtrain::sim {
+
+// One request that may still be answered.
+struct SentRequest {
+  wire::MessageType type = wire::MessageType::none;
+  std::uint64_t request = 0;
+  std::uint64_t tag = 0;              // submit
+  wire::ActionRequest action;         // action
+  bool answered = false;              // at least once
+  bool observer = false;              // asked by the observer, not by a user
+  Instant at{};
+};
+
+class SimClient {
+ public:
+  struct Hooks {
+    std::function<bool()> agent_listens;                              // a connection can be made
+    std::function<void(node::Event)> post;
+    std::function<void(const SentRequest&, const wire::Message&)> replied;
+    std::function<void(const wire::JobsReply&)> looked;               // an answer to the observer
+    std::function<void(std::string_view invariant, std::string what)> complain;
+  };
+  SimClient(Timeline& timeline, Rng rng, JobBook& book, Hooks hooks);
+
+  void act();                          // one random deed of a user
+  void observe();                      // asks for all jobs; the answer goes to hooks.looked
+  void cancel_all();                   // every job that was not final at last look
+  void submit(job::JobSpec spec, std::uint64_t tag, bool replace);
+  void action(wire::ActionRequest request);
+  std::uint64_t next_tag() { return ++tags_; }
+
+  void receive(node::ConnectionId connection, const std::string& body);
+  void closed(node::ConnectionId connection) { open_.erase(connection); }   // by the agent
+  void agent_died();                   // every connection is gone; lost submits are tried again
+  const std::map<node::ConnectionId, SentRequest>& open() const { return open_; }
+
+  static bool streams(wire::MessageType type);   // answers until the client goes
+
+ private:
+  template <class T>
+  node::ConnectionId send(SentRequest sent, const T& payload);
+  void hang_up(node::ConnectionId connection);
+  void act_on_job(const KnownJob& job);
+  void query(const KnownJob* job);
+  void submit_something();
+  void check_payload(const SentRequest& sent, const wire::Message& message);
+  void on_submitted(const SentRequest& sent, const wire::Message& message);
+  const KnownJob* random_job_of_book();
+
+  Timeline& timeline_;
+  Rng rng_;
+  JobBook& book_;
+  Hooks hooks_;
+  std::map<node::ConnectionId, SentRequest> open_;
+  std::set<std::uint64_t> unacknowledged_;       // tags of submits that got no answer
+  node::ConnectionId connections_ = 0;
+  std::uint64_t tags_ = 0, received_ = 0;
+};
+
+}  // namespace dtrain::sim

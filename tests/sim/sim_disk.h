@@ -1,0 +1,62 @@
+// The agent's storage in the simulated world: commits are atomic, in order, and take time. What a crash leaves is a
+// prefix of what was asked for: every completed commit, and any number of those still under way.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "common/node/effect.h"
+#include "tests/sim/timeline.h"
+
+namespace dtrain::sim {
+
+class SimDisk {
+ public:
+  struct Stored {
+    std::optional<raft::StoredSnapshot> snapshot;
+    std::vector<raft::LogEntry> log;                 // behind the snapshot
+    std::map<std::string, std::string> task_records;
+  };
+  using Post = std::function<void(node::Event)>;
+  // Called for a commit that breaks the rules of storage (a gap in the log), with what is wrong.
+  using Complain = std::function<void(std::string)>;
+
+  SimDisk(Timeline& timeline, Rng rng, Post post, Complain complain);
+
+  void perform(const node::Persist& persist);        // -> Persisted | PersistFailed
+  void agent_died();                                 // completions are dropped; see above for what stays
+  const Stored& stored() const { return stored_; }
+  bool idle() const { return pending_.empty(); }     // stored() is all that was asked for
+  std::uint64_t commits() const { return commits_; }
+
+  // Faults.
+  void fail_next() { fail_next_ = true; }
+  void set_full(bool full) { full_ = full; }
+  void set_slowest(Duration slowest) { slowest_ = slowest; }  // a commit takes up to this long
+
+  static constexpr Duration kUsualCommit = 4ms;
+
+ private:
+  void commit();                                     // the oldest pending one is due
+  void apply(const node::Persist& persist);
+
+  Timeline& timeline_;
+  Rng rng_;
+  Post post_;
+  Complain complain_;
+  Stored stored_;
+  std::deque<node::Persist> pending_;
+  std::uint64_t life_ = 0, commits_ = 0;
+  Instant busy_until_{};
+  Duration slowest_ = kUsualCommit;
+  bool fail_next_ = false, full_ = false;
+  bool broken_ = false;                              // after a failure nothing is written until the agent starts again
+};
+
+}  // namespace dtrain::sim

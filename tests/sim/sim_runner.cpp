@@ -1,0 +1,325 @@
+#include "tests/sim/sim_runner.h"
+
+#include <algorithm>
+#include <csignal>
+
+namespace dtrain::sim {
+namespace {
+
+constexpr Duration kSlowestStage = 50ms, kSlowestLaunch = 20ms, kSlowestOrder = 3ms, kSlowestRemoval = 30ms;
+constexpr std::int64_t kStepsPerCheckpoint = 100;
+
+std::int64_t restored_step(const task::ShimSpec& spec) {
+  const auto it = spec.env.find("DTRAIN_RESTORE_STEP");
+  return it == spec.env.end() ? 0 : std::stoll(it->second);
+}
+
+job::Exit death(std::int32_t signal, std::string cause = "") {
+  job::Exit exit;
+  exit.signal = signal;
+  exit.cause = std::move(cause);
+  return exit;
+}
+
+job::Exit unknown_end(std::string cause) {
+  job::Exit exit;
+  exit.unknown = true;
+  exit.cause = std::move(cause);
+  return exit;
+}
+
+}  // namespace
+
+void SimRunner::perform(const node::Stage& effect) {
+  timeline_.after(upto(kSlowestStage), [this, effect, life = life_] {
+    if (life != life_) return;
+    if (failing_ && rng_.chance(1, 10)) {
+      post_(node::Staged{effect.id, fail(ErrorCode::unavailable, "could not stage " + effect.id.text() + ": port " +
+                                         std::to_string(effect.port) + " is taken", "find its owner with ss -ltnp")});
+      return;
+    }
+    copies_.insert(effect.id.job);
+    post_(node::Staged{effect.id, "/work/" + std::to_string(effect.id.job)});
+  });
+}
+
+void SimRunner::perform(const node::LaunchShim& effect) {
+  timeline_.after(upto(kSlowestLaunch), [this, spec = effect.spec, life = life_] {
+    const bool lost = life != life_;
+    if (lost && rng_.chance(1, 2)) return;    // the agent died before or after it forked
+    if (failing_ && rng_.chance(1, 12)) {
+      if (!lost) post_(node::ShimUp{spec.id, fail(ErrorCode::io, "could not launch " + spec.id.text() + ": resource temporarily unavailable")});
+      return;
+    }
+    SimShim& shim = shims_[spec.id];
+    if (shim.alive) {
+      if (!lost) post_(node::ShimUp{spec.id, fail(ErrorCode::refused, "could not launch " + spec.id.text() + ": a shim lives there")});
+      return;
+    }
+    shim.spec = spec;
+    shim.script = Script::parse(spec.argv);
+    shim.alive = true;
+    shim.step = std::max(shim.step, restored_step(spec));
+    if (!lost) post_(node::ShimUp{spec.id, {}});
+  });
+}
+
+// An order that the dying agent had written to the shim's socket is still read there; what it had not yet written is
+// lost, and everything behind it.
+void SimRunner::order(const AssignmentId& id, Order action) {
+  const auto it = shims_.find(id);
+  Instant due = timeline_.now() + upto(kSlowestOrder);
+  if (it != shims_.end()) due = it->second.orders_until = std::max(due, it->second.orders_until);
+  timeline_.at(due, [this, id, life = life_, action = std::move(action)] {
+    if (life != life_) {
+      const auto shim = shims_.find(id);
+      if (shim == shims_.end() || shim->second.deaf_in_life >= life) return;
+      if (rng_.chance(1, 2)) {
+        shim->second.deaf_in_life = life;
+        return;
+      }
+    }
+    action();
+  });
+}
+
+void SimRunner::perform(const node::StartAttempt& effect) {
+  order(effect.id, [this, effect] {
+    const auto it = shims_.find(effect.id);
+    const auto refuse = [&](std::string why) {
+      post_(node::AttemptRefused{effect.id, effect.attempt,
+                                 Error{ErrorCode::refused, "could not start " + effect.id.text() + ": " + std::move(why), ""}});
+    };
+    if (it == shims_.end() || !it->second.alive) return refuse("it has no shim");
+    SimShim& shim = it->second;
+    if (effect.attempt == shim.attempt && shim.running) {   // the order came twice
+      post_(node::AttemptStarted{effect.id, shim.attempt, shim.pid, shim.started});
+      return;
+    }
+    if (effect.attempt <= shim.attempt) return refuse("attempt " + std::to_string(shim.attempt) + " was started already");
+    if (shim.running) return refuse("attempt " + std::to_string(shim.attempt) + " runs");
+    start(shim, effect.attempt);
+  });
+}
+
+void SimRunner::start(SimShim& shim, AttemptNumber attempt) {
+  const AssignmentId id = shim.spec.id;
+  shim.attempt = attempt;
+  shim.running = true;
+  shim.pid = next_pid_++;
+  shim.started = wall_();
+  shim.started_at = timeline_.now();
+  shim.exit.reset();
+  shim.ready = shim.frozen = shim.hanging = false;
+  shim.status.clear();
+  shim.after_thaw.clear();
+  ++shim.run;
+  ++live_;
+  observer_.started(shim);
+  post_(node::AttemptStarted{id, attempt, shim.pid, shim.started});
+  schedule_end(shim);
+  const Script& script = shim.script;
+  if (script.ready > Duration{0})
+    in_run(id, script.ready, [this](SimShim& s) {
+      s.ready = true;
+      notify(s, true, false, std::nullopt);
+    });
+  if (script.status > Duration{0})
+    every(id, script.status, [this](SimShim& s) {
+      s.status = "step " + std::to_string(s.step);
+      notify(s, false, false, s.status);
+    });
+  if (script.watchdog > Duration{0}) every(id, script.watchdog, [this](SimShim& s) { notify(s, false, true, std::nullopt); });
+  if (script.checkpoint > Duration{0} && id.task.index == 0)   // one writer, as in real training
+    every(id, script.checkpoint, [this](SimShim& s) {
+      s.step += kStepsPerCheckpoint;
+      const bool torn = rng_.chance(calm_ ? 0 : s.script.torn, 100);
+      observer_.checkpoint(s, s.step, torn, !torn && rng_.chance(calm_ ? 0 : s.script.rotten, 100));
+    });
+}
+
+void SimRunner::schedule_end(SimShim& shim) {
+  const AttemptPlan plan = plan_attempt(shim.script, calm_, rng_);
+  if (plan.lifetime == Duration{0}) return;
+  in_run(shim.spec.id, plan.lifetime, [this, plan](SimShim& s) {
+    if (plan.hangs)
+      s.hanging = true;
+    else
+      end_process(s, plan.exit);
+  });
+}
+
+// Does something in the life of the present attempt; what falls due while it is frozen waits for the thaw.
+void SimRunner::in_run(const AssignmentId& id, Duration delay, std::function<void(SimShim&)> action) {
+  const auto it = shims_.find(id);
+  if (it == shims_.end()) return;
+  timeline_.after(delay, [this, id, run = it->second.run, action = std::move(action)] {
+    const auto found = shims_.find(id);
+    if (found == shims_.end() || found->second.run != run) return;
+    SimShim& shim = found->second;
+    if (shim.frozen) {
+      shim.after_thaw.push_back([this, id, action] { in_run(id, Duration{1}, action); });
+      return;
+    }
+    action(shim);
+  });
+}
+
+void SimRunner::every(const AssignmentId& id, Duration interval, std::function<void(SimShim&)> action) {
+  in_run(id, interval, [this, id, interval, action](SimShim& shim) {
+    if (shim.hanging) return;
+    action(shim);
+    every(id, interval, action);
+  });
+}
+
+void SimRunner::notify(const SimShim& shim, bool ready, bool watchdog, std::optional<std::string> status) {
+  node::Notified event;
+  event.id = shim.spec.id;
+  event.attempt = shim.attempt;
+  event.ready = ready;
+  event.watchdog = watchdog;
+  event.status = std::move(status);
+  post_(std::move(event));
+}
+
+void SimRunner::end_process(SimShim& shim, job::Exit exit) {
+  if (!shim.running) return;
+  shim.running = false;
+  shim.frozen = shim.hanging = false;
+  shim.pid = 0;
+  shim.exit = exit;
+  ++shim.run;
+  shim.after_thaw.clear();
+  --live_;
+  observer_.ended(shim);
+  post_(node::AttemptExited{shim.spec.id, shim.attempt, std::move(exit)});
+}
+
+void SimRunner::perform(const node::SignalTask& effect) {
+  order(effect.id, [this, effect] {
+    const auto it = shims_.find(effect.id);
+    if (it == shims_.end() || !it->second.running) return;
+    if (effect.signal == SIGKILL)
+      end_process(it->second, death(SIGKILL));
+    else if (effect.signal == it->second.spec.stop_signal || effect.signal == SIGTERM)
+      stop_signal(it->second, effect.signal);
+  });
+}
+
+void SimRunner::stop_signal(SimShim& shim, std::int32_t signal) {
+  if (shim.script.ignore_term || shim.hanging) return;
+  job::Exit exit = death(signal);
+  if (shim.script.term_code >= 0) {
+    exit.signal = 0;
+    exit.code = shim.script.term_code;
+  }
+  // A frozen process acts on it once it is thawed.
+  in_run(shim.spec.id, std::max(shim.script.term, Duration{1}), [this, exit](SimShim& s) { end_process(s, exit); });
+}
+
+void SimRunner::perform(const node::KillTask& effect) {
+  order(effect.id, [this, effect] { kill_process(effect.id, SIGKILL); });
+}
+
+void SimRunner::perform(const node::FreezeTask& effect) {
+  order(effect.id, [this, effect] {
+    const auto it = shims_.find(effect.id);
+    if (it == shims_.end() || !it->second.running) {
+      post_(node::FreezeDone{effect.id, false, fail(ErrorCode::refused, "could not freeze " + effect.id.text() + ": nothing runs")});
+      return;
+    }
+    it->second.frozen = effect.freeze;
+    if (!effect.freeze) {
+      const auto waiting = std::exchange(it->second.after_thaw, {});
+      for (const auto& action : waiting) action();
+    }
+    post_(node::FreezeDone{effect.id, effect.freeze, {}});
+  });
+}
+
+void SimRunner::perform(const node::EndShim& effect) {
+  order(effect.id, [this, effect] {
+    const auto it = shims_.find(effect.id);
+    if (it != shims_.end()) {
+      end_process(it->second, death(SIGKILL));
+      it->second.alive = false;
+    }
+    post_(node::ShimGone{effect.id, true});
+  });
+}
+
+void SimRunner::perform(const node::RemoveJobFiles& effect) {
+  timeline_.after(upto(kSlowestRemoval), [this, effect, life = life_] {
+    if (life != life_) return;
+    copies_.erase(effect.job);
+    if (effect.logs) std::erase_if(shims_, [&](const auto& entry) { return entry.first.job == effect.job && !entry.second.alive; });
+    post_(node::JobFilesRemoved{effect.job, {}});
+  });
+}
+
+std::vector<task::FoundShim> SimRunner::found() const {
+  std::vector<task::FoundShim> out;
+  for (const auto& [id, shim] : shims_) {
+    task::FoundShim f;
+    f.id = id;
+    f.shim_alive = shim.alive;
+    f.attempt = shim.attempt;
+    f.running = shim.running;
+    f.pid = shim.pid;
+    f.started = shim.started;
+    f.exit = shim.exit;
+    f.ready = shim.ready;
+    f.frozen = shim.frozen;
+    f.status = shim.status;
+    out.push_back(std::move(f));
+  }
+  return out;
+}
+
+void SimRunner::host_died() {
+  ++life_;
+  for (auto& [id, shim] : shims_) {
+    if (shim.running) {
+      end_process(shim, unknown_end("host went down"));
+      shim.exit.reset();   // nobody was left to write the record
+    }
+    shim.alive = false;
+    shim.deaf_in_life = life_;
+    shim.orders_until = timeline_.now();
+  }
+}
+
+void SimRunner::kill_process(const AssignmentId& id, std::int32_t signal) {
+  const auto it = shims_.find(id);
+  if (it != shims_.end()) end_process(it->second, death(signal));
+}
+
+void SimRunner::kill_shim(const AssignmentId& id) {
+  const auto it = shims_.find(id);
+  if (it == shims_.end() || !it->second.alive) return;
+  it->second.alive = false;
+  if (it->second.running) {
+    end_process(it->second, unknown_end("shim died"));
+    it->second.exit.reset();  // the agent reports it while it lives; no record is on disk
+  }
+  post_(node::ShimGone{id, false});
+}
+
+void SimRunner::set_calm() {
+  calm_ = true;
+  failing_ = false;
+  for (auto& [id, shim] : shims_) {
+    if (!shim.running) continue;
+    shim.hanging = false;
+    schedule_end(shim);
+  }
+}
+
+bool SimRunner::has_files(JobId job) const {
+  if (copies_.contains(job)) return true;
+  const auto it = shims_.lower_bound(AssignmentId{job, 0, {}});
+  return it != shims_.end() && it->first.job == job;
+}
+
+}  // namespace dtrain::sim
