@@ -1,0 +1,118 @@
+#include "agent/proc/port_check.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "agent/proc/unique_fd.h"
+
+namespace dtrain::proc {
+namespace {
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+// A listening socket on 127.0.0.1 with a port of the kernel's choice.
+UniqueFd listen_anywhere(std::uint16_t& port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = loopback(0);
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::listen(fd.get(), 4), 0);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  port = ntohs(address.sin_port);
+  return fd;
+}
+
+std::string own_name() {
+  std::ifstream comm("/proc/self/comm");
+  std::string name;
+  std::getline(comm, name);
+  return "pid " + std::to_string(::getpid()) + " (" + name + ")";
+}
+
+bool may_destroy_sockets() {
+  constexpr int kNetAdmin = 12;  // bit of CAP_NET_ADMIN
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("CapEff:")) return (std::stoull(line.substr(7), nullptr, 16) >> kNetAdmin & 1) != 0;
+  return false;
+}
+
+TEST(PortCheck, AFreePortIsFree) {
+  std::uint16_t port = 0;
+  listen_anywhere(port).reset();
+  EXPECT_TRUE(check_port("127.0.0.1", port).has_value());
+  EXPECT_TRUE(check_port("", port).has_value());
+  EXPECT_TRUE(check_port("127.0.0.1", 0).has_value());
+  EXPECT_TRUE(check_port("a-name", port).has_value()) << "names are not tested";
+}
+
+TEST(PortCheck, NamesTheOwner) {
+  std::uint16_t port = 0;
+  const UniqueFd listener = listen_anywhere(port);
+  const Status taken = check_port("127.0.0.1", port);
+  ASSERT_FALSE(taken.has_value());
+  EXPECT_EQ(taken.error().message, "port " + std::to_string(port) + " on 127.0.0.1 is used by " + own_name());
+  EXPECT_FALSE(check_port("", port).has_value()) << "every address includes this one";
+  EXPECT_TRUE(check_port("127.0.0.2", port).has_value()) << "another address is free";
+}
+
+TEST(PortCheck, NamesTheOwnerOfAWildcardIpv6Socket) {
+  const UniqueFd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  socklen_t length = sizeof address;
+  if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    return;  // a machine without IPv6 has no such conflict
+  ASSERT_EQ(::listen(fd.get(), 4), 0);
+  ASSERT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  const Status taken = check_port("127.0.0.1", ntohs(address.sin6_port));
+  ASSERT_FALSE(taken.has_value());
+  EXPECT_NE(taken.error().message.find(own_name()), std::string::npos) << taken.error().text();
+}
+
+TEST(PortCheck, AnAddressOfAnotherHostIsRefused) {
+  const Status refused = check_port("192.0.2.1", 20001);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("cannot be bound"), std::string::npos);
+}
+
+// A connection that the listening side closed first stays in TIME_WAIT there and would refuse a plain bind.
+TEST(PortCheck, LeftoversOfAnEarlierProcessAreRemovedOrNamed) {
+  std::uint16_t port = 0;
+  UniqueFd listener = listen_anywhere(port);
+  {
+    const UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = loopback(port);
+    ASSERT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    ASSERT_TRUE(accepted);
+    accepted.reset();  // the active close
+    char byte = 0;
+    ASSERT_EQ(::read(client.get(), &byte, 1), 0);
+  }
+  listener.reset();
+  const auto sockets = sockets_on_port(port);
+  ASSERT_TRUE(sockets.has_value()) << sockets.error().text();
+  ASSERT_FALSE(sockets->empty());
+  EXPECT_EQ(sockets->front().inode, 0u);
+  // Removed where permitted; else a server that sets SO_REUSEADDR can start all the same.
+  const Status freed = check_port("127.0.0.1", port);
+  EXPECT_TRUE(freed.has_value()) << freed.error().text();
+  if (may_destroy_sockets()) {
+    EXPECT_TRUE(sockets_on_port(port)->empty());
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::proc
