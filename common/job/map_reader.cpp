@@ -84,7 +84,7 @@ bool MapReader::texts(const char* key, std::vector<std::string>& out) {
     good = is_text(found->items[i], item_path(at, i)) && good;
     read.push_back(found->items[i].text);
   }
-  if (good) out = std::move(read);
+  out = std::move(read);
   return good;
 }
 

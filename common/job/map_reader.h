@@ -33,7 +33,7 @@ class MapReader {
   const YamlNode* scalar(const char* key);  // null when absent or reported
   bool text(const char* key, std::string& out);
   bool boolean(const char* key, bool& out);
-  bool texts(const char* key, std::vector<std::string>& out);           // a list of texts
+  bool texts(const char* key, std::vector<std::string>& out);           // a list of texts; a wrong item is reported and empty
   bool text_map(const char* key, std::map<std::string, std::string>& out);
   bool duration(const char* key, Duration& out);
   bool seconds(const char* key, Duration& out, std::uint64_t least);    // a plain number of seconds

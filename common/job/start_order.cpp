@@ -21,13 +21,13 @@ std::map<std::string, StartAfter> default_start_after(const JobSpec& spec, const
 std::vector<std::string> find_start_cycle(const JobSpec& spec) {
   // Remove roles that wait for nothing any more until none is left, or only those in or behind a circle.
   std::map<std::string, RoleSpec> left = spec.roles;
-  const auto next_of = [&](const RoleSpec& role) -> const std::string* {
-    for (const auto& entry : role.start_after)
-      if (left.contains(entry.first)) return &entry.first;
+  const auto next_of = [&](const std::string& role) -> const std::string* {
+    for (const auto& entry : left.at(role).start_after)
+      if (entry.first != role && left.contains(entry.first)) return &entry.first;
     return nullptr;
   };
   for (bool removed = true; removed;) {
-    const auto free = std::find_if(left.begin(), left.end(), [&](const auto& entry) { return !next_of(entry.second); });
+    const auto free = std::find_if(left.begin(), left.end(), [&](const auto& entry) { return !next_of(entry.first); });
     removed = free != left.end();
     if (removed) left.erase(free);
   }
@@ -35,7 +35,7 @@ std::vector<std::string> find_start_cycle(const JobSpec& spec) {
   // Everything left waits for something left: walking on must come back.
   std::vector<std::string> walk{left.begin()->first};
   for (;;) {
-    const std::string next = *next_of(left.at(walk.back()));
+    const std::string next = *next_of(walk.back());
     const auto first = std::find(walk.begin(), walk.end(), next);
     if (first != walk.end()) {
       std::vector<std::string> cycle(first, walk.end());

@@ -13,7 +13,8 @@ namespace dtrain::job {
 // and the chief or master; each at Running, each only where the job has that role.
 std::map<std::string, StartAfter> default_start_after(const JobSpec& spec, const std::string& role);
 
-// A circle of roles that wait for each other, first = last; empty when there is none. Unknown roles are skipped.
+// A circle of roles that wait for each other, first = last; empty when there is none. Unknown roles, and a role
+// that waits for itself, are skipped: they are mistakes of their own.
 std::vector<std::string> find_start_cycle(const JobSpec& spec);
 
 }  // namespace dtrain::job

@@ -1,7 +1,8 @@
 // Rules of a whole job, whoever wrote it. Values are checked here even where the parser checked them already: an agent
 // gets its spec from a client.
 #include <algorithm>
-#include <set>
+#include <limits>
+#include <type_traits>
 
 #include "common/base/limits.h"
 #include "common/job/cluster_spec.h"
@@ -44,12 +45,6 @@ class Rules {
   // Every text of the spec, found through fields(), so that a new field cannot be forgotten.
   struct TextCheck {
     Rules& rules;
-    void operator()(const char* name, const std::string& value) const {
-      if (!is_utf8(value) || value.find('\0') != std::string::npos)
-        rules.add("syntax", std::string("spec.") + name, "must be UTF-8 text without NUL");
-      if (value.size() > limits::kArgumentBytes)
-        rules.add("limit", std::string("spec.") + name, "has more than " + std::to_string(limits::kArgumentBytes) + " bytes");
-    }
     template <class T>
     void operator()(const char* name, std::vector<T>& values) const {
       for (auto& value : values) (*this)(name, value);
@@ -66,8 +61,13 @@ class Rules {
       if (value) (*this)(name, *value);
     }
     template <class T>
-    void operator()(const char*, T& value) const {
-      if constexpr (requires { value.fields(*this); }) value.fields(*this);
+    void operator()(const char* name, T& value) const {
+      if constexpr (std::is_same_v<std::remove_const_t<T>, std::string>) {
+        if (!is_utf8(value) || value.find('\0') != std::string::npos)
+          rules.add("syntax", std::string("spec.") + name, "must be UTF-8 text without NUL");
+      } else if constexpr (requires { value.fields(*this); }) {
+        value.fields(*this);
+      }
     }
   };
 
@@ -212,6 +212,8 @@ class Rules {
     std::size_t total = 0;
     for (std::size_t i = 0; i < command.size(); ++i) {
       total += command[i].size() + 1;
+      if (command[i].size() >= limits::kArgumentBytes)
+        add("limit", item_path(path, i), "has " + std::to_string(limits::kArgumentBytes) + " bytes or more", "pass it through a file");
       check_templates(item_path(path, i), command[i]);
     }
     if (total > limits::kArgumentsTotalBytes)
