@@ -50,7 +50,7 @@ Result<std::optional<LogFile>> LogFile::open(const std::string& dir, std::uint64
   LogFile file(dir, number);
   const std::string path = file_path(dir, number);
   file.data_.reset(open_plain(path));
-  if (!file.data_.valid()) {
+  if (!file.data_) {
     if (errno == ENOENT) return std::optional<LogFile>();
     return fail(io_error("open log file", path));
   }
@@ -65,8 +65,8 @@ Result<struct stat> LogFile::data_stat() const {
 }
 
 Result<std::uint64_t> LogFile::index_size() {
-  if (!index_.valid()) index_.reset(open_plain(file_path(dir_, number_) + ".idx"));
-  if (!index_.valid()) return std::uint64_t{0};
+  if (!index_) index_.reset(open_plain(file_path(dir_, number_) + ".idx"));
+  if (!index_) return std::uint64_t{0};
   struct stat info {};
   if (::fstat(index_.get(), &info) != 0) return fail(io_error("read size of log index", file_path(dir_, number_) + ".idx"));
   return static_cast<std::uint64_t>(info.st_size);
@@ -92,8 +92,8 @@ Status LogFile::read_data(std::uint64_t offset, std::size_t max, std::string& ou
 }
 
 Result<std::vector<LogIndexRecord>> LogFile::read_index(std::uint64_t offset, std::size_t max) {
-  if (!index_.valid()) index_.reset(open_plain(file_path(dir_, number_) + ".idx"));
-  if (!index_.valid()) return std::vector<LogIndexRecord>();
+  if (!index_) index_.reset(open_plain(file_path(dir_, number_) + ".idx"));
+  if (!index_) return std::vector<LogIndexRecord>();
   std::vector<LogIndexRecord> records(max);
   const std::size_t wanted = max * kRecordBytes;
   std::size_t got = 0;

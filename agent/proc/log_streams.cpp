@@ -38,7 +38,7 @@ bool add_to(int epoll, int fd) {
 Result<LogStreams> LogStreams::open(std::string tasks_dir) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   UniqueFd work(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.valid() || !work.valid() || !add_to(epoll.get(), work.get()))
+  if (!epoll || !work || !add_to(epoll.get(), work.get()))
     return fail(system_error("prepare log streams"));
   return LogStreams(std::move(tasks_dir), std::move(epoll), std::move(work));
 }
@@ -120,9 +120,9 @@ void LogStreams::wake(node::ConnectionId connection) {
 }
 
 Status LogStreams::ensure_inotify() {
-  if (inotify_.valid()) return {};
+  if (inotify_) return {};
   UniqueFd inotify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-  if (!inotify.valid() || ::inotify_add_watch(inotify.get(), tasks_dir_.c_str(), kDirectoryEvents) < 0 ||
+  if (!inotify || ::inotify_add_watch(inotify.get(), tasks_dir_.c_str(), kDirectoryEvents) < 0 ||
       !add_to(epoll_.get(), inotify.get()))
     return fail(system_error("follow logs in " + tasks_dir_));
   inotify_ = std::move(inotify);
@@ -166,7 +166,7 @@ void LogStreams::unfollow(const Key& key) {
 }
 
 void LogStreams::read_inotify() {
-  if (!inotify_.valid()) return;
+  if (!inotify_) return;
   alignas(inotify_event) std::array<char, kInotifyBytes> buffer;
   const ssize_t got = ::read(inotify_.get(), buffer.data(), buffer.size());
   if (got <= 0) return;

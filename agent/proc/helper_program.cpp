@@ -1,0 +1,84 @@
+#include "agent/proc/helper_program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "agent/proc/unique_fd.h"
+
+namespace dtrain::proc {
+
+namespace {
+
+// Nothing of the agent's environment may change what the program does (TAR_OPTIONS, LANG).
+constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", nullptr};
+constexpr int kCannotExecute = 127;
+
+[[noreturn]] void give_up(const std::string& cause) {
+  (void)!::write(STDERR_FILENO, cause.data(), cause.size());
+  ::_exit(kCannotExecute);
+}
+
+[[noreturn]] void run_child(const HelperProgram& program, int errors) {
+  prepare_child();
+  int input = program.standard_input;
+  if (input < 0) input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int output = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (::dup2(errors, STDERR_FILENO) < 0 || ::dup2(input, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0)
+    ::_exit(kCannotExecute);
+  if (program.run_as) {
+    if (!become(*program.run_as)) give_up("could not become user id " + std::to_string(program.run_as->uid) + ": " + std::strerror(errno));
+    prepare_child();
+  }
+  std::vector<char*> argv;
+  for (const std::string& argument : program.argv) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  environ = const_cast<char**>(kEnvironment.data());
+  ::execvp(argv[0], argv.data());
+  give_up("could not execute " + program.argv[0] + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+void prepare_child() {
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+Result<HelperResult> run_helper(const HelperProgram& program) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return fail(ErrorCode::io, "could not run " + program.argv[0] + ": " + std::strerror(errno));
+  UniqueFd read_end(ends[0]), write_end(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail(ErrorCode::io, "could not run " + program.argv[0] + ": " + std::strerror(errno));
+  if (pid == 0) run_child(program, write_end.get());
+  write_end.reset();
+  HelperResult result;
+  std::array<char, 4096> buffer;
+  while (true) {
+    const ssize_t got = ::read(read_end.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    const std::size_t room = kHelperErrorBytes - result.errors.size();
+    result.errors.append(buffer.data(), std::min(room, static_cast<std::size_t>(got)));
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return fail(ErrorCode::io, "could not wait for " + program.argv[0] + ": " + std::strerror(errno));
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  while (!result.errors.empty() && result.errors.back() == '\n') result.errors.pop_back();
+  return result;
+}
+
+}  // namespace dtrain::proc

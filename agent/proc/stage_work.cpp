@@ -1,0 +1,275 @@
+#include "agent/proc/stage_work.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "agent/proc/helper_program.h"
+#include "agent/proc/become_user.h"
+#include "agent/proc/port_check.h"
+#include "agent/proc/unique_fd.h"
+
+namespace dtrain::proc {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kOriginHead = "dtrain-copy 1";   // first line of an origin file: what it is, and its version
+constexpr mode_t kRootMode = 0755;                      // of work_root: users pass through
+constexpr mode_t kCopyMode = 0700;                      // of a copy: its user's own
+
+std::string hidden(const StageDirs& dirs, JobId job, const char* suffix) {
+  return dirs.work_root + "/." + std::to_string(job) + suffix;
+}
+std::string origin_path(const StageDirs& dirs, JobId job) { return hidden(dirs, job, ".origin"); }
+
+Error os_error(const std::string& what, int error) {
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return Error{full ? ErrorCode::limit : ErrorCode::io, what + ": " + std::strerror(error),
+               full ? "free space on that file system" : "check permissions and disk of this host"};
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+// With the system's rm, which no symbolic link planted in the tree leads astray.
+Status remove_trees(const std::vector<std::string>& paths) {
+  std::vector<std::string> present;
+  std::copy_if(paths.begin(), paths.end(), std::back_inserter(present), exists);
+  if (present.empty()) return {};
+  const auto with = [&](std::vector<std::string> argv) {
+    argv.emplace_back("--");
+    argv.insert(argv.end(), present.begin(), present.end());
+    return run_helper(HelperProgram{std::move(argv), {}, -1});
+  };
+  auto removed = with({"rm", "-rf", "--one-file-system"});
+  if (removed && removed->status != 0 && ::geteuid() != 0) {
+    // Without root, directories that the job left unwritable stand in the way.
+    if (const auto opened = with({"chmod", "-R", "u+rwX"}); !opened) return fail(opened.error());
+    removed = with({"rm", "-rf", "--one-file-system"});
+  }
+  if (!removed) return fail(removed.error());
+  if (removed->status != 0)
+    return fail(ErrorCode::io, "could not remove " + present.front() + ": " + removed->errors,
+                "remove it by hand and check that disk");
+  return {};
+}
+
+// Digest that the present copy was made from; nullopt: unknown, or there is none.
+std::optional<std::string> read_origin(const std::string& path) {
+  std::ifstream file(path);
+  std::string head, digest;
+  if (!std::getline(file, head) || head != kOriginHead) return std::nullopt;
+  std::getline(file, digest);
+  return digest;
+}
+
+Status write_origin(const std::string& path, const std::string& digest) {
+  const std::string text = std::string(kOriginHead) + "\n" + digest + "\n";
+  const std::string temporary = path + ".new";
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    return fail(os_error("could not write " + path, error));
+  }
+  return {};
+}
+
+bool is_digest(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// Unpacks as the user: whatever a package holds, it can do no more than its owner.
+Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& user, const std::string& into) {
+  const std::string what = "package " + digest.substr(0, 12);
+  if (!is_digest(digest)) return fail(ErrorCode::invalid, what + " has no valid digest");
+  const std::string path = dirs.blobs_dir + "/" + digest;
+  const UniqueFd blob(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!blob) {
+    Error error = os_error(what + " cannot be read from " + path, errno);
+    error.next = "submit the job again with its package";
+    return fail(std::move(error));
+  }
+  const auto done = run_helper(HelperProgram{{"tar", "--extract", "--file=-", "--directory=" + into, "--no-same-owner",
+                                              "--same-permissions", "--no-overwrite-dir"}, user, blob.get()});
+  if (!done) return fail(done.error());
+  if (done->status != 0) {
+    // tar does not always name the cause ("Wrote only 512 of 10240 bytes"): ask the file system too.
+    struct statvfs space {};
+    const bool known = ::statvfs(into.c_str(), &space) == 0;
+    const bool full = (known && (space.f_bavail == 0 || (space.f_files > 0 && space.f_favail == 0))) ||
+                      done->errors.find(std::strerror(ENOSPC)) != std::string::npos ||
+                      done->errors.find(std::strerror(EDQUOT)) != std::string::npos;
+    const std::string said = done->errors.substr(0, done->errors.find('\n'));
+    if (full)
+      return fail(ErrorCode::limit, what + " cannot be unpacked: no space left on the disk (" + said + ")",
+                  "free space on the file system of " + dirs.work_root);
+    return fail(ErrorCode::damaged, what + " cannot be unpacked: " + said,
+                "the package may be damaged: submit the job again with it");
+  }
+  const UniqueFd directory(::open(into.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // A host crash must not leave a copy with empty files behind that looks whole.
+  if (!directory || ::syncfs(directory.get()) != 0) return fail(os_error(what + " cannot be written to disk", errno));
+  return {};
+}
+
+Status make_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user) {
+  const std::string copy = job_copy(dirs, stage.id.job);
+  const std::string partial = hidden(dirs, stage.id.job, ".partial");
+  const std::string old = hidden(dirs, stage.id.job, ".old");
+  std::error_code error;
+  if (!fs::exists(dirs.work_root, error)) {
+    fs::create_directories(dirs.work_root, error);
+    if (error) return fail(os_error("directory " + dirs.work_root + " cannot be made", error.value()));
+    ::chmod(dirs.work_root.c_str(), kRootMode);
+  }
+  if (Status removed = remove_trees({partial, old}); !removed) return removed;
+  if (::mkdir(partial.c_str(), kCopyMode) != 0 ||
+      (::geteuid() == 0 && ::chown(partial.c_str(), user.uid, user.gid) != 0))
+    return fail(os_error("directory " + partial + " cannot be made", errno));
+  if (!stage.package_digest.empty())
+    if (Status unpacked = unpack(dirs, stage.package_digest, user, partial); !unpacked) {
+      (void)remove_trees({partial});  // the first failure is the one to tell
+      return unpacked;
+    }
+  // In this order no crash leaves a copy whose origin is told wrong.
+  if (exists(copy) && ::rename(copy.c_str(), old.c_str()) != 0)
+    return fail(os_error("directory " + copy + " cannot be replaced", errno));
+  if (Status written = write_origin(origin_path(dirs, stage.id.job), stage.package_digest); !written) {
+    (void)remove_trees({partial});
+    return written;
+  }
+  if (::rename(partial.c_str(), copy.c_str()) != 0) return fail(os_error("directory " + copy + " cannot be made", errno));
+  return remove_trees({old});
+}
+
+// The copy is made once and then kept: the job's tasks share it, and what they wrote there is theirs. Only a restart
+// with another package (fresh, other digest) replaces it.
+Status ensure_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user) {
+  if (exists(job_copy(dirs, stage.id.job))) {
+    const auto origin = read_origin(origin_path(dirs, stage.id.job));
+    if (!stage.fresh || (origin && *origin == stage.package_digest)) return {};
+  }
+  return make_copy(dirs, stage, user);
+}
+
+bool leaves_upwards(const std::string& path) {
+  const fs::path parts(path);
+  return std::any_of(parts.begin(), parts.end(), [](const fs::path& part) { return part == ".."; });
+}
+
+Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& stage) {
+  const std::string copy = job_copy(dirs, stage.id.job);
+  const bool absolute = stage.work_dir.starts_with('/');
+  if (!absolute && leaves_upwards(stage.work_dir))
+    return fail(ErrorCode::refused, "working directory " + stage.work_dir + " leads out of the package",
+                "give a path inside the package, or an absolute one");
+  std::string path = absolute ? stage.work_dir : (fs::path(copy) / stage.work_dir).lexically_normal().string();
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
+  struct stat info {};
+  if (!real || ::stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    const std::string shown = absolute ? stage.work_dir : stage.work_dir + " (in the package)";
+    if (error == ENOENT)
+      return fail(ErrorCode::not_found, "working directory " + shown + " does not exist",
+                  absolute ? "create it on this host, or change workDir" : "add it to the package, or change workDir");
+    return fail(ErrorCode::refused, "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
+                std::strerror(error), "let the user pass every directory above it");
+  }
+  if (!S_ISDIR(info.st_mode))
+    return fail(ErrorCode::invalid, "working directory " + path + " is not a directory", "change workDir");
+  if (::access(path.c_str(), X_OK) != 0)
+    return fail(ErrorCode::refused, "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
+                std::strerror(errno), "change its permissions, or workDir");
+  if (!absolute) {
+    const std::unique_ptr<char, decltype(&std::free)> top(::realpath(copy.c_str(), nullptr), &std::free);
+    const std::string inside = top ? std::string(top.get()) : copy;
+    const std::string target = real.get();
+    if (target != inside && !target.starts_with(inside + "/"))
+      return fail(ErrorCode::refused, "working directory " + stage.work_dir + " leads out of the package, to " + target,
+                  "give a path inside the package, or an absolute one");
+  }
+  return path;
+}
+
+Status check_paths(const node::Stage& stage) {
+  for (const std::string& path : stage.require_paths) {
+    if (::access(path.c_str(), F_OK) == 0) continue;
+    if (errno == ENOENT || errno == ENOTDIR)
+      return fail(ErrorCode::not_found, "required path " + path + " does not exist on this host",
+                  "provide it here, or use other hosts");
+    return fail(os_error("required path " + path + " cannot be reached", errno));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string job_copy(const StageDirs& dirs, JobId job) { return dirs.work_root + "/" + std::to_string(job); }
+
+std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages) {
+  std::vector<StageOutcome> outcomes;
+  const auto refuse = [](StageOutcome& outcome, const Error& cause) {
+    outcome.ok = false;
+    outcome.error = Error{cause.code, "could not stage " + outcome.id.task.text() + ": " + cause.message, cause.next};
+  };
+  const Result<HostUser> user = find_user_to_become(stages.front().user);
+  // What needs the agent's rights comes first, for all. A copy that could not be made is not tried again per task.
+  Status copied;
+  for (const node::Stage& stage : stages) {
+    StageOutcome& outcome = outcomes.emplace_back();
+    outcome.id = stage.id;
+    outcome.ok = true;
+    if (copied) copied = user ? ensure_copy(dirs, stage, *user) : Status(fail(user.error()));
+    Status prepared = copied;
+    if (prepared) prepared = check_port(stage.address, stage.port);
+    if (!prepared) refuse(outcome, prepared.error());
+  }
+  if (!user) return outcomes;
+  const bool became = become(*user);
+  const int cause = errno;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (!outcomes[i].ok) continue;
+    if (!became) {
+      refuse(outcomes[i], os_error("could not become user " + stages[i].user.name, cause));
+    } else if (const Status paths = check_paths(stages[i]); !paths) {
+      refuse(outcomes[i], paths.error());
+    } else if (auto directory = start_directory(dirs, stages[i]); !directory) {
+      refuse(outcomes[i], directory.error());
+    } else {
+      outcomes[i].work_dir = std::move(*directory);
+    }
+  }
+  return outcomes;
+}
+
+Status perform_remove(const StageDirs& dirs, JobId job, bool logs) {
+  std::vector<std::string> paths = {job_copy(dirs, job), hidden(dirs, job, ".partial"), hidden(dirs, job, ".old"),
+                                    origin_path(dirs, job), origin_path(dirs, job) + ".new"};
+  if (logs && !dirs.tasks_dir.empty()) {
+    const std::string prefix = std::to_string(job) + ".";
+    std::error_code error;
+    for (fs::directory_iterator at(dirs.tasks_dir, error), end; !error && at != end; at.increment(error))
+      if (at->path().filename().string().starts_with(prefix)) paths.push_back(at->path().string());
+    if (error && error != std::errc::no_such_file_or_directory)
+      return fail(os_error("could not remove files of job " + std::to_string(job) + ": " + dirs.tasks_dir, error.value()));
+  }
+  return remove_trees(paths);
+}
+
+}  // namespace dtrain::proc

@@ -1,0 +1,41 @@
+// What staging does on the disk, step by step and blocking. Only for the short-lived children of Stager: it may become
+// the job's user for good.
+//
+// In <work_root>:   <job>            the job's writable copy, its user's own
+//                   .<job>.origin    what it was made from (version, digest); written before the copy appears
+//                   .<job>.partial   being made; left behind by a crash it is made anew
+//                   .<job>.old       replaced copy, being removed
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/node/effect.h"
+
+namespace dtrain::proc {
+
+struct StageDirs {
+  std::string work_root;    // absolute; created when missing
+  std::string blobs_dir;    // packages by digest: plain tar files
+  std::string tasks_dir;    // assignment directories, for RemoveJobFiles{logs}
+};
+
+struct StageOutcome {
+  AssignmentId id;
+  bool ok = false;
+  std::string work_dir;     // when ok
+  Error error;              // else
+  template <class V> void fields(V& v) { v("id", id); v("ok", ok); v("work_dir", work_dir); v("error", error); }
+};
+
+// The copy of the job, at <work_root>/<job>. The directory exists once staging succeeded.
+std::string job_copy(const StageDirs& dirs, JobId job);
+
+// `stages` are all of one job. One outcome each, in order.
+std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages);
+
+// Missing files are no error: afterwards there are none.
+Status perform_remove(const StageDirs& dirs, JobId job, bool logs);
+
+}  // namespace dtrain::proc

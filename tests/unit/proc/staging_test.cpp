@@ -1,0 +1,334 @@
+#include "agent/proc/staging.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pwd.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/unit/proc/log_files.h"
+
+namespace dtrain::proc {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ScratchDir;
+
+std::string name_of(uid_t uid) {
+  const passwd* record = ::getpwuid(uid);
+  return record != nullptr ? record->pw_name : "";
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class StagingTest : public ::testing::Test {
+ protected:
+  StagingTest() {
+    fs::permissions(top_.path(), fs::perms(0755));
+    fs::create_directories(dirs_.blobs_dir);
+    stager_ = std::move(*Stager::open(dirs_));
+  }
+
+  node::Stage stage(std::uint32_t index = 1) const {
+    node::Stage effect;
+    effect.id = AssignmentId{17, 1, TaskId{"worker", index}};
+    effect.job_name = "digits";
+    effect.user = {name_of(::geteuid()), ::geteuid()};
+    effect.work_dir = ".";
+    return effect;
+  }
+
+  // A package of what `fill` puts into an empty directory. The digest is only a name here.
+  std::string package(const std::string& digest, const std::string& shell) const {
+    const std::string source = top_ / ("source-" + digest);
+    fs::create_directories(source);
+    const std::string command = "cd '" + source + "' && { " + shell + " } && tar --create --file='" + dirs_.blobs_dir + "/" +
+                                digest + "' .";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return digest;
+  }
+
+  // Runs the stager until `count` events came.
+  std::vector<node::Event> wait_for(std::size_t count) {
+    std::vector<node::Event> events;
+    EventSink sink = [&](node::Event event) { events.push_back(std::move(event)); };
+    while (events.size() < count) {
+      pollfd ready{stager_->fd(), POLLIN, 0};
+      if (::poll(&ready, 1, kPatienceMs) != 1) {
+        ADD_FAILURE() << "no answer";
+        break;
+      }
+      stager_->dispatch(Instant{}, sink);
+    }
+    return events;
+  }
+  Result<std::string> staged(const node::Stage& effect) {
+    stager_->stage(effect);
+    const auto events = wait_for(1);
+    if (events.empty()) return fail(ErrorCode::internal, "no answer");
+    const auto* answer = std::get_if<node::Staged>(&events.front());
+    EXPECT_NE(answer, nullptr);
+    EXPECT_EQ(answer->id, effect.id);
+    return answer->work_dir;
+  }
+  std::string copy() const { return dirs_.work_root + "/17"; }
+  std::vector<std::string> names_in_work_root() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(dirs_.work_root)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  static constexpr int kPatienceMs = 60'000;
+  ScratchDir top_;
+  StageDirs dirs_{top_ / "work", top_ / "blobs", top_ / "tasks"};
+  std::unique_ptr<Stager> stager_;
+};
+
+TEST_F(StagingTest, NoPackageIsAFreshDirectory) {
+  const auto directory = staged(stage());
+  ASSERT_TRUE(directory.has_value()) << directory.error().text();
+  EXPECT_EQ(*directory, copy());
+  EXPECT_TRUE(fs::is_empty(copy()));
+}
+
+TEST_F(StagingTest, PackageIsUnpackedOnceAndKept) {
+  node::Stage effect = stage();
+  effect.package_digest = package("aa11", "mkdir -p sub; echo code > sub/train.py; chmod 750 sub/train.py;");
+  effect.work_dir = "sub";
+  const auto first = staged(effect);
+  ASSERT_TRUE(first.has_value()) << first.error().text();
+  EXPECT_EQ(*first, copy() + "/sub");
+  EXPECT_EQ(read_file(copy() + "/sub/train.py"), "code\n");
+  std::ofstream(copy() + "/sub/written") << "by a task";
+
+  node::Stage second = effect;
+  second.id.task.index = 2;
+  ASSERT_TRUE(staged(second).has_value());
+  second.id.generation = 2;
+  second.fresh = false;
+  ASSERT_TRUE(staged(second).has_value());
+  EXPECT_EQ(read_file(copy() + "/sub/written"), "by a task");
+
+  // A restart with another package replaces it.
+  second.id.generation = 3;
+  second.fresh = true;
+  second.package_digest = package("bb22", "mkdir sub; echo new > sub/train.py;");
+  ASSERT_TRUE(staged(second).has_value());
+  EXPECT_EQ(read_file(copy() + "/sub/train.py"), "new\n");
+  EXPECT_FALSE(fs::exists(copy() + "/sub/written"));
+  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{".17.origin", "17"}));
+}
+
+TEST_F(StagingTest, ManyTasksOfAJobDoNotRace) {
+  node::Stage effect = stage();
+  effect.package_digest = package("aa11", "for i in $(seq 200); do echo $i > file$i; done;");
+  constexpr std::uint32_t kTasks = 40;
+  for (std::uint32_t i = 1; i <= kTasks; ++i) {
+    effect.id.task.index = i;
+    stager_->stage(effect);
+    if (i % 7 == 0) {  // some meet a child at work already
+      EventSink none = [](node::Event) { FAIL() << "too early"; };
+      if (i == 7) stager_->dispatch(Instant{}, none);
+    }
+  }
+  const auto events = wait_for(kTasks);
+  for (const node::Event& event : events) {
+    const auto& answer = std::get<node::Staged>(event);
+    EXPECT_TRUE(answer.work_dir.has_value()) << answer.work_dir.error().text();
+  }
+  EXPECT_EQ(read_file(copy() + "/file200"), "200\n");
+  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{".17.origin", "17"}));
+}
+
+TEST_F(StagingTest, ErrorsNameWhatIsMissing) {
+  node::Stage effect = stage();
+  effect.work_dir = "/no/such/dir";
+  auto refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message, "could not stage worker-1: working directory /no/such/dir does not exist");
+  EXPECT_FALSE(refused.error().next.empty());
+
+  effect.work_dir = "missing";
+  refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("working directory missing (in the package) does not exist"), std::string::npos);
+
+  effect = stage();
+  effect.require_paths = {"/proc", "/no/data"};
+  refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message, "could not stage worker-1: required path /no/data does not exist on this host");
+
+  effect = stage();
+  effect.user = {"no-such-user-here", 12345};
+  refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message,
+            "could not stage worker-1: could not find user no-such-user-here: this host has none");
+}
+
+TEST_F(StagingTest, WorkingDirectoryCannotLeaveThePackage) {
+  node::Stage effect = stage();
+  effect.package_digest = package("aa11", "ln -s / out; ln -s sub in; mkdir sub;");
+  effect.work_dir = "../..";
+  EXPECT_EQ(staged(effect).error().code, ErrorCode::refused);
+  effect.work_dir = "out";
+  const auto refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("leads out of the package"), std::string::npos);
+  effect.work_dir = "in";
+  EXPECT_TRUE(staged(effect).has_value());
+}
+
+TEST_F(StagingTest, DamagedPackagesLeaveNothingBehind) {
+  node::Stage effect = stage();
+  effect.package_digest = "dd";
+  auto refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("cannot be read"), std::string::npos);
+
+  std::ofstream(dirs_.blobs_dir + "/dd") << std::string(4096, 'x');
+  refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::damaged);
+
+  package("ee", "head -c 100000 /dev/zero > big;");
+  fs::resize_file(dirs_.blobs_dir + "/ee", 50'000);
+  effect.package_digest = "ee";
+  refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::damaged);
+  EXPECT_TRUE(names_in_work_root().empty());
+}
+
+TEST_F(StagingTest, AMemberThatClimbsOutIsRefused) {
+  std::ofstream(top_ / "victim") << "old";
+  const std::string command = "cd '" + top_.path() + "' && mkdir t && cd t && tar -P --create --file='" + dirs_.blobs_dir +
+                              "/cc' ../victim";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  std::ofstream(top_ / "victim") << "new";
+  node::Stage effect = stage();
+  effect.package_digest = "cc";
+  EXPECT_FALSE(staged(effect).has_value());
+  EXPECT_EQ(read_file(top_ / "victim"), "new");
+}
+
+TEST_F(StagingTest, ATakenPortIsNamed) {
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  node::Stage effect = stage();
+  effect.address = "127.0.0.1";
+  effect.port = ntohs(address.sin_port);
+  const auto refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_TRUE(refused.error().message.starts_with("could not stage worker-1: port " + std::to_string(effect.port) +
+                                                  " on 127.0.0.1 is used by pid " + std::to_string(::getpid()) + " ("))
+      << refused.error().message;
+}
+
+TEST_F(StagingTest, RunsAsTheUser) {
+  if (::geteuid() != 0) return;  // without root there is only one user to be
+  node::Stage effect = stage();
+  effect.user = {"nobody", 65534};
+  effect.package_digest = package("aa11", "echo x > file;");
+  const auto directory = staged(effect);
+  ASSERT_TRUE(directory.has_value()) << directory.error().text();
+  struct stat info {};
+  ASSERT_EQ(::stat((copy() + "/file").c_str(), &info), 0);
+  EXPECT_EQ(name_of(info.st_uid), "nobody");
+  ASSERT_EQ(::stat(copy().c_str(), &info), 0);
+  EXPECT_EQ(name_of(info.st_uid), "nobody");
+
+  fs::create_directory(top_ / "private");
+  fs::permissions(top_ / "private", fs::perms(0700));
+  effect.work_dir = top_ / "private";
+  const auto refused = staged(effect);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("cannot be entered by user nobody"), std::string::npos) << refused.error().text();
+}
+
+TEST_F(StagingTest, AFullDiskIsSaidAndLeavesNothing) {
+  fs::create_directories(dirs_.work_root);
+  if (::geteuid() != 0 || ::mount("dtrain-test", dirs_.work_root.c_str(), "tmpfs", 0, "size=256k,mode=755") != 0)
+    return;  // needs the right to mount
+  node::Stage effect = stage();
+  effect.package_digest = package("aa11", "head -c 1000000 /dev/urandom > big;");
+  const auto refused = staged(effect);
+  EXPECT_FALSE(refused.has_value());
+  if (!refused) {
+    EXPECT_EQ(refused.error().code, ErrorCode::limit);
+    EXPECT_NE(refused.error().message.find("no space left on the disk"), std::string::npos) << refused.error().text();
+  }
+  EXPECT_TRUE(names_in_work_root().empty());
+  EXPECT_EQ(::umount2(dirs_.work_root.c_str(), MNT_DETACH), 0);
+}
+
+TEST_F(StagingTest, RemovesTheCopyAndWithLogsEverything) {
+  ASSERT_TRUE(staged(stage()).has_value());
+  fs::create_directories(dirs_.work_root + "/17/deep/er");
+  fs::permissions(dirs_.work_root + "/17/deep", fs::perms(0500));
+  for (const char* name : {"/17.1.worker-1", "/17.2.worker-1", "/170.1.worker-1"}) fs::create_directories(dirs_.tasks_dir + name);
+
+  stager_->remove({17, false});
+  auto events = wait_for(1);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_TRUE(std::get<node::JobFilesRemoved>(events.front()).result.has_value());
+  EXPECT_TRUE(names_in_work_root().empty());
+  EXPECT_TRUE(fs::exists(dirs_.tasks_dir + "/17.1.worker-1"));
+
+  stager_->remove({17, true});
+  events = wait_for(1);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_TRUE(std::get<node::JobFilesRemoved>(events.front()).result.has_value());
+  EXPECT_FALSE(fs::exists(dirs_.tasks_dir + "/17.1.worker-1"));
+  EXPECT_FALSE(fs::exists(dirs_.tasks_dir + "/17.2.worker-1"));
+  EXPECT_TRUE(fs::exists(dirs_.tasks_dir + "/170.1.worker-1"));
+}
+
+TEST_F(StagingTest, RemovalWaitsForStagingAndStagingForRemoval) {
+  stager_->stage(stage());
+  stager_->remove({17, false});
+  stager_->stage(stage(2));
+  const auto events = wait_for(3);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_TRUE(std::holds_alternative<node::Staged>(events[0]));
+  EXPECT_TRUE(std::holds_alternative<node::JobFilesRemoved>(events[1]));
+  EXPECT_TRUE(std::holds_alternative<node::Staged>(events[2]));
+  EXPECT_TRUE(fs::exists(copy()));
+}
+
+TEST_F(StagingTest, AHungChildIsGivenUp) {
+  // A package that never ends: tar waits for more.
+  ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);
+  node::Stage effect = stage();
+  effect.package_digest = "ff";
+  stager_->stage(effect);
+  std::vector<node::Event> events;
+  EventSink sink = [&](node::Event event) { events.push_back(std::move(event)); };
+  stager_->dispatch(Instant{}, sink);
+  EXPECT_EQ(stager_->deadline(), Instant{} + kStagingTime);
+  stager_->dispatch(stager_->deadline(), sink);
+  EXPECT_EQ(stager_->deadline(), kNever);
+  for (const node::Event& event : wait_for(1))
+    EXPECT_NE(std::get<node::Staged>(event).work_dir.error().message.find("took longer than"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dtrain::proc
