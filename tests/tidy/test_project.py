@@ -59,6 +59,12 @@ def broken_links(path, text):
     return broken
 
 
+def promised_documents(path, text):
+    """Comments that send the reader to a document that is not there."""
+    return ["names %s, which does not exist" % name for name in sorted(set(re.findall(r"\bdocs/[\w./-]+\.md\b", text)))
+            if not os.path.exists(os.path.join(tree.ROOT, name))]
+
+
 class Project(tree.Tidy):
     def scripts(self):
         return [path for path in tree.files() if path.endswith(".sh") or path == ".ci/run"]
@@ -79,6 +85,9 @@ class Project(tree.Tidy):
     def test_links(self):
         self.holds(tree.check(broken_links, tree.files(".md")))
 
+    def test_documents_that_code_names(self):
+        self.holds(tree.check(promised_documents, tree.files(*tree.CODE, ".py", ".sh", ".cmake", ".yaml")))
+
     def test_version(self):
         version = re.search(r"project\(dtrain VERSION ([\d.]+)", tree.read("CMakeLists.txt")).group(1)
         self.assertRegex(tree.read("CHANGELOG.md"), r"(?m)^## %s\b" % re.escape(version))
@@ -92,7 +101,8 @@ class Project(tree.Tidy):
         self.assertTrue(missing_packages("find_package(fmt REQUIRED)", {"g++"}))
         self.assertTrue(missing_packages("pkg_check_modules(X REQUIRED IMPORTED_TARGET nobody-knows)", {"g++"}))
         self.assertEqual(missing_packages("pkg_check_modules(S REQUIRED IMPORTED_TARGET sqlite3)", {"libsqlite3-dev"}), [])
-        self.assertTrue(broken_links("README.md", "[x](docs/no-such-file.md)"))
+        self.assertTrue(promised_documents("a.h", "// see docs/" + "no-such-file.md"))
+        self.assertTrue(broken_links("README.md", "[x](docs/" + "no-such-file.md)"))
         self.assertEqual(broken_links("README.md", "[x](CMakeLists.txt) [y](#part)\n    code[i](nothing)\n"), [])
 
 
