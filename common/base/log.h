@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,7 +19,10 @@ struct LogField {
 class Log {
  public:
   virtual ~Log() = default;
-  virtual void write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) = 0;
+  virtual void write(LogLevel level, std::string_view event, std::span<const LogField> fields) = 0;
+  void write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+    write(level, event, std::span<const LogField>(fields.begin(), fields.size()));
+  }
 };
 
 }  // namespace dtrain

@@ -85,7 +85,7 @@ bool is_ours(MapReader& root, Report& report) {
   if (version == kApiVersion && kind == kKind) return true;
   report.add("unsupported", version == kApiVersion ? "kind" : "apiVersion",
              "this version reads apiVersion " + std::string(kApiVersion) + ", kind " + std::string(kKind) + " only, not " +
-                 quoted(version) + ", " + quoted(kind),
+                 in_quotes(version) + ", " + in_quotes(kind),
              "write it as a " + std::string(kApiVersion) + " job");
   return false;
 }

@@ -67,7 +67,7 @@ class Resolver {
       const auto [known, inserted] = first.emplace(entry.key, entry.line);
       if (inserted) continue;
       report_.add_at(entry.line, "syntax", join_path(path, entry.key),
-                     "key " + quoted(entry.key) + " is given twice, first on line " + std::to_string(known->second),
+                     "key " + in_quotes(entry.key) + " is given twice, first on line " + std::to_string(known->second),
                      "remove one");
     }
   }
@@ -99,7 +99,7 @@ class Resolver {
     used_.insert(name);
     const auto value = params_.find(name);
     if (value == params_.end()) {
-      report_.add("missing", path, "parameter " + quoted(name) + " has no value", "give --param " + name + "=VALUE");
+      report_.add("missing", path, "parameter " + in_quotes(name) + " has no value", "give --param " + name + "=VALUE");
       return;
     }
     added_ += value->second.size();

@@ -27,7 +27,7 @@ std::string_view kind_name(const YamlNode& node) {
 MapReader::MapReader(const YamlNode& node, std::string path, Report& report)
     : node_(node.kind == Kind::mapping ? node : kNoFields), path_(std::move(path)), report_(report) {
   if (node.kind == Kind::mapping) return;
-  const std::string is = node.kind == Kind::scalar ? quoted(node.text) : std::string(kind_name(node));
+  const std::string is = node.kind == Kind::scalar ? in_quotes(node.text) : std::string(kind_name(node));
   report_.add("wrong-type", path_, "must be a map of keys and values, not " + is);
 }
 
@@ -62,7 +62,7 @@ bool MapReader::boolean(const char* key, bool& out) {
   const YamlNode* found = scalar(key);
   if (!found) return false;
   if (found->text != "true" && found->text != "false") {
-    report_.add("wrong-type", path(key), "must be true or false, not " + quoted(found->text));
+    report_.add("wrong-type", path(key), "must be true or false, not " + in_quotes(found->text));
     return false;
   }
   out = found->text == "true";
@@ -74,7 +74,7 @@ bool MapReader::texts(const char* key, std::vector<std::string>& out) {
   if (!found) return false;
   const std::string at = path(key);
   if (found->kind != Kind::sequence) {
-    const std::string is = found->kind == Kind::scalar ? quoted(found->text) : std::string(kind_name(*found));
+    const std::string is = found->kind == Kind::scalar ? in_quotes(found->text) : std::string(kind_name(*found));
     report_.add("wrong-type", at, "must be a list such as [python3, train.py], not " + is);
     return false;
   }
@@ -125,7 +125,7 @@ bool read_whole_number(const YamlNode& value, const std::string& at, std::int64_
   const bool is_number = value.kind == Kind::scalar && !digits.empty() &&
                          std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!is_number) {
-    const std::string is = value.kind == Kind::scalar ? quoted(value.text) : std::string(kind_name(value));
+    const std::string is = value.kind == Kind::scalar ? in_quotes(value.text) : std::string(kind_name(value));
     report.add("wrong-type", at, wanted + ", not " + is);
     return false;
   }
@@ -136,7 +136,7 @@ bool read_whole_number(const YamlNode& value, const std::string& at, std::int64_
     for (const char c : digits) number = number * 10 + (c - '0');
   if (negative) number = -number;
   if (digits.size() > kSafeDigits || number < least || number > most) {
-    report.add("out-of-range", at, wanted + ", not " + quoted(value.text));
+    report.add("out-of-range", at, wanted + ", not " + in_quotes(value.text));
     return false;
   }
   out = number;
@@ -145,8 +145,8 @@ bool read_whole_number(const YamlNode& value, const std::string& at, std::int64_
 
 void MapReader::wrong_word(const std::string& at, const std::string& text, const std::vector<std::string>& words) {
   const std::string near = nearest(text, words);
-  report_.add("out-of-range", at, "must be " + one_of(words) + ", not " + quoted(text),
-              near.empty() ? "" : "did you mean " + quoted(near) + "?");
+  report_.add("out-of-range", at, "must be " + one_of(words) + ", not " + in_quotes(text),
+              near.empty() ? "" : "did you mean " + in_quotes(near) + "?");
 }
 
 void MapReader::done() {
@@ -154,8 +154,8 @@ void MapReader::done() {
     if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
     if (report_.full()) return report_.add("unknown-key", path_, "unknown key");  // only counted: spare the search
     const std::string near = nearest(entry.key, known_);
-    std::string message = "unknown key " + quoted(entry.key);
-    message += near.empty() ? ", not " + one_of(known_) : "; did you mean " + quoted(near) + "?";
+    std::string message = "unknown key " + in_quotes(entry.key);
+    message += near.empty() ? ", not " + one_of(known_) : "; did you mean " + in_quotes(near) + "?";
     report_.add("unknown-key", path(entry.key), std::move(message));
   }
 }

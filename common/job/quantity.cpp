@@ -96,7 +96,7 @@ constexpr std::array<SignalName, 31> kSignals{
      {"SYS", SIGSYS}}};
 
 tl::unexpected<Error> not_a(std::string_view wanted, std::string_view text) {
-  return fail(ErrorCode::invalid, "must be " + std::string(wanted) + ", not " + quoted(text));
+  return fail(ErrorCode::invalid, "must be " + std::string(wanted) + ", not " + in_quotes(text));
 }
 
 constexpr std::string_view kCpuForm = "a number of CPUs such as 2, 1.5 or 500m";

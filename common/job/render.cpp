@@ -74,9 +74,9 @@ Status check_sizes(const Rendered& rendered, const TaskId& task) {
                 "pass it through a file");
   };
   for (const auto& argument : rendered.argv)
-    if (too_long(argument.size())) return refuse("argument " + quoted(argument), limits::kArgumentBytes);
+    if (too_long(argument.size())) return refuse("argument " + in_quotes(argument), limits::kArgumentBytes);
   for (const auto& [name, value] : rendered.env)
-    if (too_long(name.size() + 1 + value.size())) return refuse("variable " + quoted(name), limits::kArgumentBytes);
+    if (too_long(name.size() + 1 + value.size())) return refuse("variable " + in_quotes(name), limits::kArgumentBytes);
   if (total > limits::kArgumentsTotalBytes) return refuse("its command with its environment", limits::kArgumentsTotalBytes);
   return {};
 }

@@ -219,7 +219,7 @@ Result<std::string> render_template(std::string_view text, const JobSpec& spec, 
     const auto value = name && is_known(*name, spec) ? value_of(*name, spec, cluster, task) : std::nullopt;
     if (!value)
       return fail(ErrorCode::invalid,
-                  "could not render " + quoted(text) + ": unknown template " + braced(piece.text),
+                  "could not render " + in_quotes(text) + ": unknown template " + braced(piece.text),
                   "write {" + braced(piece.text) + "} for the literal text");
     out += *value;
   }

@@ -56,7 +56,7 @@ bool is_label_name(std::string_view text) {
                      [](char c) { return is_alnum(c) || c == '-' || c == '_' || c == '.' || c == '/'; });
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string out = "`";
   while (!text.empty()) {

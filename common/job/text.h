@@ -18,7 +18,7 @@ bool is_label_name(std::string_view text); // [A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-
 inline constexpr std::size_t kLabelBytes = 253;  // of a label's name or value
 
 // `text` for a message: in backticks, control characters and broken UTF-8 as \xNN, cut to kQuotedBytes.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // "a", "a or b", "a, b or c"
 std::string one_of(const std::vector<std::string>& words);

@@ -81,12 +81,12 @@ class Rules {
       add("missing", "metadata.name", "is required: the name of the job", "or give generateName, a prefix");
     if (!spec_.name.empty() && !is_job_name(spec_.name))
       add("out-of-range", "metadata.name",
-          std::string(kNameForm) + std::to_string(limits::kNameBytes) + " bytes, not " + quoted(spec_.name));
+          std::string(kNameForm) + std::to_string(limits::kNameBytes) + " bytes, not " + in_quotes(spec_.name));
     const std::size_t longest = limits::kNameBytes - kGeneratedSuffixBytes;
     const std::string& prefix = spec_.generate_name;
     if (!prefix.empty() && (prefix.size() > longest || !is_job_name(prefix + "0")))
       add("out-of-range", "metadata.generateName",
-          std::string(kNameForm) + std::to_string(longest) + " bytes, not " + quoted(prefix));
+          std::string(kNameForm) + std::to_string(longest) + " bytes, not " + in_quotes(prefix));
     check_labels("metadata.labels", spec_.labels);
   }
 
@@ -95,7 +95,7 @@ class Rules {
       if (!is_label_name(name))
         add("out-of-range", join_path(path, name),
             "a label's name must be letters, digits and inner - _ . /, at most " + std::to_string(kLabelBytes) +
-                " bytes, not " + quoted(name));
+                " bytes, not " + in_quotes(name));
       if (value.size() > kLabelBytes)
         add("limit", join_path(path, name), "a label's value must have at most " + std::to_string(kLabelBytes) + " bytes");
     }
@@ -109,13 +109,13 @@ class Rules {
     const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
     const std::string& digest = spec_.package_digest;
     if (!digest.empty() && (digest.size() != kDigestBytes || !std::all_of(digest.begin(), digest.end(), hex)))
-      add("out-of-range", "spec.package", "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + quoted(digest));
+      add("out-of-range", "spec.package", "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
     check_work_dir();
     check_env("spec.env", spec_.env);
     for (std::size_t i = 0; i < spec_.require_paths.size(); ++i)
       if (!spec_.require_paths[i].starts_with('/'))
         add("out-of-range", item_path("spec.requires.paths", i),
-            "must be an absolute path, not " + quoted(spec_.require_paths[i]));
+            "must be an absolute path, not " + in_quotes(spec_.require_paths[i]));
   }
 
   void check_work_dir() {
@@ -125,7 +125,7 @@ class Rules {
     for (std::string_view rest = dir; !rest.empty();) {
       const std::size_t slash = rest.find('/');
       if (rest.substr(0, slash) == "..")
-        return add("out-of-range", "spec.workDir", "must stay inside the package, not " + quoted(dir), "or give an absolute path");
+        return add("out-of-range", "spec.workDir", "must stay inside the package, not " + in_quotes(dir), "or give an absolute path");
       rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
     }
   }
@@ -135,7 +135,7 @@ class Rules {
       const std::string at = join_path(path, name);
       if (name.empty() || name.size() > kVariableNameBytes || name.find('=') != std::string::npos)
         add("out-of-range", at,
-            "a variable's name must have 1 to " + std::to_string(kVariableNameBytes) + " bytes and no =, not " + quoted(name));
+            "a variable's name must have 1 to " + std::to_string(kVariableNameBytes) + " bytes and no =, not " + in_quotes(name));
       if (name.size() + value.size() + 2 > limits::kArgumentBytes)
         add("limit", at, "has more than " + std::to_string(limits::kArgumentBytes) + " bytes with its name", "pass it through a file");
       check_templates(at, value);
@@ -146,11 +146,11 @@ class Rules {
     for (const auto& unknown : unknown_templates(text, spec_)) {
       const std::string_view name = std::string_view(unknown).substr(1, unknown.size() - 2);
       const std::string near = nearest(name, known_template_names(spec_));
-      std::string message = "unknown template " + quoted(unknown);
+      std::string message = "unknown template " + in_quotes(unknown);
       if (name == "checkpoint.dir")
         message += ": the job has no spec.checkpoint";
       else if (const auto parsed = parse_template_name(name); parsed && !parsed->role.empty() && !has_role(spec_, parsed->role))
-        message += ": the job has no role " + quoted(parsed->role);
+        message += ": the job has no role " + in_quotes(parsed->role);
       else if (parsed && !parsed->role.empty())
         message += ": the role has fewer tasks";
       if (!near.empty()) message += "; did you mean {" + near + "}?";
@@ -183,7 +183,7 @@ class Rules {
     if (!is_role_name(name))
       add("out-of-range", path,
           "a role's name must be lower-case letters and digits, a letter first, at most " +
-              std::to_string(limits::kRoleNameBytes) + " bytes, not " + quoted(name));
+              std::to_string(limits::kRoleNameBytes) + " bytes, not " + in_quotes(name));
     const std::uint32_t most = name == "chief" || name == "master" ? 1 : limits::kTasksPerJob;
     if (role.replicas < 1 || role.replicas > most)
       add("out-of-range", join_path(path, "replicas"),
@@ -197,7 +197,7 @@ class Rules {
     check_resources(join_path(path, "resources"), role.resources);
     check_labels(join_path(path, "nodeSelector"), role.node_selector);
     if (!is_label_name(role.anti_affinity))
-      add("out-of-range", join_path(path, "antiAffinity"), "must be none, host or a label's name, not " + quoted(role.anti_affinity));
+      add("out-of-range", join_path(path, "antiAffinity"), "must be none, host or a label's name, not " + in_quotes(role.anti_affinity));
     for (const auto& entry : role.start_after) check_start_after(join_path(path, "startAfter"), name, entry.first);
     if (is_exclusive_role(spec_.framework, name) && !role.exclusive)
       add("conflict", join_path(path, "exclusive"), "cannot be false: two of the same " + name + " would damage the training",
@@ -236,8 +236,8 @@ class Rules {
     for (const auto& entry : spec_.roles)
       if (entry.first != self) known.push_back(entry.first);
     const std::string near = nearest(other, known);
-    add("out-of-range", join_path(path, other), "the job has no role " + quoted(other),
-        near.empty() ? "" : "did you mean " + quoted(near) + "?");
+    add("out-of-range", join_path(path, other), "the job has no role " + in_quotes(other),
+        near.empty() ? "" : "did you mean " + in_quotes(near) + "?");
   }
 
   void tensorflow() {

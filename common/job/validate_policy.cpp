@@ -51,11 +51,11 @@ void check_deadlines(const std::string& path, const Policy& policy, std::vector<
 
 void check_checkpoint(const std::string& path, const CheckpointSpec& checkpoint, std::vector<FileError>& errors) {
   if (!checkpoint.dir.starts_with('/'))
-    add(errors, "out-of-range", join_path(path, "dir"), "must be an absolute path, not " + quoted(checkpoint.dir));
+    add(errors, "out-of-range", join_path(path, "dir"), "must be an absolute path, not " + in_quotes(checkpoint.dir));
   if (checkpoint.replicas < 1) add(errors, "out-of-range", join_path(path, "replicas"), "must be 1 or more");
   const std::string& restore = checkpoint.restore;
   if (restore != "auto" && restore != "never" && !restore.starts_with('/'))
-    add(errors, "out-of-range", join_path(path, "restore"), "must be auto, never or an absolute path, not " + quoted(restore));
+    add(errors, "out-of-range", join_path(path, "restore"), "must be auto, never or an absolute path, not " + in_quotes(restore));
 }
 
 void check_hook(const std::string& path, const NotifyHook& hook, std::vector<FileError>& errors) {
@@ -67,8 +67,8 @@ void check_hook(const std::string& path, const NotifyHook& hook, std::vector<Fil
   for (std::size_t i = 0; i < hook.on.size(); ++i) {
     if (std::find(states.begin(), states.end(), hook.on[i]) != states.end()) continue;
     const std::string near = nearest(hook.on[i], states);
-    add(errors, "out-of-range", item_path(join_path(path, "on"), i), "must be " + one_of(states) + ", not " + quoted(hook.on[i]),
-        near.empty() ? "" : "did you mean " + quoted(near) + "?");
+    add(errors, "out-of-range", item_path(join_path(path, "on"), i), "must be " + one_of(states) + ", not " + in_quotes(hook.on[i]),
+        near.empty() ? "" : "did you mean " + in_quotes(near) + "?");
   }
 }
 

@@ -67,7 +67,7 @@ class Builder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     check_tag(tag, "tag:yaml.org,2002:str", mark);
     if (!is_utf8(value) || value.find('\0') != std::string::npos)
-      refuse("syntax", line_of(mark), "text must be UTF-8 without NUL, not " + quoted(value));
+      refuse("syntax", line_of(mark), "text must be UTF-8 without NUL, not " + in_quotes(value));
     if (expects_key()) return set_key(mark, tag, anchor, value);
     YamlNode node = make(Kind::scalar, mark);
     node.text = value;
@@ -111,7 +111,7 @@ class Builder final : public YAML::EventHandler {
 
   static void check_tag(const std::string& tag, std::string_view allowed, const YAML::Mark& mark) {
     if (tag.empty() || tag == "?" || tag == "!" || tag == allowed) return;
-    refuse("syntax", line_of(mark), "tag " + quoted(tag) + " is not supported", "leave it out: every value is read as text");
+    refuse("syntax", line_of(mark), "tag " + in_quotes(tag) + " is not supported", "leave it out: every value is read as text");
   }
 
   // Adds to what the whole document would be, written out. `extent.depth` is below the open containers.
@@ -199,7 +199,7 @@ std::optional<YamlError> check_bytes(std::string_view text) {
   });
   if (bad != text.end()) {
     const auto offset = static_cast<std::size_t>(bad - text.begin());
-    return YamlError{"syntax", line_at(text, offset), "the file is not text: it holds the control character " + quoted(text.substr(offset, 1)), ""};
+    return YamlError{"syntax", line_at(text, offset), "the file is not text: it holds the control character " + in_quotes(text.substr(offset, 1)), ""};
   }
   if (!is_utf8(text)) return YamlError{"syntax", 0, "the file is not text: it is not UTF-8", "save it as UTF-8"};
   return std::nullopt;

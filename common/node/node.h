@@ -16,12 +16,12 @@ namespace dtrain::node {
 
 struct Options {
   std::string cluster_name;
+  std::string cluster_id;
   std::string version;
   bool allow_root = false;              // may uid 0 submit
+  std::uint32_t agent_uid = 0;          // not 0: an agent that can run jobs as this user alone
   std::uint16_t task_port_first = 20000, task_port_last = 29999;
   std::map<std::string, std::string> pass_env;   // tasks.passEnv, read by the agent
-  std::string path_env = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-  Duration restore_wait = 10min;
   // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.
   std::string broken_rule;
 };

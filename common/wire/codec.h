@@ -10,8 +10,8 @@
 // field. It never throws and never CHECKs.
 //
 // Field types: bool, integers, std::string (bin or str on input), enum class with enum_last(E) found by ADL,
-// Duration (int64 ns), Instant (int64 ns), WallTime (int64 ms), std::vector, std::map<std::string|integer, T>,
-// std::optional, nested structs with fields().
+// Duration (int64 ns), Instant (int64 ns), WallTime (int64 ms), std::vector, std::set, std::map, std::optional, nested structs
+// with fields().
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -103,6 +104,11 @@ struct is_map : std::false_type {};
 template <class K, class T>
 struct is_map<std::map<K, T>> : std::true_type {};
 
+template <class T>
+struct is_set : std::false_type {};
+template <class T>
+struct is_set<std::set<T>> : std::true_type {};
+
 struct FieldCounter {
   std::uint32_t count = 0;
   template <class T>
@@ -138,7 +144,7 @@ void write_value(Writer& w, const T& value) {
     w.integer(value.count());
   } else if constexpr (std::is_same_v<T, Instant> || std::is_same_v<T, WallTime>) {
     w.integer(value.time_since_epoch().count());
-  } else if constexpr (detail::is_vector<T>::value) {
+  } else if constexpr (detail::is_vector<T>::value || detail::is_set<T>::value) {
     w.array(static_cast<std::uint32_t>(value.size()));
     for (const auto& element : value) write_value(w, element);
   } else if constexpr (detail::is_optional<T>::value) {
@@ -273,6 +279,16 @@ bool read_value(Reader r, T& out, DecodeError& error) {
       typename T::value_type element{};
       if (!read_value(r.at(i), element, error)) return error.prefix(std::to_string(i)), false;
       out.push_back(std::move(element));
+    }
+    return true;
+  } else if constexpr (detail::is_set<T>::value) {
+    if (r.kind() != Kind::array) return error.set("expected a list"), false;
+    out.clear();
+    const std::uint32_t n = r.size();
+    for (std::uint32_t i = 0; i < n; ++i) {
+      typename T::key_type element{};
+      if (!read_value(r.at(i), element, error)) return error.prefix(std::to_string(i)), false;
+      out.insert(std::move(element));
     }
     return true;
   } else if constexpr (detail::is_optional<T>::value) {

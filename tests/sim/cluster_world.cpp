@@ -35,7 +35,22 @@ class PrintedLog final : public Log {
 // Independent streams of one seed, so that a change in one part of the world does not reshuffle the others.
 Rng stream(std::uint64_t seed, std::uint64_t which) { return Rng(seed * 0x9e3779b97f4a7c15ull + which); }
 
+// What Node cannot break, the world breaks: each of these is a promise of the ring around Node.
+constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", "exit-told", "new-ports", "disk-failure-told"};
+constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "kill-before-next-generation",
+                                           "ack-after-commit", "orphan-kill", "verify-before-restore", "report-generation-fence"};
+
+bool is_world_rule(std::string_view rule) {
+  return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);
+}
+
 }  // namespace
+
+std::vector<std::string> cluster_rules() {
+  std::vector<std::string> rules(std::begin(kNodeRules), std::end(kNodeRules));
+  rules.insert(rules.end(), std::begin(kWorldRules), std::end(kWorldRules));
+  return rules;
+}
 
 ClusterWorld::ClusterWorld(RunOptions options)
     : options_(std::move(options)), rng_(stream(options_.seed, 1)), trace_(options_.trace) {
@@ -46,6 +61,9 @@ ClusterWorld::ClusterWorld(RunOptions options)
   SimRunner::Observer observer;
   observer.started = [this](const SimShim& shim) {
     ++attempts_;
+    Generation& newest = generations_[shim.spec.id.job];
+    if (newest != 0 && shim.spec.id.generation > newest) ++recoveries_;
+    newest = std::max(newest, shim.spec.id.generation);
     for (const auto& checker : checkers_) checker->process_started(shim);
   };
   observer.ended = [this](const SimShim& shim) {
@@ -75,6 +93,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
   else
     log_ = std::make_unique<QuietLog>();
   checkers_ = all_checkers(*this);
+  if (breaks("commit-durable")) disk_->set_forgetful();
 }
 
 ClusterWorld::~ClusterWorld() = default;
@@ -160,7 +179,7 @@ node::Options ClusterWorld::node_options() const {
   node::Options options;
   options.cluster_name = "sim";
   options.version = "sim";
-  options.broken_rule = options_.broken_rule;
+  if (!is_world_rule(options_.broken_rule)) options.broken_rule = options_.broken_rule;
   return options;
 }
 
@@ -206,6 +225,8 @@ void ClusterWorld::start_agent() {
 
 void ClusterWorld::post(node::Event event) {
   if (node_ == nullptr) return;   // nobody listens
+  if (breaks("exit-told") && std::holds_alternative<node::AttemptExited>(event) && rng_.chance(1, 8)) return;
+  if (breaks("one-completion") && !paused_ && std::holds_alternative<node::ShimUp>(event) && rng_.chance(1, 8)) step(event);
   if (paused_)
     held_.push_back(std::move(event));
   else
@@ -219,7 +240,11 @@ void ClusterWorld::step(const node::Event& event) {
   trace_.event(now(), event);
   for (const auto& checker : checkers_) checker->on_event(event);
   effects_.clear();
-  node_->step(clock_.read(now()), event, effects_);
+  const auto* failed = std::get_if<node::PersistFailed>(&event);
+  if (failed != nullptr && breaks("disk-failure-told"))
+    node_->step(clock_.read(now()), node::Persisted{failed->ticket}, effects_);
+  else
+    node_->step(clock_.read(now()), event, effects_);
   for (const node::Effect& effect : effects_) {
     trace_.effect(now(), effect);
     for (const auto& checker : checkers_) checker->on_effect(effect);
@@ -227,7 +252,7 @@ void ClusterWorld::step(const node::Event& event) {
   }
   stepping_ = false;
   // The agent ends itself when its disk fails; somebody starts it again. The tasks run on.
-  if (std::holds_alternative<node::PersistFailed>(event))
+  if (failed != nullptr)
     timeline_.after(kReplyTime, [this, life = life_] {
       if (node_ != nullptr && life == life_) agent_lost(false, kRestartAfterDiskError);
     });
@@ -260,6 +285,10 @@ void ClusterWorld::perform(const node::Effect& effect) {
                              std::is_same_v<E, node::VerifyCheckpoint> || std::is_same_v<E, node::QuarantineCheckpoint> ||
                              std::is_same_v<E, node::DeleteCheckpoint>) {
           checkpoints_->perform(e);
+        } else if constexpr (std::is_same_v<E, node::LaunchShim>) {
+          node::LaunchShim launch = e;
+          if (breaks("new-ports") && launch.spec.port != 0) launch.spec.port = static_cast<std::uint16_t>(20000 + launch.spec.id.task.index);
+          runner_->perform(launch);
         } else {
           runner_->perform(e);
         }

@@ -1,0 +1,304 @@
+#include "common/cluster/job_transition.h"
+
+#include <algorithm>
+
+#include "common/base/limits.h"
+#include "common/job/restart.h"
+
+namespace dtrain::cluster {
+namespace {
+
+std::uint64_t jitter_seed(const JobRecord& job) { return job.id * 1'000'003 + job.restarts + job.stage_failures; }
+
+bool evaluator_or_ps(const std::string& role) { return role == "ps" || role == "evaluator"; }
+
+bool counts_as_running(const TaskRecord& t) { return t.completed || t.state == TaskState::running; }
+
+}  // namespace
+
+void JobTransition::task_event(const TaskRecord& task, std::string type, std::string reason,
+                               std::vector<EventField> details) {
+  details.insert(details.begin(), {"generation", std::to_string(job_.generation)});
+  details.insert(details.begin(), {"job", job_.spec.name + "/" + task.place.task.text()});
+  ledger_.add_event(wall_, job_.id, "task." + std::move(type), job_.spec.name + "/" + task.place.task.text(),
+                    std::move(reason), std::move(details));
+}
+
+void JobTransition::set_state(JobState state, std::string reason, std::vector<EventField> details) {
+  job_.reason = reason;
+  if (job_.state == state && !job_.passed.empty()) return;
+  job_.state = state;
+  if (std::find(job_.passed.begin(), job_.passed.end(), state) == job_.passed.end()) job_.passed.push_back(state);
+  for (auto& c : job_.conditions) c.status = false;
+  const auto same = [&](const Condition& c) { return c.type == state; };
+  if (auto it = std::find_if(job_.conditions.begin(), job_.conditions.end(), same); it != job_.conditions.end())
+    *it = {state, true, wall_, reason};
+  else
+    job_.conditions.push_back({state, true, wall_, reason});
+  details.insert(details.begin(), {"generation", std::to_string(job_.generation)});
+  details.insert(details.begin(), {"job", job_.spec.name});
+  ledger_.add_event(wall_, job_.id, "job." + std::string(to_string(state)), job_.spec.name, std::move(reason),
+                    std::move(details));
+}
+
+void JobTransition::begin_run() {
+  job_.goal = Goal::run;
+  job_.halt = Halt::none;
+  job_.needs_generation = true;
+  job_.not_before = 0ns;
+  job_.stage_failures = 0;
+  job_.restarts = job_.budget_spent = job_.recoveries_in_row = 0;
+  job_.fruitless_restores = 0;
+  job_.was_running = job_.leave_running = job_.signalled = false;
+  job_.run_started.reset();
+  job_.finished_elapsed.reset();
+  job_.finished = WallTime{};
+  job_.first_fault.reset();
+  job_.conditions.clear();
+  job_.passed.clear();
+  for (auto& [id, t] : job_.tasks) {
+    t.completed = false;
+    t.failures.clear();
+    t.consecutive_failures = 0;
+  }
+  set_state(JobState::pending, "");
+}
+
+void JobTransition::finish(JobState state, std::string reason, bool force_end) {
+  if (is_final(job_.state)) return;
+  job_.goal = Goal::end;
+  job_.needs_generation = false;
+  job_.halt = Halt::none;
+  job_.graceful = true;
+  job_.leave_running = !force_end && job_.spec.policy.clean_pod_policy == job::CleanPodPolicy::none;
+  job_.finished = wall_;
+  job_.finished_elapsed = ledger_.state_.elapsed;
+  set_state(state, std::move(reason));
+}
+
+void JobTransition::halt(Halt why, bool graceful, bool next_generation) {
+  // A recovery that meets a graceful halt in progress makes it a kill, never the other way round.
+  if (job_.halt != Halt::none && !job_.graceful) graceful = false;
+  job_.halt = why;
+  job_.graceful = graceful;
+  job_.needs_generation = next_generation;
+}
+
+void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen) {
+  if (seen.attempt <= task.attempt) return;
+  // Attempts beyond the generation's first are restarts; a report that skips some was lost on the way, they count too.
+  const AttemptNumber known = std::max(task.attempt, task.first_attempt);
+  if (seen.attempt > known) {
+    const std::uint32_t restarts = seen.attempt - known;
+    const bool one_requested = task.restart_attempt >= known && task.restart_attempt < seen.attempt;
+    job_.restarts += restarts;
+    job_.budget_spent += restarts - (one_requested ? 1 : 0);
+  }
+  task.attempt = seen.attempt;
+  task.started = seen.started;
+  task.started_elapsed = ledger_.state_.elapsed;
+}
+
+void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
+  if (!seen.exit || seen.exit_attempt <= task.exit_attempt) return;
+  task.exit = seen.exit;
+  task.exit_attempt = seen.exit_attempt;
+  // After a halt began nothing counts: neither against a budget nor as the first fault.
+  const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none ||
+                       seen.exit_attempt == task.restart_attempt;
+  if (ordered || seen.exit->success()) return;
+  const Duration now = ledger_.state_.elapsed;
+  const auto& policy = job_.spec.policy;
+  const bool healthy = task.reached_running && now - task.started_elapsed >= policy.restart_backoff.reset_after;
+  task.consecutive_failures = healthy ? 1 : task.consecutive_failures + 1;
+  const auto expired = [&](Duration at) { return now - at > policy.failure_threshold.within; };
+  std::erase_if(task.failures, expired);
+  task.failures.push_back(now);
+  const std::size_t keep = std::max<std::size_t>(policy.failure_threshold.count, 1);
+  if (task.failures.size() > keep) task.failures.erase(task.failures.begin());
+  if (!job_.first_fault)
+    job_.first_fault = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
+}
+
+void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
+  const TaskState before = task.state;
+  count_attempts(task, seen);
+  take_exit(task, seen);
+  if (seen.ready && !task.ready) {
+    task.ready = true;
+    task_event(task, "ready", "");
+  }
+  task.pid = seen.pid;
+  task.reason = seen.reason;
+  task.state = seen.state;
+  task.ended = seen.ended;
+  if (seen.state == TaskState::running) task.reached_running = true;
+  const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none;
+  if (seen.state == TaskState::succeeded && !seen.on_request && ledger_.broken_rule != "completion-durable")
+    task.completed = true;
+
+  std::vector<EventField> details{{"attempt", std::to_string(task.attempt)}};
+  const std::string exit_text = seen.exit ? job::describe(*seen.exit) : std::string();
+  if (!exit_text.empty()) details.push_back({"exit", exit_text});
+  if (task.state != before || (seen.state == TaskState::running && seen.attempt > 0 && before != TaskState::running)) {
+    switch (task.state) {
+      case TaskState::running:
+        details.push_back({"node", ledger_.state_.coordinator_name});
+        details.push_back({"pid", std::to_string(task.pid)});
+        if (before == TaskState::frozen)
+          task_event(task, "thawed", "");
+        else
+          task_event(task, "running", seen.reason, std::move(details));
+        break;
+      case TaskState::frozen: task_event(task, "frozen", seen.reason, std::move(details)); break;
+      case TaskState::backoff: task_event(task, "backoff", seen.reason, std::move(details)); break;
+      case TaskState::stopping: task_event(task, "stopping", seen.reason, std::move(details)); break;
+      case TaskState::succeeded: task_event(task, "succeeded", "", std::move(details)); break;
+      case TaskState::failed: task_event(task, "failed", seen.reason, std::move(details)); break;
+      default: break;
+    }
+  }
+  if (seen.state != TaskState::failed || ordered || before == TaskState::failed) return;
+  if (seen.stage_failed)
+    stage_failed(task, seen);
+  else
+    task_failed(task, seen);
+}
+
+void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
+  const job::RoleSpec& role = job_.spec.roles.at(task.place.task.role);
+  const std::string cause = task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
+  const bool retry = job::is_stateful(job_.spec, task.place.task) && seen.exit &&
+                     job::may_restart(role.restart_policy, *seen.exit);
+  if (retry) {
+    const auto& threshold = job_.spec.policy.failure_threshold;
+    if (threshold.count > 0 && task.failures.size() >= threshold.count)
+      return finish(JobState::failed, cause + ": failed " + std::to_string(threshold.count) +
+                    " times within the failure threshold's window", false);
+    return recover(task, cause);
+  }
+  if (task.place.task.role == "worker" && job_.spec.policy.enable_dynamic_worker) return;
+  finish(JobState::failed, seen.reason.empty() ? cause : cause + ": " + seen.reason, false);
+}
+
+void JobTransition::recover(const TaskRecord& task, const std::string& cause) {
+  const auto& policy = job_.spec.policy;
+  if (policy.backoff_limit && job_.budget_spent >= *policy.backoff_limit && ledger_.broken_rule != "budget")
+    return finish(JobState::failed, cause + ": backoffLimit of " + std::to_string(*policy.backoff_limit) +
+                  " restarts is used up", true);
+  const Duration now = ledger_.state_.elapsed;
+  const bool healthy = job_.was_running && now - job_.all_running_since >= policy.restart_backoff.reset_after;
+  if (healthy) job_.recoveries_in_row = 0;
+  job_.not_before = now + job::backoff_delay(policy.restart_backoff, job_.recoveries_in_row, jitter_seed(job_));
+  ++job_.recoveries_in_row;
+  ++job_.restarts;
+  ++job_.budget_spent;
+  if (job_.restored) ++job_.fruitless_restores;  // a later checkpoint that verifies sets it back
+  halt(Halt::recovery, false, true);
+  set_state(JobState::recovering, cause, {{"task", task.place.task.text()}});
+}
+
+void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& seen) {
+  // What the user can mend (no such directory, no such user) fails the job; what this host or moment lacks costs a new
+  // placement, with new ports.
+  if (seen.stage_error == ErrorCode::invalid || seen.stage_error == ErrorCode::not_found)
+    return finish(JobState::failed, seen.reason, true);
+  job::RestartBackoff wait;
+  wait.reset_after = 0s;
+  job_.not_before = ledger_.state_.elapsed + job::backoff_delay(wait, job_.stage_failures, jitter_seed(job_));
+  ++job_.stage_failures;
+  halt(Halt::replace, false, true);
+  job_.reason = seen.reason;
+  task_event(task, "stage-failed", seen.reason);
+}
+
+bool JobTransition::check_success() {
+  if (const auto decider = job::deciding_task(job_.spec)) {
+    const auto it = job_.tasks.find(*decider);
+    return it != job_.tasks.end() && it->second.completed;
+  }
+  // All of them: of the workers where successPolicy says so, else of every role that ends by itself.
+  const bool workers_only = job_.spec.policy.success_policy == job::SuccessPolicy::all_workers;
+  bool any = false;
+  for (const auto& [id, t] : job_.tasks) {
+    if (workers_only ? id.role != "worker" : evaluator_or_ps(id.role)) continue;
+    if (!t.completed) return false;
+    any = true;
+  }
+  return any;
+}
+
+void JobTransition::drop_scaled_away() {
+  for (auto it = job_.tasks.begin(); it != job_.tasks.end();) {
+    const auto role = job_.spec.roles.find(it->first.role);
+    const bool wanted = role != job_.spec.roles.end() && it->first.index < role->second.replicas;
+    if (wanted || !it->second.ended) {
+      ++it;
+      continue;
+    }
+    job_.former_tasks.insert(it->first);
+    it = job_.tasks.erase(it);
+  }
+}
+
+JobState JobTransition::running_state() const {
+  bool all = true, any_started = false, any_staging = false, any_again = false;
+  for (const auto& [id, t] : job_.tasks) {
+    all = all && counts_as_running(t);
+    any_started = any_started || t.completed || t.state == TaskState::starting || t.state == TaskState::running;
+    any_staging = any_staging || t.state == TaskState::fetching || t.state == TaskState::staged;
+    any_again = any_again || t.reached_running;
+    if (t.state == TaskState::frozen) return JobState::recovering;
+  }
+  if (all) return JobState::running;
+  if (job_.state == JobState::recovering) return JobState::recovering;
+  // Between Running and Running again every gap is a restart in place.
+  if (job_.state == JobState::running || (job_.state == JobState::restarting && any_again)) return JobState::restarting;
+  if (any_started || any_again) return JobState::starting;
+  if (any_staging) return JobState::staging;
+  return JobState::placed;
+}
+
+void JobTransition::settle() {
+  if (job_.goal == Goal::run && job_.halt == Halt::none && !is_final(job_.state) && job_.generation > 0 &&
+      !job_.tasks.empty() && check_success())
+    finish(JobState::succeeded, "", false);
+
+  if (is_final(job_.state)) {
+    for (auto& [id, t] : job_.tasks) {
+      if (!t.ended || t.state == TaskState::succeeded || t.state == TaskState::failed) continue;
+      // Ended because the job was over. What a ps or an idle worker did for a job that succeeded was its part of it.
+      t.state = job_.state == JobState::succeeded ? TaskState::succeeded : TaskState::failed;
+      if (t.reason.empty()) t.reason = t.attempt < t.first_attempt ? "not started" : "ended with the job";
+    }
+    return;
+  }
+
+  drop_scaled_away();
+  const bool stopped = job_.nothing_runs();
+  if (job_.goal == Goal::suspend) {
+    if (stopped && job_.state != JobState::suspended) {
+      job_.halt = Halt::none;
+      job_.needs_generation = false;
+      for (auto& [id, t] : job_.tasks)
+        if (!t.completed) t.state = TaskState::waiting;
+      set_state(JobState::suspended, "suspended on request");
+    }
+    return;
+  }
+  if (job_.halt != Halt::none || job_.needs_generation) {
+    if (stopped && job_.halt != Halt::recovery && job_.state != JobState::recovering && job_.state != JobState::pending)
+      set_state(JobState::pending, job_.reason);
+    return;
+  }
+  if (job_.generation == 0) return;
+  const JobState next = running_state();
+  if (next == JobState::running && job_.state != JobState::running) {
+    job_.was_running = true;
+    job_.stage_failures = 0;
+    job_.all_running_since = ledger_.state_.elapsed;
+  }
+  if (next != job_.state) set_state(next, next == JobState::running ? std::string() : job_.reason);
+}
+
+}  // namespace dtrain::cluster

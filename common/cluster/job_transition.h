@@ -1,0 +1,45 @@
+// The rules by which one job's record changes: states, halts, failures, ends. Used by Ledger::apply only; everything
+// here is a pure function of the record, the command and the ledger's elapsed time.
+// Order of the rules: docs/recovery.md and docs/frameworks.md.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/cluster/ledger.h"
+
+namespace dtrain::cluster {
+
+class JobTransition {
+ public:
+  JobTransition(Ledger& ledger, JobRecord& job, WallTime wall) : ledger_(ledger), job_(job), wall_(wall) {}
+
+  // Sets the state (with event, condition and the passed list) when it differs.
+  void set_state(JobState state, std::string reason, std::vector<EventField> details = {});
+  // The job is over. What runs is ended with grace, or left alone when cleanPodPolicy says so and !force.
+  void finish(JobState state, std::string reason, bool force_end);
+  // The newest generation is to end; the next begins once nothing of it runs (unless goal says otherwise).
+  void halt(Halt why, bool graceful, bool next_generation);
+  void observe(TaskRecord& task, const TaskObservation& seen);
+  // Derives state, completion, suspension and removal from the tasks. Call after every change.
+  void settle();
+  // A new run of the same job: budgets, completions and the passed list start anew.
+  void begin_run();
+  void task_event(const TaskRecord& task, std::string type, std::string reason, std::vector<EventField> details = {});
+
+ private:
+  void count_attempts(TaskRecord& task, const TaskObservation& seen);
+  void take_exit(TaskRecord& task, const TaskObservation& seen);
+  void task_failed(TaskRecord& task, const TaskObservation& seen);
+  void stage_failed(const TaskRecord& task, const TaskObservation& seen);
+  void recover(const TaskRecord& task, const std::string& cause);
+  bool check_success();
+  void drop_scaled_away();
+  JobState running_state() const;
+
+  Ledger& ledger_;
+  JobRecord& job_;
+  WallTime wall_;
+};
+
+}  // namespace dtrain::cluster

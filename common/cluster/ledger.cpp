@@ -1,0 +1,339 @@
+#include "common/cluster/ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/limits.h"
+#include "common/cluster/job_transition.h"
+
+namespace dtrain::cluster {
+namespace {
+
+Applied refused(ErrorCode code, std::string message, std::string next = "") {
+  Applied a;
+  a.status = fail(code, std::move(message), std::move(next));
+  return a;
+}
+
+Applied done(const JobRecord& job) {
+  Applied a;
+  a.job = job.id;
+  a.name = job.spec.name;
+  return a;
+}
+
+}  // namespace
+
+std::string_view to_string(JobState s) {
+  switch (s) {
+    case JobState::pending: return "pending";
+    case JobState::placed: return "placed";
+    case JobState::staging: return "staging";
+    case JobState::starting: return "starting";
+    case JobState::running: return "running";
+    case JobState::restarting: return "restarting";
+    case JobState::recovering: return "recovering";
+    case JobState::suspended: return "suspended";
+    case JobState::succeeded: return "succeeded";
+    case JobState::failed: return "failed";
+    case JobState::cancelled: return "cancelled";
+  }
+  return "";
+}
+
+bool JobRecord::nothing_runs() const {
+  return std::all_of(tasks.begin(), tasks.end(), [](const auto& entry) { return entry.second.ended; });
+}
+
+Result<Ledger> Ledger::restore(std::string_view snapshot) {
+  wire::DecodeLimits limits;
+  limits.bytes = 1u << 30;
+  limits.elements = 1u << 24;
+  auto state = wire::decode<LedgerState>(snapshot, limits);
+  if (!state) return fail(state.error());
+  Ledger ledger;
+  ledger.events_.assign(std::make_move_iterator(state->events.begin()), std::make_move_iterator(state->events.end()));
+  state->events.clear();
+  ledger.state_ = std::move(*state);
+  for (const auto& [id, job] : ledger.state_.jobs) {
+    if (!job.deleting) ledger.names_[job.spec.name] = id;
+    if (!job.request_id.empty()) ledger.requests_[job.request_id] = id;
+    ledger.touched_.insert(id);
+  }
+  return ledger;
+}
+
+std::string Ledger::snapshot() const {
+  LedgerState copy = state_;
+  copy.events.assign(events_.begin(), events_.end());
+  return wire::encode(copy);
+}
+
+const JobRecord* Ledger::find(JobId id) const {
+  const auto it = state_.jobs.find(id);
+  return it == state_.jobs.end() ? nullptr : &it->second;
+}
+
+const JobRecord* Ledger::find(std::string_view name) const {
+  const auto it = names_.find(name);
+  return it == names_.end() ? nullptr : find(it->second);
+}
+
+Duration Ledger::elapsed_at(Instant now) const {
+  return state_.elapsed + std::max<Duration>(now - state_.at, 0ns);
+}
+
+std::set<JobId> Ledger::take_touched() { return std::exchange(touched_, {}); }
+std::set<JobId> Ledger::take_forgotten() { return std::exchange(forgotten_, {}); }
+
+void Ledger::add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
+                       std::vector<EventField> details) {
+  events_.push_back({state_.next_event++, wall, job, std::move(type), std::move(object), std::move(reason),
+                     std::move(details)});
+  if (events_.size() > limits::kKeptEvents) events_.pop_front();
+}
+
+void Ledger::use_ports(const TaskPlacement& place) {
+  if (place.address.port != 0) state_.ports[place.node][place.address.port] = state_.elapsed;
+}
+
+Applied Ledger::apply(std::uint64_t index, std::string_view payload) {
+  state_.applied = index;
+  auto command = wire::decode<Command>(payload);
+  if (!command) return refused(command.error().code, command.error().message, command.error().next);
+  state_.epoch = std::max(state_.epoch, command->epoch);
+  if (command->type != CommandType::coordinator_started && command->at > state_.at) {
+    state_.elapsed += command->at - state_.at;
+    state_.at = command->at;
+  }
+  return dispatch(*command, index);
+}
+
+namespace {
+template <class T, class Handler>
+Applied with(const Command& command, Handler handler) {
+  auto body = wire::decode<T>(command.body);
+  if (!body) return refused(body.error().code, body.error().message, body.error().next);
+  return handler(*body);
+}
+}  // namespace
+
+Applied Ledger::dispatch(const Command& c, std::uint64_t index) {
+  switch (c.type) {
+    case CommandType::coordinator_started:
+      return with<CoordinatorStarted>(c, [&](const auto& b) { return apply_coordinator(b, c); });
+    case CommandType::submit:
+      return with<SubmitJob>(c, [&](const auto& b) { return apply_submit(b, index, c.wall); });
+    case CommandType::action:
+      return with<JobAction>(c, [&](const auto& b) { return apply_action(b, c.wall); });
+    case CommandType::begin_generation:
+      return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, false, c.wall); });
+    case CommandType::extend_generation:
+      return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, true, c.wall); });
+    case CommandType::report: return with<Report>(c, [&](const auto& b) { return apply_report(b, c.wall); });
+    case CommandType::finish: return with<FinishJob>(c, [&](const auto& b) { return apply_finish(b, c.wall); });
+    case CommandType::checkpoint:
+      return with<CheckpointSeen>(c, [&](const auto& b) { return apply_checkpoint(b, c.wall); });
+    case CommandType::forget: return with<ForgetJob>(c, [&](const auto& b) { return apply_forget(b, c.wall); });
+    case CommandType::waits: return with<JobWaits>(c, [&](const auto& b) { return apply_waits(b, c.wall); });
+    case CommandType::signal: return with<SignalJob>(c, [&](const auto& b) { return apply_signal(b); });
+  }
+  return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
+}
+
+Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& command) {
+  if (c.boot_id == state_.boot_id && command.at > state_.at) state_.elapsed += command.at - state_.at;
+  state_.boot_id = c.boot_id;
+  state_.at = command.at;
+  state_.coordinator = c.node;
+  state_.coordinator_name = c.node_name;
+  add_event(command.wall, 0, "council.elected", c.node_name, "",
+            {{"node", c.node_name}, {"epoch", std::to_string(command.epoch)}});
+  return {};
+}
+
+Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall) {
+  const auto it = state_.jobs.find(c.job);
+  if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
+  JobRecord& job = it->second;
+  const bool current = extend ? c.generation == job.generation && job.halt == Halt::none
+                              : c.generation == job.generation + 1 && job.needs_generation && job.nothing_runs();
+  if (job.goal != Goal::run || is_final(job.state) || !current)
+    return refused(ErrorCode::refused, "job moved on");
+  touched_.insert(job.id);
+  std::erase_if(state_.ports[state_.coordinator],
+                [&](const auto& entry) { return state_.elapsed - entry.second > kPortRest; });
+
+  std::map<TaskId, TaskRecord> tasks;
+  if (extend) tasks = job.tasks;
+  for (const auto& place : c.placements) {
+    TaskRecord next;
+    if (const auto old = job.tasks.find(place.task); old != job.tasks.end()) {
+      const TaskRecord& before = old->second;
+      next.attempt = before.attempt;
+      next.first_attempt = before.attempt + 1;
+      next.exit_attempt = before.exit_attempt;
+      next.exit = before.exit;
+      next.started = before.started;
+      next.completed = before.completed;
+      next.consecutive_failures = before.consecutive_failures;
+      next.failures = before.failures;
+    }
+    next.place = place;
+    if (next.completed) {
+      next.state = TaskState::succeeded;
+      next.ended = true;
+    }
+    use_ports(place);
+    tasks[place.task] = std::move(next);
+  }
+  for (const auto& [id, t] : job.tasks)
+    if (!tasks.contains(id)) job.former_tasks.insert(id);
+  job.tasks = std::move(tasks);
+
+  JobTransition transition(*this, job, wall);
+  if (!extend) {
+    if (job.restored_digest != c.restore_digest) job.fruitless_restores = 0;
+    job.generation = c.generation;
+    job.halt = Halt::none;
+    job.needs_generation = false;
+    job.restored = c.restore;
+    job.restored_digest = c.restore_digest;
+    job.from_scratch = false;
+    job.reason = c.message;
+    if (!job.run_started) job.run_started = state_.elapsed;
+    if (job.state == JobState::pending || job.state == JobState::suspended)
+      transition.set_state(JobState::placed, c.message);
+    if (c.restore)
+      add_event(wall, job.id, "checkpoint.restored", job.spec.name, c.message,
+                {{"job", job.spec.name}, {"step", std::to_string(c.restore->step)}, {"path", c.restore->path},
+                 {"generation", std::to_string(job.generation)}});
+    else if (job.spec.checkpoint)
+      add_event(wall, job.id, "checkpoint.none", job.spec.name, c.message,
+                {{"job", job.spec.name}, {"generation", std::to_string(job.generation)}});
+  }
+  transition.settle();
+  ++job.version;
+  return done(job);
+}
+
+Applied Ledger::apply_report(const Report& c, WallTime wall) {
+  std::set<JobId> jobs;
+  for (const auto& seen : c.tasks) {
+    const auto it = state_.jobs.find(seen.id.job);
+    if (it == state_.jobs.end()) continue;
+    JobRecord& job = it->second;
+    // Reports of an older generation die here.
+    if (job.generation != seen.id.generation && broken_rule != "report-generation-fence") continue;
+    const auto task = job.tasks.find(seen.id.task);
+    if (task == job.tasks.end() || task->second.ended) continue;
+    JobTransition(*this, job, wall).observe(task->second, seen);
+    if (task->second.ended) use_ports(task->second.place);  // rests from now on
+    jobs.insert(job.id);
+  }
+  for (const JobId id : jobs) {
+    JobRecord& job = state_.jobs.at(id);
+    JobTransition(*this, job, wall).settle();
+    ++job.version;
+    touched_.insert(id);
+  }
+  return {};
+}
+
+Applied Ledger::apply_finish(const FinishJob& c, WallTime wall) {
+  const auto it = state_.jobs.find(c.job);
+  if (it == state_.jobs.end() || is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
+  JobTransition transition(*this, it->second, wall);
+  transition.finish(c.state, c.reason, true);
+  transition.settle();
+  ++it->second.version;
+  touched_.insert(c.job);
+  return done(it->second);
+}
+
+Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
+  const auto it = state_.jobs.find(c.job);
+  if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
+  JobRecord& job = it->second;
+  auto& known = job.checkpoints;
+  auto record = std::find_if(known.begin(), known.end(), [&](const CheckpointRecord& r) {
+    return r.info.path == c.info.path && r.info.digest == c.info.digest;
+  });
+  if (record == known.end()) {
+    CheckpointRecord r;
+    r.info = c.info;
+    r.generation = job.generation;
+    r.parent_step = job.restored ? job.restored->step : -1;
+    r.seen = wall;
+    known.push_back(std::move(r));
+    if (known.size() > limits::kCheckpointsPerJob) known.erase(known.begin());
+    record = std::prev(known.end());
+  } else if (record->state == c.state && c.state != CheckpointState::verified) {
+    return done(job);
+  }
+  record->state = c.state;
+  std::vector<EventField> details{{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
+  // A damaged one that a generation of this job left was committed too; what lay there before is not ours.
+  const bool good = c.state == CheckpointState::complete || c.state == CheckpointState::verified;
+  if (good || (c.state == CheckpointState::damaged && job.generation > 0)) job.committed_once = true;
+  if (c.state == CheckpointState::verified) {
+    if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
+    add_event(wall, job.id, "checkpoint.verified", job.spec.name, c.message, std::move(details));
+  } else if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined) {
+    add_event(wall, job.id,
+              c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", job.spec.name,
+              c.message, std::move(details));
+  }
+  ++job.version;
+  touched_.insert(job.id);
+  return done(job);
+}
+
+void Ledger::forget(JobId id, WallTime wall) {
+  const auto it = state_.jobs.find(id);
+  if (it == state_.jobs.end()) return;
+  const JobRecord& job = it->second;
+  for (const auto& [task, record] : job.tasks) use_ports(record.place);
+  if (const auto name = names_.find(job.spec.name); name != names_.end() && name->second == id) names_.erase(name);
+  if (!job.request_id.empty()) requests_.erase(job.request_id);
+  add_event(wall, id, "job.deleted", job.spec.name, "", {{"job", job.spec.name}});
+  state_.jobs.erase(it);
+  touched_.insert(id);
+  forgotten_.insert(id);
+}
+
+Applied Ledger::apply_forget(const ForgetJob& c, WallTime wall) {
+  const auto it = state_.jobs.find(c.job);
+  if (it == state_.jobs.end() || !is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
+  if (it->second.nothing_runs()) {
+    forget(c.job, wall);
+    return {};
+  }
+  it->second.deleting = true;      // what cleanPodPolicy None left running goes first
+  it->second.leave_running = false;
+  it->second.graceful = true;
+  ++it->second.version;
+  touched_.insert(c.job);
+  return {};
+}
+
+Applied Ledger::apply_waits(const JobWaits& c, WallTime wall) {
+  const auto it = state_.jobs.find(c.job);
+  if (it == state_.jobs.end() || is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
+  if (it->second.reason == c.reason) return done(it->second);
+  it->second.reason = c.reason;
+  add_event(wall, c.job, "job.waits", it->second.spec.name, c.reason, {{"job", it->second.spec.name}});
+  ++it->second.version;
+  touched_.insert(c.job);
+  return done(it->second);
+}
+
+Applied Ledger::apply_signal(const SignalJob& c) {
+  const auto it = state_.jobs.find(c.job);
+  if (it == state_.jobs.end() || it->second.signalled) return refused(ErrorCode::refused, "job moved on");
+  it->second.signalled = true;
+  touched_.insert(c.job);
+  return done(it->second);
+}
+
+}  // namespace dtrain::cluster

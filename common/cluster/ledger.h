@@ -1,0 +1,102 @@
+// The replicated state machine: jobs, their generations, tasks, checkpoints, and the history. Event-sourced: the only
+// way in is apply(); the same commands give the same bytes. No I/O, no clock: a command brings its time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/cluster/command.h"
+#include "common/cluster/state.h"
+
+namespace dtrain::cluster {
+
+// Everything a snapshot holds.
+struct LedgerState {
+  std::uint64_t format = 1;
+  std::uint64_t applied = 0;             // index of the last entry
+  std::uint64_t epoch = 0;               // highest seen; only grows
+  NodeId coordinator;
+  std::string coordinator_name;
+  std::string boot_id;                   // of the coordinator whose clock is meant by `at`
+  Instant at{};
+  Duration elapsed{0};                   // of the cluster, see Command::at
+  std::uint64_t next_event = 1;
+  std::map<JobId, JobRecord> jobs;
+  std::map<NodeId, std::map<std::uint16_t, Duration>> ports;  // when last in use; entries older than kPortRest are dropped
+  std::vector<LedgerEvent> events;       // newest limits::kKeptEvents
+  template <class V> void fields(V& v) {
+    v("format", format); v("applied", applied); v("epoch", epoch); v("coordinator", coordinator);
+    v("coordinator_name", coordinator_name); v("boot_id", boot_id); v("at", at); v("elapsed", elapsed);
+    v("next_event", next_event); v("jobs", jobs); v("ports", ports);
+    v("events", events);
+  }
+};
+
+// A port of an ended generation rests this long: nothing left over may be met at its old address.
+inline constexpr Duration kPortRest = 2min;
+
+// What came of one command, for whoever proposed it.
+struct Applied {
+  Status status;                          // refused commands change nothing
+  JobId job = 0;
+  std::string name;
+  bool unchanged = false;                 // submit: the same job was there already
+};
+
+class Ledger {
+ public:
+  Ledger() = default;
+  static Result<Ledger> restore(std::string_view snapshot);
+  std::string snapshot() const;
+
+  // An entry that does not decode is damage of our own log: refused with ErrorCode::damaged, state unchanged but
+  // for `applied`. Touched jobs are added to touched().
+  Applied apply(std::uint64_t index, std::string_view payload);
+
+  const LedgerState& state() const { return state_; }
+  const std::deque<LedgerEvent>& events() const { return events_; }
+  const JobRecord* find(JobId id) const;
+  // The newest job of that name that is not forgotten.
+  const JobRecord* find(std::string_view name) const;
+  // Elapsed time at `now` of a host whose boot id is `boot_id`.
+  Duration elapsed_at(Instant now) const;
+
+  // Jobs changed since the last call.
+  std::set<JobId> take_touched();
+  // Jobs that the last calls removed: their files can go.
+  std::set<JobId> take_forgotten();
+
+  // For --break in the simulator: the named rule is not kept. Empty in production.
+  std::string broken_rule;
+
+ private:
+  friend class JobTransition;
+  Applied dispatch(const Command& command, std::uint64_t index);
+  Applied apply_coordinator(const CoordinatorStarted& c, const Command& command);
+  Applied apply_submit(const SubmitJob& c, std::uint64_t index, WallTime wall);
+  Applied apply_action(const JobAction& c, WallTime wall);
+  Applied apply_begin(const BeginGeneration& c, bool extend, WallTime wall);
+  Applied apply_report(const Report& c, WallTime wall);
+  Applied apply_finish(const FinishJob& c, WallTime wall);
+  Applied apply_checkpoint(const CheckpointSeen& c, WallTime wall);
+  Applied apply_forget(const ForgetJob& c, WallTime wall);
+  Applied apply_waits(const JobWaits& c, WallTime wall);
+  Applied apply_signal(const SignalJob& c);
+  void drop_oldest_finished(WallTime wall);
+  void forget(JobId id, WallTime wall);
+  void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
+                 std::vector<EventField> details);
+  void use_ports(const TaskPlacement& place);
+
+  LedgerState state_;                     // its `events` stay empty: they live in events_ until a snapshot
+  std::deque<LedgerEvent> events_;
+  std::map<std::string, JobId, std::less<>> names_, requests_;
+  std::set<JobId> touched_, forgotten_;
+};
+
+}  // namespace dtrain::cluster

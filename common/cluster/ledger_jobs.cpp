@@ -1,0 +1,224 @@
+// The part of the ledger that people drive: submit and the actions on jobs.
+#include <algorithm>
+
+#include "common/base/limits.h"
+#include "common/cluster/cluster_change.h"
+#include "common/cluster/job_transition.h"
+#include "common/cluster/ledger.h"
+
+namespace dtrain::cluster {
+namespace {
+
+Applied refused(ErrorCode code, std::string message, std::string next = "") {
+  Applied a;
+  a.status = fail(code, std::move(message), std::move(next));
+  return a;
+}
+
+Applied done(const JobRecord& job) {
+  Applied a;
+  a.job = job.id;
+  a.name = job.spec.name;
+  return a;
+}
+
+std::string verb(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::cancel: return "cancel";
+    case ActionKind::suspend: return "suspend";
+    case ActionKind::resume: return "resume";
+    case ActionKind::restart: return "restart";
+    case ActionKind::scale: return "scale";
+    case ActionKind::remove: return "delete";
+    case ActionKind::rerun: return "rerun";
+  }
+  return "";
+}
+
+}  // namespace
+
+void Ledger::drop_oldest_finished(WallTime wall) {
+  if (state_.jobs.size() <= limits::kFinishedJobs) return;
+  std::size_t finished = 0;
+  JobId oldest = 0;
+  for (const auto& [id, job] : state_.jobs) {
+    if (!is_final(job.state)) continue;
+    ++finished;
+    if (oldest == 0 && job.nothing_runs()) oldest = id;
+  }
+  if (finished > limits::kFinishedJobs && oldest != 0) forget(oldest, wall);
+}
+
+Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime wall) {
+  auto spec = wire::decode<job::JobSpec>(c.spec);
+  if (!spec) return refused(ErrorCode::invalid, spec.error().message, spec.error().next);
+  if (!c.request_id.empty()) {
+    if (const auto known = requests_.find(c.request_id); known != requests_.end()) {
+      Applied a = done(state_.jobs.at(known->second));
+      a.unchanged = true;
+      return a;
+    }
+  }
+  if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(index);
+  if (const JobRecord* existing = find(spec->name)) {
+    JobRecord& old = state_.jobs.at(existing->id);
+    const bool may_replace = c.replace && is_final(old.state);
+    if (!may_replace) {
+      if (old.submitted_spec == c.spec && old.user.uid == c.user.uid) {
+        Applied a = done(old);
+        a.unchanged = true;
+        return a;
+      }
+      return refused(ErrorCode::refused,
+                     "could not submit job " + spec->name + ": a job of that name with other content is " +
+                         std::string(to_string(old.state)),
+                     is_final(old.state) ? "submit with --replace, or choose another name"
+                                         : "choose another name, or cancel and delete that job first");
+    }
+    if (old.user.uid != c.user.uid && c.user.uid != 0)
+      return refused(ErrorCode::refused, "could not replace job " + spec->name + ": it belongs to " + old.user.name,
+                     "choose another name");
+    if (old.nothing_runs()) {
+      forget(old.id, wall);
+    } else {  // still winding down: it goes once it is quiet, its name is free now
+      old.deleting = true;
+      old.leave_running = false;
+      old.graceful = false;
+      touched_.insert(old.id);
+    }
+  }
+  std::size_t active = 0;
+  for (const auto& [id, job] : state_.jobs) active += is_final(job.state) ? 0 : 1;
+  if (active >= limits::kActiveJobs)
+    return refused(ErrorCode::limit,
+                   "could not submit job " + spec->name + ": " + std::to_string(active) + " jobs are active already",
+                   "wait for some to finish, or cancel some");
+
+  JobRecord& job = state_.jobs[index];
+  job.id = index;
+  job.spec = std::move(*spec);
+  job.submitted_spec = c.spec;
+  job.user = c.user;
+  job.request_id = c.request_id;
+  job.created = wall;
+  job.created_elapsed = state_.elapsed;
+  names_[job.spec.name] = index;
+  if (!job.request_id.empty()) requests_[job.request_id] = index;
+  touched_.insert(index);
+  JobTransition transition(*this, job, wall);
+  if (job.spec.suspend) {
+    job.goal = Goal::suspend;
+    job.needs_generation = false;
+    transition.set_state(JobState::suspended, "submitted suspended");
+  } else {
+    transition.begin_run();
+  }
+  const Applied result = done(job);
+  drop_oldest_finished(wall);
+  return result;
+}
+
+Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
+  const auto it = state_.jobs.find(c.job);
+  if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "could not " + verb(c.kind) + " job: it is gone");
+  JobRecord& job = it->second;
+  JobTransition transition(*this, job, wall);
+  const bool final = is_final(job.state);
+  const auto conflict = [&](const std::string& why, const std::string& next = "") {
+    return refused(ErrorCode::refused, "could not " + verb(c.kind) + " job " + job.spec.name + ": " + why, next);
+  };
+  const std::string state(to_string(job.state));
+  if (final && c.kind != ActionKind::remove && c.kind != ActionKind::rerun) {
+    if (c.kind == ActionKind::cancel && job.state == JobState::cancelled) return done(job);
+    return conflict("it is " + state + " already", c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name
+                                                                                 : std::string());
+  }
+
+  switch (c.kind) {
+    case ActionKind::cancel: transition.finish(JobState::cancelled, "cancelled by " + c.user, true); break;
+
+    case ActionKind::suspend:
+      if (job.goal == Goal::suspend) return done(job);
+      job.goal = Goal::suspend;
+      transition.halt(Halt::requested, true, false);
+      job.reason = "suspended by " + c.user;
+      break;
+
+    case ActionKind::resume:
+      if (job.goal != Goal::suspend) return conflict("it is not suspended");
+      job.goal = Goal::run;
+      job.needs_generation = true;
+      job.run_started.reset();  // the deadline counts anew
+      job.signalled = false;
+      job.not_before = 0ns;
+      job.reason = "resumed by " + c.user;
+      if (job.passed.empty() || job.state == JobState::suspended) transition.set_state(JobState::pending, job.reason);
+      break;
+
+    case ActionKind::restart: {
+      if (job.goal == Goal::suspend) return conflict("it is suspended", "dtrainctl resume " + job.spec.name);
+      if (c.task && !c.from_scratch && c.package_digest.empty()) {
+        const auto task = job.tasks.find(*c.task);
+        if (task == job.tasks.end())
+          return refused(ErrorCode::not_found,
+                         "could not restart task " + c.task->text() + ": job " + job.spec.name + " has no such task",
+                         "dtrainctl tasks " + job.spec.name);
+        if (task->second.completed) return conflict(c.task->text() + " has completed; it is never run again");
+        if (!job::is_stateful(job.spec, *c.task)) {
+          task->second.restart_attempt = task->second.attempt;
+          break;
+        }
+      }
+      if (!c.package_digest.empty()) job.spec.package_digest = c.package_digest;
+      job.from_scratch = c.from_scratch;
+      job.not_before = 0ns;
+      ++job.restarts;
+      transition.halt(Halt::requested, true, true);
+      job.reason = "restarted by " + c.user;
+      break;
+    }
+
+    case ActionKind::scale: {
+      const auto role = job.spec.roles.find(c.role);
+      if (role == job.spec.roles.end())
+        return refused(ErrorCode::not_found, "could not scale job " + job.spec.name + ": it has no role " + c.role);
+      if (role->second.replicas == c.replicas) return done(job);
+      const std::uint32_t before = role->second.replicas;
+      role->second.min_replicas =
+          role->second.min_replicas == before ? c.replicas : std::min(role->second.min_replicas, c.replicas);
+      role->second.replicas = c.replicas;
+      job.reason = "scaled " + c.role + " from " + std::to_string(before) + " to " + std::to_string(c.replicas) +
+                   " by " + c.user;
+      const bool active = job.generation > 0 && !job.needs_generation && job.goal == Goal::run;
+      // Where a task could see the difference, all get a new cluster spec: a new generation.
+      if (active && !scales_alone(job.spec, c.role)) transition.halt(Halt::scale, true, true);
+      break;
+    }
+
+    case ActionKind::remove:
+      if (!final && !c.force) return conflict("it is " + state, "cancel it first, or delete with --force");
+      if (!final) transition.finish(JobState::cancelled, "deleted by " + c.user, true);
+      job.deleting = true;
+      job.leave_running = false;
+      job.graceful = false;
+      if (job.nothing_runs()) {
+        const Applied result = done(job);
+        forget(job.id, wall);
+        return result;
+      }
+      break;
+
+    case ActionKind::rerun:
+      if (!final) return conflict("it is " + state, "rerun takes a finished job");
+      if (job.deleting) return conflict("it is being deleted");
+      job.leave_running = false;  // the next run begins once nothing of this one is left
+      transition.begin_run();
+      break;
+  }
+  transition.settle();
+  ++job.version;
+  touched_.insert(job.id);
+  return done(job);
+}
+
+}  // namespace dtrain::cluster

@@ -1,0 +1,369 @@
+#include "common/node/coordinator.h"
+
+#include <algorithm>
+
+#include "common/cluster/cluster_change.h"
+
+namespace dtrain::node {
+namespace {
+
+using cluster::CommandType;
+using cluster::JobRecord;
+using cluster::RestoreChoice;
+
+// A checkpoint directory that could not be read is looked at again after this.
+constexpr Duration kScanRetry = 5s;
+
+std::string identity(const transfer::CheckpointInfo& info) { return info.digest + " " + info.path; }
+
+std::vector<TaskId> wanted_tasks(const job::JobSpec& spec) {
+  std::vector<TaskId> tasks;
+  for (const auto& [name, role] : spec.roles)
+    for (std::uint32_t i = 0; i < role.replicas; ++i) tasks.push_back({name, i});
+  return tasks;
+}
+
+bool wants_restore(const JobRecord& job) {
+  return job.spec.checkpoint && (job.spec.checkpoint->restore != "never" || job.from_scratch);
+}
+
+}  // namespace
+
+Result<std::vector<cluster::TaskPlacement>> Coordinator::place(const job::JobSpec& spec,
+                                                               const std::vector<TaskId>& tasks) const {
+  cluster::HostCapacity host;
+  host.id = c_.facts.id;
+  host.name = c_.facts.name;
+  host.task_address = c_.facts.task_address;
+  host.cpu_millis = c_.facts.cpu_millis;
+  host.memory_bytes = c_.facts.memory_bytes;
+  host.labels = c_.facts.labels;
+  for (const auto& g : c_.facts.gpus)
+    if (g.healthy) host.gpus.push_back({g.index, g.model, true});
+  std::vector<cluster::HostCapacity> hosts{std::move(host)};
+  cluster::subtract_used(c_.ledger, hosts);
+  return cluster::place(spec, tasks, std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
+}
+
+Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
+  return place(spec, wanted_tasks(spec));
+}
+
+std::string Coordinator::waiting_for(JobId id) const {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? "" : it->second.waiting;
+}
+
+std::set<JobId> Coordinator::applied(std::uint64_t index) {
+  std::set<JobId> ids;
+  const auto last = proposals_.upper_bound(index);
+  for (auto it = proposals_.begin(); it != last; ++it) {
+    ids.insert(it->second);
+    const auto job = jobs_.find(it->second);
+    if (job != jobs_.end() && job->second.proposed == it->first) job->second.proposed = 0;
+  }
+  proposals_.erase(proposals_.begin(), last);
+  return ids;
+}
+
+void Coordinator::consider(JobId id) {
+  const JobRecord* job = c_.ledger.find(id);
+  if (job == nullptr) {
+    if (const auto gone = jobs_.find(id); gone != jobs_.end()) {
+      if (gone->second.watched) c_.emit(WatchCheckpoints{id, {}, {}, false});
+      jobs_.erase(gone);
+    }
+    unplaced_.erase(id);
+  } else {
+    Job& soft = jobs_[id];
+    soft.deadline = kNever;
+    watch(*job, soft);
+    // A choice made for a generation that is not wanted any more; its outstanding answer finds nobody.
+    if (job->goal != cluster::Goal::run || !job->needs_generation) soft.choosing.reset();
+    if (soft.proposed == 0 && !watch_time(*job, soft)) {
+      if (job->goal == cluster::Goal::run && job->needs_generation && job->nothing_runs() && !is_final(job->state))
+        begin_generation(*job, soft);
+      else if (job->goal == cluster::Goal::run && job->halt == cluster::Halt::none && !job->needs_generation)
+        extend(*job, soft);
+    }
+    if (job->goal != cluster::Goal::run || (!job->needs_generation && soft.waiting.empty())) unplaced_.erase(id);
+    // A quiet finished job without a time to live needs nothing more: 10,000 of them may be kept.
+    if (is_final(job->state) && job->nothing_runs() && !job->deleting && !job->spec.policy.ttl_after_finished &&
+        soft.proposed == 0 && !soft.watched)
+      jobs_.erase(id);
+  }
+  if (job != nullptr && !job->nothing_runs()) return;
+  // Something may have been freed: jobs that wait for room try again, in order of priority, then age.
+  std::vector<std::pair<std::int32_t, JobId>> queue;
+  for (const JobId other : unplaced_)
+    if (const JobRecord* waiting = c_.ledger.find(other); waiting != nullptr && other != id)
+      queue.emplace_back(-waiting->spec.policy.priority, other);
+  std::sort(queue.begin(), queue.end());
+  for (const auto& [priority, other] : queue) {
+    const auto it = jobs_.find(other);
+    const JobRecord* waiting = c_.ledger.find(other);
+    if (it != jobs_.end() && it->second.proposed == 0 && waiting->needs_generation && waiting->nothing_runs() &&
+        !is_final(waiting->state) && waiting->goal == cluster::Goal::run)
+      begin_generation(*waiting, it->second);
+  }
+}
+
+// Deadlines of the job as a whole. True when one has passed and something was proposed.
+bool Coordinator::watch_time(const JobRecord& job, Job& soft) {
+  const Duration now = c_.elapsed();
+  const auto due = [&](Duration when) {
+    if (when <= now) return true;
+    soft.deadline = std::min(soft.deadline, at(when));
+    return false;
+  };
+  if (is_final(job.state)) {
+    const auto ttl = job.spec.policy.ttl_after_finished;
+    const bool expired = ttl && job.finished_elapsed && due(*job.finished_elapsed + *ttl);
+    if ((job.deleting && job.nothing_runs()) || (expired && (job.nothing_runs() || job.leave_running))) {
+      propose(soft, job.id, CommandType::forget, cluster::ForgetJob{job.id});
+      return true;
+    }
+    return false;
+  }
+  const auto limit = job.spec.policy.active_deadline;
+  if (!limit || !job.run_started || job.goal != cluster::Goal::run) return false;
+  if (due(*job.run_started + *limit)) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(*limit).count();
+    propose(soft, job.id, CommandType::finish,
+            cluster::FinishJob{job.id, cluster::JobState::failed,
+                                                  "activeDeadlineSeconds of " + std::to_string(seconds) + " is over"});
+    return true;
+  }
+  const auto warning = job.spec.policy.signal_before_deadline;
+  if (warning && !job.signalled && due(*job.run_started + *limit - warning->before)) {
+    for (const auto& [id, t] : job.tasks)
+      if (t.pid != 0) c_.emit(SignalTask{{job.id, job.generation, id}, warning->signal, false});
+    propose(soft, job.id, CommandType::signal, cluster::SignalJob{job.id});
+    return true;
+  }
+  return false;
+}
+
+void Coordinator::wait(const JobRecord& job, Job& soft, const std::string& reason) {
+  if (soft.waiting == reason && job.reason == reason) return;
+  soft.waiting = reason;
+  if (job.reason != reason) propose(soft, job.id, CommandType::waits, cluster::JobWaits{job.id, reason});
+}
+
+void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
+  if (job.not_before > c_.elapsed()) {
+    soft.deadline = std::min(soft.deadline, at(job.not_before));
+    return;
+  }
+  const auto tasks = wanted_tasks(job.spec);
+  auto placed = place(job.spec, tasks);
+  if (!placed) {
+    unplaced_.insert(job.id);
+    return wait(job, soft, placed.error().message);
+  }
+  cluster::BeginGeneration begin;
+  begin.job = job.id;
+  begin.generation = job.generation + 1;
+  begin.placements = std::move(*placed);
+  if (wants_restore(job)) {
+    if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch) choose(job, soft);
+    if (soft.choosing->choice.step().kind == RestoreChoice::Step::Kind::blocked && soft.choosing->retry <= c_.now.boot)
+      choose(job, soft);
+    drive_choice(job, soft);
+    const auto& step = soft.choosing->choice.step();
+    if (step.kind == RestoreChoice::Step::Kind::blocked) {
+      if (soft.choosing->choice.pinned()) {
+        propose(soft, job.id, CommandType::finish,
+                cluster::FinishJob{job.id, cluster::JobState::failed, "could not restore: " + step.reason});
+        return;
+      }
+      // Another look only when the user acts (restart --from-scratch changes the job) or the directory may have.
+      unplaced_.insert(job.id);
+      const std::string reason = "no checkpoint to restore: " + step.reason + "; dtrainctl restart " + job.spec.name +
+                                 " --from-scratch gives up what was trained";
+      if (soft.choosing->retry == kNever) soft.choosing->retry = c_.now.boot + kScanRetry;
+      soft.deadline = std::min(soft.deadline, soft.choosing->retry);
+      return wait(job, soft, reason);
+    }
+    if (step.kind != RestoreChoice::Step::Kind::chosen && step.kind != RestoreChoice::Step::Kind::nothing) {
+      soft.deadline = std::min(soft.deadline, soft.choosing->retry);
+      return;  // an answer is on its way
+    }
+    if (step.kind == RestoreChoice::Step::Kind::chosen) {
+      begin.restore = job::Restore{step.info.path, step.info.step};
+      begin.restore_digest = step.info.digest;
+    }
+    begin.message = step.reason;
+  }
+  soft.waiting.clear();
+  unplaced_.erase(job.id);
+  propose(soft, job.id, CommandType::begin_generation, begin);
+  soft.choosing.reset();
+}
+
+void Coordinator::extend(const JobRecord& job, Job& soft) {
+  std::vector<TaskId> missing;
+  for (const TaskId& id : wanted_tasks(job.spec))
+    if (!job.tasks.contains(id)) missing.push_back(id);
+  if (missing.empty() || job.generation == 0) return;
+  auto placed = place(job.spec, missing);
+  if (!placed) {
+    unplaced_.insert(job.id);
+    return wait(job, soft, placed.error().message);
+  }
+  soft.waiting.clear();
+  propose(soft, job.id, CommandType::extend_generation,
+            cluster::BeginGeneration{job.id, job.generation, std::move(*placed), {}, "", ""});
+}
+
+void Coordinator::choose(const JobRecord& job, Job& soft) {
+  soft.choosing.emplace(Choosing{RestoreChoice(job, c_.options.broken_rule == "verify-before-restore"), 0, kNever});
+}
+
+// Turns the choice's next step into an effect, once; steps that need no answer are left to the caller.
+void Coordinator::drive_choice(const JobRecord& job, Job& soft) {
+  using Kind = RestoreChoice::Step::Kind;
+  Choosing& choosing = *soft.choosing;
+  if (choosing.token != 0) return;
+  const auto& step = choosing.choice.step();
+  if (step.kind == Kind::blocked) return;
+  if (choosing.retry != kNever) {
+    if (choosing.retry > c_.now.boot) return;
+    choosing.retry = kNever;
+  }
+  job::CheckpointSpec spec = *job.spec.checkpoint;
+  switch (step.kind) {
+    case Kind::scan:
+      if (choosing.choice.pinned()) spec.dir = spec.restore;
+      choosing.token = c_.next_token();
+      c_.emit(ScanCheckpoints{job.id, choosing.token, spec, job.user});
+      return;
+    case Kind::scan_parent:
+      spec.dir = spec.restore.substr(0, std::max<std::size_t>(spec.restore.rfind('/'), 1));
+      choosing.token = c_.next_token();
+      c_.emit(ScanCheckpoints{job.id, choosing.token, spec, job.user});
+      return;
+    case Kind::verify:
+      choosing.token = c_.next_token();
+      c_.emit(VerifyCheckpoint{job.id, choosing.token, step.info, job.user});
+      return;
+    case Kind::quarantine:
+      choosing.token = c_.next_token();
+      c_.propose(CommandType::checkpoint,
+                 cluster::CheckpointSeen{job.id, step.info,
+                                         step.damaged ? cluster::CheckpointState::damaged
+                                                      : cluster::CheckpointState::quarantined,
+                                         step.reason});
+      c_.emit(QuarantineCheckpoint{job.id, choosing.token, step.info, job.user});
+      return;
+    case Kind::chosen:
+    case Kind::nothing:
+    case Kind::blocked: return;
+  }
+}
+
+void Coordinator::scanned(const CheckpointsScanned& e) {
+  const JobRecord* job = c_.ledger.find(e.job);
+  const auto it = jobs_.find(e.job);
+  if (job == nullptr || it == jobs_.end()) return;
+  Job& soft = it->second;
+  if (e.token == 0) {
+    if (!e.found || is_final(job->state)) return;
+    for (const auto& info : *e.found)
+      if (info.complete && soft.known.insert(identity(info)).second) soft.to_verify.push_back(info);
+    return verify_next(*job, soft);
+  }
+  if (!soft.choosing || soft.choosing->token != e.token) return;
+  soft.choosing->token = 0;
+  if (!e.found) {
+    soft.choosing->retry = c_.now.boot + kScanRetry;
+    wait(*job, soft, e.found.error().text());
+  } else {
+    soft.choosing->choice.scanned(*e.found);
+  }
+  consider(e.job);
+}
+
+void Coordinator::verified(const CheckpointVerified& e) {
+  const JobRecord* job = c_.ledger.find(e.job);
+  const auto it = jobs_.find(e.job);
+  if (job == nullptr || it == jobs_.end()) return;
+  Job& soft = it->second;
+  if (soft.verify_token == e.token) {
+    soft.verify_token = 0;
+    c_.propose(CommandType::checkpoint,
+               cluster::CheckpointSeen{e.job, soft.verifying,
+                                       e.result ? cluster::CheckpointState::verified : cluster::CheckpointState::damaged,
+                                       e.result ? std::string() : e.result.error().text()});
+    return verify_next(*job, soft);
+  }
+  if (!soft.choosing || soft.choosing->token != e.token) return;
+  soft.choosing->token = 0;
+  if (e.result)
+    c_.propose(CommandType::checkpoint, cluster::CheckpointSeen{e.job, soft.choosing->choice.step().info,
+                                                                cluster::CheckpointState::verified, ""});
+  soft.choosing->choice.verified(e.result);
+  consider(e.job);
+}
+
+void Coordinator::quarantined(const CheckpointQuarantined& e) {
+  const auto it = jobs_.find(e.job);
+  if (it == jobs_.end() || !it->second.choosing || it->second.choosing->token != e.token) return;
+  it->second.choosing->token = 0;
+  if (!e.moved_to)
+    c_.log.write(LogLevel::warn, "checkpoint.not-moved", {{"path", e.path}, {"cause", e.moved_to.error().text()}});
+  it->second.choosing->choice.quarantined();
+  consider(e.job);
+}
+
+void Coordinator::watch(const JobRecord& job, Job& soft) {
+  const bool on = job.spec.checkpoint && job.generation > 0 && !is_final(job.state) && !job.nothing_runs();
+  if (on != soft.watched) {
+    soft.watched = on;
+    c_.emit(WatchCheckpoints{job.id, on ? *job.spec.checkpoint : job::CheckpointSpec{}, job.user, on});
+    if (!on) soft.to_verify.clear();
+    for (const auto& r : job.checkpoints) soft.known.insert(identity(r.info));
+  }
+  if (on && job.spec.checkpoint->keep > 0) delete_surplus(job, soft);
+}
+
+void Coordinator::verify_next(const JobRecord& job, Job& soft) {
+  if (soft.verify_token != 0 || soft.to_verify.empty()) return;
+  const auto newest = std::max_element(soft.to_verify.begin(), soft.to_verify.end(),
+                                       [](const auto& a, const auto& b) { return a.step < b.step; });
+  soft.verifying = std::move(*newest);
+  soft.to_verify.erase(newest);
+  soft.verify_token = c_.next_token();
+  c_.emit(VerifyCheckpoint{job.id, soft.verify_token, soft.verifying, job.user});
+}
+
+// checkpoint.keep: the newest verified ones stay; the one that tasks may still read from is pinned.
+void Coordinator::delete_surplus(const JobRecord& job, Job& soft) {
+  std::vector<const cluster::CheckpointRecord*> good;
+  for (const auto& r : job.checkpoints)
+    if (r.state == cluster::CheckpointState::verified) good.push_back(&r);
+  const std::size_t keep = job.spec.checkpoint->keep;
+  if (good.size() <= keep) return;
+  std::sort(good.begin(), good.end(), [](const auto* a, const auto* b) { return a->info.step > b->info.step; });
+  for (std::size_t i = keep; i < good.size(); ++i) {
+    if (good[i]->info.digest == job.restored_digest || !soft.deleted.insert(identity(good[i]->info)).second) continue;
+    c_.emit(DeleteCheckpoint{job.id, good[i]->info, job.user});
+    c_.propose(CommandType::checkpoint, cluster::CheckpointSeen{job.id, good[i]->info, cluster::CheckpointState::deleted,
+                                                                "surplus over keep: " + std::to_string(keep)});
+  }
+}
+
+void Coordinator::tick() {
+  std::vector<JobId> due;
+  for (const auto& [id, soft] : jobs_)
+    if (soft.deadline <= c_.now.boot) due.push_back(id);
+  for (const JobId id : due) consider(id);
+}
+
+Instant Coordinator::deadline() const {
+  Instant d = kNever;
+  for (const auto& [id, soft] : jobs_) d = std::min(d, soft.deadline);
+  return d;
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,79 @@
+// The coordinator's thinking: looks at every job that changed and proposes what should come next - a generation, an
+// end, a removal. It changes nothing itself; what it proposes takes effect when the log commits it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "common/cluster/placement.h"
+#include "common/cluster/restore.h"
+#include "common/node/context.h"
+
+namespace dtrain::node {
+
+class Coordinator {
+ public:
+  explicit Coordinator(Context& context) : c_(context) {}
+
+  // A job changed (or is gone). Its assignments here are quiet when `quiet`.
+  void consider(JobId id);
+  // Entries up to this index are applied: what was proposed with them may be proposed anew. Returns the jobs meant.
+  std::set<JobId> applied(std::uint64_t index);
+  void tick();
+  Instant deadline() const;
+
+  void scanned(const CheckpointsScanned& e);
+  void verified(const CheckpointVerified& e);
+  void quarantined(const CheckpointQuarantined& e);
+
+  // What a job would get now: for `plan`. Nothing is booked.
+  Result<std::vector<cluster::TaskPlacement>> try_place(const job::JobSpec& spec) const;
+  // Why a job that waits does so; "" when it does not wait.
+  std::string waiting_for(JobId id) const;
+
+ private:
+  struct Choosing {
+    cluster::RestoreChoice choice;
+    std::uint64_t token = 0;             // of the answer awaited; 0: none
+    Instant retry = kNever;              // after a scan that failed
+  };
+  struct Job {
+    std::uint64_t proposed = 0;          // index of our proposal in flight; 0: none
+    std::optional<Choosing> choosing;
+    bool watched = false;
+    std::set<std::string> known;         // checkpoints (path and digest) seen by the watch, queued or judged
+    std::set<std::string> deleted;       // surplus ones whose removal was ordered
+    std::vector<transfer::CheckpointInfo> to_verify;  // found by the watch
+    transfer::CheckpointInfo verifying;  // one at a time, newest first
+    std::uint64_t verify_token = 0;      // 0: none under way
+    std::string waiting;                 // why no generation can begin
+    Instant deadline = kNever;
+  };
+
+  void begin_generation(const cluster::JobRecord& job, Job& soft);
+  void extend(const cluster::JobRecord& job, Job& soft);
+  void choose(const cluster::JobRecord& job, Job& soft);
+  void drive_choice(const cluster::JobRecord& job, Job& soft);
+  void watch(const cluster::JobRecord& job, Job& soft);
+  void verify_next(const cluster::JobRecord& job, Job& soft);
+  void delete_surplus(const cluster::JobRecord& job, Job& soft);
+  void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason);
+  bool watch_time(const cluster::JobRecord& job, Job& soft);
+  Result<std::vector<cluster::TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks) const;
+  Instant at(Duration elapsed) const { return c_.now.boot + (elapsed - c_.elapsed()); }
+
+  template <class T>
+  void propose(Job& soft, JobId id, cluster::CommandType type, const T& body) {
+    soft.proposed = c_.propose(type, body);
+    proposals_[soft.proposed] = id;
+  }
+
+  Context& c_;
+  std::map<JobId, Job> jobs_;
+  std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
+  std::set<JobId> unplaced_;             // tried again when something was freed
+};
+
+}  // namespace dtrain::node

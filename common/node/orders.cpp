@@ -1,0 +1,118 @@
+#include "common/node/orders.h"
+
+#include <algorithm>
+
+namespace dtrain::node {
+namespace {
+
+using cluster::JobRecord;
+using cluster::TaskRecord;
+using job::TaskState;
+
+// onPsFailure: freeze - a ps that ran and does not run now is being restarted alone while the others are frozen.
+bool ps_is_away(const JobRecord& job) {
+  if (job.spec.policy.on_ps_failure != job::OnPsFailure::freeze) return false;
+  return std::any_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
+    const TaskRecord& t = entry.second;
+    return entry.first.role == "ps" && t.reached_running && !t.completed && !t.ended && t.state != TaskState::running;
+  });
+}
+
+bool others_stand_still(const JobRecord& job) {
+  return std::none_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
+    const TaskState s = entry.second.state;
+    return entry.first.role != "ps" && (s == TaskState::running || s == TaskState::starting || s == TaskState::stopping);
+  });
+}
+
+bool reached(const cluster::JobRecord& job, const std::string& role, job::StartAfter need) {
+  const bool by_notify = job.spec.roles.at(role).notify;
+  return std::all_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) {
+    if (entry.first.role != role) return true;
+    const TaskRecord& t = entry.second;
+    if (t.completed) return true;
+    switch (need) {
+      case job::StartAfter::running: return t.reached_running;
+      case job::StartAfter::ready: return by_notify ? t.ready : t.reached_running;
+      case job::StartAfter::succeeded: return false;
+    }
+    return false;
+  });
+}
+
+task::Desire desire(const JobRecord& job, const TaskId& id) {
+  const task::Desire stop = job.graceful ? task::Desire::stop : task::Desire::kill;
+  if (job.deleting) return stop;
+  if (is_final(job.state)) return job.leave_running && job.tasks.at(id).pid != 0 ? task::Desire::run : stop;
+  if (job.goal == cluster::Goal::suspend || job.halt != cluster::Halt::none) return stop;
+  const auto role = job.spec.roles.find(id.role);
+  const bool wanted = role != job.spec.roles.end() && id.index < role->second.replicas;
+  return wanted ? task::Desire::run : task::Desire::stop;
+}
+
+}  // namespace
+
+std::shared_ptr<const task::JobContext> make_context(const JobRecord& job) {
+  auto context = std::make_shared<task::JobContext>();
+  context->spec = job.spec;
+  context->user = job.user;
+  context->fresh = job.generation <= 1;
+  context->cluster.job_name = job.spec.name;
+  context->cluster.job = job.id;
+  context->cluster.generation = job.generation;
+  context->cluster.restore = job.restored;
+  for (const auto& [id, t] : job.tasks) context->cluster.tasks[id] = t.place.address;
+  return context;
+}
+
+bool may_start(const JobRecord& job, const TaskId& task) {
+  const bool all_staged = std::none_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
+    const TaskRecord& t = entry.second;
+    return !t.completed && (t.state == TaskState::waiting || t.state == TaskState::fetching);
+  });
+  if (!all_staged && !job.tasks.at(task).reached_running) return false;
+  const auto& after = job.spec.roles.at(task.role).start_after;
+  return std::all_of(after.begin(), after.end(),
+                     [&](const auto& need) { return !job.spec.roles.contains(need.first) ||
+                                                    reached(job, need.first, need.second); });
+}
+
+task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
+                           std::shared_ptr<const task::JobContext> context, OrderClock clock,
+                           const std::string& broken_rule) {
+  task::JobOrder order;
+  order.job = job.id;
+  if (const auto& limit = job.spec.policy.backoff_limit)
+    order.budget_left = *limit - std::min(*limit, job.budget_spent);
+  const bool freeze_others = ps_is_away(job);
+  const bool still = others_stand_still(job);
+  for (const auto& [id, t] : job.tasks) {
+    if (t.ended || t.place.node != facts.id) continue;
+    task::TaskOrder o;
+    o.id = {job.id, job.generation, id};
+    o.context = context;
+    o.address = t.place.address;
+    for (const std::uint32_t index : t.place.gpus) {
+      const auto gpu = std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const auto& g) { return g.index == index; });
+      o.gpu_ids.push_back(gpu == facts.gpus.end() || gpu->uuid.empty() ? std::to_string(index) : gpu->uuid);
+    }
+    o.desire = desire(job, id);
+    if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state)) o.desire = task::Desire::run;
+    o.go = may_start(job, id) || broken_rule == "start-order";
+    const bool freezing_ps = id.role == "ps" && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;
+    o.in_place = !job::is_stateful(job.spec, id) || freezing_ps;
+    o.freeze = freeze_others && id.role != "ps" && o.desire == task::Desire::run;
+    o.hold_restart = freezing_ps;
+    o.release_attempt = still ? t.attempt + 1 : 0;
+    o.first_attempt = t.first_attempt;
+    o.known_attempt = t.attempt;
+    o.exit_attempt = t.exit_attempt;
+    o.restart_attempt = t.restart_attempt;
+    o.consecutive_failures = t.consecutive_failures;
+    for (const Duration at : t.failures) o.failures.push_back(clock.now - (clock.elapsed - at));
+    order.tasks.push_back(std::move(o));
+  }
+  return order;
+}
+
+}  // namespace dtrain::node

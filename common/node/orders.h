@@ -1,0 +1,28 @@
+// From the ledger's record of a job to the orders for one host. Pure.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "common/cluster/ledger.h"
+#include "common/node/event.h"
+#include "common/task/order.h"
+
+namespace dtrain::node {
+
+// One generation's shared context, made once and kept while the generation lasts.
+std::shared_ptr<const task::JobContext> make_context(const cluster::JobRecord& job);
+
+// May this task start now? All of the generation are staged (the barrier), and every role it starts after has reached
+// what it must.
+bool may_start(const cluster::JobRecord& job, const TaskId& task);
+
+struct OrderClock {
+  Instant now{};
+  Duration elapsed{0};
+};
+task::JobOrder make_orders(const cluster::JobRecord& job, const NodeFacts& facts,
+                           std::shared_ptr<const task::JobContext> context, OrderClock clock,
+                           const std::string& broken_rule);
+
+}  // namespace dtrain::node

@@ -1,0 +1,394 @@
+#include "common/node/requests.h"
+
+#include <algorithm>
+
+#include "common/base/limits.h"
+#include "common/job/manifest.h"
+#include "common/node/reply.h"
+#include "common/node/views.h"
+
+namespace dtrain::node {
+namespace {
+
+using cluster::JobRecord;
+using wire::MessageType;
+
+Error storage_error() {
+  return {ErrorCode::unavailable, "could not change the cluster's state: the agent's disk failed",
+          "see the agent's log, mend the disk, restart the agent; running tasks are not touched"};
+}
+
+}  // namespace
+
+template <class T>
+void Requests::answer(const Request& e, MessageType type, const T& payload) {
+  reply(c_, e.connection, e.request, type, payload);
+}
+
+void Requests::refuse(const Request& e, const Error& error) { reply_error(c_, e.connection, e.request, error); }
+
+void Requests::closed(ConnectionId connection) {
+  callers_.erase(connection);
+  streams_.closed(connection);
+  std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
+  for (auto& [index, p] : pending_)
+    if (p.connection == connection) p.connection = 0;  // its command commits all the same
+}
+
+void Requests::handle(const Request& e) {
+  const auto caller = callers_.find(e.connection);
+  if (caller == callers_.end()) return;  // closed in the same turn
+  auto message = wire::decode<wire::Message>(e.body);
+  if (!message) return refuse(e, message.error());
+  dispatch(e, *message, caller->second);
+}
+
+namespace {
+
+// Decodes the payload and hands it on, or answers with what is wrong with it.
+template <class T, class Handler, class Refuse>
+void with(const wire::Message& m, Handler handler, Refuse refuse) {
+  auto payload = wire::decode<T>(m.payload);
+  if (payload)
+    handler(*payload);
+  else
+    refuse(payload.error());
+}
+
+}  // namespace
+
+void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& caller) {
+  const auto wrong = [&](const Error& error) { refuse(e, error); };
+  switch (m.type) {
+    case MessageType::submit:
+      return with<wire::SubmitRequest>(m, [&](const auto& q) { submit(e, q, caller); }, wrong);
+    case MessageType::plan:
+      return with<wire::SubmitRequest>(m, [&](const auto& q) { plan(e, q, caller); }, wrong);
+    case MessageType::action:
+      return with<wire::ActionRequest>(m, [&](const auto& q) { action(e, q, caller); }, wrong);
+    case MessageType::exec:
+      return with<wire::ExecRequest>(m, [&](const auto& q) { exec(e, q, caller); }, wrong);
+    case MessageType::query_checkpoints:
+      return with<wire::CheckpointsRequest>(m, [&](const auto& q) { checkpoints(e, q, caller); }, wrong);
+    case MessageType::put_blob:
+      return with<wire::PutBlobRequest>(m, [&](const auto& q) {
+        if (const Status may = may_submit(caller); !may) return refuse(e, may.error());
+        if (q.bytes.size() > limits::kBlobChunkBytes || q.offset + q.bytes.size() > limits::kPackageBytes)
+          return refuse(e, {ErrorCode::limit, "could not store package: it is larger than " +
+                                                  std::to_string(limits::kPackageBytes >> 20) + " MiB",
+                            "leave data out of the package and mount it on the hosts"});
+        c_.emit(WriteBlob{e.connection, e.request, q.offset, q.bytes, q.last, q.digest});
+        if (!q.last) answer(e, MessageType::ok, wire::Empty{});
+      }, wrong);
+    default: return query(e, m, caller);
+  }
+}
+
+// Reading verbs: answered from local knowledge, with or without a coordinator.
+void Requests::query(const Request& e, const wire::Message& m, const Caller& caller) {
+  const auto wrong = [&](const Error& error) { refuse(e, error); };
+  const bool stale = !c_.serving || c_.storage_failed;
+  switch (m.type) {
+    case MessageType::query_version:
+      return answer(e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name});
+    case MessageType::query_jobs:
+      return with<wire::JobsRequest>(m, [&](const wire::JobsRequest& q) {
+        wire::JobsReply r;
+        r.stale = stale;
+        for (const auto& [id, job] : c_.ledger.state().jobs) {
+          if (job.deleting && c_.ledger.find(job.spec.name) != &job) continue;  // replaced, winding down
+          if (!q.job.empty() && job.spec.name != q.job) continue;
+          if (!q.user.empty() && job.user.name != q.user) continue;
+          if (!q.state.empty() && title(to_string(job.state)) != q.state) continue;
+          const bool labelled = std::all_of(q.labels.begin(), q.labels.end(), [&](const auto& label) {
+            const auto it = job.spec.labels.find(label.first);
+            return it != job.spec.labels.end() && it->second == label.second;
+          });
+          if (labelled) r.jobs.push_back(job_view(c_, job));
+        }
+        if (!q.job.empty() && r.jobs.empty()) {
+          find_job(e, q.job);
+          return;
+        }
+        answer(e, MessageType::jobs, r);
+      }, wrong);
+    case MessageType::query_tasks:
+      return with<wire::JobName>(m, [&](const auto& q) {
+        if (const JobRecord* job = find_job(e, q.job))
+          answer(e, MessageType::tasks, wire::TasksReply{task_views(c_, *job), stale});
+      }, wrong);
+    case MessageType::describe_job:
+      return with<wire::JobName>(m, [&](const auto& q) { describe(e, q.job); }, wrong);
+    case MessageType::query_status:
+      return with<wire::JobName>(m, [&](const auto& q) {
+        if (!q.job.empty()) return describe(e, q.job);
+        answer(e, MessageType::status, status_view(c_));
+      }, wrong);
+    case MessageType::query_nodes:
+      return with<wire::NodeName>(m, [&](const auto& q) {
+        if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id)
+          return refuse(e, {ErrorCode::not_found, "could not find node " + q.node + ": this cluster has only " + c_.facts.name, ""});
+        answer(e, MessageType::nodes, wire::NodesReply{{node_view(c_)}, stale});
+      }, wrong);
+    case MessageType::query_events:
+      return with<wire::EventsRequest>(m, [&](const auto& q) {
+        const JobRecord* job = q.job.empty() ? nullptr : find_job(e, q.job);
+        if (q.job.empty() || job != nullptr) streams_.follow_events(e.connection, e.request, q, job ? job->id : 0);
+      }, wrong);
+    case MessageType::query_task_specs:
+      return with<wire::TaskSpecsRequest>(m, [&](const auto& q) {
+        const JobRecord* job = owned_job(e, q.job, caller, "show the cluster spec of");
+        if (job == nullptr) return;
+        auto views = task_spec_views(c_, *job, q.task);
+        if (!views) return refuse(e, views.error());
+        if (views->empty())
+          return refuse(e, {ErrorCode::not_found, "could not show the cluster spec of " + q.job + " " + q.task + ": " +
+                                (job->generation == 0 ? "it has no generation yet" : "it has no such task"),
+                            "dtrainctl tasks " + q.job});
+        answer(e, MessageType::task_specs, wire::TaskSpecsReply{std::move(*views), {}, ""});
+      }, wrong);
+    case MessageType::watch:
+      return with<wire::WatchRequest>(m, [&](const auto& q) {
+        const JobRecord* job = q.id != 0 ? c_.ledger.find(q.id) : find_job(e, q.job);
+        if (job == nullptr && q.id == 0) return;
+        streams_.watch(e.connection, e.request, q, job ? job->id : q.id);
+      }, wrong);
+    case MessageType::logs:
+      return with<wire::LogsRequest>(m, [&](const auto& q) {
+        const JobRecord* job = owned_job(e, q.job, caller, "read the logs of");
+        if (job == nullptr) return;
+        const auto is_task = [&](const TaskId& id) { return id.text() == q.task; };
+        const bool known = q.task.empty() || job->generation == 0 ||
+                           std::any_of(job->former_tasks.begin(), job->former_tasks.end(), is_task) ||
+                           std::any_of(job->tasks.begin(), job->tasks.end(), [&](const auto& t) { return is_task(t.first); });
+        if (!known)
+          return refuse(e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
+                            "dtrainctl tasks " + q.job});
+        streams_.open_log(e.connection, e.request, q, job->id);
+      }, wrong);
+    case MessageType::cancel_request:
+      return with<wire::CancelRequest>(m, [&](const auto& q) { streams_.cancel(e.connection, q.request_to_end); }, wrong);
+    default:
+      refuse(e, {ErrorCode::invalid, "could not answer request: its type is not known here",
+                 "use a dtrainctl of the agent's version"});
+  }
+}
+
+const JobRecord* Requests::find_job(const Request& e, const std::string& name) {
+  if (const JobRecord* job = c_.ledger.find(name)) return job;
+  std::vector<std::string> names;
+  for (const auto& [id, job] : c_.ledger.state().jobs) names.push_back(job.spec.name);
+  const std::string near = job::nearest(name, names);
+  refuse(e, {ErrorCode::not_found, "could not find job " + name + ": there is none of that name",
+             near.empty() ? "dtrainctl jobs" : "did you mean " + near + "?"});
+  return nullptr;
+}
+
+const JobRecord* Requests::owned_job(const Request& e, const std::string& name, const Caller& caller,
+                                     const std::string& verb) {
+  const JobRecord* job = find_job(e, name);
+  if (job == nullptr) return nullptr;
+  if (caller.uid == 0 || caller.uid == job->user.uid) return job;
+  refuse(e, {ErrorCode::refused, "could not " + verb + " job " + name + ": it belongs to " + job->user.name,
+             "ask them or an administrator"});
+  return nullptr;
+}
+
+void Requests::describe(const Request& e, const std::string& name) {
+  if (const JobRecord* job = find_job(e, name))
+    answer(e, MessageType::description, description(c_, *job, coordinator_.waiting_for(job->id)));
+}
+
+Status Requests::may_submit(const Caller& caller) const {
+  if (caller.uid == 0 && !c_.options.allow_root)
+    return fail(ErrorCode::refused, "could not submit as root: this cluster does not run jobs as root",
+                "submit as an ordinary user, or set tasks.allowRoot: true on the agents");
+  if (caller.user.empty())
+    return fail(ErrorCode::refused, "could not submit: uid " + std::to_string(caller.uid) + " has no user name on this host",
+                "create the account");
+  if (c_.options.agent_uid != 0 && caller.uid != c_.options.agent_uid)
+    return fail(ErrorCode::refused, "could not submit as " + caller.user + ": this agent does not run as root and can start "
+                "jobs of its own user only", "submit as uid " + std::to_string(c_.options.agent_uid) + ", or run dtraind as root");
+  return {};
+}
+
+Result<job::JobSpec> Requests::checked_spec(const Request& e, const std::string& bytes, const Caller& caller) {
+  if (Status may = may_submit(caller); !may) {
+    refuse(e, may.error());
+    return fail(may.error());
+  }
+  auto spec = wire::decode<job::JobSpec>(bytes);
+  if (!spec) {
+    refuse(e, spec.error());
+    return fail(spec.error());
+  }
+  const auto errors = job::validate(*spec);
+  if (errors.empty()) return spec;
+  wire::ErrorReply r;
+  for (const auto& x : errors)
+    r.errors.push_back({ErrorCode::invalid, x.code, x.file, x.line, x.path, x.message, x.next});
+  answer(e, MessageType::error, r);
+  return fail(ErrorCode::invalid, errors.front().message);
+}
+
+bool Requests::room_for_proposal(const Request& e) {
+  if (c_.storage_failed) return refuse(e, storage_error()), false;
+  if (c_.replicated->pending() < limits::kPendingProposals) return true;
+  refuse(e, {ErrorCode::unavailable, "could not take the request: " + std::to_string(limits::kPendingProposals) +
+                                         " are waiting for the disk", "try again in a moment"});
+  return false;
+}
+
+void Requests::pend(std::uint64_t index, const Request& e, MessageType type, std::vector<std::string> warnings) {
+  pending_[index] = {e.connection, e.request, type, std::move(warnings)};
+}
+
+void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller) {
+  const auto spec = checked_spec(e, q.spec, caller);
+  if (!spec || !room_for_proposal(e)) return;
+  if (q.spec.size() > limits::kLedgerEntryBytes)
+    return refuse(e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
+  const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace};
+  const std::uint64_t index = c_.propose(cluster::CommandType::submit, command);
+  pend(index, e, MessageType::submit);
+  if (c_.options.broken_rule == "ack-after-commit") {  // for the simulator: an answer before the disk has it
+    answer(e, MessageType::submitted, wire::SubmitReply{spec->name, index, 0, false, {}});
+    pending_.erase(index);
+  }
+}
+
+void Requests::plan(const Request& e, const wire::SubmitRequest& q, const Caller& caller) {
+  auto spec = checked_spec(e, q.spec, caller);
+  if (!spec) return;
+  cluster::JobRecord job;
+  job.spec = std::move(*spec);
+  if (job.spec.name.empty()) job.spec.name = job.spec.generate_name + "0";
+  job.user = {caller.user, caller.uid};
+  job.generation = 1;
+  wire::TaskSpecsReply r;
+  const auto placed = coordinator_.try_place(job.spec);
+  if (!placed) {
+    r.waiting_for = placed.error().message;
+    return answer(e, MessageType::task_specs, r);
+  }
+  for (const auto& p : *placed) job.tasks[p.task].place = p;
+  auto views = task_spec_views(c_, job, "");
+  if (!views) return refuse(e, views.error());
+  r.tasks = std::move(*views);
+  answer(e, MessageType::task_specs, r);
+}
+
+void Requests::action(const Request& e, const wire::ActionRequest& q, const Caller& caller) {
+  static constexpr const char* kVerbs[] = {"cancel", "suspend", "resume", "restart", "scale", "delete", "rerun"};
+  const JobRecord* job = owned_job(e, q.job, caller, kVerbs[static_cast<int>(q.action)]);
+  if (job == nullptr || !room_for_proposal(e)) return;
+  cluster::JobAction a;
+  a.kind = static_cast<cluster::ActionKind>(q.action);
+  a.job = job->id;
+  a.user = caller.user;
+  a.role = q.role;
+  a.replicas = q.replicas;
+  a.force = q.force;
+  a.from_scratch = q.from_scratch;
+  a.package_digest = q.package_digest;
+  a.request_id = q.request_id;
+  if (!q.task.empty()) {
+    const auto dash = q.task.rfind('-');
+    const auto task = std::find_if(job->tasks.begin(), job->tasks.end(),
+                                   [&](const auto& t) { return t.first.text() == q.task; });
+    if (dash == std::string::npos || task == job->tasks.end())
+      return refuse(e, {ErrorCode::not_found, "could not restart task " + q.task + ": job " + q.job + " has no such task",
+                        "dtrainctl tasks " + q.job});
+    a.task = task->first;
+  }
+  if (q.action == wire::Action::scale) {
+    job::JobSpec scaled = job->spec;
+    const auto role = scaled.roles.find(q.role);
+    if (role != scaled.roles.end()) {
+      role->second.min_replicas = std::min(role->second.min_replicas, q.replicas);
+      role->second.replicas = q.replicas;
+      const auto errors = job::validate(scaled);
+      if (!errors.empty())
+        return refuse(e, {ErrorCode::invalid, "could not scale job " + q.job + ": " + errors.front().path + ": " +
+                              errors.front().message, errors.front().next});
+    }
+  }
+  pend(c_.propose(cluster::CommandType::action, a), e,
+       q.action == wire::Action::rerun ? MessageType::submit : MessageType::action);
+}
+
+void Requests::applied(std::uint64_t index, const cluster::Applied& result) {
+  const auto it = pending_.find(index);
+  if (it == pending_.end()) return;
+  const Pending p = std::move(it->second);
+  pending_.erase(it);
+  if (p.connection == 0) return;
+  if (!result.status) return reply_error(c_, p.connection, p.request, result.status.error());
+  if (p.type != MessageType::submit) return reply(c_, p.connection, p.request, MessageType::ok, wire::Empty{});
+  const JobRecord* job = c_.ledger.find(result.job);
+  reply(c_, p.connection, p.request, MessageType::submitted,
+        wire::SubmitReply{result.name, result.job, job ? job->generation : 0, result.unchanged, p.warnings});
+}
+
+void Requests::storage_failed(const Error& error) {
+  for (const auto& [index, p] : pending_)
+    if (p.connection != 0)
+      reply_error(c_, p.connection, p.request,
+                  {ErrorCode::unavailable, "could not make the change durable: " + error.message, error.next});
+  pending_.clear();
+}
+
+void Requests::blob_written(const BlobWritten& e) {
+  if (!e.digest) return reply_error(c_, e.connection, e.request, e.digest.error());
+  reply(c_, e.connection, e.request, MessageType::blob, wire::BlobReply{true});
+}
+
+void Requests::checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller) {
+  const JobRecord* job = owned_job(e, q.job, caller, "list the checkpoints of");
+  if (job == nullptr) return;
+  Verification v{e.connection, e.request, checkpoint_views(*job), {}};
+  if (q.verify) {
+    for (std::size_t i = 0; i < job->checkpoints.size(); ++i) {
+      const auto& r = job->checkpoints[i];
+      if (r.state != cluster::CheckpointState::complete && r.state != cluster::CheckpointState::verified) continue;
+      const std::uint64_t token = c_.next_token();
+      v.awaited[token] = i;
+      c_.emit(VerifyCheckpoint{job->id, token, r.info, job->user});
+    }
+  }
+  if (v.awaited.empty()) return answer(e, MessageType::checkpoints, wire::CheckpointsReply{std::move(v.views)});
+  verifications_.push_back(std::move(v));
+}
+
+bool Requests::verified(const CheckpointVerified& e) {
+  for (auto it = verifications_.begin(); it != verifications_.end(); ++it) {
+    const auto awaited = it->awaited.find(e.token);
+    if (awaited == it->awaited.end()) continue;
+    wire::CheckpointView& view = it->views[awaited->second];
+    view.state = e.result ? "verified" : "damaged";
+    if (!e.result) view.defect = e.result.error().text();
+    it->awaited.erase(awaited);
+    if (it->awaited.empty()) {
+      reply(c_, it->connection, it->request, MessageType::checkpoints, wire::CheckpointsReply{std::move(it->views)});
+      verifications_.erase(it);
+    }
+    return true;
+  }
+  return false;
+}
+
+void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& caller) {
+  const JobRecord* job = owned_job(e, q.job, caller, "run a command in");
+  if (job == nullptr) return;
+  const auto task = std::find_if(job->tasks.begin(), job->tasks.end(),
+                                 [&](const auto& t) { return t.first.text() == q.task; });
+  if (task == job->tasks.end())
+    return refuse(e, {ErrorCode::not_found, "could not run a command in " + q.job + " " + q.task + ": no such task",
+                      "dtrainctl tasks " + q.job});
+  if (task->second.pid == 0)
+    return refuse(e, {ErrorCode::unavailable, "could not run a command in " + q.job + " " + q.task + ": it does not run",
+                      "dtrainctl tasks " + q.job});
+  c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,72 @@
+// What clients ask: decoded, permitted, answered at once or turned into a proposal whose fate is the answer.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "common/node/context.h"
+#include "common/node/coordinator.h"
+#include "common/node/streams.h"
+#include "common/wire/control.h"
+
+namespace dtrain::node {
+
+class Requests {
+ public:
+  Requests(Context& context, Coordinator& coordinator, Streams& streams)
+      : c_(context), coordinator_(coordinator), streams_(streams) {}
+
+  void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
+  void closed(ConnectionId connection);
+  void handle(const Request& e);
+  void blob_written(const BlobWritten& e);
+  // The command at `index` was applied: whoever proposed it is answered.
+  void applied(std::uint64_t index, const cluster::Applied& result);
+  // Nothing will be committed any more.
+  void storage_failed(const Error& error);
+  // checkpoints --verify: the answers of VerifyCheckpoint. True when it was ours.
+  bool verified(const CheckpointVerified& e);
+
+ private:
+  struct Pending {
+    ConnectionId connection = 0;
+    std::uint64_t request = 0;
+    wire::MessageType type = wire::MessageType::none;
+    std::vector<std::string> warnings;
+  };
+  struct Verification {            // one `checkpoints --verify`
+    ConnectionId connection = 0;
+    std::uint64_t request = 0;
+    std::vector<wire::CheckpointView> views;
+    std::map<std::uint64_t, std::size_t> awaited;  // token -> view
+  };
+
+  void dispatch(const Request& e, const wire::Message& m, const Caller& caller);
+  void query(const Request& e, const wire::Message& m, const Caller& caller);
+  void submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
+  void plan(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
+  void action(const Request& e, const wire::ActionRequest& q, const Caller& caller);
+  void checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller);
+  void exec(const Request& e, const wire::ExecRequest& q, const Caller& caller);
+  void describe(const Request& e, const std::string& name);
+  Result<job::JobSpec> checked_spec(const Request& e, const std::string& bytes, const Caller& caller);
+  const cluster::JobRecord* find_job(const Request& e, const std::string& name);
+  // The job, when the caller may see its output or change it; else an error was sent.
+  const cluster::JobRecord* owned_job(const Request& e, const std::string& name, const Caller& caller,
+                                      const std::string& verb);
+  Status may_submit(const Caller& caller) const;
+  bool room_for_proposal(const Request& e);
+  void pend(std::uint64_t index, const Request& e, wire::MessageType type, std::vector<std::string> warnings = {});
+  template <class T>
+  void answer(const Request& e, wire::MessageType type, const T& payload);
+  void refuse(const Request& e, const Error& error);
+
+  Context& c_;
+  Coordinator& coordinator_;
+  Streams& streams_;
+  std::map<ConnectionId, Caller> callers_;
+  std::map<std::uint64_t, Pending> pending_;       // by log index
+  std::vector<Verification> verifications_;
+};
+
+}  // namespace dtrain::node

@@ -1,0 +1,65 @@
+// Requests with more than one answer: watches, event followers, and the log streams that the agent serves and Node
+// keeps informed about new generations.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/node/context.h"
+#include "common/wire/control.h"
+
+namespace dtrain::node {
+
+class Streams {
+ public:
+  explicit Streams(Context& context) : c_(context) {}
+
+  // Each answers with an error reply when limits::kStreams are open already.
+  void watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query, JobId job);
+  void follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query, JobId job);
+  void open_log(ConnectionId connection, std::uint64_t request, const wire::LogsRequest& query, JobId job);
+
+  void cancel(ConnectionId connection, std::uint64_t request);
+  void closed(ConnectionId connection);
+  // The job changed, or only its tasks' STATUS lines did.
+  void changed(JobId job);
+  void new_events();
+  void tick();
+  Instant deadline() const;
+
+ private:
+  struct Key {
+    ConnectionId connection = 0;
+    std::uint64_t request = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Watch {
+    JobId job = 0;
+    Duration interval{0};
+    Instant next{};          // not before
+    bool pending = true;     // something to tell
+    std::uint64_t seq = 0;   // newest event told
+  };
+  struct Follower {
+    JobId job = 0;           // 0: all
+    std::uint64_t seq = 0;
+  };
+  struct LogStream {
+    JobId job = 0;
+    std::string task;
+    std::size_t sources = 0;
+  };
+
+  bool room(ConnectionId connection, std::uint64_t request);
+  bool push(const Key& key, Watch& watch);  // true: that was the last
+  void send_events(const Key& key, Follower& follower, bool last);
+  std::vector<AssignmentId> log_sources(const cluster::JobRecord& job, const std::string& task) const;
+
+  Context& c_;
+  std::map<Key, Watch> watches_;
+  std::map<Key, Follower> followers_;
+  std::map<Key, LogStream> logs_;
+};
+
+}  // namespace dtrain::node

@@ -1,0 +1,225 @@
+#include "common/node/views.h"
+
+#include <algorithm>
+
+#include "common/job/cluster_spec.h"
+#include "common/job/restart.h"
+#include "common/wire/codec.h"
+
+namespace dtrain::node {
+namespace {
+
+using cluster::JobRecord;
+using cluster::TaskRecord;
+using job::TaskState;
+
+constexpr std::size_t kEventsInDescription = 20;
+
+wire::ExitView exit_view(const job::Exit& e) {
+  wire::ExitView v;
+  if (e.signal != 0)
+    v.signal = job::signal_name(e.signal);
+  else if (!e.unknown)
+    v.code = e.code;
+  if (!e.cause.empty()) v.cause = e.cause;
+  if (e.out_of_memory) v.cause = "out of memory";
+  return v;
+}
+
+std::string node_name(const Context& c, const NodeId& id) { return id == c.facts.id ? c.facts.name : id; }
+
+std::string address_text(const job::TaskAddress& a) { return a.port == 0 ? a.host : a.text(); }
+
+const NodeFacts::Gpu* find_gpu(const Context& c, std::uint32_t index) {
+  const auto it = std::find_if(c.facts.gpus.begin(), c.facts.gpus.end(), [&](const auto& g) { return g.index == index; });
+  return it == c.facts.gpus.end() ? nullptr : &*it;
+}
+
+bool is_ready(const JobRecord& job, const TaskId& id, const TaskRecord& t) {
+  if (t.state != TaskState::running) return false;
+  return job.spec.roles.at(id.role).notify ? t.ready : true;
+}
+
+struct Used {
+  std::uint64_t cpu = 0, memory = 0;
+  std::uint32_t gpus = 0;
+};
+Used used_here(const Context& c) {
+  Used used;
+  for (const auto& [id, job] : c.ledger.state().jobs) {
+    for (const auto& [task, t] : job.tasks) {
+      const auto role = job.spec.roles.find(task.role);
+      if (t.ended || t.place.node != c.facts.id || role == job.spec.roles.end()) continue;
+      used.cpu += role->second.resources.cpu_millis;
+      used.memory += role->second.resources.memory_bytes;
+      used.gpus += static_cast<std::uint32_t>(t.place.gpus.size());
+    }
+  }
+  return used;
+}
+
+template <class T>
+T minus(T total, T used) {
+  return total - std::min(total, used);
+}
+
+}  // namespace
+
+std::string title(std::string_view state) {
+  std::string text(state);
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+bool is_over(const JobRecord& job) { return is_final(job.state) && (job.nothing_runs() || job.leave_running); }
+
+wire::JobView job_view(const Context& c, const JobRecord& job) {
+  wire::JobView v;
+  v.name = job.spec.name;
+  v.id = job.id;
+  v.state = title(to_string(job.state));
+  v.framework = job::to_string(job.spec.framework);
+  v.generation = job.generation;
+  v.restarts = job.restarts;
+  v.reason = job.reason;
+  v.user = job.user.name;
+  v.labels = job.spec.labels;
+  v.age_s = std::chrono::duration_cast<std::chrono::seconds>(c.elapsed() - job.created_elapsed).count();
+  for (const auto& [name, role] : job.spec.roles) v.roles[name].desired = role.replicas;
+  for (const auto& [id, t] : job.tasks) {
+    const auto role = v.roles.find(id.role);
+    if (role == v.roles.end()) continue;
+    role->second.ready += is_ready(job, id, t) ? 1 : 0;
+    role->second.running += t.state == TaskState::running ? 1 : 0;
+    role->second.succeeded += t.state == TaskState::succeeded ? 1 : 0;
+    role->second.failed += t.state == TaskState::failed ? 1 : 0;
+  }
+  return v;
+}
+
+std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
+  std::vector<wire::TaskView> views;
+  for (const auto& [id, t] : job.tasks) {
+    wire::TaskView v;
+    v.task = id.text();
+    v.role = id.role;
+    v.index = id.index;
+    v.state = title(job::to_string(t.state));
+    v.node = node_name(c, t.place.node);
+    v.pid = t.pid;
+    v.address = address_text(t.place.address);
+    v.attempt = t.attempt;
+    if (t.exit) v.exit = exit_view(*t.exit);
+    for (const std::uint32_t index : t.place.gpus) {
+      const auto* gpu = find_gpu(c, index);
+      v.gpus.push_back(gpu != nullptr && !gpu->pci.empty() ? gpu->pci : std::to_string(index));
+    }
+    if (t.attempt >= t.first_attempt && t.started != WallTime{}) v.started_at = to_rfc3339(t.started);
+    const auto status = c.status_text.find({job.id, job.generation, id});
+    if (status != c.status_text.end()) v.status = status->second;
+    v.reason = t.reason;
+    v.ready = is_ready(job, id, t);
+    views.push_back(std::move(v));
+  }
+  return views;
+}
+
+wire::EventView event_view(const cluster::LedgerEvent& e) {
+  wire::EventView v;
+  v.seq = e.seq;
+  v.time = to_rfc3339(e.at);
+  v.type = e.type;
+  v.object = e.object;
+  v.reason = e.reason;
+  for (const auto& d : e.details) v.message += (v.message.empty() ? "" : " ") + d.key + "=" + d.value;
+  return v;
+}
+
+wire::StatusView status_view(const Context& c) {
+  wire::StatusView v;
+  v.cluster = {c.options.cluster_name, c.options.cluster_id};
+  if (c.serving && !c.storage_failed) v.coordinator = wire::CoordinatorView{c.facts.name, c.ledger.state().epoch};
+  v.quorum = {{c.facts.name}, c.serving && !c.storage_failed};
+  v.nodes.alive = 1;
+  v.gpus.total = static_cast<std::uint32_t>(c.facts.gpus.size());
+  v.gpus.free = minus(v.gpus.total, used_here(c).gpus);
+  for (const auto& [id, job] : c.ledger.state().jobs) ++v.jobs[title(to_string(job.state))];
+  v.stale = !v.quorum.healthy;
+  return v;
+}
+
+wire::NodeView node_view(const Context& c) {
+  wire::NodeView v;
+  v.name = c.facts.name;
+  v.id = c.facts.id;
+  v.address = c.facts.address;
+  v.state = "alive";
+  v.incarnation = 0;
+  v.role = c.serving ? "coordinator" : "member";
+  v.schedulable = c.serving;
+  const Used used = used_here(c);
+  for (const auto& g : c.facts.gpus)
+    v.gpus.devices.push_back({g.index, g.pci, g.vendor, g.model, g.uuid, g.memory_bytes, g.numa, g.healthy, g.pretended});
+  v.gpus.total = static_cast<std::uint32_t>(c.facts.gpus.size());
+  v.gpus.free = minus(v.gpus.total, used.gpus);
+  v.cpus = {c.facts.cpu_millis, minus(c.facts.cpu_millis, used.cpu)};
+  v.memory = {c.facts.memory_bytes, minus(c.facts.memory_bytes, used.memory)};
+  v.labels = c.facts.labels;
+  return v;
+}
+
+std::vector<wire::CheckpointView> checkpoint_views(const JobRecord& job) {
+  static constexpr const char* kStates[] = {"complete", "verified", "damaged", "quarantined", "deleted"};
+  std::vector<wire::CheckpointView> views;
+  for (const auto& r : job.checkpoints)
+    views.push_back({r.info.path, r.info.step, r.generation, kStates[static_cast<int>(r.state)], r.info.bytes,
+                     to_rfc3339(r.seen), r.info.defect, r.info.digest});
+  return views;
+}
+
+wire::JobDescription description(const Context& c, const JobRecord& job, std::string waiting_for) {
+  wire::JobDescription d;
+  d.job = job_view(c, job);
+  d.tasks = task_views(c, job);
+  d.spec = wire::encode(job.spec);
+  for (const auto& condition : job.conditions)
+    d.conditions.push_back({condition.type == cluster::JobState::pending ? "Created" : title(to_string(condition.type)),
+                            condition.status, to_rfc3339(condition.at), condition.reason});
+  if (job.restored) d.restored = wire::RestoredView{job.restored->path, job.restored->step};
+  if (const auto& f = job.first_fault)
+    d.first_fault = wire::FaultView{f->task.text(), node_name(c, f->node), to_rfc3339(f->at), job::describe(f->exit),
+                                    f->generation, f->attempt, exit_view(f->exit), f->exit.stderr_tail};
+  d.waiting_for = std::move(waiting_for);
+  const auto& events = c.ledger.events();
+  for (auto it = events.rbegin(); it != events.rend() && d.events.size() < kEventsInDescription; ++it)
+    if (it->job == job.id) d.events.push_back(event_view(*it));
+  std::reverse(d.events.begin(), d.events.end());
+  return d;
+}
+
+Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const JobRecord& job, const std::string& only) {
+  job::ClusterView cluster{job.spec.name, job.id, job.generation, {}, job.restored};
+  for (const auto& [id, t] : job.tasks) cluster.tasks[id] = t.place.address;
+  std::vector<wire::TaskSpecView> views;
+  for (const auto& [id, t] : job.tasks) {
+    if (!only.empty() && id.text() != only) continue;
+    job::TaskView view;
+    view.task = id;
+    view.node = c.facts.name;
+    view.interface = c.facts.task_interface;
+    view.user = job.user.name;
+    view.pass_env = c.options.pass_env;
+    for (const std::uint32_t index : t.place.gpus) {
+      const auto* gpu = find_gpu(c, index);
+      view.gpu_ids.push_back(gpu == nullptr || gpu->uuid.empty() ? std::to_string(index) : gpu->uuid);
+    }
+    auto rendered = job::render(job.spec, cluster, view);
+    if (!rendered) return fail(rendered.error());
+    views.push_back({id.text(), node_name(c, t.place.node), address_text(t.place.address), std::move(rendered->argv),
+                     std::move(rendered->env), job.spec.work_dir, {}});
+    for (const std::uint32_t index : t.place.gpus) views.back().gpus.push_back(std::to_string(index));
+  }
+  return views;
+}
+
+}  // namespace dtrain::node

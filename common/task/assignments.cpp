@@ -1,0 +1,121 @@
+#include "common/task/assignments.h"
+
+#include <algorithm>
+#include <set>
+
+namespace dtrain::task {
+
+std::pair<Assignments::Tasks::const_iterator, Assignments::Tasks::const_iterator> Assignments::of(JobId job) const {
+  return {tasks_.lower_bound(AssignmentId{job, 0, {}}), tasks_.lower_bound(AssignmentId{job + 1, 0, {}})};
+}
+
+void Assignments::adopt(std::vector<FoundShim> found) {
+  for (auto& f : found) {
+    const AssignmentId id = f.id;
+    found_.emplace(id, std::move(f));
+  }
+}
+
+void Assignments::update(Instant now, const JobOrder& order) {
+  budget_left_[order.job] = order.budget_left;
+  std::set<AssignmentId> wanted;
+  for (const auto& t : order.tasks) wanted.insert(t.id);
+  const auto [first, last] = of(order.job);
+  for (auto it = first; it != last; ++it) {
+    if (wanted.contains(it->first)) continue;
+    TaskOrder end = it->second->order();
+    end.desire = Desire::kill;
+    it->second->update(now, std::move(end));
+  }
+  for (const auto& t : order.tasks) {
+    if (Task* known = find(t.id)) {
+      known->update(now, t);
+      continue;
+    }
+    auto task = std::make_unique<Task>(t, host_, actions_, static_cast<const RestartGate&>(*this));
+    Task& added = *tasks_.emplace(t.id, std::move(task)).first->second;
+    const auto found = found_.find(t.id);
+    added.begin(now, found == found_.end() ? nullptr : &found->second);
+    if (found != found_.end()) found_.erase(found);
+  }
+  if (order.tasks.empty() && quiet(order.job)) budget_left_.erase(order.job);
+  settle(now, order.job);
+}
+
+void Assignments::finish_adoption() {
+  for (const auto& [id, found] : found_) {
+    if (!found.shim_alive) continue;
+    ending_[id] = true;
+    actions_.end(id);
+  }
+  found_.clear();
+}
+
+Task* Assignments::find(const AssignmentId& id) {
+  const auto it = tasks_.find(id);
+  return it == tasks_.end() ? nullptr : it->second.get();
+}
+
+void Assignments::shim_gone(Instant now, const AssignmentId& id) {
+  if (ending_.erase(id) > 0) return settle(now, id.job);
+  if (Task* task = find(id)) task->shim_gone(now);
+  settle(now, id.job);
+}
+
+void Assignments::settle(Instant now, JobId job) {
+  // A task that is over and reported stays until its order is withdrawn: the ledger then knows that it ended.
+  const auto [first, last] = of(job);
+  for (auto it = first; it != last;) {
+    const bool gone = it->second->over() && !it->second->dirty() && it->second->order().desire == Desire::kill;
+    it = gone ? tasks_.erase(it) : std::next(it);
+  }
+  const auto [begin, end] = of(job);
+  for (auto it = begin; it != end; ++it) it->second->advance(now);
+}
+
+void Assignments::tick(Instant now) {
+  for (auto& [id, task] : tasks_)
+    if (task->deadline() <= now) task->advance(now);
+}
+
+Instant Assignments::deadline() const {
+  Instant d = kNever;
+  for (const auto& [id, task] : tasks_) d = std::min(d, task->deadline());
+  return d;
+}
+
+std::vector<job::TaskObservation> Assignments::take_observations() {
+  std::vector<job::TaskObservation> seen;
+  for (auto& [id, task] : tasks_)
+    if (task->dirty()) seen.push_back(task->take_observation());
+  return seen;
+}
+
+bool Assignments::quiet(JobId job) const {
+  const auto [first, last] = of(job);
+  const bool tasks_over = std::all_of(first, last, [](const auto& entry) { return entry.second->over(); });
+  const auto shim = ending_.lower_bound(AssignmentId{job, 0, {}});
+  return tasks_over && (shim == ending_.end() || shim->first.job != job);
+}
+
+bool Assignments::budget_allows(const AssignmentId& id) const {
+  const auto left = budget_left_.find(id.job);
+  if (left == budget_left_.end() || !left->second || broken_rule == "budget") return true;
+  std::uint32_t booked = 0;
+  const auto [first, last] = of(id.job);
+  for (auto it = first; it != last; ++it) booked += it->second->unreported_restarts();
+  return booked < *left->second;
+}
+
+bool Assignments::predecessor_gone(const AssignmentId& id) const {
+  if (broken_rule == "kill-before-next-generation") return true;
+  const auto [first, last] = of(id.job);
+  const bool tasks_over = std::all_of(first, last, [&](const auto& entry) {
+    return entry.first.generation >= id.generation || entry.second->over();
+  });
+  const auto shim = ending_.lower_bound(AssignmentId{id.job, 0, {}});
+  const bool shims_gone = shim == ending_.end() || shim->first.job != id.job || shim->first.generation >= id.generation;
+  return tasks_over && shims_gone;
+}
+
+}  // namespace dtrain::task

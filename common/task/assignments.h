@@ -1,0 +1,56 @@
+// All assignments of this host: desired (orders) against actual (shims). Routes what happens to the right Task and
+// answers the questions that need more than one of them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/task/task.h"
+
+namespace dtrain::task {
+
+class Assignments : private RestartGate {
+ public:
+  Assignments(HostContext host, HostActions& actions) : host_(std::move(host)), actions_(actions) {}
+
+  // What the runner found at start. Call once, before the first update().
+  void adopt(std::vector<FoundShim> found);
+  // The orders of one job. Assignments of that job that are not among them are killed.
+  void update(Instant now, const JobOrder& order);
+  // The job is gone from the ledger: what is left of it is killed.
+  void forget(Instant now, JobId job) { update(now, JobOrder{job, {}, {}}); }
+  // After the orders of every job: shims that nobody ordered end.
+  void finish_adoption();
+
+  Task* find(const AssignmentId& id);
+  // Call after an event was given to a task: neighbours that waited for it go on, finished ones are dropped.
+  void settle(Instant now, JobId job);
+  void shim_gone(Instant now, const AssignmentId& id);
+  void tick(Instant now);
+  Instant deadline() const;
+
+  // What changed since the last call.
+  std::vector<job::TaskObservation> take_observations();
+  // True when nothing of this job is or may come alive on this host.
+  bool quiet(JobId job) const;
+
+  // For --break in the simulator.
+  std::string broken_rule;
+
+ private:
+  bool budget_allows(const AssignmentId& id) const override;
+  bool predecessor_gone(const AssignmentId& id) const override;
+  using Tasks = std::map<AssignmentId, std::unique_ptr<Task>>;  // ordered by job first
+  std::pair<Tasks::const_iterator, Tasks::const_iterator> of(JobId job) const;
+
+  HostContext host_;
+  HostActions& actions_;
+  Tasks tasks_;
+  std::map<JobId, std::optional<std::uint32_t>> budget_left_;
+  std::map<AssignmentId, FoundShim> found_;          // not yet claimed by an order
+  std::map<AssignmentId, bool> ending_;              // shims that nobody ordered, being ended
+};
+
+}  // namespace dtrain::task

@@ -1,0 +1,368 @@
+#include "common/task/task.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/job/restart.h"
+
+namespace dtrain::task {
+
+Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, const RestartGate& gate)
+    : order_(std::move(order)), host_(host), actions_(actions), gate_(gate) {
+  consecutive_failures_ = order_.consecutive_failures;
+  failures_ = order_.failures;
+  attempt_ = std::max(order_.known_attempt, order_.first_attempt - 1);
+  exit_attempt_ = std::min(order_.exit_attempt, attempt_);
+}
+
+void Task::begin(Instant now, const FoundShim* found) {
+  // An attempt that the ledger saw, or the host finds, has an end unless a living shim shows it running.
+  const bool ran_here = order_.known_attempt >= order_.first_attempt || (found && found->attempt >= order_.first_attempt);
+  if (!ran_here && !(found && found->shim_alive)) {
+    if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+    enter(Phase::staging);
+    actions_.stage(order_);
+    return;
+  }
+  if (found) {
+    shim_alive_ = found->shim_alive;
+    attempt_ = std::max(attempt_, found->attempt);
+    started_wall_ = found->started;
+  }
+  started_ = last_sign_of_life_ = now;
+  const bool runs = found && found->shim_alive && found->running;
+  if (runs) {
+    pid_ = found->pid;
+    ready_ = found->ready;
+    frozen_ = found->frozen;
+    enter(Phase::running);
+    return advance(now);
+  }
+  if (attempt_ < order_.first_attempt) {  // launched, never started
+    enter(Phase::staged);
+    return advance(now);
+  }
+  exit_ = found && found->exit && found->attempt == attempt_ ? found->exit : std::nullopt;
+  if (!exit_) {
+    exit_ = Exit{};
+    exit_->unknown = true;
+    exit_->cause = "its host or its shim went away";
+  }
+  const bool counted = order_.exit_attempt >= attempt_;
+  exit_attempt_ = attempt_;
+  after_exit(now, counted);
+}
+
+void Task::update(Instant now, TaskOrder order) {
+  order_ = std::move(order);
+  advance(now);
+}
+
+ShimSpec Task::shim_spec() const {
+  ShimSpec s;
+  const JobContext& c = *order_.context;
+  s.id = order_.id;
+  s.job_name = c.spec.name;
+  s.user = c.user;
+  s.work_dir = work_dir_;
+  s.port = order_.address.port;
+  s.address = order_.address.host;
+  s.memory_bytes = role().resources.memory_bytes;
+  s.cpu_millis = role().resources.cpu_millis;
+  s.gpu_ids = order_.gpu_ids;
+  s.stop_signal = role().stop_signal;
+  s.stop_grace = c.spec.policy.stop_grace_period;
+  s.exclusive = role().exclusive;
+  return s;
+}
+
+void Task::launch() {
+  ShimSpec spec = shim_spec();
+  job::TaskView view;
+  view.task = order_.id.task;
+  view.node = host_.node_name;
+  view.gpu_ids = order_.gpu_ids;
+  view.work_dir = work_dir_;
+  view.package_dir = work_dir_;
+  view.interface = host_.task_interface;
+  view.user = order_.context->user.name;
+  view.pass_env = host_.pass_env;
+  auto rendered = job::render(order_.context->spec, order_.context->cluster, view);
+  if (!rendered) return stage_failure(rendered.error());
+  spec.argv = std::move(rendered->argv);
+  spec.env = std::move(rendered->env);
+  enter(Phase::launching);
+  actions_.launch(std::move(spec));
+}
+
+void Task::stage_failure(const Error& error) {
+  stage_failed_ = true;
+  stage_error_ = error.code;
+  conclude(Outcome::failed, error.text());
+}
+
+void Task::staged(const Result<std::string>& work_dir) {
+  if (phase_ != Phase::staging) return;
+  if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+  if (!work_dir) return stage_failure(work_dir.error());
+  work_dir_ = *work_dir;
+  launch();
+}
+
+void Task::shim_up(Instant now, const Status& result) {
+  if (phase_ != Phase::launching) return;
+  if (!result) return stage_failure(result.error());
+  shim_alive_ = true;
+  // Launched again after its shim died between two attempts: the delay was served already.
+  enter(attempt_ >= order_.first_attempt ? Phase::backoff : Phase::staged);
+  backoff_until_ = now;
+  advance(now);
+}
+
+void Task::start_next() {
+  if (!shim_alive_) {
+    // The working directory is not kept in memory over a life of the agent; staging finds it again.
+    if (work_dir_.empty()) {
+      enter(Phase::staging);
+      actions_.stage(order_);
+      return;
+    }
+    return launch();
+  }
+  ++attempt_;
+  ready_ = false;
+  pid_ = 0;
+  killed_ = stop_signalled_ = watchdog_fired_ = false;
+  backoff_until_ = kNever;
+  enter(Phase::starting);
+  actions_.start(order_.id, attempt_);
+}
+
+void Task::attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid, WallTime at) {
+  if (phase_ != Phase::starting || attempt != attempt_) return;
+  pid_ = pid;
+  started_wall_ = at;
+  started_ = last_sign_of_life_ = now;
+  reason_.clear();
+  enter(Phase::running);
+  advance(now);
+}
+
+void Task::attempt_refused(Instant now, AttemptNumber attempt, const Error& error) {
+  if (phase_ != Phase::starting || attempt != attempt_) return;
+  Exit e;
+  e.code = 125;  // as env(1), nice(1) and others: the launcher failed, not the program
+  e.cause = error.text();
+  started_ = now;
+  enter(Phase::running);
+  attempt_exited(now, attempt, e);
+}
+
+void Task::attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit) {
+  if (attempt != attempt_ || (phase_ != Phase::running && phase_ != Phase::starting)) return;
+  pid_ = 0;
+  exit_ = exit;
+  exit_attempt_ = attempt;
+  if (watchdog_fired_) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(role().watchdog).count();
+    exit_->cause = "watchdog: silent for " + std::to_string(seconds) + " ms";
+  }
+  frozen_ = freeze_pending_ = false;
+  stop_deadline_ = kNever;
+  after_exit(now, false);
+}
+
+std::optional<std::string> Task::why_no_restart(Instant now) const {
+  const job::Policy& policy = order_.context->spec.policy;
+  if (!job::may_restart(role().restart_policy, *exit_)) return "";
+  if (!exit_->success() && policy.failure_threshold.count > 0) {
+    const auto recent = std::count_if(failures_.begin(), failures_.end(),
+                                      [&](Instant at) { return now - at <= policy.failure_threshold.within; });
+    if (recent >= policy.failure_threshold.count)
+      return "failed " + std::to_string(recent) + " times within the failure threshold's window";
+  }
+  if (!gate_.budget_allows(order_.id))
+    return "backoffLimit of " + std::to_string(policy.backoff_limit.value_or(0)) + " restarts is used up";
+  return std::nullopt;
+}
+
+// `counted`: the ledger knows this exit already (an agent that came back decides again what to do next).
+void Task::after_exit(Instant now, bool counted) {
+  const bool asked = attempt_ == order_.restart_attempt;
+  exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze;
+  if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+  if (!exit_on_request_) {
+    if (exit_->success() && role().restart_policy != job::RestartPolicy::always) return conclude(Outcome::succeeded, "");
+    const auto& backoff = order_.context->spec.policy.restart_backoff;
+    if (now - started_ >= backoff.reset_after) consecutive_failures_ = 0;
+    if (!exit_->success() && !counted) failures_.push_back(now);
+    if (failures_.size() > 64) failures_.erase(failures_.begin());
+    if (!order_.in_place) return conclude(Outcome::failed, "");
+    if (auto why = why_no_restart(now)) return conclude(Outcome::failed, *why);
+    const std::uint32_t in_row = counted && consecutive_failures_ > 0 ? consecutive_failures_ - 1 : consecutive_failures_;
+    backoff_until_ = now + job::backoff_delay(backoff, in_row, order_.id.job * 7919 + attempt_);
+    consecutive_failures_ = in_row + 1;
+  } else {
+    backoff_until_ = now;
+  }
+  reason_ = job::describe(*exit_);
+  enter(Phase::backoff);
+  advance(now);
+}
+
+void Task::conclude(Outcome outcome, std::string reason) {
+  outcome_ = outcome;
+  if (!reason.empty()) reason_ = std::move(reason);
+  backoff_until_ = stop_deadline_ = kNever;
+  if (shim_alive_) {
+    enter(Phase::ending);
+    actions_.end(order_.id);
+  } else {
+    enter(Phase::over);
+  }
+}
+
+void Task::shim_gone(Instant now) {
+  shim_alive_ = false;
+  switch (phase_) {
+    case Phase::ending: enter(Phase::over); break;
+    case Phase::staged: launch(); break;      // it died before it had anything to run
+    case Phase::backoff: advance(now); break;  // relaunched when the delay is over
+    default: break;  // running, starting: the runner reported the attempt's end first; launching: its result comes
+  }
+}
+
+void Task::freeze_done(Instant now, bool frozen, const Status& result) {
+  freeze_pending_ = false;
+  if (phase_ != Phase::running) return;
+  if (result) {
+    frozen_ = frozen;
+    last_sign_of_life_ = now;  // the watchdog stood still
+    dirty_ = true;
+  } else if (!killed_) {
+    // What cannot be frozen must not run on beside the others: its next attempt waits for the thaw.
+    killed_ = true;
+    reason_ = result.error().text();
+    actions_.kill(order_.id);
+  }
+  advance(now);
+}
+
+void Task::notified(Instant now, AttemptNumber attempt, bool ready, bool watchdog) {
+  if (attempt != attempt_ || phase_ != Phase::running) return;
+  if (watchdog || ready) last_sign_of_life_ = now;
+  if (ready && !ready_) {
+    ready_ = true;
+    dirty_ = true;
+  }
+}
+
+void Task::stop(Instant now) {
+  if (order_.desire == Desire::kill || now >= stop_deadline_) {
+    if (!killed_) {
+      killed_ = true;
+      actions_.kill(order_.id);
+    }
+    stop_deadline_ = kNever;
+    return;
+  }
+  if (stop_signalled_) return;
+  // A frozen task cannot hear its signal.
+  if (frozen_) {
+    if (!freeze_pending_) {
+      freeze_pending_ = true;
+      actions_.freeze(order_.id, false);
+    }
+    return;
+  }
+  stop_signalled_ = true;
+  stop_deadline_ = now + order_.context->spec.policy.stop_grace_period;
+  dirty_ = true;
+  actions_.signal(order_.id, role().stop_signal);
+}
+
+void Task::advance(Instant now) {
+  switch (phase_) {
+    case Phase::running: {
+      const bool asked_to_restart = order_.restart_attempt == attempt_ && attempt_ > 0;
+      if (order_.desire != Desire::run || asked_to_restart) return stop(now);
+      if (order_.freeze != frozen_ && !freeze_pending_ && !killed_) {
+        freeze_pending_ = true;
+        actions_.freeze(order_.id, order_.freeze);
+      }
+      const Duration watchdog = role().watchdog;
+      if (watchdog > 0ns && !frozen_ && !killed_ && now - last_sign_of_life_ >= watchdog) {
+        watchdog_fired_ = killed_ = true;
+        actions_.kill(order_.id);
+      }
+      return;
+    }
+    case Phase::staged:
+      if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+      if (order_.go && gate_.predecessor_gone(order_.id)) start_next();
+      return;
+    case Phase::backoff:
+      if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+      if (order_.freeze || now < backoff_until_) return;
+      if (order_.hold_restart && order_.release_attempt <= attempt_) return;
+      return start_next();
+    default: return;
+  }
+}
+
+Instant Task::deadline() const {
+  Instant d = std::min(stop_deadline_, kNever);
+  if (phase_ == Phase::backoff && !order_.freeze && !(order_.hold_restart && order_.release_attempt <= attempt_))
+    d = std::min(d, backoff_until_);
+  if (phase_ == Phase::running && role().watchdog > 0ns && !frozen_ && !killed_ && order_.desire == Desire::run)
+    d = std::min(d, last_sign_of_life_ + role().watchdog);
+  return d;
+}
+
+std::uint32_t Task::unreported_restarts() const {
+  const AttemptNumber known = std::max(order_.known_attempt, order_.first_attempt);
+  // A task in back-off has its next restart booked already.
+  const AttemptNumber mine = attempt_ + (phase_ == Phase::backoff && !exit_on_request_ ? 1 : 0);
+  return mine > known ? mine - known : 0;
+}
+
+job::TaskObservation Task::observation() const {
+  using job::TaskState;
+  job::TaskObservation o;
+  o.id = order_.id;
+  o.attempt = attempt_;
+  o.pid = pid_;
+  o.started = started_wall_;
+  o.ready = ready_;
+  o.ended = phase_ == Phase::over;
+  o.exit_attempt = exit_attempt_;
+  o.exit = exit_;
+  o.on_request = outcome_ == Outcome::on_request || exit_on_request_;
+  o.stage_failed = stage_failed_;
+  o.stage_error = stage_error_;
+  o.reason = reason_;
+  switch (phase_) {
+    case Phase::staging:
+    case Phase::launching: o.state = TaskState::fetching; break;
+    case Phase::staged: o.state = TaskState::staged; break;
+    case Phase::starting: o.state = TaskState::starting; break;
+    case Phase::running:
+      o.state = stop_signalled_ ? TaskState::stopping : frozen_ ? TaskState::frozen : TaskState::running;
+      break;
+    case Phase::backoff: o.state = TaskState::backoff; break;
+    case Phase::ending:
+    case Phase::over:
+      o.state = outcome_ == Outcome::succeeded ? TaskState::succeeded
+                : outcome_ == Outcome::failed  ? TaskState::failed
+                                               : TaskState::stopping;
+      break;
+  }
+  return o;
+}
+
+job::TaskObservation Task::take_observation() {
+  dirty_ = false;
+  return observation();
+}
+
+}  // namespace dtrain::task

@@ -1,0 +1,126 @@
+// One assignment on this host: staged, launched, started, restarted in place, stopped. A pure state machine; what it
+// wants done goes to HostActions, what it learned is read from observation().
+//
+//   phase       on entry                         leaves when
+//   staging     stage()                          staged -> launching | failed
+//   launching   launch()                         shim up -> staged
+//   staged      -                                the order says go -> starting
+//   starting    start(n)                         attempt started -> running | refused -> as exited
+//   running     -                                exited -> backoff | ending
+//   backoff     -                                delay over, nothing holds -> starting (launching if the shim died)
+//   ending      end()                            shim gone -> over
+//   over        -                                forgotten by Assignments once its end was reported
+//
+// An order to stop takes effect in every phase: what runs is signalled and later killed, what waits goes to ending.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/job/observation.h"
+#include "common/task/order.h"
+#include "common/task/shim_spec.h"
+
+namespace dtrain::task {
+
+// What a Task wants done; Node turns each call into an effect.
+class HostActions {
+ public:
+  virtual ~HostActions() = default;
+  virtual void stage(const TaskOrder& order) = 0;
+  virtual void launch(ShimSpec spec) = 0;
+  virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;
+  virtual void signal(const AssignmentId& id, std::int32_t signal) = 0;
+  virtual void kill(const AssignmentId& id) = 0;
+  virtual void freeze(const AssignmentId& id, bool freeze) = 0;
+  virtual void end(const AssignmentId& id) = 0;
+};
+
+// The job-wide and host-wide questions that a Task cannot answer alone.
+class RestartGate {
+ public:
+  virtual ~RestartGate() = default;
+  virtual bool budget_allows(const AssignmentId& id) const = 0;   // one more restart in place
+  virtual bool predecessor_gone(const AssignmentId& id) const = 0;  // nothing of an older generation is left here
+};
+
+class Task {
+ public:
+  Task(TaskOrder order, const HostContext& host, HostActions& actions, const RestartGate& gate);
+
+  // A new assignment, or one that `found` shows from an earlier life of the agent.
+  void begin(Instant now, const FoundShim* found);
+  void update(Instant now, TaskOrder order);
+  void staged(const Result<std::string>& work_dir);
+  void shim_up(Instant now, const Status& result);
+  void attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid, WallTime at);
+  void attempt_refused(Instant now, AttemptNumber attempt, const Error& error);
+  void attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit);
+  void shim_gone(Instant now);
+  void freeze_done(Instant now, bool frozen, const Status& result);
+  void notified(Instant now, AttemptNumber attempt, bool ready, bool watchdog);
+  // Whatever time or a neighbour's end may have made possible.
+  void advance(Instant now);
+
+  Instant deadline() const;
+  bool over() const { return phase_ == Phase::over; }
+  bool running() const { return phase_ == Phase::running; }
+  AttemptNumber attempt() const { return attempt_; }
+  std::int32_t pid() const { return pid_; }
+  // Restarts that this host decided on and the ledger does not know yet.
+  std::uint32_t unreported_restarts() const;
+  const TaskOrder& order() const { return order_; }
+
+  // Differs from the last one taken? Then take it and report it.
+  bool dirty() const { return dirty_; }
+  job::TaskObservation take_observation();
+  job::TaskObservation observation() const;
+
+ private:
+  enum class Phase : unsigned char { staging, launching, staged, starting, running, backoff, ending, over };
+  enum class Outcome : unsigned char { none, succeeded, failed, on_request };
+
+  const job::RoleSpec& role() const { return order_.context->spec.roles.at(order_.id.task.role); }
+  void enter(Phase phase) { phase_ = phase; dirty_ = true; }
+  void launch();
+  void start_next();
+  void after_exit(Instant now, bool counted);
+  void conclude(Outcome outcome, std::string reason);
+  void stop(Instant now);
+  void stage_failure(const Error& error);
+  std::optional<std::string> why_no_restart(Instant now) const;
+  ShimSpec shim_spec() const;
+
+  TaskOrder order_;
+  const HostContext& host_;
+  HostActions& actions_;
+  const RestartGate& gate_;
+
+  Phase phase_ = Phase::staging;
+  Outcome outcome_ = Outcome::none;
+  bool dirty_ = true;
+  bool shim_alive_ = false;
+  std::string work_dir_;
+  AttemptNumber attempt_ = 0;         // newest that was started
+  AttemptNumber exit_attempt_ = 0;
+  std::int32_t pid_ = 0;
+  WallTime started_wall_{};
+  Instant started_{};
+  std::optional<Exit> exit_;
+  bool exit_on_request_ = false;
+  bool ready_ = false;
+  bool frozen_ = false, freeze_pending_ = false;
+  bool stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
+  bool stage_failed_ = false;
+  ErrorCode stage_error_ = ErrorCode::internal;
+  std::string reason_;
+  Instant stop_deadline_ = kNever;
+  Instant backoff_until_ = kNever;
+  Instant last_sign_of_life_{};
+  std::uint32_t consecutive_failures_ = 0;
+  std::vector<Instant> failures_;
+};
+
+}  // namespace dtrain::task
