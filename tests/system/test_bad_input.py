@@ -60,7 +60,8 @@ class BadInput(SystemTest):
         self.lives()
 
     def test_every_mistake_at_once_with_its_line(self):
-        text = HEAD + "    worker:\n      replica: 2\n      command: [x]\n    chief:\n      replicas: 2\n      command: [x]\n      notyfy: 1\n"
+        text = HEAD + ("    worker:\n      replica: 2\n      command: [x]\n"
+                       "    chief:\n      replicas: 2\n      command: [x]\n      notyfy: 1\n")
         path = self.write("bad.yaml", text)
         errors = self.agent.ctl("submit", path).stderr.splitlines()
         for line, word in ((8, "replica"), (11, "replicas"), (13, "notify")):

@@ -86,7 +86,8 @@ class Project(tree.Tidy):
         self.holds(tree.check(broken_links, tree.files(".md")))
 
     def test_documents_that_code_names(self):
-        self.holds(tree.check(promised_documents, tree.files(*tree.CODE, ".py", ".sh", ".cmake", ".yaml")))
+        readers = tree.files(*tree.CODE, ".py", ".sh", ".cmake", ".yaml")
+        self.holds(tree.check(promised_documents, [path for path in readers if not path.startswith("tests/tidy/")]))
 
     def test_version(self):
         version = re.search(r"project\(dtrain VERSION ([\d.]+)", tree.read("CMakeLists.txt")).group(1)
@@ -101,8 +102,8 @@ class Project(tree.Tidy):
         self.assertTrue(missing_packages("find_package(fmt REQUIRED)", {"g++"}))
         self.assertTrue(missing_packages("pkg_check_modules(X REQUIRED IMPORTED_TARGET nobody-knows)", {"g++"}))
         self.assertEqual(missing_packages("pkg_check_modules(S REQUIRED IMPORTED_TARGET sqlite3)", {"libsqlite3-dev"}), [])
-        self.assertTrue(promised_documents("a.h", "// see docs/" + "no-such-file.md"))
-        self.assertTrue(broken_links("README.md", "[x](docs/" + "no-such-file.md)"))
+        self.assertTrue(promised_documents("a.h", "// see docs/no-such-file.md"))
+        self.assertTrue(broken_links("README.md", "[x](docs/no-such-file.md)"))
         self.assertEqual(broken_links("README.md", "[x](CMakeLists.txt) [y](#part)\n    code[i](nothing)\n"), [])
 
 
