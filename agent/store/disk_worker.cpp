@@ -46,43 +46,24 @@ bool DiskWorker::post(Lane lane, Work work) {
 
 bool DiskWorker::idle() const {
   const std::lock_guard lock(mutex_);
-  return commits_.empty() && bulk_.empty() && done_.empty() && running_ == 0;
-}
-
-void DiskWorker::finish(std::unique_lock<std::mutex>& lock, const Work& work) {
-  ++running_;
-  lock.unlock();
-  Done done = work();
-  lock.lock();
-  --running_;
-  const bool was_empty = done_.empty();
-  done_.push_back(std::move(done));
-  if (was_empty) ::eventfd_write(event_fd_, 1);
-}
-
-bool DiskWorker::run_commit(std::unique_lock<std::mutex>& lock) {
-  if (commits_.empty()) return false;
-  const Work work = std::move(commits_.front());
-  commits_.pop_front();
-  finish(lock, work);
-  return true;
-}
-
-void DiskWorker::breathe() {
-  std::unique_lock lock(mutex_);
-  while (run_commit(lock)) {
-  }
+  return commits_.empty() && bulk_.empty() && done_.empty() && !running_;
 }
 
 void DiskWorker::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stop_ || !commits_.empty() || !bulk_.empty(); });
-    if (run_commit(lock)) continue;
-    if (stop_) return;
-    const Work work = std::move(bulk_.front());
-    bulk_.pop_front();
-    finish(lock, work);
+    if (stop_ && commits_.empty()) return;
+    auto& queue = commits_.empty() ? bulk_ : commits_;
+    const Work work = std::move(queue.front());
+    queue.pop_front();
+    running_ = true;
+    lock.unlock();
+    Done done = work();
+    lock.lock();
+    running_ = false;
+    if (done_.empty()) ::eventfd_write(event_fd_, 1);
+    done_.push_back(std::move(done));
   }
 }
 

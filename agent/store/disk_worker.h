@@ -2,8 +2,7 @@
 // runs here, so that the loop never does.
 //
 // Two lanes: commits (the ledger and the task records, which a submit waits for) go before bulk work (blobs,
-// checkpoints, removing files). Long bulk work calls breathe() between its pieces, so that a commit never waits for
-// more than one piece.
+// checkpoints, removing files). Long bulk work is posted in pieces, so that a commit never waits for more than one.
 #pragma once
 
 #include <condition_variable>
@@ -35,8 +34,6 @@ class DiskWorker {
 
   // False: the lane is full and nothing was queued.
   [[nodiscard]] bool post(Lane lane, Work work);
-  // Worker thread only, inside bulk work: runs the commits that wait.
-  void breathe();
   // Nothing waits, runs, or is to be delivered.
   bool idle() const;
 
@@ -46,15 +43,13 @@ class DiskWorker {
  private:
   explicit DiskWorker(int event_fd) : event_fd_(event_fd) {}
   void run();
-  bool run_commit(std::unique_lock<std::mutex>& lock);
-  void finish(std::unique_lock<std::mutex>& lock, const Work& work);
 
   const int event_fd_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Work> commits_, bulk_;
   std::deque<Done> done_;
-  std::size_t running_ = 0;  // bulk work and the commits inside it
+  bool running_ = false;
   bool stop_ = false;
   std::thread thread_;
 };

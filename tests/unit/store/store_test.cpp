@@ -226,7 +226,9 @@ TEST(Store, AFlippedByteIsNeverBelieved) {
       EXPECT_EQ(entry.term, 1u);
       EXPECT_EQ(entry.payload, "payload " + std::to_string(entry.index));
     }
-    if (state->task_records.contains("a")) EXPECT_EQ(state->task_records.at("a"), "b");
+    if (state->task_records.contains("a")) {
+      EXPECT_EQ(state->task_records.at("a"), "b");
+    }
   }
 }
 

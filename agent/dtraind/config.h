@@ -1,0 +1,108 @@
+// What the operator asked for: /etc/dtrain/dtraind.yaml, then flags and --set on top. Every key, its default and its
+// meaning: config/dtraind.yaml.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/job/manifest.h"
+
+namespace dtrain::daemon {
+
+inline constexpr const char* kDefaultConfigFile = "/etc/dtrain/dtraind.yaml";
+inline constexpr const char* kDefaultKeyFile = "/etc/dtrain/cluster.key";
+
+enum class Launch : unsigned char { automatic, systemd, direct };
+enum class Role : unsigned char { view, submit, operate };
+
+struct PortRange {
+  std::uint16_t first = 20000, last = 29999;
+};
+struct FreeSpace {             // "5%" or "10Gi"
+  std::uint32_t percent = 5;
+  std::uint64_t bytes = 0;     // when not 0: instead of percent
+};
+
+struct Config {
+  struct {
+    std::string name = "dtrain";
+    bool found = false;
+    std::uint32_t expect = 0;               // 0: not given
+  } cluster;
+  struct {
+    std::string name;                       // "": the host's
+    std::map<std::string, std::string> labels;
+    bool council_never = false;
+  } node;
+  struct {
+    std::string listen = "0.0.0.0:7400";
+    bool listen_given = false;
+    std::string advertise, task_address;    // "": chosen (agent/host/address.h)
+    PortRange task_ports;
+    std::vector<std::string> join;
+    std::string key_file = kDefaultKeyFile;
+    bool key_file_given = false;
+  } network;
+  struct {
+    std::string data = "/var/lib/dtrain", run = "/run/dtrain", work;  // work "": <data>/work
+    bool data_given = false, run_given = false;
+  } paths;
+  struct {
+    std::optional<std::uint32_t> gpus;      // pretended; unset: what is there
+    std::string topology;
+    std::vector<std::string> exclude_gpus;
+    std::optional<std::uint64_t> reserve_cpu_millis, reserve_memory;
+  } resources;
+  struct {
+    Launch launch = Launch::automatic;
+    bool allow_root = false;
+    std::vector<std::string> pass_env;
+    std::map<std::string, std::uint64_t> ulimits;  // filled with the defaults by load_config
+    std::uint64_t log_file_bytes = 64ull << 20;
+    std::uint32_t log_files = 8;
+    Duration log_keep_for = std::chrono::hours(24 * 7);
+    std::string prolog, epilog;
+  } tasks;
+  struct {
+    std::vector<std::string> command;
+    Duration every = 60s, timeout = 10s;
+  } health_check;
+  struct {
+    Duration lease = 10s, down_grace = 15s, agent_grace = 5min, stop_after = 1h, restore_wait = 10min;
+  } timing;
+  struct {
+    std::map<std::string, Role> users;
+    Role fallback = Role::view;
+  } access;
+  struct {
+    std::uint64_t checkpoint_rate = 200ull << 20;  // bytes a second
+    std::uint64_t package_cache = 20ull << 30;
+    FreeSpace min_free;
+  } storage;
+  std::string http;                         // "": off
+  LogLevel log_level = LogLevel::info;
+  bool dev = false;
+};
+
+// What the command line adds: (path of the key, value), in order.
+using Sets = std::vector<std::pair<std::string, std::string>>;
+
+struct LoadedConfig {
+  Config config;
+  std::vector<job::FileError> errors;       // empty: config is valid
+};
+
+// `text`: of the file; "" when there is none. Reports every mistake at once.
+LoadedConfig read_config(const std::string& text, const std::string& file_name, const Sets& sets);
+
+// Reads `file`, or the default file where it exists when `file` is "". ErrorCode::not_found: `file` does not exist.
+Result<LoadedConfig> load_config(const std::string& file, const Sets& sets);
+
+}  // namespace dtrain::daemon

@@ -1,0 +1,74 @@
+// The control socket's side of the daemon. Requests go to Node, with three exceptions that decide nothing: has_blob
+// asks the disk, exec_input feeds a running exec, cancel_request also ends a log stream.
+#include "agent/dtraind/daemon.h"
+
+namespace dtrain::daemon {
+
+void Daemon::on_opened(node::ConnectionId connection, const node::Caller& caller) {
+  queue(node::ConnectionOpened{connection, caller});
+}
+
+void Daemon::on_closed(node::ConnectionId connection) {
+  logs_->close(connection);
+  execs_->close(connection);
+  if (upload_bytes_.erase(connection) != 0)
+    post_bulk([this, connection] {
+      prepared_.blobs->drop(connection);
+      return store::DiskWorker::Done();
+    });
+  queue(node::ConnectionClosed{connection});
+}
+
+void Daemon::on_drained(node::ConnectionId connection) {
+  logs_->wake(connection);
+  execs_->wake(connection);
+}
+
+std::size_t Daemon::room(node::ConnectionId connection) { return control_ ? control_->room(connection) : 0; }
+
+void Daemon::send(node::ConnectionId connection, const wire::Message& message) {
+  if (control_) control_->send(connection, message);
+}
+
+void Daemon::answer_error(node::ConnectionId connection, std::uint64_t request, const Error& error) {
+  control_->send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(error)));
+}
+
+void Daemon::on_message(node::ConnectionId connection, wire::Message message) {
+  if (!decider_)
+    return answer_error(connection, message.request,
+                        Error{ErrorCode::unavailable,
+                              "could not answer: this node belongs to no cluster yet; it waits for " + prepared_.waiting_for,
+                              "start the agent with --found, or with --join HOST"});
+  switch (message.type) {
+    case wire::MessageType::has_blob: return answer_has_blob(connection, message);
+    case wire::MessageType::exec_input: {
+      const auto input = wire::decode<wire::ExecInput>(message.payload);
+      if (!input) return answer_error(connection, message.request, input.error());
+      return execs_->input(connection, *input);
+    }
+    case wire::MessageType::cancel_request:
+      if (const auto cancel = wire::decode<wire::CancelRequest>(message.payload)) {
+        logs_->close(connection, cancel->request_to_end);
+        execs_->close(connection, cancel->request_to_end);
+      }
+      break;
+    default: break;
+  }
+  queue(node::Request{connection, message.request, wire::encode(message)});
+}
+
+void Daemon::answer_has_blob(node::ConnectionId connection, const wire::Message& message) {
+  const auto asked = wire::decode<wire::BlobRequest>(message.payload);
+  if (!asked) return answer_error(connection, message.request, asked.error());
+  post_bulk([this, connection, request = message.request, digest = asked->digest] {
+    auto has = prepared_.blobs->has(digest);
+    return [this, connection, request, has = std::move(has)] {
+      if (!control_) return;
+      if (!has) return answer_error(connection, request, has.error());
+      control_->send(connection, wire::make_message(wire::MessageType::blob, request, wire::BlobReply{*has}));
+    };
+  });
+}
+
+}  // namespace dtrain::daemon

@@ -1,0 +1,242 @@
+#include "agent/dtraind/daemon.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+namespace dtrain::daemon {
+namespace {
+
+Failure os_failure(const Error& error) { return Failure{EX_OSERR, error}; }
+
+}  // namespace
+
+Daemon::Daemon(Config config, Prepared prepared, LogSink& log, std::string version)
+    : config_(std::move(config)), prepared_(std::move(prepared)), log_(log), version_(std::move(version)) {}
+
+Daemon::~Daemon() {
+  // Work under way refers to the adapters: it ends first, and nothing of it is delivered any more.
+  control_.reset();
+  worker_.reset();
+}
+
+Start<std::unique_ptr<Daemon>> Daemon::create(Config config, Prepared prepared, std::unique_ptr<proc::Runner> runner,
+                                              const MakeDecider& make_decider, LogSink& log, std::string version) {
+  std::unique_ptr<Daemon> daemon(new Daemon(std::move(config), std::move(prepared), log, std::move(version)));
+  if (auto opened = daemon->open_adapters(std::move(runner)); !opened) return tl::unexpected<Failure>(opened.error());
+  if (daemon->prepared_.waiting_for.empty()) daemon->decider_ = make_decider(log);
+  return daemon;
+}
+
+Status Daemon::add_source(int fd, std::function<Instant()> deadline, std::function<void()> dispatch) {
+  sources_.push_back({std::move(deadline), dispatch});
+  if (fd < 0) return {};
+  return loop_->watch(fd, EPOLLIN, [this, dispatch = std::move(dispatch)](std::uint32_t) {
+    dispatch();
+    drain();  // at once: what follows from an exit does not wait for the other descriptors of this turn
+  });
+}
+
+Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
+  runner_ = std::move(runner);
+  auto poll_loop = loop::Loop::open();
+  if (!poll_loop) return tl::unexpected(os_failure(poll_loop.error()));
+  loop_ = std::move(*poll_loop);
+  auto worker = store::DiskWorker::start();
+  if (!worker) return tl::unexpected(os_failure(worker.error()));
+  worker_ = std::move(*worker);
+  auto stager = proc::Stager::open({prepared_.layout.work, prepared_.layout.blobs(), prepared_.layout.tasks()});
+  if (!stager) return tl::unexpected(os_failure(stager.error()));
+  stager_ = std::move(*stager);
+  auto hooks = proc::HookRunner::open();
+  if (!hooks) return tl::unexpected(os_failure(hooks.error()));
+  hooks_ = std::move(*hooks);
+  auto logs = proc::LogStreams::open(prepared_.layout.tasks());
+  if (!logs) return tl::unexpected(os_failure(logs.error()));
+  logs_ = std::make_unique<proc::LogStreams>(std::move(*logs));
+  auto execs = proc::ExecSessions::open(prepared_.layout.tasks());
+  if (!execs) return tl::unexpected(os_failure(execs.error()));
+  execs_ = std::make_unique<proc::ExecSessions>(std::move(*execs));
+
+  committer_ = std::make_unique<store::Committer>(*prepared_.store, *worker_, log_, [this](std::uint64_t ticket, const Status& result) {
+    if (result) return queue(node::Persisted{ticket});
+    storage_failed_ = result.error();
+    queue(node::PersistFailed{ticket, result.error()});
+  });
+  store::CheckpointStoreOptions options;
+  options.bytes_per_second = config_.storage.checkpoint_rate;
+  checkpoints_ = std::make_unique<store::CheckpointStore>(
+      [this](std::function<void()> work, std::function<void()> done) {
+        post_bulk([work = std::move(work), done = std::move(done)] {
+          work();
+          return done;
+        });
+      },
+      log_, options);
+
+  const auto now = [this] { return loop_->now().boot; };
+  const auto never = [] { return kNever; };
+  const auto sink = [this] { return proc::EventSink([this](node::Event event) { queue(std::move(event)); }); };
+  Status added;
+  const auto add = [&](int fd, std::function<Instant()> deadline, std::function<void()> dispatch) {
+    if (added) added = add_source(fd, std::move(deadline), std::move(dispatch));
+  };
+  // The runner first: an exit is what somebody waits for most.
+  add(runner_->fd(), [this] { return runner_->deadline(); }, [this, to = sink()]() mutable { runner_->dispatch(to); });
+  add(worker_->fd(), never, [this] { worker_->dispatch(); });
+  add(stager_->fd(), [this] { return stager_->deadline(); },
+      [this, now, to = sink()]() mutable { stager_->dispatch(now(), to); });
+  add(hooks_->fd(), [this] { return hooks_->deadline(); },
+      [this, now, to = sink()]() mutable { hooks_->dispatch(now(), to); });
+  add(checkpoints_->fd(), [this] { return checkpoints_->deadline(); },
+      [this, now, to = sink()]() mutable { checkpoints_->dispatch(now(), to); });
+  add(logs_->fd(), never, [this] { logs_->dispatch(*this); });
+  add(execs_->fd(), never, [this] { execs_->dispatch(*this); });
+  if (!added) return tl::unexpected(os_failure(added.error()));
+  return {};
+}
+
+void Daemon::queue(node::Event event) { events_.push_back(std::move(event)); }
+
+void Daemon::drain() {
+  for (std::size_t i = 0; i < kDecisionsPerTurn && !events_.empty(); ++i) {
+    const node::Event event = std::move(events_.front());
+    events_.pop_front();
+    note(event);
+    if (!decider_) continue;
+    effects_.clear();
+    decider_->step(loop_->now(), event, effects_);
+    for (node::Effect& effect : effects_) perform(effect);
+  }
+  effects_.clear();
+}
+
+Status Daemon::turn(Instant limit) {
+  Instant deadline = std::min(limit, committer_->deadline());
+  if (decider_) deadline = std::min(deadline, decider_->deadline());
+  for (const Source& source : sources_) deadline = std::min(deadline, source.deadline());
+  if (!events_.empty()) deadline = Instant{};
+  if (auto waited = loop_->turn(deadline); !waited) return waited;
+  const Instant now = loop_->now().boot;
+  for (const Source& source : sources_)
+    if (source.deadline() <= now) source.dispatch();
+  if (decider_ && decider_->deadline() <= now) queue(node::Tick{});
+  drain();
+  post_deferred();
+  committer_->flush(loop_->now());
+  return {};
+}
+
+// The tasks that run are known and their shims connected before anybody is answered.
+Status Daemon::adopt() {
+  node::Started started;
+  started.life = prepared_.state.life;
+  started.facts = prepared_.facts;
+  started.snapshot = std::move(prepared_.state.snapshot);
+  started.log = std::move(prepared_.state.log);
+  started.task_records = std::move(prepared_.state.task_records);
+  started.shims = runner_->list();
+  prepared_.state = {};
+  for (const task::FoundShim& shim : started.shims)
+    if (shim.shim_alive) shims_.insert(shim.id);
+  log_.write(LogLevel::info, "agent.adopted",
+             {{"assignments", std::to_string(started.shims.size())}, {"alive", std::to_string(shims_.size())}});
+  queue(std::move(started));
+  drain();
+  committer_->flush(loop_->now());
+  // On a full disk the agent answers all the same.
+  while (!committer_->idle() && !committer_->disk_full() && !storage_failed_)
+    if (auto done = turn(kNever); !done) return done;
+  return {};
+}
+
+Status Daemon::open_control() {
+  auto control = net::ControlServer::listen(prepared_.layout.control_socket());
+  if (!control) return fail(control.error());
+  control_ = std::move(*control);
+  return add_source(control_->fd(), [this] { return control_->deadline(); },
+                    [this] { control_->dispatch(loop_->now().boot, *this); });
+}
+
+void Daemon::log_ready() {
+  const node::NodeFacts& facts = prepared_.facts;
+  if (!decider_)
+    log_.write(LogLevel::warn, "agent.waiting", {{"node", facts.name}, {"for", prepared_.waiting_for}});
+  log_.write(LogLevel::info, "agent.ready",
+             {{"node", facts.name}, {"id", facts.id}, {"address", facts.address}, {"version", version_},
+              {"cluster", config_.cluster.name}, {"control", prepared_.layout.control_socket()},
+              {"data", prepared_.layout.data}});
+}
+
+int Daemon::run(loop::Signals& signals, const Reload& reload) {
+  const auto broken = [this](const Error& error) {
+    log_.write(LogLevel::error, "agent.failed", {{"error", error.text()}});
+    return EX_OSERR;
+  };
+  if (auto watched = loop_->watch(signals.fd(), EPOLLIN, [&](std::uint32_t) { handle_signals(signals, reload); }); !watched)
+    return broken(watched.error());
+  if (auto adopted = adopt(); !adopted) return broken(adopted.error());
+  if (storage_failed_) return fail_storage();
+  if (auto opened = open_control(); !opened) {
+    log_.write(LogLevel::error, "agent.failed", {{"error", opened.error().text()}});
+    return opened.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR;
+  }
+  ::malloc_trim(0);  // what the start needed and nothing later does
+  log_ready();
+  while (!stopping_ && !storage_failed_)
+    if (auto done = turn(kNever); !done) return broken(done.error());
+  return storage_failed_ ? fail_storage() : stop();
+}
+
+void Daemon::handle_signals(loop::Signals& signals, const Reload& reload) {
+  while (const auto signal = signals.next()) {
+    if (*signal == SIGHUP)
+      reload_config(reload);
+    else
+      stopping_ = true;
+  }
+}
+
+void Daemon::reload_config(const Reload& reload) {
+  auto loaded = reload();
+  if (!loaded || !loaded->errors.empty()) {
+    const std::string cause = loaded ? loaded->errors.front().text() : loaded.error().text();
+    log_.write(LogLevel::error, "config.rejected", {{"error", cause}, {"next", "the old one stays in force; correct it and send SIGHUP again"}});
+    return;
+  }
+  config_.node.labels = loaded->config.node.labels;
+  config_.access = loaded->config.access;
+  config_.log_level = loaded->config.log_level;
+  log_.set_level(config_.log_level);
+  log_.write(LogLevel::info, "config.reloaded", {});
+}
+
+int Daemon::stop() {
+  queue(node::Stopping{});
+  drain();
+  committer_->flush(loop_->now());
+  const Instant limit = loop_->now().boot + kStopPatience;
+  while (loop_->now().boot < limit && !storage_failed_ && !(committer_->idle() && control_->flushed() && events_.empty()))
+    if (!turn(limit)) break;
+  if (storage_failed_) return fail_storage();
+  std::string next = "start the agent again to go on with them";
+  if (!shims_.empty()) next += "; to end them: dtrainctl cancel JOB, then stop the agent";
+  log_.write(LogLevel::info, "agent.stopped",
+             {{"node", prepared_.facts.name}, {"running_assignments", std::to_string(shims_.size())},
+              {"next", shims_.empty() ? "nothing runs" : next}});
+  return EX_OK;
+}
+
+// Fatal to the agent, never to the tasks.
+int Daemon::fail_storage() {
+  drain();  // Node has been told; it answers what waits
+  if (control_) control_->dispatch(loop_->now().boot, *this);
+  log_.write(LogLevel::error, "store.failed",
+             {{"error", storage_failed_->text()},
+              {"next", "the tasks run on; repair the disk, then start the agent again: it adopts them"}});
+  return EX_IOERR;
+}
+
+}  // namespace dtrain::daemon

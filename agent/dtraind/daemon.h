@@ -1,0 +1,125 @@
+// The daemon: wires the adapters to whatever decides. Events go in, effects come out, all on one thread; only the
+// disk worker is another.
+//
+// One turn: wait for the earliest deadline or a descriptor; each ready adapter puts its events into the queue; each
+// event is decided at once and its effects are performed in order, so that an exit is answered by a start in the same
+// turn, before anything waits for a disk. Commits of the whole turn go to the disk worker together at its end.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/dtraind/config.h"
+#include "agent/dtraind/decider.h"
+#include "agent/dtraind/exit_code.h"
+#include "agent/dtraind/log_sink.h"
+#include "agent/dtraind/start.h"
+#include "agent/loop/loop.h"
+#include "agent/loop/signals.h"
+#include "agent/net/control_server.h"
+#include "agent/proc/exec_sessions.h"
+#include "agent/proc/hook_runner.h"
+#include "agent/proc/log_streams.h"
+#include "agent/proc/outlet.h"
+#include "agent/proc/runner.h"
+#include "agent/proc/staging.h"
+#include "agent/store/checkpoint_store.h"
+#include "agent/store/committer.h"
+#include "agent/store/disk_worker.h"
+
+namespace dtrain::daemon {
+
+inline constexpr std::size_t kDecisionsPerTurn = 4096;      // events decided before descriptors are looked at again
+inline constexpr std::size_t kUploadQueueBytes = 4 << 20;   // unwritten bytes of one upload; then it is not read on
+inline constexpr Duration kStopPatience = 5s;               // for last commits and replies at SIGTERM
+
+class Daemon : private net::ControlSink, private proc::Outlet {
+ public:
+  // A decider for a node that belongs to a cluster.
+  using MakeDecider = std::function<std::unique_ptr<Decider>(Log& log)>;
+
+  static Start<std::unique_ptr<Daemon>> create(Config config, Prepared prepared, std::unique_ptr<proc::Runner> runner,
+                                               const MakeDecider& make_decider, LogSink& log, std::string version);
+  ~Daemon() override;
+
+  // SIGHUP: reads the config again; where that fails the old one stays.
+  using Reload = std::function<Result<LoadedConfig>()>;
+
+  // Adopts the tasks, opens the control socket and works until SIGTERM or SIGINT. Answers the exit code.
+  int run(loop::Signals& signals, const Reload& reload);
+  // After run(): nothing of this node's runs any more (--dev then removes its state).
+  bool all_tasks_gone() const { return shims_.empty(); }
+
+ private:
+  // Something of the agent that waits for the world.
+  struct Source {
+    std::function<Instant()> deadline;
+    std::function<void()> dispatch;
+  };
+
+  Daemon(Config config, Prepared prepared, LogSink& log, std::string version);
+  Start<void> open_adapters(std::unique_ptr<proc::Runner> runner);
+  Status add_source(int fd, std::function<Instant()> deadline, std::function<void()> dispatch);
+
+  // ---- daemon.cpp
+  Status adopt();
+  Status open_control();
+  Status turn(Instant limit);
+  void queue(node::Event event);
+  void drain();
+  void handle_signals(loop::Signals& signals, const Reload& reload);
+  void reload_config(const Reload& reload);
+  int stop();
+  int fail_storage();
+  void log_ready();
+
+  // ---- effects.cpp
+  struct Perform;
+  void perform(node::Effect& effect);
+  void write_blob(node::WriteBlob chunk);
+  void post_bulk(store::DiskWorker::Work work);
+  void post_deferred();
+  void note(const node::Event& event);
+
+  // ---- control.cpp
+  void on_opened(node::ConnectionId connection, const node::Caller& caller) override;
+  void on_message(node::ConnectionId connection, wire::Message message) override;
+  void on_closed(node::ConnectionId connection) override;
+  void on_drained(node::ConnectionId connection) override;
+  std::size_t room(node::ConnectionId connection) override;
+  void send(node::ConnectionId connection, const wire::Message& message) override;
+  void answer_has_blob(node::ConnectionId connection, const wire::Message& message);
+  void answer_error(node::ConnectionId connection, std::uint64_t request, const Error& error);
+
+  Config config_;
+  Prepared prepared_;
+  LogSink& log_;
+  const std::string version_;
+  std::unique_ptr<loop::Loop> loop_;
+  std::unique_ptr<Decider> decider_;     // null: this node waits for a cluster
+  std::unique_ptr<store::DiskWorker> worker_;
+  std::unique_ptr<store::Committer> committer_;
+  std::unique_ptr<store::CheckpointStore> checkpoints_;
+  std::unique_ptr<proc::Runner> runner_;
+  std::unique_ptr<proc::Stager> stager_;
+  std::unique_ptr<proc::HookRunner> hooks_;
+  std::unique_ptr<proc::LogStreams> logs_;
+  std::unique_ptr<proc::ExecSessions> execs_;
+  std::unique_ptr<net::ControlServer> control_;
+  std::vector<Source> sources_;
+
+  std::deque<node::Event> events_;
+  std::vector<node::Effect> effects_;    // of the event being decided
+  std::deque<store::DiskWorker::Work> deferred_;                // bulk work that the worker's queue had no room for
+  std::map<node::ConnectionId, std::size_t> upload_bytes_;      // queued, not yet written
+  std::set<AssignmentId> shims_;         // living ones, to the best of our knowledge
+  std::optional<Error> storage_failed_;
+  bool stopping_ = false;
+};
+
+}  // namespace dtrain::daemon

@@ -1,0 +1,27 @@
+// The seam between the daemon and Node: the daemon performs whatever decides. Tests put a stand-in here.
+#pragma once
+
+#include <vector>
+
+#include "common/node/node.h"
+
+namespace dtrain::daemon {
+
+class Decider {
+ public:
+  virtual ~Decider() = default;
+  virtual void step(Now now, const node::Event& event, std::vector<node::Effect>& out) = 0;
+  virtual Instant deadline() const = 0;
+};
+
+class NodeDecider : public Decider {
+ public:
+  NodeDecider(node::Options options, Rng rng, Log& log) : node_(std::move(options), rng, log) {}
+  void step(Now now, const node::Event& event, std::vector<node::Effect>& out) override { node_.step(now, event, out); }
+  Instant deadline() const override { return node_.deadline(); }
+
+ private:
+  node::Node node_;
+};
+
+}  // namespace dtrain::daemon

@@ -1,0 +1,81 @@
+// What Node wants done, handed to the adapter that does it: one overload for each effect.
+#include "agent/dtraind/daemon.h"
+
+namespace dtrain::daemon {
+
+struct Daemon::Perform {
+  Daemon& d;
+  Instant now() const { return d.loop_->now().boot; }
+
+  void operator()(node::Persist& e) { d.committer_->add(std::move(e)); }
+  void operator()(node::Reply& e) {
+    if (d.control_) d.control_->send_encoded(e.connection, e.body);
+  }
+  void operator()(node::CloseConnection& e) {
+    if (d.control_) d.control_->close(e.connection);
+  }
+  void operator()(node::WriteBlob& e) { d.write_blob(std::move(e)); }
+  void operator()(node::OpenLog& e) { d.logs_->open(e); }
+  void operator()(node::UpdateLog& e) { d.logs_->update(e); }
+  void operator()(node::OpenExec& e) { d.execs_->open(e); }
+
+  void operator()(node::Stage& e) { d.stager_->stage(e); }
+  void operator()(node::LaunchShim& e) { d.runner_->launch(e.spec); }
+  void operator()(node::StartAttempt& e) { d.runner_->start(e.id, e.attempt); }
+  void operator()(node::SignalTask& e) { d.runner_->signal(e.id, e.signal, e.whole_tree); }
+  void operator()(node::KillTask& e) { d.runner_->kill(e.id); }
+  void operator()(node::FreezeTask& e) { d.runner_->freeze(e.id, e.freeze); }
+  void operator()(node::EndShim& e) { d.runner_->end(e.id); }
+  void operator()(node::RemoveJobFiles& e) { d.stager_->remove(e); }
+
+  void operator()(node::WatchCheckpoints& e) { d.checkpoints_->watch(e); }
+  void operator()(node::ScanCheckpoints& e) { d.checkpoints_->scan(e); }
+  void operator()(node::VerifyCheckpoint& e) { d.checkpoints_->verify(e); }
+  void operator()(node::QuarantineCheckpoint& e) { d.checkpoints_->quarantine(e); }
+  void operator()(node::DeleteCheckpoint& e) { d.checkpoints_->remove(e); }
+
+  void operator()(node::RunHook& e) { d.hooks_->run(now(), std::move(e)); }
+};
+
+void Daemon::perform(node::Effect& effect) { std::visit(Perform{*this}, effect); }
+
+// Chunks are written in order on the disk worker. A sender that is faster than the disk is not read on, so that its
+// bytes wait in its own socket and not in the agent's memory.
+void Daemon::write_blob(node::WriteBlob chunk) {
+  const node::ConnectionId connection = chunk.connection;
+  const std::size_t size = chunk.bytes.size();
+  std::size_t& queued = upload_bytes_[connection];
+  queued += size;
+  if (queued > kUploadQueueBytes) control_->pause(connection);
+  auto shared = std::make_shared<const node::WriteBlob>(std::move(chunk));
+  post_bulk([this, shared, connection, size] {
+    auto answer = prepared_.blobs->write(*shared);
+    return [this, answer = std::move(answer), connection, request = shared->request, size] {
+      const auto found = upload_bytes_.find(connection);
+      if (found != upload_bytes_.end()) {
+        found->second -= size;
+        if (found->second <= kUploadQueueBytes && control_) control_->resume(connection);
+      }
+      if (answer) queue(node::BlobWritten{connection, request, *answer});
+    };
+  });
+}
+
+void Daemon::post_bulk(store::DiskWorker::Work work) {
+  if (!deferred_.empty() || !worker_->post(store::Lane::bulk, work)) deferred_.push_back(std::move(work));
+}
+
+void Daemon::post_deferred() {
+  while (!deferred_.empty() && worker_->post(store::Lane::bulk, deferred_.front())) deferred_.pop_front();
+}
+
+// Who lives: for the message at the end and for the clean-up of --dev.
+void Daemon::note(const node::Event& event) {
+  if (const auto* up = std::get_if<node::ShimUp>(&event)) {
+    if (up->result) shims_.insert(up->id);
+  } else if (const auto* gone = std::get_if<node::ShimGone>(&event)) {
+    shims_.erase(gone->id);
+  }
+}
+
+}  // namespace dtrain::daemon

@@ -1,0 +1,19 @@
+// Where the agent's files lie (docs/agent.md).
+#pragma once
+
+#include <string>
+
+namespace dtrain::daemon {
+
+struct Layout {
+  std::string data;      // lock, dtrain.db
+  std::string run;
+  std::string work;      // jobs' working copies
+  std::string temporary; // --dev: the directory to remove at the end; "" none
+
+  std::string tasks() const { return data + "/tasks"; }
+  std::string blobs() const { return data + "/blobs"; }
+  std::string control_socket() const { return run + "/control.sock"; }
+};
+
+}  // namespace dtrain::daemon

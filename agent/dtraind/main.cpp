@@ -1,0 +1,113 @@
+// dtraind: the agent. docs/agent.md
+#include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "agent/dtraind/daemon.h"
+#include "agent/dtraind/options.h"
+#include "agent/dtraind/start.h"
+#include "agent/host/facts.h"
+#include "agent/proc/direct_runner.h"
+#include "agent/store/file.h"
+
+namespace dtrain::daemon {
+namespace {
+
+int report(const Failure& failure) {
+  std::fprintf(stderr, "dtraind: %s\n", failure.error.text().c_str());
+  return failure.exit_code;
+}
+
+Start<Config> configure(const CommandLine& line) {
+  auto loaded = load_config(line.config_file, line.sets);
+  if (!loaded) return give_up(loaded.error().code == ErrorCode::not_found ? EX_NOINPUT : EX_CONFIG, loaded.error());
+  for (std::size_t i = 0; i + 1 < loaded->errors.size(); ++i)
+    std::fprintf(stderr, "dtraind: %s\n", loaded->errors[i].text().c_str());
+  if (!loaded->errors.empty()) return give_up(EX_CONFIG, Error{ErrorCode::invalid, loaded->errors.back().text(), ""});
+  loaded->config.dev = line.dev;
+  return std::move(loaded->config);
+}
+
+Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim) {
+  if (config.tasks.launch == Launch::systemd)
+    return give_up(EX_UNAVAILABLE, Error{ErrorCode::unavailable, "could not launch tasks through systemd: this version cannot",
+                                         "use tasks.launch: direct (or auto)"});
+  proc::RunnerOptions options;
+  options.tasks_dir = layout.tasks();
+  options.shim_path = shim;
+  options.log_file_bytes = config.tasks.log_file_bytes;
+  options.log_files = config.tasks.log_files;
+  options.ulimits = config.tasks.ulimits;
+  auto runner = proc::make_direct_runner(options);
+  if (!runner) return give_up(EX_OSERR, runner.error());
+  return std::move(*runner);
+}
+
+void print_dev_help(const Layout& layout) {
+  std::fprintf(stderr, "dtraind: a cluster of this one node, for trying out. In another terminal:\n\n"
+               "    export DTRAIN_AGENT=%s\n    dtrainctl status\n\n", layout.control_socket().c_str());
+}
+
+void clean_up_dev(const Layout& layout, bool all_tasks_gone) {
+  if (layout.temporary.empty()) return;
+  if (all_tasks_gone) {
+    (void)store::remove_tree(layout.temporary);
+    return;
+  }
+  std::fprintf(stderr, "dtraind: tasks run on; to go on with them: dtraind --dev --data-dir %s --run-dir %s\n",
+               layout.data.c_str(), layout.run.c_str());
+}
+
+int run_agent(const CommandLine& line, const Config& config, loop::Signals& signals, LogSink& log) {
+  auto layout = choose_layout(config);
+  if (!layout) return report(layout.error());
+  // Nothing of --dev is kept when it did not even start.
+  const auto start_failed = [&](const Failure& failure) {
+    clean_up_dev(*layout, true);
+    return report(failure);
+  };
+  auto shim = find_shim();
+  if (!shim) return start_failed(shim.error());
+  auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
+  if (!prepared) return start_failed(prepared.error());
+  auto runner = make_runner(config, *layout, *shim);
+  if (!runner) return start_failed(runner.error());
+  const auto seed = host::random_seed();
+  if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});
+  const auto make_decider = [&](Log& sink) {
+    return std::make_unique<NodeDecider>(node_options(config, DTRAIN_VERSION), Rng(*seed), sink);
+  };
+  auto daemon = Daemon::create(config, std::move(*prepared), std::move(*runner), make_decider, log, DTRAIN_VERSION);
+  if (!daemon) return start_failed(daemon.error());
+  if (config.dev) print_dev_help(*layout);
+  const int code = (*daemon)->run(signals, [&line] { return load_config(line.config_file, line.sets); });
+  const bool all_tasks_gone = (*daemon)->all_tasks_gone();
+  daemon->reset();
+  clean_up_dev(*layout, all_tasks_gone);
+  return code;
+}
+
+int run_program(int argc, char** argv) {
+  ::mallopt(M_ARENA_MAX, 1);  // two threads share one heap: the second one's own would cost more than it saves
+  const auto line = parse_command_line(argc, argv);
+  if (!line) return report(Failure{EX_USAGE, line.error()});
+  if (line->help) return std::fputs(usage_text().c_str(), stdout) < 0 ? EX_IOERR : EX_OK;
+  if (line->version) return std::puts("dtraind " DTRAIN_VERSION) < 0 ? EX_IOERR : EX_OK;
+  auto config = configure(*line);
+  if (!config) return report(config.error());
+  if (line->check_config) return std::puts("the configuration is valid") < 0 ? EX_IOERR : EX_OK;
+  ::signal(SIGPIPE, SIG_IGN);
+  // Before the disk worker starts, so that it inherits the mask.
+  auto signals = loop::Signals::open({SIGTERM, SIGINT, SIGHUP});
+  if (!signals) return report(Failure{EX_OSERR, signals.error()});
+  LogSink log(STDERR_FILENO, config->log_level);
+  return run_agent(*line, *config, *signals, log);
+}
+
+}  // namespace
+}  // namespace dtrain::daemon
+
+int main(int argc, char** argv) { return dtrain::daemon::run_program(argc, argv); }

@@ -1,0 +1,45 @@
+// Everything between the command line and the first decision: directories, lock, port, database, facts. Nothing here
+// touches a task.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/dtraind/config.h"
+#include "agent/dtraind/exit_code.h"
+#include "agent/dtraind/layout.h"
+#include "agent/host/listen_port.h"
+#include "agent/store/blob_store.h"
+#include "agent/store/data_lock.h"
+#include "agent/store/store.h"
+#include "common/base/log.h"
+#include "common/node/node.h"
+
+namespace dtrain::daemon {
+
+struct Prepared {
+  Layout layout;
+  std::unique_ptr<store::DataLock> lock;
+  std::unique_ptr<host::ListenPort> port;
+  std::unique_ptr<store::Store> store;
+  std::unique_ptr<store::BlobStore> blobs;
+  store::StoredState state;
+  node::NodeFacts facts;
+  std::string boot_id;
+  std::string waiting_for;   // "": this node belongs to a cluster; else what it waits for
+};
+
+// Directories of this start. --dev without --data-dir or --run-dir: fresh temporary ones.
+Start<Layout> choose_layout(const Config& config);
+
+// In order: data directory, lock, port, database, cluster id, facts. `version`: of this program.
+Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log);
+
+// What Node needs of the config.
+node::Options node_options(const Config& config, const std::string& version);
+
+// dtrain-shim: beside this program (a build), else in ../libexec/dtrain. "": not found.
+Start<std::string> find_shim();
+
+}  // namespace dtrain::daemon

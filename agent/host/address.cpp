@@ -1,0 +1,163 @@
+#include "agent/host/address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <memory>
+
+namespace dtrain::host {
+namespace {
+
+constexpr const char* kAnySeedPort = "7400";  // only names a route; nothing is sent
+// TEST-NET-1 (RFC 5737): belongs to nobody, so the route towards it is the default route.
+constexpr const char* kFarAway = "192.0.2.1";
+
+std::string to_text(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+  else if (address->sa_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof text);
+  return text;
+}
+
+}  // namespace
+
+std::string Endpoint::text() const {
+  const std::string port_text = ":" + std::to_string(port);
+  return ip.find(':') == std::string::npos ? ip + port_text : "[" + ip + "]" + port_text;
+}
+
+bool is_ip(const std::string& text) {
+  unsigned char bytes[16];
+  return ::inet_pton(AF_INET, text.c_str(), bytes) == 1 || ::inet_pton(AF_INET6, text.c_str(), bytes) == 1;
+}
+
+bool is_loopback(const std::string& ip) {
+  in_addr v4{};
+  if (::inet_pton(AF_INET, ip.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6{};
+  return ::inet_pton(AF_INET6, ip.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+bool is_unspecified(const std::string& ip) {
+  in_addr v4{};
+  if (::inet_pton(AF_INET, ip.c_str(), &v4) == 1) return v4.s_addr == INADDR_ANY;
+  in6_addr v6{};
+  return ::inet_pton(AF_INET6, ip.c_str(), &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6);
+}
+
+Result<Endpoint> parse_endpoint(std::string_view text) {
+  const auto wrong = [&](const std::string& cause) {
+    return fail(ErrorCode::invalid, "could not read address \"" + std::string(text) + "\": " + cause,
+                "write IP:PORT, such as 10.0.0.11:7400 or [fd00::1]:7400");
+  };
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos) return wrong("it has no port");
+  Endpoint endpoint;
+  endpoint.ip = text.substr(0, colon);
+  if (endpoint.ip.size() >= 2 && endpoint.ip.front() == '[' && endpoint.ip.back() == ']')
+    endpoint.ip = endpoint.ip.substr(1, endpoint.ip.size() - 2);
+  else if (endpoint.ip.find(':') != std::string::npos)
+    return wrong("an IPv6 address needs brackets");
+  if (!is_ip(endpoint.ip)) return wrong("\"" + endpoint.ip + "\" is not an IP address");
+  const std::string_view port = text.substr(colon + 1);
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
+  if (error != std::errc() || end != port.data() + port.size()) return wrong("the port must be 0 to 65535");
+  return endpoint;
+}
+
+Result<std::vector<Interface>> interfaces() {
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0)
+    return fail(ErrorCode::io, std::string("could not list the network interfaces: ") + ::strerror(errno));
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(raw, &::freeifaddrs);
+  std::vector<Interface> v4, v6;
+  for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next) {
+    if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP)) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family == AF_INET) v4.push_back({entry->ifa_name, to_text(entry->ifa_addr)});
+    // A link-local address means nothing without its interface: it is no address to give away.
+    if (family == AF_INET6 &&
+        !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr))
+      v6.push_back({entry->ifa_name, to_text(entry->ifa_addr)});
+  }
+  v4.insert(v4.end(), v6.begin(), v6.end());
+  return v4;
+}
+
+std::string interface_of(const std::string& ip) {
+  const auto all = interfaces();
+  if (!all) return "";
+  std::string loopback;
+  for (const Interface& interface : *all) {
+    if (interface.ip == ip) return interface.name;
+    if (interface.ip == "127.0.0.1") loopback = interface.name;
+  }
+  return is_loopback(ip) ? loopback : "";
+}
+
+Result<std::string> resolve_ip_or_interface(const std::string& text) {
+  if (is_ip(text)) return text;
+  const auto all = interfaces();
+  if (!all) return fail(all.error());
+  std::string known;
+  for (const Interface& interface : *all) {
+    if (interface.name == text) return interface.ip;
+    if (known.find(interface.name) == std::string::npos) known += (known.empty() ? "" : ", ") + interface.name;
+  }
+  return fail(ErrorCode::invalid, "could not find an address for \"" + text + "\": it is neither an IP address nor an interface that is up",
+              "interfaces with an address here: " + known);
+}
+
+Result<std::string> source_address_towards(const std::string& seed) {
+  std::string host = seed, port = kAnySeedPort;
+  const auto colon = seed.rfind(':');
+  if (colon != std::string::npos && seed.find(':') == colon) {
+    host = seed.substr(0, colon);
+    port = seed.substr(colon + 1);
+  }
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* raw = nullptr;
+  const int code = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &raw);
+  if (code != 0) return fail(ErrorCode::unavailable, "could not resolve " + host + ": " + ::gai_strerror(code));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(raw, &::freeaddrinfo);
+  for (const addrinfo* entry = found.get(); entry; entry = entry->ai_next) {
+    const int fd = ::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    const bool routed = ::connect(fd, entry->ai_addr, entry->ai_addrlen) == 0 &&
+                        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+    ::close(fd);
+    if (routed) return to_text(reinterpret_cast<const sockaddr*>(&own));
+  }
+  return fail(ErrorCode::unavailable, "could not find an address towards " + seed + ": there is no route to it");
+}
+
+Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise,
+                                     const std::vector<std::string>& seeds) {
+  if (!advertise.empty()) return resolve_ip_or_interface(advertise);
+  if (!is_unspecified(listen.ip)) return listen.ip;
+  std::vector<std::string> targets = seeds;
+  targets.push_back(kFarAway);
+  for (const std::string& target : targets) {
+    const auto source = source_address_towards(target);
+    // 127/8 is advertised only when asked for: a seed list may name this very machine.
+    if (source && !is_loopback(*source)) return *source;
+  }
+  return fail(ErrorCode::unavailable, "could not choose an address to advertise: this host has no route to anywhere",
+              "give one with --advertise IP or INTERFACE");
+}
+
+}  // namespace dtrain::host

@@ -1,0 +1,197 @@
+#include "agent/proc/hook_runner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "agent/proc/become_user.h"
+#include "common/base/limits.h"
+
+namespace dtrain::proc {
+namespace {
+
+constexpr int kNotExecuted = 127;
+constexpr int kEventsPerTurn = 2 * static_cast<int>(kHooksAtOnce);
+constexpr std::size_t kErrorReads = 16;  // of one hook in one turn, a chunk each
+
+// Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
+[[noreturn]] void become_hook(const HostUser& user, char* const* argv, char* const* env, int error_pipe) {
+  struct sigaction standard{};
+  standard.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::setsid();
+  const int null = ::open("/dev/null", O_RDWR);
+  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0 ||
+      ::dup2(error_pipe, STDERR_FILENO) < 0 || !become(user) || ::chdir("/") != 0)
+    ::_exit(kNotExecuted);
+  ::umask(022);
+  ::execvpe(argv[0], argv, env);
+  const char* cause = ::strerrordesc_np(errno);
+  for (const char* part : {"could not execute ", static_cast<const char*>(argv[0]), ": ", cause})
+    if (::write(STDERR_FILENO, part, ::strlen(part)) < 0) break;
+  ::_exit(kNotExecuted);
+}
+
+}  // namespace
+
+struct HookRunner::Hook {
+  std::uint64_t token = 0;
+  pid_t pid = -1;
+  int pid_fd = -1;
+  int errors = -1;       // read end of its stderr
+  Instant limit{};
+  bool timed_out = false;
+  std::string tail;
+
+  ~Hook() {
+    if (pid_fd >= 0) ::close(pid_fd);
+    if (errors >= 0) ::close(errors);
+  }
+};
+
+Result<std::unique_ptr<HookRunner>> HookRunner::open(Duration time_limit) {
+  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
+  if (fd < 0) return fail(ErrorCode::io, std::string("could not watch hooks: ") + ::strerror(errno));
+  return std::unique_ptr<HookRunner>(new HookRunner(fd, time_limit));
+}
+
+HookRunner::~HookRunner() {
+  for (const auto& [token, hook] : running_) {
+    ::kill(-hook->pid, SIGKILL);
+    ::waitpid(hook->pid, nullptr, 0);
+  }
+  ::close(epoll_fd_);
+}
+
+Instant HookRunner::deadline() const {
+  if (!ended_.empty()) return Instant{};
+  Instant earliest = kNever;
+  for (const auto& [token, hook] : running_)
+    if (!hook->timed_out) earliest = std::min(earliest, hook->limit);
+  return earliest;
+}
+
+void HookRunner::refuse(std::uint64_t token, const std::string& cause) {
+  job::Exit exit;
+  exit.code = kNotExecuted;
+  exit.cause = cause;
+  ended_.push_back({token, std::move(exit)});
+}
+
+void HookRunner::run(Instant now, node::RunHook effect) {
+  if (waiting_.size() >= kHooksWaiting) return refuse(effect.token, "too many hooks wait already");
+  waiting_.push_back(std::move(effect));
+  start_waiting(now);
+}
+
+void HookRunner::start_waiting(Instant now) {
+  while (!waiting_.empty() && running_.size() < kHooksAtOnce) {
+    const node::RunHook effect = std::move(waiting_.front());
+    waiting_.pop_front();
+    start(now, effect);
+  }
+}
+
+void HookRunner::start(Instant now, const node::RunHook& effect) {
+  if (effect.command.empty()) return refuse(effect.token, "the command is empty");
+  const auto user = find_user_to_become(effect.user);
+  if (!user) return refuse(effect.token, user.error().message);
+  std::vector<std::string> env_texts;
+  for (const auto& [key, value] : effect.env) env_texts.push_back(key + "=" + value);
+  std::vector<char*> argv, env;
+  for (const std::string& argument : effect.command) argv.push_back(const_cast<char*>(argument.c_str()));
+  for (std::string& text : env_texts) env.push_back(text.data());
+  argv.push_back(nullptr);
+  env.push_back(nullptr);
+
+  int pipe_fds[2];
+  if (::pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) != 0) return refuse(effect.token, ::strerror(errno));
+  // The hook itself gets an ordinary, blocking stderr: the two ends are separate descriptions.
+  ::fcntl(pipe_fds[1], F_SETFL, 0);
+  auto hook = std::make_unique<Hook>();
+  hook->token = effect.token;
+  hook->errors = pipe_fds[0];
+  hook->limit = now + time_limit_;
+  hook->pid = ::fork();
+  if (hook->pid == 0) become_hook(*user, argv.data(), env.data(), pipe_fds[1]);
+  ::close(pipe_fds[1]);
+  if (hook->pid < 0) return refuse(effect.token, ::strerror(errno));
+  hook->pid_fd = static_cast<int>(::syscall(SYS_pidfd_open, hook->pid, 0));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = effect.token;
+  if (hook->pid_fd < 0 || ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, hook->pid_fd, &event) != 0 ||
+      ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, hook->errors, &event) != 0) {
+    const int cause = errno;
+    ::kill(hook->pid, SIGKILL);
+    ::waitpid(hook->pid, nullptr, 0);
+    return refuse(effect.token, ::strerror(cause));
+  }
+  running_.emplace(effect.token, std::move(hook));
+}
+
+void HookRunner::read_errors(Hook& hook) {
+  char chunk[limits::kStderrTailBytes];
+  for (std::size_t i = 0; i < kErrorReads && hook.errors >= 0; ++i) {
+    const ssize_t n = ::read(hook.errors, chunk, sizeof chunk);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+      ::close(hook.errors);
+      hook.errors = -1;
+      return;
+    }
+    hook.tail.append(chunk, static_cast<std::size_t>(n));
+    if (hook.tail.size() > limits::kStderrTailBytes) hook.tail.erase(0, hook.tail.size() - limits::kStderrTailBytes);
+  }
+}
+
+void HookRunner::reap(Hook& hook) {
+  int status = 0;
+  if (::waitpid(hook.pid, &status, WNOHANG) != hook.pid) return;
+  ::kill(-hook.pid, SIGKILL);  // what it left in its session
+  read_errors(hook);
+  job::Exit exit;
+  if (WIFSIGNALED(status))
+    exit.signal = WTERMSIG(status);
+  else
+    exit.code = WEXITSTATUS(status);
+  if (hook.timed_out) exit.cause = "time limit";
+  exit.stderr_tail = std::move(hook.tail);
+  ended_.push_back({hook.token, std::move(exit)});
+  running_.erase(hook.token);
+}
+
+void HookRunner::dispatch(Instant now, EventSink& sink) {
+  epoll_event events[kEventsPerTurn];
+  const int n = ::epoll_wait(epoll_fd_, events, kEventsPerTurn, 0);
+  for (int i = 0; i < n; ++i) {
+    const auto found = running_.find(events[i].data.u64);
+    if (found == running_.end()) continue;
+    read_errors(*found->second);
+    reap(*found->second);
+  }
+  for (const auto& [token, hook] : running_) {
+    if (hook->timed_out || hook->limit > now) continue;
+    hook->timed_out = true;
+    ::kill(-hook->pid, SIGKILL);
+  }
+  start_waiting(now);
+  while (!ended_.empty()) {
+    sink(std::move(ended_.front()));
+    ended_.pop_front();
+  }
+}
+
+}  // namespace dtrain::proc
