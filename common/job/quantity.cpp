@@ -15,7 +15,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr std::size_t kMantissaDigits = 18;  // below 10^18; times 2^60 still fits 128 bits
+constexpr std::size_t kMantissaDigits = 19;  // below 10^19: fits 64 bits; times 2^60 or 10^18 it still fits 128
 constexpr int kHighestExponent = 18;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -132,7 +132,7 @@ Result<std::uint64_t> parse_memory(std::string_view text) {
     for (const char c : valid ? digits : std::string_view()) exponent = exponent * 10 + (c - '0');
     if (!valid || exponent > kHighestExponent) return not_a(kMemoryForm, text);
     if (negative)
-      fraction_digits += static_cast<std::uint32_t>(exponent);  // at most 18 + 18 digits: 10^36 fits
+      fraction_digits += static_cast<std::uint32_t>(exponent);  // at most 19 + 18 digits: 10^37 fits
     else
       value *= power_of_ten(static_cast<std::uint32_t>(exponent));
   } else {
