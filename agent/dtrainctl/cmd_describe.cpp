@@ -7,8 +7,7 @@ int cmd_describe_job(Session& session, const NamedOptions& options) {
   auto job = session.ask_surely<wire::JobDescription>(wire::MessageType::describe_job, wire::JobName{options.name},
                                                       wire::MessageType::description);
   if (!job) return session.report(job.error());
-  const Json json = json_of(*job);
-  session.show(json, [&] { return job_text(*job, json["spec"], session.layout()); });
+  session.show(json_of(*job), [&] { return job_text(*job, session.layout()); });
   return kDone;
 }
 

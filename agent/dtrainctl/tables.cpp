@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "agent/dtrainctl/words.h"
+#include "common/job/job_yaml.h"
+#include "common/job/quantity.h"
+#include "common/wire/codec.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -29,7 +32,7 @@ std::string labels_text(const std::map<std::string, std::string>& labels) {
 }
 
 std::string cpus_pair(const wire::CpusView& cpus) {
-  return cpus_text(cpus.free_millis) + "/" + cpus_text(cpus.total_millis);
+  return job::format_cpus(cpus.free_millis) + "/" + job::format_cpus(cpus.total_millis);
 }
 
 // "Key:          value"; nothing where there is no value.
@@ -240,7 +243,7 @@ std::string job_summary(const wire::JobDescription& d, const Layout& layout) {
          (d.tasks.empty() ? "" : "Tasks:\n" + indented(tasks_table(d.tasks, inside(layout, 2)), "  "));
 }
 
-std::string job_text(const wire::JobDescription& d, const Json& spec, const Layout& layout) {
+std::string job_text(const wire::JobDescription& d, const Layout& layout) {
   std::string out = field("Id", std::to_string(d.job.id)) + field("User", d.job.user) +
                     field("Labels", labels_text(d.job.labels)) + job_summary(d, layout);
   if (!d.conditions.empty()) {
@@ -248,7 +251,7 @@ std::string job_text(const wire::JobDescription& d, const Json& spec, const Layo
     for (const wire::ConditionView& c : d.conditions) table.add({c.type, c.status ? "yes" : "no", c.time, c.reason});
     out += "Conditions:\n" + indented(table.render(inside(layout, 2)), "  ");
   }
-  if (spec.is_object()) out += "Spec:\n" + indented(yaml_text(spec), "  ");
+  if (auto spec = wire::decode<job::JobSpec>(d.spec)) out += "Job file:\n" + indented(job::to_yaml(*spec), "  ");
   if (!d.events.empty()) {
     out += "Events:\n";
     for (const wire::EventView& event : d.events) out += "  " + event_line(event);

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/render.h"
 #include "common/wire/view.h"
 
@@ -19,7 +18,7 @@ std::string status_text(const wire::StatusView& status);
 std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks);
 std::string event_line(const wire::EventView& event);
 std::string job_summary(const wire::JobDescription& job, const Layout& layout);             // state and tasks
-std::string job_text(const wire::JobDescription& job, const Json& spec, const Layout& layout);  // all of it
+std::string job_text(const wire::JobDescription& job, const Layout& layout);   // all of it
 
 // "2/4": tasks that are ready (or have succeeded) of those wanted, over all roles.
 std::string ready_text(const wire::JobView& job);

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <csignal>
-#include <cstring>
+
+#include "common/job/quantity.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -33,28 +33,6 @@ std::size_t sequence_length(std::string_view text) {
 
 }  // namespace
 
-std::string cpus_text(std::uint64_t millis) {
-  std::string text = std::to_string(millis / 1000);
-  if (millis % 1000 != 0) {
-    text += fmt::format(".{:03}", millis % 1000);
-    while (text.back() == '0') text.pop_back();
-  }
-  return text;
-}
-
-std::string duration_text(Duration d) {
-  const std::int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
-  struct Unit {
-    std::int64_t ms;
-    const char* name;
-  };
-  static constexpr std::array<Unit, 4> units{{{86'400'000, "d"}, {3'600'000, "h"}, {60'000, "m"}, {1000, "s"}}};
-  if (ms == 0) return "0s";
-  for (const Unit& unit : units)
-    if (ms % unit.ms == 0) return std::to_string(ms / unit.ms) + unit.name;
-  return std::to_string(ms) + "ms";
-}
-
 std::string age_text(std::int64_t seconds) {
   if (seconds < 0) seconds = 0;
   const auto two = [](std::int64_t big, const char* big_name, std::int64_t small, const char* small_name) {
@@ -74,15 +52,9 @@ std::string bytes_text(std::uint64_t bytes) {
   return value < 10 && unit > 0 ? fmt::format("{:.1f} {}", value, units[unit]) : fmt::format("{:.0f} {}", value, units[unit]);
 }
 
-std::string signal_text(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
-}
-
 int signal_number(std::string_view name) {
-  for (int signal = 1; signal < NSIG; ++signal)
-    if (signal_text(signal) == name) return signal;
-  return 0;
+  const auto signal = job::parse_signal(name);
+  return signal ? *signal : 0;
 }
 
 std::string exit_text(const std::optional<wire::ExitView>& exit) {

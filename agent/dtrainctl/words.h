@@ -6,17 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/time.h"
 #include "common/wire/view.h"
 
 namespace dtrain::ctl {
 
-std::string cpus_text(std::uint64_t millis);            // "2", "1.5", "0.25"
-std::string duration_text(Duration d);                  // job file form, exact to 1 ms: "90s", "1500ms", "2h"
 std::string age_text(std::int64_t seconds);             // at most two units: "45s", "3m12s", "5h", "2d4h"
 std::string bytes_text(std::uint64_t bytes);            // "512 MiB"
-std::string signal_text(int signal);                    // "SIGKILL"; "signal 99" when it has no name
-int signal_number(std::string_view name);               // 0: no such signal
+int signal_number(std::string_view name);               // of "SIGKILL"; 0: no such signal
 std::string exit_text(const std::optional<wire::ExitView>& exit);  // "", "0", "3", "SIGKILL", "SIGKILL (out of memory)"
 
 // Text of others (a task's STATUS, a job's reason) made safe for a terminal: control characters and bytes that are no

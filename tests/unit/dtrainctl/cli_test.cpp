@@ -1,0 +1,336 @@
+// Arguments, exit codes, and what each verb asks and prints, against an agent that answers as told.
+#include "agent/dtrainctl/cli.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "agent/dtrainctl/follow.h"
+#include "agent/dtrainctl/json_view.h"
+#include "common/job/manifest.h"
+#include "tests/unit/dtrainctl/fake_agent.h"
+
+namespace dtrain::ctl {
+namespace {
+
+using wire::MessageType;
+
+constexpr const char* kJob =
+    "apiVersion: dtrain/v1\nkind: Job\nmetadata: {name: digits}\nspec:\n  framework: generic\n"
+    "  roles:\n    worker: {replicas: 1, command: [\"true\"]}\n";
+
+class Cli : public testing::Test {
+ protected:
+  Ran ctl(std::vector<std::string> args) {
+    args.insert(args.begin(), {"--agent", dir_.path() + "/s"});
+    return run_ctl(args);
+  }
+  void agent(FakeAgent::Handler handler) { agent_ = std::make_unique<FakeAgent>(dir_.path() + "/s", std::move(handler)); }
+  template <class T>
+  void answers(MessageType type, const T& payload) {
+    agent([type, payload](const wire::Message& m) { return FakeAgent::Answer{{reply_to(m, type, payload)}, false}; });
+  }
+  void refuses(ErrorCode code) {
+    agent([code](const wire::Message& m) {
+      return FakeAgent::Answer{{reply_to(m, MessageType::error, wire::error_reply({code, "could not do it: so", "wait"}))}, false};
+    });
+  }
+  std::string file(const std::string& name, const std::string& text) {
+    std::ofstream(dir_.path() + "/" + name) << text;
+    return dir_.path() + "/" + name;
+  }
+  template <class T>
+  T request(std::size_t i = 0) {
+    const auto all = agent_->requests();
+    EXPECT_GT(all.size(), i);
+    if (all.size() <= i) return {};
+    auto decoded = wire::decode<T>(all[i].payload);
+    EXPECT_TRUE(decoded);
+    return decoded ? *decoded : T{};
+  }
+
+  TempDir dir_;
+  std::unique_ptr<FakeAgent> agent_;
+};
+
+}  // namespace
+
+TEST_F(Cli, EachErrorHasItsExitCode) {
+  const std::map<ErrorCode, int> codes{{ErrorCode::invalid, 2}, {ErrorCode::not_found, 3}, {ErrorCode::unavailable, 4},
+                                       {ErrorCode::refused, 5}, {ErrorCode::limit, 5},     {ErrorCode::io, 1},
+                                       {ErrorCode::damaged, 1}, {ErrorCode::internal, 1}};
+  for (const auto& [code, expected] : codes) {
+    refuses(code);
+    const Ran ran = ctl({"jobs"});
+    EXPECT_EQ(ran.code, expected);
+    EXPECT_EQ(ran.err, "dtrainctl: could not do it: so; wait\n");
+    EXPECT_EQ(ran.out, "");
+    agent_.reset();
+  }
+}
+
+TEST_F(Cli, FailuresAsJson) {
+  refuses(ErrorCode::not_found);
+  EXPECT_EQ(ctl({"tasks", "digits", "-o", "json"}).err,
+            R"({"errors":[{"code":"not-found","file":"","line":0,"path":"","message":"could not do it: so","next":"wait"}]})"
+            "\n");
+}
+
+TEST_F(Cli, NoAgent) {
+  const Ran ran = ctl({"jobs"});
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_NE(ran.err.find("start dtraind"), std::string::npos);
+}
+
+TEST_F(Cli, HostAndPortIsForLater) {
+  const Ran ran = run_ctl({"jobs", "--agent", "gpu01:7402"});
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_NE(ran.err.find("this version speaks to the local control socket only"), std::string::npos);
+}
+
+TEST_F(Cli, NoAnswerInTime) {
+  agent([](const wire::Message&) { return FakeAgent::Answer{}; });
+  const Ran ran = ctl({"jobs", "--timeout", "50ms"});
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_NE(ran.err.find("none came in time"), std::string::npos);
+}
+
+TEST_F(Cli, JunkFromTheAgent) {
+  agent([](const wire::Message&) {
+    wire::Message m;
+    m.type = MessageType::jobs;
+    m.request = 1;
+    m.payload = "\xc1";
+    return FakeAgent::Answer{{m}, false};
+  });
+  EXPECT_NE(ctl({"jobs"}).code, 0);
+  agent_.reset();
+  answers(MessageType::ok, wire::Empty{});
+  EXPECT_EQ(ctl({"jobs"}).code, 4);   // another kind of answer
+}
+
+TEST_F(Cli, VerbsThatThisVersionLacks) {
+  for (const char* verb : {"topology", "drain", "undrain", "forget-node", "leave", "form", "recover-quorum", "doctor", "top",
+                           "keygen"}) {
+    const Ran ran = ctl({verb, "x"});
+    EXPECT_EQ(ran.code, 2) << verb;
+    EXPECT_NE(ran.err.find("this version lacks it"), std::string::npos) << verb;
+  }
+}
+
+TEST_F(Cli, UnknownWordsSuggestTheNearest) {
+  const Ran ran = ctl({"-o", "table", "tsaks", "j"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find("did you mean tasks?"), std::string::npos);
+}
+
+TEST_F(Cli, WrongUse) {
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {"tasks"}, {"jobs", "--nonsense"}, {"jobs", "-o", "xml"}, {"wait", "j"}, {"wait", "j", "--for", "Sometime"},
+           {"scale", "j", "worker"}, {"scale", "j", "worker=two"}, {"exec", "j", "worker-0"}, {"run"}, {"describe", "cow", "j"},
+           {"logs", "j", "--since", "yesterday"}, {"logs", "j", "--attempt", "x"}, {"submit", "f", "--set", "x"},
+           {"jobs", "--timeout", "soon"}, {"get", "nodes"}, {"restart", "j", "worker-1", "--from-scratch"}}) {
+    const Ran ran = ctl(args);
+    EXPECT_EQ(ran.code, 2) << args.front() << ": " << ran.err;
+    EXPECT_FALSE(ran.err.empty()) << args.front();
+  }
+  EXPECT_EQ(run_ctl({}).code, 2);
+}
+
+TEST_F(Cli, Help) {
+  EXPECT_EQ(run_ctl({"--help"}).code, 0);
+  const Ran ran = run_ctl({"wait", "--help"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_NE(ran.out.find("--for"), std::string::npos);
+}
+
+TEST_F(Cli, GlobalOptionsStandAnywhere) {
+  answers(MessageType::jobs, wire::JobsReply{{}, false});
+  const std::string socket = dir_.path() + "/s";
+  EXPECT_EQ(run_ctl({"--agent", socket, "-o", "json", "jobs"}).out, "[]\n");
+  EXPECT_EQ(run_ctl({"jobs", "-o", "json", "--agent", socket}).out, "[]\n");
+  EXPECT_EQ(run_ctl({"get", "jobs", "--output=json", "--agent=" + socket}).out, "[]\n");
+}
+
+TEST_F(Cli, JobsNamedLikeVerbs) {
+  answers(MessageType::tasks, wire::TasksReply{});
+  EXPECT_EQ(ctl({"tasks", "jobs"}).code, 0);
+  EXPECT_EQ(request<wire::JobName>().job, "jobs");
+}
+
+TEST_F(Cli, JobsFilters) {
+  wire::JobsReply reply;
+  reply.jobs.emplace_back();
+  reply.jobs[0].name = "digits";
+  reply.jobs[0].state = "Running";
+  reply.stale = true;
+  answers(MessageType::jobs, reply);
+  const Ran ran = ctl({"jobs", "-l", "team=vision", "-l", "x=y", "--user", "u", "--state", "Running", "-o", "json"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(Json::parse(ran.out)[0]["name"], "digits");
+  EXPECT_NE(ran.err.find("out of date"), std::string::npos);
+  const auto asked = request<wire::JobsRequest>();
+  EXPECT_EQ(asked.labels, (std::map<std::string, std::string>{{"team", "vision"}, {"x", "y"}}));
+  EXPECT_EQ(asked.user, "u");
+  EXPECT_EQ(asked.state, "Running");
+}
+
+TEST_F(Cli, Status) {
+  wire::StatusView status;
+  status.cluster.name = "lab";
+  answers(MessageType::status, status);
+  EXPECT_EQ(Json::parse(ctl({"status", "-o", "json"}).out)["cluster"]["name"], "lab");
+  EXPECT_NE(ctl({"status"}).out.find("Coordinator:  none"), std::string::npos);
+}
+
+TEST_F(Cli, DescribeJobAndNode) {
+  wire::JobDescription description;
+  description.job.name = "digits";
+  description.first_fault = wire::FaultView{"worker-1", "n1", "t", "signal SIGKILL", 2, 3, std::nullopt, "last words\n"};
+  answers(MessageType::description, description);
+  const std::string text = ctl({"describe", "job", "digits"}).out;
+  EXPECT_NE(text.find("signal SIGKILL"), std::string::npos);
+  EXPECT_NE(text.find("| last words"), std::string::npos);
+  agent_.reset();
+  answers(MessageType::nodes, wire::NodesReply{});
+  EXPECT_EQ(ctl({"describe", "node", "n9"}).code, 3);
+}
+
+TEST_F(Cli, SubmitPrintsTheName) {
+  answers(MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {"50 workers on one ps"}});
+  const Ran ran = ctl({"submit", file("job.yaml", kJob)});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out, "digits\n");
+  EXPECT_EQ(ran.err, "warning: 50 workers on one ps\n");
+  const auto asked = request<wire::SubmitRequest>();
+  EXPECT_EQ(asked.request_id.size(), 32u);
+  auto spec = wire::decode<job::JobSpec>(asked.spec);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(spec->name, "digits");
+  EXPECT_EQ(Json::parse(ctl({"apply", "--replace", file("job.yaml", kJob), "-o", "json"}).out)["id"], 17);
+  EXPECT_TRUE(request<wire::SubmitRequest>(1).replace);
+}
+
+TEST_F(Cli, SubmitSurvivesAnAgentThatDiesBeforeItAnswers) {
+  std::atomic<int> asked = 0;
+  agent([&](const wire::Message& m) {
+    if (++asked == 1) return FakeAgent::Answer{{}, true};
+    return FakeAgent::Answer{{reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})}, false};
+  });
+  EXPECT_EQ(ctl({"submit", file("job.yaml", kJob)}).out, "digits\n");
+  EXPECT_EQ(request<wire::SubmitRequest>(0).request_id, request<wire::SubmitRequest>(1).request_id);
+}
+
+TEST_F(Cli, EveryMistakeOfAFile) {
+  const std::string path = file("bad.yaml",
+                                "apiVersion: dtrain/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  framework: generic\n"
+                                "  roles:\n    worker: {replica: 2, command: [\"true\"]}\n    chief: {replicas: 2, command: [a]}\n");
+  const Ran ran = ctl({"submit", path});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find(path + ":7: "), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("replicas"), std::string::npos);
+  EXPECT_NE(ran.err.find("chief"), std::string::npos);
+  const Json errors = Json::parse(ctl({"submit", path, "-o", "json"}).err)["errors"];
+  ASSERT_GE(errors.size(), 2u);
+  EXPECT_EQ(errors[0]["file"], path);
+  EXPECT_EQ(errors[0]["line"], 7);
+}
+
+TEST_F(Cli, FilesThatAreNotThere) {
+  Ran ran = ctl({"submit", dir_.path() + "/none.yaml"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find("none.yaml: could not open the job file"), std::string::npos);
+  std::string text = kJob;
+  text.replace(text.find("  roles:"), 0, "  package: ./trainer\n");
+  ran = ctl({"submit", file("package.yaml", text)});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find("spec.package: could not read package"), std::string::npos) << ran.err;
+}
+
+TEST_F(Cli, PlanStartsNothing) {
+  wire::TaskSpecsReply reply;
+  reply.tasks.push_back({"worker-0", "n1", "127.0.0.1:20000", {"echo", "a b"}, {{"A", "1"}}, "/d", {}});
+  reply.waiting_for = "2 more GPUs";
+  answers(MessageType::task_specs, reply);
+  const Ran ran = ctl({"submit", "--dry-run", file("job.yaml", kJob)});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_NE(ran.out.find("worker-0 on n1 at 127.0.0.1:20000"), std::string::npos);
+  EXPECT_NE(ran.out.find("echo 'a b'"), std::string::npos);
+  EXPECT_NE(ran.err.find("2 more GPUs"), std::string::npos);
+  EXPECT_EQ(agent_->requests()[0].type, MessageType::plan);
+  EXPECT_EQ(Json::parse(ctl({"plan", file("job.yaml", kJob), "-o", "json"}).out)["tasks"][0]["env"]["A"], "1");
+}
+
+TEST_F(Cli, Actions) {
+  answers(MessageType::ok, wire::Empty{});
+  EXPECT_EQ(ctl({"cancel", "j"}).code, 0);
+  EXPECT_EQ(ctl({"delete", "j", "--force"}).code, 0);
+  EXPECT_EQ(ctl({"restart", "j", "worker-1"}).code, 0);
+  EXPECT_EQ(ctl({"restart", "j", "--from-scratch"}).code, 0);
+  EXPECT_EQ(ctl({"scale", "j", "worker=4", "ps=0"}).code, 0);
+  EXPECT_EQ(request<wire::ActionRequest>(0).action, wire::Action::cancel);
+  EXPECT_EQ(request<wire::ActionRequest>(1).action, wire::Action::remove);
+  EXPECT_TRUE(request<wire::ActionRequest>(1).force);
+  EXPECT_EQ(request<wire::ActionRequest>(2).task, "worker-1");
+  EXPECT_TRUE(request<wire::ActionRequest>(3).from_scratch);
+  EXPECT_EQ(request<wire::ActionRequest>(4).replicas, 4u);
+  EXPECT_EQ(request<wire::ActionRequest>(5).role, "ps");
+}
+
+TEST_F(Cli, RerunPrintsTheName) {
+  answers(MessageType::submitted, wire::SubmitReply{"digits", 18, 1, false, {}});
+  EXPECT_EQ(ctl({"rerun", "digits"}).out, "digits\n");
+}
+
+TEST_F(Cli, VersionWithoutAnAgent) {
+  const Ran ran = ctl({"version", "-o", "json"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_TRUE(Json::parse(ran.out)["agent"].is_null());
+  answers(MessageType::version, wire::VersionReply{"9.9.9", "n1"});
+  EXPECT_EQ(Json::parse(ctl({"version", "-o", "json"}).out)["agent"]["version"], "9.9.9");
+}
+
+TEST_F(Cli, CompletionKnowsEveryVerb) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const Ran ran = ctl({"completion", shell});
+    EXPECT_EQ(ran.code, 0);
+    for (const char* word : {"cluster-spec", "submit", "rerun", "from-scratch", "Recovering"})
+      EXPECT_NE(ran.out.find(word), std::string::npos) << shell << " " << word;
+  }
+  wire::JobsReply reply;
+  reply.jobs.resize(2);
+  reply.jobs[0].name = "a";
+  reply.jobs[1].name = "b";
+  answers(MessageType::jobs, reply);
+  EXPECT_EQ(ctl({"completion", "names", "jobs"}).out, "a\nb\n");
+}
+
+TEST(Since, SpansAndTimes) {
+  EXPECT_EQ(parse_since("5m", 1'000'000).value(), 700'000);
+  EXPECT_EQ(parse_since("1970-01-01T00:00:01Z", 0).value(), 1000);
+  EXPECT_EQ(parse_since("1970-01-01T00:00:01.250Z", 0).value(), 1250);
+  EXPECT_EQ(parse_since("1970-01-01T01:00:00+01:00", 0).value(), 0);
+  EXPECT_FALSE(parse_since("1970-01-01T00:00:01", 0));
+  EXPECT_FALSE(parse_since("1970-01-01T00:00:01Zx", 0));
+  EXPECT_FALSE(parse_since("", 0));
+}
+
+TEST(RunOptions, BecomeAJobFile) {
+  RunOptions options;
+  options.command = {"/usr/bin/My_Trainer.py", "--ps_hosts={hosts:ps}", "${param:x}"};
+  options.ps = 2;
+  options.workers = 3;
+  options.gpus = 1;
+  const std::string text = job_file_of(options, "/tmp");
+  const job::ParsedJob parsed = job::parse_manifest(text, {});
+  const Json file = Json::parse(text);
+  EXPECT_EQ(file["metadata"]["generateName"], "my-trainer-py-");
+  EXPECT_EQ(file["spec"]["framework"], "tensorflow");
+  EXPECT_EQ(file["spec"]["roles"]["ps"]["replicas"], 2);
+  EXPECT_FALSE(file["spec"]["roles"]["ps"].contains("resources"));
+  EXPECT_EQ(file["spec"]["roles"]["worker"]["resources"]["gpus"], 1);
+  for (const auto& e : parsed.errors) ADD_FAILURE() << e.text();
+  EXPECT_EQ(parsed.spec.roles.at("worker").command, options.command);
+}
+
+}  // namespace dtrain::ctl

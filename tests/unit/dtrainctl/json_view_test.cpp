@@ -1,0 +1,106 @@
+#include "agent/dtrainctl/json_view.h"
+
+#include <gtest/gtest.h>
+
+#include "common/job/manifest.h"
+
+namespace dtrain::ctl {
+
+TEST(JsonView, Task) {
+  wire::TaskView task;
+  task.task = "worker-1";
+  task.role = "worker";
+  task.index = 1;
+  task.state = "Waiting";
+  EXPECT_EQ(json_text(json_of(task), false),
+            R"({"task":"worker-1","role":"worker","index":1,"state":"Waiting","node":"","pid":null,"address":"","attempt":0,)"
+            R"("exit":null,"gpus":[],"started_at":null,"status":"","reason":"","ready":false})");
+  task.pid = 4711;
+  task.exit = wire::ExitView{};
+  task.exit->signal = "SIGKILL";
+  task.started_at = "2026-11-20T07:00:00.123Z";
+  const Json json = json_of(task);
+  EXPECT_EQ(json["pid"], 4711);
+  EXPECT_EQ(json["exit"].dump(), R"({"signal":"SIGKILL"})");
+  EXPECT_EQ(json["started_at"], "2026-11-20T07:00:00.123Z");
+}
+
+TEST(JsonView, ExitCodeAndCause) {
+  wire::ExitView exit;
+  exit.code = 0;
+  EXPECT_EQ(json_of(exit).dump(), R"({"code":0})");
+  exit.code.reset();
+  exit.cause = "shim died";
+  EXPECT_EQ(json_of(exit).dump(), R"({"cause":"shim died"})");
+}
+
+TEST(JsonView, Status) {
+  wire::StatusView status;
+  status.cluster = {"lab", "c0ffee"};
+  status.quorum = {{"n1"}, true};
+  status.nodes.alive = 1;
+  status.jobs["Running"] = 2;
+  EXPECT_EQ(json_text(json_of(status), false),
+            R"({"cluster":{"name":"lab","id":"c0ffee"},"coordinator":null,"quorum":{"voters":["n1"],"healthy":true},)"
+            R"("nodes":{"alive":1,"suspect":0,"down":0,"dead":0,"left":0},"gpus":{"total":0,"free":0},"jobs":{"Running":2},)"
+            R"("stale":false})");
+  status.coordinator = wire::CoordinatorView{"n1", 7};
+  EXPECT_EQ(json_of(status)["coordinator"].dump(), R"({"node":"n1","epoch":7})");
+}
+
+TEST(JsonView, NodeHasCpusInDecimals) {
+  wire::NodeView node;
+  node.name = "n1";
+  node.cpus = {2000, 1500};
+  node.memory = {1024, 512};
+  node.gpus.devices.emplace_back();
+  const Json json = json_of(node);
+  EXPECT_EQ(json["cpus"].dump(), R"({"total":2,"free":1.5})");
+  EXPECT_EQ(json["memory"].dump(), R"({"total_bytes":1024,"free_bytes":512})");
+  for (const char* key : {"name", "id", "address", "state", "incarnation", "role", "schedulable", "gpus", "labels"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  for (const char* key : {"index", "pci", "vendor", "model", "uuid", "memory_bytes", "numa", "healthy"})
+    EXPECT_TRUE(json["gpus"]["devices"][0].contains(key)) << key;
+}
+
+TEST(JsonView, Submit) {
+  EXPECT_EQ(json_text(json_of(wire::SubmitReply{"digits", 17, 1, false, {}}), false),
+            R"({"name":"digits","id":17,"generation":1})");
+  EXPECT_EQ(json_of(wire::SubmitReply{"digits", 17, 1, true, {}})["unchanged"], true);
+}
+
+TEST(JsonView, DescriptionHasTheJobAtItsTop) {
+  const job::ParsedJob parsed = job::parse_manifest(
+      "apiVersion: dtrain/v1\nkind: Job\nmetadata: {name: digits}\nspec:\n  framework: generic\n  env: {FLAG: on, N: 3}\n"
+      "  roles:\n    worker: {replicas: 2, command: [\"true\"], resources: {cpus: 500m}}\n", {});
+  ASSERT_TRUE(parsed.errors.empty()) << parsed.errors.front().text();
+  wire::JobDescription description;
+  description.job.name = "digits";
+  description.job.state = "Running";
+  description.spec = wire::encode(parsed.spec);
+  const Json json = json_of(description);
+  EXPECT_EQ(json["name"], "digits");
+  EXPECT_EQ(json["state"], "Running");
+  EXPECT_EQ(json["spec"]["framework"], "generic");
+  EXPECT_EQ(json["spec"]["env"].dump(), R"({"FLAG":"on","N":"3"})");   // literal text stays text
+  EXPECT_EQ(json["spec"]["roles"]["worker"]["replicas"], 2);
+  EXPECT_EQ(json["spec"]["roles"]["worker"]["resources"]["cpus"], "500m");
+  EXPECT_EQ(json["spec"]["roles"]["worker"]["command"].dump(), R"(["true"])");
+  for (const char* key : {"restored", "first_fault"}) EXPECT_TRUE(json[key].is_null()) << key;
+  for (const char* key : {"tasks", "conditions", "events"}) EXPECT_TRUE(json[key].is_array()) << key;
+  EXPECT_EQ(json["waiting_for"], "");
+}
+
+TEST(JsonView, BytesThatAreNoTextAreReplaced) {
+  wire::TaskView task;
+  task.status = "\xff";
+  EXPECT_NE(json_text(json_of(task), false).find("\xef\xbf\xbd"), std::string::npos);
+  EXPECT_NE(yaml_text(json_of(task)).find("status"), std::string::npos);
+}
+
+TEST(JsonView, YamlKeepsTextAsText) {
+  EXPECT_EQ(yaml_text(Json{{"a", "true"}, {"n", 3}, {"list", Json::array({"x"})}, {"none", nullptr}}),
+            "a: \"true\"\nn: 3\nlist:\n  - \"x\"\nnone: null");
+}
+
+}  // namespace dtrain::ctl
