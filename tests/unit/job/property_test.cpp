@@ -45,7 +45,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 rc::Gen<std::string> short_word() {
   return rc::gen::map(rc::gen::container<std::vector<char>>(rc::gen::element('a', 'b', 'A', 'c')), [](std::vector<char> letters) {
-    if (letters.size() > 6) letters.resize(6);
+    if (letters.size() > 5) letters.resize(5);  // the twin is exponential
     return std::string(letters.begin(), letters.end());
   });
 }
@@ -116,8 +116,14 @@ RC_GTEST_PROP(JobProperty, RenderingIsAsTheGrammarSays, ()) {
   view.work_dir = "/w";
   const std::map<std::string, std::string> values{{"task.index", "1"}, {"task.name", "worker-1"}, {"count:worker", "2"}, {"work.dir", "/w"}};
   const auto rendered = render_template(text, spec, view_of(spec), view);
-  RC_ASSERT(rendered.has_value());
-  RC_ASSERT(*rendered == naive_render(text, [&](const std::string& name) { return values.at(name); }));
+  bool unknown = false;
+  const std::string expected = naive_render(text, [&](const std::string& name) {
+    unknown = unknown || !values.contains(name);
+    return unknown ? "" : values.at(name);
+  });
+  RC_ASSERT(rendered.has_value() != unknown);
+  RC_ASSERT(unknown != unknown_templates(text, spec).empty());
+  if (!unknown) RC_ASSERT(*rendered == expected);
 }
 
 RC_GTEST_PROP(JobProperty, QuantitiesReadBackWhatTheyWrite, ()) {
