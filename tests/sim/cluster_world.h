@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ struct RunResult {
   std::uint64_t trace_hash = 0, events = 0, jobs = 0, attempts = 0, recoveries = 0, lives = 0, commits = 0;
   Duration covered{0};
 };
+
+// Rules that --break knows here: those of Node (Options::broken_rule), then promises of the world itself.
+std::vector<std::string> cluster_rules();
 
 class ClusterWorld final : public WorldView {
  public:
@@ -88,6 +92,7 @@ class ClusterWorld final : public WorldView {
   void act_later();
   node::Started facts() const;
   node::Options node_options() const;
+  bool breaks(std::string_view rule) const { return options_.broken_rule == rule; }
 
   RunOptions options_;
   Rng rng_;
@@ -107,10 +112,11 @@ class ClusterWorld final : public WorldView {
   std::optional<Violation> violation_;
   std::uint64_t life_ = 0, boot_ = 1, node_seed_ = 0, agent_starts_ = 0;
   std::uint64_t attempts_ = 0, recoveries_ = 0;
+  std::map<JobId, Generation> generations_;
   Instant undisturbed_since_{}, busy_until_{};
   Instant last_tick_{};
   std::uint32_t ticks_in_place_ = 0;
-  bool paused_ = false, calm_ = false, stepping_ = false, users_act_ = false, ended_ = false;
+  bool paused_ = false, calm_ = false, stepping_ = false, users_act_ = false;
 };
 
 }  // namespace dtrain::sim

@@ -59,13 +59,6 @@ Report run_seeds(const RunOptions& base, SeedRange seeds) {
   return report;
 }
 
-std::vector<std::string> cluster_rules() {
-  return {"completion-durable", "start-order", "budget", "kill-before-next-generation", "ack-after-commit", "orphan-kill",
-          "verify-before-restore", "report-generation-fence", "commit-durable", "one-completion", "exit-told"};
-}
-
-bool is_world_rule(std::string_view rule) { return rule == "commit-durable" || rule == "one-completion" || rule == "exit-told"; }
-
 std::string replay_command(const RunOptions& options, std::uint64_t nodes, std::uint64_t seed) {
   std::string out = "dtrain-sim --world cluster --nodes " + std::to_string(nodes) + " --seeds " + std::to_string(seed) + ".." +
                     std::to_string(seed) + " --duration " +

@@ -26,10 +26,6 @@ struct Report {
 // Stops at the first broken seed. `base.seed` is not used.
 Report run_seeds(const RunOptions& base, SeedRange seeds);
 
-// Rules that --break knows for this world: those of Node, and those of the world itself.
-std::vector<std::string> cluster_rules();
-bool is_world_rule(std::string_view rule);
-
 // The command that runs exactly the broken seed again.
 std::string replay_command(const RunOptions& options, std::uint64_t nodes, std::uint64_t seed);
 

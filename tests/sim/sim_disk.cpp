@@ -37,7 +37,12 @@ void SimDisk::commit() {
                                     "check the disk of paths.data"}});
     return;
   }
-  apply(persist);
+  if (forgetful_) {
+    if (unsynced_) apply(*unsynced_);
+    unsynced_ = persist;
+  } else {
+    apply(persist);
+  }
   ++commits_;
   post_(node::Persisted{persist.ticket});
 }
@@ -45,11 +50,12 @@ void SimDisk::commit() {
 void SimDisk::agent_died() {
   ++life_;
   // Commits run in order, so what a crash leaves of them is a prefix.
-  if (!broken_ && !full_) {
+  if (!broken_ && !full_ && !unsynced_) {
     const std::uint64_t reached = rng_.below(pending_.size() + 1);
     for (std::uint64_t i = 0; i < reached; ++i) apply(pending_[i]);
   }
   pending_.clear();
+  unsynced_.reset();
   busy_until_ = timeline_.now();
   broken_ = false;
   fail_next_ = false;

@@ -39,6 +39,8 @@ class SimDisk {
   void fail_next() { fail_next_ = true; }
   void set_full(bool full) { full_ = full; }
   void set_slowest(Duration slowest) { slowest_ = slowest; }  // a commit takes up to this long
+  // Breaks the promise of Persisted: the newest commit is told to be durable, and lost in a crash.
+  void set_forgetful() { forgetful_ = true; }
 
   static constexpr Duration kUsualCommit = 4ms;
 
@@ -55,7 +57,8 @@ class SimDisk {
   std::uint64_t life_ = 0, commits_ = 0;
   Instant busy_until_{};
   Duration slowest_ = kUsualCommit;
-  bool fail_next_ = false, full_ = false;
+  bool fail_next_ = false, full_ = false, forgetful_ = false;
+  std::optional<node::Persist> unsynced_;            // forgetful only
   bool broken_ = false;                              // after a failure nothing is written until the agent starts again
 };
 

@@ -45,8 +45,10 @@ class SimRunner {
   using Post = std::function<void(node::Event)>;
   // What the world wants to know of its processes, at the instant it happens.
   struct Observer {
-    std::function<void(const SimShim&)> started, ended;            // an attempt's process
-    std::function<void(const SimShim&, std::int64_t step, bool torn, bool rotten)> checkpoint;
+    std::function<void(const SimShim&)> started = [](const SimShim&) {};   // an attempt's process
+    std::function<void(const SimShim&)> ended = [](const SimShim&) {};
+    std::function<void(const SimShim&, std::int64_t step, bool torn, bool rotten)> checkpoint =
+        [](const SimShim&, std::int64_t, bool, bool) {};
   };
   SimRunner(Timeline& timeline, Rng rng, Post post, Observer observer)
       : timeline_(timeline), rng_(rng), post_(std::move(post)), observer_(std::move(observer)) {}

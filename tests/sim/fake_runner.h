@@ -1,0 +1,59 @@
+// The simulator's host shown as a Runner: the conformance suite (tests/conformance) tests the fake that Node is
+// simulated with by the same cases as the real launcher. Virtual time follows the real clock here, and a task's argv
+// is a script (script.h).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "agent/proc/runner.h"
+#include "common/base/rng.h"
+#include "tests/sim/sim_runner.h"
+#include "tests/sim/timeline.h"
+
+namespace dtrain::sim {
+
+// What outlives the agent: hand the same FakeHost to one FakeRunner after the other to simulate restarts.
+class FakeHost {
+ public:
+  explicit FakeHost(std::uint64_t seed = 1);
+  ~FakeHost();
+  SimRunner& runner() { return *runner_; }
+  Timeline& timeline() { return timeline_; }
+  void catch_up();                       // does everything that is due by the real clock
+  Instant to_real(Instant world) const { return world == kNever ? kNever : begin_ + world.time_since_epoch(); }
+  std::vector<node::Event>& events() { return events_; }
+
+ private:
+  Instant begin_;
+  Timeline timeline_;
+  std::vector<node::Event> events_;
+  std::unique_ptr<SimRunner> runner_;
+};
+
+class FakeRunner final : public proc::Runner {
+ public:
+  explicit FakeRunner(FakeHost& host);
+  ~FakeRunner() override;                // the agent dies: shims and tasks live on
+  FakeRunner(const FakeRunner&) = delete;
+  FakeRunner& operator=(const FakeRunner&) = delete;
+
+  std::vector<task::FoundShim> list() override;
+  void launch(const task::ShimSpec& spec) override;
+  void start(const AssignmentId& id, AttemptNumber attempt) override;
+  void signal(const AssignmentId& id, int signal, bool whole_tree) override;
+  void kill(const AssignmentId& id) override;
+  void freeze(const AssignmentId& id, bool freeze) override;
+  void end(const AssignmentId& id) override;
+  void remove_files(const AssignmentId& id) override;
+  int fd() const override { return timer_; }
+  Instant deadline() const override;
+  void dispatch(proc::EventSink& sink) override;
+
+ private:
+  void arm();
+  FakeHost& host_;
+  int timer_ = -1;                       // readable when something is due
+};
+
+}  // namespace dtrain::sim
