@@ -1,4 +1,4 @@
-// A descriptor that closes itself.
+// A file descriptor with one owner.
 #pragma once
 
 #include <unistd.h>
@@ -19,8 +19,7 @@ class UniqueFd {
   ~UniqueFd() { reset(); }
 
   int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }
+  explicit operator bool() const { return fd_ >= 0; }
   void reset(int fd = -1) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;

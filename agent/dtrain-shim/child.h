@@ -1,0 +1,22 @@
+// Turns a new process into the task: from clone3 to execve.
+#pragma once
+
+#include "agent/dtrain-shim/launch.h"
+
+namespace dtrain::shim {
+
+struct ChildPlan {
+  const Launch* launch = nullptr;
+  int out = -1, err = -1;       // become stdout and stderr
+  int cgroup = -1;              // directory of the task's v2 cgroup; -1 none
+  int parent = 0;               // pid of the shim
+  // Result, written by the child: where it failed, if it did.
+  volatile uint8_t step = 0;    // Step
+  volatile int error = 0;
+};
+
+// Returns the pid, or -errno when no process could be made. The process has executed its program when this returns,
+// or it has ended and plan.step says at what.
+int spawn(ChildPlan& plan);
+
+}  // namespace dtrain::shim

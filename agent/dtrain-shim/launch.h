@@ -1,0 +1,36 @@
+// The launch file as the shim keeps it: read once into memory of its own (the file may be replaced or removed later),
+// with argv and env ready for execve.
+#pragma once
+
+#include "agent/dtrain-shim/protocol.h"
+#include "agent/dtrain-shim/sys.h"
+
+namespace dtrain::shim {
+
+struct Launch {
+  LaunchHeader header;
+  char** argv = nullptr;
+  char** env = nullptr;          // env_count entries, then the per-attempt ones that the user does not set himself
+  const uint32_t* groups = nullptr;
+  const char* work_dir = "";
+  const char* notify = "";       // value of NOTIFY_SOCKET
+  const char* cgroup = "";
+  const char* memory_cgroup = "";
+  const char* path = nullptr;    // PATH of the task's environment
+
+  // Reads kLaunchFile of the current directory. False: errno says why (EBADMSG: not a launch file).
+  bool load();
+  // Puts "NOTIFY_SOCKET=..." into the environment; the text must stay. The user's own one wins.
+  void set_notify(char* assignment);
+  // Puts DTRAIN_ATTEMPT=n into the environment of the next start. The user's own one wins.
+  void set_attempt(uint32_t attempt);
+
+ private:
+  bool has(const char* name) const;
+  void append(char* assignment);
+  Text<32> attempt_;
+  uint32_t env_size_ = 0;
+  uint32_t attempt_slot_ = 0;
+};
+
+}  // namespace dtrain::shim

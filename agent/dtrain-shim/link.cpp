@@ -1,0 +1,72 @@
+#include "agent/dtrain-shim/link.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+namespace dtrain::shim {
+
+bool Link::listen(uint32_t agent_uid) {
+  agent_uid_ = agent_uid;
+  listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listener_ < 0) return false;
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  memcpy(name.sun_path, kSocketFile, sizeof(kSocketFile));
+  unlink(kSocketFile);
+  constexpr int kBacklog = 4;
+  return bind(listener_, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0 && chmod(kSocketFile, 0600) == 0 &&
+         ::listen(listener_, kBacklog) == 0;
+}
+
+void Link::adopt(int fd) {
+  close_connection();
+  fd_ = fd;
+}
+
+bool Link::accept() {
+  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return false;
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || (peer.uid != 0 && peer.uid != agent_uid_)) {
+    close(fd);
+    return false;
+  }
+  adopt(fd);
+  return true;
+}
+
+void Link::close_connection() {
+  if (fd_ >= 0) close(fd_);  // leaves the epoll set by itself
+  fd_ = -1;
+  greeted_ = reply_waits_ = record_waits_ = false;
+}
+
+Link::Received Link::receive(CommandPacket& out) {
+  char packet[kPacketBytes];
+  const ssize_t n = recv(fd_, packet, sizeof(packet), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Received::nothing;
+  out = {};
+  if (n <= 0 || !read_struct(packet, static_cast<size_t>(n), sizeof(CommandPacket), out)) return Received::closed;
+  return Received::command;
+}
+
+bool Link::send(const void* bytes, size_t size) {
+  if (::send(fd_, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+  if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS) return false;
+  close_connection();
+  return false;
+}
+
+void Link::reply(const ReplyPacket& reply) {
+  reply_ = reply;
+  reply_waits_ = !send(&reply_, sizeof(reply_)) && fd_ >= 0;
+}
+
+void Link::flush(const void* record, size_t record_bytes) {
+  if (fd_ >= 0 && reply_waits_) reply_waits_ = !send(&reply_, sizeof(reply_)) && fd_ >= 0;
+  if (fd_ >= 0 && record_waits_ && !reply_waits_) record_waits_ = !send(record, record_bytes) && fd_ >= 0;
+}
+
+}  // namespace dtrain::shim

@@ -1,0 +1,31 @@
+// NOTIFY_SOCKET of the task: sd_notify(3) datagrams.
+#pragma once
+
+#include "agent/dtrain-shim/launch.h"
+
+namespace dtrain::shim {
+
+struct Notification {
+  bool ready = false, stopping = false;
+  uint32_t watchdogs = 0;
+  bool has_status = false;
+  char status[kStatusBytes];
+  uint16_t status_bytes = 0;
+};
+
+class NotifySocket {
+ public:
+  // Binds <current directory>/notify, or the abstract name that the launch file gives, and adds the variable to the environment. False: errno.
+  bool open(Launch& launch);
+  int fd() const { return fd_; }
+  // Takes one datagram. False: there was none. A datagram of a stranger or without meaning leaves `out` empty.
+  // Descriptors that came along are closed: that is what systemd-notify's barrier waits for.
+  bool receive(Notification& out);
+
+ private:
+  int fd_ = -1;
+  uint32_t uid_ = 0;  // whose datagrams count, besides root's and the shim's own
+  Text<160> variable_;
+};
+
+}  // namespace dtrain::shim

@@ -1,0 +1,210 @@
+// What dtrain-shim and the agent say to each other, and what the shim leaves on disk. Described in docs/shim.md.
+//
+// Both sides run on one host but may be of different versions: a shim lives as long as its assignment, the agent is
+// upgraded under it. So every struct is only ever appended to; a reader copies the part that it knows into zeroed
+// memory (read_struct) and ignores the rest. Numbers are never reused. An unknown command is answered
+// Outcome::unknown_command; an unknown message is ignored.
+//
+// Transport: SOCK_SEQPACKET, one struct per packet. Plain C types only: the shim has neither exceptions nor heap.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+namespace dtrain::shim {
+
+inline constexpr uint32_t kVersion = 1;        // newest that this code speaks
+inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
+
+inline constexpr size_t kStatusBytes = 256;    // = limits::kStatusTextBytes
+inline constexpr size_t kTailBytes = 2048;     // = limits::kStderrTailBytes
+inline constexpr size_t kNotifyBytes = 4096;   // = limits::kNotifyMessageBytes
+inline constexpr size_t kPacketBytes = 8192;   // largest packet of either side, room to grow included
+inline constexpr uint32_t kRlimits = 16;
+inline constexpr uint32_t kGroups = 65536;     // NGROUPS_MAX
+
+// Names inside the assignment's directory.
+inline constexpr char kLaunchFile[] = "launch";
+inline constexpr char kSocketFile[] = "shim.sock";
+inline constexpr char kNotifyFile[] = "notify";
+inline constexpr char kStateFile[] = "state";  // Record of the present, rewritten in place
+inline constexpr char kExitFile[] = "exit";    // Record of the newest ended attempt, renamed into place
+inline constexpr char kExitDraft[] = "exit.new";
+
+// The agent's end of a socket pair that a new shim is born with: its first connection.
+inline constexpr int kBirthSocket = 3;
+
+// ---------------------------------------------------------------- agent -> shim
+
+enum class Command : uint16_t {
+  hello = 1,   // a: oldest, b: newest version of the agent
+  start = 2,   // a: attempt
+  signal = 3,  // a: signal, b: 1 for the whole tree
+  kill = 4,    // SIGKILL to the whole tree, frozen or not
+  freeze = 5,  // a: 1 freeze, 0 thaw
+  end = 6,     // kill what is left and leave
+};
+
+struct CommandPacket {
+  uint16_t command = 0;
+  uint16_t reserved = 0;
+  uint32_t sequence = 0;  // comes back in the reply
+  uint32_t a = 0;
+  uint32_t b = 0;
+};
+static_assert(sizeof(CommandPacket) == 16);
+
+// ---------------------------------------------------------------- shim -> agent
+
+enum class Outcome : uint16_t {
+  done = 0,
+  already = 1,          // start: that attempt runs
+  attempt_too_low = 2,  // start: a higher one was started before
+  attempt_ended = 3,    // start: that very one has run
+  busy = 4,             // start: another attempt has not ended yet
+  failed = 5,           // see error
+  no_attempt = 6,       // signal, kill, freeze: nothing runs
+  unknown_command = 7,
+  wrong_version = 8,
+};
+
+inline constexpr uint16_t kReplyPacket = 1;
+inline constexpr uint16_t kRecordPacket = 2;
+
+// Exactly one for each command. `hello`: a = version spoken from now on.
+struct ReplyPacket {
+  uint16_t packet = kReplyPacket;
+  uint16_t command = 0;
+  uint32_t sequence = 0;
+  uint16_t outcome = 0;
+  uint16_t reserved = 0;
+  int32_t error = 0;        // errno
+  uint32_t attempt = 0;     // start: the attempt spoken of; too low: the highest seen
+  int32_t pid = 0;
+  int64_t started_ns = 0;   // CLOCK_REALTIME
+  uint32_t a = 0;
+  uint32_t reserved2 = 0;
+};
+static_assert(sizeof(ReplyPacket) == 40);
+
+enum class Phase : uint8_t {
+  idle = 0,     // no attempt was ever started
+  running = 1,
+  ending = 2,   // its main process is gone, its tree not yet
+  ended = 3,    // the whole tree is gone and its output is in the log
+};
+
+// What a new process was doing when it failed before its program ran.
+enum class Step : uint8_t { none = 0, execute = 1, enter_directory = 2, become_user = 3, set_limit = 4 };
+
+inline constexpr uint16_t kReady = 1;         // READY=1 was received
+inline constexpr uint16_t kStopping = 2;      // STOPPING=1 was received
+inline constexpr uint16_t kFrozen = 4;        // confirmed
+inline constexpr uint16_t kOutOfMemory = 8;   // the kernel killed a process of it for want of memory
+inline constexpr uint16_t kFreezeFailed = 16; // killed because it could not be frozen in time
+
+// Everything about the present attempt: pushed to the agent at every change, and written to `state` and `exit`. The
+// agent finds out what is new by comparing, so a push that found the socket full may be replaced by a later one.
+// On the wire and on disk: the struct, then status_bytes of status, then tail_bytes of the last output on stderr,
+// both beginning at fixed_bytes.
+struct Record {
+  uint16_t packet = kRecordPacket;
+  uint16_t fixed_bytes = 0;
+  uint32_t version = kVersion;
+  int32_t shim_pid = 0;
+  uint32_t attempt = 0;         // highest that was ever started
+  uint8_t phase = 0;            // Phase
+  uint8_t step = 0;             // Step; not none: the program was never executed, see error
+  uint16_t flags = 0;
+  int32_t pid = 0;              // of the main process
+  int64_t started_ns = 0;       // CLOCK_REALTIME
+  int64_t ended_ns = 0;
+  int32_t code = 0;             // valid when ended: exit status, or 126/127 with a step
+  int32_t signal = 0;
+  int32_t error = 0;            // errno of step
+  uint32_t watchdogs = 0;       // WATCHDOG=1 messages of this attempt
+  uint32_t statuses = 0;        // STATUS= messages of this attempt
+  uint16_t status_bytes = 0;
+  uint16_t tail_bytes = 0;
+  uint64_t dropped_bytes = 0;   // output of this shim that found no room on disk
+  char boot_id[40] = {};        // of the kernel that it was written under, NUL-terminated
+};
+inline constexpr size_t kRecordV1Bytes = 112;  // what every version has
+static_assert(sizeof(Record) == kRecordV1Bytes);
+inline constexpr size_t kRecordBytes = sizeof(Record) + kStatusBytes + kTailBytes;
+static_assert(kRecordBytes < kPacketBytes);
+
+// ---------------------------------------------------------------- launch file
+
+inline constexpr uint64_t kLaunchMagic = 0x31484e4c4d494853;  // "SHIMLNH1"
+inline constexpr size_t kLaunchBytes = 8 << 20;               // larger: refused by both sides
+
+inline constexpr uint32_t kSwitchUser = 1;  // become uid, gid, groups
+
+struct LaunchRlimit {
+  uint32_t resource = 0;  // RLIMIT_*
+  uint32_t reserved = 0;
+  uint64_t value = 0;     // soft and hard
+};
+
+// Offsets count from the start of the file and name NUL-terminated strings; lists are strings one behind the other.
+struct LaunchHeader {
+  uint64_t magic = kLaunchMagic;
+  uint32_t version = kVersion;
+  uint32_t header_bytes = 0;
+  uint64_t total_bytes = 0;
+  uint32_t flags = 0;
+  uint32_t agent_uid = 0;        // who may connect besides root
+  uint32_t uid = 0;
+  uint32_t gid = 0;
+  uint32_t groups_offset = 0;    // uint32_t[]
+  uint32_t group_count = 0;
+  uint32_t argv_offset = 0;
+  uint32_t argv_count = 0;
+  uint32_t env_offset = 0;       // "NAME=value"
+  uint32_t env_count = 0;
+  uint32_t work_dir_offset = 0;
+  uint32_t notify_offset = 0;    // NOTIFY_SOCKET: absolute path of <dir>/notify, or @NAME in the abstract namespace
+  uint32_t cgroup_offset = 0;    // the assignment's v2 cgroup, with children `shim` and `task`; "" none
+  uint32_t memory_offset = 0;    // its v1 memory cgroup; "" none
+  uint32_t last_attempt = 0;     // lower or equal attempt numbers are refused
+  uint32_t first_log = 0;        // K of the first log file
+  uint32_t log_files = 0;
+  uint32_t rlimit_count = 0;
+  uint32_t address_offset = 0;   // for the agent: where the port is tested before each start
+  uint32_t port = 0;             // for the agent; 0: none
+  uint64_t log_file_bytes = 0;
+  LaunchRlimit rlimits[kRlimits];
+};
+inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
+static_assert(sizeof(LaunchHeader) == kLaunchV1Bytes);
+
+// ---------------------------------------------------------------- reading structs of any version
+
+// Copies the part that both sides know. `size`: of the struct as it was written. False: shorter than `minimum`, which
+// every version has.
+template <class T>
+bool read_struct(const void* bytes, size_t size, size_t minimum, T& out) {
+  if (size < minimum) return false;
+  memcpy(static_cast<void*>(&out), bytes, size < sizeof(T) ? size : sizeof(T));
+  return true;
+}
+
+inline bool read_record(const void* bytes, size_t size, Record& out) {
+  uint16_t fixed = 0;
+  if (size < kRecordV1Bytes) return false;
+  memcpy(&fixed, static_cast<const char*>(bytes) + offsetof(Record, fixed_bytes), sizeof(fixed));
+  return fixed <= size && read_struct(bytes, fixed, kRecordV1Bytes, out) && out.packet == kRecordPacket;
+}
+
+inline bool read_launch_header(const void* bytes, size_t size, LaunchHeader& out) {
+  uint32_t header = 0;
+  if (size < kLaunchV1Bytes) return false;
+  memcpy(&header, static_cast<const char*>(bytes) + offsetof(LaunchHeader, header_bytes), sizeof(header));
+  return header <= size && read_struct(bytes, header, kLaunchV1Bytes, out) && out.magic == kLaunchMagic &&
+         out.total_bytes == size && out.rlimit_count <= kRlimits && out.groups_offset <= size &&
+         out.group_count <= kGroups && out.group_count <= (size - out.groups_offset) / sizeof(uint32_t);
+}
+
+}  // namespace dtrain::shim

@@ -1,0 +1,444 @@
+#include "agent/dtrain-shim/shim.h"
+
+#include <signal.h>
+#include <stdio.h>  // rename
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include <initializer_list>
+
+namespace dtrain::shim {
+
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kFirstKillPause = 2 * kMillisecond;       // doubled up to kLastKillPause: a process in an
+constexpr int64_t kLastKillPause = 1000 * kMillisecond;     // uninterruptible sleep must not keep the shim busy
+constexpr int64_t kCgroupFreezeBound = 1000 * kMillisecond;
+constexpr int64_t kStopFreezeBound = 200 * kMillisecond;
+constexpr int64_t kFreezePause = 2 * kMillisecond;
+constexpr int64_t kSyncAfter = 100 * kMillisecond;          // quiet time behind an exit before its record is flushed
+constexpr size_t kReadBytes = 32 << 10;                     // of one stream in one turn
+constexpr int kCommandsPerTurn = 16;
+constexpr int kDatagramsPerTurn = 64;
+constexpr int kEventsPerTurn = 16;
+
+char read_buffer[kReadBytes];
+
+}  // namespace
+
+void Shim::run() {
+  while (true) {
+    epoll_event events[kEventsPerTurn];
+    const int count = epoll_wait(epoll_, events, kEventsPerTurn, timeout_ms());
+    for (int i = 0; i < count; ++i) {
+      switch (static_cast<Source>(events[i].data.u64)) {
+        case kSignals: reap(); break;
+        case kListener: new_connection(); break;
+        case kAgent: agent_ready(events[i].events); break;
+        case kNotify: read_notifications(); break;
+        case kOut: read_piece(0, kReadBytes); break;
+        case kErr: read_piece(1, kReadBytes); break;
+        case kCgroup: break;  // looked at below
+      }
+    }
+    timers();
+    // Whoever asked for the end has been answered, or has gone away: the next one finds the exit record.
+    if (leaving_ && !runs() && !ends() && end_sequence_ == 0 && !link_.writing()) break;
+  }
+  unlink(kSocketFile);
+  unlink(kNotifyFile);
+}
+
+int Shim::timeout_ms() const {
+  int64_t due = INT64_MAX;
+  for (const int64_t candidate : {kill_due_, freeze_due_, sync_due_})
+    if (candidate != 0 && candidate < due) due = candidate;
+  if (due == INT64_MAX) return -1;
+  const int64_t left = due - boot_ns();
+  return left <= 0 ? 0 : static_cast<int>((left + kMillisecond - 1) / kMillisecond);
+}
+
+void Shim::timers() {
+  if (ends()) step_ending();
+  if (freeze_deadline_ != 0) step_freeze();
+  if (sync_due_ != 0 && boot_ns() >= sync_due_) {
+    sync_due_ = 0;
+    fsync(draft_);
+    const int here = ::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (here >= 0) {
+      fsync(here);
+      close(here);
+    }
+  }
+  if (leaving_ && end_sequence_ != 0 && !runs() && !ends() && (link_.reading() || link_.fd() < 0)) {
+    ReplyPacket reply;
+    reply.command = static_cast<uint16_t>(Command::end);
+    reply.sequence = end_sequence_;
+    reply.attempt = record_.attempt;
+    end_sequence_ = 0;
+    if (link_.fd() >= 0) link_.reply(reply);
+    flush();
+  }
+}
+
+// ---------------------------------------------------------------- the agent
+
+void Shim::new_connection() {
+  if (!link_.accept()) return;
+  watch(link_.fd(), kAgent, EPOLLIN);
+  // A command of the earlier agent is carried out all the same; only its answer has nobody to go to.
+  freeze_sequence_ = end_sequence_ = 0;
+}
+
+void Shim::agent_ready(uint32_t events) {
+  if ((events & EPOLLOUT) != 0) flush();
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0 && !link_.reading()) return link_.close_connection();
+  for (int i = 0; i < kCommandsPerTurn && link_.reading(); ++i) {
+    CommandPacket command;
+    const Link::Received received = link_.receive(command);
+    if (received == Link::Received::nothing) return;
+    if (received == Link::Received::closed) return link_.close_connection();
+    obey(command);
+  }
+}
+
+void Shim::obey(const CommandPacket& command) {
+  ReplyPacket reply;
+  reply.command = command.command;
+  reply.sequence = command.sequence;
+  reply.attempt = record_.attempt;
+  Outcome outcome = Outcome::done;
+  bool answer_now = true;
+  switch (static_cast<Command>(command.command)) {
+    case Command::hello:
+      reply.a = command.b < kVersion ? command.b : kVersion;
+      if (command.a > kVersion || command.b < kOldestVersion) outcome = Outcome::wrong_version;
+      else link_.set_greeted();
+      link_.record_changed();
+      break;
+    case Command::start:
+      outcome = start(command, reply);
+      break;
+    case Command::signal:
+      if (!runs()) outcome = Outcome::no_attempt;
+      else if (command.b != 0) tree_.signal_all(static_cast<int>(command.a));
+      else kill(record_.pid, static_cast<int>(command.a));
+      break;
+    case Command::kill:
+      if (!runs() && !ends()) outcome = Outcome::no_attempt;
+      else tree_.kill_all();
+      break;
+    case Command::freeze:
+      outcome = freeze(command, answer_now);
+      break;
+    case Command::end:
+      leaving_ = true;
+      end_sequence_ = command.sequence;
+      if (runs() || ends()) tree_.kill_all();
+      answer_now = false;
+      break;
+    default:
+      outcome = Outcome::unknown_command;
+  }
+  reply.outcome = static_cast<uint16_t>(outcome);
+  if (answer_now) link_.reply(reply);
+  flush();
+  // The answer comes first, whatever is left to do for the attempt.
+  if (static_cast<Command>(command.command) == Command::start && outcome == Outcome::done) {
+    write_state();
+    reserve_exit_record();
+  }
+}
+
+void Shim::flush() {
+  const bool was_writing = link_.writing();
+  if (was_writing) {
+    char bytes[kRecordBytes];
+    link_.flush(bytes, encode(bytes, true));
+  }
+  if (link_.fd() < 0) return;
+  epoll_event event{};
+  event.data.u64 = kAgent;
+  event.events = (link_.reading() ? EPOLLIN : 0u) | (link_.writing() ? EPOLLOUT : 0u);
+  if (was_writing || link_.writing()) epoll_ctl(epoll_, EPOLL_CTL_MOD, link_.fd(), &event);
+}
+
+void Shim::changed() {
+  link_.record_changed();
+  flush();
+  write_state();
+}
+
+// ---------------------------------------------------------------- starting
+
+Outcome Shim::start(const CommandPacket& command, ReplyPacket& reply) {
+  const uint32_t attempt = command.a;
+  if (attempt < record_.attempt) return Outcome::attempt_too_low;
+  if (attempt == record_.attempt && runs()) {
+    reply.pid = record_.pid;
+    reply.started_ns = record_.started_ns;
+    return Outcome::already;
+  }
+  if (runs() || ends() || leaving_) return Outcome::busy;
+  if (attempt == record_.attempt) return Outcome::attempt_ended;
+  return begin_attempt(attempt, reply);
+}
+
+Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
+  reply.attempt = attempt;
+  int out[2], err[2];
+  if (pipe2(out, O_CLOEXEC) != 0) {
+    reply.error = errno;
+    return Outcome::failed;
+  }
+  if (pipe2(err, O_CLOEXEC) != 0) {
+    reply.error = errno;
+    close(out[0]);
+    close(out[1]);
+    return Outcome::failed;
+  }
+  launch_.set_attempt(attempt);
+  ChildPlan plan;
+  plan.launch = &launch_;
+  plan.out = out[1];
+  plan.err = err[1];
+  plan.cgroup = tree_.cgroup_fd();
+  plan.parent = record_.shim_pid;
+  const int pid = spawn(plan);
+  close(out[1]);
+  close(err[1]);
+  if (pid < 0) {
+    close(out[0]);
+    close(err[0]);
+    reply.error = -pid;
+    return Outcome::failed;
+  }
+  record_.attempt = attempt;
+  record_.phase = static_cast<uint8_t>(Phase::running);
+  record_.step = plan.step;
+  record_.error = plan.error;
+  record_.flags = 0;
+  record_.pid = reply.pid = pid;
+  record_.started_ns = reply.started_ns = wall_ns();
+  record_.ended_ns = 0;
+  record_.code = record_.signal = 0;
+  record_.watchdogs = record_.statuses = 0;
+  record_.status_bytes = record_.tail_bytes = 0;
+  output_[0] = out[0];
+  output_[1] = err[0];
+  for (int stream = 0; stream < 2; ++stream) {
+    fcntl(output_[stream], F_SETFL, O_NONBLOCK);
+    watch(output_[stream], stream == 0 ? kOut : kErr, EPOLLIN);
+  }
+  childless_ = false;
+  sync_due_ = 0;
+  link_.record_changed();
+  return Outcome::done;
+}
+
+// ---------------------------------------------------------------- freezing
+
+Outcome Shim::freeze(const CommandPacket& command, bool& answer_now) {
+  if (freeze_deadline_ != 0) answer_freeze(Outcome::failed, ECANCELED);  // overtaken
+  if (!runs()) return Outcome::no_attempt;
+  if (command.a == 0) {
+    tree_.thaw();
+    record_.flags &= static_cast<uint16_t>(~kFrozen);
+    changed();
+    return Outcome::done;
+  }
+  answer_now = false;
+  freeze_sequence_ = command.sequence;
+  freeze_deadline_ = boot_ns() + (tree_.has_cgroup() ? kCgroupFreezeBound : kStopFreezeBound);
+  freeze_due_ = 0;
+  tree_.begin_freeze();
+  watch_cgroup(true);
+  return Outcome::done;
+}
+
+void Shim::step_freeze() {
+  if (!runs()) return answer_freeze(Outcome::no_attempt, 0);
+  if (tree_.freeze_step()) {
+    record_.flags |= kFrozen;
+    answer_freeze(Outcome::done, 0);
+    return changed();
+  }
+  const int64_t now = boot_ns();
+  freeze_due_ = now + kFreezePause;
+  if (now < freeze_deadline_) return;
+  // What cannot be stopped is ended: whoever asked relies on its not running.
+  record_.flags |= kFreezeFailed;
+  tree_.kill_all();
+  answer_freeze(Outcome::failed, ETIMEDOUT);
+}
+
+void Shim::answer_freeze(Outcome outcome, int error) {
+  freeze_deadline_ = freeze_due_ = 0;
+  watch_cgroup(false);
+  ReplyPacket reply;
+  reply.command = static_cast<uint16_t>(Command::freeze);
+  reply.sequence = freeze_sequence_;
+  reply.outcome = static_cast<uint16_t>(outcome);
+  reply.error = error;
+  reply.attempt = record_.attempt;
+  reply.a = 1;
+  if (freeze_sequence_ != 0 && link_.reading()) link_.reply(reply);
+  flush();
+}
+
+void Shim::watch_cgroup(bool on) {
+  if (tree_.events_fd() < 0 || on == watching_cgroup_) return;
+  watching_cgroup_ = on;
+  if (on) watch(tree_.events_fd(), kCgroup, EPOLLPRI);
+  else epoll_ctl(epoll_, EPOLL_CTL_DEL, tree_.events_fd(), nullptr);
+}
+
+// ---------------------------------------------------------------- ending
+
+void Shim::reap() {
+  signalfd_siginfo ignored;
+  (void)!read(signals_, &ignored, sizeof(ignored));
+  int status = 0;
+  pid_t pid;
+  while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    if (!runs() || pid != record_.pid) continue;
+    record_.phase = static_cast<uint8_t>(Phase::ending);
+    record_.ended_ns = wall_ns();
+    record_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    record_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    kill_due_ = kill_pause_ = 0;
+  }
+  childless_ = pid < 0 && errno == ECHILD;
+}
+
+// The main process is gone. Nothing of the attempt may be left when its end is told: a forked data loader would keep
+// the listening socket or the GPU.
+void Shim::step_ending() {
+  if (childless_ && tree_.cgroup_empty()) return finish_attempt();
+  watch_cgroup(true);
+  const int64_t now = boot_ns();
+  if (kill_due_ != 0 && now < kill_due_) return;
+  tree_.kill_all();
+  kill_pause_ = kill_pause_ == 0 ? kFirstKillPause : kill_pause_ * 2;
+  if (kill_pause_ > kLastKillPause) kill_pause_ = kLastKillPause;
+  kill_due_ = now + kill_pause_;
+}
+
+void Shim::finish_attempt() {
+  read_notifications();
+  drain_output();
+  log_.note_drops(record_.attempt);
+  const uint64_t kills = tree_.memory_kills();
+  if (kills > memory_kills_) record_.flags |= kOutOfMemory;
+  memory_kills_ = kills;
+  if ((record_.flags & kFrozen) != 0 || freeze_deadline_ != 0) tree_.thaw();  // or the next attempt is born frozen
+  record_.flags &= static_cast<uint16_t>(~kFrozen);
+  record_.phase = static_cast<uint8_t>(Phase::ended);
+  record_.dropped_bytes = log_.dropped_bytes();
+  kill_due_ = kill_pause_ = 0;
+  watch_cgroup(freeze_deadline_ != 0);
+  write_exit_record();
+  changed();
+  sync_due_ = boot_ns() + kSyncAfter;
+}
+
+// ---------------------------------------------------------------- output and notifications
+
+// One read. Returns the bytes taken; 0: nothing there now or ever.
+size_t Shim::read_piece(int stream, size_t limit) {
+  int& fd = output_[stream];
+  if (fd < 0) return 0;
+  const ssize_t n = read(fd, read_buffer, limit < kReadBytes ? limit : kReadBytes);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+  if (n <= 0) {
+    close(fd);
+    fd = -1;
+    return 0;
+  }
+  const auto size = static_cast<size_t>(n);
+  log_.append(static_cast<task::LogStream>(stream), record_.attempt, read_buffer, size);
+  if (stream == static_cast<int>(task::LogStream::err)) keep_tail(read_buffer, size);
+  return size;
+}
+
+// Every writer is gone: what is in the pipe now is all there will ever be, unless somebody outside was given the
+// descriptor; so the amount of this moment is the bound.
+void Shim::drain_output() {
+  for (int stream = 0; stream < 2; ++stream) {
+    int left = 0;
+    if (output_[stream] >= 0 && ioctl(output_[stream], FIONREAD, &left) != 0) left = 0;
+    while (left > 0) {
+      const size_t taken = read_piece(stream, static_cast<size_t>(left));
+      left = taken == 0 ? 0 : left - static_cast<int>(taken);
+    }
+    if (output_[stream] >= 0) close(output_[stream]);
+    output_[stream] = -1;
+  }
+}
+
+void Shim::keep_tail(const char* bytes, size_t size) {
+  if (size >= kTailBytes) {
+    memcpy(tail_, bytes + size - kTailBytes, kTailBytes);
+    record_.tail_bytes = kTailBytes;
+    return;
+  }
+  const size_t room = kTailBytes - size;
+  const size_t kept = record_.tail_bytes < room ? record_.tail_bytes : room;
+  memmove(tail_, tail_ + record_.tail_bytes - kept, kept);
+  memcpy(tail_ + kept, bytes, size);
+  record_.tail_bytes = static_cast<uint16_t>(kept + size);
+}
+
+void Shim::read_notifications() {
+  static Notification news;
+  bool anything = false;
+  for (int i = 0; i < kDatagramsPerTurn && notify_.receive(news); ++i) {
+    if (!runs() && !ends()) continue;
+    if (news.ready) record_.flags |= kReady;
+    if (news.stopping) record_.flags |= kStopping;
+    record_.watchdogs += news.watchdogs;
+    if (news.has_status) {
+      memcpy(status_, news.status, news.status_bytes);
+      record_.status_bytes = news.status_bytes;
+      ++record_.statuses;
+    }
+    anything = anything || news.ready || news.stopping || news.watchdogs > 0 || news.has_status;
+  }
+  if (anything) changed();
+}
+
+// ---------------------------------------------------------------- files
+
+size_t Shim::encode(char* out, bool with_tail) const {
+  Record record = record_;
+  if (!with_tail || record.phase != static_cast<uint8_t>(Phase::ended)) record.tail_bytes = 0;
+  memcpy(out, &record, sizeof(record));
+  memcpy(out + sizeof(record), status_, record.status_bytes);
+  memcpy(out + sizeof(record) + record.status_bytes, tail_, record.tail_bytes);
+  return sizeof(record) + record.status_bytes + record.tail_bytes;
+}
+
+void Shim::write_state() {
+  char bytes[kRecordBytes];
+  (void)!pwrite(state_, bytes, encode(bytes, false), 0);
+}
+
+// While there is time: so that a disk that is full at the end has room for the record.
+void Shim::reserve_exit_record() {
+  if (draft_ >= 0) close(draft_);
+  draft_ = ::open(kExitDraft, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  char bytes[kRecordBytes] = {};
+  encode(bytes, false);
+  if (draft_ >= 0) (void)!pwrite(draft_, bytes, sizeof(bytes), 0);
+}
+
+void Shim::write_exit_record() {
+  char bytes[kRecordBytes];
+  const size_t size = encode(bytes, true);
+  if (draft_ >= 0 && pwrite(draft_, bytes, size, 0) == static_cast<ssize_t>(size)) rename(kExitDraft, kExitFile);
+}
+
+}  // namespace dtrain::shim

@@ -1,0 +1,87 @@
+// The parent of one assignment's attempts, as one state machine: at most one attempt at a time, with ever higher
+// numbers; it is over only when nothing of it is left. States and files: docs/shim.md.
+#pragma once
+
+#include "agent/dtrain-shim/child.h"
+#include "agent/dtrain-shim/launch.h"
+#include "agent/dtrain-shim/link.h"
+#include "agent/dtrain-shim/log_writer.h"
+#include "agent/dtrain-shim/notify.h"
+#include "agent/dtrain-shim/tree.h"
+
+namespace dtrain::shim {
+
+class Shim {
+ public:
+  // Prepares everything in the assignment's directory. On failure the agent at kBirthSocket is told, if there is one.
+  bool open(const char* directory);
+  // Returns when the shim has been told to end and nothing is left.
+  void run();
+
+ private:
+  enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kOut, kErr, kCgroup };
+  using Open = bool (Shim::*)();
+
+  // set-up (shim_open.cpp)
+  bool become_daemon();
+  bool load_launch();
+  bool join_cgroups();
+  bool open_files();
+  bool open_sockets();
+  bool watch(int fd, Source source, uint32_t events);
+
+  // the agent
+  void agent_ready(uint32_t events);
+  void obey(const CommandPacket& command);
+  Outcome start(const CommandPacket& command, ReplyPacket& reply);
+  Outcome begin_attempt(uint32_t attempt, ReplyPacket& reply);
+  Outcome freeze(const CommandPacket& command, bool& answer_now);
+  void answer_freeze(Outcome outcome, int error);
+  void new_connection();
+  void changed();                 // the record: tell the agent, write `state`
+  void flush();
+
+  // the attempt
+  void reap();
+  void step_ending();
+  void finish_attempt();
+  void step_freeze();
+  size_t read_piece(int stream, size_t limit);
+  void drain_output();
+  void read_notifications();
+  void keep_tail(const char* bytes, size_t size);
+  void watch_cgroup(bool on);
+
+  size_t encode(char* out, bool with_tail) const;
+  void write_state();
+  void reserve_exit_record();
+  void write_exit_record();
+  bool runs() const { return record_.phase == uint8_t(Phase::running); }
+  bool ends() const { return record_.phase == uint8_t(Phase::ending); }
+  int timeout_ms() const;
+  void timers();
+
+  Launch launch_;
+  Tree tree_;
+  LogWriter log_;
+  NotifySocket notify_;
+  Link link_;
+  Record record_;
+  char status_[kStatusBytes];
+  char tail_[kTailBytes];
+
+  int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;
+  int output_[2] = {-1, -1};      // read ends; index: task::LogStream
+  bool childless_ = true;         // the newest wait found no child at all
+  bool watching_cgroup_ = false;
+  uint64_t memory_kills_ = 0;     // seen so far
+
+  int64_t kill_due_ = 0, kill_pause_ = 0;         // while ending: when to kill again what is still there
+  int64_t freeze_deadline_ = 0, freeze_due_ = 0;  // 0: no freeze is under way
+  uint32_t freeze_sequence_ = 0;
+  int64_t sync_due_ = 0;          // 0: the exit record is on disk
+  bool leaving_ = false;          // told to end
+  uint32_t end_sequence_ = 0;
+};
+
+}  // namespace dtrain::shim

@@ -1,0 +1,115 @@
+// Setting a shim up: everything that it will ever need is opened and reserved here.
+#include <limits.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "agent/dtrain-shim/shim.h"
+
+namespace dtrain::shim {
+
+bool Shim::open(const char* directory) {
+  static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch, &Shim::join_cgroups, &Shim::open_files,
+                                    &Shim::open_sockets};
+  ReplyPacket refusal;
+  bool ok = chdir(directory) == 0;
+  for (const Open step : kSteps) {
+    if (!ok) break;
+    ++refusal.a;
+    ok = (this->*step)();
+  }
+  if (ok) return true;
+  refusal.command = static_cast<uint16_t>(Command::hello);
+  refusal.outcome = static_cast<uint16_t>(Outcome::failed);
+  refusal.error = errno;
+  (void)!send(kBirthSocket, &refusal, sizeof(refusal), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return false;
+}
+
+bool Shim::become_daemon() {
+  umask(077);
+  setsid();  // fails harmlessly where the launcher has done it
+  const int null = ::open("/dev/null", O_RDWR);
+  if (null < 0) return false;
+  for (int fd = 0; fd < 3; ++fd)
+    if (null != fd && dup2(null, fd) < 0) return false;
+  if (null > 2) close(null);
+  // What the launcher ignored must not be ignored by the task, and nothing but SIGKILL ends a shim: at a host's
+  // shutdown the tasks get their SIGTERM themselves, and their exits are still to be recorded.
+  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
+  sigset_t all;
+  sigfillset(&all);
+  if (sigprocmask(SIG_SETMASK, &all, nullptr) != 0) return false;
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  signals_ = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  return signals_ >= 0 && epoll_ >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+}
+
+bool Shim::load_launch() {
+  if (!launch_.load()) return false;
+  record_.fixed_bytes = sizeof(Record);
+  record_.shim_pid = getpid();
+  record_.attempt = launch_.header.last_attempt;
+  const int fd = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t n = reread(fd, record_.boot_id, sizeof(record_.boot_id));
+  close(fd);
+  if (n > 0 && record_.boot_id[n - 1] == '\n') record_.boot_id[n - 1] = '\0';
+  return n > 0;
+}
+
+// The launcher has put this process into the v2 cgroup's `shim`. The v1 memory cgroup is joined here and inherited by
+// every attempt: moving each of them would cost it some 10 ms.
+bool Shim::join_cgroups() {
+  if (launch_.memory_cgroup[0] != '\0') {
+    Text<PATH_MAX> path;
+    path.add(launch_.memory_cgroup).add("/cgroup.procs");
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const bool joined = write(fd, "0", 1) == 1;
+    const int cause = errno;
+    close(fd);
+    errno = cause;
+    if (!joined) return false;
+  }
+  if (!tree_.open(launch_.cgroup, launch_.memory_cgroup)) return false;
+  memory_kills_ = tree_.memory_kills();
+  return true;
+}
+
+bool Shim::open_files() {
+  log_.configure(launch_.header.first_log, launch_.header.log_file_bytes, launch_.header.log_files);
+  state_ = ::open(kStateFile, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (state_ < 0) return false;
+  // Takes its room on disk now: later a full disk must not keep the state from being written.
+  char reserve[kRecordBytes] = {};
+  encode(reserve, false);
+  return pwrite(state_, reserve, sizeof(reserve), 0) == static_cast<ssize_t>(sizeof(reserve));
+}
+
+bool Shim::open_sockets() {
+  if (!notify_.open(launch_) || !link_.listen(launch_.header.agent_uid)) return false;
+  if (!watch(signals_, kSignals, EPOLLIN) || !watch(link_.listener(), kListener, EPOLLIN) ||
+      !watch(notify_.fd(), kNotify, EPOLLIN))
+    return false;
+  int type = 0;
+  socklen_t size = sizeof(type);
+  if (getsockopt(kBirthSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return true;
+  link_.adopt(kBirthSocket);
+  return fcntl(kBirthSocket, F_SETFD, FD_CLOEXEC) == 0 && watch(kBirthSocket, kAgent, EPOLLIN);
+}
+
+bool Shim::watch(int fd, Source source, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = source;
+  return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+}  // namespace dtrain::shim

@@ -1,0 +1,177 @@
+#include "agent/dtrain-shim/tree.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include <initializer_list>
+
+namespace dtrain::shim {
+
+namespace {
+
+constexpr uint32_t kPids = 1 << 22;         // PID_MAX_LIMIT of 64-bit kernels
+constexpr size_t kTreeProcesses = 16'384;   // of one scan; what is beyond is found by the next one
+
+// Result of the newest scan. Static: the pages of an idle shim are never touched.
+struct Scan {
+  uint64_t member[kPids / 64];
+  int32_t pids[kTreeProcesses];   // parents before their children
+  bool stopped[kTreeProcesses];
+  size_t count;
+};
+Scan scan;
+
+bool is_member(uint32_t pid) { return (scan.member[pid / 64] >> (pid % 64) & 1) != 0; }
+
+struct ProcessStat {
+  uint32_t parent = 0;
+  char state = 0;
+};
+
+bool read_stat(const char* pid, ProcessStat& out) {
+  Text<64> path;
+  path.add("/proc/").add(pid).add("/stat");
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char text[512];
+  const ssize_t n = reread(fd, text, sizeof(text));
+  close(fd);
+  const char* name_end = n > 0 ? strrchr(text, ')') : nullptr;  // the name may hold anything
+  if (name_end == nullptr || name_end[1] != ' ' || name_end[2] == '\0' || name_end[3] != ' ') return false;
+  out.state = name_end[2];
+  out.parent = 0;
+  for (const char* c = name_end + 4; *c >= '0' && *c <= '9'; ++c) out.parent = out.parent * 10 + (*c - '0');
+  return out.parent < kPids;
+}
+
+// One look through /proc. Adds every process whose parent is a member; true when there were any new ones.
+bool scan_pass() {
+  const int proc = ::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (proc < 0) return false;
+  bool grown = false;
+  alignas(dirent64) char buffer[8192];
+  long n;
+  while ((n = syscall(SYS_getdents64, proc, buffer, sizeof(buffer))) > 0) {
+    for (long at = 0; at < n;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(buffer + at);
+      at += entry->d_reclen;
+      uint32_t pid = 0;
+      const char* c = entry->d_name;
+      for (; *c >= '0' && *c <= '9' && pid < kPids; ++c) pid = pid * 10 + static_cast<uint32_t>(*c - '0');
+      if (*c != '\0' || pid == 0 || pid >= kPids || is_member(pid)) continue;
+      ProcessStat stat;
+      if (!read_stat(entry->d_name, stat) || !is_member(stat.parent)) continue;
+      if (scan.count == kTreeProcesses) continue;
+      scan.member[pid / 64] |= uint64_t{1} << (pid % 64);
+      scan.pids[scan.count] = static_cast<int32_t>(pid);
+      // A zombie may have living threads, so it is a member; but it shows no other state.
+      scan.stopped[scan.count] = strchr("TtZX", stat.state) != nullptr;
+      ++scan.count;
+      grown = true;
+    }
+  }
+  close(proc);
+  return grown;
+}
+
+// All descendants of this process. /proc/*/stat rather than /proc/*/task/*/children, which not every kernel has.
+void scan_tree() {
+  for (size_t i = 0; i < scan.count; ++i) scan.member[scan.pids[i] / 64] = 0;
+  scan.count = 0;
+  const uint32_t self = static_cast<uint32_t>(getpid());
+  scan.member[self / 64] |= uint64_t{1} << (self % 64);
+  while (scan_pass()) {
+  }
+  scan.member[self / 64] &= ~(uint64_t{1} << (self % 64));
+}
+
+int open_in(int directory, const char* name, int flags) { return openat(directory, name, flags | O_CLOEXEC); }
+
+}  // namespace
+
+bool Tree::open(const char* cgroup, const char* memory_cgroup) {
+  if (memory_cgroup[0] != '\0') {
+    Text<PATH_MAX> path;
+    path.add(memory_cgroup).add("/memory.oom_control");
+    memory_control_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  }
+  if (cgroup[0] == '\0') return true;
+  Text<PATH_MAX> path;
+  path.add(cgroup).add("/task");
+  directory_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory_ < 0) return false;
+  events_ = open_in(directory_, "cgroup.events", O_RDONLY);
+  freeze_ = open_in(directory_, "cgroup.freeze", O_WRONLY);
+  kill_ = open_in(directory_, "cgroup.kill", O_WRONLY);
+  memory_events_ = open_in(directory_, "memory.events", O_RDONLY);  // where the controller is on
+  if (events_ >= 0 && freeze_ >= 0 && kill_ >= 0) return true;
+  const int cause = errno;
+  close(directory_);
+  directory_ = -1;
+  errno = cause;
+  return false;
+}
+
+bool Tree::cgroup_empty() const {
+  if (!has_cgroup()) return true;
+  char text[256];
+  return reread(events_, text, sizeof(text)) > 0 && value_of(text, "populated") == 0;
+}
+
+void Tree::kill_all() const {
+  if (has_cgroup()) (void)!pwrite(kill_, "1", 1, 0);
+  // Also with a cgroup: a process with the right to may have moved itself out of it.
+  signal_all(SIGKILL);
+}
+
+void Tree::signal_all(int signal) const {
+  scan_tree();
+  for (size_t i = 0; i < scan.count; ++i) ::kill(scan.pids[i], signal);
+}
+
+void Tree::begin_freeze() {
+  quiet_pass_ = false;
+  if (has_cgroup()) (void)!pwrite(freeze_, "1", 1, 0);
+}
+
+bool Tree::freeze_step() {
+  if (has_cgroup()) {
+    char text[256];
+    return reread(events_, text, sizeof(text)) > 0 && value_of(text, "frozen") == 1;
+  }
+  scan_tree();
+  bool quiet = true;
+  for (size_t i = 0; i < scan.count; ++i) {
+    if (scan.stopped[i]) continue;
+    quiet = false;
+    ::kill(scan.pids[i], SIGSTOP);
+  }
+  // Twice quiet: a process that forked while the first look was under way has been seen by the second.
+  const bool done = quiet && quiet_pass_;
+  quiet_pass_ = quiet;
+  return done;
+}
+
+void Tree::thaw() {
+  if (has_cgroup()) {
+    (void)!pwrite(freeze_, "0", 1, 0);
+    return;
+  }
+  scan_tree();
+  for (size_t i = scan.count; i > 0; --i) ::kill(scan.pids[i - 1], SIGCONT);  // children before their parents
+}
+
+uint64_t Tree::memory_kills() const {
+  char text[1024];
+  uint64_t kills = 0;
+  for (const int fd : {memory_events_, memory_control_}) {
+    if (fd < 0 || reread(fd, text, sizeof(text)) <= 0) continue;
+    const int64_t value = value_of(text, "oom_kill");
+    if (value > 0) kills += static_cast<uint64_t>(value);
+  }
+  return kills;
+}
+
+}  // namespace dtrain::shim

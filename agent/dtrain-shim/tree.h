@@ -1,0 +1,35 @@
+// All processes of the running attempt. With a cgroup v2 directory they are what is in it; without one they are the
+// shim's descendants, found in /proc: as subreaper the shim is the ancestor of everything that they left behind.
+#pragma once
+
+#include "agent/dtrain-shim/sys.h"
+
+namespace dtrain::shim {
+
+class Tree {
+ public:
+  // `cgroup`: the assignment's directory, whose child `task` is used; "": do without. `memory_cgroup`: v1, or "".
+  // False: the cgroup cannot be used; errno says why.
+  bool open(const char* cgroup, const char* memory_cgroup);
+  bool has_cgroup() const { return directory_ >= 0; }
+  int cgroup_fd() const { return directory_; }   // for CLONE_INTO_CGROUP
+  int events_fd() const { return events_; }      // EPOLLPRI when it emptied or froze; -1 without a cgroup
+
+  bool cgroup_empty() const;                     // true without one
+  void kill_all() const;
+  void signal_all(int signal) const;
+
+  // Freezing needs time: begin, then step until it says done. Without a cgroup every step looks for new processes.
+  void begin_freeze();
+  bool freeze_step();
+  void thaw();
+
+  uint64_t memory_kills() const;                 // processes that the kernel killed for want of memory, so far
+
+ private:
+  int directory_ = -1, events_ = -1, freeze_ = -1, kill_ = -1;
+  int memory_events_ = -1, memory_control_ = -1;
+  bool quiet_pass_ = false;  // the last step found nothing new and everything stopped
+};
+
+}  // namespace dtrain::shim

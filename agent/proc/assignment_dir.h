@@ -1,0 +1,26 @@
+// The directory of one assignment: <tasks_dir>/17.2.worker-1
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+
+namespace dtrain::proc {
+
+// The inverse of AssignmentId::text().
+std::optional<AssignmentId> parse_assignment(std::string_view text);
+
+// Every assignment that has a directory here, in order.
+std::vector<AssignmentId> list_assignments(const std::string& tasks_dir);
+
+// Number behind the newest log file; 0 where there is none. A shim never appends to a predecessor's file.
+std::uint32_t next_log_number(const std::string& directory);
+
+// mkdir -p; the last directory gets mode 0711: a task's user passes through to its NOTIFY_SOCKET and sees nothing else.
+Status make_passable_directory(const std::string& path);
+
+}  // namespace dtrain::proc

@@ -1,0 +1,171 @@
+#include "agent/proc/cgroup.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <sstream>
+
+#include "agent/dtrain-shim/vfork_clone.h"
+#include "agent/proc/small_file.h"
+#include "agent/proc/unique_fd.h"
+
+namespace dtrain::proc {
+
+namespace {
+
+// Where a hierarchy is mounted and where in it this process is.
+struct Hierarchy {
+  std::string mount, own;
+  std::string path() const { return own == "/" ? mount : mount + own; }
+};
+
+// The path of this process in the hierarchy whose controller list is `controllers` ("" for v2).
+std::optional<std::string> own_path(const std::string& controller) {
+  const auto text = read_small_file("/proc/self/cgroup");
+  std::istringstream lines(text.value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controller.empty() ? controllers == ",," : controllers.find("," + controller + ",") != std::string::npos)
+      return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+// mountinfo: id parent device ROOT MOUNTPOINT options [tags] - FSTYPE source SUPEROPTIONS
+std::optional<Hierarchy> find_hierarchy(const std::string& type, const std::string& controller) {
+  const auto own = own_path(controller);
+  const auto text = read_small_file("/proc/self/mountinfo", 8 << 20);
+  if (!own) return std::nullopt;
+  std::istringstream lines(text.value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    std::istringstream left(line.substr(0, dash)), right(line.substr(dash + 3));
+    std::string id, parent, device, root, mount, fstype, source, options;
+    left >> id >> parent >> device >> root >> mount;
+    right >> fstype >> source >> options;
+    if (fstype != type) continue;
+    if (!controller.empty() && ("," + options + ",").find("," + controller + ",") == std::string::npos) continue;
+    if (root == "/") return Hierarchy{mount, *own};
+    // Only a part of the hierarchy is mounted (a container without a cgroup namespace).
+    if (own->compare(0, root.size(), root) == 0) return Hierarchy{mount, own->size() == root.size() ? "/" : own->substr(root.size())};
+  }
+  return std::nullopt;
+}
+
+bool make_directory(const std::string& path) { return ::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST; }
+
+[[noreturn]] void exit_at_once(void*) { _exit(0); }
+
+// Can a process be born in a child of `directory`, and are the controls that we need there?
+bool usable(const std::string& directory) {
+  const std::string probe = directory + "/probe-" + std::to_string(getpid());
+  if (!make_directory(probe)) return false;
+  bool ok = false;
+  const UniqueFd fd(::open(probe.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd && ::access((probe + "/cgroup.kill").c_str(), W_OK) == 0 &&
+      ::access((probe + "/cgroup.freeze").c_str(), W_OK) == 0) {
+    clone_args args{};
+    args.flags = shim::kVforkFlags | CLONE_INTO_CGROUP;
+    args.exit_signal = SIGCHLD;
+    args.cgroup = static_cast<std::uint64_t>(fd.get());
+    const long pid = shim::vfork_clone(&args, [](void* context) { exit_at_once(context); }, nullptr);
+    ok = pid > 0;
+    if (ok) ::waitpid(static_cast<pid_t>(pid), nullptr, 0);
+  }
+  ::rmdir(probe.c_str());
+  return ok;
+}
+
+bool has_word(const std::string& path, const std::string& word) {
+  std::istringstream words(read_small_file(path).value_or(""));
+  for (std::string w; words >> w;)
+    if (w == word) return true;
+  return false;
+}
+
+tl::unexpected<Error> io_error(const std::string& what) {
+  return fail(ErrorCode::io, "could not create cgroup " + what + ": " + cause_of(errno));
+}
+
+}  // namespace
+
+Cgroups Cgroups::open(const std::string& configured, const std::string& name) {
+  Cgroups result;
+  std::string parent = configured;
+  if (parent.empty())
+    if (const auto v2 = find_hierarchy("cgroup2", "")) parent = v2->path();
+  if (!parent.empty()) {
+    // Where the controller can be passed on at all; refused (EBUSY) below a cgroup that has processes of its own.
+    write_control(parent + "/cgroup.subtree_control", "+memory");
+    const std::string own = parent + "/" + name;
+    if (make_directory(own)) {
+      if (usable(own)) {
+        result.v2_ = own;
+        write_control(own + "/cgroup.subtree_control", "+memory");
+      } else {
+        ::rmdir(own.c_str());
+      }
+    }
+  }
+  if (const auto v1 = find_hierarchy("cgroup", "memory")) {
+    const std::string own = v1->path() + "/" + name;
+    if (make_directory(own)) {
+      if (::access((own + "/memory.limit_in_bytes").c_str(), W_OK) == 0) result.memory_v1_ = own;
+      else ::rmdir(own.c_str());
+    }
+  }
+  return result;
+}
+
+Cgroups::~Cgroups() {
+  for (const std::string& directory : {v2_, memory_v1_})
+    if (!directory.empty()) ::rmdir(directory.c_str());
+}
+
+Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint64_t memory_bytes) const {
+  Place place;
+  const std::string limit = std::to_string(memory_bytes);
+  bool limited = memory_bytes == 0;
+  if (!v2_.empty()) {
+    place.v2 = v2_ + "/" + assignment;
+    // Two leaves: with a controller switched on, a cgroup has either processes or children.
+    for (const std::string& directory : {place.v2, place.v2 + "/shim", place.v2 + "/task"})
+      if (!make_directory(directory)) return io_error(directory);
+    if (!limited && has_word(place.v2 + "/cgroup.controllers", "memory")) {
+      if (!write_control(place.v2 + "/cgroup.subtree_control", "+memory") ||
+          !write_control(place.v2 + "/task/memory.max", limit))
+        return io_error(place.v2 + " with its memory limit");
+      limited = true;
+    }
+  }
+  if (!limited && !memory_v1_.empty()) {
+    place.memory = memory_v1_ + "/" + assignment;
+    if (!make_directory(place.memory) || !write_control(place.memory + "/memory.limit_in_bytes", limit))
+      return io_error(place.memory + " with its memory limit");
+  }
+  return place;
+}
+
+void cgroup_kill(const std::string& cgroup) {
+  if (!cgroup.empty()) write_control(cgroup + "/cgroup.kill", "1");
+}
+
+bool cgroup_populated(const std::string& cgroup) {
+  if (cgroup.empty()) return false;
+  return read_small_file(cgroup + "/cgroup.events").value_or("").find("populated 1") != std::string::npos;
+}
+
+void cgroup_remove(const Cgroups::Place& place) {
+  if (!place.v2.empty())
+    for (const std::string& directory : {place.v2 + "/shim", place.v2 + "/task", place.v2}) ::rmdir(directory.c_str());
+  if (!place.memory.empty()) ::rmdir(place.memory.c_str());
+}
+
+}  // namespace dtrain::proc

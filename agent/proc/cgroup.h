@@ -1,0 +1,45 @@
+// Control groups of the direct launcher. Under a directory of our own, named after the tasks directory so that several
+// agents of one host never meet, each assignment has one cgroup with two children: `shim` and `task`.
+//   v2 (unified)   kill, freeze, "is it empty"; a memory limit where the controller can be had
+//   v1 (memory)    the memory limit, on hosts whose controllers are still there
+// Both are optional: without them the shim works on its tree of descendants, and memory is not limited.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace dtrain::proc {
+
+class Cgroups {
+ public:
+  // `configured`: a v2 directory to use ("": found through /proc). `name`: of our own directory below it.
+  static Cgroups open(const std::string& configured, const std::string& name);
+  Cgroups() = default;
+  Cgroups(Cgroups&& other) noexcept = default;
+  Cgroups& operator=(Cgroups&& other) noexcept = default;
+  ~Cgroups();   // removes our own directories if nothing is left in them
+
+  struct Place {
+    std::string v2;       // "" none
+    std::string memory;   // v1; "" none
+  };
+  // Creates the cgroups of one assignment. memory_bytes 0: no limit.
+  Result<Place> create(const std::string& assignment, std::uint64_t memory_bytes) const;
+
+  const std::string& v2() const { return v2_; }           // "" none
+  const std::string& memory_v1() const { return memory_v1_; }
+
+ private:
+  std::string v2_, memory_v1_;
+};
+
+// Of one assignment's v2 cgroup ("": no-op).
+void cgroup_kill(const std::string& cgroup);          // every process in it and below
+bool cgroup_populated(const std::string& cgroup);     // false also where it does not exist
+// Removes what create() made. Processes must be gone; a directory that is still busy stays.
+void cgroup_remove(const Cgroups::Place& place);
+
+}  // namespace dtrain::proc

@@ -1,0 +1,302 @@
+#include "agent/proc/direct_runner.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+
+#include "agent/proc/assignment_dir.h"
+#include "agent/proc/host_user.h"
+#include "agent/proc/small_file.h"
+#include "agent/proc/tracked_shim.h"
+
+namespace dtrain::proc {
+
+namespace {
+
+constexpr Duration kListBound = 2s;        // for living shims to answer and for leftovers of dead ones to die
+constexpr Duration kListPause = 2ms;
+constexpr int kEventsPerTurn = 64;
+constexpr std::uint64_t kWakeTag = 0;      // handles count from 1
+constexpr std::size_t kSocketPathBytes = 107;
+
+const std::map<std::string, int>& resources() {
+  static const std::map<std::string, int> names = {
+      {"as", RLIMIT_AS},       {"core", RLIMIT_CORE},   {"cpu", RLIMIT_CPU},     {"data", RLIMIT_DATA},
+      {"fsize", RLIMIT_FSIZE}, {"memlock", RLIMIT_MEMLOCK}, {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC},
+      {"stack", RLIMIT_STACK}};
+  return names;
+}
+
+std::string hex(std::uint64_t number) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text.push_back(kDigits[number >> shift & 15]);
+  return text;
+}
+
+class DirectRunner final : public Runner {
+ public:
+  DirectRunner(RunnerOptions options, Cgroups cgroups)
+      : options_(std::move(options)), cgroups_(std::move(cgroups)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    poller_.add(wake_.get(), kWakeTag);
+  }
+
+  std::vector<task::FoundShim> list() override;
+  void launch(const task::ShimSpec& spec) override;
+  void start(const AssignmentId& id, AttemptNumber attempt) override;
+  void signal(const AssignmentId& id, int signal, bool whole_tree) override;
+  void kill(const AssignmentId& id) override;
+  void freeze(const AssignmentId& id, bool freeze) override;
+  void end(const AssignmentId& id) override;
+  void remove_files(const AssignmentId& id) override;
+  int fd() const override { return poller_.fd(); }
+  Instant deadline() const override;
+  void dispatch(EventSink& sink) override;
+
+ private:
+  std::string directory_of(const AssignmentId& id) const { return options_.tasks_dir + "/" + id.text(); }
+  TrackedShim* find(const AssignmentId& id);
+  TrackedShim& track(const AssignmentId& id);
+  Status try_launch(const task::ShimSpec& spec, TrackedShim& shim);
+  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim) const;
+  void poll_once();
+  void pass_time();
+  void wake();
+
+  RunnerOptions options_;
+  Cgroups cgroups_;
+  Poller poller_;
+  UniqueFd wake_;     // readable while events_ holds something that no descriptor announces
+  bool woken_ = false;
+  TrackedShim::Events events_;
+  std::uint64_t last_handle_ = 0;
+  std::map<AssignmentId, std::uint64_t> handles_;
+  std::map<std::uint64_t, TrackedShim> shims_;
+};
+
+TrackedShim* DirectRunner::find(const AssignmentId& id) {
+  const auto found = handles_.find(id);
+  return found == handles_.end() ? nullptr : &shims_.at(found->second);
+}
+
+TrackedShim& DirectRunner::track(const AssignmentId& id) {
+  if (TrackedShim* known = find(id)) return *known;
+  handles_[id] = ++last_handle_;
+  return shims_.try_emplace(last_handle_, id, directory_of(id), last_handle_, poller_, events_).first->second;
+}
+
+// ---------------------------------------------------------------- launching
+
+Result<LaunchFile> DirectRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim) const {
+  LaunchFile launch;
+  const auto user = find_user(spec.user);
+  if (!user) return fail(user.error());
+  launch.agent_uid = ::geteuid();
+  if (launch.agent_uid != 0 && user->uid != launch.agent_uid)
+    return fail(ErrorCode::refused, "could not launch " + spec.id.text() + ": only an agent of root can run tasks of another user",
+                "run dtraind as root, or submit as its own user");
+  launch.switch_user = launch.agent_uid == 0;
+  launch.uid = user->uid;
+  launch.gid = user->gid;
+  launch.groups = user->groups;
+  launch.argv = spec.argv;
+  launch.env = spec.env;
+  launch.work_dir = spec.work_dir;
+  launch.notify = shim.directory() + "/notify";
+  if (launch.notify.size() > kSocketPathBytes || (launch.switch_user && !can_reach(*user, launch.notify))) {
+    std::uint64_t random = 0;
+    if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
+      return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
+    launch.notify = "@dtrain/" + hex(random);
+  }
+  const auto cgroup = cgroups_.create(spec.id.text(), spec.memory_bytes);
+  if (!cgroup) return fail(cgroup.error());
+  launch.cgroup = cgroup->v2;
+  launch.memory_cgroup = cgroup->memory;
+  launch.address = spec.address;
+  launch.port = spec.port;
+  launch.last_attempt = shim.last_attempt();
+  // A directory of an earlier agent, which list() did not see.
+  if (const auto state = read_record(shim.directory(), "state"))
+    launch.last_attempt = std::max(launch.last_attempt, state->fixed.attempt);
+  launch.first_log = next_log_number(shim.directory());
+  launch.log_files = options_.log_files;
+  launch.log_file_bytes = options_.log_file_bytes;
+  for (const auto& [name, value] : options_.ulimits) launch.rlimits.emplace_back(resources().at(name), value);
+  return launch;
+}
+
+Status DirectRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim) {
+  if (const Status made = make_passable_directory(shim.directory()); !made) return made;
+  const auto launch = plan(spec, shim);
+  if (!launch) return fail(launch.error());
+  const auto bytes = encode_launch(*launch);
+  Status written = bytes ? replace_file(shim.directory() + "/launch", *bytes) : Status(fail(bytes.error()));
+  if (written) {
+    auto process = spawn_shim(options_.shim_path, shim.directory(), launch->cgroup);
+    if (process) {
+      shim.launched(std::move(*process), *launch, boot_now());
+      return {};
+    }
+    written = fail(process.error());
+  }
+  cgroup_remove({launch->cgroup, launch->memory_cgroup});
+  return written;
+}
+
+void DirectRunner::launch(const task::ShimSpec& spec) {
+  TrackedShim& shim = track(spec.id);
+  if (shim.up()) {
+    events_.push_back(node::ShimUp{spec.id, {}});
+  } else if (!shim.gone()) {
+    shim.launch_refused(Error{ErrorCode::unavailable, "could not launch the shim of " + spec.id.text() + ": another one is starting or ending", ""});
+  } else if (const Status launched = try_launch(spec, shim); !launched) {
+    shim.launch_refused(launched.error());
+  }
+  wake();
+}
+
+// ---------------------------------------------------------------- commands
+
+void DirectRunner::start(const AssignmentId& id, AttemptNumber attempt) {
+  if (TrackedShim* shim = find(id)) {
+    shim->start(attempt);
+  } else {
+    events_.push_back(node::AttemptRefused{
+        id, attempt, Error{ErrorCode::not_found, "could not start " + id.text() + ": it was never launched here", ""}});
+  }
+  wake();
+}
+
+void DirectRunner::signal(const AssignmentId& id, int signal, bool whole_tree) {
+  if (TrackedShim* shim = find(id)) shim->signal(signal, whole_tree);
+}
+
+void DirectRunner::kill(const AssignmentId& id) {
+  if (TrackedShim* shim = find(id)) shim->kill();
+}
+
+void DirectRunner::freeze(const AssignmentId& id, bool freeze) {
+  if (TrackedShim* shim = find(id)) {
+    shim->freeze(freeze);
+  } else {
+    events_.push_back(node::FreezeDone{
+        id, false, fail(ErrorCode::not_found, "could not freeze or thaw " + id.text() + ": it was never launched here")});
+  }
+  wake();
+}
+
+void DirectRunner::end(const AssignmentId& id) {
+  if (TrackedShim* shim = find(id)) shim->end(boot_now());
+  else events_.push_back(node::ShimGone{id, true});
+  wake();
+}
+
+void DirectRunner::remove_files(const AssignmentId& id) {
+  if (TrackedShim* shim = find(id)) {
+    if (!shim->gone()) return;  // its files are in use: EndShim comes first
+    shims_.erase(handles_.at(id));
+    handles_.erase(id);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_of(id), ignored);
+}
+
+// ---------------------------------------------------------------- what happens
+
+// Everything that lives is asked first and then waited for together.
+std::vector<task::FoundShim> DirectRunner::list() {
+  const Instant begin = boot_now();
+  for (const AssignmentId& id : list_assignments(options_.tasks_dir)) {
+    TrackedShim& shim = track(id);
+    if (!shim.gone()) continue;
+    auto launch = read_launch(shim.directory());
+    shim.adopt(launch ? *launch : LaunchFile{}, begin);
+  }
+  const auto unsettled = [&] {
+    return std::any_of(shims_.begin(), shims_.end(), [](const auto& entry) { return !entry.second.settled(); });
+  };
+  while (unsettled() && boot_now() < begin + kListBound) {
+    pollfd wait{poller_.fd(), POLLIN, 0};
+    ::poll(&wait, 1, static_cast<int>(std::chrono::milliseconds(kListPause / 1ms).count()));
+    poll_once();
+    pass_time();
+  }
+  std::vector<task::FoundShim> found;
+  for (const auto& [id, handle] : handles_) found.push_back(shims_.at(handle).found());
+  return found;
+}
+
+void DirectRunner::wake() {
+  if (woken_ || events_.empty()) return;
+  woken_ = true;
+  ::eventfd_write(wake_.get(), 1);
+}
+
+void DirectRunner::poll_once() {
+  epoll_event ready[kEventsPerTurn];
+  const int count = poller_.poll(ready, kEventsPerTurn);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t tag = ready[i].data.u64;
+    const auto shim = shims_.find(tag / TrackedShim::kTags);
+    if (shim == shims_.end()) continue;
+    if (tag % TrackedShim::kTags == TrackedShim::kSocketTag) shim->second.socket_ready(boot_now());
+    else shim->second.process_ended(boot_now());
+  }
+}
+
+void DirectRunner::pass_time() {
+  const Instant now = boot_now();
+  for (auto& [handle, shim] : shims_) shim.time_passed(now);
+}
+
+Instant DirectRunner::deadline() const {
+  Instant first = kNever;
+  for (const auto& [handle, shim] : shims_) first = std::min(first, shim.deadline());
+  return first;
+}
+
+void DirectRunner::dispatch(EventSink& sink) {
+  poll_once();
+  pass_time();
+  if (woken_) {
+    eventfd_t ignored;
+    ::eventfd_read(wake_.get(), &ignored);
+    woken_ = false;
+  }
+  // The sink may call back into this runner; what that adds is announced through wake_.
+  TrackedShim::Events now;
+  now.swap(events_);
+  for (node::Event& event : now) sink(std::move(event));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
+  for (const auto& [name, value] : options.ulimits)
+    if (resources().count(name) == 0)
+      return fail(ErrorCode::invalid, "could not use tasks.ulimits: there is no limit named " + name,
+                  "use as, core, cpu, data, fsize, memlock, nofile, nproc or stack");
+  if (options.tasks_dir.empty() || options.tasks_dir[0] != '/')
+    return fail(ErrorCode::invalid, "could not use tasks directory '" + options.tasks_dir + "': it must be absolute");
+  if (::access(options.shim_path.c_str(), X_OK) != 0)
+    return fail(ErrorCode::not_found, "could not use " + options.shim_path + ": " + cause_of(errno),
+                "install dtrain-shim beside dtraind");
+  if (const Status made = make_passable_directory(options.tasks_dir); !made) return fail(made.error());
+  struct stat info{};
+  if (::stat(options.tasks_dir.c_str(), &info) != 0)
+    return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
+  // Unique on this host and the same for every life of an agent with this directory.
+  const std::string name = "dtrain-" + std::to_string(info.st_dev) + "-" + std::to_string(info.st_ino);
+  Cgroups cgroups = Cgroups::open(options.cgroup_root, name);
+  return std::unique_ptr<Runner>(std::make_unique<DirectRunner>(std::move(options), std::move(cgroups)));
+}
+
+}  // namespace dtrain::proc

@@ -1,0 +1,14 @@
+// The Runner for hosts whose PID 1 is not systemd (laptops, containers, CI): the agent launches the shims itself.
+#pragma once
+
+#include <memory>
+
+#include "agent/proc/runner.h"
+#include "common/base/result.h"
+
+namespace dtrain::proc {
+
+// Fails on an unusable tasks directory, a missing shim or an unknown ulimit. Destroying a runner ends no task.
+Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options);
+
+}  // namespace dtrain::proc

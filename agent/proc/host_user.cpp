@@ -1,0 +1,62 @@
+#include "agent/proc/host_user.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+
+#include "agent/dtrain-shim/protocol.h"
+#include "agent/proc/small_file.h"
+
+namespace dtrain::proc {
+
+namespace {
+
+constexpr std::size_t kPasswdBytes = 64 << 10;  // one entry with its strings
+constexpr int kFirstGroups = 64;
+
+}  // namespace
+
+Result<HostUser> find_user(const task::User& user) {
+  std::string buffer(kPasswdBytes, '\0');
+  passwd entry{};
+  passwd* found = nullptr;
+  const int cause = user.name.empty() ? getpwuid_r(user.uid, &entry, buffer.data(), buffer.size(), &found)
+                                      : getpwnam_r(user.name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (found == nullptr) {
+    const std::string name = user.name.empty() ? "uid " + std::to_string(user.uid) : user.name;
+    return fail(ErrorCode::not_found,
+                "could not find user " + name + ": " + (cause != 0 ? cause_of(cause) : "this host has none"),
+                "create the user here, or submit as another one");
+  }
+  HostUser result{entry.pw_uid, entry.pw_gid, {}};
+  std::vector<gid_t> groups(kFirstGroups);
+  int count = kFirstGroups;
+  if (getgrouplist(entry.pw_name, entry.pw_gid, groups.data(), &count) < 0) {
+    count = std::clamp(count, 0, static_cast<int>(shim::kGroups));
+    groups.resize(static_cast<std::size_t>(count));
+    if (getgrouplist(entry.pw_name, entry.pw_gid, groups.data(), &count) < 0)
+      return fail(ErrorCode::limit, std::string("could not list the groups of ") + entry.pw_name + ": too many");
+  }
+  result.groups.assign(groups.begin(), groups.begin() + count);
+  return result;
+}
+
+bool can_reach(const HostUser& user, const std::string& path) {
+  if (user.uid == 0) return true;
+  for (std::size_t slash = path.rfind('/'); slash != std::string::npos; slash = slash == 0 ? std::string::npos : path.rfind('/', slash - 1)) {
+    struct stat info{};
+    if (::stat(slash == 0 ? "/" : path.substr(0, slash).c_str(), &info) != 0) return false;
+    const auto in_group = [&](gid_t gid) {
+      return gid == user.gid || std::find(user.groups.begin(), user.groups.end(), gid) != user.groups.end();
+    };
+    const mode_t bit = info.st_uid == user.uid ? S_IXUSR : in_group(info.st_gid) ? S_IXGRP : S_IXOTH;
+    if ((info.st_mode & bit) == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace dtrain::proc

@@ -1,0 +1,24 @@
+// Users of this host, resolved by the agent: the shim is static and must not load name services.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/task/shim_spec.h"
+
+namespace dtrain::proc {
+
+struct HostUser {
+  std::uint32_t uid = 0, gid = 0;
+  std::vector<std::uint32_t> groups;   // supplementary, the primary one included
+};
+
+// By name; a spec without a name by uid. Fails where the host does not know the user.
+Result<HostUser> find_user(const task::User& user);
+
+// May `user` pass through every directory above `path` (absolute)? Mode bits only: an ACL may say otherwise.
+bool can_reach(const HostUser& user, const std::string& path);
+
+}  // namespace dtrain::proc

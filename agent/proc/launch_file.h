@@ -1,0 +1,37 @@
+// The launch file of an assignment (dtrain-shim/protocol.h) as the agent writes and reads it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/task/shim_spec.h"
+
+namespace dtrain::proc {
+
+struct LaunchFile {
+  bool switch_user = false;
+  std::uint32_t agent_uid = 0;
+  std::uint32_t uid = 0, gid = 0;
+  std::vector<std::uint32_t> groups;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> env;
+  std::string work_dir;
+  std::string notify;          // value of NOTIFY_SOCKET
+  std::string cgroup;          // the assignment's v2 cgroup; "": none
+  std::string memory_cgroup;   // its v1 memory cgroup; "": none
+  std::string address;
+  std::uint16_t port = 0;      // 0: none
+  AttemptNumber last_attempt = 0;
+  std::uint32_t first_log = 0, log_files = 0;
+  std::uint64_t log_file_bytes = 0;
+  std::vector<std::pair<int, std::uint64_t>> rlimits;   // RLIMIT_*, soft and hard
+};
+
+Result<std::string> encode_launch(const LaunchFile& launch);
+Result<LaunchFile> decode_launch(std::string_view bytes);
+Result<LaunchFile> read_launch(const std::string& directory);
+
+}  // namespace dtrain::proc

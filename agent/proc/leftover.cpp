@@ -1,0 +1,37 @@
+#include "agent/proc/leftover.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "agent/proc/small_file.h"
+
+namespace dtrain::proc {
+
+namespace {
+
+constexpr std::size_t kEnvironmentBytes = 8 << 20;  // a longer one is not looked at
+
+}  // namespace
+
+int kill_leftovers(const std::string& notify_socket) {
+  if (notify_socket.empty()) return 0;
+  // Variables are separated by NUL bytes; one in front of the whole makes the first like the others.
+  const std::string wanted = std::string(1, '\0') + "NOTIFY_SOCKET=" + notify_socket + std::string(1, '\0');
+  int found = 0;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  for (const dirent* entry; proc && (entry = ::readdir(proc.get())) != nullptr;) {
+    const int pid = std::atoi(entry->d_name);
+    if (pid <= 0 || pid == ::getpid()) continue;
+    const auto text = read_small_file(std::string("/proc/") + entry->d_name + "/environ", kEnvironmentBytes);
+    if (!text || (std::string(1, '\0') + *text).find(wanted) == std::string::npos) continue;
+    ++found;
+    ::kill(pid, SIGKILL);
+  }
+  return found;
+}
+
+}  // namespace dtrain::proc

@@ -1,0 +1,34 @@
+// What a shim says about its attempt (dtrain-shim/protocol.h), in the agent's terms.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "agent/dtrain-shim/protocol.h"
+#include "common/base/time.h"
+#include "common/task/shim_spec.h"
+
+namespace dtrain::proc {
+
+struct ShimRecord {
+  shim::Record fixed;
+  std::string status;
+  std::string tail;
+
+  shim::Phase phase() const { return static_cast<shim::Phase>(fixed.phase); }
+  bool has(std::uint16_t flag) const { return (fixed.flags & flag) != 0; }
+  // Its main process, or something else of it, was alive when this was written.
+  bool active() const { return phase() == shim::Phase::running || phase() == shim::Phase::ending; }
+};
+
+// nullopt: not a record (foreign bytes, or one cut short).
+std::optional<ShimRecord> parse_record(std::string_view bytes);
+std::optional<ShimRecord> read_record(const std::string& directory, const char* name);
+
+// The end of an attempt whose record says `ended`. `program` is argv[0], for the message about one that did not start.
+task::Exit to_exit(const ShimRecord& record, const std::string& program, const std::string& work_dir);
+
+WallTime wall_time(std::int64_t realtime_ns);
+
+}  // namespace dtrain::proc

@@ -1,0 +1,68 @@
+#include "agent/proc/shim_link.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace dtrain::proc {
+
+namespace {
+
+constexpr std::size_t kReplyV1Bytes = 40;
+static_assert(sizeof(shim::ReplyPacket) >= kReplyV1Bytes);
+
+}  // namespace
+
+ShimLink ShimLink::connect(const std::string& directory) {
+  const UniqueFd home(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!home) return {};
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return {};
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const std::string path = "/proc/self/fd/" + std::to_string(home.get()) + "/" + shim::kSocketFile;
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
+    const int cause = errno;
+    socket.reset();
+    errno = cause;
+    return {};
+  }
+  return ShimLink(std::move(socket));
+}
+
+std::uint32_t ShimLink::send(shim::Command command, std::uint32_t a, std::uint32_t b) {
+  shim::CommandPacket packet;
+  packet.command = static_cast<std::uint16_t>(command);
+  packet.sequence = sequence_ + 1 != 0 ? sequence_ + 1 : 1;
+  packet.a = a;
+  packet.b = b;
+  if (::send(socket_.get(), &packet, sizeof(packet), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return 0;
+  return sequence_ = packet.sequence;
+}
+
+ShimLink::Received ShimLink::receive() {
+  while (true) {
+    char packet[shim::kPacketBytes];
+    const ssize_t n = ::recv(socket_.get(), packet, sizeof(packet), MSG_DONTWAIT);
+    // ECONNRESET: it ended with commands unread; the error is told once, ahead of what it had still sent.
+    if (n < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
+    if (n < 0 && errno == EAGAIN) return Nothing{};
+    if (n <= 0) return Closed{};
+    const auto size = static_cast<std::size_t>(n);
+    std::uint16_t kind = 0;
+    if (size < sizeof(kind)) continue;
+    std::memcpy(&kind, packet, sizeof(kind));
+    if (kind == shim::kReplyPacket) {
+      shim::ReplyPacket reply;
+      if (shim::read_struct(packet, size, kReplyV1Bytes, reply)) return reply;
+    } else if (kind == shim::kRecordPacket) {
+      if (auto record = parse_record(std::string_view(packet, size))) return std::move(*record);
+    }
+  }
+}
+
+}  // namespace dtrain::proc

@@ -1,0 +1,40 @@
+// The agent's side of a connection to one shim (dtrain-shim/protocol.h).
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "agent/dtrain-shim/protocol.h"
+#include "agent/proc/record.h"
+#include "agent/proc/unique_fd.h"
+#include "common/base/result.h"
+
+namespace dtrain::proc {
+
+class ShimLink {
+ public:
+  ShimLink() = default;
+  explicit ShimLink(UniqueFd socket) : socket_(std::move(socket)) {}
+  // Connects to <directory>/shim.sock without waiting. Path lengths do not matter. On failure errno is kept:
+  // ECONNREFUSED or ENOENT where no shim lives, EAGAIN where one does not accept at the moment.
+  static ShimLink connect(const std::string& directory);
+
+  int fd() const { return socket_.get(); }
+  explicit operator bool() const { return static_cast<bool>(socket_); }
+  void close() { socket_.reset(); }
+
+  // Returns the command's sequence number; 0: could not be sent (errno).
+  std::uint32_t send(shim::Command command, std::uint32_t a = 0, std::uint32_t b = 0);
+
+  struct Nothing {};   // at the moment
+  struct Closed {};    // nothing more will come
+  using Received = std::variant<Nothing, Closed, shim::ReplyPacket, ShimRecord>;
+  // The next packet; unknown ones are skipped.
+  Received receive();
+
+ private:
+  UniqueFd socket_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace dtrain::proc

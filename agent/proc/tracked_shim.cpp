@@ -1,0 +1,381 @@
+#include "agent/proc/tracked_shim.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "agent/proc/leftover.h"
+#include "agent/proc/port_check.h"
+#include "agent/proc/small_file.h"
+
+namespace dtrain::proc {
+
+namespace {
+
+constexpr Duration kGreetingBound = 10s;     // launch to the first answer; then it is killed
+constexpr Duration kEndBound = 10s;          // EndShim to its death; then it is killed, and the tree from here
+constexpr Duration kLostBound = 10s;         // alive but not connectable
+constexpr Duration kFirstPause = 2ms;        // between looks; doubled
+constexpr Duration kLastPause = 200ms;
+constexpr int kPacketsPerTurn = 64;
+
+void kill_process(const UniqueFd& pidfd) {
+  if (pidfd) syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- beginning
+
+void TrackedShim::launched(ShimProcess process, const LaunchFile& launch, Instant now) {
+  launch_ = launch;
+  link_ = ShimLink(std::move(process.socket));
+  pidfd_ = std::move(process.pidfd);
+  launching_ = true;
+  end_asked_ = false;
+  launch_error_.reset();
+  last_ = {};
+  last_.fixed.attempt = launch.last_attempt;
+  poller_.add(pidfd_.get(), handle_ * kTags + kPidTag);
+  if (!greet(now)) kill_process(pidfd_);
+}
+
+void TrackedShim::launch_refused(Error error) {
+  events_.push_back(node::ShimUp{id_, tl::unexpected(std::move(error))});
+}
+
+void TrackedShim::adopt(const LaunchFile& launch, Instant now) {
+  launch_ = launch;
+  adopting_ = true;
+  give_up_ = kNever;
+  last_.fixed.attempt = launch.last_attempt;
+  connect_again(now);
+}
+
+bool TrackedShim::greet(Instant now) {
+  life_ = Life::greeting;
+  deadline_ = now + kGreetingBound;
+  poller_.add(link_.fd(), handle_ * kTags + kSocketTag);
+  return link_.send(shim::Command::hello, shim::kOldestVersion, shim::kVersion) != 0;
+}
+
+void TrackedShim::connect_again(Instant now) {
+  link_ = ShimLink::connect(directory_);
+  const int cause = errno;
+  if (link_ && greet(now)) {
+    pause_ = {};
+    return;
+  }
+  link_.close();
+  // Refused: nobody listens. With a process that is still alive that means: it is about to end.
+  if (cause != EAGAIN && (!pidfd_ || process_dead())) return bury(now);
+  if (life_ != Life::lost) give_up_ = now + kLostBound;
+  life_ = Life::lost;
+  if (now >= give_up_) kill_process(pidfd_);
+  pause_ = std::clamp(pause_ * 2, kFirstPause, kLastPause);
+  deadline_ = now + pause_;
+}
+
+bool TrackedShim::process_dead() const {
+  pollfd wait{pidfd_.get(), POLLIN, 0};
+  return pidfd_ && ::poll(&wait, 1, 0) == 1;
+}
+
+// ---------------------------------------------------------------- commands
+
+Error TrackedShim::unavailable(const std::string& what, const std::string& cause) const {
+  return Error{ErrorCode::unavailable, "could not " + what + " " + id_.text() + ": " + cause, ""};
+}
+
+void TrackedShim::refuse_start(AttemptNumber attempt, Error error) {
+  events_.push_back(node::AttemptRefused{id_, attempt, std::move(error)});
+}
+
+void TrackedShim::start(AttemptNumber attempt) {
+  if (!up()) return refuse_start(attempt, unavailable("start", "it has no shim"));
+  if (const bool again = last_.active() && last_.fixed.attempt == attempt; !again)
+    if (const Status free = check_port(launch_.address, launch_.port); !free) return refuse_start(attempt, free.error());
+  const std::uint32_t sequence = link_.send(shim::Command::start, attempt);
+  if (sequence == 0) return refuse_start(attempt, unavailable("start", "its shim takes no commands"));
+  pending_[sequence] = {shim::Command::start, attempt};
+}
+
+void TrackedShim::signal(int signal, bool whole_tree) {
+  if (up()) link_.send(shim::Command::signal, static_cast<std::uint32_t>(signal), whole_tree ? 1 : 0);
+}
+
+void TrackedShim::kill() {
+  if (!launch_.cgroup.empty()) cgroup_kill(launch_.cgroup + "/task");  // also when somebody stopped the shim
+  if (up()) link_.send(shim::Command::kill);
+}
+
+void TrackedShim::freeze(bool freeze) {
+  const char* verb = freeze ? "freeze" : "thaw";
+  const std::uint32_t sequence = up() ? link_.send(shim::Command::freeze, freeze ? 1 : 0) : 0;
+  if (sequence != 0) {
+    pending_[sequence] = {shim::Command::freeze, freeze ? 1u : 0u};
+    return;
+  }
+  events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(verb, "it has no shim that takes commands"))});
+}
+
+void TrackedShim::end(Instant now) {
+  if (gone()) {
+    events_.push_back(node::ShimGone{id_, true});
+    return;
+  }
+  end_asked_ = true;
+  if (life_ == Life::burying) return;
+  if (link_) link_.send(shim::Command::end);
+  if (up()) deadline_ = now + kEndBound;
+}
+
+// ---------------------------------------------------------------- packets
+
+void TrackedShim::socket_ready(Instant now) {
+  for (int i = 0; i < kPacketsPerTurn && link_; ++i) {
+    ShimLink::Received received = link_.receive();
+    if (std::holds_alternative<ShimLink::Nothing>(received)) return;
+    if (std::holds_alternative<ShimLink::Closed>(received)) {
+      link_.close();
+      reconnected_ = true;
+      return connect_again(now);
+    }
+    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received)) on_reply(*reply);
+    else on_record(std::get<ShimRecord>(std::move(received)));
+  }
+}
+
+void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
+  const auto outcome = static_cast<shim::Outcome>(reply.outcome);
+  if (reply.command == static_cast<std::uint16_t>(shim::Command::hello)) {
+    if (outcome == shim::Outcome::done) return;   // the record that follows is what we wait for
+    static constexpr const char* kSteps[] = {"enter its directory", "become a daemon", "read its launch file",
+                                             "join its cgroups", "open its files", "open its sockets"};
+    const std::string cause = outcome == shim::Outcome::wrong_version
+                                  ? "it speaks another version of the protocol"
+                                  : std::string("it could not ") + kSteps[std::min<std::size_t>(reply.a, 5)] + ": " + cause_of(reply.error);
+    launch_error_ = unavailable("launch the shim of", cause);
+    return;
+  }
+  const auto found = pending_.find(reply.sequence);
+  if (found == pending_.end()) return;
+  const Pending pending = found->second;
+  pending_.erase(found);
+  if (pending.command == shim::Command::start) return started_reply(pending.argument, reply);
+  const bool freeze = pending.argument != 0;
+  if (outcome == shim::Outcome::done) {
+    events_.push_back(node::FreezeDone{id_, freeze, {}});
+    return;
+  }
+  const std::string cause = outcome == shim::Outcome::no_attempt ? "no attempt runs"
+                            : reply.error == ETIMEDOUT ? "it did not stop in time and was killed" : cause_of(reply.error);
+  events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(freeze ? "freeze" : "thaw", cause))});
+}
+
+void TrackedShim::started_reply(AttemptNumber attempt, const shim::ReplyPacket& reply) {
+  const std::string what = "start attempt " + std::to_string(attempt) + " of";
+  switch (static_cast<shim::Outcome>(reply.outcome)) {
+    case shim::Outcome::done:
+    case shim::Outcome::already:
+      events_.push_back(node::AttemptStarted{id_, attempt, reply.pid, wall_time(reply.started_ns)});
+      return;
+    case shim::Outcome::attempt_too_low:
+      return refuse_start(attempt, {ErrorCode::refused,
+                                    "could not " + what + " " + id_.text() + ": attempt " + std::to_string(reply.attempt) +
+                                        " was started before",
+                                    ""});
+    case shim::Outcome::attempt_ended:
+      return refuse_start(attempt, {ErrorCode::refused, "could not " + what + " " + id_.text() + ": it has run and ended", ""});
+    case shim::Outcome::busy:
+      return refuse_start(attempt, unavailable(what, "attempt " + std::to_string(reply.attempt) + " has not ended"));
+    default:
+      return refuse_start(attempt, unavailable(what, cause_of(reply.error)));
+  }
+}
+
+void TrackedShim::on_record(ShimRecord record) {
+  if (life_ == Life::greeting) {
+    life_ = Life::up;
+    deadline_ = kNever;
+    if (!pidfd_) {
+      pidfd_.reset(static_cast<int>(syscall(SYS_pidfd_open, record.fixed.shim_pid, 0)));
+      if (pidfd_) poller_.add(pidfd_.get(), handle_ * kTags + kPidTag);
+    }
+    if (launching_) events_.push_back(node::ShimUp{id_, {}});
+    launching_ = false;
+  }
+  if (adopting_) {
+    adopting_ = false;
+    last_ = std::move(record);
+    if (last_.phase() == shim::Phase::ended) exit_reported_ = last_.fixed.attempt;
+    return;
+  }
+  notify(record);
+  last_ = std::move(record);
+  if (reconnected_) {
+    reconnected_ = false;
+    settle_pending("the connection to its shim was lost");
+    if (end_asked_) link_.send(shim::Command::end);
+  }
+  if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_)
+    report_exit(known_exit(last_));
+}
+
+// Compares with the newest record known: one packet may stand for several that found the socket full.
+void TrackedShim::notify(const ShimRecord& record) {
+  const bool same = record.fixed.attempt == last_.fixed.attempt;
+  const auto news = [&](std::uint16_t flag) { return record.has(flag) && !(same && last_.has(flag)); };
+  node::Notified event{id_, record.fixed.attempt, news(shim::kReady), false, news(shim::kStopping), std::nullopt};
+  event.watchdog = record.fixed.watchdogs != (same ? last_.fixed.watchdogs : 0);
+  if (record.fixed.statuses != (same ? last_.fixed.statuses : 0)) event.status = record.status;
+  if (event.ready || event.watchdog || event.stopping || event.status) events_.push_back(std::move(event));
+}
+
+void TrackedShim::report_exit(task::Exit exit) {
+  exit_reported_ = last_.fixed.attempt;
+  events_.push_back(node::AttemptExited{id_, exit_reported_, std::move(exit)});
+}
+
+// Answers what was asked over a connection that is gone, from what the record shows.
+void TrackedShim::settle_pending(const std::string& cause) {
+  for (const auto& [sequence, pending] : std::exchange(pending_, {})) {
+    if (pending.command == shim::Command::start) {
+      if (last_.fixed.attempt == pending.argument && last_.fixed.pid != 0)
+        events_.push_back(node::AttemptStarted{id_, pending.argument, last_.fixed.pid, wall_time(last_.fixed.started_ns)});
+      else
+        refuse_start(pending.argument, unavailable("start", cause));
+    } else {
+      const bool wanted = pending.argument != 0;
+      if (up() && last_.active() && last_.has(shim::kFrozen) == wanted) events_.push_back(node::FreezeDone{id_, wanted, {}});
+      else events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(wanted ? "freeze" : "thaw", cause))});
+    }
+  }
+}
+
+// ---------------------------------------------------------------- death
+
+void TrackedShim::process_ended(Instant now) {
+  // What it had still sent comes first. Closed is no news here.
+  while (link_) {
+    ShimLink::Received received = link_.receive();
+    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received)) on_reply(*reply);
+    else if (auto* record = std::get_if<ShimRecord>(&received)) on_record(std::move(*record));
+    else link_.close();
+  }
+  bury(now);
+}
+
+void TrackedShim::bury(Instant now) {
+  if (life_ == Life::burying || (gone() && !adopting_)) return;
+  if (pidfd_) {
+    siginfo_t info{};
+    ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG);  // not ours after adoption
+  }
+  pidfd_.reset();
+  link_.close();
+  life_ = Life::burying;
+  // It may have got further than it could tell.
+  if (auto state = read_record(directory_, shim::kStateFile); state && state->fixed.attempt >= last_.fixed.attempt &&
+                                                              !(state->fixed.attempt == last_.fixed.attempt && last_.phase() == shim::Phase::ended))
+    last_ = std::move(*state);
+  if (auto exit = read_record(directory_, shim::kExitFile);
+      exit && exit->phase() == shim::Phase::ended && exit->fixed.attempt >= last_.fixed.attempt)
+    last_ = std::move(*exit);
+  pause_ = {};
+  bury_more(now);
+}
+
+void TrackedShim::bury_more(Instant now) {
+  bool left;
+  if (!launch_.cgroup.empty()) {
+    left = cgroup_populated(launch_.cgroup);
+    if (left) cgroup_kill(launch_.cgroup);
+  } else {
+    left = kill_leftovers(launch_.notify) > 0;
+  }
+  if (!left) return finish_burial();
+  pause_ = std::clamp(pause_ * 2, kFirstPause, kLastPause);
+  deadline_ = now + pause_;
+}
+
+task::Exit TrackedShim::known_exit(const ShimRecord& record) const {
+  return to_exit(record, launch_.argv.empty() ? "" : launch_.argv[0], launch_.work_dir);
+}
+
+task::Exit TrackedShim::unknown_exit() const {
+  task::Exit exit;
+  exit.unknown = true;
+  std::string boot = read_small_file("/proc/sys/kernel/random/boot_id").value_or("");
+  if (!boot.empty() && boot.back() == '\n') boot.pop_back();
+  const bool same_boot = boot == last_.fixed.boot_id || last_.fixed.boot_id[0] == '\0';
+  exit.cause = same_boot ? "shim died" : "host restarted";
+  return exit;
+}
+
+void TrackedShim::finish_burial() {
+  life_ = Life::gone;
+  deadline_ = kNever;
+  cgroup_remove({launch_.cgroup, launch_.memory_cgroup});
+  if (adopting_) return;
+  settle_pending("its shim died");
+  if (launching_) {
+    launching_ = false;
+    launch_refused(launch_error_.value_or(unavailable("launch the shim of", "it died")));
+    if (end_asked_) events_.push_back(node::ShimGone{id_, true});
+    return;
+  }
+  const bool known = last_.phase() == shim::Phase::ended;
+  if (last_.fixed.attempt != exit_reported_ && (known || last_.active()))
+    report_exit(known ? known_exit(last_) : unknown_exit());
+  events_.push_back(node::ShimGone{id_, end_asked_});
+}
+
+void TrackedShim::time_passed(Instant now) {
+  if (now < deadline_) return;
+  deadline_ = kNever;
+  switch (life_) {
+    case Life::lost: return connect_again(now);
+    case Life::burying: return bury_more(now);
+    case Life::greeting:
+      if (launching_) return kill_process(pidfd_);  // its death is reported through pidfd_
+      deadline_ = now + kGreetingBound;             // adopted, and stopped by somebody: it will answer when it can
+      return;
+    case Life::up:
+      if (end_asked_) kill_process(pidfd_);
+      return;
+    case Life::gone: return;
+  }
+}
+
+task::FoundShim TrackedShim::found() {
+  task::FoundShim result;
+  const bool silent = life_ == Life::greeting || life_ == Life::lost;
+  if (silent)
+    if (auto state = read_record(directory_, shim::kStateFile)) last_ = std::move(*state);
+  adopting_ = life_ == Life::burying;  // told here as dead: nothing of it is left to report
+  result.id = id_;
+  result.shim_alive = silent || up();
+  result.attempt = last_.fixed.attempt;
+  result.running = result.shim_alive && last_.active();
+  result.pid = result.running ? last_.fixed.pid : 0;
+  result.started = wall_time(last_.fixed.started_ns);
+  result.ready = last_.has(shim::kReady);
+  result.frozen = result.running && last_.has(shim::kFrozen);
+  result.status = last_.status;
+  if (result.running || result.attempt == 0) return result;
+  exit_reported_ = result.attempt;
+  // The state file has no last lines of stderr; the exit record has.
+  const auto exit = read_record(directory_, shim::kExitFile);
+  const bool recorded = exit && exit->phase() == shim::Phase::ended && exit->fixed.attempt == result.attempt;
+  if (recorded) result.exit = known_exit(*exit);
+  else result.exit = last_.phase() == shim::Phase::ended ? known_exit(last_) : unknown_exit();
+  return result;
+}
+
+}  // namespace dtrain::proc

@@ -1,0 +1,108 @@
+// The agent's view of one shim, living or dead: turns its packets, its death and the passing of time into Node events.
+// Every command that has a completion gets exactly one, whatever happens to the shim in between.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+
+#include "agent/proc/cgroup.h"
+#include "agent/proc/launch_file.h"
+#include "agent/proc/poller.h"
+#include "agent/proc/shim_link.h"
+#include "agent/proc/spawn_shim.h"
+#include "common/node/event.h"
+
+namespace dtrain::proc {
+
+class TrackedShim {
+ public:
+  using Events = std::deque<node::Event>;
+  // Which of a shim's descriptors a poller tag means; tag = handle * kTags + this.
+  enum Tag : std::uint64_t { kSocketTag = 0, kPidTag = 1, kTags = 2 };
+
+  TrackedShim(AssignmentId id, std::string directory, std::uint64_t handle, Poller& poller, Events& events)
+      : id_(std::move(id)), directory_(std::move(directory)), handle_(handle), poller_(poller), events_(events) {}
+
+  // ---- how it came to be known
+  void launched(ShimProcess process, const LaunchFile& launch, Instant now);   // -> ShimUp
+  void launch_refused(Error error);                                            // -> ShimUp
+  // At the start of the agent: connects if it lives. found() says what is known; settled() when that is all there is.
+  void adopt(const LaunchFile& launch, Instant now);
+  bool settled() const { return life_ != Life::greeting && life_ != Life::lost && life_ != Life::burying; }
+  task::FoundShim found();
+
+  // ---- commands
+  void start(AttemptNumber attempt);
+  void signal(int signal, bool whole_tree);
+  void kill();
+  void freeze(bool freeze);
+  void end(Instant now);
+
+  // ---- what happened
+  void socket_ready(Instant now);
+  void process_ended(Instant now);
+  void time_passed(Instant now);
+  Instant deadline() const { return deadline_; }
+
+  bool gone() const { return life_ == Life::gone; }
+  bool up() const { return life_ == Life::up; }
+  const AssignmentId& id() const { return id_; }
+  const std::string& directory() const { return directory_; }
+  // Highest attempt that was ever started here, as far as is known.
+  AttemptNumber last_attempt() const { return last_.fixed.attempt; }
+
+ private:
+  enum class Life : unsigned char {
+    gone,       // no shim
+    greeting,   // connected, its answer is awaited
+    up,
+    lost,       // the connection ended; whether the process did is not known yet
+    burying,    // it is dead; what it left is being killed
+  };
+  struct Pending {
+    shim::Command command;
+    std::uint32_t argument;
+  };
+
+  bool greet(Instant now);
+  void connect_again(Instant now);
+  void on_reply(const shim::ReplyPacket& reply);
+  void on_record(ShimRecord record);
+  void started_reply(AttemptNumber attempt, const shim::ReplyPacket& reply);
+  void notify(const ShimRecord& record);
+  void report_exit(task::Exit exit);
+  void settle_pending(const std::string& cause);
+  void bury(Instant now);
+  void bury_more(Instant now);
+  void finish_burial();
+  void refuse_start(AttemptNumber attempt, Error error);
+  Error unavailable(const std::string& what, const std::string& cause) const;
+  bool process_dead() const;
+  task::Exit known_exit(const ShimRecord& record) const;
+  task::Exit unknown_exit() const;
+
+  AssignmentId id_;
+  std::string directory_;
+  std::uint64_t handle_;
+  Poller& poller_;
+  Events& events_;
+
+  Life life_ = Life::gone;
+  ShimLink link_;
+  UniqueFd pidfd_;
+  LaunchFile launch_;
+  bool launching_ = false;        // ShimUp is owed
+  bool end_asked_ = false;        // ShimGone is owed
+  bool adopting_ = false;         // what is found goes into FoundShim, not into events
+  bool reconnected_ = false;      // the next record settles what the earlier connection left open
+  std::optional<Error> launch_error_;
+  ShimRecord last_;               // newest known
+  AttemptNumber exit_reported_ = 0;
+  std::map<std::uint32_t, Pending> pending_;   // by sequence
+  Instant deadline_ = kNever;
+  Instant give_up_ = kNever;      // lost: when it is killed
+  Duration pause_{0};
+};
+
+}  // namespace dtrain::proc
