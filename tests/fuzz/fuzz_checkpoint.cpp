@@ -1,0 +1,100 @@
+// Files that a job's owner wrote into checkpoint.dir: the first byte chooses the reader.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/base/check.h"
+#include "common/transfer/crc32c.h"
+#include "common/transfer/leveldb_table.h"
+#include "common/transfer/manifest.h"
+#include "common/transfer/tf_bundle.h"
+#include "common/transfer/tf_checkpoint_state.h"
+
+namespace dtrain::transfer {
+namespace {
+
+void check_manifest(std::string_view input) {
+  const auto manifest = parse_manifest(input);
+  if (!manifest) {
+    CHECK(!manifest.error().message.empty());
+    return;
+  }
+  CHECK(manifest->step >= 0);
+  for (const auto& file : manifest->files) CHECK(is_inner_name(file.name) && file.sha256.size() == 64);
+}
+
+void check_index(std::string_view input) {
+  const auto index = parse_bundle_index(input);
+  if (!index) {
+    CHECK(!index.error().message.empty());
+    return;
+  }
+  CHECK(index->shards > 0 && index->shard_bytes.size() == index->shards);
+  for (const auto& entry : index->entries)
+    CHECK(entry.shard < index->shards && entry.offset + entry.size <= index->shard_bytes[entry.shard]);
+}
+
+void check_state(std::string_view input) {
+  const auto state = parse_checkpoint_state(input);
+  if (!state) return;
+  const auto again = parse_checkpoint_state(render_checkpoint_state(*state));
+  CHECK(again.has_value());
+  CHECK(again->model_checkpoint_path == state->model_checkpoint_path);
+  CHECK(again->all_model_checkpoint_paths == state->all_model_checkpoint_paths);
+  auto dropped = *state;
+  drop_from_state(dropped, "/dir", state->model_checkpoint_path, "/dir/next");
+  CHECK(dropped.all_model_checkpoint_paths.size() <= state->all_model_checkpoint_paths.size());
+}
+
+std::string with_trailer(std::string block) {
+  block.push_back('\0');
+  const std::uint32_t crc = crc32c_mask(crc32c(block));
+  for (int shift = 0; shift < 32; shift += 8) block.push_back(static_cast<char>(crc >> shift));
+  return block;
+}
+std::string varint(std::size_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+  out.push_back(static_cast<char>(value));
+  return out;
+}
+
+// No fuzzer guesses a checksum: the input is one data block, and a table with right checksums is put around it.
+void check_block(std::string_view input) {
+  const std::string restarts("\0\0\0\0\1\0\0\0", 8);
+  std::string table = with_trailer(std::string(input));
+  const std::string data_handle = varint(0) + varint(input.size());
+  const std::string meta_handle = varint(table.size()) + varint(restarts.size());
+  table += with_trailer(restarts);
+  const std::string index = std::string("\0\1", 2) + varint(data_handle.size()) + "k" + data_handle + restarts;
+  std::string footer = meta_handle + varint(table.size()) + varint(index.size());
+  table += with_trailer(index);
+  footer.resize(kTableFooterBytes - 8);
+  for (int shift = 0; shift < 64; shift += 8) footer.push_back(static_cast<char>(kTableMagic >> shift));
+  check_index(table + footer);
+}
+
+// However the bytes are cut, the verdict is the same.
+void check_entry(std::string_view input) {
+  if (input.size() < 2) return;
+  BundleEntry entry;
+  entry.dtype = static_cast<unsigned char>(input[0]);
+  entry.elements = static_cast<unsigned char>(input[1]);
+  input.remove_prefix(2);
+  entry.size = input.size();
+  BundleEntryCheck whole(entry), bytewise(entry);
+  whole.feed(input);
+  for (const char& c : input) bytewise.feed(std::string_view(&c, 1));
+  CHECK(whole.finish() == bytewise.finish());
+}
+
+}  // namespace
+}  // namespace dtrain::transfer
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dtrain::transfer;
+  constexpr void (*kReaders[])(std::string_view) = {check_manifest, check_index, check_state, check_block, check_entry};
+  if (size == 0 || data[0] >= std::size(kReaders)) return 0;
+  kReaders[data[0]](std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
+  return 0;
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Writes the seed corpora of fuzz_codec, fuzz_checkpoint and fuzz_stored_records, from the golden messages and from
+small checkpoints made here. Run after a message type was added; the result is committed."""
+import hashlib
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).resolve().parent
+GOLDEN = HERE.parent / "golden" / "control"
+
+# The order of for_each_control_type in tests/unit/wire/samples.h; fuzz_codec counts from 2.
+CONTROL_TYPES = """message empty job_name node_name error_reply submit_request submit_reply jobs_request jobs_reply
+tasks_reply job_description nodes_reply status_view events_request events_reply task_specs_request task_specs_reply
+action_request watch_request job_update logs_request log_chunk exec_request exec_input exec_output checkpoints_request
+checkpoints_reply blob_request put_blob_request blob_reply version_reply cancel_request""".split()
+
+
+def seed(fuzzer, name, choice, content):
+    directory = HERE / "corpus" / fuzzer
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_bytes(bytes([choice]) + content)
+
+
+def pack(value):
+    """msgpack of what job specs are made of."""
+    if isinstance(value, dict):
+        assert len(value) < 16
+        return bytes([0x80 | len(value)]) + b"".join(pack(k) + pack(v) for k, v in value.items())
+    if isinstance(value, list):
+        assert len(value) < 16
+        return bytes([0x90 | len(value)]) + b"".join(map(pack, value))
+    if isinstance(value, bool):
+        return b"\xc3" if value else b"\xc2"
+    if value is None:
+        return b"\xc0"
+    if isinstance(value, int):
+        return bytes([value]) if 0 <= value < 128 else b"\xd3" + struct.pack(">q", value)
+    data = value.encode()
+    return (bytes([0xa0 | len(data)]) if len(data) < 32 else bytes([0xd9, len(data)])) + data
+
+
+def varint(n):
+    out = bytearray()
+    while n >= 0x80:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def entries(pairs):
+    return b"".join(varint(0) + varint(len(k)) + varint(len(v)) + k + v for k, v in pairs)
+
+
+def table(pairs):
+    """One data block."""
+    restarts = struct.pack("<II", 0, 1)
+    out = b""
+
+    def block(content):
+        nonlocal out
+        handle = varint(len(out)) + varint(len(content) + len(restarts))
+        body = content + restarts + b"\0"
+        out += body + masked(body)
+        return handle
+
+    data = block(entries(pairs))
+    meta = block(b"")
+    index = block(entries([(b"zzz", data)]))
+    return out + (meta + index).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+
+
+def bundle_pairs():
+    header = b"\x08\x02" + b"\x1a\x02\x08\x01"                      # two shards, version {producer 1}
+    shape = b"\x12\x02\x08\x03"                                     # {3}
+    plain = b"\x08\x04\x12" + varint(len(shape)) + shape + b"\x28\x03\x35" + masked(b"abc")
+    other = b"\x08\x04\x12\x00\x18\x01\x20\x05\x28\x01\x35" + masked(b"x")
+    sliced = b"\x08\x01\x12\x00\x3a\x02\x0a\x00"
+    return [(b"", header), (b"a/b", plain), (b"a/c", other), (b"z", sliced)]
+
+
+def codec():
+    for number, name in enumerate(CONTROL_TYPES):
+        seed("fuzz_codec", name, 2 + number, (GOLDEN / f"{name}.msgpack").read_bytes())
+    message = pack({"f": 1, "t": 18, "r": 7, "l": True, "p": "payload"})
+    frame = struct.pack("<I", len(message)) + message
+    seed("fuzz_codec", "stream", 0, frame * 3)
+    seed("fuzz_codec", "stream_half", 0, frame + frame[:9])
+    seed("fuzz_codec", "stream_long", 0, struct.pack("<I", 1 << 30) + message)
+    seed("fuzz_codec", "array_bomb", 1, b"\xdd\xff\xff\xff\xff")
+
+
+def job_spec():
+    role = {"replicas": 2, "command": ["python3", "train.py"], "env": {"A": "b"}, "restart_policy": 3,
+            "resources": {"cpu_millis": 500, "memory_bytes": 1 << 33}, "start_after": {"ps": 1}}
+    return pack({"name": "digits", "framework": 0, "labels": {"team": "x"}, "roles": {"worker": role, "ps": role},
+                 "checkpoint": {"dir": "/ckpt", "keep": 3, "restore": "auto"},
+                 "policy": {"backoff_limit": 5, "active_deadline": None, "stop_grace_period": 30 * 10**9}})
+
+
+def checkpoint():
+    sha = hashlib.sha256(b"w").hexdigest()
+    manifest = f'{{"version":1,"step":12,"files":[{{"name":"a/w.npy","size":1,"sha256":"{sha}"}}],"loss":[0.5,{{}}]}}'
+    seed("fuzz_checkpoint", "manifest", 0, manifest.encode())
+    seed("fuzz_checkpoint", "manifest_deep", 0, b'{"x":' + b"[" * 40)
+    seed("fuzz_checkpoint", "index", 1, table(bundle_pairs()))
+    seed("fuzz_checkpoint", "state", 2, b'model_checkpoint_path: "ck\\"pt-2"\nall_model_checkpoint_paths: \'a\' "b"\n'
+         b'all_model_checkpoint_timestamps: 1.5e9 # comment\nlast_preserved_timestamp: 2\n')
+    seed("fuzz_checkpoint", "block", 3, entries(bundle_pairs()) + struct.pack("<II", 0, 1))
+    shared = varint(2) + varint(1) + varint(0) + b"d"
+    seed("fuzz_checkpoint", "block_shared", 3, entries(bundle_pairs()[:2]) + shared + struct.pack("<II", 0, 1))
+    lengths = struct.pack("<II", 2, 3)
+    seed("fuzz_checkpoint", "text", 4, b"\x07\x02" + b"\x02\x03" + masked(lengths) + b"hiyou")
+    variant = struct.pack("<Q", 2) + b"hi"
+    seed("fuzz_checkpoint", "variant", 4, b"\x15\x01" + b"\x02hi" + masked(variant))
+
+
+def stored():
+    seed("fuzz_stored_records", "job_spec", 0, job_spec())
+    seed("fuzz_stored_records", "log_entry", 1, pack({"index": 3, "term": 1, "payload": "p"}))
+    seed("fuzz_stored_records", "snapshot", 2, pack({"index": 3, "term": 1, "payload": "p"}))
+    seed("fuzz_stored_records", "shim_spec", 3, pack({
+        "id": {"job": 1, "generation": 2, "task": {"role": "ps", "index": 0}}, "argv": ["a"], "port": 2222}))
+    seed("fuzz_stored_records", "exit", 4, pack({"code": 1, "unknown": False, "cause": "x"}))
+    seed("fuzz_stored_records", "checkpoint_info", 5, pack({"format": 1, "path": "/p", "step": 5, "complete": True}))
+
+
+codec()
+seed("fuzz_codec", "job_spec", 1, job_spec())
+checkpoint()
+stored()
