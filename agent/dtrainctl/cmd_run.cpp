@@ -3,6 +3,7 @@
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/follow.h"
 #include "agent/dtrainctl/upload.h"
+#include "common/job/manifest_input.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -29,8 +30,10 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
   Json metadata = Json::object();
   if (options.name.empty()) metadata["generateName"] = name_prefix(options.command.front());
   else metadata["name"] = options.name;
+  Json command = Json::array();
+  for (const std::string& word : options.command) command.push_back(job::escape_params(word));   // no parameters here
   const auto role = [&](std::uint32_t replicas, bool with_gpus) {
-    Json r{{"replicas", replicas}, {"command", options.command}};
+    Json r{{"replicas", replicas}, {"command", command}};
     if (with_gpus && options.gpus > 0) r["resources"] = Json{{"gpus", options.gpus}};
     return r;
   };

@@ -18,7 +18,7 @@ class Follower {
   Follower(Session& session, const FollowOptions& options)
       : session_(session), options_(options), live_(session.io.out_tty), screen_(session.io.out),
         watch_(session, [this](Connection& c) { send_watch(c); }), logs_(session, [this](Connection& c) { send_logs(c); }),
-        printer_(log_style(session), [this](std::string_view text) { print(text); }) {}
+        resume_(logs_request(options.job)), printer_(log_style(session), [this](std::string_view text) { print(text); }) {}
 
   int run() {
     Signals signals{SIGINT, SIGTERM, SIGHUP, SIGWINCH};
@@ -51,13 +51,13 @@ class Follower {
     request.id = options_.id;
     connection.send(wire::MessageType::watch, request);
   }
-  void send_logs(Connection& connection) {
-    position_.rewind();
+  void send_logs(Connection& connection) { connection.send(wire::MessageType::logs, resume_.request()); }
+  static wire::LogsRequest logs_request(const std::string& job) {
     wire::LogsRequest request;
-    request.job = options_.job;
+    request.job = job;
     request.follow = true;
     request.all_attempts = true;
-    connection.send(wire::MessageType::logs, request);
+    return request;
   }
 
   Outcome<void> look() {
@@ -105,7 +105,7 @@ class Follower {
       logs_.finish();
       return;
     }
-    printer_.add(*chunk, position_.fresh(*chunk));
+    printer_.add(*chunk, resume_.fresh(*chunk));
     if (!chunk->note.empty()) say(chunk->note);
     if (message.last) logs_.finish();
   }
@@ -198,7 +198,7 @@ class Follower {
   const bool live_;
   LiveScreen screen_;
   Stream watch_, logs_;
-  LogPosition position_;
+  LogResume resume_;
   LogPrinter printer_;
   PlainProgress plain_;
   wire::JobUpdate last_;

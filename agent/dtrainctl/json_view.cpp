@@ -26,6 +26,9 @@ void emit_yaml(YAML::Emitter& out, const Json& value) {
       // Always quoted: "true", "3" and "null" stay text.
       out << YAML::DoubleQuoted << value.get_ref<const std::string&>();
       break;
+    case Json::value_t::null:
+      out << YAML::Null;
+      break;
     default:
       out << value.dump();
   }

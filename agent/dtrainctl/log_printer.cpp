@@ -1,21 +1,51 @@
 #include "agent/dtrainctl/log_printer.h"
 
+#include <algorithm>
 #include <array>
 
 #include "common/base/time.h"
 
 namespace dtrain::ctl {
 
-std::string_view LogPosition::fresh(const wire::LogChunk& chunk) {
-  const Key key{chunk.task, chunk.generation, chunk.attempt, chunk.is_stderr};
-  std::uint64_t& read = read_[key];
-  std::uint64_t& seen = seen_[key];
+wire::LogsRequest LogResume::request() {
+  if (seen_.empty()) return request_;
+  resumed_ = true;
+  wire::LogsRequest again = request_;
+  if (latest_only()) again.all_attempts = true;   // the latest by now may not be the latest of then
+  if (by_time()) {
+    again.tail = -1;
+    again.since_ms = seen_.begin()->second.time_ms;
+    for (const auto& [key, seen] : seen_) again.since_ms = std::min(again.since_ms, seen.time_ms);
+  }
+  for (auto& [key, seen] : seen_) {
+    seen.again = 0;
+    seen.reached = false;
+  }
+  return again;
+}
+
+std::string_view LogResume::fresh(const wire::LogChunk& chunk) {
   std::string_view bytes = chunk.bytes;
-  const std::uint64_t start = read;
-  read += bytes.size();
-  if (read <= seen) return {};
-  if (start < seen) bytes.remove_prefix(seen - start);
-  seen = read;
+  if (bytes.empty()) return {};
+  const std::pair attempt(chunk.generation, chunk.attempt);
+  const auto [first, is_new] = first_.emplace(chunk.task, attempt);
+  if (resumed_ && !is_new && latest_only() && attempt < first->second) return {};
+  Seen& seen = seen_[Key{chunk.task, chunk.generation, chunk.attempt, chunk.is_stderr}];
+  if (resumed_ && !seen.reached) {
+    const bool known_time = by_time() && chunk.time_ms < seen.time_ms;
+    if (known_time) return {};
+    const std::uint64_t printed = !by_time() ? seen.bytes : chunk.time_ms == seen.time_ms ? seen.bytes_at_time : 0;
+    const std::uint64_t left = printed > seen.again ? printed - seen.again : 0;
+    const std::size_t known = static_cast<std::size_t>(std::min<std::uint64_t>(left, bytes.size()));
+    seen.again += known;
+    bytes.remove_prefix(known);
+    if (bytes.empty()) return {};
+    seen.reached = true;
+  }
+  if (chunk.time_ms != seen.time_ms) seen.bytes_at_time = 0;
+  seen.time_ms = chunk.time_ms;
+  seen.bytes += bytes.size();
+  seen.bytes_at_time += bytes.size();
   return bytes;
 }
 

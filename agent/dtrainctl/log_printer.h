@@ -14,19 +14,37 @@ namespace dtrain::ctl {
 
 inline constexpr std::size_t kLogLineBytes = 64 << 10;   // a longer line is printed in pieces where lines matter
 
-// Finds out what of a log that is sent again from its beginning is new: counts bytes per task, generation, attempt and
-// stream. (Between stdout and stderr the order may differ from one reading to the next, within one it cannot.)
-class LogPosition {
+// Keeps a followed log whole over the loss of the agent: what is sent again is not printed again.
+//
+// The second request is for everything the first one could have brought, and bytes are counted per task, generation,
+// attempt and stream. (Between stdout and stderr the order may differ from one reading to the next, within one it
+// cannot.) Where the first request began somewhere in the middle, with --tail, times of arrival tell instead.
+// Bounds: of a task that wrote more than its kept files hold, rotation may have removed bytes that were counted; then
+// as many newer ones are taken for known.
+class LogResume {
  public:
-  // The part of the chunk that was not seen before.
+  explicit LogResume(wire::LogsRequest request) : request_(std::move(request)) {}
+  // What to ask for on a new connection.
+  wire::LogsRequest request();
+  // The part of the chunk that was not printed before.
   std::string_view fresh(const wire::LogChunk& chunk);
-  // The stream begins anew.
-  void rewind() { read_.clear(); }
-  bool empty() const { return seen_.empty(); }
 
  private:
-  using Key = std::tuple<std::string, std::uint32_t, std::uint32_t, bool>;
-  std::map<Key, std::uint64_t> seen_, read_;
+  using Key = std::tuple<std::string, std::uint32_t, std::uint32_t, bool>;   // task, generation, attempt, stderr
+  struct Seen {
+    std::uint64_t bytes = 0;         // printed
+    std::int64_t time_ms = 0;        // of the last of them
+    std::uint64_t bytes_at_time = 0; // printed with that time
+    std::uint64_t again = 0;         // bytes that this connection brought again
+    bool reached = false;            // this connection is past what was printed
+  };
+  bool by_time() const { return request_.tail >= 0; }
+  bool latest_only() const { return !request_.all_attempts && !request_.previous && request_.attempt == 0; }
+
+  wire::LogsRequest request_;
+  bool resumed_ = false;
+  std::map<Key, Seen> seen_;
+  std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> first_;   // task -> generation, attempt it began with
 };
 
 struct LogStyle {

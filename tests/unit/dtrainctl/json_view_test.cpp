@@ -100,7 +100,7 @@ TEST(JsonView, BytesThatAreNoTextAreReplaced) {
 
 TEST(JsonView, YamlKeepsTextAsText) {
   EXPECT_EQ(yaml_text(Json{{"a", "true"}, {"n", 3}, {"list", Json::array({"x"})}, {"none", nullptr}}),
-            "a: \"true\"\nn: 3\nlist:\n  - \"x\"\nnone: null");
+            "a: \"true\"\nn: 3\nlist:\n  - \"x\"\nnone: ~");
 }
 
 }  // namespace dtrain::ctl
