@@ -77,5 +77,17 @@ file(GLOB benches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*.cpp)
 foreach(bench ${benches})
   get_filename_component(stem ${bench} NAME_WE)
   add_executable(${stem} ${bench})
-  target_link_libraries(${stem} PRIVATE dtrain_node)
+  target_link_libraries(${stem} PRIVATE dtrain_node dtrain_proc)
+endforeach()
+if(TARGET first_stamp)
+  # Its own start must cost next to nothing; it links none of our libraries.
+  set_target_properties(first_stamp PROPERTIES LINK_LIBRARIES "")
+  target_link_options(first_stamp PRIVATE -static)
+endif()
+
+# Tests that launch real shims.
+foreach(test unit_proc conformance runner_driver)
+  if(TARGET ${test} AND TARGET dtrain-shim)
+    add_dependencies(${test} dtrain-shim)
+  endif()
 endforeach()
