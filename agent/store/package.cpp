@@ -1,0 +1,151 @@
+#include "agent/store/package.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agent/store/blob_store.h"
+#include "agent/store/file.h"
+#include "common/base/limits.h"
+
+namespace dtrain::store {
+
+namespace {
+
+constexpr std::size_t kReadBytes = 256 << 10;
+constexpr std::size_t kTarErrorBytes = 4096;   // of what tar says, looked at
+constexpr int kCannotExecute = 127;
+
+// A temporary file that is removed unless it is kept.
+class Temporary {
+ public:
+  static Result<Temporary> create() {
+    const char* base = ::getenv("TMPDIR");
+    std::string path = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/dtrain-package-XXXXXX";
+    File file(::mkostemp(path.data(), O_CLOEXEC));
+    if (!file)
+      return fail(ErrorCode::io, "could not make temporary file " + path + ": " + std::strerror(errno),
+                  "set TMPDIR to a directory that you can write to");
+    return Temporary(std::move(path), std::move(file));
+  }
+  Temporary(Temporary&& other) noexcept : path_(std::exchange(other.path_, {})), file_(std::move(other.file_)) {}
+  Temporary& operator=(Temporary&&) = delete;
+  ~Temporary() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  int fd() const { return file_.fd(); }
+  const std::string& path() const { return path_; }
+  std::string keep() { return std::exchange(path_, {}); }
+
+ private:
+  Temporary(std::string path, File file) : path_(std::move(path)), file_(std::move(file)) {}
+  std::string path_;
+  File file_;
+};
+
+[[noreturn]] void run_tar(const std::string& dir, int output, int errors) {
+  // Nothing of the user's environment may change what tar writes (TAR_OPTIONS, TZ, LANG).
+  static constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", nullptr};
+  const std::string directory = "--directory=" + dir;
+  const std::array<const char*, 11> argv = {"tar", "--create", "--format=gnu", "--sort=name", "--mtime=@0", "--owner=0",
+                                            "--group=0", "--numeric-owner", directory.c_str(), ".", nullptr};
+  ::signal(SIGPIPE, SIG_DFL);
+  if (::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0) {
+    environ = const_cast<char**>(kEnvironment.data());
+    ::execvp(argv[0], const_cast<char* const*>(argv.data()));
+  }
+  ::_exit(kCannotExecute);
+}
+
+// First line that says what went wrong: "./secret: Cannot open: Permission denied".
+std::string first_complaint(int errors) {
+  std::string text(kTarErrorBytes, '\0');
+  const ssize_t got = ::pread(errors, text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  text = text.substr(0, text.find('\n'));
+  constexpr std::string_view kPrefix = "tar: ";
+  return text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text;
+}
+
+// Copies tar's output into the file and hashes it on the way. Ends with the output, or at the first failure.
+Status copy_and_hash(const std::string& dir, int from, const Temporary& to, crypto_generichash_state& hash) {
+  std::vector<char> buffer(kReadBytes);
+  std::uint64_t total = 0;
+  while (true) {
+    const ssize_t got = ::read(from, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(ErrorCode::io, "could not pack " + dir + ": " + std::strerror(errno), "try again");
+    if (got == 0) return {};
+    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+    total += bytes.size();
+    if (total > limits::kPackageBytes)
+      return fail(ErrorCode::limit, "could not pack " + dir + ": it has more than " +
+                  std::to_string(limits::kPackageBytes >> 30) + " GiB", "keep data out of it and name it in requires.paths");
+    if (!write_all(to.fd(), bytes))
+      return fail(ErrorCode::io, "could not write " + to.path() + ": " + std::strerror(errno),
+                  "free space there, or set TMPDIR");
+    crypto_generichash_update(&hash, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  }
+}
+
+std::string hex_of(crypto_generichash_state& hash) {
+  std::array<unsigned char, kDigestHexBytes / 2> sum;
+  crypto_generichash_final(&hash, sum.data(), sum.size());
+  std::array<char, kDigestHexBytes + 1> hex;
+  ::sodium_bin2hex(hex.data(), hex.size(), sum.data(), sum.size());
+  return hex.data();
+}
+
+}  // namespace
+
+Result<PackedFile> pack_directory(const std::string& dir) {
+  if (::sodium_init() < 0) return fail(ErrorCode::internal, "could not initialise libsodium");
+  struct stat info {};
+  if (::stat(dir.c_str(), &info) != 0)
+    return fail(ErrorCode::invalid, "could not pack " + dir + ": " + std::strerror(errno), "give a directory");
+  if (!S_ISDIR(info.st_mode))
+    return fail(ErrorCode::invalid, "could not pack " + dir + ": not a directory", "give a directory");
+  auto packed = Temporary::create();
+  if (!packed) return fail(packed.error());
+  const File errors(::memfd_create("dtrain-tar", MFD_CLOEXEC));
+  int ends[2];
+  if (!errors || ::pipe2(ends, O_CLOEXEC) != 0)
+    return fail(ErrorCode::io, "could not pack " + dir + ": " + std::strerror(errno), "try again");
+  const File read_end(ends[0]);
+  File write_end(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail(ErrorCode::io, "could not pack " + dir + ": " + std::strerror(errno), "try again");
+  if (pid == 0) run_tar(dir, write_end.fd(), errors.fd());
+  write_end.reset();
+
+  crypto_generichash_state hash;
+  crypto_generichash_init(&hash, nullptr, 0, kDigestHexBytes / 2);
+  const Status copied = copy_and_hash(dir, read_end.fd(), *packed, hash);
+  if (!copied) ::kill(pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!copied) return fail(copied.error());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kCannotExecute)
+    return fail(ErrorCode::unavailable, "could not pack " + dir + ": there is no tar here", "install GNU tar");
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return fail(ErrorCode::invalid, "could not pack " + dir + ": " + first_complaint(errors.fd()),
+                "make every file of the package readable for you, and change none meanwhile");
+  std::string digest = hex_of(hash);
+  return PackedFile{packed->keep(), std::move(digest)};
+}
+
+}  // namespace dtrain::store
