@@ -46,7 +46,6 @@ const job::JobSpec* JobBook::spec_of(JobId id) const {
 void JobBook::asked(const wire::ActionRequest& action, Instant now) {
   for (auto& [id, job] : jobs_) {
     if (job.gone || job.name != action.job) continue;
-    job.last_asked = now;
     switch (action.action) {
       case wire::Action::cancel: job.cancel_asked = true; break;
       case wire::Action::suspend: job.suspend_asked = true; ++job.steered; break;
@@ -55,13 +54,16 @@ void JobBook::asked(const wire::ActionRequest& action, Instant now) {
       case wire::Action::restart:
         ++job.steered;
         if (action.task.empty())
-          job.restart_asked = true;
+          job.restarted = now;
         else
-          job.tasks_restarted.insert(action.task);
+          job.tasks_restarted[action.task] = now;
         if (action.from_scratch) job.scratch_asked = true;
         break;
       case wire::Action::remove: job.removal_asked = true; break;
-      case wire::Action::rerun: job.removal_asked = true; break;
+      case wire::Action::rerun:
+        ++job.steered;
+        job.restarted = now;
+        break;
     }
   }
 }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -31,12 +30,11 @@ struct KnownJob {
   std::uint32_t restarts = 0;         // likewise
   bool gone = false;                  // was listed once and is no more
   // Asked for, whether or not it was answered: a lost answer may hide a done deed.
-  bool removal_asked = false;         // delete, replace, rerun
+  bool removal_asked = false;         // delete, replace
   bool cancel_asked = false, suspend_asked = false, scratch_asked = false;
-  std::uint32_t steered = 0;          // restarts, suspends, resumes, scales
-  std::set<std::string> tasks_restarted;
-  bool restart_asked = false;
-  Instant last_asked{};
+  std::uint32_t steered = 0;          // restarts, suspends, resumes, scales, reruns
+  std::map<std::string, Instant> tasks_restarted;   // when last
+  Instant restarted{};                // restart of the whole job, or rerun: when last
   std::uint32_t crashes = 0;          // lives of the agent that ended meanwhile
   std::uint32_t reboots = 0;
 };

@@ -132,8 +132,8 @@ void random_policy(job::Policy& policy, Rng& rng) {
   policy.restart_backoff.max = random_duration(500ms, 4s, rng);
   policy.restart_backoff.reset_after = random_duration(5s, 10min, rng);
   policy.restart_backoff.jitter = rng.chance(1, 2);
-  if (rng.chance(1, 10)) policy.active_deadline = random_duration(10s, 90s, rng);
-  if (rng.chance(1, 10)) policy.ttl_after_finished = random_duration(5s, 40s, rng);
+  if (rng.chance(1, 10)) policy.active_deadline = std::chrono::seconds(10 + rng.below(80));
+  if (rng.chance(1, 10)) policy.ttl_after_finished = std::chrono::seconds(5 + rng.below(35));
   const std::uint64_t clean = rng.below(4);
   policy.clean_pod_policy = clean < 2 ? job::CleanPodPolicy::running : clean < 3 ? job::CleanPodPolicy::all : job::CleanPodPolicy::none;
   if (rng.chance(1, 5)) policy.success_policy = job::SuccessPolicy::all_workers;

@@ -1,8 +1,5 @@
 // A task that exited 0 by itself is complete: it never runs again, in no later generation and after no crash, unless
 // its role restarts always or a user asked for it.
-//
-// In a collective job the members stand or fall together: when one dies, those that had already ended must run
-// again, so only a finished job protects them.
 #include "tests/sim/attempt_ledger.h"
 #include "tests/sim/checkers/checkers.h"
 
@@ -22,11 +19,12 @@ class CompletedTaskNeverRerun final : public Checker {
     const auto done = completed_.find({id.job, id.task});
     if (done == completed_.end()) return;
     const KnownJob* job = world_.book().find(id.job);
-    if (job != nullptr && (job->restart_asked || job->tasks_restarted.contains(id.task.text()))) return;
-    const job::JobSpec* spec = world_.book().spec_of(id.job);
-    if (spec == nullptr || (job::is_collective(*spec) && done->second != id.generation)) return;
+    if (job != nullptr && asked_again(*job, id.task, done->second.at)) {
+      completed_.erase(done);
+      return;
+    }
     violation(id.text() + " attempt " + std::to_string(shim.attempt) + " started although the task had completed in generation " +
-              std::to_string(done->second));
+              std::to_string(done->second.generation));
   }
 
   void process_ended(const SimShim& shim) override {
@@ -36,12 +34,23 @@ class CompletedTaskNeverRerun final : public Checker {
     if (spec == nullptr) return;
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
-    completed_.try_emplace({id.job, id.task}, id.generation);
+    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now()});
   }
 
  private:
+  struct Completion {
+    Generation generation = 0;
+    Instant at{};
+  };
+
+  // A user asked for a new run since.
+  static bool asked_again(const KnownJob& job, const TaskId& task, Instant completed) {
+    const auto restarted = job.tasks_restarted.find(task.text());
+    return job.restarted >= completed || (restarted != job.tasks_restarted.end() && restarted->second >= completed);
+  }
+
   AttemptLedger attempts_;
-  std::map<std::pair<JobId, TaskId>, Generation> completed_;
+  std::map<std::pair<JobId, TaskId>, Completion> completed_;
 };
 
 }  // namespace
