@@ -29,7 +29,7 @@ struct FileError {
   }
 };
 
-// At most this many mistakes are reported of one file; one more says how many were left out.
+// At most this many mistakes are reported of one file; one more says that there are others.
 inline constexpr std::size_t kReportedMistakes = 100;
 
 struct ParseOptions {

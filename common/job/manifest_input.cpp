@@ -120,7 +120,8 @@ class Resolver {
 }  // namespace
 
 void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::string>>& sets, Report& report) {
-  for (const auto& [path, value] : sets) {
+  for (const auto& set : sets) {
+    const std::string &path = set.first, &value = set.second;
     report.place(path, 0);
     const auto refuse = [&](const char* why) { report.add("syntax", path, std::string("--set ") + why, "give --set PATH=VALUE"); };
     if (!is_utf8(value) || !is_utf8(path) || value.find('\0') != std::string::npos) {

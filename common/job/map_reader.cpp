@@ -152,7 +152,7 @@ void MapReader::wrong_word(const std::string& at, const std::string& text, const
 void MapReader::done() {
   for (const auto& entry : node_.entries) {
     if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
-    if (report_.full()) return report_.add("unknown-key", path_, "unknown key");  // only counted: spare the search
+    if (report_.full()) return report_.add("unknown-key", path_, "unknown key");  // not kept: spare the search
     const std::string near = nearest(entry.key, known_);
     std::string message = "unknown key " + in_quotes(entry.key);
     message += near.empty() ? ", not " + one_of(known_) : "; did you mean " + in_quotes(near) + "?";

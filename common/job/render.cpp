@@ -2,6 +2,7 @@
 // dtrain's, the job's env, the role's env.
 #include "common/base/limits.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/templates.h"
 #include "common/job/text.h"
 
 namespace dtrain::job {
@@ -52,9 +53,9 @@ void add_dtrain(const JobSpec& spec, const ClusterView& cluster, const TaskView&
   if (!task.notify_socket.empty()) env["NOTIFY_SOCKET"] = task.notify_socket;
 }
 
-Status add_users(const Env& from, const JobSpec& spec, const ClusterView& cluster, const TaskView& task, Env& env) {
+Status add_users(const Env& from, TemplateRenderer& renderer, Env& env) {
   for (const auto& [name, text] : from) {
-    auto value = render_template(text, spec, cluster, task);
+    auto value = renderer.render(text);
     if (!value) return fail(std::move(value.error()));
     env[name] = std::move(*value);
   }
@@ -89,8 +90,9 @@ Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const T
     return fail(ErrorCode::invalid, "could not render " + task.task.text() + ": it is no task of generation " +
                                         std::to_string(cluster.generation) + " of job " + cluster.job_name);
   Rendered out;
+  TemplateRenderer renderer(spec, cluster, task);
   for (const auto& argument : role->second.command) {
-    auto value = render_template(argument, spec, cluster, task);
+    auto value = renderer.render(argument);
     if (!value) return fail(std::move(value.error()));
     out.argv.push_back(std::move(*value));
   }
@@ -98,7 +100,7 @@ Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const T
   add_framework(spec, cluster, task, out.env);
   add_dtrain(spec, cluster, task, out.env);
   for (const Env* from : {&spec.env, &role->second.env})
-    if (auto added = add_users(*from, spec, cluster, task, out.env); !added) return fail(std::move(added.error()));
+    if (auto added = add_users(*from, renderer, out.env); !added) return fail(std::move(added.error()));
   if (auto sized = check_sizes(out, task.task); !sized) return fail(std::move(sized.error()));
   return out;
 }

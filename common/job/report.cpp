@@ -59,7 +59,7 @@ void Report::add_at(std::uint32_t line, std::string code, std::string path, std:
 
 void Report::push(FileError error) {
   if (full())
-    ++left_out_;
+    left_out_ = true;
   else
     errors_.push_back(std::move(error));
 }
@@ -78,9 +78,8 @@ std::vector<FileError> Report::take() {
     const auto key = [&](const FileError& e) { return e.file == file_name_ ? e.line : std::numeric_limits<std::uint32_t>::max(); };
     return key(a) < key(b);
   });
-  if (left_out_ > 0)
-    errors_.push_back({"limit", file_name_, 0, "", std::to_string(left_out_) + " more mistakes are not shown", "correct these first"});
-  left_out_ = 0;
+  if (left_out_) errors_.push_back({"limit", file_name_, 0, "", "further mistakes are not shown", "correct these first"});
+  left_out_ = false;
   return std::move(errors_);
 }
 

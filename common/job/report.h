@@ -26,7 +26,7 @@ class Report {
   void add_rules(std::vector<FileError> found);
 
   bool empty() const { return errors_.empty(); }
-  bool full() const { return errors_.size() >= kReportedMistakes; }  // further ones are only counted
+  bool full() const { return errors_.size() >= kReportedMistakes; }  // further ones are not kept
 
   std::vector<FileError> take();  // by line, those of --set last
 
@@ -36,7 +36,7 @@ class Report {
   std::string file_name_;
   std::map<std::string, std::uint32_t, std::less<>> places_;
   std::vector<FileError> errors_;
-  std::size_t left_out_ = 0;
+  bool left_out_ = false;
 };
 
 std::string join_path(std::string_view parent, std::string_view key);  // parent.key

@@ -1,6 +1,7 @@
 #include "common/job/start_order.h"
 
 #include <algorithm>
+#include <set>
 
 namespace dtrain::job {
 
@@ -20,20 +21,21 @@ std::map<std::string, StartAfter> default_start_after(const JobSpec& spec, const
 
 std::vector<std::string> find_start_cycle(const JobSpec& spec) {
   // Remove roles that wait for nothing any more until none is left, or only those in or behind a circle.
-  std::map<std::string, RoleSpec> left = spec.roles;
+  std::set<std::string> left;
+  for (const auto& entry : spec.roles) left.insert(entry.first);
   const auto next_of = [&](const std::string& role) -> const std::string* {
-    for (const auto& entry : left.at(role).start_after)
+    for (const auto& entry : spec.roles.at(role).start_after)
       if (entry.first != role && left.contains(entry.first)) return &entry.first;
     return nullptr;
   };
   for (bool removed = true; removed;) {
-    const auto free = std::find_if(left.begin(), left.end(), [&](const auto& entry) { return !next_of(entry.first); });
+    const auto free = std::find_if(left.begin(), left.end(), [&](const std::string& role) { return !next_of(role); });
     removed = free != left.end();
     if (removed) left.erase(free);
   }
   if (left.empty()) return {};
   // Everything left waits for something left: walking on must come back.
-  std::vector<std::string> walk{left.begin()->first};
+  std::vector<std::string> walk{*left.begin()};
   for (;;) {
     const std::string next = *next_of(walk.back());
     const auto first = std::find(walk.begin(), walk.end(), next);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
-#include "common/job/cluster_spec.h"
-#include "common/job/manifest.h"
+#include "common/base/limits.h"
 #include "common/job/text.h"
 
 namespace dtrain::job {
@@ -207,23 +207,37 @@ std::uint32_t rank_of(const ClusterView& cluster, const TaskId& task) {
   }));
 }
 
-Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
-                                    const TaskView& task) {
+TemplateRenderer::TemplateRenderer(const JobSpec& spec, const ClusterView& cluster, const TaskView& task)
+    : spec_(spec), cluster_(cluster), task_(task) {}
+
+Result<std::string> TemplateRenderer::render(std::string_view text) {
   std::string out;
   for (const auto& piece : split_templates(text)) {
-    if (!piece.is_template) {
-      out += piece.text;
-      continue;
+    std::string_view value = piece.text;
+    if (piece.is_template) {
+      auto known = values_.find(piece.text);
+      if (known == values_.end()) {
+        const auto name = parse_template_name(piece.text);
+        auto found = name && is_known(*name, spec_) ? value_of(*name, spec_, cluster_, task_) : std::nullopt;
+        if (!found)
+          return fail(ErrorCode::invalid, "could not render " + in_quotes(text) + ": unknown template " + braced(piece.text),
+                      "write {" + braced(piece.text) + "} for the literal text");
+        known = values_.emplace(piece.text, std::move(*found)).first;
+      }
+      value = known->second;
     }
-    const auto name = parse_template_name(piece.text);
-    const auto value = name && is_known(*name, spec) ? value_of(*name, spec, cluster, task) : std::nullopt;
-    if (!value)
-      return fail(ErrorCode::invalid,
-                  "could not render " + in_quotes(text) + ": unknown template " + braced(piece.text),
-                  "write {" + braced(piece.text) + "} for the literal text");
-    out += *value;
+    if (out.size() + value.size() > limits::kArgumentBytes)
+      return fail(ErrorCode::limit,
+                  "could not render " + in_quotes(text) + ": it has more than " + std::to_string(limits::kArgumentBytes) + " bytes",
+                  "pass it through a file");
+    out += value;
   }
   return out;
+}
+
+Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
+                                    const TaskView& task) {
+  return TemplateRenderer(spec, cluster, task).render(text);
 }
 
 }  // namespace dtrain::job

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/job/cluster_spec.h"
 #include "common/job/job_spec.h"
 
 namespace dtrain::job {
@@ -32,6 +34,21 @@ struct TemplateName {
   std::uint32_t index = 0;  // of host
 };
 std::optional<TemplateName> parse_template_name(std::string_view name);
+
+// Renders the texts of one task. Each name is looked up once, however often it is written: a generation may have 10,000
+// tasks, and a text may hold as many templates. What would be longer than limits::kArgumentBytes is refused.
+class TemplateRenderer {
+ public:
+  // Keeps references to all three.
+  TemplateRenderer(const JobSpec& spec, const ClusterView& cluster, const TaskView& task);
+  Result<std::string> render(std::string_view text);
+
+ private:
+  const JobSpec& spec_;
+  const ClusterView& cluster_;
+  const TaskView& task_;
+  std::map<std::string, std::string, std::less<>> values_;
+};
 
 // Names that can be written for this job, to suggest the nearest from.
 std::vector<std::string> known_template_names(const JobSpec& spec);

@@ -71,7 +71,10 @@ class Rules {
     }
   };
 
+  // One more than is ever shown, so that Report can say that there are more. Searching for near words stops here, too.
+  bool full() const { return errors_.size() > kReportedMistakes; }
   void add(std::string code, std::string path, std::string message, std::string next = "") {
+    if (full()) return;
     errors_.push_back({std::move(code), "", 0, std::move(path), std::move(message), std::move(next)});
   }
 
@@ -143,7 +146,11 @@ class Rules {
   }
 
   void check_templates(const std::string& path, const std::string& text) {
-    for (const auto& unknown : unknown_templates(text, spec_)) {
+    std::vector<std::string> all = unknown_templates(text, spec_);
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    for (const auto& unknown : all) {
+      if (full()) return;
       const std::string_view name = std::string_view(unknown).substr(1, unknown.size() - 2);
       const std::string near = nearest(name, known_template_names(spec_));
       std::string message = "unknown template " + in_quotes(unknown);
@@ -231,7 +238,7 @@ class Rules {
 
   void check_start_after(const std::string& path, const std::string& self, const std::string& other) {
     if (other == self) return add("conflict", join_path(path, other), "a role cannot start after itself");
-    if (has_role(spec_, other)) return;
+    if (has_role(spec_, other) || full()) return;
     std::vector<std::string> known;
     for (const auto& entry : spec_.roles)
       if (entry.first != self) known.push_back(entry.first);

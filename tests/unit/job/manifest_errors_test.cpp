@@ -200,12 +200,20 @@ TEST(ManifestErrors, AreReportedAllAtOnceByLine) {
                                  StartsWith("f.yaml:10: spec.roles.chief.replicas: must be 1")));
 }
 
-TEST(ManifestErrors, AreCountedBeyondTheLimit) {
+TEST(ManifestErrors, EndAtTheLimit) {
   std::string env = "  env: {";
   for (int i = 0; i < 250; ++i) env += "A" + std::to_string(i) + ": [], ";
   const ParsedJob job = parse(job_text(kWorker, env + "}"));
   ASSERT_THAT(job.errors, SizeIs(kReportedMistakes + 1));
-  EXPECT_THAT(job.errors.back().text(), HasSubstr("150 more mistakes"));
+  EXPECT_THAT(job.errors.back().text(), HasSubstr("further mistakes are not shown"));
+}
+
+// What searches for near words costs must not grow with the file.
+TEST(ManifestErrors, ManyUnknownTemplatesAreOneMistakeEach) {
+  std::string value;
+  for (int i = 0; i < 20'000; ++i) value += "{task.x}{task.y" + std::to_string(i % 300) + "}";
+  EXPECT_THAT(parse(role("env: {A: \"" + value + "\"}")).errors, SizeIs(kReportedMistakes + 1));
+  EXPECT_THAT(parse(role("env: {A: \"{task.x} {task.x}\"}")).errors, SizeIs(1));
 }
 
 TEST(ManifestErrors, NamesTooLong) {

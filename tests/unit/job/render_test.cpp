@@ -165,6 +165,10 @@ TEST_F(Render, Failures) {
   EXPECT_TRUE(render(spec, cluster, task_view({"worker", 0})));
   spec.env = {{"A", std::string(limits::kArgumentBytes - 2, 'x')}};
   EXPECT_THAT(render(spec, cluster, task_view({"worker", 0})).error().text(), HasSubstr("variable `A` has more than 131072 bytes"));
+  std::string many;
+  while (many.size() < limits::kArgumentBytes) many += "{hosts:worker}";
+  spec.env = {{"A", many}};
+  EXPECT_EQ(render(spec, cluster, task_view({"worker", 0})).error().code, ErrorCode::limit);
   spec.env.clear();
   spec.roles["worker"].command.assign(1 + limits::kArgumentsTotalBytes / 1000, std::string(1000, 'x'));
   EXPECT_EQ(render(spec, cluster, task_view({"worker", 0})).error().code, ErrorCode::limit);
