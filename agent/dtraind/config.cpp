@@ -19,7 +19,7 @@ namespace {
 using job::MapReader;
 using job::Report;
 using job::YamlNode;
-using job::quoted;
+using job::in_quotes;
 
 constexpr std::uint32_t kMostGpus = 1024;
 constexpr std::uint32_t kMostNodes = 10'000;
@@ -39,7 +39,7 @@ std::optional<T> whole(std::string_view text) {
 }
 
 tl::unexpected<Error> wrong(const std::string& wanted, std::string_view text) {
-  return fail(ErrorCode::invalid, "must be " + wanted + ", not " + quoted(text));
+  return fail(ErrorCode::invalid, "must be " + wanted + ", not " + in_quotes(text));
 }
 
 Result<PortRange> parse_ports(std::string_view text) {
@@ -164,7 +164,7 @@ void at_least(MapReader& map, const char* key, Duration least, Duration& out, Re
 void read_cluster_and_node(MapReader& root, Config& c, Report& report) {
   section(root, "cluster", report, [&](MapReader& map) {
     if (map.text("name", c.cluster.name) && !host::is_node_name(c.cluster.name))
-      report.add("out-of-range", map.path("name"), "must be lower-case letters, digits and inner dashes, not " + quoted(c.cluster.name));
+      report.add("out-of-range", map.path("name"), "must be lower-case letters, digits and inner dashes, not " + in_quotes(c.cluster.name));
     map.boolean("found", c.cluster.found);
     map.number("expect", c.cluster.expect, 1, kMostNodes);
   });
@@ -173,7 +173,7 @@ void read_cluster_and_node(MapReader& root, Config& c, Report& report) {
     map.text_map("labels", c.node.labels);
     for (const auto& [name, value] : c.node.labels)
       if (!job::is_label_name(name) || (!value.empty() && !job::is_label_name(value)))
-        report.add("out-of-range", map.path("labels"), "label " + quoted(name + "=" + value) + " must be letters, digits, and inner - _ . /");
+        report.add("out-of-range", map.path("labels"), "label " + in_quotes(name + "=" + value) + " must be letters, digits, and inner - _ . /");
     map.parsed("council", c.node.council_never, parse_council);
   });
 }

@@ -10,7 +10,7 @@ void Daemon::on_opened(node::ConnectionId connection, const node::Caller& caller
 
 void Daemon::on_closed(node::ConnectionId connection) {
   logs_->close(connection);
-  execs_->close(connection);
+  execs_->close(loop_->now().boot, connection);
   if (upload_bytes_.erase(connection) != 0)
     post_bulk([this, connection] {
       prepared_.blobs->drop(connection);
@@ -45,12 +45,12 @@ void Daemon::on_message(node::ConnectionId connection, wire::Message message) {
     case wire::MessageType::exec_input: {
       const auto input = wire::decode<wire::ExecInput>(message.payload);
       if (!input) return answer_error(connection, message.request, input.error());
-      return execs_->input(connection, *input);
+      return execs_->input(loop_->now().boot, connection, *input);
     }
     case wire::MessageType::cancel_request:
       if (const auto cancel = wire::decode<wire::CancelRequest>(message.payload)) {
         logs_->close(connection, cancel->request_to_end);
-        execs_->close(connection, cancel->request_to_end);
+        execs_->close(loop_->now().boot, connection, cancel->request_to_end);
       }
       break;
     default: break;

@@ -56,7 +56,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   auto logs = proc::LogStreams::open(prepared_.layout.tasks());
   if (!logs) return tl::unexpected(os_failure(logs.error()));
   logs_ = std::make_unique<proc::LogStreams>(std::move(*logs));
-  auto execs = proc::ExecSessions::open(prepared_.layout.tasks());
+  auto execs = proc::ExecSessions::open();
   if (!execs) return tl::unexpected(os_failure(execs.error()));
   execs_ = std::make_unique<proc::ExecSessions>(std::move(*execs));
 
@@ -93,7 +93,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   add(checkpoints_->fd(), [this] { return checkpoints_->deadline(); },
       [this, now, to = sink()]() mutable { checkpoints_->dispatch(now(), to); });
   add(logs_->fd(), never, [this] { logs_->dispatch(*this); });
-  add(execs_->fd(), never, [this] { execs_->dispatch(*this); });
+  add(execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), *this); });
   if (!added) return tl::unexpected(os_failure(added.error()));
   return {};
 }

@@ -22,7 +22,7 @@
 #include "agent/loop/loop.h"
 #include "agent/loop/signals.h"
 #include "agent/net/control_server.h"
-#include "agent/proc/exec_sessions.h"
+#include "agent/proc/exec_session.h"
 #include "agent/proc/hook_runner.h"
 #include "agent/proc/log_streams.h"
 #include "agent/proc/outlet.h"
@@ -82,6 +82,7 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   struct Perform;
   void perform(node::Effect& effect);
   void write_blob(node::WriteBlob chunk);
+  void open_exec(const node::OpenExec& effect);
   void post_bulk(store::DiskWorker::Work work);
   void post_deferred();
   void note(const node::Event& event);

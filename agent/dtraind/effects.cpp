@@ -1,5 +1,6 @@
 // What Node wants done, handed to the adapter that does it: one overload for each effect.
 #include "agent/dtraind/daemon.h"
+#include "agent/dtraind/exec_place.h"
 
 namespace dtrain::daemon {
 
@@ -17,7 +18,7 @@ struct Daemon::Perform {
   void operator()(node::WriteBlob& e) { d.write_blob(std::move(e)); }
   void operator()(node::OpenLog& e) { d.logs_->open(e); }
   void operator()(node::UpdateLog& e) { d.logs_->update(e); }
-  void operator()(node::OpenExec& e) { d.execs_->open(e); }
+  void operator()(node::OpenExec& e) { d.open_exec(e); }
 
   void operator()(node::Stage& e) { d.stager_->stage(e); }
   void operator()(node::LaunchShim& e) { d.runner_->launch(e.spec); }
@@ -38,6 +39,12 @@ struct Daemon::Perform {
 };
 
 void Daemon::perform(node::Effect& effect) { std::visit(Perform{*this}, effect); }
+
+void Daemon::open_exec(const node::OpenExec& effect) {
+  const auto place = exec_place(prepared_.layout.tasks(), effect.id);
+  if (!place) return answer_error(effect.connection, effect.request, place.error());
+  execs_->open(effect.connection, effect.request, effect.query, *place);
+}
 
 // Chunks are written in order on the disk worker. A sender that is faster than the disk is not read on, so that its
 // bytes wait in its own socket and not in the agent's memory.

@@ -77,8 +77,8 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   if (!runner) return start_failed(runner.error());
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});
-  const auto make_decider = [&](Log& sink) {
-    return std::make_unique<NodeDecider>(node_options(config, DTRAIN_VERSION), Rng(*seed), sink);
+  const auto make_decider = [&, cluster_id = prepared->state.cluster_id](Log& sink) {
+    return std::make_unique<NodeDecider>(node_options(config, cluster_id, DTRAIN_VERSION), Rng(*seed), sink);
   };
   auto daemon = Daemon::create(config, std::move(*prepared), std::move(*runner), make_decider, log, DTRAIN_VERSION);
   if (!daemon) return start_failed(daemon.error());

@@ -173,14 +173,15 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   return out;
 }
 
-node::Options node_options(const Config& config, const std::string& version) {
+node::Options node_options(const Config& config, const std::string& cluster_id, const std::string& version) {
   node::Options options;
   options.cluster_name = config.cluster.name;
+  options.cluster_id = cluster_id;
+  options.agent_uid = ::geteuid();
   options.version = version;
   options.allow_root = config.tasks.allow_root || config.dev;
   options.task_port_first = config.network.task_ports.first;
   options.task_port_last = config.network.task_ports.last;
-  options.restore_wait = config.timing.restore_wait;
   for (const std::string& name : config.tasks.pass_env)
     if (const char* value = ::getenv(name.c_str())) options.pass_env[name] = value;
   return options;

@@ -37,7 +37,7 @@ Start<Layout> choose_layout(const Config& config);
 Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log);
 
 // What Node needs of the config.
-node::Options node_options(const Config& config, const std::string& version);
+node::Options node_options(const Config& config, const std::string& cluster_id, const std::string& version);
 
 // dtrain-shim: beside this program (a build), else in ../libexec/dtrain. "": not found.
 Start<std::string> find_shim();

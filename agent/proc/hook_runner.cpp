@@ -67,6 +67,8 @@ Result<std::unique_ptr<HookRunner>> HookRunner::open(Duration time_limit) {
   return std::unique_ptr<HookRunner>(new HookRunner(fd, time_limit));
 }
 
+HookRunner::HookRunner(int epoll_fd, Duration time_limit) : epoll_fd_(epoll_fd), time_limit_(time_limit) {}
+
 HookRunner::~HookRunner() {
   for (const auto& [token, hook] : running_) {
     ::kill(-hook->pid, SIGKILL);

@@ -33,7 +33,7 @@ class HookRunner {
 
  private:
   struct Hook;
-  HookRunner(int epoll_fd, Duration time_limit) : epoll_fd_(epoll_fd), time_limit_(time_limit) {}
+  HookRunner(int epoll_fd, Duration time_limit);
   void start_waiting(Instant now);
   void start(Instant now, const node::RunHook& effect);
   void refuse(std::uint64_t token, const std::string& cause);
