@@ -86,7 +86,7 @@ Status send_request(int fd, const DiagRequest& request) {
 }
 
 // Reads answers until the kernel says that it is done, or what failed.
-Status read_answers(int fd, std::vector<SocketInfo>* sockets) {
+Status read_answers(int fd, std::uint16_t port, std::vector<SocketInfo>* sockets) {
   alignas(nlmsghdr) std::array<char, kNetlinkBytes> buffer;
   while (true) {
     const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
@@ -103,6 +103,8 @@ Status read_answers(int fd, std::vector<SocketInfo>* sockets) {
       if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY || header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg))) continue;
       inet_diag_msg message;
       std::memcpy(&message, NLMSG_DATA(header), sizeof message);
+      // The kernel does not select by port among sockets that are bound only.
+      if (message.id.idiag_sport != htons(port)) continue;
       if (sockets == nullptr || sockets->size() >= kSocketsPerPort) continue;
       SocketInfo info;
       info.family = message.idiag_family;
@@ -151,7 +153,7 @@ void destroy(const SocketInfo& info) {
   DiagRequest request = diag_request(SOCK_DESTROY, NLM_F_ACK, info.family);
   request.body.idiag_states = 1u << info.state;
   request.body.id = identity_of(info);
-  if (send_request(fd->get(), request)) (void)read_answers(fd->get(), nullptr);  // it is done when the kernel answers
+  if (send_request(fd->get(), request)) (void)read_answers(fd->get(), 0, nullptr);  // it is done when the kernel answers
 }
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
@@ -194,7 +196,7 @@ Result<std::vector<SocketInfo>> sockets_on_port(std::uint16_t port) {
     request.body.idiag_states = ~0u;
     request.body.id.idiag_sport = htons(port);
     if (Status sent = send_request(fd->get(), request); !sent) return fail(sent.error());
-    if (Status read = read_answers(fd->get(), &sockets); !read) return fail(read.error());
+    if (Status read = read_answers(fd->get(), port, &sockets); !read) return fail(read.error());
   }
   return sockets;
 }

@@ -81,6 +81,20 @@ TEST(PortCheck, NamesTheOwnerOfAWildcardIpv6Socket) {
   EXPECT_NE(taken.error().message.find(own_name()), std::string::npos) << taken.error().text();
 }
 
+TEST(PortCheck, SocketsThatAreBoundOnlyMatterOnTheirOwnPort) {
+  const UniqueFd bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = loopback(0);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(bound.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::getsockname(bound.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  EXPECT_FALSE(check_port("127.0.0.1", ntohs(address.sin_port)).has_value());
+  std::uint16_t free = 0;
+  listen_anywhere(free).reset();
+  const auto sockets = sockets_on_port(free);
+  ASSERT_TRUE(sockets.has_value()) << sockets.error().text();
+  EXPECT_TRUE(sockets->empty());
+}
+
 TEST(PortCheck, AnAddressOfAnotherHostIsRefused) {
   const Status refused = check_port("192.0.2.1", 20001);
   ASSERT_FALSE(refused.has_value());
