@@ -7,9 +7,13 @@ namespace dtrain::job {
 
 namespace {
 
-bool has_leader_role(const JobSpec& spec) { return has_role(spec, "chief") || has_role(spec, "master"); }
+bool has_leader_role(const JobSpec& spec) {
+  return has_role(spec, "chief") || has_role(spec, "master");
+}
 
-bool is_rank_role(std::string_view role) { return role == "chief" || role == "master" || role == "worker"; }
+bool is_rank_role(std::string_view role) {
+  return role == "chief" || role == "master" || role == "worker";
+}
 
 std::uint64_t rank_count(const JobSpec& spec) {
   std::uint64_t ranks = 0;
@@ -26,7 +30,9 @@ std::uint32_t total_replicas(const JobSpec& spec) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(sum, std::numeric_limits<std::uint32_t>::max()));
 }
 
-bool has_role(const JobSpec& spec, std::string_view role) { return spec.roles.contains(std::string(role)); }
+bool has_role(const JobSpec& spec, std::string_view role) {
+  return spec.roles.contains(std::string(role));
+}
 
 bool is_collective(const JobSpec& spec) {
   switch (spec.framework) {
@@ -50,7 +56,8 @@ bool is_exclusive(const JobSpec& spec, const TaskId& task) {
   const auto role = spec.roles.find(task.role);
   if (role == spec.roles.end()) return false;
   if (role->second.exclusive) return true;
-  return spec.framework == Framework::tensorflow && task.role == "worker" && task.index == 0 && !has_leader_role(spec);
+  return spec.framework == Framework::tensorflow && task.role == "worker" && task.index == 0 &&
+         !has_leader_role(spec);
 }
 
 bool is_stateful(const JobSpec& spec, const TaskId& task) {

@@ -9,8 +9,11 @@ namespace dtrain::job {
 
 namespace {
 
-// In double quotes whatever it is: no rule of YAML can make anything else of it. JSON's escapes are YAML's, too.
-std::string text(std::string_view value) { return json_text(escape_params(value)); }
+// In double quotes whatever it is: no rule of YAML can make anything else of it. JSON's escapes are YAML's,
+// too.
+std::string text(std::string_view value) {
+  return json_text(escape_params(value));
+}
 
 std::string list(const std::vector<std::string>& values) {
   std::string out = "[";
@@ -41,7 +44,9 @@ class Writer {
   }
   void flag(std::string_view key, bool value) { line(key, value ? "true" : "false"); }
   template <class T>
-  void number(std::string_view key, T value) { line(key, std::to_string(value)); }
+  void number(std::string_view key, T value) {
+    line(key, std::to_string(value));
+  }
   void seconds(std::string_view key, Duration value) { number(key, value / 1s); }
   void duration(std::string_view key, Duration value) { line(key, format_duration(value)); }
   void map(std::string_view key, const std::map<std::string, std::string>& values) {

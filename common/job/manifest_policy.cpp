@@ -28,7 +28,8 @@ void read_backoff(const YamlNode& node, const std::string& path, Report& report,
   map.done();
   // A default gives way to what was written.
   if (has_max && !map.has("initial")) out.initial = std::min(out.initial, out.max);
-  if (!map.has("max")) out.max = std::max(out.max, has_initial ? std::max(out.initial, out.first) : out.first);
+  if (!map.has("max"))
+    out.max = std::max(out.max, has_initial ? std::max(out.initial, out.first) : out.first);
 }
 
 void read_threshold(const YamlNode& node, const std::string& path, Report& report, FailureThreshold& out) {
@@ -39,10 +40,12 @@ void read_threshold(const YamlNode& node, const std::string& path, Report& repor
     return map.done();
   }
   std::int64_t count = 0;  // one number stands for {count: N}
-  if (read_whole_number(node, path, 0, kMostRestarts, report, count)) out.count = static_cast<std::uint32_t>(count);
+  if (read_whole_number(node, path, 0, kMostRestarts, report, count))
+    out.count = static_cast<std::uint32_t>(count);
 }
 
-void read_signal_before(const YamlNode& node, const std::string& path, Report& report, SignalBeforeDeadline& out) {
+void read_signal_before(const YamlNode& node, const std::string& path, Report& report,
+                        SignalBeforeDeadline& out) {
   MapReader map(node, path, report);
   for (const char* key : {"signal", "before"})
     if (!map.has(key)) report.add("missing", map.path(key), "is required: {signal: SIGUSR1, before: 120s}");
@@ -70,19 +73,23 @@ void read_policy(const YamlNode& node, const std::string& path, Report& report, 
   map.word("evaluatorInCluster", out.evaluator_in_cluster);
   map.boolean("enableDynamicWorker", out.enable_dynamic_worker);
   map.word("placement", out.placement);
-  map.number("priority", out.priority, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max());
+  map.number("priority", out.priority, std::numeric_limits<std::int32_t>::min(),
+             std::numeric_limits<std::int32_t>::max());
   map.seconds("expectedSeconds", out.expected, 0);
   map.boolean("gang", out.gang);
   map.duration("stopGracePeriod", out.stop_grace_period);
   if (const YamlNode* signal = map.node("signalBeforeDeadline"))
-    read_signal_before(*signal, map.path("signalBeforeDeadline"), report, out.signal_before_deadline.emplace());
+    read_signal_before(*signal, map.path("signalBeforeDeadline"), report,
+                       out.signal_before_deadline.emplace());
   map.done();
 }
 
 void read_checkpoint(const YamlNode& node, const std::string& path, Report& report, CheckpointSpec& out) {
   constexpr std::int64_t kMostKept = 1'000'000, kMostReplicas = 100;
   MapReader map(node, path, report);
-  if (!map.has("dir")) report.add("missing", map.path("dir"), "is required: the absolute path of the directory that holds the checkpoints");
+  if (!map.has("dir"))
+    report.add("missing", map.path("dir"),
+               "is required: the absolute path of the directory that holds the checkpoints");
   map.text("dir", out.dir);
   map.word("format", out.format);
   map.number("keep", out.keep, 1, kMostKept);

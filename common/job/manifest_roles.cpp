@@ -18,10 +18,12 @@ void read_resources(const YamlNode& node, const std::string& path, Report& repor
   map.done();
 }
 
-void read_start_after(MapReader& role, const YamlNode& node, std::map<std::string, StartAfter>& out, Report& report) {
+void read_start_after(MapReader& role, const YamlNode& node, std::map<std::string, StartAfter>& out,
+                      Report& report) {
   const std::string path = role.path("startAfter");
   if (node.kind != Kind::mapping) {
-    report.add("wrong-type", path, "must be a map such as {chief: Ready}, not " + std::string(kind_name(node)));
+    report.add("wrong-type", path,
+               "must be a map such as {chief: Ready}, not " + std::string(kind_name(node)));
     return;
   }
   for (const auto& entry : node.entries) {
@@ -38,15 +40,16 @@ bool is_exclusive_role(Framework framework, std::string_view role) {
          (role == "ps" || role == "chief" || role == "master" || role == "evaluator");
 }
 
-void read_role(const YamlNode& node, const std::string& path, const std::string& name, Framework framework, Report& report,
-               RoleSpec& out, bool& has_start_after) {
+void read_role(const YamlNode& node, const std::string& path, const std::string& name, Framework framework,
+               Report& report, RoleSpec& out, bool& has_start_after) {
   MapReader map(node, path, report);
   map.number("replicas", out.replicas, 1, limits::kTasksPerJob);
   out.min_replicas = out.replicas;
   map.number("minReplicas", out.min_replicas, 1, limits::kTasksPerJob);
   map.texts("command", out.command);
   map.text_map("env", out.env);
-  if (const YamlNode* resources = map.node("resources")) read_resources(*resources, map.path("resources"), report, out.resources);
+  if (const YamlNode* resources = map.node("resources"))
+    read_resources(*resources, map.path("resources"), report, out.resources);
   map.text_map("nodeSelector", out.node_selector);
   map.text("antiAffinity", out.anti_affinity);
   out.avoid_gpu_hosts = name == "ps" ? AvoidGpuHosts::prefer : AvoidGpuHosts::no;

@@ -1,5 +1,6 @@
-// Reads the fields of one map of a job file: each getter leaves its target alone when the key is absent, reports what is
-// wrong with it otherwise, and remembers the key, so that done() can name the nearest for every key nobody asked for.
+// Reads the fields of one map of a job file: each getter leaves its target alone when the key is absent,
+// reports what is wrong with it otherwise, and remembers the key, so that done() can name the nearest for
+// every key nobody asked for.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@
 namespace dtrain::job {
 
 // A whole number from least to most, else reported.
-bool read_whole_number(const YamlNode& value, const std::string& path, std::int64_t least, std::int64_t most, Report& report,
-                       std::int64_t& out);
+bool read_whole_number(const YamlNode& value, const std::string& path, std::int64_t least, std::int64_t most,
+                       Report& report, std::int64_t& out);
 
 class MapReader {
  public:
@@ -33,10 +34,11 @@ class MapReader {
   const YamlNode* scalar(const char* key);  // null when absent or reported
   bool text(const char* key, std::string& out);
   bool boolean(const char* key, bool& out);
-  bool texts(const char* key, std::vector<std::string>& out);           // a list of texts; a wrong item is reported and empty
+  bool texts(const char* key,
+             std::vector<std::string>& out);  // a list of texts; a wrong item is reported and empty
   bool text_map(const char* key, std::map<std::string, std::string>& out);
   bool duration(const char* key, Duration& out);
-  bool seconds(const char* key, Duration& out, std::uint64_t least);    // a plain number of seconds
+  bool seconds(const char* key, Duration& out, std::uint64_t least);  // a plain number of seconds
   bool signal(const char* key, std::int32_t& out);
 
   // A whole number from least to most.

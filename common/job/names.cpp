@@ -21,15 +21,12 @@ constexpr Table<RestartPolicy, 4> kRestartPolicies{{{"OnFailure", RestartPolicy:
                                                     {"Never", RestartPolicy::never},
                                                     {"Always", RestartPolicy::always},
                                                     {"ExitCode", RestartPolicy::exit_code}}};
-constexpr Table<OnDisconnect, 3> kOnDisconnect{{{"replace", OnDisconnect::replace},
-                                                {"freeze", OnDisconnect::freeze},
-                                                {"keep", OnDisconnect::keep}}};
-constexpr Table<AvoidGpuHosts, 3> kAvoidGpuHosts{{{"no", AvoidGpuHosts::no},
-                                                  {"prefer", AvoidGpuHosts::prefer},
-                                                  {"require", AvoidGpuHosts::require}}};
-constexpr Table<CleanPodPolicy, 3> kCleanPodPolicies{{{"Running", CleanPodPolicy::running},
-                                                      {"All", CleanPodPolicy::all},
-                                                      {"None", CleanPodPolicy::none}}};
+constexpr Table<OnDisconnect, 3> kOnDisconnect{
+    {{"replace", OnDisconnect::replace}, {"freeze", OnDisconnect::freeze}, {"keep", OnDisconnect::keep}}};
+constexpr Table<AvoidGpuHosts, 3> kAvoidGpuHosts{
+    {{"no", AvoidGpuHosts::no}, {"prefer", AvoidGpuHosts::prefer}, {"require", AvoidGpuHosts::require}}};
+constexpr Table<CleanPodPolicy, 3> kCleanPodPolicies{
+    {{"Running", CleanPodPolicy::running}, {"All", CleanPodPolicy::all}, {"None", CleanPodPolicy::none}}};
 constexpr Table<OnPsFailure, 2> kOnPsFailure{{{"halt", OnPsFailure::halt}, {"freeze", OnPsFailure::freeze}}};
 constexpr Table<SuccessPolicy, 2> kSuccessPolicies{
     {{"", SuccessPolicy::by_framework}, {"AllWorkers", SuccessPolicy::all_workers}}};
@@ -37,30 +34,55 @@ constexpr Table<EvaluatorInCluster, 3> kEvaluatorInCluster{{{"self", EvaluatorIn
                                                             {"never", EvaluatorInCluster::never},
                                                             {"always", EvaluatorInCluster::always}}};
 constexpr Table<Placement, 2> kPlacements{{{"pack", Placement::pack}, {"spread", Placement::spread}}};
-constexpr Table<StartAfter, 3> kStartAfter{{{"Running", StartAfter::running},
-                                            {"Ready", StartAfter::ready},
-                                            {"Succeeded", StartAfter::succeeded}}};
+constexpr Table<StartAfter, 3> kStartAfter{
+    {{"Running", StartAfter::running}, {"Ready", StartAfter::ready}, {"Succeeded", StartAfter::succeeded}}};
 constexpr Table<CheckpointFormat, 3> kCheckpointFormats{{{"auto", CheckpointFormat::automatic},
                                                          {"manifest", CheckpointFormat::manifest},
                                                          {"tensorflow", CheckpointFormat::tensorflow}}};
-constexpr std::array<std::string_view, 11> kJobStates{"Pending",    "Placed",     "Staging",   "Starting",
-                                                      "Running",    "Restarting", "Recovering", "Suspended",
-                                                      "Succeeded",  "Failed",     "Cancelled"};
+constexpr std::array<std::string_view, 11> kJobStates{"Pending",   "Placed",     "Staging",    "Starting",
+                                                      "Running",   "Restarting", "Recovering", "Suspended",
+                                                      "Succeeded", "Failed",     "Cancelled"};
 }  // namespace
 
-NameTable<Framework> names(Framework) { return kFrameworks; }
-NameTable<RestartPolicy> names(RestartPolicy) { return kRestartPolicies; }
-NameTable<OnDisconnect> names(OnDisconnect) { return kOnDisconnect; }
-NameTable<AvoidGpuHosts> names(AvoidGpuHosts) { return kAvoidGpuHosts; }
-NameTable<CleanPodPolicy> names(CleanPodPolicy) { return kCleanPodPolicies; }
-NameTable<OnPsFailure> names(OnPsFailure) { return kOnPsFailure; }
-NameTable<SuccessPolicy> names(SuccessPolicy) { return kSuccessPolicies; }
-NameTable<EvaluatorInCluster> names(EvaluatorInCluster) { return kEvaluatorInCluster; }
-NameTable<Placement> names(Placement) { return kPlacements; }
-NameTable<StartAfter> names(StartAfter) { return kStartAfter; }
-NameTable<CheckpointFormat> names(CheckpointFormat) { return kCheckpointFormats; }
-std::span<const std::string_view> job_state_names() { return kJobStates; }
+NameTable<Framework> names(Framework) {
+  return kFrameworks;
+}
+NameTable<RestartPolicy> names(RestartPolicy) {
+  return kRestartPolicies;
+}
+NameTable<OnDisconnect> names(OnDisconnect) {
+  return kOnDisconnect;
+}
+NameTable<AvoidGpuHosts> names(AvoidGpuHosts) {
+  return kAvoidGpuHosts;
+}
+NameTable<CleanPodPolicy> names(CleanPodPolicy) {
+  return kCleanPodPolicies;
+}
+NameTable<OnPsFailure> names(OnPsFailure) {
+  return kOnPsFailure;
+}
+NameTable<SuccessPolicy> names(SuccessPolicy) {
+  return kSuccessPolicies;
+}
+NameTable<EvaluatorInCluster> names(EvaluatorInCluster) {
+  return kEvaluatorInCluster;
+}
+NameTable<Placement> names(Placement) {
+  return kPlacements;
+}
+NameTable<StartAfter> names(StartAfter) {
+  return kStartAfter;
+}
+NameTable<CheckpointFormat> names(CheckpointFormat) {
+  return kCheckpointFormats;
+}
+std::span<const std::string_view> job_state_names() {
+  return kJobStates;
+}
 
-std::string_view to_string(Framework f) { return word_for(f); }
+std::string_view to_string(Framework f) {
+  return word_for(f);
+}
 
 }  // namespace dtrain::job

@@ -10,8 +10,9 @@
 
 namespace dtrain::job {
 
-inline constexpr Duration kLongestDuration = std::chrono::hours(24) * 3650;  // sums of a few stay far from overflow
-inline constexpr std::uint64_t kMostCpuMillis = 1'000'000'000;               // a million CPUs
+inline constexpr Duration kLongestDuration =
+    std::chrono::hours(24) * 3650;                              // sums of a few stay far from overflow
+inline constexpr std::uint64_t kMostCpuMillis = 1'000'000'000;  // a million CPUs
 inline constexpr std::int32_t kHighestSignal = 64;
 
 Result<std::int32_t> parse_signal(std::string_view text);  // SIGUSR1, USR1 or 10; 1 to kHighestSignal
@@ -19,7 +20,7 @@ Result<std::int32_t> parse_signal(std::string_view text);  // SIGUSR1, USR1 or 1
 // The shortest text that reads back as the same value.
 std::string format_cpus(std::uint64_t millis);
 std::string format_memory(std::uint64_t bytes);
-std::string format_duration(Duration d);    // whole milliseconds, not negative
+std::string format_duration(Duration d);  // whole milliseconds, not negative
 std::string format_signal(std::int32_t signal);
 
 }  // namespace dtrain::job

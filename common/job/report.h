@@ -20,7 +20,8 @@ class Report {
 
   // Takes the line of the field, or of the nearest that encloses it.
   void add(std::string code, std::string path, std::string message, std::string next = "");
-  void add_at(std::uint32_t line, std::string code, std::string path, std::string message, std::string next = "");
+  void add_at(std::uint32_t line, std::string code, std::string path, std::string message,
+              std::string next = "");
 
   // Adds what validate() found, but not what only follows from a mistake already reported of the same field.
   void add_rules(std::vector<FileError> found);

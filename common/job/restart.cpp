@@ -10,10 +10,14 @@ bool may_restart(RestartPolicy policy, const Exit& exit) {
   const bool not_executed = exit.signal == 0 && (exit.code == 126 || exit.code == 127) && !exit.cause.empty();
   if (not_executed) return false;
   switch (policy) {
-    case RestartPolicy::never: return false;
-    case RestartPolicy::always: return true;
-    case RestartPolicy::on_failure: return !exit.success();
-    case RestartPolicy::exit_code: return exit.unknown || exit.signal != 0 || exit.code >= 128;
+    case RestartPolicy::never:
+      return false;
+    case RestartPolicy::always:
+      return true;
+    case RestartPolicy::on_failure:
+      return !exit.success();
+    case RestartPolicy::exit_code:
+      return exit.unknown || exit.signal != 0 || exit.code >= 128;
   }
   return false;
 }
@@ -25,16 +29,17 @@ Duration backoff_delay(const RestartBackoff& policy, std::uint32_t in_row, std::
   delay = std::min(delay, policy.max);
   if (!policy.jitter || delay <= 0ns) return delay;
   Rng rng(seed);
-  return delay - Duration(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(delay.count() / 4 + 1))));
+  return delay -
+         Duration(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(delay.count() / 4 + 1))));
 }
 
 std::string signal_name(std::int32_t signal) {
   // Linux numbers, the same on all architectures we build for; strsignal() would speak the user's language.
   static constexpr const char* kNames[] = {
-      "",        "SIGHUP",  "SIGINT",  "SIGQUIT", "SIGILL",    "SIGTRAP", "SIGABRT", "SIGBUS",
-      "SIGFPE",  "SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2",   "SIGPIPE", "SIGALRM", "SIGTERM",
-      "SIGSTKFLT", "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG",
-      "SIGXCPU", "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO",  "SIGPWR",  "SIGSYS"};
+      "",          "SIGHUP",  "SIGINT",    "SIGQUIT", "SIGILL",   "SIGTRAP", "SIGABRT", "SIGBUS",
+      "SIGFPE",    "SIGKILL", "SIGUSR1",   "SIGSEGV", "SIGUSR2",  "SIGPIPE", "SIGALRM", "SIGTERM",
+      "SIGSTKFLT", "SIGCHLD", "SIGCONT",   "SIGSTOP", "SIGTSTP",  "SIGTTIN", "SIGTTOU", "SIGURG",
+      "SIGXCPU",   "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO",   "SIGPWR",  "SIGSYS"};
   if (signal > 0 && signal < static_cast<std::int32_t>(std::size(kNames))) return kNames[signal];
   return "signal " + std::to_string(signal);
 }

@@ -25,9 +25,24 @@ std::vector<TemplatePiece> split_templates(std::string_view text);
 // What a piece asks for, e.g. "host:ps:0" -> {host, "ps", 0}, "job.name" -> {job_name}.
 struct TemplateName {
   enum class Kind : unsigned char {
-    hosts, host, count, port, job_name, job_generation,
-    task_name, task_type, task_index, task_rank, task_address, task_host, task_port,
-    work_dir, package_dir, checkpoint_dir, checkpoint_path, checkpoint_step,
+    hosts,
+    host,
+    count,
+    port,
+    job_name,
+    job_generation,
+    task_name,
+    task_type,
+    task_index,
+    task_rank,
+    task_address,
+    task_host,
+    task_port,
+    work_dir,
+    package_dir,
+    checkpoint_dir,
+    checkpoint_path,
+    checkpoint_step,
   };
   Kind kind{};
   std::string_view role;    // of hosts, host, count and port
@@ -35,8 +50,9 @@ struct TemplateName {
 };
 std::optional<TemplateName> parse_template_name(std::string_view name);
 
-// Renders the texts of one task. Each name is looked up once, however often it is written: a generation may have 10,000
-// tasks, and a text may hold as many templates. What would be longer than limits::kArgumentBytes is refused.
+// Renders the texts of one task. Each name is looked up once, however often it is written: a generation may
+// have 10,000 tasks, and a text may hold as many templates. What would be longer than limits::kArgumentBytes
+// is refused.
 class TemplateRenderer {
  public:
   // Keeps references to all three.

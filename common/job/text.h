@@ -10,10 +10,10 @@ namespace dtrain::job {
 
 inline constexpr std::size_t kQuotedBytes = 60;  // of a user's text in a message; the rest is "..."
 
-bool is_utf8(std::string_view text);       // shortest forms only, no surrogates, at most U+10FFFF
-bool is_job_name(std::string_view text);   // [a-z0-9]([-a-z0-9]*[a-z0-9])?, at most limits::kNameBytes
-bool is_role_name(std::string_view text);  // [a-z][a-z0-9]*, at most limits::kRoleNameBytes
-bool is_label_name(std::string_view text); // [A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?, at most kLabelBytes
+bool is_utf8(std::string_view text);        // shortest forms only, no surrogates, at most U+10FFFF
+bool is_job_name(std::string_view text);    // [a-z0-9]([-a-z0-9]*[a-z0-9])?, at most limits::kNameBytes
+bool is_role_name(std::string_view text);   // [a-z][a-z0-9]*, at most limits::kRoleNameBytes
+bool is_label_name(std::string_view text);  // [A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?, at most kLabelBytes
 
 inline constexpr std::size_t kLabelBytes = 253;  // of a label's name or value
 

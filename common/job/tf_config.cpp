@@ -1,4 +1,5 @@
-// TF_CONFIG, as TensorFlow's TFConfigClusterResolver and Estimator's RunConfig read it. Rules: docs/frameworks.md.
+// TF_CONFIG, as TensorFlow's TFConfigClusterResolver and Estimator's RunConfig read it. Rules:
+// docs/frameworks.md.
 #include <vector>
 
 #include "common/job/cluster_spec.h"
@@ -12,9 +13,12 @@ constexpr std::string_view kEvaluator = "evaluator";
 
 bool sees_evaluators(const JobSpec& spec, const TaskId& task) {
   switch (spec.policy.evaluator_in_cluster) {
-    case EvaluatorInCluster::self: return task.role == kEvaluator;
-    case EvaluatorInCluster::never: return false;
-    case EvaluatorInCluster::always: return true;
+    case EvaluatorInCluster::self:
+      return task.role == kEvaluator;
+    case EvaluatorInCluster::never:
+      return false;
+    case EvaluatorInCluster::always:
+      return true;
   }
   return false;
 }
@@ -39,13 +43,15 @@ using Cluster = std::map<std::string, std::string>;
 Cluster whole_cluster(const JobSpec& spec, const ClusterView& view, const TaskId& self) {
   std::map<std::string, std::vector<std::string>> addresses;  // the view is ordered by role, then index
   for (const auto& [task, address] : view.tasks)
-    if (task.role != kEvaluator || sees_evaluators(spec, self)) addresses[task.role].push_back(address.text());
+    if (task.role != kEvaluator || sees_evaluators(spec, self))
+      addresses[task.role].push_back(address.text());
   Cluster out;
   for (const auto& [role, list] : addresses) out[role] = address_list(list);
   return out;
 }
 
-// Only what a task of a job with a changing number of workers has to know, so that a change restarts nobody else.
+// Only what a task of a job with a changing number of workers has to know, so that a change restarts nobody
+// else.
 Cluster sparse_cluster(const ClusterView& view, const TaskId& self, const TaskAddress& own) {
   Cluster out;
   if (self.role == "ps") {
@@ -79,7 +85,8 @@ std::optional<std::string> tf_config(const JobSpec& spec, const ClusterView& clu
   if (own == cluster.tasks.end() || cluster.tasks.size() == 1) return std::nullopt;
   const bool sparse = spec.policy.enable_dynamic_worker && (task.role == "worker" || task.role == "ps");
   if (sparse) return cluster_object(sparse_cluster(cluster, task, own->second)) + task_object(task) + "}";
-  return cluster_object(whole_cluster(spec, cluster, task)) + task_object(task) + ",\"environment\":\"cloud\"}";
+  return cluster_object(whole_cluster(spec, cluster, task)) + task_object(task) +
+         ",\"environment\":\"cloud\"}";
 }
 
 }  // namespace dtrain::job

@@ -1,5 +1,5 @@
-// Rules of a whole job, whoever wrote it. Values are checked here even where the parser checked them already: an agent
-// gets its spec from a client.
+// Rules of a whole job, whoever wrote it. Values are checked here even where the parser checked them already:
+// an agent gets its spec from a client.
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -20,7 +20,7 @@ namespace dtrain::job {
 namespace {
 
 constexpr std::size_t kVariableNameBytes = 256;
-constexpr std::size_t kDigestBytes = 64;   // BLAKE2b-256 in hex
+constexpr std::size_t kDigestBytes = 64;     // BLAKE2b-256 in hex
 constexpr std::uint32_t kWorkersPerPs = 20;  // beyond: one ps becomes the bottleneck
 // The shortest entry of a list of addresses: "1.2.3.4:20000", with quotes and comma.
 constexpr std::uint64_t kShortestAddress = 16;
@@ -71,7 +71,8 @@ class Rules {
     }
   };
 
-  // One more than is ever shown, so that Report can say that there are more. Searching for near words stops here, too.
+  // One more than is ever shown, so that Report can say that there are more. Searching for near words stops
+  // here, too.
   bool full() const { return errors_.size() > kReportedMistakes; }
   void add(std::string code, std::string path, std::string message, std::string next = "") {
     if (full()) return;
@@ -84,7 +85,8 @@ class Rules {
       add("missing", "metadata.name", "is required: the name of the job", "or give generateName, a prefix");
     if (!spec_.name.empty() && !is_job_name(spec_.name))
       add("out-of-range", "metadata.name",
-          std::string(kNameForm) + std::to_string(limits::kNameBytes) + " bytes, not " + in_quotes(spec_.name));
+          std::string(kNameForm) + std::to_string(limits::kNameBytes) + " bytes, not " +
+              in_quotes(spec_.name));
     const std::size_t longest = limits::kNameBytes - kGeneratedSuffixBytes;
     const std::string& prefix = spec_.generate_name;
     if (!prefix.empty() && (prefix.size() > longest || !is_job_name(prefix + "0")))
@@ -97,10 +99,11 @@ class Rules {
     for (const auto& [name, value] : labels) {
       if (!is_label_name(name))
         add("out-of-range", join_path(path, name),
-            "a label's name must be letters, digits and inner - _ . /, at most " + std::to_string(kLabelBytes) +
-                " bytes, not " + in_quotes(name));
+            "a label's name must be letters, digits and inner - _ . /, at most " +
+                std::to_string(kLabelBytes) + " bytes, not " + in_quotes(name));
       if (value.size() > kLabelBytes)
-        add("limit", join_path(path, name), "a label's value must have at most " + std::to_string(kLabelBytes) + " bytes");
+        add("limit", join_path(path, name),
+            "a label's value must have at most " + std::to_string(kLabelBytes) + " bytes");
     }
   }
 
@@ -112,7 +115,8 @@ class Rules {
     const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
     const std::string& digest = spec_.package_digest;
     if (!digest.empty() && (digest.size() != kDigestBytes || !std::all_of(digest.begin(), digest.end(), hex)))
-      add("out-of-range", "spec.package", "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
+      add("out-of-range", "spec.package",
+          "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
     check_work_dir();
     check_env("spec.env", spec_.env);
     for (std::size_t i = 0; i < spec_.require_paths.size(); ++i)
@@ -123,12 +127,15 @@ class Rules {
 
   void check_work_dir() {
     const std::string& dir = spec_.work_dir;
-    if (dir.empty()) add("out-of-range", "spec.workDir", "must be a directory, not empty", "leave it out for the package's root");
+    if (dir.empty())
+      add("out-of-range", "spec.workDir", "must be a directory, not empty",
+          "leave it out for the package's root");
     if (dir.starts_with('/')) return;
     for (std::string_view rest = dir; !rest.empty();) {
       const std::size_t slash = rest.find('/');
       if (rest.substr(0, slash) == "..")
-        return add("out-of-range", "spec.workDir", "must stay inside the package, not " + in_quotes(dir), "or give an absolute path");
+        return add("out-of-range", "spec.workDir", "must stay inside the package, not " + in_quotes(dir),
+                   "or give an absolute path");
       rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
     }
   }
@@ -138,9 +145,11 @@ class Rules {
       const std::string at = join_path(path, name);
       if (name.empty() || name.size() > kVariableNameBytes || name.find('=') != std::string::npos)
         add("out-of-range", at,
-            "a variable's name must have 1 to " + std::to_string(kVariableNameBytes) + " bytes and no =, not " + in_quotes(name));
+            "a variable's name must have 1 to " + std::to_string(kVariableNameBytes) +
+                " bytes and no =, not " + in_quotes(name));
       if (name.size() + value.size() + 2 > limits::kArgumentBytes)
-        add("limit", at, "has more than " + std::to_string(limits::kArgumentBytes) + " bytes with its name", "pass it through a file");
+        add("limit", at, "has more than " + std::to_string(limits::kArgumentBytes) + " bytes with its name",
+            "pass it through a file");
       check_templates(at, value);
     }
   }
@@ -156,7 +165,8 @@ class Rules {
       std::string message = "unknown template " + in_quotes(unknown);
       if (name == "checkpoint.dir")
         message += ": the job has no spec.checkpoint";
-      else if (const auto parsed = parse_template_name(name); parsed && !parsed->role.empty() && !has_role(spec_, parsed->role))
+      else if (const auto parsed = parse_template_name(name);
+               parsed && !parsed->role.empty() && !has_role(spec_, parsed->role))
         message += ": the job has no role " + in_quotes(parsed->role);
       else if (parsed && !parsed->role.empty())
         message += ": the role has fewer tasks";
@@ -167,7 +177,8 @@ class Rules {
 
   void roles() {
     if (spec_.roles.empty())
-      return add("missing", "spec.roles", "is required: at least one role, such as {worker: {command: [python3, train.py]}}");
+      return add("missing", "spec.roles",
+                 "is required: at least one role, such as {worker: {command: [python3, train.py]}}");
     if (spec_.roles.size() > limits::kRolesPerJob)
       return add("limit", "spec.roles", "must be at most " + std::to_string(limits::kRolesPerJob) + " roles");
     for (const auto& [name, role] : spec_.roles) check_role(join_path("spec.roles", name), name, role);
@@ -175,9 +186,12 @@ class Rules {
       add("limit", "spec.roles",
           "all roles together must have at most " + std::to_string(limits::kTasksPerJob) + " replicas, not " +
               std::to_string(total_replicas(spec_)));
-    const bool ends = std::any_of(spec_.roles.begin(), spec_.roles.end(),
-                                  [](const auto& entry) { return entry.first != "ps" && entry.first != "evaluator"; });
-    if (!ends) add("missing", "spec.roles", "needs a role whose end ends the job: a ps or an evaluator never does", "add worker or chief");
+    const bool ends = std::any_of(spec_.roles.begin(), spec_.roles.end(), [](const auto& entry) {
+      return entry.first != "ps" && entry.first != "evaluator";
+    });
+    if (!ends)
+      add("missing", "spec.roles", "needs a role whose end ends the job: a ps or an evaluator never does",
+          "add worker or chief");
     if (const auto cycle = find_start_cycle(spec_); !cycle.empty()) {
       std::string circle;
       for (const auto& role : cycle) circle += (circle.empty() ? "" : " after ") + role;
@@ -195,36 +209,43 @@ class Rules {
     if (role.replicas < 1 || role.replicas > most)
       add("out-of-range", join_path(path, "replicas"),
           most == 1 ? "must be 1: a job has at most one " + name + ", not " + std::to_string(role.replicas)
-                    : "must be a whole number from 1 to " + std::to_string(most) + ", not " + std::to_string(role.replicas));
+                    : "must be a whole number from 1 to " + std::to_string(most) + ", not " +
+                          std::to_string(role.replicas));
     else if (role.min_replicas < 1 || role.min_replicas > role.replicas)
       add("out-of-range", join_path(path, "minReplicas"),
-          "must be from 1 to replicas (" + std::to_string(role.replicas) + "), not " + std::to_string(role.min_replicas));
+          "must be from 1 to replicas (" + std::to_string(role.replicas) + "), not " +
+              std::to_string(role.min_replicas));
     check_command(join_path(path, "command"), role.command);
     check_env(join_path(path, "env"), role.env);
     check_resources(join_path(path, "resources"), role.resources);
     check_labels(join_path(path, "nodeSelector"), role.node_selector);
     if (!is_label_name(role.anti_affinity))
-      add("out-of-range", join_path(path, "antiAffinity"), "must be none, host or a label's name, not " + in_quotes(role.anti_affinity));
-    for (const auto& entry : role.start_after) check_start_after(join_path(path, "startAfter"), name, entry.first);
+      add("out-of-range", join_path(path, "antiAffinity"),
+          "must be none, host or a label's name, not " + in_quotes(role.anti_affinity));
+    for (const auto& entry : role.start_after)
+      check_start_after(join_path(path, "startAfter"), name, entry.first);
     if (is_exclusive_role(spec_.framework, name) && !role.exclusive)
-      add("conflict", join_path(path, "exclusive"), "cannot be false: two of the same " + name + " would damage the training",
-          "leave it out");
+      add("conflict", join_path(path, "exclusive"),
+          "cannot be false: two of the same " + name + " would damage the training", "leave it out");
     check_span(join_path(path, "watchdog"), role.watchdog, errors_);
     check_signal(join_path(path, "stopSignal"), role.stop_signal, errors_);
   }
 
   void check_command(const std::string& path, const std::vector<std::string>& command) {
-    if (command.empty()) return add("missing", path, "is required: what each task runs, such as [python3, train.py]");
+    if (command.empty())
+      return add("missing", path, "is required: what each task runs, such as [python3, train.py]");
     if (command.front().empty()) add("out-of-range", item_path(path, 0), "must be a program, not empty");
     std::size_t total = 0;
     for (std::size_t i = 0; i < command.size(); ++i) {
       total += command[i].size() + 1;
       if (command[i].size() >= limits::kArgumentBytes)
-        add("limit", item_path(path, i), "has " + std::to_string(limits::kArgumentBytes) + " bytes or more", "pass it through a file");
+        add("limit", item_path(path, i), "has " + std::to_string(limits::kArgumentBytes) + " bytes or more",
+            "pass it through a file");
       check_templates(item_path(path, i), command[i]);
     }
     if (total > limits::kArgumentsTotalBytes)
-      add("limit", path, "has more than " + std::to_string(limits::kArgumentsTotalBytes) + " bytes", "pass it through a file");
+      add("limit", path, "has more than " + std::to_string(limits::kArgumentsTotalBytes) + " bytes",
+          "pass it through a file");
   }
 
   void check_resources(const std::string& path, const Resources& resources) {
@@ -249,10 +270,12 @@ class Rules {
 
   void tensorflow() {
     if (has_role(spec_, "chief") && has_role(spec_, "master"))
-      add("conflict", "spec.roles.master", "a job has a chief or a master, not both", "master is the older name of chief");
+      add("conflict", "spec.roles.master", "a job has a chief or a master, not both",
+          "master is the older name of chief");
     if (spec_.framework != Framework::tensorflow) return;
     if (has_role(spec_, "master") && has_role(spec_, "evaluator"))
-      add("conflict", "spec.roles.evaluator", "TensorFlow takes no evaluator beside a master", "name the master chief");
+      add("conflict", "spec.roles.evaluator", "TensorFlow takes no evaluator beside a master",
+          "name the master chief");
     if (!spec_.policy.enable_dynamic_worker && total_replicas(spec_) <= limits::kTasksPerJob &&
         total_replicas(spec_) * kShortestAddress > limits::kArgumentBytes)
       add("limit", "spec.roles",
@@ -267,17 +290,23 @@ class Rules {
 
 }  // namespace
 
-std::vector<FileError> validate(const JobSpec& spec) { return Rules(spec).check(); }
+std::vector<FileError> validate(const JobSpec& spec) {
+  return Rules(spec).check();
+}
 
 std::vector<std::string> warnings_about(const JobSpec& spec) {
   std::vector<std::string> out;
-  const auto replicas = [&](const char* role) { return has_role(spec, role) ? spec.roles.at(role).replicas : 0; };
+  const auto replicas = [&](const char* role) {
+    return has_role(spec, role) ? spec.roles.at(role).replicas : 0;
+  };
   const std::uint32_t ps = replicas("ps"), workers = replicas("worker");
   if (ps > 0 && workers > ps * kWorkersPerPs)
     out.push_back(std::to_string(workers) + " workers on " + std::to_string(ps) + " ps: more than " +
                   std::to_string(kWorkersPerPs) + " workers for each ps wait for it most of the time");
   if (spec.checkpoint && spec.checkpoint->replicas > 1)
-    out.push_back("spec.checkpoint.replicas: this version keeps checkpoints where the job writes them and makes no copies");
+    out.push_back(
+        "spec.checkpoint.replicas: this version keeps checkpoints where the job writes them and makes no "
+        "copies");
   if (spec.policy.signal_before_deadline && !spec.policy.active_deadline)
     out.push_back("spec.policy.signalBeforeDeadline: without activeDeadlineSeconds it is never sent");
   if (spec.framework == Framework::tensorflow) {

@@ -56,7 +56,9 @@ Extent extent_of(const YamlNode& node) {
 class Builder final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (root_) refuse("syntax", line_of(mark), "a second document starts here: a job file holds one job", "split the file");
+    if (root_)
+      refuse("syntax", line_of(mark), "a second document starts here: a job file holds one job",
+             "split the file");
   }
   void OnDocumentEnd() override {}
 
@@ -64,7 +66,8 @@ class Builder final : public YAML::EventHandler {
     if (expects_key()) refuse("syntax", line_of(mark), "a key must be text, not null", "put it in quotes");
     add(make(Kind::null, mark), anchor, mark);
   }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
     check_tag(tag, "tag:yaml.org,2002:str", mark);
     if (!is_utf8(value) || value.find('\0') != std::string::npos)
       refuse("syntax", line_of(mark), "text must be UTF-8 without NUL, not " + in_quotes(value));
@@ -74,9 +77,11 @@ class Builder final : public YAML::EventHandler {
     add(std::move(node), anchor, mark);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    if (expects_key()) refuse("syntax", line_of(mark), "a key must be plain text, not an alias", "write the key out");
+    if (expects_key())
+      refuse("syntax", line_of(mark), "a key must be plain text, not an alias", "write the key out");
     const auto found = anchored_.find(anchor);
-    if (found == anchored_.end()) refuse("syntax", line_of(mark), "an alias stands inside the value that it names");
+    if (found == anchored_.end())
+      refuse("syntax", line_of(mark), "an alias stands inside the value that it names");
     const Extent extent = extent_of(found->second);
     count(extent, mark);
     attach(YamlNode(found->second));
@@ -107,11 +112,14 @@ class Builder final : public YAML::EventHandler {
     node.line = line_of(mark);
     return node;
   }
-  bool expects_key() const { return !open_.empty() && open_.back().node.kind == Kind::mapping && !open_.back().entry; }
+  bool expects_key() const {
+    return !open_.empty() && open_.back().node.kind == Kind::mapping && !open_.back().entry;
+  }
 
   static void check_tag(const std::string& tag, std::string_view allowed, const YAML::Mark& mark) {
     if (tag.empty() || tag == "?" || tag == "!" || tag == allowed) return;
-    refuse("syntax", line_of(mark), "tag " + in_quotes(tag) + " is not supported", "leave it out: every value is read as text");
+    refuse("syntax", line_of(mark), "tag " + in_quotes(tag) + " is not supported",
+           "leave it out: every value is read as text");
   }
 
   // Adds to what the whole document would be, written out. `extent.depth` is below the open containers.
@@ -128,10 +136,12 @@ class Builder final : public YAML::EventHandler {
              "more than " + std::to_string(kExpandedBytes) + " bytes of text, counting what aliases repeat");
   }
 
-  void set_key(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& key) {
+  void set_key(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+               const std::string& key) {
     if (anchor != 0) refuse("syntax", line_of(mark), "a key cannot be anchored", "anchor its value");
     if (key == "<<" && tag == "?")
-      refuse("syntax", line_of(mark), "merge keys (<<) are not supported", "write the keys out, or use an alias for the whole value");
+      refuse("syntax", line_of(mark), "merge keys (<<) are not supported",
+             "write the keys out, or use an alias for the whole value");
     count({1, key.size(), 1}, mark);
     open_.back().entry = YamlEntry{key, line_of(mark), {}};
   }
@@ -140,7 +150,8 @@ class Builder final : public YAML::EventHandler {
     if (anchor != 0) remember(node, anchor, mark);
     attach(std::move(node));
   }
-  void open(Kind kind, const YAML::Mark& mark, const std::string& tag, std::string_view allowed, YAML::anchor_t anchor) {
+  void open(Kind kind, const YAML::Mark& mark, const std::string& tag, std::string_view allowed,
+            YAML::anchor_t anchor) {
     check_tag(tag, allowed, mark);
     if (expects_key()) refuse("syntax", line_of(mark), "a key must be plain text, not a list or a map");
     count({1, 0, 1}, mark);
@@ -183,7 +194,9 @@ class Builder final : public YAML::EventHandler {
 };
 
 std::uint32_t line_at(std::string_view text, std::size_t offset) {
-  return static_cast<std::uint32_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n')) + 1;
+  return static_cast<std::uint32_t>(
+             std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n')) +
+         1;
 }
 
 // What can be said without knowing YAML. The library would guess UTF-16 or UTF-32 from a BOM or NULs.
@@ -199,14 +212,17 @@ std::optional<YamlError> check_bytes(std::string_view text) {
   });
   if (bad != text.end()) {
     const auto offset = static_cast<std::size_t>(bad - text.begin());
-    return YamlError{"syntax", line_at(text, offset), "the file is not text: it holds the control character " + in_quotes(text.substr(offset, 1)), ""};
+    return YamlError{
+        "syntax", line_at(text, offset),
+        "the file is not text: it holds the control character " + in_quotes(text.substr(offset, 1)), ""};
   }
-  if (!is_utf8(text)) return YamlError{"syntax", 0, "the file is not text: it is not UTF-8", "save it as UTF-8"};
+  if (!is_utf8(text))
+    return YamlError{"syntax", 0, "the file is not text: it is not UTF-8", "save it as UTF-8"};
   return std::nullopt;
 }
 
-// The library keeps every token of a line until it knows whether an opening bracket starts a key, and answers an
-// endless run of them only after reading all. Nobody writes that many in a row.
+// The library keeps every token of a line until it knows whether an opening bracket starts a key, and answers
+// an endless run of them only after reading all. Nobody writes that many in a row.
 std::optional<YamlError> check_brackets(std::string_view text) {
   std::size_t run = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -238,7 +254,8 @@ tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text) {
     Builder builder;
     while (parser.HandleNextDocument(builder)) {
     }
-    if (!builder.root()) return tl::unexpected(YamlError{"syntax", 0, "the file is empty: it holds no job", ""});
+    if (!builder.root())
+      return tl::unexpected(YamlError{"syntax", 0, "the file is empty: it holds no job", ""});
     return std::move(*builder.root());
   } catch (Refused& refused) {
     return tl::unexpected(std::move(refused.error));

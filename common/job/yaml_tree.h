@@ -1,5 +1,6 @@
-// YAML text as a tree of literal text with lines: no scalar has a type here, `true`, `3` and `on` stay what was
-// written. Built from yaml-cpp's events, so that every limit is checked while reading and nothing grows beyond it.
+// YAML text as a tree of literal text with lines: no scalar has a type here, `true`, `3` and `on` stay what
+// was written. Built from yaml-cpp's events, so that every limit is checked while reading and nothing grows
+// beyond it.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,11 @@ struct YamlEntry;
 struct YamlNode {
   enum class Kind : unsigned char { null, scalar, sequence, mapping };
   Kind kind = Kind::null;
-  bool from_option = false;           // given by --set: `line` means nothing
-  std::uint32_t line = 0;             // from 1
-  std::string text;                   // of a scalar
-  std::vector<YamlNode> items;        // of a sequence
-  std::vector<YamlEntry> entries;     // of a mapping, as written: a key may be there twice
+  bool from_option = false;        // given by --set: `line` means nothing
+  std::uint32_t line = 0;          // from 1
+  std::string text;                // of a scalar
+  std::vector<YamlNode> items;     // of a sequence
+  std::vector<YamlEntry> entries;  // of a mapping, as written: a key may be there twice
 
   const YamlNode* find(std::string_view key) const;  // the first; null when there is none
 };
@@ -32,17 +33,19 @@ struct YamlEntry {
 };
 
 struct YamlError {
-  std::string code;       // syntax | limit
-  std::uint32_t line = 0; // 0: of the whole
+  std::string code;        // syntax | limit
+  std::uint32_t line = 0;  // 0: of the whole
   std::string message;
   std::string next;
 };
 
 // What an alias or an anchored value adds is counted as if it were written out once more.
-inline constexpr std::size_t kExpandedBytes = 4 << 20;  // of scalars and keys in all, aliases expanded: refused
+inline constexpr std::size_t kExpandedBytes = 4
+                                              << 20;  // of scalars and keys in all, aliases expanded: refused
 
-// Exactly one document. Refused: more than limits::kJobFileBytes, kYamlNodes or kYamlDepth; text that is not UTF-8 or
-// holds control characters; tags other than those of plain text, lists and maps; merge keys; keys that are no text.
+// Exactly one document. Refused: more than limits::kJobFileBytes, kYamlNodes or kYamlDepth; text that is not
+// UTF-8 or holds control characters; tags other than those of plain text, lists and maps; merge keys; keys
+// that are no text.
 tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text);
 
 }  // namespace dtrain::job

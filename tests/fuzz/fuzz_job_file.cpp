@@ -1,5 +1,5 @@
-// A job file of any bytes: answered without a crash and within the limits; what is accepted must hold its own rules, be
-// read back from its own YAML as the same spec, and render for every task.
+// A job file of any bytes: answered without a crash and within the limits; what is accepted must hold its own
+// rules, be read back from its own YAML as the same spec, and render for every task.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -26,7 +26,8 @@ job::ParseOptions options_of(std::string_view text) {
   if (!text.starts_with(kSet)) return options;
   const std::string_view line = text.substr(kSet.size(), text.find('\n') - kSet.size());
   const std::size_t equals = line.find('=');
-  if (equals != std::string_view::npos) options.sets.emplace_back(line.substr(0, equals), line.substr(equals + 1));
+  if (equals != std::string_view::npos)
+    options.sets.emplace_back(line.substr(0, equals), line.substr(equals + 1));
   return options;
 }
 
@@ -41,7 +42,8 @@ void render_some(const job::JobSpec& spec) {
     job::TaskView task;
     task.task = entry.first;
     const auto rendered = job::render(spec, view, task);
-    // Names were checked at submit. Beyond the cut above a {host:R:I} may be missing; sizes depend on the values.
+    // Names were checked at submit. Beyond the cut above a {host:R:I} may be missing; sizes depend on the
+    // values.
     if (!rendered && view.tasks.size() < kRenderedTasks) CHECK(rendered.error().code == ErrorCode::limit);
     (void)job::is_stateful(spec, entry.first);
     (void)job::is_exclusive(spec, entry.first);

@@ -10,10 +10,11 @@
 namespace dtrain::job::testing {
 
 // A job file around the given lines: `roles` below spec.roles (4 spaces), `rest` below spec (2 spaces).
-std::string job_text(const std::string& roles, const std::string& rest = "", const std::string& framework = "tensorflow");
+std::string job_text(const std::string& roles, const std::string& rest = "",
+                     const std::string& framework = "tensorflow");
 
 ParsedJob parse(const std::string& text);
-JobSpec parse_good(const std::string& text);         // fails the test on errors
+JobSpec parse_good(const std::string& text);  // fails the test on errors
 std::vector<std::string> error_lines(const std::string& text);
 
 // Every task of the spec at 10.0.0.1 with ports 20000, 20001, ... in the order of TaskId.

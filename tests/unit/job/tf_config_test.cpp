@@ -1,4 +1,5 @@
-// TF_CONFIG against golden strings: tests/golden/tf_config/*.txt, one task a line, "role-index value"; "-" is not set.
+// TF_CONFIG against golden strings: tests/golden/tf_config/*.txt, one task a line, "role-index value"; "-" is
+// not set.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,9 @@ struct Case {
   std::string policy;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 std::string roles(const std::vector<std::pair<std::string, int>>& list) {
   std::string out;
@@ -51,16 +54,17 @@ TEST_P(TfConfig, IsTheGoldenString) {
 const auto kPs = roles({{"ps", 2}, {"chief", 1}, {"worker", 2}});
 const auto kEvaluator = roles({{"ps", 1}, {"chief", 1}, {"worker", 1}, {"evaluator", 1}});
 
-INSTANTIATE_TEST_SUITE_P(
-    Golden, TfConfig,
-    ::testing::Values(Case{"ps", kPs, ""}, Case{"single", roles({{"worker", 1}}), ""},
-                      Case{"single_chief", roles({{"chief", 1}}), ""}, Case{"workers", roles({{"worker", 2}}), ""},
-                      Case{"master", roles({{"ps", 1}, {"master", 1}, {"worker", 1}}), ""},
-                      Case{"evaluator_self", kEvaluator, ""},
-                      Case{"evaluator_never", kEvaluator, "evaluatorInCluster: never"},
-                      Case{"evaluator_always", kEvaluator, "evaluatorInCluster: always"},
-                      Case{"dynamic", kPs, "enableDynamicWorker: true"}),
-    [](const auto& p) { return p.param.name; });
+INSTANTIATE_TEST_SUITE_P(Golden, TfConfig,
+                         ::testing::Values(Case{"ps", kPs, ""}, Case{"single", roles({{"worker", 1}}), ""},
+                                           Case{"single_chief", roles({{"chief", 1}}), ""},
+                                           Case{"workers", roles({{"worker", 2}}), ""},
+                                           Case{"master", roles({{"ps", 1}, {"master", 1}, {"worker", 1}}),
+                                                ""},
+                                           Case{"evaluator_self", kEvaluator, ""},
+                                           Case{"evaluator_never", kEvaluator, "evaluatorInCluster: never"},
+                                           Case{"evaluator_always", kEvaluator, "evaluatorInCluster: always"},
+                                           Case{"dynamic", kPs, "enableDynamicWorker: true"}),
+                         [](const auto& p) { return p.param.name; });
 
 TEST(TfConfigRules, ATaskThatIsNotInTheGenerationHasNone) {
   const JobSpec spec = parse_good(job_text(roles({{"worker", 2}})));
@@ -72,7 +76,8 @@ TEST(TfConfigRules, TextIsEscaped) {
   ClusterView view = view_of(spec);
   view.tasks[{"worker", 1}].host = "a\"b\\c\n";
   EXPECT_EQ(tf_config(spec, view, {"worker", 0}),
-            "{\"cluster\":{\"worker\":[\"10.0.0.1:20000\",\"a\\\"b\\\\c\\u000a:20001\"]},\"task\":{\"type\":\"worker\",\"index\":0},"
+            "{\"cluster\":{\"worker\":[\"10.0.0.1:20000\",\"a\\\"b\\\\c\\u000a:20001\"]},\"task\":{\"type\":"
+            "\"worker\",\"index\":0},"
             "\"environment\":\"cloud\"}");
 }
 

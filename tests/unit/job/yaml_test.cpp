@@ -11,9 +11,9 @@ namespace dtrain::job {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::error_lines;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-using testing::error_lines;
 
 std::string refusal(const std::string& text) {
   const auto tree = parse_yaml(text);
@@ -65,14 +65,18 @@ TEST(Yaml, TagsOfPlainKindsAreAllowed) {
 }
 
 TEST(Yaml, EmptyFiles) {
-  for (const char* text : {"", "\n\n", "# only a comment\n"}) EXPECT_THAT(refusal(text), HasSubstr("empty")) << text;
+  for (const char* text : {"", "\n\n", "# only a comment\n"})
+    EXPECT_THAT(refusal(text), HasSubstr("empty")) << text;
   EXPECT_THAT(error_lines(""), ElementsAre("f.yaml: the file is empty: it holds no job"));
 }
 
 TEST(Yaml, BytesThatAreNoText) {
   EXPECT_THAT(refusal(std::string("a: \xff\xfe")), HasSubstr("UTF-8"));
   EXPECT_THAT(refusal(std::string("a: \xed\xa0\x80")), HasSubstr("UTF-8"));
-  EXPECT_THAT(refusal(std::string("\xff\xfe" "a\0:\0", 6)), HasSubstr("not text"));
+  EXPECT_THAT(refusal(std::string("\xff\xfe"
+                                  "a\0:\0",
+                                  6)),
+              HasSubstr("not text"));
   EXPECT_THAT(refusal("a: \x1b[2J"), HasSubstr("control character `\\x1b`"));
   Rng rng(1);
   for (int round = 0; round < 200; ++round) {
@@ -94,7 +98,8 @@ TEST(Yaml, AliasBombs) {
     bomb += std::string(1, c) + ": &" + c + " [" + repeat("*" + before + ",", 7) + "*" + before + "]\n";
   }
   EXPECT_THAT(refusal(bomb), HasSubstr("limit: more than 100000 values"));
-  EXPECT_THAT(refusal("a: &a " + std::string(500'000, 'x') + "\nb: [" + repeat("*a,", 1000) + "]"), HasSubstr("bytes of text"));
+  EXPECT_THAT(refusal("a: &a " + std::string(500'000, 'x') + "\nb: [" + repeat("*a,", 1000) + "]"),
+              HasSubstr("bytes of text"));
   std::string anchors;  // each anchored value inside the other: copies must count
   for (int i = 0; i < 30; ++i) anchors += "&a" + std::to_string(i) + " [";
   EXPECT_THAT(refusal(anchors + repeat("x,", 20'000) + std::string(30, ']')), HasSubstr("limit: "));
@@ -104,7 +109,8 @@ TEST(Yaml, Depth) {
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(refusal(nested(limits::kYamlDepth)), "accepted");
   EXPECT_THAT(refusal(nested(limits::kYamlDepth + 1)), HasSubstr("deeper than 32"));
-  for (const char* unit : {"[", "{", "[ ", "{a: ", "- ", "? ", "- - ", "[a, ", "a: {", "&a [", "!a [", "\"a\": [", "[[a, b], ", "- ? "}) {
+  for (const char* unit : {"[", "{", "[ ", "{a: ", "- ", "? ", "- - ", "[a, ", "a: {", "&a [", "!a [",
+                           "\"a\": [", "[[a, b], ", "- ? "}) {
     const std::string text = repeat(unit, 500'000 / std::string(unit).size());
     EXPECT_NE(refusal(text), "accepted") << unit;
     EXPECT_NE(refusal(text.substr(0, 2'000)), "accepted") << unit;
@@ -116,12 +122,14 @@ TEST(Yaml, Depth) {
 
 TEST(Yaml, DepthThroughAliases) {
   std::string text = "a0: &a0 [x]\n";
-  for (int i = 1; i < 40; ++i) text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
+  for (int i = 1; i < 40; ++i)
+    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
   EXPECT_THAT(refusal(text), HasSubstr("deeper than 32"));
 }
 
 TEST(Yaml, BracketsInTextAreNotNesting) {
-  EXPECT_EQ(refusal("a: \"" + std::string(30, '[') + "\"\nb: |\n  if [[ -f x ]]; then {{x}}; fi\n"), "accepted");
+  EXPECT_EQ(refusal("a: \"" + std::string(30, '[') + "\"\nb: |\n  if [[ -f x ]]; then {{x}}; fi\n"),
+            "accepted");
 }
 
 }  // namespace
