@@ -68,20 +68,20 @@ void VerificationQueue::dispatch(Instant now, const EventSink& sink) {
 void VerificationQueue::run_slice(Running& running) {
   const auto rights = AsUser::enter(running.effect.user);
   if (!rights) {
-    running.outcome = fail(rights.error());
+    running.outcome.emplace(fail(rights.error()));
     return;
   }
   if (!running.verification) {
     auto begun = Verification::begin(running.effect.info);
     if (!begun) {
-      running.outcome = fail(begun.error());
+      running.outcome.emplace(fail(begun.error()));
       return;
     }
     running.verification = std::move(*begun);
   }
   const auto done = running.verification->advance(kSliceBytes);
-  if (!done) running.outcome = fail(done.error());
-  else if (*done) running.outcome = Status{};
+  if (!done) running.outcome.emplace(fail(done.error()));
+  else if (*done) running.outcome.emplace();
 }
 
 void VerificationQueue::start_slice(std::shared_ptr<Running> running) {
