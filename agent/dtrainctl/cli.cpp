@@ -91,7 +91,9 @@ class CommandLine {
     sub->callback([this, f] { action_ = f; });
   }
   // Options for which each occurrence brings one value.
-  static void each_one(CLI::Option* option) { option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false); }
+  static void each_one(CLI::Option* option) {
+    option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+  }
 
   void add_globals() {
     app_.add_option("--agent", globals_.agent, "the agent's control socket")->envname("DTRAIN_AGENT");
@@ -282,7 +284,9 @@ class CommandLine {
 
   void add_other_verbs() {
     CLI::App* completion = verb("completion", "a completion script for bash, zsh or fish");
-    completion->add_option("shell", shell_, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish", "names"}).description("bash|zsh|fish"));
+    completion->add_option("shell", shell_, "bash, zsh or fish")
+        ->required()
+        ->check(CLI::IsMember({"bash", "zsh", "fish", "names"}).description("bash|zsh|fish"));
     completion->add_option("kind", names_of_)->group("");
     completion->add_option("job", names_job_)->group("");
     does(completion, [this](Session& s) { return cmd_completion(s, shell_, names_of_, names_job_, summaries()); });
@@ -297,18 +301,20 @@ class CommandLine {
         {"wait", {"job", ""}},       {"logs", {"job", "task"}}, {"exec", {"job", "task"}}, {"cancel", {"job", ""}},
         {"suspend", {"job", ""}},    {"resume", {"job", ""}},   {"restart", {"job", "task"}}, {"scale", {"job", ""}},
         {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}};
-    const auto options_of = [](CLI::App& app) {
+    const auto options_of = [](CLI::App& app, bool only_valued) {
       std::vector<std::string> names;
       for (const CLI::Option* option : app.get_options()) {
+        if (only_valued && option->get_items_expected_min() == 0) continue;
         for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
         for (const std::string& name : option->get_snames()) names.push_back("-" + name);
       }
       return names;
     };
-    const std::vector<std::string> global = options_of(app_);
+    const std::vector<std::string> global = options_of(app_, false), global_valued = options_of(app_, true);
     std::vector<VerbSummary> all;
     for (CLI::App* sub : app_.get_subcommands({})) {
-      VerbSummary summary{sub->get_name(), sub->get_description(), options_of(*sub), "", ""};
+      VerbSummary summary{sub->get_name(), sub->get_description(), options_of(*sub, false), options_of(*sub, true), "", ""};
+      summary.valued.insert(summary.valued.end(), global_valued.begin(), global_valued.end());
       for (const std::string& name : global)
         if (std::find(summary.options.begin(), summary.options.end(), name) == summary.options.end())
           summary.options.push_back(name);

@@ -1,6 +1,6 @@
 // Completion scripts, made from the verbs and options that the parser knows: they cannot drift from it. Names of jobs,
 // tasks and nodes are asked of the agent while somebody types.
-#include <algorithm>
+#include <set>
 
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/words.h"
@@ -22,6 +22,15 @@ std::string verb_names(const std::vector<VerbSummary>& verbs) {
   return out;
 }
 
+// Options that are followed by a value, as a pattern of `case`.
+std::string valued_options(const std::vector<VerbSummary>& verbs) {
+  std::set<std::string> names;
+  for (const VerbSummary& verb : verbs) names.insert(verb.valued.begin(), verb.valued.end());
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : "|") + name;
+  return out;
+}
+
 // In single quotes for a shell.
 std::string quoted(const std::string& text) {
   std::string out = "'";
@@ -29,11 +38,11 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-// The shell words that list candidates for one positional argument. $job names the job typed before.
-std::string candidates(const std::string& what, const std::string& job) {
+// The shell words that list candidates for one positional argument. $first holds the one typed before.
+std::string candidates(const std::string& what) {
   if (what == "job") return "$(dtrainctl completion names jobs 2>/dev/null)";
-  if (what == "task") return "$(dtrainctl completion names tasks \"" + job + "\" 2>/dev/null)";
-  if (what == "job-or-node") return "$(dtrainctl completion names \"" + job + "s\" 2>/dev/null)";
+  if (what == "task") return "$(dtrainctl completion names tasks \"$first\" 2>/dev/null)";
+  if (what == "job-or-node") return "$(dtrainctl completion names \"${first}s\" 2>/dev/null)";
   if (what == "kind") return "job node";
   if (what == "get-kind") return "jobs";
   if (what == "shell") return "bash zsh fish";
@@ -55,7 +64,7 @@ _dtrainctl() {
     if [[ -n $skip ]]; then skip=; continue; fi
     case $word in
       --) return ;;
-      --agent|--key-file|--timeout|-o|--output|--for|--attempt|--tail|--since|--task|--user|--state|-l|--label|--set|--param|--package|--ps|--worker|--gpus|--name|--framework) skip=1 ;;
+      )sh" + valued_options(verbs) + R"sh() skip=1 ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=$word; else ((count++)); [[ -n $first ]] || first=$word; fi ;;
     esac
@@ -78,7 +87,7 @@ _dtrainctl() {
     const auto argument = [&](const std::string& what, int number) {
       if (what.empty()) return;
       out += "      elif [[ $count -eq " + std::to_string(number) + " ]]; then COMPREPLY=($(compgen ";
-      out += what == "file" ? "-f" : "-W \"" + candidates(what, "$first") + "\"";
+      out += what == "file" ? "-f" : "-W \"" + candidates(what) + "\"";
       out += " -- \"$cur\"))\n";
     };
     argument(verb.first, 0);
@@ -98,7 +107,7 @@ std::string zsh_script(const std::vector<VerbSummary>& verbs) {
     if [[ -n $skip ]]; then skip=; continue; fi
     case $word in
       --) _normal; return ;;
-      --agent|--key-file|--timeout|-o|--output|--for|--attempt|--tail|--since|--task|--user|--state|-l|--label|--set|--param|--package|--ps|--worker|--gpus|--name|--framework) skip=1 ;;
+      )sh" + valued_options(verbs) + R"sh() skip=1 ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=$word; else ((count++)); [[ -n $first ]] || first=$word; fi ;;
     esac
@@ -121,7 +130,7 @@ std::string zsh_script(const std::vector<VerbSummary>& verbs) {
     const auto argument = [&](const std::string& what, int number) {
       if (what.empty()) return;
       out += "      elif [[ $count -eq " + std::to_string(number) + " ]]; then ";
-      const std::string list = candidates(what, "$first");
+      const std::string list = candidates(what);
       if (what == "file") out += "_files\n";
       else out += "compadd -- " + (list[0] == '$' ? "${=" + list + "}" : list) + "\n";
     };
@@ -160,7 +169,7 @@ std::string fish_script(const std::vector<VerbSummary>& verbs) {
       std::string list = what == "task"          ? "(dtrainctl completion names tasks (__dtrainctl_first) 2>/dev/null)"
                          : what == "job-or-node" ? "(dtrainctl completion names (__dtrainctl_first)s 2>/dev/null)"
                          : what == "job"         ? "(dtrainctl completion names jobs 2>/dev/null)"
-                                                 : candidates(what, "");
+                                                 : candidates(what);
       out += "complete -c dtrainctl -n '" + seen + "; and __dtrainctl_at " + std::to_string(words) + "' " +
              (what == "file" ? "-F" : "-a '" + list + "'") + "\n";
     };

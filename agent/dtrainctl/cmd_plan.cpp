@@ -13,7 +13,7 @@ int cmd_plan(Session& session, const FileOptions& options) {
   auto reply = session.ask_surely<wire::TaskSpecsReply>(wire::MessageType::plan, request, wire::MessageType::task_specs);
   if (!reply) return session.report(reply.error());
   session.warn(reply->warnings);
-  if (!reply->waiting_for.empty()) session.note("could not place it now: waiting for " + reply->waiting_for);
+  if (!reply->waiting_for.empty()) session.note("it could not start now: " + reply->waiting_for);
   session.show(json_of(*reply), [&] { return task_specs_text(reply->tasks); });
   return kDone;
 }

@@ -102,6 +102,7 @@ int cmd_version(Session& session);
 struct VerbSummary {
   std::string name, help;
   std::vector<std::string> options;     // "--follow", "-f"
+  std::vector<std::string> valued;      // those of them that are followed by a value
   std::string first, second;            // what the positional arguments name: job, task, node, file, ""
 };
 int cmd_completion(Session& session, const std::string& what, const std::string& kind, const std::string& job,

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "agent/dtrainctl/log_printer.h"
@@ -12,6 +13,8 @@
 
 namespace dtrain::ctl {
 namespace {
+
+constexpr auto kRedraw = std::chrono::seconds(1);
 
 class Follower {
  public:
@@ -28,7 +31,9 @@ class Follower {
       if (auto done = look(); !done) return end(session_.report(done.error()));
       if (ended_ && (logs_.finished() || Clock::now() >= drain_by_)) return end(conclude());
       std::vector<pollfd> others{{signals.fd(), POLLIN, 0}, {asking_ ? session_.io.in_fd : -1, POLLIN, 0}};
-      wait_for({&watch_, &logs_}, others, ended_ ? drain_by_ : kNoDeadline);
+      const Deadline redraw = live_ ? Clock::now() + kRedraw : kNoDeadline;   // the job's age goes on by itself
+      wait_for({&watch_, &logs_}, others, ended_ ? std::min(drain_by_, redraw) : redraw);
+      if (live_ && Clock::now() >= redraw) draw();
       for (int signal = signals.next(); signal != 0; signal = signals.next())
         if (const int code = on_signal(signal); code >= 0) return end(code);
       if (others[1].revents != 0)
@@ -78,19 +83,20 @@ class Follower {
   }
 
   void on_update(wire::JobUpdate update) {
-    if (!update.gone) {
-      job_ = update.job;
-      if (live_) draw(update);
-      else
-        for (const std::string& line : plain_.changes(update)) session_.io.err << line << "\n" << std::flush;
-    }
+    const bool final = update.final;
     gone_ = update.gone;
-    if ((update.final || gone_) && !ended_) {
+    if (!gone_) {
+      if (!live_)
+        for (const std::string& line : plain_.changes(update)) session_.io.err << line << "\n" << std::flush;
+      last_ = std::move(update);
+      last_at_ = Clock::now();
+      draw();
+    }
+    if ((final || gone_) && !ended_) {
       ended_ = true;
       drain_by_ = Clock::now() + kLogDrain;
       watch_.finish();
     }
-    last_ = std::move(update);
   }
 
   void on_log(const wire::Message& message) {
@@ -115,7 +121,7 @@ class Follower {
     if (signal == SIGWINCH) {
       if (const auto size = window_size(STDOUT_FILENO); live_ && size) {
         session_.io.columns = size->columns;
-        draw(last_);
+        draw();
       }
       return -1;
     }
@@ -126,7 +132,7 @@ class Follower {
     }
     if (signal != SIGINT || asking_ || cancelled_ || !session_.io.in_tty || !live_) return detached();
     asking_ = true;
-    draw(last_);
+    draw();
     return -1;
   }
 
@@ -139,7 +145,7 @@ class Follower {
     asking_ = false;
     if (buffer[0] == 'd') return detached();
     if (buffer[0] == 'y') cancel();
-    draw(last_);
+    draw();
     return -1;
   }
 
@@ -164,11 +170,11 @@ class Follower {
       say("job " + options_.job + " was deleted");
       return kJobFailed;
     }
-    std::string text = "job " + job_.name + ": " + job_.state + " after " + age_text(job_.age_s);
-    if (job_.restarts != 0) text += ", restarts " + std::to_string(job_.restarts);
-    if (!job_.reason.empty()) text += ": " + job_.reason;
-    const bool good = job_.state == "Succeeded";
-    if (!good) text += "; dtrainctl describe job " + job_.name + " says more";
+    std::string text = "job " + last_.job.name + ": " + last_.job.state + " after " + age_text(last_.job.age_s);
+    if (last_.job.restarts != 0) text += ", restarts " + std::to_string(last_.job.restarts);
+    if (!last_.job.reason.empty()) text += ": " + last_.job.reason;
+    const bool good = last_.job.state == "Succeeded";
+    if (!good) text += "; dtrainctl describe job " + last_.job.name + " says more";
     say(text);
     return good ? kDone : kJobFailed;
   }
@@ -179,10 +185,15 @@ class Follower {
     return code;
   }
 
-  void draw(const wire::JobUpdate& update) {
+  void draw() {
     if (!live_) return;
-    screen_.draw(progress_block(update, session_.layout()),
-                 asking_ ? "cancel job " + options_.job + "? [y]es, [n]o, [d]etach: " : "");
+    wire::JobUpdate shown = last_;
+    if (!ended_) shown.job.age_s += std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - last_at_).count();
+    std::vector<std::string> block = progress_block(shown, session_.layout());
+    // A block that is taller than the screen could not be drawn over again.
+    const std::size_t rows = window_size(STDOUT_FILENO).value_or(WindowSize{}).rows;
+    if (block.size() + 2 > rows) block.resize(rows > 2 ? rows - 2 : 0);
+    screen_.draw(std::move(block), asking_ ? "cancel job " + options_.job + "? [y]es, [n]o, [d]etach: " : "");
   }
   void print(std::string_view text) {
     if (live_) screen_.print_above(text);
@@ -202,7 +213,7 @@ class Follower {
   LogPrinter printer_;
   PlainProgress plain_;
   wire::JobUpdate last_;
-  wire::JobView job_;
+  Deadline last_at_{};
   Deadline drain_by_ = kNoDeadline;
   bool ended_ = false, gone_ = false, away_ = false, asking_ = false, cancelled_ = false;
 };

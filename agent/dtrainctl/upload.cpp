@@ -10,11 +10,7 @@
 
 #include "agent/dtrainctl/unique_fd.h"
 #include "agent/dtrainctl/words.h"
-#if __has_include("agent/store/package.h")
 #include "agent/store/package.h"
-#else
-namespace dtrain::store { struct PackedFile { std::string path, digest; }; inline Result<PackedFile> pack_directory(const std::string&) { return fail(ErrorCode::internal, "no package support in this build"); } }
-#endif
 #include "common/job/manifest.h"
 
 namespace dtrain::ctl {
@@ -22,9 +18,9 @@ namespace {
 
 // One mistake of the file as a whole, in the shape of the parser's.
 Failure file_mistake(const std::string& file, const std::string& path, const std::string& message,
-                     const std::string& next) {
+                     const std::string& next, const char* code = "missing") {
   job::FileError e;
-  e.code = "missing";
+  e.code = code;
   e.file = file;
   e.path = path;
   e.message = message;
@@ -32,8 +28,12 @@ Failure file_mistake(const std::string& file, const std::string& path, const std
   return file_failure({e});
 }
 
-// At most one byte above the limit: the parser says the rest.
+// Little more than the limit: the parser refuses what is above it. Of a file the true size can be told.
 Outcome<std::string> read_text(int fd, const std::string& name) {
+  struct stat info{};
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && static_cast<std::size_t>(info.st_size) > limits::kJobFileBytes)
+    return failed(file_mistake(name, "", "the file has " + std::to_string(info.st_size) + " bytes; at most " +
+                               std::to_string(limits::kJobFileBytes) + " are read", "put data into the package", "limit"));
   std::string text;
   char buffer[64 << 10];
   while (text.size() <= limits::kJobFileBytes) {
@@ -124,7 +124,8 @@ Outcome<std::string> upload_package(Session& session, const std::string& directo
   auto packed = store::pack_directory(directory);
   if (!packed) {
     Failure f(packed.error());
-    f.items.front().code = ErrorCode::invalid;   // an unreadable package is a mistake in what was given: exit code 2
+    // What is too large is a mistake in what was given, not a refusal of the agent's: exit code 2.
+    if (f.code() == ErrorCode::limit) f.items.front().code = ErrorCode::invalid;
     return failed(std::move(f));
   }
   struct Remove {
@@ -134,10 +135,6 @@ Outcome<std::string> upload_package(Session& session, const std::string& directo
   UniqueFd file(::open(packed->path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid())
     return failed(ErrorCode::io, "could not open packed package " + packed->path + ": " + std::strerror(errno), "try again");
-  struct stat info{};
-  if (::fstat(file.get(), &info) == 0 && static_cast<std::uint64_t>(info.st_size) > limits::kPackageBytes)
-    return failed(ErrorCode::invalid, "could not send package " + directory + ": it is larger than " +
-                  bytes_text(limits::kPackageBytes), "keep data out of it and name it in requires.paths");
   auto connection = session.connect();
   if (!connection) return failed(connection.error());
   auto known = connection->call<wire::BlobReply>(wire::MessageType::has_blob, wire::BlobRequest{packed->digest},

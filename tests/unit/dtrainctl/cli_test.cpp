@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "agent/dtrainctl/follow.h"
@@ -245,6 +246,36 @@ TEST_F(Cli, FilesThatAreNotThere) {
   ran = ctl({"submit", file("package.yaml", text)});
   EXPECT_EQ(ran.code, 2);
   EXPECT_NE(ran.err.find("spec.package: could not read package"), std::string::npos) << ran.err;
+}
+
+TEST_F(Cli, PackagesAreSentOnceAndInPieces) {
+  std::string text = kJob, stored;
+  text.replace(text.find("  roles:"), 0, "  package: ./trainer\n");
+  std::filesystem::create_directory(dir_.path() + "/trainer");
+  file("trainer/weights", std::string(limits::kBlobChunkBytes * 2, 'w'));
+  bool known = false;
+  agent([&](const wire::Message& m) {
+    if (m.type == MessageType::has_blob)
+      return FakeAgent::Answer{{reply_to(m, MessageType::blob, wire::BlobReply{known})}, false};
+    if (m.type == MessageType::put_blob) {
+      const auto chunk = wire::decode<wire::PutBlobRequest>(m.payload);
+      EXPECT_EQ(chunk->offset, stored.size());
+      EXPECT_LE(chunk->bytes.size(), limits::kBlobChunkBytes);
+      stored += chunk->bytes;
+      if (!chunk->last) return FakeAgent::Answer{{reply_to(m, MessageType::ok, wire::Empty{})}, false};
+      known = true;
+      return FakeAgent::Answer{{reply_to(m, MessageType::blob, wire::BlobReply{true})}, false};
+    }
+    return FakeAgent::Answer{{reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})}, false};
+  });
+  const std::string path = file("package.yaml", text);
+  EXPECT_EQ(ctl({"submit", path}).code, 0);
+  EXPECT_GT(stored.size(), limits::kBlobChunkBytes * 2);
+  const auto first = agent_->requests();
+  EXPECT_EQ(ctl({"submit", path}).code, 0);
+  EXPECT_EQ(agent_->requests().size(), first.size() + 2);   // has_blob, submit
+  const auto spec = wire::decode<job::JobSpec>(wire::decode<wire::SubmitRequest>(first.back().payload)->spec);
+  EXPECT_EQ(spec->package_digest, wire::decode<wire::BlobRequest>(first.front().payload)->digest);
 }
 
 TEST_F(Cli, PlanStartsNothing) {
