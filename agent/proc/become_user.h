@@ -5,12 +5,13 @@
 
 namespace dtrain::proc {
 
-// The user as this host knows it; an error when the host lacks the user or the agent lacks the right to become it. A
-// user id without a name is only the one that the agent itself runs as. May ask the network (NSS).
+// The user as this host knows it; an error when the host lacks the user or the agent lacks the right to
+// become it. A user id without a name is only the one that the agent itself runs as. May ask the network
+// (NSS).
 Result<HostUser> find_user_to_become(const task::User& user);
 
-// Becomes that user, for good. Only in a child that was just forked; a process that is that user already keeps its
-// groups. False: errno says why.
+// Becomes that user, for good. Only in a child that was just forked; a process that is that user already
+// keeps its groups. False: errno says why.
 bool become(const HostUser& user);
 
 }  // namespace dtrain::proc

@@ -26,11 +26,11 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr int kChunksPerTurn = 4;          // of one stream
-constexpr int kKillRounds = 3;             // looks for processes that appeared meanwhile
+constexpr int kChunksPerTurn = 4;  // of one stream
+constexpr int kKillRounds = 3;     // looks for processes that appeared meanwhile
 constexpr mode_t kTaskUmask = 022;
 constexpr int kLastSignal = 64;
-constexpr char kEndOfInput = '\x04';       // what a terminal takes for it (VEOF)
+constexpr char kEndOfInput = '\x04';  // what a terminal takes for it (VEOF)
 
 // What the child says when it fails before it is the command.
 struct LaunchError {
@@ -40,7 +40,8 @@ struct LaunchError {
 };
 
 Error system_error(const std::string& what) {
-  return Error{ErrorCode::io, "could not " + what + ": " + cause_of(errno), "raise the limits of processes and open files"};
+  return Error{ErrorCode::io, "could not " + what + ": " + cause_of(errno),
+               "raise the limits of processes and open files"};
 }
 
 bool make_pipe(UniqueFd& read_end, UniqueFd& write_end) {
@@ -51,7 +52,9 @@ bool make_pipe(UniqueFd& read_end, UniqueFd& write_end) {
   return true;
 }
 
-bool make_nonblocking(const UniqueFd& fd) { return ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK) == 0; }
+bool make_nonblocking(const UniqueFd& fd) {
+  return ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK) == 0;
+}
 
 winsize window(std::uint32_t rows, std::uint32_t columns) {
   constexpr std::uint32_t kMost = std::numeric_limits<unsigned short>::max();
@@ -90,7 +93,8 @@ void join_cgroup(const Launch& launch, const std::string& path) {
   ::setsid();
   for (const std::string& path : launch.cgroup_files) join_cgroup(launch, path);
   if (::dup2(launch.input, STDIN_FILENO) < 0 || ::dup2(launch.output, STDOUT_FILENO) < 0 ||
-      ::dup2(launch.errors, STDERR_FILENO) < 0 || (launch.terminal && ::ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0))
+      ::dup2(launch.errors, STDERR_FILENO) < 0 ||
+      (launch.terminal && ::ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0))
     launch_failed(launch, LaunchError::terminal);
   if (!become(launch.user)) launch_failed(launch, LaunchError::user);
   prepare_child();
@@ -103,11 +107,16 @@ void join_cgroup(const Launch& launch, const std::string& path) {
 
 std::string describe(const LaunchError& error, const std::string& command) {
   switch (error.step) {
-    case LaunchError::cgroup: return "could not join the task's cgroup: " + cause_of(error.error);
-    case LaunchError::user: return "could not become the task's user: " + cause_of(error.error);
-    case LaunchError::directory: return "could not enter the task's working directory: " + cause_of(error.error);
-    case LaunchError::terminal: return "could not set up its terminal: " + cause_of(error.error);
-    default: return "could not execute " + command + ": " + cause_of(error.error);
+    case LaunchError::cgroup:
+      return "could not join the task's cgroup: " + cause_of(error.error);
+    case LaunchError::user:
+      return "could not become the task's user: " + cause_of(error.error);
+    case LaunchError::directory:
+      return "could not enter the task's working directory: " + cause_of(error.error);
+    case LaunchError::terminal:
+      return "could not set up its terminal: " + cause_of(error.error);
+    default:
+      return "could not execute " + command + ": " + cause_of(error.error);
   }
 }
 
@@ -115,7 +124,8 @@ std::string describe(const LaunchError& error, const std::string& command) {
 int session_of(const std::string& pid) {
   const std::string stat = read_small_file("/proc/" + pid + "/stat").value_or("");
   std::size_t at = stat.rfind(')');
-  for (int field = 0; field < 4 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);  // state ppid pgrp session
+  for (int field = 0; field < 4 && at != std::string::npos; ++field)
+    at = stat.find(' ', at + 1);  // state ppid pgrp session
   int session = 0;
   if (at != std::string::npos) std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), session);
   return session;
@@ -128,9 +138,11 @@ std::string signal_name(int number) {
 
 }  // namespace
 
-Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest& request, const ExecPlace& place) {
+Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest& request,
+                                                        const ExecPlace& place) {
   if (request.command.empty() || request.command.front().empty())
-    return fail(ErrorCode::invalid, "could not execute: there is no command", "dtrainctl exec JOB TASK -- COMMAND");
+    return fail(ErrorCode::invalid, "could not execute: there is no command",
+                "dtrainctl exec JOB TASK -- COMMAND");
   const auto user = find_user_to_become(place.user);
   if (!user) return fail(user.error());
   std::unique_ptr<ExecSession> session(new ExecSession);
@@ -139,9 +151,11 @@ Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest&
   session->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!session->epoll_) return fail(system_error("execute " + session->command_));
   ChildEnds ends;
-  const Status opened = request.terminal ? session->open_terminal(request, *user, ends) : session->open_pipes(ends);
+  const Status opened =
+      request.terminal ? session->open_terminal(request, *user, ends) : session->open_pipes(ends);
   if (!opened) return fail(opened.error());
-  if (Status launched = session->launch(request, place, *user, ends); !launched) return fail(launched.error());
+  if (Status launched = session->launch(request, place, *user, ends); !launched)
+    return fail(launched.error());
   return session;
 }
 
@@ -176,7 +190,8 @@ Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& pl
   launch.terminal = terminal_;
   for (const std::string& cgroup : place.cgroups)
     if (!cgroup.empty()) launch.cgroup_files.push_back(cgroup + "/cgroup.procs");
-  for (const std::string& argument : request.command) launch.argv.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : request.command)
+    launch.argv.push_back(const_cast<char*>(argument.c_str()));
   launch.argv.push_back(nullptr);
   std::map<std::string, std::string> env = place.env;
   if (terminal_ && !request.term.empty()) env["TERM"] = request.term;
@@ -184,7 +199,8 @@ Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& pl
   for (std::string& text : launch.env_text) launch.env.push_back(text.data());
   launch.env.push_back(nullptr);
   UniqueFd report;
-  if (!make_pipe(launch_error_, report) || !make_nonblocking(launch_error_)) return fail(system_error("execute " + command_));
+  if (!make_pipe(launch_error_, report) || !make_nonblocking(launch_error_))
+    return fail(system_error("execute " + command_));
   launch.input = ends.input.get();
   launch.output = ends.output.get();
   launch.errors = ends.errors.get();
@@ -230,8 +246,10 @@ Status ExecSession::input(const wire::ExecInput& input) {
   }
   if (input_ended_ || !input_) return {};
   if (pending_.size() + input.bytes.size() > kExecInputBytes)
-    return fail(ErrorCode::limit, "could not pass input to " + command_ + ": it has not read the last " +
-                std::to_string(kExecInputBytes) + " bytes", "send less at once, or through a file");
+    return fail(ErrorCode::limit,
+                "could not pass input to " + command_ + ": it has not read the last " +
+                    std::to_string(kExecInputBytes) + " bytes",
+                "send less at once, or through a file");
   pending_ += input.bytes;
   if (input.end) {
     input_ended_ = true;
@@ -272,16 +290,19 @@ void ExecSession::set_paused(bool paused) {
   for (const UniqueFd* fd : {&output_, &errors_}) {
     if (!*fd) continue;
     if (paused)
-      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);  // a hang-up is told even to who asks for nothing
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(),
+                  nullptr);  // a hang-up is told even to who asks for nothing
     else
       watch(fd->get(), EPOLLIN);
   }
 }
 
-void ExecSession::room_again() { set_paused(false); }
+void ExecSession::room_again() {
+  set_paused(false);
+}
 
-void ExecSession::read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection, std::uint64_t request,
-                              Outlet& outlet) {
+void ExecSession::read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection,
+                              std::uint64_t request, Outlet& outlet) {
   for (int chunk = 0; chunk < kChunksPerTurn && from; ++chunk) {
     if (outlet.room(connection) < kStreamMessageBytes) return set_paused(true);
     wire::ExecOutput output;
@@ -296,8 +317,8 @@ void ExecSession::read_output(UniqueFd& from, bool is_stderr, node::ConnectionId
   }
 }
 
-// Every process of the session, the groups that a shell made in it included. The leader must not have been reaped: its
-// number could be another's by now.
+// Every process of the session, the groups that a shell made in it included. The leader must not have been
+// reaped: its number could be another's by now.
 void ExecSession::signal_session(int number) {
   ::kill(-pid_, number);
   for (int round = 0; round < (number == SIGKILL ? kKillRounds : 1); ++round) {
@@ -308,7 +329,9 @@ void ExecSession::signal_session(int number) {
       const std::string name = entry->d_name;
       int process = 0;
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
-      if (error != std::errc() || end != name.data() + name.size() || process == pid_ || session_of(name) != pid_) continue;
+      if (error != std::errc() || end != name.data() + name.size() || process == pid_ ||
+          session_of(name) != pid_)
+        continue;
       any = true;
       ::kill(process, number);
     }
@@ -320,7 +343,8 @@ void ExecSession::signal_session(int number) {
 void ExecSession::reap_if_ended(Instant now) {
   if (reaped_) return;
   siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) return;
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0)
+    return;
   signal_session(SIGKILL);
   while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
   }
@@ -345,7 +369,8 @@ bool ExecSession::turn(Instant now, node::ConnectionId connection, std::uint64_t
   if ((output_ || errors_) && now < act_at_) return false;
   LaunchError error;
   if (::read(launch_error_.get(), &error, sizeof error) == static_cast<ssize_t>(sizeof error)) {
-    const Error told{ErrorCode::invalid, describe(error, command_), "check the command and the task's environment"};
+    const Error told{ErrorCode::invalid, describe(error, command_),
+                     "check the command and the task's environment"};
     outlet.send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(told)));
     return true;
   }

@@ -1,10 +1,11 @@
-// ExecSession: `dtrainctl exec`: a command beside a task, in its cgroup, directory and environment, as its user.
-// ExecSessions keeps those of all connections and speaks wire::ExecOutput and wire::ExecInput.
+// ExecSession: `dtrainctl exec`: a command beside a task, in its cgroup, directory and environment, as its
+// user. ExecSessions keeps those of all connections and speaks wire::ExecOutput and wire::ExecInput.
 //
-// With a terminal the command gets a pseudo terminal as its controlling one, in a session of its own; otherwise pipes
-// (and still a session of its own, so that signals reach all of it). When the command ends, what it left running in its
-// session is killed, then the rest of its output and its exit are sent (last = true). When the connection or the
-// request is closed the session gets SIGHUP, and SIGKILL after kExecGrace. Nothing that exec started outlives it.
+// With a terminal the command gets a pseudo terminal as its controlling one, in a session of its own;
+// otherwise pipes (and still a session of its own, so that signals reach all of it). When the command ends,
+// what it left running in its session is killed, then the rest of its output and its exit are sent (last =
+// true). When the connection or the request is closed the session gets SIGHUP, and SIGKILL after kExecGrace.
+// Nothing that exec started outlives it.
 //
 // SIGPIPE must be ignored in this process.
 #pragma once
@@ -24,15 +25,17 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kExecInputBytes = 4 << 20;   // input that the command has not read yet; beyond: it is ended
-inline constexpr Duration kExecGrace = 2s;                // from SIGHUP to SIGKILL
+inline constexpr std::size_t kExecInputBytes =
+    4 << 20;                                // input that the command has not read yet; beyond: it is ended
+inline constexpr Duration kExecGrace = 2s;  // from SIGHUP to SIGKILL
 
 // Where and as what the command runs; filled in by the daemon from the task's ShimSpec.
 struct ExecPlace {
   task::User user;
   std::string work_dir;
-  std::map<std::string, std::string> env;       // the task's; TERM is added with a terminal
-  std::vector<std::string> cgroups;             // directories to join (v2, v1 memory); "" and missing ones are passed over
+  std::map<std::string, std::string> env;  // the task's; TERM is added with a terminal
+  std::vector<std::string>
+      cgroups;  // directories to join (v2, v1 memory); "" and missing ones are passed over
 };
 
 // The running command. Owned and driven by ExecSessions.
@@ -40,46 +43,50 @@ class ExecSession {
  public:
   // A command that cannot be executed is only known, and told, by turn().
   static Result<std::unique_ptr<ExecSession>> start(const wire::ExecRequest& request, const ExecPlace& place);
-  ~ExecSession();   // kills what still runs
+  ~ExecSession();  // kills what still runs
   ExecSession(const ExecSession&) = delete;
   ExecSession& operator=(const ExecSession&) = delete;
 
-  int fd() const { return epoll_.get(); }            // readable when turn() has work
+  int fd() const { return epoll_.get(); }  // readable when turn() has work
   Status input(const wire::ExecInput& input);
   // Moves bytes in both directions, a bounded amount. True: over, and the last message was sent.
   bool turn(Instant now, node::ConnectionId connection, std::uint64_t request, Outlet& outlet);
-  void room_again();                                 // the outlet has room: watch the output again
-  void hang_up(Instant now);                         // SIGHUP now, SIGKILL at deadline()
+  void room_again();          // the outlet has room: watch the output again
+  void hang_up(Instant now);  // SIGHUP now, SIGKILL at deadline()
   // After hang_up(): true when the command is gone.
   bool leave(Instant now);
   Instant deadline() const { return act_at_; }
 
  private:
-  struct ChildEnds { UniqueFd input, output, errors; };
+  struct ChildEnds {
+    UniqueFd input, output, errors;
+  };
   ExecSession() = default;
   Status open_pipes(ChildEnds& ends);
   Status open_terminal(const wire::ExecRequest& request, const HostUser& user, ChildEnds& ends);
-  Status launch(const wire::ExecRequest& request, const ExecPlace& place, const HostUser& user, const ChildEnds& ends);
+  Status launch(const wire::ExecRequest& request, const ExecPlace& place, const HostUser& user,
+                const ChildEnds& ends);
   void watch(int fd, std::uint32_t events);
-  void unwatch(UniqueFd& fd);                        // and closes it
+  void unwatch(UniqueFd& fd);  // and closes it
   void write_input();
-  void read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection, std::uint64_t request, Outlet& outlet);
+  void read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection, std::uint64_t request,
+                   Outlet& outlet);
   void set_paused(bool paused);
   void signal_session(int number);
   void reap_if_ended(Instant now);
 
   bool terminal_ = false;
-  std::string command_;                // argv[0], for messages
-  int pid_ = -1;                       // also the number of its session and group; not to be used once reaped_
+  std::string command_;  // argv[0], for messages
+  int pid_ = -1;         // also the number of its session and group; not to be used once reaped_
   UniqueFd epoll_, pidfd_, input_, output_, errors_;
-  UniqueFd launch_error_;              // the child's word that it could not become the command
-  std::string pending_;                // input not yet written
+  UniqueFd launch_error_;  // the child's word that it could not become the command
+  std::string pending_;    // input not yet written
   bool input_ended_ = false;
   bool input_watched_ = false;
-  bool paused_ = false;                // the connection has no room
+  bool paused_ = false;  // the connection has no room
   bool reaped_ = false;
   int status_ = 0;
-  Instant act_at_ = kNever;            // when hung up: SIGKILL; when reaped: no more waiting for output
+  Instant act_at_ = kNever;  // when hung up: SIGKILL; when reaped: no more waiting for output
 };
 
 class ExecSessions {
@@ -87,11 +94,13 @@ class ExecSessions {
   static Result<ExecSessions> open();
 
   // `query`: OpenExec::query. Failures are answered by dispatch().
-  void open(node::ConnectionId connection, std::uint64_t request, const std::string& query, const ExecPlace& place);
-  void input(Instant now, node::ConnectionId connection, const wire::ExecInput& input);   // an unknown exec: ignored (it ended)
+  void open(node::ConnectionId connection, std::uint64_t request, const std::string& query,
+            const ExecPlace& place);
+  void input(Instant now, node::ConnectionId connection,
+             const wire::ExecInput& input);  // an unknown exec: ignored (it ended)
   void close(Instant now, node::ConnectionId connection, std::uint64_t request);
   void close(Instant now, node::ConnectionId connection);
-  void wake(node::ConnectionId connection);                                  // it has room again
+  void wake(node::ConnectionId connection);  // it has room again
 
   int fd() const { return epoll_.get(); }
   Instant deadline() const;
@@ -107,8 +116,8 @@ class ExecSessions {
   UniqueFd epoll_, work_;
   bool work_set_ = false;
   std::map<Key, std::unique_ptr<ExecSession>> sessions_;
-  std::vector<std::unique_ptr<ExecSession>> leaving_;      // hung up; nobody listens any more
-  std::map<Key, Error> failed_;                            // to be answered at the next dispatch
+  std::vector<std::unique_ptr<ExecSession>> leaving_;  // hung up; nobody listens any more
+  std::map<Key, Error> failed_;                        // to be answered at the next dispatch
 };
 
 }  // namespace dtrain::proc

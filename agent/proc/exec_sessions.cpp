@@ -31,7 +31,8 @@ Result<ExecSessions> ExecSessions::open() {
 void ExecSessions::set_work(bool wanted) {
   if (wanted == work_set_) return;
   std::uint64_t value = 1;
-  const ssize_t done = wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
+  const ssize_t done =
+      wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
   if (done == static_cast<ssize_t>(sizeof value)) work_set_ = wanted;
 }
 
@@ -46,12 +47,15 @@ void ExecSessions::open(node::ConnectionId connection, std::uint64_t request, co
   const auto decoded = wire::decode<wire::ExecRequest>(query);
   if (!decoded) return fail_later(key, decoded.error());
   if (sessions_.size() + leaving_.size() >= limits::kStreams)
-    return fail_later(key, Error{ErrorCode::limit, "could not execute: this agent serves " +
-                      std::to_string(limits::kStreams) + " commands already", "end some, then try again"});
+    return fail_later(key, Error{ErrorCode::limit,
+                                 "could not execute: this agent serves " + std::to_string(limits::kStreams) +
+                                     " commands already",
+                                 "end some, then try again"});
   auto session = ExecSession::start(*decoded, place);
   if (!session) return fail_later(key, session.error());
   if (!add_to(epoll_.get(), (*session)->fd()))
-    return fail_later(key, Error{ErrorCode::io, "could not execute: " + cause_of(errno), "raise the limit of open files"});
+    return fail_later(
+        key, Error{ErrorCode::io, "could not execute: " + cause_of(errno), "raise the limit of open files"});
   sessions_.insert_or_assign(key, std::move(*session));
 }
 
@@ -85,7 +89,8 @@ void ExecSessions::close(Instant now, node::ConnectionId connection) {
 }
 
 void ExecSessions::wake(node::ConnectionId connection) {
-  for (auto at = sessions_.lower_bound(Key{connection, 0}); at != sessions_.end() && at->first.first == connection; ++at)
+  for (auto at = sessions_.lower_bound(Key{connection, 0});
+       at != sessions_.end() && at->first.first == connection; ++at)
     at->second->room_again();
   set_work(true);
 }
@@ -100,7 +105,8 @@ Instant ExecSessions::deadline() const {
 void ExecSessions::dispatch(Instant now, Outlet& outlet) {
   set_work(false);
   for (const auto& [key, error] : std::exchange(failed_, {}))
-    outlet.send(key.first, wire::make_message(wire::MessageType::error, key.second, wire::error_reply(error)));
+    outlet.send(key.first,
+                wire::make_message(wire::MessageType::error, key.second, wire::error_reply(error)));
   for (auto at = sessions_.begin(); at != sessions_.end();) {
     if (at->second->turn(now, at->first.first, at->first.second, outlet))
       at = sessions_.erase(at);

@@ -18,7 +18,8 @@ namespace dtrain::proc {
 namespace {
 
 // Nothing of the agent's environment may change what the program does (TAR_OPTIONS, LANG).
-constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", nullptr};
+constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
+                                                     nullptr};
 constexpr int kCannotExecute = 127;
 
 [[noreturn]] void give_up(const std::string& cause) {
@@ -31,10 +32,13 @@ constexpr int kCannotExecute = 127;
   int input = program.standard_input;
   if (input < 0) input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int output = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (::dup2(errors, STDERR_FILENO) < 0 || ::dup2(input, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0)
+  if (::dup2(errors, STDERR_FILENO) < 0 || ::dup2(input, STDIN_FILENO) < 0 ||
+      ::dup2(output, STDOUT_FILENO) < 0)
     ::_exit(kCannotExecute);
   if (program.run_as) {
-    if (!become(*program.run_as)) give_up("could not become user id " + std::to_string(program.run_as->uid) + ": " + std::strerror(errno));
+    if (!become(*program.run_as))
+      give_up("could not become user id " + std::to_string(program.run_as->uid) + ": " +
+              std::strerror(errno));
     prepare_child();
   }
   std::vector<char*> argv;
@@ -75,7 +79,8 @@ Result<HelperResult> run_helper(const HelperProgram& program) {
   }
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR) return fail(ErrorCode::io, "could not wait for " + program.argv[0] + ": " + std::strerror(errno));
+    if (errno != EINTR)
+      return fail(ErrorCode::io, "could not wait for " + program.argv[0] + ": " + std::strerror(errno));
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   while (!result.errors.empty() && result.errors.back() == '\n') result.errors.pop_back();
   return result;

@@ -1,13 +1,13 @@
 // LogReader: the output of one assignment, forwards, from the files of common/task/log_format.h.
 //
-// Every byte of the raw files is delivered once and in order, whatever the index says: the reader moves a position
-// through log.K, and an index record only tells attempt, stream and time of the bytes up to its end. So a record that
-// is missing, torn, doubled or nonsense costs labels, never bytes: bytes that no record covers count as stdout of the
-// last attempt. While the writer lives, bytes behind the last record are held back, as their record is about to come;
-// they are given out once log.K+1 exists or finish() was called.
+// Every byte of the raw files is delivered once and in order, whatever the index says: the reader moves a
+// position through log.K, and an index record only tells attempt, stream and time of the bytes up to its end.
+// So a record that is missing, torn, doubled or nonsense costs labels, never bytes: bytes that no record
+// covers count as stdout of the last attempt. While the writer lives, bytes behind the last record are held
+// back, as their record is about to come; they are given out once log.K+1 exists or finish() was called.
 //
-// A file that rotation removes while it is read stays readable (its descriptor is open); files removed before they
-// were opened are skipped and counted in lost_files(). A record of length 0 only announces its attempt.
+// A file that rotation removes while it is read stays readable (its descriptor is open); files removed before
+// they were opened are skipped and counted in lost_files(). A record of length 0 only announces its attempt.
 #pragma once
 
 #include <sys/stat.h>
@@ -29,16 +29,16 @@ namespace dtrain::proc {
 struct LogFilter {
   AttemptNumber first = 0;
   AttemptNumber last = std::numeric_limits<AttemptNumber>::max();
-  std::int64_t since_ms = 0;     // wall clock, ms since the epoch
+  std::int64_t since_ms = 0;  // wall clock, ms since the epoch
   bool stderr_only = false;
 };
 
 // Consecutive bytes of one attempt and stream that arrived together.
 struct LogSegment {
-  std::uint64_t begin = 0, end = 0;   // in the raw file
+  std::uint64_t begin = 0, end = 0;  // in the raw file
   AttemptNumber attempt = 0;
   task::LogStream stream = task::LogStream::out;
-  std::int64_t time_ms = 0;           // wall clock of arrival
+  std::int64_t time_ms = 0;  // wall clock of arrival
 
   bool matches(const LogFilter& filter) const {
     return attempt >= filter.first && attempt <= filter.last && time_ms >= filter.since_ms &&
@@ -51,7 +51,7 @@ struct LogPosition {
   std::uint64_t file = 0;
   std::uint64_t index = 0;
   std::uint64_t byte = 0;
-  AttemptNumber attempt = 0;   // of bytes that no record covers
+  AttemptNumber attempt = 0;  // of bytes that no record covers
 };
 
 // One log.K with its index, open.
@@ -62,7 +62,7 @@ class LogFile {
 
   std::uint64_t number() const { return number_; }
   Result<struct stat> data_stat() const;
-  Result<std::uint64_t> index_size();                    // bytes; opens an index that has appeared meanwhile
+  Result<std::uint64_t> index_size();  // bytes; opens an index that has appeared meanwhile
   // Appends at most `max` bytes from `offset` of the raw file. Fewer only at its end.
   Status read_data(std::uint64_t offset, std::size_t max, std::string& out) const;
   // Reads up to `max` whole records from byte `offset` of the index.
@@ -87,9 +87,9 @@ Result<std::optional<AttemptNumber>> newest_attempt(const std::string& dir);
 class LogReader {
  public:
   enum class Step : unsigned char {
-    segment,   // segment() has bytes to read
-    idle,      // nothing (more) there at the moment
-    busy,      // bounded work was done; call again
+    segment,  // segment() has bytes to read
+    idle,     // nothing (more) there at the moment
+    busy,     // bounded work was done; call again
   };
 
   LogReader(std::string dir, LogFilter filter, LogPosition start = {});
@@ -102,7 +102,7 @@ class LogReader {
   // Nothing more will be written: bytes without a record are given out too, and `idle` then means the end.
   void finish() { finished_ = true; }
 
-  AttemptNumber attempt() const { return attempt_; }      // newest that was come across, wanted or not
+  AttemptNumber attempt() const { return attempt_; }  // newest that was come across, wanted or not
   std::uint64_t lost_files() const { return lost_files_; }
 
  private:
@@ -123,12 +123,12 @@ class LogReader {
   AttemptNumber attempt_ = 0;
 
   std::optional<LogFile> file_;
-  std::uint64_t size_ = 0;          // of the raw file, as last seen
-  std::int64_t modified_ms_ = 0;    // likewise
-  std::uint64_t position_ = 0;      // every byte before it is delivered or passed over
-  std::uint64_t index_at_ = 0;      // every record before it is used
-  std::optional<std::uint64_t> complete_;   // size at which the raw file was found to be complete
-  std::vector<task::LogIndexRecord> block_; // records read ahead
+  std::uint64_t size_ = 0;                   // of the raw file, as last seen
+  std::int64_t modified_ms_ = 0;             // likewise
+  std::uint64_t position_ = 0;               // every byte before it is delivered or passed over
+  std::uint64_t index_at_ = 0;               // every record before it is used
+  std::optional<std::uint64_t> complete_;    // size at which the raw file was found to be complete
+  std::vector<task::LogIndexRecord> block_;  // records read ahead
   std::size_t block_used_ = 0;
   LogSegment segment_;
 };

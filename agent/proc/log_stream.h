@@ -1,10 +1,11 @@
-// LogStream: what one `dtrainctl logs` gets, cut into messages. Pulled by its owner (LogStreams); it does no waiting of
-// its own.
+// LogStream: what one `dtrainctl logs` gets, cut into messages. Pulled by its owner (LogStreams); it does no
+// waiting of its own.
 //
-// One task: the bytes as they are, stdout and stderr in order of arrival. The whole job: the tasks merged by time of
-// arrival, each chunk cut behind a line end, so that prefixed lines of several tasks never mix; a line longer than
-// kPartialLineBytes is cut there, and what has no line end is sent when its stream, attempt or task ends. (So a chunk
-// that does not end with '\n' is followed by something else, and the client ends the line.) --tail counts per task.
+// One task: the bytes as they are, stdout and stderr in order of arrival. The whole job: the tasks merged by
+// time of arrival, each chunk cut behind a line end, so that prefixed lines of several tasks never mix; a
+// line longer than kPartialLineBytes is cut there, and what has no line end is sent when its stream, attempt
+// or task ends. (So a chunk that does not end with '\n' is followed by something else, and the client ends
+// the line.) --tail counts per task.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,13 @@ namespace dtrain::proc {
 class LogStream {
  public:
   enum class State : unsigned char {
-    busy,       // call next() again, with or without a chunk in the answer
-    waiting,    // until touched() or update()
-    finished,   // everything was sent
+    busy,      // call next() again, with or without a chunk in the answer
+    waiting,   // until touched() or update()
+    finished,  // everything was sent
   };
   struct Answer {
     State state = State::busy;
-    std::optional<wire::LogChunk> chunk;   // at most kStreamChunkBytes + kPartialLineBytes
+    std::optional<wire::LogChunk> chunk;  // at most kStreamChunkBytes + kPartialLineBytes
   };
 
   static Result<LogStream> open(std::string tasks_dir, const node::OpenLog& effect);
@@ -53,9 +54,9 @@ class LogStream {
   struct Task {
     std::unique_ptr<TaskLog> log;
     bool finished = false;
-    AttemptNumber attempt = 0;       // announced or first
-    Generation generation = 0;       // of the partial lines
-    PartialLine partial[2];          // stdout, stderr
+    AttemptNumber attempt = 0;  // announced or first
+    Generation generation = 0;  // of the partial lines
+    PartialLine partial[2];     // stdout, stderr
   };
 
   LogStream(std::string tasks_dir, wire::LogsRequest query);
@@ -71,9 +72,9 @@ class LogStream {
   std::set<AssignmentId> sources_;
   bool ended_ = false;
   std::vector<Task> tasks_;
-  std::set<std::size_t> unlooked_;                               // tasks whose next bytes are not known yet
-  std::set<std::pair<std::int64_t, std::size_t>> ready_;         // tasks with bytes, by time of arrival
-  std::deque<wire::LogChunk> out_;                               // made, not yet handed over: a few at most
+  std::set<std::size_t> unlooked_;                        // tasks whose next bytes are not known yet
+  std::set<std::pair<std::int64_t, std::size_t>> ready_;  // tasks with bytes, by time of arrival
+  std::deque<wire::LogChunk> out_;                        // made, not yet handed over: a few at most
 };
 
 }  // namespace dtrain::proc

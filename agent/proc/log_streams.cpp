@@ -15,15 +15,16 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr std::size_t kBytesPerTurn = 256 << 10;   // sent by one stream in one dispatch
-constexpr int kLooksPerTurn = 64;                  // steps of one stream in one dispatch
-constexpr std::size_t kInotifyBytes = 64 << 10;    // read at once; what is left keeps fd() readable
+constexpr std::size_t kBytesPerTurn = 256 << 10;  // sent by one stream in one dispatch
+constexpr int kLooksPerTurn = 64;                 // steps of one stream in one dispatch
+constexpr std::size_t kInotifyBytes = 64 << 10;   // read at once; what is left keeps fd() readable
 
 constexpr std::uint32_t kDirectoryEvents = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR;
 constexpr std::uint32_t kFileEvents = IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR;
 
 Error system_error(const std::string& what) {
-  return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno), "raise fs.inotify limits or nofile"};
+  return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno),
+               "raise fs.inotify limits or nofile"};
 }
 
 bool add_to(int epoll, int fd) {
@@ -38,8 +39,7 @@ bool add_to(int epoll, int fd) {
 Result<LogStreams> LogStreams::open(std::string tasks_dir) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   UniqueFd work(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll || !work || !add_to(epoll.get(), work.get()))
-    return fail(system_error("prepare log streams"));
+  if (!epoll || !work || !add_to(epoll.get(), work.get())) return fail(system_error("prepare log streams"));
   return LogStreams(std::move(tasks_dir), std::move(epoll), std::move(work));
 }
 
@@ -50,15 +50,18 @@ void LogStreams::set_work() {
   const bool wanted = !runnable_.empty() || !failed_.empty();
   if (wanted == work_set_) return;
   std::uint64_t value = 1;
-  const ssize_t done = wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
+  const ssize_t done =
+      wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
   work_set_ = done == static_cast<ssize_t>(sizeof value) ? wanted : work_set_;
 }
 
 void LogStreams::open(const node::OpenLog& effect) {
   const Key key{effect.connection, effect.request};
   if (streams_.size() >= limits::kStreams) {
-    failed_[key] = Error{ErrorCode::limit, "could not open log: this agent serves " + std::to_string(limits::kStreams) +
-                         " streams already", "close some, then try again"};
+    failed_[key] = Error{
+        ErrorCode::limit,
+        "could not open log: this agent serves " + std::to_string(limits::kStreams) + " streams already",
+        "close some, then try again"};
   } else if (auto stream = LogStream::open(tasks_dir_, effect); !stream) {
     failed_[key] = stream.error();
   } else {
@@ -103,7 +106,8 @@ void LogStreams::close(node::ConnectionId connection, std::uint64_t request) {
 
 void LogStreams::close(node::ConnectionId connection) {
   std::vector<Key> keys;
-  for (auto at = streams_.lower_bound(Key{connection, 0}); at != streams_.end() && at->first.first == connection; ++at)
+  for (auto at = streams_.lower_bound(Key{connection, 0});
+       at != streams_.end() && at->first.first == connection; ++at)
     keys.push_back(at->first);
   for (const auto& [key, error] : failed_)
     if (key.first == connection) keys.push_back(key);
@@ -144,7 +148,8 @@ Status LogStreams::follow(const Key& key, const LogStream& stream) {
     watched.id = id;
     watched.streams.insert(key);
     watch_directory(name, watched);
-    if (watched.descriptor < 0 && errno != ENOENT) return fail(system_error("follow logs in " + tasks_dir_ + "/" + name));
+    if (watched.descriptor < 0 && errno != ENOENT)
+      return fail(system_error("follow logs in " + tasks_dir_ + "/" + name));
   }
   return {};
 }
@@ -220,7 +225,8 @@ void LogStreams::run_stream(const Key& key, Outlet& outlet) {
     if (!answer) return fail_stream(key, answer.error(), outlet);
     if (answer->chunk) {
       sent += answer->chunk->bytes.size();
-      outlet.send(key.first, wire::make_message(wire::MessageType::log_chunk, key.second, *answer->chunk, false));
+      outlet.send(key.first,
+                  wire::make_message(wire::MessageType::log_chunk, key.second, *answer->chunk, false));
     }
     if (answer->state == LogStream::State::waiting) {
       runnable_.erase(key);

@@ -1,6 +1,6 @@
-// LogStreams: every open `dtrainctl logs` of this agent. Sends wire::LogChunk messages while the connection has room,
-// and follows growing files by inotify (one instance for all streams, opened with the first that follows; nothing is
-// polled). A stream ends with an empty LogChunk or an ErrorReply, last = true.
+// LogStreams: every open `dtrainctl logs` of this agent. Sends wire::LogChunk messages while the connection
+// has room, and follows growing files by inotify (one instance for all streams, opened with the first that
+// follows; nothing is polled). A stream ends with an empty LogChunk or an ErrorReply, last = true.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,12 @@ class LogStreams {
   // `tasks_dir`: where the assignment directories lie, as in RunnerOptions.
   static Result<LogStreams> open(std::string tasks_dir);
 
-  // A query that does not decode, or more than limits::kStreams streams, is answered with an error by dispatch().
+  // A query that does not decode, or more than limits::kStreams streams, is answered with an error by
+  // dispatch().
   void open(const node::OpenLog& effect);
-  void update(const node::UpdateLog& effect);                            // unknown streams: ignored (they ended)
-  void close(node::ConnectionId connection, std::uint64_t request);     // cancelled: nothing more is sent
-  void close(node::ConnectionId connection);                             // gone
+  void update(const node::UpdateLog& effect);                        // unknown streams: ignored (they ended)
+  void close(node::ConnectionId connection, std::uint64_t request);  // cancelled: nothing more is sent
+  void close(node::ConnectionId connection);                         // gone
   // The connection has room again.
   void wake(node::ConnectionId connection);
 
@@ -37,7 +38,7 @@ class LogStreams {
  private:
   using Key = std::pair<node::ConnectionId, std::uint64_t>;
   struct Watched {
-    int descriptor = -1;           // -1: the directory does not exist (yet)
+    int descriptor = -1;  // -1: the directory does not exist (yet)
     AssignmentId id;
     std::set<Key> streams;
   };
@@ -57,11 +58,11 @@ class LogStreams {
   UniqueFd epoll_, work_, inotify_;
   bool work_set_ = false;
   std::map<Key, LogStream> streams_;
-  std::map<Key, Error> failed_;                 // to be answered at the next dispatch
-  std::set<Key> runnable_;                      // have work
-  std::set<Key> full_;                          // wait for room in their connection
-  std::map<std::string, Watched> watched_;      // by name of the assignment directory
-  std::map<int, std::string> names_;            // watch descriptor -> name
+  std::map<Key, Error> failed_;             // to be answered at the next dispatch
+  std::set<Key> runnable_;                  // have work
+  std::set<Key> full_;                      // wait for room in their connection
+  std::map<std::string, Watched> watched_;  // by name of the assignment directory
+  std::map<int, std::string> names_;        // watch descriptor -> name
 };
 
 }  // namespace dtrain::proc

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kRecordsPerBlock = 512;
 constexpr std::size_t kReadBytes = 64 << 10;
-constexpr std::size_t kBytesPerStep = 1 << 20;      // raw bytes looked at before step() returns
-constexpr int kPiecesPerStep = 8192;                // likewise pieces passed over
+constexpr std::size_t kBytesPerStep = 1 << 20;  // raw bytes looked at before step() returns
+constexpr int kPiecesPerStep = 8192;            // likewise pieces passed over
 constexpr std::uint64_t kRecordBytes = sizeof(LogIndexRecord);
 constexpr std::int64_t kNanosecondsPerMillisecond = 1'000'000;
 
@@ -68,7 +68,8 @@ Result<bool> TailFinder::open_previous() {
     const auto info = file_->data_stat();
     if (!info) return fail(info.error());
     size_ = static_cast<std::uint64_t>(info->st_size);
-    modified_ms_ = std::int64_t{info->st_mtim.tv_sec} * 1000 + info->st_mtim.tv_nsec / kNanosecondsPerMillisecond;
+    modified_ms_ =
+        std::int64_t{info->st_mtim.tv_sec} * 1000 + info->st_mtim.tv_nsec / kNanosecondsPerMillisecond;
     if (Status opened = open_tail_piece(); !opened) return fail(opened.error());
     return true;
   }
@@ -78,7 +79,8 @@ Result<bool> TailFinder::open_previous() {
 Status TailFinder::load_pieces() {
   const std::uint64_t count = std::min<std::uint64_t>(kRecordsPerBlock, index_end_ / kRecordBytes);
   const std::uint64_t first = index_end_ - count * kRecordBytes;
-  const std::uint64_t from = first >= kRecordBytes ? first - kRecordBytes : first;  // one more, for a gap before the block
+  const std::uint64_t from =
+      first >= kRecordBytes ? first - kRecordBytes : first;  // one more, for a gap before the block
   const auto records = file_->read_index(from, static_cast<std::size_t>((index_end_ - from) / kRecordBytes));
   if (!records) return fail(records.error());
   std::uint64_t position = 0;
@@ -111,7 +113,8 @@ Result<bool> TailFinder::count_lines() {
   const std::uint64_t length = std::min<std::uint64_t>(kReadBytes, piece.segment.end - piece.segment.begin);
   const std::uint64_t from = piece.segment.end - length;
   std::string bytes;
-  if (Status read = file_->read_data(from, static_cast<std::size_t>(length), bytes); !read) return fail(read.error());
+  if (Status read = file_->read_data(from, static_cast<std::size_t>(length), bytes); !read)
+    return fail(read.error());
   for (std::size_t i = bytes.size(); i > 0; --i) {
     const bool last_of_all = !any_byte_;
     any_byte_ = true;
@@ -135,7 +138,8 @@ Result<bool> TailFinder::step() {
   while (!found_ && bytes < kBytesPerStep && pieces < kPiecesPerStep) {
     if (!pieces_.empty()) {
       const LogSegment& segment = pieces_.back().segment;
-      if (segment.attempt < filter_.first && any_byte_) return found_ = true;  // older attempts only from here back
+      if (segment.attempt < filter_.first && any_byte_)
+        return found_ = true;  // older attempts only from here back
       if (segment.begin >= segment.end || !segment.matches(filter_)) {
         pieces_.pop_back();
         ++pieces;

@@ -22,9 +22,9 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr int kDestroyRounds = 3;               // leftovers may come up while others are removed
-constexpr std::size_t kNetlinkBytes = 32 << 10; // one datagram of a dump
-constexpr std::size_t kSocketsPerPort = 4096;   // looked at; further ones are left alone
+constexpr int kDestroyRounds = 3;                // leftovers may come up while others are removed
+constexpr std::size_t kNetlinkBytes = 32 << 10;  // one datagram of a dump
+constexpr std::size_t kSocketsPerPort = 4096;    // looked at; further ones are left alone
 
 struct Endpoint {
   sockaddr_storage address{};
@@ -93,14 +93,17 @@ Status read_answers(int fd, std::uint16_t port, std::vector<SocketInfo>* sockets
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return fail(ErrorCode::io, "could not read sock_diag: " + cause_of(errno));
     auto left = static_cast<unsigned>(got);
-    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(header, left); header = NLMSG_NEXT(header, left)) {
+    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(header, left);
+         header = NLMSG_NEXT(header, left)) {
       if (header->nlmsg_type == NLMSG_DONE) return {};
       if (header->nlmsg_type == NLMSG_ERROR) {
         const int error = -static_cast<const nlmsgerr*>(NLMSG_DATA(header))->error;
         if (error == 0) return {};
         return fail(ErrorCode::io, "could not use sock_diag: " + cause_of(error));
       }
-      if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY || header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg))) continue;
+      if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+          header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg)))
+        continue;
       inet_diag_msg message;
       std::memcpy(&message, NLMSG_DATA(header), sizeof message);
       // The kernel does not select by port among sockets that are bound only.
@@ -130,7 +133,9 @@ std::optional<std::uint32_t> v4_of(std::uint8_t family, const std::uint32_t* wor
   return std::nullopt;
 }
 
-bool is_any(const std::uint32_t* words) { return std::all_of(words, words + 4, [](std::uint32_t w) { return w == 0; }); }
+bool is_any(const std::uint32_t* words) {
+  return std::all_of(words, words + 4, [](std::uint32_t w) { return w == 0; });
+}
 
 // Could this socket be what keeps `endpoint` from being bound?
 bool conflicts(const SocketInfo& info, const Endpoint& endpoint) {
@@ -153,7 +158,8 @@ void destroy(const SocketInfo& info) {
   DiagRequest request = diag_request(SOCK_DESTROY, NLM_F_ACK, info.family);
   request.body.idiag_states = 1u << info.state;
   request.body.id = identity_of(info);
-  if (send_request(fd->get(), request)) (void)read_answers(fd->get(), 0, nullptr);  // it is done when the kernel answers
+  if (send_request(fd->get(), request))
+    (void)read_answers(fd->get(), 0, nullptr);  // it is done when the kernel answers
 }
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
@@ -222,14 +228,17 @@ Status check_port(const std::string& address, std::uint16_t port) {
         continue;
       }
       const std::string owner = owner_of(info.inode);
-      return fail(ErrorCode::refused, what + " is used by " +
-                  (owner.empty() ? "a process of user id " + std::to_string(info.uid) : owner), next);
+      return fail(ErrorCode::refused,
+                  what + " is used by " +
+                      (owner.empty() ? "a process of user id " + std::to_string(info.uid) : owner),
+                  next);
     }
     // A socket that is bound and does not listen is in no table of older kernels.
     if (!leftovers) return fail(ErrorCode::refused, what + " is used by another program", next);
   }
   if (try_bind(*endpoint, false) == 0 || try_bind(*endpoint, true) == 0) return {};
-  return fail(ErrorCode::unavailable, what + " is still held by closed connections of an earlier process (TIME_WAIT)",
+  return fail(ErrorCode::unavailable,
+              what + " is still held by closed connections of an earlier process (TIME_WAIT)",
               "try again in a minute, or run dtraind with CAP_NET_ADMIN, which lets it remove them");
 }
 

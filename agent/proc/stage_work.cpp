@@ -13,8 +13,8 @@
 #include <fstream>
 #include <memory>
 
-#include "agent/proc/helper_program.h"
 #include "agent/proc/become_user.h"
+#include "agent/proc/helper_program.h"
 #include "agent/proc/port_check.h"
 #include "agent/proc/unique_fd.h"
 
@@ -24,14 +24,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kOriginHead = "dtrain-copy 1";   // first line of an origin file: what it is, and its version
-constexpr mode_t kRootMode = 0755;                      // of work_root: users pass through
-constexpr mode_t kCopyMode = 0700;                      // of a copy: its user's own
+constexpr const char* kOriginHead =
+    "dtrain-copy 1";                // first line of an origin file: what it is, and its version
+constexpr mode_t kRootMode = 0755;  // of work_root: users pass through
+constexpr mode_t kCopyMode = 0700;  // of a copy: its user's own
 
 std::string hidden(const StageDirs& dirs, JobId job, const char* suffix) {
   return dirs.work_root + "/." + std::to_string(job) + suffix;
 }
-std::string origin_path(const StageDirs& dirs, JobId job) { return hidden(dirs, job, ".origin"); }
+std::string origin_path(const StageDirs& dirs, JobId job) {
+  return hidden(dirs, job, ".origin");
+}
 
 Error os_error(const std::string& what, int error) {
   const bool full = error == ENOSPC || error == EDQUOT;
@@ -94,7 +97,8 @@ bool is_digest(const std::string& text) {
 }
 
 // Unpacks as the user: whatever a package holds, it can do no more than its owner.
-Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& user, const std::string& into) {
+Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& user,
+              const std::string& into) {
   const std::string what = "package " + digest.substr(0, 12);
   if (!is_digest(digest)) return fail(ErrorCode::invalid, what + " has no valid digest");
   const std::string path = dirs.blobs_dir + "/" + digest;
@@ -104,8 +108,10 @@ Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& 
     error.next = "submit the job again with its package";
     return fail(std::move(error));
   }
-  const auto done = run_helper(HelperProgram{{"tar", "--extract", "--file=-", "--directory=" + into, "--no-same-owner",
-                                              "--same-permissions", "--no-overwrite-dir"}, user, blob.get()});
+  const auto done = run_helper(HelperProgram{{"tar", "--extract", "--file=-", "--directory=" + into,
+                                              "--no-same-owner", "--same-permissions", "--no-overwrite-dir"},
+                                             user,
+                                             blob.get()});
   if (!done) return fail(done.error());
   if (done->status != 0) {
     // tar does not always name the cause ("Wrote only 512 of 10240 bytes"): ask the file system too.
@@ -123,7 +129,8 @@ Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& 
   }
   const UniqueFd directory(::open(into.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // A host crash must not leave a copy with empty files behind that looks whole.
-  if (!directory || ::syncfs(directory.get()) != 0) return fail(os_error(what + " cannot be written to disk", errno));
+  if (!directory || ::syncfs(directory.get()) != 0)
+    return fail(os_error(what + " cannot be written to disk", errno));
   return {};
 }
 
@@ -153,12 +160,13 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser
     (void)remove_trees({partial});
     return written;
   }
-  if (::rename(partial.c_str(), copy.c_str()) != 0) return fail(os_error("directory " + copy + " cannot be made", errno));
+  if (::rename(partial.c_str(), copy.c_str()) != 0)
+    return fail(os_error("directory " + copy + " cannot be made", errno));
   return remove_trees({old});
 }
 
-// The copy is made once and then kept: the job's tasks share it, and what they wrote there is theirs. Only a restart
-// with another package (fresh, other digest) replaces it.
+// The copy is made once and then kept: the job's tasks share it, and what they wrote there is theirs. Only a
+// restart with another package (fresh, other digest) replaces it.
 Status ensure_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user) {
   if (exists(job_copy(dirs, stage.id.job))) {
     const auto origin = read_origin(origin_path(dirs, stage.id.job));
@@ -178,7 +186,8 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
   if (!absolute && leaves_upwards(stage.work_dir))
     return fail(ErrorCode::refused, "working directory " + stage.work_dir + " leads out of the package",
                 "give a path inside the package, or an absolute one");
-  std::string path = absolute ? stage.work_dir : (fs::path(copy) / stage.work_dir).lexically_normal().string();
+  std::string path =
+      absolute ? stage.work_dir : (fs::path(copy) / stage.work_dir).lexically_normal().string();
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   struct stat info {};
@@ -187,21 +196,27 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
     const std::string shown = absolute ? stage.work_dir : stage.work_dir + " (in the package)";
     if (error == ENOENT)
       return fail(ErrorCode::not_found, "working directory " + shown + " does not exist",
-                  absolute ? "create it on this host, or change workDir" : "add it to the package, or change workDir");
-    return fail(ErrorCode::refused, "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
-                std::strerror(error), "let the user pass every directory above it");
+                  absolute ? "create it on this host, or change workDir"
+                           : "add it to the package, or change workDir");
+    return fail(ErrorCode::refused,
+                "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
+                    std::strerror(error),
+                "let the user pass every directory above it");
   }
   if (!S_ISDIR(info.st_mode))
     return fail(ErrorCode::invalid, "working directory " + path + " is not a directory", "change workDir");
   if (::access(path.c_str(), X_OK) != 0)
-    return fail(ErrorCode::refused, "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
-                std::strerror(errno), "change its permissions, or workDir");
+    return fail(ErrorCode::refused,
+                "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
+                    std::strerror(errno),
+                "change its permissions, or workDir");
   if (!absolute) {
     const std::unique_ptr<char, decltype(&std::free)> top(::realpath(copy.c_str(), nullptr), &std::free);
     const std::string inside = top ? std::string(top.get()) : copy;
     const std::string target = real.get();
     if (target != inside && !target.starts_with(inside + "/"))
-      return fail(ErrorCode::refused, "working directory " + stage.work_dir + " leads out of the package, to " + target,
+      return fail(ErrorCode::refused,
+                  "working directory " + stage.work_dir + " leads out of the package, to " + target,
                   "give a path inside the package, or an absolute one");
   }
   return path;
@@ -220,16 +235,20 @@ Status check_paths(const node::Stage& stage) {
 
 }  // namespace
 
-std::string job_copy(const StageDirs& dirs, JobId job) { return dirs.work_root + "/" + std::to_string(job); }
+std::string job_copy(const StageDirs& dirs, JobId job) {
+  return dirs.work_root + "/" + std::to_string(job);
+}
 
 std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages) {
   std::vector<StageOutcome> outcomes;
   const auto refuse = [](StageOutcome& outcome, const Error& cause) {
     outcome.ok = false;
-    outcome.error = Error{cause.code, "could not stage " + outcome.id.task.text() + ": " + cause.message, cause.next};
+    outcome.error =
+        Error{cause.code, "could not stage " + outcome.id.task.text() + ": " + cause.message, cause.next};
   };
   const Result<HostUser> user = find_user_to_become(stages.front().user);
-  // What needs the agent's rights comes first, for all. A copy that could not be made is not tried again per task.
+  // What needs the agent's rights comes first, for all. A copy that could not be made is not tried again per
+  // task.
   Status copied;
   for (const node::Stage& stage : stages) {
     StageOutcome& outcome = outcomes.emplace_back();
@@ -259,15 +278,17 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
 }
 
 Status perform_remove(const StageDirs& dirs, JobId job, bool logs) {
-  std::vector<std::string> paths = {job_copy(dirs, job), hidden(dirs, job, ".partial"), hidden(dirs, job, ".old"),
-                                    origin_path(dirs, job), origin_path(dirs, job) + ".new"};
+  std::vector<std::string> paths = {job_copy(dirs, job), hidden(dirs, job, ".partial"),
+                                    hidden(dirs, job, ".old"), origin_path(dirs, job),
+                                    origin_path(dirs, job) + ".new"};
   if (logs && !dirs.tasks_dir.empty()) {
     const std::string prefix = std::to_string(job) + ".";
     std::error_code error;
     for (fs::directory_iterator at(dirs.tasks_dir, error), end; !error && at != end; at.increment(error))
       if (at->path().filename().string().starts_with(prefix)) paths.push_back(at->path().string());
     if (error && error != std::errc::no_such_file_or_directory)
-      return fail(os_error("could not remove files of job " + std::to_string(job) + ": " + dirs.tasks_dir, error.value()));
+      return fail(os_error("could not remove files of job " + std::to_string(job) + ": " + dirs.tasks_dir,
+                           error.value()));
   }
   return remove_trees(paths);
 }

@@ -1,5 +1,5 @@
-// What staging does on the disk, step by step and blocking. Only for the short-lived children of Stager: it may become
-// the job's user for good.
+// What staging does on the disk, step by step and blocking. Only for the short-lived children of Stager: it
+// may become the job's user for good.
 //
 // In <work_root>:   <job>            the job's writable copy, its user's own
 //                   .<job>.origin    what it was made from (version, digest); written before the copy appears
@@ -16,17 +16,23 @@
 namespace dtrain::proc {
 
 struct StageDirs {
-  std::string work_root;    // absolute; created when missing
-  std::string blobs_dir;    // packages by digest: plain tar files
-  std::string tasks_dir;    // assignment directories, for RemoveJobFiles{logs}
+  std::string work_root;  // absolute; created when missing
+  std::string blobs_dir;  // packages by digest: plain tar files
+  std::string tasks_dir;  // assignment directories, for RemoveJobFiles{logs}
 };
 
 struct StageOutcome {
   AssignmentId id;
   bool ok = false;
-  std::string work_dir;     // when ok
-  Error error;              // else
-  template <class V> void fields(V& v) { v("id", id); v("ok", ok); v("work_dir", work_dir); v("error", error); }
+  std::string work_dir;  // when ok
+  Error error;           // else
+  template <class V>
+  void fields(V& v) {
+    v("id", id);
+    v("ok", ok);
+    v("work_dir", work_dir);
+    v("error", error);
+  }
 };
 
 // The copy of the job, at <work_root>/<job>. The directory exists once staging succeeded.

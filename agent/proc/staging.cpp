@@ -21,12 +21,13 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr std::size_t kStagesPerChild = 256;      // more tasks of one job: another child after it
-constexpr std::size_t kAnswerBytes = 4 << 20;     // of one child; a longer one is a defect
-constexpr int kResultFd = 3;                      // in the child, which keeps nothing else of the agent open
+constexpr std::size_t kStagesPerChild = 256;   // more tasks of one job: another child after it
+constexpr std::size_t kAnswerBytes = 4 << 20;  // of one child; a longer one is a defect
+constexpr int kResultFd = 3;                   // in the child, which keeps nothing else of the agent open
 
 Error system_error(const std::string& what) {
-  return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno), "raise the limits of processes and open files"};
+  return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno),
+               "raise the limits of processes and open files"};
 }
 
 // What a child answers: stages, or one removal (in `error`, when not ok).
@@ -34,7 +35,12 @@ struct ChildAnswer {
   std::vector<StageOutcome> stages;
   bool ok = true;
   Error error;
-  template <class V> void fields(V& v) { v("stages", stages); v("ok", ok); v("error", error); }
+  template <class V>
+  void fields(V& v) {
+    v("stages", stages);
+    v("ok", ok);
+    v("error", error);
+  }
 };
 
 bool add_to(int epoll, int fd) {
@@ -74,13 +80,15 @@ Stager::~Stager() {
 void Stager::set_work(bool wanted) {
   if (wanted == work_set_) return;
   std::uint64_t value = 1;
-  const ssize_t done = wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
+  const ssize_t done =
+      wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
   if (done == static_cast<ssize_t>(sizeof value)) work_set_ = wanted;
 }
 
 void Stager::enqueue(JobId job, Work work) {
   auto& queue = queues_[job];
-  const bool has_child = std::any_of(children_.begin(), children_.end(), [&](const Child& c) { return c.job == job; });
+  const bool has_child =
+      std::any_of(children_.begin(), children_.end(), [&](const Child& c) { return c.job == job; });
   if (queue.empty() && !has_child) order_.push_back(job);
   queue.push_back(std::move(work));
   ++queued_;
@@ -89,15 +97,21 @@ void Stager::enqueue(JobId job, Work work) {
 
 void Stager::stage(const node::Stage& effect) {
   if (queued_ < kStagingQueue) return enqueue(effect.id.job, effect);
-  answers_.push_back(node::Staged{effect.id, fail(ErrorCode::limit, "could not stage " + effect.id.task.text() + ": " +
-                                  std::to_string(kStagingQueue) + " tasks are waiting for staging here", "try again later")});
+  answers_.push_back(
+      node::Staged{effect.id, fail(ErrorCode::limit,
+                                   "could not stage " + effect.id.task.text() + ": " +
+                                       std::to_string(kStagingQueue) + " tasks are waiting for staging here",
+                                   "try again later")});
   set_work(true);
 }
 
 void Stager::remove(const node::RemoveJobFiles& effect) {
   if (queued_ < kStagingQueue) return enqueue(effect.job, effect);
-  answers_.push_back(node::JobFilesRemoved{effect.job, fail(ErrorCode::limit, "could not remove files of job " +
-                     std::to_string(effect.job) + ": too much is waiting for staging here", "try again later")});
+  answers_.push_back(
+      node::JobFilesRemoved{effect.job, fail(ErrorCode::limit,
+                                             "could not remove files of job " + std::to_string(effect.job) +
+                                                 ": too much is waiting for staging here",
+                                             "try again later")});
   set_work(true);
 }
 
@@ -111,7 +125,8 @@ Instant Stager::deadline() const {
 void Stager::run_child(const Child& child) const {
   prepare_child();
   ::setpgid(0, 0);
-  // Connections, locks and logs of the agent must not live on in here. (dup2 keeps the number when it fits already.)
+  // Connections, locks and logs of the agent must not live on in here. (dup2 keeps the number when it fits
+  // already.)
   if (::dup2(child.result.get(), kResultFd) < 0 || ::close_range(kResultFd + 1, ~0u, 0) != 0 ||
       ::fcntl(kResultFd, F_SETFD, FD_CLOEXEC) != 0)
     ::_exit(EXIT_FAILURE);
@@ -153,10 +168,14 @@ Status Stager::start(Child& child, Instant now) {
 
 void Stager::answer_failure(const Child& child, const Error& error, EventSink& sink) const {
   for (const node::Stage& stage : child.stages)
-    sink(node::Staged{stage.id, fail(error.code, "could not stage " + stage.id.task.text() + ": " + error.message, error.next)});
+    sink(node::Staged{
+        stage.id,
+        fail(error.code, "could not stage " + stage.id.task.text() + ": " + error.message, error.next)});
   if (child.removal)
-    sink(node::JobFilesRemoved{child.job, fail(error.code, "could not remove files of job " + std::to_string(child.job) +
-                                               ": " + error.message, error.next)});
+    sink(node::JobFilesRemoved{
+        child.job,
+        fail(error.code, "could not remove files of job " + std::to_string(child.job) + ": " + error.message,
+             error.next)});
 }
 
 void Stager::start_children(Instant now, EventSink& sink) {
@@ -201,14 +220,21 @@ void Stager::collect(Child& child, EventSink& sink) {
   ::kill(-child.pid, SIGKILL);  // helpers that it may have left
   auto answer = wire::decode<ChildAnswer>(read_answer(child.result.get()));
   if (child.late) {
-    answer_failure(child, Error{ErrorCode::unavailable, "it took longer than " +
-                   std::to_string(std::chrono::duration_cast<std::chrono::minutes>(kStagingTime).count()) + " minutes",
-                   "check the file systems of this host"}, sink);
+    answer_failure(
+        child,
+        Error{ErrorCode::unavailable,
+              "it took longer than " +
+                  std::to_string(std::chrono::duration_cast<std::chrono::minutes>(kStagingTime).count()) +
+                  " minutes",
+              "check the file systems of this host"},
+        sink);
   } else if (!answer || (!child.removal && answer->stages.size() != child.stages.size())) {
     const std::string how = WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
                                                 : "exit " + std::to_string(WEXITSTATUS(status));
-    answer_failure(child, Error{ErrorCode::internal, "its helper process ended without an answer (" + how + ")",
-                                "check this host's memory and the agent's log"}, sink);
+    answer_failure(child,
+                   Error{ErrorCode::internal, "its helper process ended without an answer (" + how + ")",
+                         "check this host's memory and the agent's log"},
+                   sink);
   } else if (child.removal) {
     sink(node::JobFilesRemoved{child.job, answer->ok ? Status() : Status(fail(answer->error))});
   } else {
@@ -224,8 +250,9 @@ void Stager::dispatch(Instant now, EventSink& sink) {
   for (node::Event& answer : std::exchange(answers_, {})) sink(std::move(answer));
   for (auto child = children_.begin(); child != children_.end();) {
     siginfo_t info{};
-    const bool ended = ::waitid(P_PIDFD, static_cast<id_t>(child->pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-                       info.si_pid != 0;
+    const bool ended =
+        ::waitid(P_PIDFD, static_cast<id_t>(child->pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid != 0;
     if (!ended) {
       if (!child->late && now >= child->give_up) {
         child->late = true;

@@ -1,8 +1,8 @@
-// Stager: prepares this host for tasks (node::Stage) and cleans up behind jobs (node::RemoveJobFiles), in short-lived
-// child processes, so that neither a slow disk nor a dead file server holds up the agent.
+// Stager: prepares this host for tasks (node::Stage) and cleans up behind jobs (node::RemoveJobFiles), in
+// short-lived child processes, so that neither a slow disk nor a dead file server holds up the agent.
 //
-// Work on one job is done by one child at a time, in the order asked for: tasks staged together share a child, and
-// nothing about the job's copy can race. What is done: stage_work.h.
+// Work on one job is done by one child at a time, in the order asked for: tasks staged together share a
+// child, and nothing about the job's copy can race. What is done: stage_work.h.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kStagingChildren = 4;        // at once; further jobs wait
-inline constexpr std::size_t kStagingQueue = 20'000;      // effects waiting; further ones fail with a limit error
-inline constexpr Duration kStagingTime = 30min;           // of one child; then it is killed and its tasks fail
+inline constexpr std::size_t kStagingChildren = 4;    // at once; further jobs wait
+inline constexpr std::size_t kStagingQueue = 20'000;  // effects waiting; further ones fail with a limit error
+inline constexpr Duration kStagingTime = 30min;       // of one child; then it is killed and its tasks fail
 
 class Stager {
  public:
   static Result<std::unique_ptr<Stager>> open(StageDirs dirs);
-  ~Stager();   // kills the children; what they left half-made is cleared away by the next
+  ~Stager();  // kills the children; what they left half-made is cleared away by the next
   Stager(const Stager&) = delete;
   Stager& operator=(const Stager&) = delete;
 
-  void stage(const node::Stage& effect);              // -> Staged
-  void remove(const node::RemoveJobFiles& effect);    // -> JobFilesRemoved
+  void stage(const node::Stage& effect);            // -> Staged
+  void remove(const node::RemoveJobFiles& effect);  // -> JobFilesRemoved
 
-  int fd() const { return epoll_.get(); }             // readable when dispatch() has work
+  int fd() const { return epoll_.get(); }  // readable when dispatch() has work
   Instant deadline() const;
   void dispatch(Instant now, EventSink& sink);
 
@@ -45,11 +45,11 @@ class Stager {
     JobId job = 0;
     int pid = -1;
     UniqueFd pidfd;
-    UniqueFd result;                       // memory file that the child writes its answer to
+    UniqueFd result;  // memory file that the child writes its answer to
     Instant give_up{};
-    bool late = false;                     // killed for taking too long
-    std::vector<node::Stage> stages;       // what it does: these,
-    std::optional<node::RemoveJobFiles> removal;   // or this
+    bool late = false;                            // killed for taking too long
+    std::vector<node::Stage> stages;              // what it does: these,
+    std::optional<node::RemoveJobFiles> removal;  // or this
   };
 
   Stager(StageDirs dirs, UniqueFd epoll, UniqueFd work);
@@ -66,9 +66,9 @@ class Stager {
   bool work_set_ = false;
   std::map<JobId, std::deque<Work>> queues_;
   std::size_t queued_ = 0;
-  std::deque<JobId> order_;                // jobs with queued work and no child, first come first
+  std::deque<JobId> order_;  // jobs with queued work and no child, first come first
   std::list<Child> children_;
-  std::vector<node::Event> answers_;       // failures to tell at the next dispatch
+  std::vector<node::Event> answers_;  // failures to tell at the next dispatch
 };
 
 }  // namespace dtrain::proc

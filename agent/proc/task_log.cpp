@@ -10,8 +10,9 @@ TaskLog::TaskLog(std::string tasks_dir, TaskId task, const wire::LogsRequest& qu
     : tasks_dir_(std::move(tasks_dir)), task_(std::move(task)), query_(query) {}
 
 void TaskLog::add_source(const AssignmentId& id) {
-  const auto at = std::lower_bound(sources_.begin(), sources_.end(), id,
-                                   [](const AssignmentId& a, const AssignmentId& b) { return a.generation < b.generation; });
+  const auto at = std::lower_bound(
+      sources_.begin(), sources_.end(), id,
+      [](const AssignmentId& a, const AssignmentId& b) { return a.generation < b.generation; });
   if (at != sources_.end() && at->generation == id.generation) return;
   // One older than what is being read (it was kept from us) cannot be put in front of what was sent already.
   if (chosen_ && static_cast<std::size_t>(at - sources_.begin()) <= source_ && !sources_.empty()) return;
@@ -33,13 +34,17 @@ Status TaskLog::choose_attempts() {
   const std::string next = "dtrainctl logs --attempt all shows every attempt";
   if (query_.attempt > 0) {
     if (one_task && !query_.follow && query_.attempt > latest)
-      return fail(ErrorCode::not_found, "could not read attempt " + std::to_string(query_.attempt) + " of " + task_.text() +
-                  ": its latest with output is " + std::to_string(latest), next);
+      return fail(ErrorCode::not_found,
+                  "could not read attempt " + std::to_string(query_.attempt) + " of " + task_.text() +
+                      ": its latest with output is " + std::to_string(latest),
+                  next);
     filter_.first = filter_.last = query_.attempt;
   } else if (query_.previous) {
     if (latest <= 1 && one_task)
-      return fail(ErrorCode::not_found, "could not read the previous attempt of " + task_.text() +
-                  ": it has had no more than one with output", next);
+      return fail(ErrorCode::not_found,
+                  "could not read the previous attempt of " + task_.text() +
+                      ": it has had no more than one with output",
+                  next);
     filter_.first = filter_.last = latest > 1 ? latest - 1 : 0;
   } else if (latest > 0) {
     filter_.first = latest;
@@ -110,7 +115,8 @@ Result<TaskLog::Step> TaskLog::step() {
     return Step::busy;
   }
   carry_ = reader_->attempt();
-  if (source_ + 1 >= sources_.size()) return Step::finished;  // only without an unended successor is the last one looked at
+  if (source_ + 1 >= sources_.size())
+    return Step::finished;  // only without an unended successor is the last one looked at
   ++source_;
   reader_.reset();
   return Step::busy;

@@ -1,7 +1,8 @@
-// TaskLog: the wanted output of one task over its assignments (generations) and attempts. One part of a LogStream.
+// TaskLog: the wanted output of one task over its assignments (generations) and attempts. One part of a
+// LogStream.
 //
-// Assignments are read one after the other; the next one begins when it has a log file of its own (nothing of the
-// former runs any more then) or when everything ended.
+// Assignments are read one after the other; the next one begins when it has a log file of its own (nothing of
+// the former runs any more then) or when everything ended.
 #pragma once
 
 #include <memory>
@@ -18,16 +19,16 @@ namespace dtrain::proc {
 class TaskLog {
  public:
   enum class Step : unsigned char {
-    segment,    // segment() has bytes
-    idle,       // nothing (more) at the moment; only files that change can alter that
-    busy,       // bounded work was done; call again
-    finished,   // everything was read and nothing more will come
+    segment,   // segment() has bytes
+    idle,      // nothing (more) at the moment; only files that change can alter that
+    busy,      // bounded work was done; call again
+    finished,  // everything was read and nothing more will come
   };
 
   TaskLog(std::string tasks_dir, TaskId task, const wire::LogsRequest& query);
 
-  void add_source(const AssignmentId& id);   // known ones are ignored
-  void end() { ended_ = true; }              // no assignment writes any more, and none will be added
+  void add_source(const AssignmentId& id);  // known ones are ignored
+  void end() { ended_ = true; }             // no assignment writes any more, and none will be added
   Result<Step> step();
 
   const TaskId& task() const { return task_; }
@@ -49,17 +50,17 @@ class TaskLog {
   std::string tasks_dir_;
   TaskId task_;
   wire::LogsRequest query_;
-  std::vector<AssignmentId> sources_;   // by generation
+  std::vector<AssignmentId> sources_;  // by generation
   bool ended_ = false;
 
   bool chosen_ = false;
   LogFilter filter_;
   std::unique_ptr<TailFinder> tail_;
   bool tail_done_ = false;
-  std::size_t source_ = 0;              // sources_[source_] is being read
+  std::size_t source_ = 0;  // sources_[source_] is being read
   std::unique_ptr<LogReader> reader_;
-  bool last_look_ = false;              // the source is known to be complete: read to its end, then go on
-  AttemptNumber carry_ = 0;             // last attempt of the sources before
+  bool last_look_ = false;   // the source is known to be complete: read to its end, then go on
+  AttemptNumber carry_ = 0;  // last attempt of the sources before
   std::uint64_t lost_taken_ = 0;
 };
 

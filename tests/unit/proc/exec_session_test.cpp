@@ -68,7 +68,9 @@ class ExecSessionTest : public ::testing::Test {
     return true;
   }
   bool over() const { return !outlet_.messages.empty() && outlet_.messages.back().second.last; }
-  bool finish() { return run_until([this] { return over(); }); }
+  bool finish() {
+    return run_until([this] { return over(); });
+  }
 
   std::string text(bool is_stderr = false) const {
     std::string all;
@@ -87,7 +89,8 @@ class ExecSessionTest : public ::testing::Test {
     return output && output->exit ? *output->exit : wire::ExitView{};
   }
   std::string error() const {
-    if (outlet_.messages.empty() || outlet_.messages.back().second.type != wire::MessageType::error) return "";
+    if (outlet_.messages.empty() || outlet_.messages.back().second.type != wire::MessageType::error)
+      return "";
     return wire::decode<wire::ErrorReply>(outlet_.messages.back().second.payload)->errors.front().message;
   }
   // A process writes its number there.
@@ -153,7 +156,8 @@ TEST_F(ExecSessionTest, PassesInputAndItsEnd) {
 
 TEST_F(ExecSessionTest, InputThatIsNeverReadIsBounded) {
   open({"sleep", "1000"});
-  for (std::size_t sent = 0; sent <= kExecInputBytes + (1 << 20); sent += 1 << 20) send({.bytes = std::string(1 << 20, 'x')});
+  for (std::size_t sent = 0; sent <= kExecInputBytes + (1 << 20); sent += 1 << 20)
+    send({.bytes = std::string(1 << 20, 'x')});
   ASSERT_TRUE(finish());
   EXPECT_NE(error().find("could not pass input to sleep"), std::string::npos);
   EXPECT_TRUE(run_until([&] { return sessions_.deadline() == kNever; }));
@@ -220,7 +224,9 @@ TEST_F(ExecSessionTest, NothingIsSentWithoutRoom) {
 }
 
 TEST_F(ExecSessionTest, AClosedConnectionEndsTheWholeGroup) {
-  shell("trap '' HUP; sh -c 'echo $$ > child; trap \"\" HUP; while true; do sleep 0.05; done' & echo $$ > leader; wait");
+  shell(
+      "trap '' HUP; sh -c 'echo $$ > child; trap \"\" HUP; while true; do sleep 0.05; done' & echo $$ > "
+      "leader; wait");
   const int child = read_pid("child");
   const int leader = read_pid("leader");
   ASSERT_GT(child, 0);

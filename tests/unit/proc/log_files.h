@@ -39,7 +39,9 @@ inline void append(const std::string& path, const void* bytes, std::size_t size)
   file.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
   CHECK(file.good());
 }
-inline void append(const std::string& path, const std::string& bytes) { append(path, bytes.data(), bytes.size()); }
+inline void append(const std::string& path, const std::string& bytes) {
+  append(path, bytes.data(), bytes.size());
+}
 
 class LogWriter {
  public:
@@ -72,7 +74,9 @@ class LogWriter {
     std::filesystem::remove(path(number) + ".idx");
   }
   std::uint64_t number() const { return number_; }
-  std::uint64_t size() const { return std::filesystem::exists(path()) ? std::filesystem::file_size(path()) : 0; }
+  std::uint64_t size() const {
+    return std::filesystem::exists(path()) ? std::filesystem::file_size(path()) : 0;
+  }
   std::string path() const { return path(number_); }
   std::string path(std::uint64_t number) const { return dir_ + "/log." + std::to_string(number); }
 

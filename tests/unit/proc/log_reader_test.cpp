@@ -55,7 +55,8 @@ TEST(LogReader, GivesBytesWithStreamAndAttempt) {
   log.write("bad\n", 1, LogStream::err);
   log.write("two\n", 2);
   LogReader reader(dir / "1.1.worker-1", {});
-  const std::vector<Piece> expected = {{"one\n", 1, LogStream::out}, {"bad\n", 1, LogStream::err}, {"two\n", 2, LogStream::out}};
+  const std::vector<Piece> expected = {
+      {"one\n", 1, LogStream::out}, {"bad\n", 1, LogStream::err}, {"two\n", 2, LogStream::out}};
   EXPECT_EQ(drain(reader), expected);
   EXPECT_EQ(reader.attempt(), 2u);
 }
@@ -110,7 +111,8 @@ TEST(LogReader, AGapBetweenRecordsIsGivenOnce) {
   log.bytes("cd");  // the shim was killed here; the next one goes on in the same file
   log.write("ef", 2);
   LogReader reader(dir / "a", {});
-  const std::vector<Piece> expected = {{"ab", 1, LogStream::err}, {"cd", 1, LogStream::out}, {"ef", 2, LogStream::out}};
+  const std::vector<Piece> expected = {
+      {"ab", 1, LogStream::err}, {"cd", 1, LogStream::out}, {"ef", 2, LogStream::out}};
   EXPECT_EQ(drain(reader), expected);
 }
 
@@ -215,7 +217,8 @@ TEST(TailFinder, CountsLinesFromTheEnd) {
   EXPECT_EQ(tail_of(dir / "a", 9), "1\n2\n3\n4\n5");
 }
 
-// ---- property: whatever happens to files and index, each byte once, in order. Twin: the plain concatenation.
+// ---- property: whatever happens to files and index, each byte once, in order. Twin: the plain
+// concatenation.
 
 RC_GTEST_PROP(LogReaderProperty, EachByteOnceInOrder, ()) {
   ScratchDir dir;
@@ -227,7 +230,9 @@ RC_GTEST_PROP(LogReaderProperty, EachByteOnceInOrder, ()) {
   for (int i = 0; i < actions; ++i) {
     const auto text = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab\n")));
     switch (*rc::gen::inRange(0, 11)) {
-      case 0: case 1: case 2:
+      case 0:
+      case 1:
+      case 2:
         log.write(text, attempt, *rc::gen::element(LogStream::out, LogStream::err));
         twin += text;
         break;

@@ -15,7 +15,9 @@ using testing::KeepingOutlet;
 using testing::LogWriter;
 using testing::ScratchDir;
 
-AssignmentId worker(std::uint32_t index, Generation generation = 1) { return {17, generation, TaskId{"worker", index}}; }
+AssignmentId worker(std::uint32_t index, Generation generation = 1) {
+  return {17, generation, TaskId{"worker", index}};
+}
 
 struct Reader {
   explicit Reader(const std::string& tasks_dir) : streams(std::move(*LogStreams::open(tasks_dir))) {}
@@ -45,7 +47,8 @@ struct Reader {
   std::vector<wire::LogChunk> chunks() const {
     std::vector<wire::LogChunk> all;
     for (const auto& [connection, message] : outlet.messages)
-      if (message.type == wire::MessageType::log_chunk) all.push_back(*wire::decode<wire::LogChunk>(message.payload));
+      if (message.type == wire::MessageType::log_chunk)
+        all.push_back(*wire::decode<wire::LogChunk>(message.payload));
     return all;
   }
   std::string text() const {
@@ -107,7 +110,8 @@ TEST_F(LogStreamTest, AttemptsOverGenerations) {
   LogWriter second = writer(worker(1, 2));
   second.write("two\n", 2);
   second.write("three\n", 3);
-  const std::vector<AssignmentId> sources = {worker(1, 1), worker(1, 2), worker(1, 3)};  // the last has no log yet
+  const std::vector<AssignmentId> sources = {worker(1, 1), worker(1, 2),
+                                             worker(1, 3)};  // the last has no log yet
   auto query = of_task();
   EXPECT_EQ(read(query, sources), "three\n");
   query.all_attempts = true;
@@ -120,7 +124,8 @@ TEST_F(LogStreamTest, AttemptsOverGenerations) {
   query = of_task();
   query.previous = true;
   EXPECT_EQ(read(query, sources), "two\n");
-  EXPECT_EQ(read(query, {worker(1, 1)}), "could not read the previous attempt of worker-1: it has had no more than one with output");
+  EXPECT_EQ(read(query, {worker(1, 1)}),
+            "could not read the previous attempt of worker-1: it has had no more than one with output");
 }
 
 TEST_F(LogStreamTest, NoLogsAreEmptyOnes) {
@@ -174,11 +179,13 @@ TEST_F(LogStreamTest, WholeJobIsMergedByTimeAndCutAtLineEnds) {
 TEST_F(LogStreamTest, ALineWithoutEndIsBounded) {
   LogWriter log = writer(worker(1));
   const std::string line(500'000, 'x');
-  for (std::size_t at = 0; at < line.size(); at += 5'000) log.write(line.substr(at, 5'000), 1, LogStream::out, static_cast<std::int64_t>(at));
+  for (std::size_t at = 0; at < line.size(); at += 5'000)
+    log.write(line.substr(at, 5'000), 1, LogStream::out, static_cast<std::int64_t>(at));
   Reader reader(dir_.path());
   reader.open(of_task(""), {worker(1)});
   EXPECT_EQ(reader.text(), line);
-  for (const auto& chunk : reader.chunks()) EXPECT_LE(chunk.bytes.size(), kStreamChunkBytes + kPartialLineBytes);
+  for (const auto& chunk : reader.chunks())
+    EXPECT_LE(chunk.bytes.size(), kStreamChunkBytes + kPartialLineBytes);
   EXPECT_GT(reader.chunks().size(), 500'000u / (kStreamChunkBytes + kPartialLineBytes));
 }
 
@@ -309,7 +316,8 @@ TEST_F(LogStreamTest, AJunkQueryIsAnError) {
   EXPECT_FALSE(reader.error().empty());
 }
 
-// ---- property: a follower gets what was written, in order, whatever is written, rotated and removed between its turns.
+// ---- property: a follower gets what was written, in order, whatever is written, rotated and removed between
+// its turns.
 
 RC_GTEST_PROP(LogStreamProperty, AFollowerGetsEachByteOnce, ()) {
   ScratchDir dir;
@@ -327,7 +335,9 @@ RC_GTEST_PROP(LogStreamProperty, AFollowerGetsEachByteOnce, ()) {
   for (int i = 0; i < actions; ++i) {
     const auto text = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab\n")));
     switch (*rc::gen::inRange(0, 9)) {
-      case 0: case 1: case 2:
+      case 0:
+      case 1:
+      case 2:
         log.write(text, attempt, *rc::gen::element(LogStream::out, LogStream::err));
         twin += text;
         break;

@@ -53,7 +53,8 @@ TEST_F(PackageTest, HoldsTheDirectoryAndIsNamedByItsBytes) {
 TEST_F(PackageTest, EqualContentGivesEqualBytes) {
   const auto first = pack_directory(top() + "/src");
   ASSERT_TRUE(first.has_value());
-  // Another place, another order of making, other times, another way to name it, and options that would change it.
+  // Another place, another order of making, other times, another way to name it, and options that would
+  // change it.
   fs::create_directories(top() + "/src2/sub");
   fs::create_symlink("sub/data", top() + "/src2/link");
   std::ofstream(top() + "/src2/sub/data") << std::string(100'000, 'd');
@@ -71,7 +72,8 @@ TEST_F(PackageTest, EqualContentGivesEqualBytes) {
 }
 
 TEST_F(PackageTest, WhatIsNoDirectoryIsRefused) {
-  EXPECT_EQ(pack_directory(top() + "/none").error().message, "could not pack " + top() + "/none: No such file or directory");
+  EXPECT_EQ(pack_directory(top() + "/none").error().message,
+            "could not pack " + top() + "/none: No such file or directory");
   EXPECT_EQ(pack_directory(top() + "/src/train.py").error().message,
             "could not pack " + top() + "/src/train.py: not a directory");
   EXPECT_TRUE(nothing_left());
