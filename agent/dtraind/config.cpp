@@ -321,15 +321,24 @@ void place_all(const YamlNode& node, const std::string& path, Report& report) {
   }
 }
 
+// Such a file is as good as none.
+bool only_comments(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const auto first = line.find_first_not_of(" \t\r");
+    if (first != std::string_view::npos && line[first] != '#') return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 LoadedConfig read_config(const std::string& text, const std::string& file_name, const Sets& sets) {
   LoadedConfig loaded;
   Report report(file_name);
   YamlNode root;
-  // A file of comments alone is as good as none.
-  const bool blank = text.find_first_not_of(" \t\r\n") == std::string::npos;
-  if (!blank) {
+  if (!only_comments(text)) {
     auto tree = job::parse_yaml(text);
     if (!tree) {
       report.add_at(tree.error().line, tree.error().code, "", tree.error().message, tree.error().next);

@@ -1,0 +1,142 @@
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "agent/host/address.h"
+#include "agent/host/facts.h"
+#include "agent/host/listen_port.h"
+
+namespace dtrain::host {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Endpoint, Parses) {
+  EXPECT_EQ(parse_endpoint("10.0.0.1:7400")->text(), "10.0.0.1:7400");
+  EXPECT_EQ(parse_endpoint("[fd00::1]:7400")->ip, "fd00::1");
+  EXPECT_EQ(parse_endpoint("[fd00::1]:7400")->text(), "[fd00::1]:7400");
+  for (const char* bad : {"", "10.0.0.1", "10.0.0.1:", "10.0.0.1:70000", "10.0.0.1:7x", "host:1", "fd00::1:7400", ":7400", "[]:1"})
+    EXPECT_FALSE(parse_endpoint(bad)) << bad;
+}
+
+TEST(Address, Classes) {
+  EXPECT_TRUE(is_loopback("127.0.7.1"));
+  EXPECT_TRUE(is_loopback("::1"));
+  EXPECT_FALSE(is_loopback("10.0.0.1"));
+  EXPECT_TRUE(is_unspecified("0.0.0.0"));
+  EXPECT_TRUE(is_unspecified("::"));
+  EXPECT_FALSE(is_unspecified("x"));
+}
+
+TEST(Address, InterfacesAreFoundBothWays) {
+  EXPECT_EQ(interface_of("127.0.0.1"), "lo");
+  EXPECT_EQ(interface_of("127.0.7.1"), "lo");
+  EXPECT_EQ(interface_of("192.0.2.77"), "");
+  EXPECT_EQ(*resolve_ip_or_interface("lo"), "127.0.0.1");
+  EXPECT_EQ(*resolve_ip_or_interface("192.0.2.1"), "192.0.2.1");
+  const auto missing = resolve_ip_or_interface("nosuch0");
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().next, HasSubstr("lo"));
+}
+
+TEST(Address, AdvertiseFollowsTheRules) {
+  EXPECT_EQ(*choose_advertise({"0.0.0.0", 7400}, "10.9.8.7", {}), "10.9.8.7");
+  EXPECT_EQ(*choose_advertise({"127.0.7.1", 7400}, "", {}), "127.0.7.1");
+  EXPECT_EQ(*choose_advertise({"10.0.0.5", 7400}, "", {"127.0.0.1"}), "10.0.0.5");
+  EXPECT_EQ(*source_address_towards("127.0.0.1:7400"), "127.0.0.1");
+  // A seed on loopback is this machine: never advertised unasked.
+  const auto chosen = choose_advertise({"0.0.0.0", 7400}, "", {"127.0.0.1"});
+  EXPECT_TRUE(!chosen || !is_loopback(*chosen));
+}
+
+TEST(ListenPort, IsHeldAndItsOwnerIsNamed) {
+  auto first = ListenPort::reserve({"127.0.0.1", 0});
+  ASSERT_TRUE(first);
+  const std::uint16_t port = first->endpoint().port;
+  EXPECT_NE(port, 0);
+  const auto second = ListenPort::reserve({"127.0.0.1", port});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::unavailable);
+  // Nothing listens on it yet, so the kernel's table does not show it; one that listens is shown with its owner.
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof any;
+  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&any), size), 0);
+  ASSERT_EQ(::listen(fd, 1), 0);
+  ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size), 0);
+  const auto taken = ListenPort::reserve({"127.0.0.1", ntohs(any.sin_port)});
+  ::close(fd);
+  ASSERT_FALSE(taken);
+  EXPECT_THAT(taken.error().message, HasSubstr("(pid " + std::to_string(::getpid()) + ")"));
+}
+
+TEST(ListenPort, IsFreeAgainAtTheEnd) {
+  std::uint16_t port = 0;
+  {
+    auto first = ListenPort::reserve({"127.0.0.1", 0});
+    port = first->endpoint().port;
+  }
+  EXPECT_TRUE(ListenPort::reserve({"127.0.0.1", port}));
+}
+
+TEST(ListenPort, AnAddressOfSomebodyElseIsAnError) {
+  const auto port = ListenPort::reserve({"192.0.2.1", 7400});
+  ASSERT_FALSE(port);
+  EXPECT_THAT(port.error().text(), HasSubstr("no such address"));
+}
+
+TEST(TaskPorts, OverlapIsWarnedOfWithItsCure) {
+  const std::string file = (std::filesystem::temp_directory_path() / ("dtrain-range-" + std::to_string(::getpid()))).string();
+  std::ofstream(file) << "32768\t60999\n";
+  EXPECT_EQ(check_task_ports(20000, 29999, file), "");
+  EXPECT_THAT(check_task_ports(30000, 40000, file), HasSubstr("ip_local_reserved_ports=30000-40000"));
+  EXPECT_THAT(check_task_ports(60999, 61010, file), HasSubstr("overlap 32768-60999"));
+  std::filesystem::remove(file);
+  EXPECT_EQ(check_task_ports(30000, 40000, file), "");  // a kernel that does not say
+}
+
+TEST(Facts, NodeNames) {
+  EXPECT_EQ(to_node_name("GPU01.cluster.example"), "gpu01");
+  EXPECT_EQ(to_node_name("_my_host_"), "my-host");
+  EXPECT_EQ(to_node_name("..."), "node");
+  EXPECT_EQ(to_node_name(std::string(100, 'a')).size(), 63u);
+  EXPECT_TRUE(is_node_name(default_node_name()));
+  for (const char* bad : {"", "-a", "a-", "A", "a_b", "a.b"}) EXPECT_FALSE(is_node_name(bad)) << bad;
+}
+
+TEST(Facts, CapacityAndReserve) {
+  const auto total = total_capacity();
+  ASSERT_TRUE(total);
+  EXPECT_GE(total->cpu_millis, 1000u);
+  EXPECT_GT(total->memory_bytes, 64u << 20);
+  const Capacity small{2000, 4ull << 30};
+  EXPECT_EQ(after_reserve(small, {}).cpu_millis, 1000u);
+  EXPECT_EQ(after_reserve(small, {}).memory_bytes, 3ull << 30);
+  const Capacity one{1000, 100};
+  EXPECT_EQ(after_reserve(one, {}).cpu_millis, 500u);
+  EXPECT_EQ(after_reserve(small, {5000, 5ull << 30}).cpu_millis, 0u);
+  EXPECT_EQ(after_reserve(small, {5000, 5ull << 30}).memory_bytes, 0u);
+  EXPECT_EQ(after_reserve(small, {0, 0}).memory_bytes, small.memory_bytes);
+}
+
+TEST(Facts, IdsAreFreshAndGpusAreMarked) {
+  EXPECT_EQ(random_id()->size(), 32u);
+  EXPECT_NE(*random_id(), *random_id());
+  EXPECT_EQ(boot_id()->size(), 36u);
+  const auto gpus = pretended_gpus(2);
+  ASSERT_EQ(gpus.size(), 2u);
+  EXPECT_TRUE(gpus[1].pretended);
+  EXPECT_NE(gpus[0].pci, gpus[1].pci);
+}
+
+}  // namespace
+}  // namespace dtrain::host
