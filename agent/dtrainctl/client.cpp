@@ -41,6 +41,11 @@ void set_send_timeout(int fd, Deadline deadline) {
 
 }  // namespace
 
+Failure no_answer() {
+  return Failure(Error{ErrorCode::unavailable, "could not get an answer from the agent: none came in time",
+                       "try again, or give it longer with --timeout"});
+}
+
 int poll_timeout(Deadline deadline) {
   if (deadline == kNoDeadline) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -143,9 +148,7 @@ Outcome<wire::Message> Connection::reply_to(std::uint64_t number, Deadline deadl
   while (true) {
     auto message = receive(deadline);
     if (!message) return failed(message.error());
-    if (!*message)
-      return failed(ErrorCode::unavailable, "could not get an answer from the agent: none came in time",
-                    "try again, or give it longer with --timeout");
+    if (!*message) return failed(no_answer());
     if ((*message)->request == number || (*message)->request == 0) return std::move(**message);
   }
 }

@@ -25,6 +25,9 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 // Milliseconds for poll(): -1 never, rounded up so that a wait never ends before the deadline.
 int poll_timeout(Deadline deadline);
 
+// No reply came before a deadline.
+Failure no_answer();
+
 class Connection {
  public:
   // address: the path of a Unix stream socket. HOST:PORT is recognised and declined. Fails at the deadline at the latest.

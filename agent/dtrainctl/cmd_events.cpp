@@ -27,9 +27,7 @@ int cmd_events(Session& session, const EventsOptions& options) {
   connection->send(wire::MessageType::query_events, request);
   while (true) {
     auto message = connection->receive(options.follow ? kNoDeadline : session.answer_deadline());
-    if (message && !*message)
-      return session.report(Failure(Error{ErrorCode::unavailable, "could not get an answer from the agent: none came "
-                                          "in time", "try again, or give it longer with --timeout"}));
+    if (message && !*message) return session.report(no_answer());
     if (!message) {
       if (!options.follow || !message.error().lost) return session.report(message.error());
       session.note("lost the agent; waiting for it");

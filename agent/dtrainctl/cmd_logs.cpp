@@ -6,7 +6,7 @@ namespace dtrain::ctl {
 
 int cmd_logs(Session& session, const LogsOptions& options) {
   LogResume resume(options.request);
-  Stream logs(session, [&](Connection& connection) { connection.send(wire::MessageType::logs, resume.request()); });
+  Stream logs(session, [&](Connection& connection) { connection.send(wire::MessageType::logs, resume.request()); }, false);
   if (auto started = logs.start(); !started) return session.report(started.error());
   LogStyle style;
   style.prefix = options.request.task.empty();

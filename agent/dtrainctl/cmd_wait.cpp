@@ -23,7 +23,7 @@ int cmd_wait(Session& session, const WaitOptions& options) {
     request.job = options.job;
     request.id = id;
     connection.send(wire::MessageType::watch, request);
-  });
+  }, true);
   if (auto started = watch.start(); !started) return session.report(started.error());
   bool was_connected = true;
   while (true) {

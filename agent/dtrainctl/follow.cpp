@@ -20,7 +20,7 @@ class Follower {
  public:
   Follower(Session& session, const FollowOptions& options)
       : session_(session), options_(options), live_(session.io.out_tty), screen_(session.io.out),
-        watch_(session, [this](Connection& c) { send_watch(c); }), logs_(session, [this](Connection& c) { send_logs(c); }),
+        watch_(session, [this](Connection& c) { send_watch(c); }, true), logs_(session, [this](Connection& c) { send_logs(c); }, false),
         resume_(logs_request(options.job)), printer_(log_style(session), [this](std::string_view text) { print(text); }) {}
 
   int run() {

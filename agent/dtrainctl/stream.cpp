@@ -14,6 +14,7 @@ Outcome<void> Stream::start() {
   if (!connection) return failed(connection.error());
   connection_ = std::move(*connection);
   opener_(*connection_);
+  if (answers_at_once_) answer_by_ = session_.answer_deadline();
   return {};
 }
 
@@ -37,10 +38,15 @@ Outcome<std::vector<wire::Message>> Stream::turn() {
     if (!message) {
       if (!message.error().lost) return failed(message.error());
       connection_.reset();
+      answer_by_ = kNoDeadline;
       retry_at_ = Clock::now() + kReconnectPause;
       return messages;   // what came before the end counts
     }
-    if (!*message) return messages;
+    if (!*message) {
+      if (messages.empty() && Clock::now() >= answer_by_) return failed(no_answer());
+      return messages;
+    }
+    answer_by_ = kNoDeadline;
     messages.push_back(std::move(**message));
   }
 }

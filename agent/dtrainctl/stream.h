@@ -15,16 +15,19 @@ class Stream {
  public:
   // Sends the request on a fresh connection; again after each loss. `what` names it in messages.
   using Opener = std::function<void(Connection&)>;
-  Stream(const Session& session, Opener opener) : session_(session), opener_(std::move(opener)) {}
+  // answers_at_once: the request's first reply does not depend on anything that has yet to happen.
+  Stream(const Session& session, Opener opener, bool answers_at_once)
+      : session_(session), opener_(std::move(opener)), answers_at_once_(answers_at_once) {}
 
-  // The first connection. An agent that cannot be reached now is a failure.
+  // The first connection. An agent that cannot be reached now is a failure, and so is, in turn(), one that owes its first
+  // answer for longer than --timeout. Later the agent may stay away as long as it likes.
   Outcome<void> start();
   // Every message there is by now; none while the agent is away. Fails only where trying again cannot help.
   Outcome<std::vector<wire::Message>> turn();
   // What to poll for: descriptor -1 while the agent is away.
   pollfd poll_request() const;
   // When turn() should be called even if nothing happened.
-  Deadline retry_at() const { return connection_ ? kNoDeadline : retry_at_; }
+  Deadline retry_at() const { return connection_ ? answer_by_ : retry_at_; }
   bool connected() const { return connection_.has_value(); }
   // The request came to its end: the connection is closed, turn() answers nothing more.
   void finish();
@@ -35,6 +38,8 @@ class Stream {
   Opener opener_;
   std::optional<Connection> connection_;
   Deadline retry_at_{};
+  bool answers_at_once_;
+  Deadline answer_by_ = kNoDeadline;
   bool finished_ = false;
 };
 

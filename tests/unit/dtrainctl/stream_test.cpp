@@ -64,6 +64,11 @@ TEST_F(Streams, WaitTimesOut) {
   EXPECT_EQ(ctl({"wait", "digits", "--for", "Running", "--timeout", "50ms"}).code, 6);
 }
 
+TEST_F(Streams, WaitNeedsAnAgentThatAnswers) {
+  agent([](const wire::Message&) { return FakeAgent::Answer{}; });
+  EXPECT_EQ(ctl({"wait", "digits", "--for", "Running", "--timeout", "50ms"}).code, 4);
+}
+
 TEST_F(Streams, WaitForDeleted) {
   wire::JobUpdate gone;
   gone.gone = true;
