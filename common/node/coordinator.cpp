@@ -1,8 +1,7 @@
 #include "common/node/coordinator.h"
 
 #include <algorithm>
-
-#include "common/cluster/cluster_change.h"
+#include <utility>
 
 namespace dtrain::node {
 namespace {
@@ -13,6 +12,10 @@ using cluster::RestoreChoice;
 
 // A checkpoint directory that could not be read is looked at again after this.
 constexpr Duration kScanRetry = 5s;
+// Token of a verification that nobody waits for: the agent takes its time over it (storage.checkpointRate).
+constexpr std::uint64_t kInBackground = 0;
+// A checkpoint that cannot be read (but is not damaged) is tried this often, kScanRetry apart.
+constexpr std::uint32_t kUnreadableTries = 3;
 
 std::string identity(const transfer::CheckpointInfo& info) { return info.digest + " " + info.path; }
 
@@ -289,16 +292,28 @@ void Coordinator::verified(const CheckpointVerified& e) {
   const auto it = jobs_.find(e.job);
   if (job == nullptr || it == jobs_.end()) return;
   Job& soft = it->second;
-  if (soft.verify_token == e.token) {
-    soft.verify_token = 0;
-    c_.propose(CommandType::checkpoint,
-               cluster::CheckpointSeen{e.job, soft.verifying,
-                                       e.result ? cluster::CheckpointState::verified : cluster::CheckpointState::damaged,
-                                       e.result ? std::string() : e.result.error().text()});
+  if (e.token == kInBackground) {
+    if (!soft.verifying || soft.verifying->path != e.path) return;
+    const transfer::CheckpointInfo info = *std::exchange(soft.verifying, {});
+    // What changed or went away while it was read is looked at again when the directory changes.
+    if (e.result || e.result.error().code == ErrorCode::damaged)
+      c_.propose(CommandType::checkpoint,
+                 cluster::CheckpointSeen{e.job, info,
+                                         e.result ? cluster::CheckpointState::verified : cluster::CheckpointState::damaged,
+                                         e.result ? std::string() : e.result.error().text()});
+    else
+      soft.known.erase(identity(info));
     return verify_next(*job, soft);
   }
   if (!soft.choosing || soft.choosing->token != e.token) return;
   soft.choosing->token = 0;
+  // Only damage condemns a checkpoint. One that cannot be read now is tried again before an older one is taken.
+  if (!e.result && e.result.error().code != ErrorCode::damaged && soft.choosing->unreadable < kUnreadableTries) {
+    ++soft.choosing->unreadable;
+    soft.choosing->retry = c_.now.boot + kScanRetry;
+    wait(*job, soft, e.result.error().text());
+    return consider(e.job);
+  }
   if (e.result)
     c_.propose(CommandType::checkpoint, cluster::CheckpointSeen{e.job, soft.choosing->choice.step().info,
                                                                 cluster::CheckpointState::verified, ""});
@@ -328,13 +343,12 @@ void Coordinator::watch(const JobRecord& job, Job& soft) {
 }
 
 void Coordinator::verify_next(const JobRecord& job, Job& soft) {
-  if (soft.verify_token != 0 || soft.to_verify.empty()) return;
+  if (soft.verifying || soft.to_verify.empty()) return;
   const auto newest = std::max_element(soft.to_verify.begin(), soft.to_verify.end(),
                                        [](const auto& a, const auto& b) { return a.step < b.step; });
   soft.verifying = std::move(*newest);
   soft.to_verify.erase(newest);
-  soft.verify_token = c_.next_token();
-  c_.emit(VerifyCheckpoint{job.id, soft.verify_token, soft.verifying, job.user});
+  c_.emit(VerifyCheckpoint{job.id, kInBackground, *soft.verifying, job.user});
 }
 
 // checkpoint.keep: the newest verified ones stay; the one that tasks may still read from is pinned.

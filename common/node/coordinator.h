@@ -37,7 +37,8 @@ class Coordinator {
   struct Choosing {
     cluster::RestoreChoice choice;
     std::uint64_t token = 0;             // of the answer awaited; 0: none
-    Instant retry = kNever;              // after a scan that failed
+    Instant retry = kNever;              // after a scan or read that failed
+    std::uint32_t unreadable = 0;        // reads that failed for another reason than damage
   };
   struct Job {
     std::uint64_t proposed = 0;          // index of our proposal in flight; 0: none
@@ -46,8 +47,7 @@ class Coordinator {
     std::set<std::string> known;         // checkpoints (path and digest) seen by the watch, queued or judged
     std::set<std::string> deleted;       // surplus ones whose removal was ordered
     std::vector<transfer::CheckpointInfo> to_verify;  // found by the watch
-    transfer::CheckpointInfo verifying;  // one at a time, newest first
-    std::uint64_t verify_token = 0;      // 0: none under way
+    std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
     std::string waiting;                 // why no generation can begin
     Instant deadline = kNever;
   };

@@ -24,7 +24,7 @@ class EffectActions final : public task::HostActions {
   void stage(const task::TaskOrder& o) override {
     const job::JobSpec& spec = o.context->spec;
     c_.emit(Stage{o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
-                  o.address.host, o.address.port, o.context->fresh});
+                  o.address.host, o.address.port, true});
   }
   void launch(task::ShimSpec spec) override { c_.emit(LaunchShim{std::move(spec)}); }
   void start(const AssignmentId& id, AttemptNumber attempt) override { c_.emit(StartAttempt{id, attempt}); }

@@ -56,7 +56,6 @@ std::shared_ptr<const task::JobContext> make_context(const JobRecord& job) {
   auto context = std::make_shared<task::JobContext>();
   context->spec = job.spec;
   context->user = job.user;
-  context->fresh = job.generation <= 1;
   context->cluster.job_name = job.spec.name;
   context->cluster.job = job.id;
   context->cluster.generation = job.generation;

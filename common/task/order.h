@@ -21,7 +21,6 @@ struct JobContext {
   job::JobSpec spec;
   job::ClusterView cluster;
   job::User user;
-  bool fresh = true;          // no earlier generation of this job has prepared its working copy
 };
 
 enum class Desire : unsigned char { run, stop, kill };  // stop: stop signal, grace, then kill

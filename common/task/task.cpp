@@ -72,7 +72,7 @@ ShimSpec Task::shim_spec() const {
   s.gpu_ids = order_.gpu_ids;
   s.stop_signal = role().stop_signal;
   s.stop_grace = c.spec.policy.stop_grace_period;
-  s.exclusive = role().exclusive;
+  s.exclusive = job::is_exclusive(c.spec, order_.id.task);
   return s;
 }
 

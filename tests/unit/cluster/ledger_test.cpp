@@ -1,0 +1,316 @@
+#include "tests/unit/cluster/ledger_world.h"
+
+namespace dtrain::cluster {
+namespace {
+
+using Ledgers = LedgerWorld;
+
+TEST_F(Ledgers, SubmitThenRunThenSucceed) {
+  const JobId id = submit(ps_job());
+  EXPECT_EQ(job(id).state, JobState::pending);
+  run(id);
+  auto chief = died(id, {"chief", 0}, TaskState::succeeded, 0, 0);
+  report({chief});
+  EXPECT_EQ(job(id).state, JobState::succeeded) << "the chief decides, workers are ignored";
+  everything_ended(id);
+  for (const auto& [task, t] : job(id).tasks) EXPECT_EQ(t.state, TaskState::succeeded) << task.text();
+}
+
+TEST_F(Ledgers, ReplayGivesTheSameBytes) {
+  const JobId id = submit(ps_job());
+  run(id);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  everything_ended(id);
+  begin(id, job::Restore{"/c/ckpt-5", 5}, "d5");
+  act(submit(generic_job(3, "k")), ActionKind::suspend);
+  Ledger again;
+  for (std::size_t i = 0; i < log_.size(); ++i) again.apply(i + 1, log_[i]);
+  EXPECT_EQ(again.snapshot(), ledger_.snapshot());
+  const auto restored = Ledger::restore(ledger_.snapshot());
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored->snapshot(), ledger_.snapshot());
+}
+
+TEST_F(Ledgers, SameNameSameContentIsUnchangedOtherContentIsRefused) {
+  const JobId id = submit(generic_job(1));
+  const Applied same = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(1)), {"alice", 1000}, "", false});
+  EXPECT_TRUE(same.status);
+  EXPECT_TRUE(same.unchanged);
+  EXPECT_EQ(same.job, id);
+  const Applied other = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(2)), {"alice", 1000}, "", true});
+  ASSERT_FALSE(other.status);
+  EXPECT_EQ(other.status.error().code, ErrorCode::refused);
+  act(id, ActionKind::cancel);
+  const Applied replaced = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(2)), {"alice", 1000}, "", true});
+  EXPECT_TRUE(replaced.status);
+  EXPECT_EQ(ledger_.find(id), nullptr);
+}
+
+TEST_F(Ledgers, ARequestIdNamesOneJob) {
+  const auto send = [&] {
+    job::JobSpec s = generic_job(1, "");
+    s.generate_name = "g-";
+    return apply(CommandType::submit, SubmitJob{wire::encode(s), {"alice", 1000}, "request-1", false});
+  };
+  const Applied first = send(), second = send();
+  EXPECT_EQ(first.job, second.job);
+  EXPECT_TRUE(second.unchanged);
+}
+
+TEST_F(Ledgers, WorkerRestartsInPlaceAndIsCounted) {
+  const JobId id = submit(ps_job());
+  run(id);
+  report({died(id, {"worker", 1}, TaskState::backoff)});
+  EXPECT_EQ(job(id).state, JobState::restarting);
+  auto again = seen(id, {"worker", 1}, TaskState::running);
+  again.attempt = 2;
+  report({again});
+  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_EQ(job(id).restarts, 1u);
+  EXPECT_EQ(job(id).generation, 1u);
+  ASSERT_TRUE(job(id).first_fault);
+  EXPECT_EQ(job(id).first_fault->task.text(), "worker-1");
+}
+
+TEST_F(Ledgers, RestartsWhoseReportsWereLostAreCountedToo) {
+  const JobId id = submit(generic_job(1));
+  run(id);
+  auto later = seen(id, {"worker", 0}, TaskState::running);
+  later.attempt = 4;
+  report({later});
+  EXPECT_EQ(job(id).restarts, 3u);
+}
+
+TEST_F(Ledgers, PsDeathHaltsAndTheNextGenerationWaitsForTheLastEnd) {
+  const JobId id = submit(ps_job());
+  run(id);
+  report({died(id, {"ps", 1}, TaskState::failed)});
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_EQ(job(id).halt, Halt::recovery);
+  EXPECT_FALSE(job(id).graceful) << "a recovery kills at once";
+  EXPECT_FALSE(begin(id).status) << "tasks of the old generation still run";
+  everything_ended(id);
+  EXPECT_TRUE(begin(id, job::Restore{"/c/ckpt-7", 7}, "d7").status);
+  EXPECT_EQ(job(id).generation, 2u);
+  EXPECT_EQ(job(id).tasks.at({"ps", 0}).first_attempt, 2u);
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  all(id, TaskState::staged);
+  all(id, TaskState::running);
+  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_EQ(job(id).restarts, 1u) << "one recovery counts one restart, however many tasks it ended";
+}
+
+TEST_F(Ledgers, ReportsOfAnOldGenerationDie) {
+  const JobId id = submit(ps_job());
+  run(id);
+  auto late = died(id, {"ps", 0}, TaskState::failed);
+  report({died(id, {"ps", 1}, TaskState::failed)});
+  everything_ended(id);
+  begin(id);
+  report({late});
+  EXPECT_EQ(job(id).tasks.at({"ps", 0}).state, TaskState::waiting);
+}
+
+TEST_F(Ledgers, ExitsDuringAHaltCountNothing) {
+  job::JobSpec s = ps_job();
+  s.policy.backoff_limit = 1;
+  const JobId id = submit(s);
+  run(id);
+  report({died(id, {"ps", 1}, TaskState::failed)});
+  report({died(id, {"ps", 0}, TaskState::failed), died(id, {"worker", 0}, TaskState::failed)});
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_EQ(job(id).restarts, 1u);
+  EXPECT_EQ(job(id).first_fault->task.text(), "ps-1");
+}
+
+TEST_F(Ledgers, BackoffLimitEndsRecoveries) {
+  job::JobSpec s = ps_job();
+  s.policy.backoff_limit = 1;
+  const JobId id = submit(s);
+  run(id);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  everything_ended(id);
+  run(id);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_NE(job(id).reason.find("backoffLimit"), std::string::npos) << job(id).reason;
+}
+
+TEST_F(Ledgers, FailureThresholdCountsWithinItsWindow) {
+  job::JobSpec s = ps_job();
+  s.policy.failure_threshold = {2, 1h};
+  const JobId id = submit(s);
+  run(id);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  everything_ended(id);
+  pass(2h);
+  run(id);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  EXPECT_EQ(job(id).state, JobState::recovering) << "the first one is too old to count";
+  everything_ended(id);
+  pass(1min);
+  run(id);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  EXPECT_EQ(job(id).state, JobState::failed);
+}
+
+TEST_F(Ledgers, ACompletedTaskStaysCompletedOverGenerations) {
+  const JobId id = submit(ps_job());
+  run(id);
+  auto done = died(id, {"worker", 0}, TaskState::succeeded, 0, 0);
+  done.ended = true;
+  report({done});
+  EXPECT_EQ(job(id).state, JobState::running);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  everything_ended(id);
+  begin(id);
+  EXPECT_EQ(job(id).tasks.at({"worker", 0}).state, TaskState::succeeded);
+  EXPECT_TRUE(job(id).tasks.at({"worker", 0}).ended);
+}
+
+TEST_F(Ledgers, GenericSucceedsWhenAllDo) {
+  const JobId id = submit(generic_job(2));
+  run(id);
+  report({died(id, {"worker", 0}, TaskState::succeeded, 0, 0)});
+  EXPECT_EQ(job(id).state, JobState::running);
+  report({died(id, {"worker", 1}, TaskState::succeeded, 0, 0)});
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+TEST_F(Ledgers, PsExitZeroCountsForNothing) {
+  const JobId id = submit(ps_job());
+  run(id);
+  report({died(id, {"ps", 0}, TaskState::succeeded, 0, 0)});
+  EXPECT_EQ(job(id).state, JobState::running);
+}
+
+TEST_F(Ledgers, SuspendWaitsForTheEndAndResumeStartsTimeAnew) {
+  job::JobSpec s = generic_job(1);
+  s.policy.active_deadline = 1h;
+  const JobId id = submit(s);
+  run(id);
+  act(id, ActionKind::suspend);
+  EXPECT_EQ(job(id).state, JobState::running);
+  everything_ended(id);
+  EXPECT_EQ(job(id).state, JobState::suspended);
+  pass(10h);
+  act(id, ActionKind::resume);
+  EXPECT_EQ(job(id).state, JobState::pending);
+  EXPECT_FALSE(job(id).run_started);
+  run(id);
+  EXPECT_EQ(job(id).restarts, 0u);
+}
+
+TEST_F(Ledgers, DeleteOfARunningJobNeedsForce) {
+  const JobId id = submit(generic_job(1));
+  run(id);
+  EXPECT_FALSE(act(id, ActionKind::remove).status);
+  EXPECT_TRUE(act(id, ActionKind::remove, [](JobAction& a) { a.force = true; }).status);
+  EXPECT_EQ(job(id).state, JobState::cancelled);
+  everything_ended(id);
+  apply(CommandType::forget, ForgetJob{id});
+  EXPECT_EQ(ledger_.find(id), nullptr);
+  EXPECT_EQ(ledger_.find("j"), nullptr);
+}
+
+TEST_F(Ledgers, ScalingAloneRemovesOnlyWhatIsSurplus) {
+  const JobId id = submit(generic_job(3));
+  run(id);
+  act(id, ActionKind::scale, [](JobAction& a) { a.role = "worker"; a.replicas = 1; });
+  EXPECT_EQ(job(id).halt, Halt::none);
+  for (std::uint32_t i : {1u, 2u}) {
+    auto o = seen(id, {"worker", i}, TaskState::stopping);
+    o.ended = o.on_request = true;
+    report({o});
+  }
+  EXPECT_EQ(job(id).tasks.size(), 1u);
+  EXPECT_EQ(job(id).former_tasks.size(), 2u);
+  EXPECT_EQ(job(id).state, JobState::running);
+}
+
+TEST_F(Ledgers, ScalingAClusterThatTasksSeeTakesANewGeneration) {
+  const JobId id = submit(ps_job());
+  run(id);
+  act(id, ActionKind::scale, [](JobAction& a) { a.role = "worker"; a.replicas = 3; });
+  EXPECT_EQ(job(id).halt, Halt::scale);
+  EXPECT_TRUE(job(id).graceful);
+  everything_ended(id);
+  run(id);
+  EXPECT_EQ(job(id).tasks.size(), 6u);
+  EXPECT_EQ(job(id).restarts, 0u);
+}
+
+TEST_F(Ledgers, RerunIsANewRunOfAFinishedJob) {
+  const JobId id = submit(generic_job(1));
+  EXPECT_FALSE(act(id, ActionKind::rerun).status);
+  run(id);
+  report({died(id, {"worker", 0}, TaskState::succeeded, 0, 0)});
+  everything_ended(id);
+  EXPECT_TRUE(act(id, ActionKind::rerun).status);
+  EXPECT_EQ(job(id).state, JobState::pending);
+  run(id);
+  EXPECT_EQ(job(id).tasks.at({"worker", 0}).first_attempt, 2u);
+  EXPECT_EQ(job(id).restarts, 0u);
+}
+
+TEST_F(Ledgers, StageFailureOfTheUserFailsTheJobOfTheHostCostsAPlacement) {
+  const JobId id = submit(generic_job(1));
+  begin(id);
+  auto busy = seen(id, {"worker", 0}, TaskState::failed);
+  busy.attempt = 0;
+  busy.ended = busy.stage_failed = true;
+  busy.stage_error = ErrorCode::unavailable;
+  busy.reason = "port 20000 is used by pid 1";
+  report({busy});
+  EXPECT_EQ(job(id).state, JobState::pending);
+  EXPECT_TRUE(job(id).needs_generation);
+  EXPECT_EQ(job(id).restarts, 0u);
+  begin(id);
+  auto missing = seen(id, {"worker", 0}, TaskState::failed);
+  missing.ended = missing.stage_failed = true;
+  missing.stage_error = ErrorCode::not_found;
+  missing.reason = "working directory /x does not exist";
+  report({missing});
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).reason, missing.reason);
+}
+
+TEST_F(Ledgers, ElapsedTimeGoesOnOverARestartOfTheAgentButNotOverAReboot) {
+  pass(10s);
+  apply(CommandType::coordinator_started, CoordinatorStarted{"n1", "n1", "boot-1"});
+  EXPECT_EQ(ledger_.state().elapsed, 10s);
+  clock_ = 5s;  // a new kernel counts from its start
+  apply(CommandType::coordinator_started, CoordinatorStarted{"n1", "n1", "boot-2"});
+  EXPECT_EQ(ledger_.state().elapsed, 10s);
+  pass(3s);
+  submit(generic_job(1));
+  EXPECT_EQ(ledger_.state().elapsed, 13s);
+}
+
+TEST_F(Ledgers, AWrongEntryIsRefusedAndChangesNothingElse) {
+  const std::string before = ledger_.snapshot();
+  const Applied a = ledger_.apply(99, "\xc1junk");
+  EXPECT_FALSE(a.status);
+  EXPECT_EQ(ledger_.state().applied, 99u);
+  EXPECT_EQ(ledger_.state().jobs.size(), 0u);
+  EXPECT_FALSE(Ledger::restore("junk"));
+}
+
+TEST_F(Ledgers, TwoFruitlessRestoresAreCountedAndAVerifiedOneSetsThemBack) {
+  const JobId id = submit(ps_job());
+  begin(id, job::Restore{"/c/ckpt-5", 5}, "d5");
+  all(id, TaskState::staged);
+  all(id, TaskState::running);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  EXPECT_EQ(job(id).fruitless_restores, 1u);
+  transfer::CheckpointInfo later;
+  later.path = "/c/ckpt-6";
+  later.step = 6;
+  later.digest = "d6";
+  apply(CommandType::checkpoint, CheckpointSeen{id, later, CheckpointState::verified, ""});
+  EXPECT_EQ(job(id).fruitless_restores, 0u);
+  EXPECT_TRUE(job(id).committed_once);
+}
+
+}  // namespace
+}  // namespace dtrain::cluster

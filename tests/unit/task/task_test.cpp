@@ -1,0 +1,394 @@
+#include "common/task/assignments.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace dtrain::task {
+namespace {
+
+using job::TaskState;
+
+// Writes down what the tasks want, in words.
+class Recorder final : public HostActions {
+ public:
+  void stage(const TaskOrder& o) override { add("stage", o.id); }
+  void launch(ShimSpec s) override { add("launch", s.id); }
+  void start(const AssignmentId& id, AttemptNumber n) override { add("start" + std::to_string(n), id); }
+  void signal(const AssignmentId& id, std::int32_t s) override { add("signal" + std::to_string(s), id); }
+  void kill(const AssignmentId& id) override { add("kill", id); }
+  void freeze(const AssignmentId& id, bool on) override { add(on ? "freeze" : "thaw", id); }
+  void end(const AssignmentId& id) override { add("end", id); }
+  std::vector<std::string> take() { return std::exchange(done_, {}); }
+
+ private:
+  void add(const std::string& what, const AssignmentId& id) { done_.push_back(what + " " + id.task.text()); }
+  std::vector<std::string> done_;
+};
+
+using Done = std::vector<std::string>;
+
+class Tasks : public ::testing::Test {
+ protected:
+  Tasks() {
+    auto c = std::make_shared<JobContext>();
+    c->spec.name = "j";
+    job::RoleSpec r;
+    r.replicas = r.min_replicas = 2;
+    r.command = {"run"};
+    c->spec.roles["worker"] = r;
+    c->user = {"alice", 1000};
+    c->cluster.job_name = "j";
+    for (std::uint32_t i : {0u, 1u}) c->cluster.tasks[{"worker", i}] = {"127.0.0.1", 0};
+    context_ = c;
+  }
+  job::JobSpec& spec() { return const_cast<JobContext&>(*context_).spec; }
+  TaskOrder order(std::uint32_t index = 0, Generation generation = 1) {
+    TaskOrder o;
+    o.id = {1, generation, {"worker", index}};
+    o.context = context_;
+    o.go = true;
+    return o;
+  }
+  void give(std::vector<TaskOrder> tasks, std::optional<std::uint32_t> budget = {}) {
+    host_.update(now_, {1, budget, std::move(tasks)});
+  }
+  Task& task(std::uint32_t index = 0, Generation generation = 1) { return *host_.find({1, generation, {"worker", index}}); }
+  void bring_up(std::uint32_t index = 0) {
+    task(index).staged(std::string("/w"));
+    task(index).shim_up(now_, {});
+    task(index).attempt_started(now_, task(index).attempt(), 100, WallTime{});
+  }
+  static Exit died(std::int32_t code, std::int32_t signal = 0) {
+    Exit e;
+    e.code = code;
+    e.signal = signal;
+    return e;
+  }
+  void exits(const Exit& e, std::uint32_t index = 0) {
+    task(index).attempt_exited(now_, task(index).attempt(), e);
+    host_.settle(now_, 1);
+  }
+  void started(std::uint32_t index = 0) { task(index).attempt_started(now_, task(index).attempt(), 101, WallTime{}); }
+  job::TaskObservation seen(std::uint32_t index = 0) { return task(index).take_observation(); }
+
+  std::shared_ptr<const JobContext> context_;
+  Recorder did_;
+  Assignments host_{HostContext{"n1", "", {}}, did_};
+  Instant now_{Duration(1h)};
+};
+
+TEST_F(Tasks, StagedLaunchedStartedOnlyWhenOrdered) {
+  TaskOrder waits = order();
+  waits.go = false;
+  give({waits});
+  EXPECT_EQ(did_.take(), Done{"stage worker-0"});
+  task().staged(std::string("/w"));
+  EXPECT_EQ(did_.take(), Done{"launch worker-0"});
+  task().shim_up(now_, {});
+  EXPECT_EQ(did_.take(), Done{}) << "the barrier holds it";
+  EXPECT_EQ(seen().state, TaskState::staged);
+  give({order()});
+  EXPECT_EQ(did_.take(), Done{"start1 worker-0"});
+}
+
+TEST_F(Tasks, AFailedWorkerStartsAgainInTheSameTurn) {
+  give({order()});
+  bring_up();
+  did_.take();
+  exits(died(0, 9));
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"}) << "the first restart has no delay";
+  started();
+  const auto o = seen();
+  EXPECT_EQ(o.state, TaskState::running);
+  EXPECT_EQ(o.attempt, 2u);
+  EXPECT_EQ(o.exit_attempt, 1u);
+}
+
+TEST_F(Tasks, TheSecondRestartInARowIsDelayed) {
+  give({order()});
+  bring_up();
+  exits(died(1));
+  started();
+  did_.take();
+  exits(died(1));
+  EXPECT_EQ(did_.take(), Done{});
+  EXPECT_EQ(seen().state, TaskState::backoff);
+  const Instant due = host_.deadline();
+  EXPECT_GT(due, now_);
+  EXPECT_LE(due, now_ + 100ms);
+  now_ = due;
+  host_.tick(now_);
+  EXPECT_EQ(did_.take(), Done{"start3 worker-0"});
+}
+
+TEST_F(Tasks, AHealthyPeriodResetsTheDelay) {
+  give({order()});
+  bring_up();
+  exits(died(1));
+  started();
+  now_ += 11min;
+  did_.take();
+  exits(died(1));
+  EXPECT_EQ(did_.take(), Done{"start3 worker-0"});
+}
+
+struct PolicyCase {
+  job::RestartPolicy policy;
+  std::int32_t code, signal;
+  TaskState becomes;
+};
+class Policies : public Tasks, public ::testing::WithParamInterface<PolicyCase> {};
+TEST_P(Policies, Decide) {
+  spec().roles["worker"].restart_policy = GetParam().policy;
+  give({order()});
+  bring_up();
+  exits(died(GetParam().code, GetParam().signal));
+  EXPECT_EQ(seen().state, GetParam().becomes);
+}
+using P = job::RestartPolicy;
+INSTANTIATE_TEST_SUITE_P(
+    Table, Policies,
+    ::testing::Values(PolicyCase{P::on_failure, 0, 0, TaskState::succeeded}, PolicyCase{P::on_failure, 1, 0, TaskState::starting},
+                      PolicyCase{P::on_failure, 0, 9, TaskState::starting}, PolicyCase{P::never, 1, 0, TaskState::failed},
+                      PolicyCase{P::never, 0, 0, TaskState::succeeded}, PolicyCase{P::always, 0, 0, TaskState::starting},
+                      PolicyCase{P::always, 3, 0, TaskState::starting}, PolicyCase{P::exit_code, 1, 0, TaskState::failed},
+                      PolicyCase{P::exit_code, 127, 0, TaskState::failed}, PolicyCase{P::exit_code, 128, 0, TaskState::starting},
+                      PolicyCase{P::exit_code, 137, 0, TaskState::starting}, PolicyCase{P::exit_code, 0, 15, TaskState::starting}));
+
+TEST_F(Tasks, WhatCouldNotBeExecutedIsNotTriedAgain) {
+  give({order()});
+  bring_up();
+  Exit e = died(127);
+  e.cause = "could not execute python4: No such file or directory";
+  exits(e);
+  EXPECT_EQ(seen().state, TaskState::failed);
+}
+
+TEST_F(Tasks, ATaskOfTheCoordinatorsFailsAtOnce) {
+  TaskOrder o = order();
+  o.in_place = false;
+  give({o});
+  bring_up();
+  did_.take();
+  exits(died(0, 9));
+  EXPECT_EQ(seen().state, TaskState::failed);
+  EXPECT_EQ(did_.take(), Done{"end worker-0"});
+  host_.shim_gone(now_, o.id);
+  EXPECT_TRUE(seen().ended);
+}
+
+TEST_F(Tasks, TheBudgetIsSharedByTheJobsTasks) {
+  give({order(0), order(1)}, 1);
+  bring_up(0);
+  bring_up(1);
+  exits(died(1), 0);
+  exits(died(1), 1);
+  EXPECT_EQ(seen(0).state, TaskState::starting);
+  EXPECT_EQ(seen(1).state, TaskState::failed);
+  EXPECT_NE(seen(1).reason.find("backoffLimit"), std::string::npos);
+}
+
+TEST_F(Tasks, TheFailureThresholdCountsInItsWindow) {
+  spec().policy.failure_threshold = {2, 1h};
+  spec().policy.restart_backoff = {0s, 0s, 0s, 10min, false};
+  give({order()});
+  bring_up();
+  exits(died(1));
+  started();
+  now_ += 2h;
+  exits(died(1));
+  EXPECT_EQ(seen().state, TaskState::starting);
+  started();
+  exits(died(1));
+  EXPECT_EQ(seen().state, TaskState::failed);
+}
+
+TEST_F(Tasks, StopGivesGraceThenKills) {
+  give({order()});
+  bring_up();
+  did_.take();
+  TaskOrder stop = order();
+  stop.desire = Desire::stop;
+  give({stop});
+  EXPECT_EQ(did_.take(), Done{"signal15 worker-0"});
+  EXPECT_EQ(host_.deadline(), now_ + 30s);
+  give({stop});
+  EXPECT_EQ(did_.take(), Done{}) << "the same order again changes nothing";
+  now_ += 30s;
+  host_.tick(now_);
+  EXPECT_EQ(did_.take(), Done{"kill worker-0"});
+  exits(died(0, 9));
+  EXPECT_TRUE(seen().on_request);
+  EXPECT_EQ(did_.take(), Done{"end worker-0"});
+}
+
+TEST_F(Tasks, WhatIsNotOrderedAnyMoreIsKilled) {
+  give({order()});
+  bring_up();
+  did_.take();
+  give({});
+  EXPECT_EQ(did_.take(), Done{"kill worker-0"});
+}
+
+TEST_F(Tasks, ARequestedRestartIsGracefulAndFree) {
+  give({order()}, 0);
+  bring_up();
+  did_.take();
+  TaskOrder again = order();
+  again.known_attempt = 1;
+  again.restart_attempt = 1;
+  give({again}, 0);
+  EXPECT_EQ(did_.take(), Done{"signal15 worker-0"});
+  exits(died(0, 15));
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"}) << "no budget is asked";
+  started();
+  give({again}, 0);
+  EXPECT_EQ(did_.take(), Done{}) << "the order speaks of attempt 1";
+}
+
+TEST_F(Tasks, ASilentTaskIsKilledByItsWatchdog) {
+  spec().roles["worker"].watchdog = 10s;
+  give({order()});
+  bring_up();
+  did_.take();
+  now_ += 9s;
+  task().notified(now_, 1, false, true);
+  EXPECT_EQ(host_.deadline(), now_ + 10s);
+  now_ += 10s;
+  host_.tick(now_);
+  EXPECT_EQ(did_.take(), Done{"kill worker-0"});
+  exits(died(0, 9));
+  EXPECT_NE(seen().exit->cause.find("watchdog"), std::string::npos);
+}
+
+TEST_F(Tasks, FreezeAndThawAndNoRestartMeanwhile) {
+  give({order()});
+  bring_up();
+  did_.take();
+  TaskOrder frozen = order();
+  frozen.freeze = true;
+  give({frozen});
+  EXPECT_EQ(did_.take(), Done{"freeze worker-0"});
+  task().freeze_done(now_, true, {});
+  EXPECT_EQ(seen().state, TaskState::frozen);
+  exits(died(0, 9));
+  EXPECT_EQ(did_.take(), Done{}) << "restarts wait while others are frozen";
+  give({order()});
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"});
+}
+
+TEST_F(Tasks, AStopOfAFrozenTaskThawsFirst) {
+  give({order()});
+  bring_up();
+  TaskOrder o = order();
+  o.freeze = true;
+  give({o});
+  task().freeze_done(now_, true, {});
+  did_.take();
+  o = order();
+  o.desire = Desire::stop;
+  give({o});
+  EXPECT_EQ(did_.take(), Done{"thaw worker-0"});
+  task().freeze_done(now_, false, {});
+  EXPECT_EQ(did_.take(), Done{"signal15 worker-0"});
+}
+
+TEST_F(Tasks, AHeldRestartWaitsForItsRelease) {
+  TaskOrder o = order();
+  o.hold_restart = true;
+  give({o});
+  bring_up();
+  did_.take();
+  exits(died(0, 9));
+  EXPECT_EQ(did_.take(), Done{});
+  o.known_attempt = o.exit_attempt = 1;
+  o.release_attempt = 2;
+  give({o});
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"});
+}
+
+TEST_F(Tasks, AReturnedAgentAdoptsWhatRuns) {
+  FoundShim f;
+  f.id = order().id;
+  f.shim_alive = f.running = true;
+  f.attempt = 3;
+  f.pid = 77;
+  host_.adopt({f});
+  TaskOrder o = order();
+  o.known_attempt = 3;
+  give({o});
+  host_.finish_adoption();
+  EXPECT_EQ(did_.take(), Done{});
+  EXPECT_EQ(seen().state, TaskState::running);
+  EXPECT_EQ(task().pid(), 77);
+  EXPECT_EQ(task().unreported_restarts(), 0u);
+}
+
+TEST_F(Tasks, AnExitThatHappenedMeanwhileIsHandledOnce) {
+  FoundShim f;
+  f.id = order().id;
+  f.shim_alive = true;
+  f.attempt = 1;
+  f.exit = died(0, 9);
+  host_.adopt({f});
+  TaskOrder o = order();
+  o.known_attempt = 1;
+  give({o});
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"});
+}
+
+TEST_F(Tasks, AShimThatIsGoneMeansAnUnknownEndAndANewShim) {
+  TaskOrder o = order();
+  o.known_attempt = 1;
+  give({o});
+  EXPECT_EQ(did_.take(), Done{"stage worker-0"});
+  const auto before = seen();
+  ASSERT_TRUE(before.exit);
+  EXPECT_TRUE(before.exit->unknown);
+  task().staged(std::string("/w"));
+  task().shim_up(now_, {});
+  EXPECT_EQ(did_.take(), (Done{"launch worker-0", "start2 worker-0"}));
+}
+
+TEST_F(Tasks, ShimsThatNobodyOrderedEnd) {
+  FoundShim f;
+  f.id = {9, 1, {"worker", 0}};
+  f.shim_alive = f.running = true;
+  host_.adopt({f});
+  host_.finish_adoption();
+  EXPECT_EQ(did_.take(), Done{"end worker-0"});
+  EXPECT_FALSE(host_.quiet(9));
+  host_.shim_gone(now_, f.id);
+  EXPECT_TRUE(host_.quiet(9));
+}
+
+TEST_F(Tasks, TheNextGenerationWaitsForTheLastOfTheOld) {
+  give({order(0, 1)});
+  bring_up(0);
+  did_.take();
+  give({order(1, 2)});
+  EXPECT_EQ(did_.take(), (Done{"kill worker-0", "stage worker-1"}));
+  host_.find({1, 2, {"worker", 1}})->staged(std::string("/w"));
+  host_.find({1, 2, {"worker", 1}})->shim_up(now_, {});
+  EXPECT_EQ(did_.take(), Done{"launch worker-1"});
+  task(0, 1).attempt_exited(now_, 1, died(0, 9));
+  host_.settle(now_, 1);
+  EXPECT_EQ(did_.take(), Done{"end worker-0"});
+  host_.shim_gone(now_, {1, 1, {"worker", 0}});
+  EXPECT_EQ(did_.take(), Done{"start1 worker-1"});
+}
+
+TEST_F(Tasks, StageFailureTellsItsKind) {
+  give({order()});
+  task().staged(fail(ErrorCode::not_found, "working directory /x does not exist"));
+  const auto o = seen();
+  EXPECT_TRUE(o.stage_failed);
+  EXPECT_TRUE(o.ended);
+  EXPECT_EQ(o.stage_error, ErrorCode::not_found);
+}
+
+}  // namespace
+}  // namespace dtrain::task
