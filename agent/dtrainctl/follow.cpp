@@ -20,13 +20,15 @@ class Follower {
  public:
   Follower(Session& session, const FollowOptions& options)
       : session_(session), options_(options), live_(session.io.out_tty), screen_(session.io.out),
-        watch_(session, [this](Connection& c) { send_watch(c); }, true), logs_(session, [this](Connection& c) { send_logs(c); }, false),
-        resume_(logs_request(options.job)), printer_(log_style(session), [this](std::string_view text) { print(text); }) {}
+        watch_(session, [this](Connection& c) { send_watch(c); }, true),
+        logs_(session, [this](Connection& c) { send_logs(c); }, false), resume_(logs_request(options.job)),
+        printer_(log_style(session), [this](std::string_view text) { print(text); }) {}
 
   int run() {
     Signals signals{SIGINT, SIGTERM, SIGHUP, SIGWINCH};
-    if (auto started = watch_.start(); !started) return session_.report(started.error());
-    if (auto started = logs_.start(); !started) return session_.report(started.error());
+    // The job was taken: an agent that is gone by now is waited for like one that goes later.
+    for (Stream* stream : {&watch_, &logs_})
+      if (auto started = stream->start(); !started && !started.error().lost) return session_.report(started.error());
     while (true) {
       if (auto done = look(); !done) return end(session_.report(done.error()));
       if (ended_ && (logs_.finished() || Clock::now() >= drain_by_)) return end(conclude());
