@@ -331,15 +331,16 @@ void Shim::finish_attempt() {
   read_notifications();
   drain_output();
   log_.note_drops(record_.attempt);
-  const uint64_t kills = tree_.memory_kills();
-  if (kills > memory_kills_) record_.flags |= kOutOfMemory;
-  memory_kills_ = kills;
+  if (tree_.memory_kills() > memory_kills_) record_.flags |= kOutOfMemory;
   if ((record_.flags & kFrozen) != 0 || freeze_deadline_ != 0) tree_.thaw();  // or the next attempt is born frozen
   record_.flags &= static_cast<uint16_t>(~kFrozen);
   record_.phase = static_cast<uint8_t>(Phase::ended);
   record_.dropped_bytes = log_.dropped_bytes();
   kill_due_ = kill_pause_ = 0;
-  watch_cgroup(freeze_deadline_ != 0);
+  if (freeze_deadline_ != 0) answer_freeze(Outcome::no_attempt, 0);
+  watch_cgroup(false);
+  tree_.renew();
+  memory_kills_ = tree_.memory_kills();
   write_exit_record();
   changed();
   sync_due_ = boot_ns() + kSyncAfter;

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <limits.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <initializer_list>
@@ -97,9 +98,13 @@ bool Tree::open(const char* cgroup, const char* memory_cgroup) {
     path.add(memory_cgroup).add("/memory.oom_control");
     memory_control_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   }
-  if (cgroup[0] == '\0') return true;
+  cgroup_ = cgroup;
+  return cgroup[0] == '\0' || open_controls();
+}
+
+bool Tree::open_controls() {
   Text<PATH_MAX> path;
-  path.add(cgroup).add("/task");
+  path.add(cgroup_).add("/task");
   directory_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory_ < 0) return false;
   events_ = open_in(directory_, "cgroup.events", O_RDONLY);
@@ -108,10 +113,37 @@ bool Tree::open(const char* cgroup, const char* memory_cgroup) {
   memory_events_ = open_in(directory_, "memory.events", O_RDONLY);  // where the controller is on
   if (events_ >= 0 && freeze_ >= 0 && kill_ >= 0) return true;
   const int cause = errno;
-  close(directory_);
-  directory_ = -1;
+  close_controls();
   errno = cause;
   return false;
+}
+
+void Tree::close_controls() {
+  for (int* fd : {&directory_, &events_, &freeze_, &kill_, &memory_events_}) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+  }
+}
+
+void Tree::renew() {
+  if (!has_cgroup() || !killed_) return;
+  killed_ = false;
+  char limit[32] = {};
+  ssize_t limit_bytes = 0;
+  if (const int fd = open_in(directory_, "memory.max", O_RDONLY); fd >= 0) {
+    limit_bytes = reread(fd, limit, sizeof(limit));
+    close(fd);
+  }
+  close_controls();
+  Text<PATH_MAX> path;
+  path.add(cgroup_).add("/task");
+  // Without a new one the attempts go on outside of it: found by descent, as on hosts that have no cgroups.
+  if (rmdir(path.c_str()) != 0 || mkdir(path.c_str(), 0755) != 0 || !open_controls()) return;
+  if (limit_bytes <= 0) return;
+  if (const int fd = open_in(directory_, "memory.max", O_WRONLY); fd >= 0) {
+    (void)!write(fd, limit, static_cast<size_t>(limit_bytes));
+    close(fd);
+  }
 }
 
 bool Tree::cgroup_empty() const {
@@ -120,8 +152,8 @@ bool Tree::cgroup_empty() const {
   return reread(events_, text, sizeof(text)) > 0 && value_of(text, "populated") == 0;
 }
 
-void Tree::kill_all() const {
-  if (has_cgroup()) (void)!pwrite(kill_, "1", 1, 0);
+void Tree::kill_all() {
+  if (has_cgroup()) killed_ = pwrite(kill_, "1", 1, 0) == 1 || killed_;
   // Also with a cgroup: a process with the right to may have moved itself out of it.
   signal_all(SIGKILL);
 }

@@ -9,6 +9,7 @@ namespace dtrain::shim {
 class Tree {
  public:
   // `cgroup`: the assignment's directory, whose child `task` is used; "": do without. `memory_cgroup`: v1, or "".
+  // Both texts must stay.
   // False: the cgroup cannot be used; errno says why.
   bool open(const char* cgroup, const char* memory_cgroup);
   bool has_cgroup() const { return directory_ >= 0; }
@@ -16,7 +17,11 @@ class Tree {
   int events_fd() const { return events_; }      // EPOLLPRI when it emptied or froze; -1 without a cgroup
 
   bool cgroup_empty() const;                     // true without one
-  void kill_all() const;
+  void kill_all();
+  // To be called when all is gone, before the next attempt: makes the cgroup anew if it was ever killed. Linux 6.18
+  // (and others that count kills) takes a process cloned into such a cgroup for one that escaped the kill, and kills
+  // it at birth.
+  void renew();
   void signal_all(int signal) const;
 
   // Freezing needs time: begin, then step until it says done. Without a cgroup every step looks for new processes.
@@ -29,6 +34,10 @@ class Tree {
  private:
   int directory_ = -1, events_ = -1, freeze_ = -1, kill_ = -1;
   int memory_events_ = -1, memory_control_ = -1;
+  bool open_controls();
+  void close_controls();
+  const char* cgroup_ = "";
+  bool killed_ = false;      // the cgroup as a whole, since it was made
   bool quiet_pass_ = false;  // the last step found nothing new and everything stopped
 };
 

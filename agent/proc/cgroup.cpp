@@ -76,8 +76,9 @@ bool usable(const std::string& directory) {
     args.exit_signal = SIGCHLD;
     args.cgroup = static_cast<std::uint64_t>(fd.get());
     const long pid = shim::vfork_clone(&args, [](void* context) { exit_at_once(context); }, nullptr);
-    ok = pid > 0;
-    if (ok) ::waitpid(static_cast<pid_t>(pid), nullptr, 0);
+    // It must also have lived: some kernels kill a newborn here when the cgroup that we are in was ever killed.
+    int status = 0;
+    ok = pid > 0 && ::waitpid(static_cast<pid_t>(pid), &status, 0) == pid && WIFEXITED(status);
   }
   ::rmdir(probe.c_str());
   return ok;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/result.h"
 
@@ -18,8 +19,9 @@ class Cgroups {
   // `configured`: a v2 directory to use ("": found through /proc). `name`: of our own directory below it.
   static Cgroups open(const std::string& configured, const std::string& name);
   Cgroups() = default;
-  Cgroups(Cgroups&& other) noexcept = default;
-  Cgroups& operator=(Cgroups&& other) noexcept = default;
+  Cgroups(Cgroups&& other) noexcept
+      : v2_(std::exchange(other.v2_, {})), memory_v1_(std::exchange(other.memory_v1_, {})) {}
+  Cgroups& operator=(Cgroups&&) = delete;
   ~Cgroups();   // removes our own directories if nothing is left in them
 
   struct Place {

@@ -99,7 +99,8 @@ void TrackedShim::refuse_start(AttemptNumber attempt, Error error) {
 void TrackedShim::start(AttemptNumber attempt) {
   if (!up()) return refuse_start(attempt, unavailable("start", "it has no shim"));
   if (const bool again = last_.active() && last_.fixed.attempt == attempt; !again)
-    if (const Status free = check_port(launch_.address, launch_.port); !free) return refuse_start(attempt, free.error());
+    if (const Status free = check_port(launch_.address, launch_.port); !free)
+      return refuse_start(attempt, unavailable("start", free.error().text()));
   const std::uint32_t sequence = link_.send(shim::Command::start, attempt);
   if (sequence == 0) return refuse_start(attempt, unavailable("start", "its shim takes no commands"));
   pending_[sequence] = {shim::Command::start, attempt};
@@ -110,7 +111,6 @@ void TrackedShim::signal(int signal, bool whole_tree) {
 }
 
 void TrackedShim::kill() {
-  if (!launch_.cgroup.empty()) cgroup_kill(launch_.cgroup + "/task");  // also when somebody stopped the shim
   if (up()) link_.send(shim::Command::kill);
 }
 
