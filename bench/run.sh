@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Measures this tree beside other programs: one JSON line per figure on stdout, everything else on stderr.
+#   bench/run.sh [--quick] [NAME...]     names: restart recovery submit storm agent_kill idle; none: all
+# Builds the release programs into build/ unless DTRAIN_BIN names others. Peers that are missing are installed.
+# Exit 1: something that must always hold did not, or could not be measured. A missed latency goal is no failure.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+known=(restart recovery submit storm agent_kill idle)
+quick=()
+names=()
+for word in "$@"; do
+  case "$word" in
+    --quick) quick=(--quick) ;;
+    -*) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *)
+      if [[ " ${known[*]} " != *" $word "* ]]; then
+        echo "run.sh: no measurement is called $word; there are: ${known[*]}" >&2
+        exit 2
+      fi
+      names+=("$word")
+      ;;
+  esac
+done
+[ "${#names[@]}" -gt 0 ] || names=("${known[@]}")
+
+if [ -z "${DTRAIN_BIN:-}" ]; then
+  ./tests/setup.sh
+  { cmake --preset release && cmake --build build --target dtraind dtrainctl dtrain-shim first_stamp status_probe runner_driver; } >&2
+fi
+DTRAIN_BIN=$(realpath "${DTRAIN_BIN:-build/bin}")
+export DTRAIN_BIN
+
+processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
+memory=$(awk '/^MemTotal/ {printf "%.1f GiB", $2 / 1048576}' /proc/meminfo)
+tree=$(git describe --always --dirty 2>/dev/null || echo "not known to git")
+{
+  echo "machine: $(nproc) CPUs ($processor), $memory, Linux $(uname -r)"
+  echo "files: $(stat -f -c %T "${TMPDIR:-/tmp}") in ${TMPDIR:-/tmp}; load average: $(cut -d ' ' -f 1-3 /proc/loadavg)"
+  echo "tree: $tree"
+} >&2
+
+failed=()
+for name in "${names[@]}"; do
+  options=("${quick[@]}")
+  if [ "$name" = restart ] && [ "${#quick[@]}" -gt 0 ]; then options=(--pairs 20); fi
+  echo "== $name (load average $(cut -d ' ' -f 1 /proc/loadavg))" >&2
+  /usr/bin/python3 "bench/$name.py" "${options[@]}" || failed+=("$name")
+done
+if [ "${#failed[@]}" -gt 0 ]; then
+  echo "run.sh: failed: ${failed[*]}" >&2
+  exit 1
+fi
