@@ -2,6 +2,7 @@
 // that must tell a task's own end from one that the agent asked for.
 #pragma once
 
+#include <csignal>
 #include <map>
 #include <set>
 
@@ -14,7 +15,9 @@ class AttemptLedger {
  public:
   // Feed it all three, in the order in which they happen.
   void effect(const node::Effect& effect) {
-    if (const auto* e = std::get_if<node::SignalTask>(&effect)) ordered_.insert(e->id);
+    // Other signals (signalBeforeDeadline) are a word to the task, no order to end.
+    if (const auto* e = std::get_if<node::SignalTask>(&effect); e != nullptr && (e->signal == SIGTERM || e->signal == SIGKILL))
+      ordered_.insert(e->id);
     if (const auto* e = std::get_if<node::KillTask>(&effect)) ordered_.insert(e->id);
     if (const auto* e = std::get_if<node::EndShim>(&effect)) ordered_.insert(e->id);
   }

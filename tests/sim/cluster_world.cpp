@@ -36,7 +36,8 @@ class PrintedLog final : public Log {
 Rng stream(std::uint64_t seed, std::uint64_t which) { return Rng(seed * 0x9e3779b97f4a7c15ull + which); }
 
 // What Node cannot break, the world breaks: each of these is a promise of the ring around Node.
-constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", "exit-told", "new-ports", "disk-failure-told"};
+constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", "exit-told", "staging-told",
+                                            "new-ports", "own-gpu", "disk-failure-told"};
 constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "kill-before-next-generation",
                                            "ack-after-commit", "orphan-kill", "verify-before-restore", "report-generation-fence"};
 
@@ -226,6 +227,7 @@ void ClusterWorld::start_agent() {
 void ClusterWorld::post(node::Event event) {
   if (node_ == nullptr) return;   // nobody listens
   if (breaks("exit-told") && std::holds_alternative<node::AttemptExited>(event) && rng_.chance(1, 8)) return;
+  if (breaks("staging-told") && std::holds_alternative<node::Staged>(event) && rng_.chance(1, 8)) return;
   if (breaks("one-completion") && !paused_ && std::holds_alternative<node::ShimUp>(event) && rng_.chance(1, 8)) step(event);
   if (paused_)
     held_.push_back(std::move(event));
@@ -288,6 +290,7 @@ void ClusterWorld::perform(const node::Effect& effect) {
         } else if constexpr (std::is_same_v<E, node::LaunchShim>) {
           node::LaunchShim launch = e;
           if (breaks("new-ports") && launch.spec.port != 0) launch.spec.port = static_cast<std::uint16_t>(20000 + launch.spec.id.task.index);
+          if (breaks("own-gpu")) launch.spec.gpu_ids.assign(1, "0");
           runner_->perform(launch);
         } else {
           runner_->perform(e);

@@ -50,7 +50,15 @@ void JobBook::asked(const wire::ActionRequest& action, Instant now) {
       case wire::Action::cancel: job.cancel_asked = true; break;
       case wire::Action::suspend: job.suspend_asked = true; ++job.steered; break;
       case wire::Action::resume: ++job.steered; break;
-      case wire::Action::scale: ++job.steered; break;
+      case wire::Action::scale: {
+        ++job.steered;
+        auto& [fewest, when] = job.shrunk.try_emplace(action.role, action.replicas, now).first->second;
+        if (action.replicas <= fewest) {
+          fewest = action.replicas;
+          when = now;
+        }
+        break;
+      }
       case wire::Action::restart:
         ++job.steered;
         if (action.task.empty())

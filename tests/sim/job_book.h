@@ -34,6 +34,7 @@ struct KnownJob {
   bool cancel_asked = false, suspend_asked = false, scratch_asked = false;
   std::uint32_t steered = 0;          // restarts, suspends, resumes, scales, reruns
   std::map<std::string, Instant> tasks_restarted;   // when last
+  std::map<std::string, std::pair<std::uint32_t, Instant>> shrunk;   // role: fewest replicas asked for, when last so few
   Instant restarted{};                // restart of the whole job, or rerun: when last
   std::uint32_t crashes = 0;          // lives of the agent that ended meanwhile
   std::uint32_t reboots = 0;

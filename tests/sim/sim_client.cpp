@@ -133,7 +133,6 @@ void SimClient::act_on_job(const KnownJob& job) {
   wire::ActionRequest request;
   request.job = job.name;
   request.request_id = "action-" + std::to_string(connections_);
-  const job::JobSpec* spec = book_.spec_of(job.id);
   switch (rng_.below(12)) {
     case 0: request.action = wire::Action::cancel; break;
     case 1:
@@ -154,7 +153,7 @@ void SimClient::act_on_job(const KnownJob& job) {
       request.action = wire::Action::scale;
       request.role = "worker";
       request.replicas = static_cast<std::uint32_t>(1 + rng_.below(4));
-      if (spec != nullptr && spec->framework != job::Framework::generic && rng_.chance(1, 2)) return query(&job);
+      if (asks_for_gpus(job.name, "worker")) return query(&job);
       break;
     case 10:
       request.action = wire::Action::remove;
@@ -163,6 +162,17 @@ void SimClient::act_on_job(const KnownJob& job) {
     default: request.action = wire::Action::rerun; break;
   }
   action(std::move(request));
+}
+
+// Scaled up, such a job might ask for more GPUs than the host has, and would wait for ever, and rightly so.
+bool SimClient::asks_for_gpus(const std::string& name, const std::string& role) const {
+  for (const auto& [id, job] : book_.jobs()) {
+    const job::JobSpec* spec = job.name == name ? book_.spec_of(id) : nullptr;
+    if (spec == nullptr) continue;
+    const auto it = spec->roles.find(role);
+    if (it != spec->roles.end() && it->second.resources.gpus != 0) return true;
+  }
+  return false;
 }
 
 void SimClient::query(const KnownJob* job) {

@@ -63,6 +63,7 @@ class SimClient {
   void check_payload(const SentRequest& sent, const wire::Message& message);
   void on_submitted(const SentRequest& sent, const wire::Message& message);
   const KnownJob* random_job_of_book();
+  bool asks_for_gpus(const std::string& name, const std::string& role) const;
 
   Timeline& timeline_;
   Rng rng_;

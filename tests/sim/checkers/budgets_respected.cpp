@@ -20,6 +20,7 @@ class BudgetsRespected final : public Checker {
   void process_started(const SimShim& shim) override {
     const AssignmentId& id = shim.spec.id;
     Counts& job = jobs_[id.job];
+    job.last_start = world_.now();
     if (attempts_.ran_in_generation(id)) ++job.restarts;
     // A generation that replaces one in which nothing had started is a new placement, not a recovery.
     if (id.generation > job.generation) {
@@ -42,10 +43,11 @@ class BudgetsRespected final : public Checker {
   }
 
   void process_ended(const SimShim& shim) override {
-    if (!shim.exit || shim.exit->success() || !attempts_.own_end(shim)) return;
+    if (!shim.exit || !attempts_.own_end(shim)) return;
     const AssignmentId& id = shim.spec.id;
     Counts& job = jobs_[id.job];
     ++job.ends;
+    if (shim.exit->success()) return;
     // Several ends at nearly the same time: the first may begin a halt, after which the others count nowhere.
     const bool alone = world_.now() - job.last_end > kTogether;
     job.last_end = world_.now();
@@ -59,7 +61,7 @@ class BudgetsRespected final : public Checker {
       if (known == nullptr || known->steered != 0 || it == jobs_.end()) continue;
       const Counts& job = it->second;
       const std::uint32_t observed = job.restarts + job.recoveries;
-      if (view.restarts + known->crashes < observed && world_.now() - job.last_end > kTogether)
+      if (view.restarts + known->crashes < observed && world_.now() - job.last_start > kTogether)
         return violation("job " + std::to_string(view.id) + " says " + std::to_string(view.restarts) + " restarts, " +
                          std::to_string(observed) + " were seen");
       if (is_final(view.state) && known->crashes == 0 && view.restarts > observed + job.ends)
@@ -74,7 +76,7 @@ class BudgetsRespected final : public Checker {
     std::uint32_t restarts = 0, recoveries = 0, ends = 0;
     Generation generation = 0;
     std::map<TaskId, std::uint32_t> failures;
-    Instant last_end{};
+    Instant last_end{}, last_start{};
   };
   AttemptLedger attempts_;
   std::map<JobId, Counts> jobs_;

@@ -11,6 +11,7 @@ std::unique_ptr<Checker> acknowledged_submit_never_lost(WorldView& world);
 std::unique_ptr<Checker> budgets_respected(WorldView& world);
 std::unique_ptr<Checker> completed_task_never_rerun(WorldView& world);
 std::unique_ptr<Checker> every_job_progresses(WorldView& world);
+std::unique_ptr<Checker> gpus_not_shared(WorldView& world);
 std::unique_ptr<Checker> no_orphan(WorldView& world);
 std::unique_ptr<Checker> ports_not_reused(WorldView& world);
 std::unique_ptr<Checker> replay_equal(WorldView& world);

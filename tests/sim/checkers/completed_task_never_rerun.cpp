@@ -43,8 +43,10 @@ class CompletedTaskNeverRerun final : public Checker {
     Instant at{};
   };
 
-  // A user asked for a new run since.
+  // A user asked for a new run since, or gave the task up and asked for another of its number.
   static bool asked_again(const KnownJob& job, const TaskId& task, Instant completed) {
+    const auto shrunk = job.shrunk.find(task.role);
+    if (shrunk != job.shrunk.end() && shrunk->second.first <= task.index && shrunk->second.second >= completed) return true;
     const auto restarted = job.tasks_restarted.find(task.text());
     return job.restarted >= completed || (restarted != job.tasks_restarted.end() && restarted->second >= completed);
   }

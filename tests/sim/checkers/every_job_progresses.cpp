@@ -1,5 +1,7 @@
 // Once faults are over and every task that can end does so soon and well, every job comes to its end, or has a reason
 // to go on or to wait that the world knows to be true.
+#include <algorithm>
+
 #include "tests/sim/checkers/checkers.h"
 
 namespace dtrain::sim {
@@ -14,19 +16,23 @@ class EveryJobProgresses final : public Checker {
 
   void at_rest() override {
     if (world_.node() == nullptr) return violation("the agent is down although faults are over");
-    const bool room_taken = std::any_of(last_.jobs.begin(), last_.jobs.end(), [&](const auto& v) { return runs_for_ever(v); });
+    const bool room_taken = std::any_of(last_.jobs.begin(), last_.jobs.end(),
+                                        [&](const auto& v) { return runs_for_ever(v) || (is_final(v.state) && lives(v.id)); });
     for (const auto& view : last_.jobs) {
       if (is_final(view.state) || view.state == "Suspended" || runs_for_ever(view)) continue;
-      const bool placed = std::any_of(world_.runner().shims().begin(), world_.runner().shims().end(), [&](const auto& entry) {
-        return entry.first.job == view.id && entry.second.running;
-      });
-      if (!placed && (room_taken || nothing_to_restore(view.id)) && !view.reason.empty()) continue;
+      if (!lives(view.id) && (room_taken || nothing_to_restore(view.id)) && !view.reason.empty()) continue;
       return violation("job " + std::to_string(view.id) + " (" + view.name + ") is stuck in " + view.state +
                        (view.reason.empty() ? "" : ": " + view.reason));
     }
   }
 
  private:
+  // What cleanPodPolicy None left running holds its room for good.
+  bool lives(JobId id) const {
+    return std::any_of(world_.runner().shims().begin(), world_.runner().shims().end(),
+                       [&](const auto& entry) { return entry.first.job == id && entry.second.running; });
+  }
+
   // A role that restarts always keeps its job running for good, where its success would have decided.
   bool runs_for_ever(const wire::JobView& view) const {
     const job::JobSpec* spec = world_.book().spec_of(view.id);

@@ -29,17 +29,17 @@ class NoOrphan final : public Checker {
       if (!shim.running && !shim.alive) continue;
       const KnownJob* job = world_.book().find(id.job);
       if (job == nullptr || job->gone) {
-        if (overdue(id.job, shim.started_at, slack + 10s))
+        if (overdue(shim.started_at, slack + 10s))
           return violation(id.text() + " lives although its job is not known to the agent");
         continue;
       }
       if (!shim.running || !must_end(*job)) continue;
-      if (overdue(id.job, job->state_since, slack + grace(id.job)))
+      if (overdue(std::max(job->state_since, shim.started_at), slack + grace(id.job)))
         return violation(id.text() + " runs although its job is " + job->state);
     }
     for (const auto& [id, job] : world_.book().jobs()) {
       if (job.gone && world_.runner().has_files(id)) {
-        if (overdue(id, since(gone_since_, id), slack + 10s))
+        if (overdue(since(gone_since_, id), slack + 10s))
           return violation("files of job " + std::to_string(id) + " are left although it was removed");
       }
     }
@@ -47,7 +47,7 @@ class NoOrphan final : public Checker {
 
   Instant since(std::map<JobId, Instant>& when, JobId id) { return when.try_emplace(id, world_.now()).first->second; }
 
-  bool overdue(JobId, Instant from, Duration within) const {
+  bool overdue(Instant from, Duration within) const {
     return world_.node() != nullptr && world_.now() - std::max(from, world_.undisturbed_since()) > within;
   }
 

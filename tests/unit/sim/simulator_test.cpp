@@ -1,0 +1,120 @@
+// The simulator itself: options, determinism, and that every checker fails when a promise it watches is broken.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/job/manifest.h"
+#include "tests/sim/job_factory.h"
+#include "tests/sim/run_seeds.h"
+#include "tests/sim/script.h"
+
+namespace dtrain::sim {
+namespace {
+
+TEST(Script, SurvivesItsArgv) {
+  Script s;
+  s.tag = 12;
+  s.run_min = 2s;
+  s.run_max = 9s;
+  s.ok = 70;
+  s.signal = 11;
+  s.hang = 5;
+  s.ignore_term = true;
+  s.ready = 250ms;
+  s.checkpoint = 3s;
+  s.rotten = 30;
+  EXPECT_EQ(Script::parse(s.argv()).argv(), s.argv());
+  EXPECT_EQ(Script::parse({"python3", "train.py", "--ps_hosts=a:1"}).argv(), Script{}.argv());
+}
+
+TEST(Faults, AreReadAndWrittenByName) {
+  EXPECT_EQ(FaultSet::parse("all")->text(), "all");
+  EXPECT_EQ(FaultSet::parse("none")->text(), "none");
+  EXPECT_EQ(FaultSet::parse("task-kill,reboot")->text(), "task-kill,reboot");
+  const auto wrong = FaultSet::parse("task-kill,meteor");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ErrorCode::invalid);
+  EXPECT_NE(wrong.error().text().find("clock-jump"), std::string::npos);
+}
+
+TEST(Seeds, AreARangeOrOne) {
+  EXPECT_EQ(SeedRange::parse("7")->last, 7u);
+  EXPECT_EQ(SeedRange::parse("3..9")->first, 3u);
+  for (const char* wrong : {"", "9..3", "a..b", "1..", "1...5", "-1..4"}) EXPECT_FALSE(SeedRange::parse(wrong)) << wrong;
+}
+
+TEST(Jobs, AreValidWhateverTheSeed) {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    Rng rng(seed);
+    const auto errors = job::validate(random_job("digits", seed, rng));
+    EXPECT_TRUE(errors.empty()) << seed << ": " << errors.front().text();
+  }
+}
+
+TEST(World, TheSameSeedTakesTheSameCourse) {
+  RunOptions options;
+  options.seed = 42;
+  const RunResult one = ClusterWorld(options).run(), two = ClusterWorld(options).run();
+  EXPECT_EQ(one.trace_hash, two.trace_hash);
+  EXPECT_EQ(one.events, two.events);
+  options.seed = 43;
+  EXPECT_NE(ClusterWorld(options).run().trace_hash, one.trace_hash);
+}
+
+TEST(World, HoldsWithAndWithoutFaults) {
+  for (const bool with_faults : {false, true}) {
+    RunOptions options;
+    if (!with_faults) options.faults = FaultSet();
+    const Report report = run_seeds(options, SeedRange{1, 40});
+    EXPECT_FALSE(report.violation) << "seed " << report.failed_seed << " broke " << report.violation->invariant << ": "
+                                   << report.violation->what;
+    EXPECT_EQ(report.seeds, 40u);
+    EXPECT_GE(report.compared, 2u);
+  }
+}
+
+TEST(Replay, NamesEveryOption) {
+  RunOptions options;
+  options.broken_rule = "budget";
+  options.duration = 120s;
+  EXPECT_EQ(replay_command(options, 1, 9),
+            "dtrain-sim --world cluster --nodes 1 --seeds 9..9 --duration 120000ms --faults all --break budget");
+}
+
+struct BrokenRule {
+  const char* rule;
+  const char* invariant;   // the checker that must notice
+};
+
+class Checkers : public testing::TestWithParam<BrokenRule> {};
+
+// Among the first seeds one breaks just this invariant; another checker may notice the same deed in other seeds.
+TEST_P(Checkers, NoticeABrokenRule) {
+  constexpr std::uint64_t kSeeds = 300;
+  RunOptions options;
+  options.broken_rule = GetParam().rule;
+  for (options.seed = 1; options.seed <= kSeeds; ++options.seed) {
+    const RunResult result = ClusterWorld(options).run();
+    if (result.violation && result.violation->invariant == GetParam().invariant) return;
+  }
+  FAIL() << "nobody noticed that " << GetParam().rule << " was broken";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, Checkers,
+    testing::Values(BrokenRule{"completion-durable", "completed_task_never_rerun"}, BrokenRule{"start-order", "start_order"},
+                    BrokenRule{"budget", "budgets_respected"},
+                    BrokenRule{"kill-before-next-generation", "stateful_task_never_twice"},
+                    BrokenRule{"ack-after-commit", "acknowledged_submit_never_lost"}, BrokenRule{"orphan-kill", "no_orphan"},
+                    BrokenRule{"verify-before-restore", "restore_choice"}, BrokenRule{"commit-durable", "replay_equal"},
+                    BrokenRule{"one-completion", "single_completion"}, BrokenRule{"exit-told", "no_orphan"},
+                    BrokenRule{"staging-told", "every_job_progresses"}, BrokenRule{"new-ports", "ports_not_reused"},
+                    BrokenRule{"own-gpu", "gpus_not_shared"}, BrokenRule{"disk-failure-told", "stops_when_disk_fails"}),
+    [](const auto& param) {
+      std::string name = param.param.rule;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace dtrain::sim
