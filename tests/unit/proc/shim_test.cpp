@@ -1,0 +1,231 @@
+// What a real shim does beyond the conformance suite: output on disk, limits, users. Real processes on this host.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <pwd.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include <cstring>
+
+#include "agent/proc/launch_file.h"
+#include "common/task/log_format.h"
+#include "tests/conformance/direct_world.h"
+
+namespace dtrain::proc {
+namespace {
+
+using conformance::DirectWorld;
+
+struct Output {
+  std::string bytes[2];                    // by stream, over all files kept
+  std::vector<AttemptNumber> attempts;     // of each record
+  int files = 0;
+};
+
+class ShimTest : public testing::Test {
+ protected:
+  void use(DirectWorld::Options options = {}) { world_ = std::make_unique<DirectWorld>(options); }
+  ~ShimTest() override {
+    if (!world_) return;
+    world_->runner().end(id_);
+    EXPECT_TRUE(until<node::ShimGone>());
+  }
+
+  template <class E>
+  const E* last() const {
+    for (auto event = events_.rbegin(); event != events_.rend(); ++event)
+      if (const auto* found = std::get_if<E>(&*event)) return found;
+    return nullptr;
+  }
+  template <class E>
+  bool until() {
+    EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+    return world_->pump(sink, [this] { return last<E>() != nullptr; });
+  }
+  task::ShimSpec shell(const std::string& script) { return world_->command(id_, {"sh", "-c", script}); }
+  void launch(const task::ShimSpec& spec) {
+    world_->runner().launch(spec);
+    ASSERT_TRUE(until<node::ShimUp>());
+    ASSERT_TRUE(last<node::ShimUp>()->result) << last<node::ShimUp>()->result.error().text();
+  }
+  task::Exit attempt(AttemptNumber n) {
+    events_.clear();
+    world_->runner().start(id_, n);
+    EXPECT_TRUE(until<node::AttemptExited>());
+    return last<node::AttemptExited>() != nullptr ? last<node::AttemptExited>()->exit : task::Exit{};
+  }
+  task::Exit run(const task::ShimSpec& spec) {
+    launch(spec);
+    return attempt(1);
+  }
+  Output output() const {
+    Output out;
+    const std::string base = world_->directory(id_) + "/log.";
+    for (int k = 0; k < 1000; ++k) {
+      const auto raw = read_small_file(base + std::to_string(k), 64 << 20);
+      const auto index = read_small_file(base + std::to_string(k) + ".idx", 64 << 20);
+      if (!raw || !index) continue;
+      ++out.files;
+      for (std::size_t at = 0; at + sizeof(task::LogIndexRecord) <= index->size(); at += sizeof(task::LogIndexRecord)) {
+        task::LogIndexRecord record;
+        std::memcpy(&record, index->data() + at, sizeof record);
+        out.bytes[record.stream] += raw->substr(record.offset, record.length);
+        out.attempts.push_back(record.attempt);
+      }
+    }
+    return out;
+  }
+
+  const AssignmentId id_{3, 2, {"worker", 1}};
+  std::unique_ptr<DirectWorld> world_;
+  std::vector<node::Event> events_;
+};
+
+TEST_F(ShimTest, EveryByteIsInTheLogWithItsStreamAndAttempt) {
+  use();
+  launch(shell("seq 1 50000; echo attempt $DTRAIN_ATTEMPT >&2; exit 4"));
+  std::string numbers;
+  for (int i = 1; i <= 50000; ++i) numbers += std::to_string(i) + "\n";
+  const task::Exit exit = attempt(1);
+  EXPECT_EQ(exit.code, 4);
+  EXPECT_EQ(exit.stderr_tail, "attempt 1\n");
+  EXPECT_EQ(attempt(7).stderr_tail, "attempt 7\n");
+  const Output out = output();
+  EXPECT_EQ(out.bytes[0], numbers + numbers);
+  EXPECT_EQ(out.bytes[1], "attempt 1\nattempt 7\n");
+  EXPECT_EQ(out.attempts.front(), 1u);
+  EXPECT_EQ(out.attempts.back(), 7u);
+}
+
+TEST_F(ShimTest, LogFilesAreRotatedAndTheNewestKept) {
+  DirectWorld::Options options;
+  options.log_file_bytes = 20'000;
+  options.log_files = 3;
+  use(options);
+  run(shell("for i in $(seq 1 200); do head -c 1000 /dev/zero | tr '\\0' x; done; echo end"));
+  const Output out = output();
+  EXPECT_LE(out.files, 3);
+  EXPECT_GT(out.bytes[0].size(), 5'000u);
+  EXPECT_LT(out.bytes[0].size(), 200'000u);
+  EXPECT_EQ(out.bytes[0].substr(out.bytes[0].size() - 4), "end\n");
+}
+
+TEST_F(ShimTest, TheTailOfStderrIsItsLastWholeLines) {
+  use();
+  const task::Exit exit = run(shell("seq 100000 101000 >&2"));
+  EXPECT_LE(exit.stderr_tail.size(), shim::kTailBytes);
+  EXPECT_GT(exit.stderr_tail.size(), shim::kTailBytes - 8);
+  EXPECT_EQ(exit.stderr_tail.substr(exit.stderr_tail.size() - 7), "101000\n");
+  EXPECT_EQ(exit.stderr_tail.substr(0, 2), "10");
+  EXPECT_EQ(exit.stderr_tail.find('\n'), 6u);
+}
+
+TEST_F(ShimTest, LimitsDirectoryAndEnvironmentReachTheTask) {
+  DirectWorld::Options options;
+  options.ulimits = {{"nofile", 77}, {"core", 0}};
+  use(options);
+  auto spec = shell("ulimit -n; pwd; umask; echo $DTRAIN_ATTEMPT; echo ${NOTIFY_SOCKET:+set}; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l");
+  run(spec);
+  EXPECT_EQ(output().bytes[0], "77\n" + world_->work() + "\n0022\n1\nset\n/dev/null\n4\n");
+}
+
+TEST_F(ShimTest, TheUsersOwnNotifySocketWins) {
+  use();
+  auto spec = shell("echo $NOTIFY_SOCKET");
+  spec.env["NOTIFY_SOCKET"] = "/elsewhere";
+  run(spec);
+  EXPECT_EQ(output().bytes[0], "/elsewhere\n");
+}
+
+TEST_F(ShimTest, AWorkDirectoryThatIsMissingIsNamed) {
+  use();
+  auto spec = shell("true");
+  spec.work_dir = world_->root() + "/missing";
+  const task::Exit exit = run(spec);
+  EXPECT_EQ(exit.code, 126);
+  EXPECT_EQ(exit.cause, "could not enter " + spec.work_dir + ": No such file or directory");
+}
+
+TEST_F(ShimTest, ATaskRunsAsItsUser) {
+  use();
+  // Only root can become somebody else.
+  const passwd* nobody = ::geteuid() == 0 ? ::getpwnam("nobody") : ::getpwuid(::geteuid());
+  ASSERT_NE(nobody, nullptr);
+  const std::string expected = std::to_string(nobody->pw_uid) + " " + std::to_string(nobody->pw_gid) + "\n";
+  auto spec = shell("echo $(id -u) $(id -g)");
+  spec.user = {nobody->pw_name, nobody->pw_uid};
+  run(spec);
+  EXPECT_EQ(output().bytes[0], expected);
+}
+
+TEST_F(ShimTest, AnUnknownUserIsAnError) {
+  use();
+  auto spec = shell("true");
+  spec.user = {"no-such-user-here", 4242};
+  world_->runner().launch(spec);
+  ASSERT_TRUE(until<node::ShimUp>());
+  ASSERT_FALSE(last<node::ShimUp>()->result);
+  EXPECT_NE(last<node::ShimUp>()->result.error().text().find("no-such-user-here"), std::string::npos);
+}
+
+TEST_F(ShimTest, MemoryBeyondTheLimitIsAnOutOfMemoryExit) {
+  use();
+  auto spec = world_->command(id_, {"python3", "-SEc", "x = bytearray(400 << 20)"});
+  spec.memory_bytes = 64 << 20;
+  launch(spec);
+  const auto launched = read_launch(world_->directory(id_));
+  ASSERT_TRUE(launched);
+  const task::Exit exit = attempt(1);
+  const bool limited = !launched->memory_cgroup.empty() ||
+                       ::access((launched->cgroup + "/task/memory.max").c_str(), F_OK) == 0;
+  EXPECT_EQ(exit.out_of_memory, limited);   // where there is no memory controller to be had, there is no limit
+  EXPECT_EQ(exit.signal, limited ? SIGKILL : 0);
+}
+
+TEST_F(ShimTest, AFullDiskCostsOutputButNotTheTask) {
+  use();
+  const bool mounted = ::geteuid() == 0 && ::mount("none", world_->tasks().c_str(), "tmpfs", 0, "size=256k,mode=711") == 0;
+  const task::Exit exit = run(shell("seq 1 100000; echo still here >&2; exit 5"));
+  EXPECT_EQ(exit.code, 5);
+  EXPECT_EQ(exit.stderr_tail, "still here\n");
+  if (!mounted) return;
+  const auto record = read_record(world_->directory(id_), "exit");
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->fixed.attempt, 1u);
+  EXPECT_GT(record->fixed.dropped_bytes, 0u);
+  // Room again: a line says what is missing.
+  EXPECT_EQ(::mount("none", world_->tasks().c_str(), "tmpfs", MS_REMOUNT, "size=16m,mode=711"), 0);
+  attempt(2);
+  EXPECT_NE(output().bytes[1].find("bytes of output were dropped here"), std::string::npos);
+  world_->runner().end(id_);
+  EXPECT_TRUE(until<node::ShimGone>());
+  ::umount2(world_->tasks().c_str(), MNT_DETACH);
+}
+
+TEST(LaunchFileTest, SurvivesTheWayThroughBytes) {
+  LaunchFile launch;
+  launch.switch_user = true;
+  launch.uid = 5;
+  launch.groups = {5, 6};
+  launch.argv = {"a", "", "c d"};
+  launch.env = {{"X", "1=2"}, {"EMPTY", ""}};
+  launch.work_dir = "/w";
+  launch.notify = "@n";
+  launch.port = 20001;
+  launch.address = "127.0.0.1";
+  launch.rlimits = {{RLIMIT_NOFILE, 9}};
+  const auto bytes = encode_launch(launch);
+  ASSERT_TRUE(bytes);
+  const auto back = decode_launch(*bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->argv, launch.argv);
+  EXPECT_EQ(back->env, launch.env);
+  EXPECT_EQ(back->groups, launch.groups);
+  EXPECT_EQ(back->port, launch.port);
+  EXPECT_EQ(back->rlimits, launch.rlimits);
+  for (std::size_t size = 0; size < bytes->size(); ++size)
+    EXPECT_FALSE(decode_launch(std::string_view(*bytes).substr(0, size))) << size;
+}
+
+}  // namespace
+}  // namespace dtrain::proc
