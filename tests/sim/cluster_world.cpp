@@ -37,7 +37,7 @@ Rng stream(std::uint64_t seed, std::uint64_t which) { return Rng(seed * 0x9e3779
 
 // What Node cannot break, the world breaks: each of these is a promise of the ring around Node.
 constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", "exit-told", "staging-told",
-                                            "new-ports", "own-gpu", "disk-failure-told"};
+                                            "end-is-true", "new-ports", "own-gpu", "disk-failure-told"};
 constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "kill-before-next-generation",
                                            "ack-after-commit", "orphan-kill", "verify-before-restore", "report-generation-fence"};
 
@@ -95,6 +95,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
     log_ = std::make_unique<QuietLog>();
   checkers_ = all_checkers(*this);
   if (breaks("commit-durable")) disk_->set_forgetful();
+  if (breaks("end-is-true")) runner_->set_lying();
 }
 
 ClusterWorld::~ClusterWorld() = default;

@@ -219,7 +219,13 @@ void SimRunner::stop_signal(SimShim& shim, std::int32_t signal) {
 }
 
 void SimRunner::perform(const node::KillTask& effect) {
-  order(effect.id, [this, effect] { kill_process(effect.id, SIGKILL); });
+  order(effect.id, [this, effect] {
+    const auto it = shims_.find(effect.id);
+    if (lying_ && it != shims_.end() && it->second.running)
+      post_(node::AttemptExited{effect.id, it->second.attempt, death(SIGKILL)});
+    else
+      kill_process(effect.id, SIGKILL);
+  });
 }
 
 void SimRunner::perform(const node::FreezeTask& effect) {
@@ -241,7 +247,7 @@ void SimRunner::perform(const node::FreezeTask& effect) {
 void SimRunner::perform(const node::EndShim& effect) {
   order(effect.id, [this, effect] {
     const auto it = shims_.find(effect.id);
-    if (it != shims_.end()) {
+    if (it != shims_.end() && !(lying_ && it->second.running)) {
       end_process(it->second, death(SIGKILL));
       it->second.alive = false;
     }

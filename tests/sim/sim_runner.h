@@ -72,6 +72,8 @@ class SimRunner {
   void kill_process(const AssignmentId& id, std::int32_t signal);
   void kill_shim(const AssignmentId& id);
   void set_failing(bool failing) { failing_ = failing; }     // some stages and launches fail
+  // Breaks the promise of ShimGone: what was ended lives on for a while.
+  void set_lying() { lying_ = true; }
   void set_calm();                                           // from now on everything ends soon and well
 
   const std::map<AssignmentId, SimShim>& shims() const { return shims_; }
@@ -100,7 +102,7 @@ class SimRunner {
   std::uint64_t life_ = 1;
   std::size_t live_ = 0;
   std::int32_t next_pid_ = 1000;
-  bool failing_ = false, calm_ = false;
+  bool failing_ = false, calm_ = false, lying_ = false;
 };
 
 }  // namespace dtrain::sim
