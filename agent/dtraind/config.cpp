@@ -173,7 +173,8 @@ void read_cluster_and_node(MapReader& root, Config& c, Report& report) {
     map.text_map("labels", c.node.labels);
     for (const auto& [name, value] : c.node.labels)
       if (!job::is_label_name(name) || (!value.empty() && !job::is_label_name(value)))
-        report.add("out-of-range", map.path("labels"), "label " + in_quotes(name + "=" + value) + " must be letters, digits, and inner - _ . /");
+        report.add("out-of-range", map.path("labels"),
+                   "label " + in_quotes(name + "=" + value) + " must be letters, digits, and inner - _ . /");
     map.parsed("council", c.node.council_never, parse_council);
   });
 }

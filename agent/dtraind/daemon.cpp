@@ -203,7 +203,8 @@ void Daemon::reload_config(const Reload& reload) {
   auto loaded = reload();
   if (!loaded || !loaded->errors.empty()) {
     const std::string cause = loaded ? loaded->errors.front().text() : loaded.error().text();
-    log_.write(LogLevel::error, "config.rejected", {{"error", cause}, {"next", "the old one stays in force; correct it and send SIGHUP again"}});
+    log_.write(LogLevel::error, "config.rejected",
+               {{"error", cause}, {"next", "the old one stays in force; correct it and send SIGHUP again"}});
     return;
   }
   config_.node.labels = loaded->config.node.labels;

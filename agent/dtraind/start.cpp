@@ -197,7 +197,8 @@ Start<std::string> find_shim() {
   const std::string beside = directory + "/dtrain-shim", installed = directory + "/../libexec/dtrain/dtrain-shim";
   for (const std::string& candidate : {beside, installed})
     if (::access(candidate.c_str(), X_OK) == 0) return std::filesystem::path(candidate).lexically_normal().string();
-  return give_up(EX_UNAVAILABLE, Error{ErrorCode::not_found, "could not find dtrain-shim: neither " + beside + " nor " + installed + " can be run",
+  return give_up(EX_UNAVAILABLE, Error{ErrorCode::not_found, "could not find dtrain-shim: neither " + beside +
+                                                                   " nor " + installed + " can be run",
                                        "install or build all of dtrain"});
 }
 

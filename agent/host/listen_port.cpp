@@ -96,7 +96,7 @@ Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint) {
     if (cause == EADDRINUSE) {
       const std::string owner = owner_of_tcp_port(endpoint.port);
       return fail(ErrorCode::unavailable, what + "the port is taken" + (owner.empty() ? "" : " by " + owner),
-                  "stop that program, or give another --listen IP:PORT");
+                  "stop that program (another dtraind?), or give another --listen IP:PORT");
     }
     if (cause == EADDRNOTAVAIL)
       return fail(ErrorCode::invalid, what + "this host has no such address", "give one of its own with --listen IP:PORT");

@@ -1,0 +1,239 @@
+// The wiring alone: a stand-in decides, a stand-in runs; the loop, the disk and the control socket are real.
+#include "agent/dtraind/daemon.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace dtrain::daemon {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kAbsentDigest = "0000000000000000000000000000000000000000000000000000000000000000";
+
+// What happened, in order, by all stand-ins.
+using Trace = std::vector<std::string>;
+
+class FakeRunner : public proc::Runner {
+ public:
+  explicit FakeRunner(Trace& trace) : trace_(trace) {}
+  ~FakeRunner() override { ::close(fd_); }
+  std::vector<task::FoundShim> list() override {
+    trace_.push_back("list");
+    task::FoundShim found;
+    found.id = {7, 1, {"worker", 0}};
+    found.shim_alive = found.running = true;
+    return {found};
+  }
+  void launch(const task::ShimSpec&) override { trace_.push_back("launch"); }
+  void start(const AssignmentId& id, AttemptNumber attempt) override {
+    trace_.push_back("start " + id.text() + " " + std::to_string(attempt));
+  }
+  void signal(const AssignmentId&, int, bool) override { trace_.push_back("signal"); }
+  void kill(const AssignmentId&) override { trace_.push_back("kill"); }
+  void freeze(const AssignmentId&, bool) override {}
+  void end(const AssignmentId&) override {}
+  void remove_files(const AssignmentId&) override {}
+  int fd() const override { return fd_; }
+  Instant deadline() const override { return kNever; }
+  void dispatch(proc::EventSink& sink) override {
+    eventfd_t ignored = 0;
+    if (::eventfd_read(fd_, &ignored) != 0) return;
+    sink(node::AttemptExited{{7, 1, {"worker", 0}}, 1, {}});
+  }
+  void exit_now() { ASSERT_EQ(::eventfd_write(fd_, 1), 0); }
+
+ private:
+  Trace& trace_;
+  int fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+};
+
+class FakeDecider : public Decider {
+ public:
+  using Step = std::function<void(const node::Event&, std::vector<node::Effect>&)>;
+  explicit FakeDecider(Step step) : step_(std::move(step)) {}
+  void step(Now, const node::Event& event, std::vector<node::Effect>& out) override { step_(event, out); }
+  Instant deadline() const override { return ticking ? Instant{} : kNever; }
+  bool ticking = false;  // a Tick in every turn
+
+ private:
+  Step step_;
+};
+
+int connect_to(const std::string& path) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+class DaemonTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "dtrain-daemon-XXXXXX").string();
+    ASSERT_TRUE(::mkdtemp(name.data()));
+    dir_ = name;
+    config_.dev = true;
+    config_.paths.data = dir_ + "/data";
+    config_.paths.run = dir_ + "/run";
+    config_.paths.data_given = config_.paths.run_given = true;
+    auto signals = loop::Signals::open({SIGTERM});
+    ASSERT_TRUE(signals);
+    signals_ = std::make_unique<loop::Signals>(std::move(*signals));
+    null_ = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    log_ = std::make_unique<LogSink>(null_, LogLevel::error);
+  }
+  void TearDown() override {
+    daemon_.reset();
+    ::close(null_);
+    std::filesystem::remove_all(dir_);
+  }
+  void create(FakeDecider::Step step) {
+    const auto layout = choose_layout(config_);
+    ASSERT_TRUE(layout);
+    auto prepared = prepare(config_, *layout, "9.9", *log_);
+    ASSERT_TRUE(prepared) << prepared.error().error.text();
+    auto runner = std::make_unique<FakeRunner>(trace_);
+    runner_ = runner.get();
+    auto daemon = Daemon::create(config_, std::move(*prepared), std::move(runner),
+                                 [&](Log&) {
+                                   auto decider = std::make_unique<FakeDecider>(step);
+                                   decider->ticking = ticking_;
+                                   return decider;
+                                 }, *log_, "9.9");
+    ASSERT_TRUE(daemon) << daemon.error().error.text();
+    daemon_ = std::move(*daemon);
+  }
+  int run() {
+    return daemon_->run(*signals_, [] { return Result<LoadedConfig>(LoadedConfig{}); });
+  }
+  std::string socket_path() const { return dir_ + "/run/control.sock"; }
+
+  std::string dir_;
+  Config config_;
+  Trace trace_;
+  bool ticking_ = false;
+  int null_ = -1;
+  std::unique_ptr<loop::Signals> signals_;
+  std::unique_ptr<LogSink> log_;
+  FakeRunner* runner_ = nullptr;
+  std::unique_ptr<Daemon> daemon_;
+};
+
+TEST_F(DaemonTest, AdoptsBeforeItAnswersAndStartsInTheTurnOfTheExit) {
+  create([&](const node::Event& event, std::vector<node::Effect>& out) {
+    if (const auto* started = std::get_if<node::Started>(&event)) {
+      trace_.push_back("started with " + std::to_string(started->shims.size()));
+      EXPECT_FALSE(std::filesystem::exists(socket_path()));
+      node::Persist persist;
+      persist.ticket = 1;
+      persist.append.push_back({1, 1, "x"});
+      out.push_back(std::move(persist));
+    } else if (std::get_if<node::Persisted>(&event)) {
+      trace_.push_back("persisted");
+      if (trace_.size() == 3) runner_->exit_now();
+    } else if (const auto* exited = std::get_if<node::AttemptExited>(&event)) {
+      node::Persist persist;
+      persist.ticket = 2;
+      persist.put_task_records["a"] = "b";
+      out.push_back(std::move(persist));
+      out.push_back(node::StartAttempt{exited->id, exited->attempt + 1});
+    } else if (std::get_if<node::Stopping>(&event)) {
+      trace_.push_back("stopping");
+    }
+    if (trace_.size() == 5) ::raise(SIGTERM);
+  });
+  EXPECT_EQ(run(), EX_OK);
+  EXPECT_EQ(trace_, (Trace{"list", "started with 1", "persisted", "start 7.1.worker-0 2", "persisted", "stopping"}));
+  EXPECT_FALSE(daemon_->all_tasks_gone());
+}
+
+TEST_F(DaemonTest, RequestsGoToTheDeciderAndHasBlobToTheDisk) {
+  struct {
+    int fd = -1;
+    wire::Deframer input;
+    std::map<std::uint64_t, wire::MessageType> answers;
+    void read() {
+      char chunk[4096];
+      const ssize_t n = fd < 0 ? 0 : ::recv(fd, chunk, sizeof chunk, MSG_DONTWAIT);
+      if (n > 0) input.feed(std::string_view(chunk, static_cast<std::size_t>(n)));
+      for (auto m = input.next(); m && *m; m = input.next()) answers[(*m)->request] = (*m)->type;
+    }
+  } client;
+  ticking_ = true;
+  create([&](const node::Event& event, std::vector<node::Effect>& out) {
+    if (std::get_if<node::Started>(&event)) runner_->exit_now();
+    if (std::get_if<node::AttemptExited>(&event)) {  // served behind the start: the control socket is open by now
+      client.fd = connect_to(socket_path());
+      const auto has = wire::make_message(wire::MessageType::has_blob, 1, wire::BlobRequest{kAbsentDigest});
+      const auto version = wire::make_message(wire::MessageType::query_version, 2, wire::Empty{});
+      const std::string bytes = wire::frame(has) + wire::frame(version);
+      ASSERT_EQ(::send(client.fd, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    }
+    if (const auto* opened = std::get_if<node::ConnectionOpened>(&event)) {
+      EXPECT_EQ(opened->caller.uid, ::getuid());
+    }
+    if (const auto* request = std::get_if<node::Request>(&event)) {
+      EXPECT_EQ(request->request, 2u);
+      const auto reply = wire::make_message(wire::MessageType::version, 2, wire::VersionReply{"9.9", "n"});
+      out.push_back(node::Reply{request->connection, 2, true, wire::encode(reply)});
+    }
+    client.read();
+    if (client.answers.size() == 2) ::raise(SIGTERM);
+  });
+  EXPECT_EQ(run(), EX_OK);
+  ::close(client.fd);
+  EXPECT_EQ(client.answers[1], wire::MessageType::blob);
+  EXPECT_EQ(client.answers[2], wire::MessageType::version);
+}
+
+TEST_F(DaemonTest, ASecondAgentOnTheSameDataIsRefused) {
+  create([](const node::Event&, std::vector<node::Effect>&) {});
+  const auto second = prepare(config_, *choose_layout(config_), "9.9", *log_);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().exit_code, EX_UNAVAILABLE);
+  EXPECT_THAT(second.error().error.text(), HasSubstr("pid " + std::to_string(::getpid())));
+}
+
+TEST_F(DaemonTest, ANodeWithoutAClusterSaysWhatItWaitsFor) {
+  config_.dev = false;
+  config_.network.listen = "127.0.0.1:0";
+  config_.network.join = {"gpu01"};
+  auto prepared = prepare(config_, *choose_layout(config_), "9.9", *log_);
+  ASSERT_TRUE(prepared) << prepared.error().error.text();
+  EXPECT_THAT(prepared->waiting_for, HasSubstr("--join"));
+}
+
+TEST_F(DaemonTest, FoundingHappensOnce) {
+  config_.dev = false;
+  config_.network.listen = "127.0.0.1:0";
+  config_.cluster.found = true;
+  const auto start = [&] { return prepare(config_, *choose_layout(config_), "9.9", *log_)->state; };
+  const auto first = start(), second = start();
+  EXPECT_FALSE(first.cluster_id.empty());
+  EXPECT_EQ(second.cluster_id, first.cluster_id);
+  EXPECT_EQ(second.node, first.node);
+  EXPECT_EQ(second.life, first.life + 1);
+}
+
+TEST(LogLine, QuotesWhatNeedsIt) {
+  const LogField fields[] = {{"node", "n3"}, {"error", "a \"b\"\n=c"}, {"empty", ""}};
+  EXPECT_EQ(render_log_line(WallTime(0ms), LogLevel::warn, "member.down", fields, false),
+            "time=1970-01-01T00:00:00.000Z level=warn event=member.down node=n3 error=\"a \\\"b\\\"\\n=c\" empty=\"\"");
+  EXPECT_THAT(render_log_line(WallTime(0ms), LogLevel::error, "x", {}, true), ::testing::StartsWith("<3>time="));
+}
+
+}  // namespace
+}  // namespace dtrain::daemon
