@@ -37,7 +37,7 @@ class Ends(SystemTest):
         self.wait_job("a", "Running")
         self.agent.do("cancel", "a")
         self.wait_job("a", "Cancelled")
-        self.assertEqual(self.lines("got"), ["usr1"])
+        until(lambda: self.lines("got") == ["usr1"], "the task's note of the signal")
 
     def test_no_orphan(self):
         """Children in own sessions, daemonised twice, ignoring signals: all gone with the task."""

@@ -3,7 +3,7 @@ import os
 import signal
 import unittest
 
-from harness import SLEEP, SystemTest, main, sh, until
+from harness import SLEEP, SystemTest, alive, main, sh, until
 
 NO_BACKOFF = {"restartBackoff": "0s", "failureThreshold": {"count": 0}}
 
@@ -90,7 +90,7 @@ class Restart(SystemTest):
                     policy={"restartBackoff": "0s", "failureThreshold": {"count": 4, "within": "1h"}})
         job = self.wait_job("a", "Failed")
         self.assertEqual(len(self.lines("runs")), 4)
-        self.assertIn("failureThreshold", job["reason"])
+        self.assertIn("failure threshold", job["reason"])
 
     def test_backoff_is_shown_and_waited_for(self):
         self.submit("a", {"worker": {"replicas": 1, "command": ["false"]}}, policy={"restartBackoff": "1h"})
@@ -110,7 +110,7 @@ class Restart(SystemTest):
         again = until(lambda: (lambda t: t["state"] == "Running" and t["pid"] != task["pid"] and t)(self.tasks("a")["worker-0"]),
                       "the task under another shim")
         self.assertGreater(again["attempt"], 1)
-        self.assertFalse(os.path.exists("/proc/%d" % task["pid"]))
+        self.assertFalse(alive(task["pid"]))
 
 
 if __name__ == "__main__":

@@ -29,8 +29,11 @@ class RunToEnd(SystemTest):
         self.assertEqual(self.tasks("a")["chief-0"]["state"], "Succeeded")
 
     def test_clean_pod_policy_none_leaves_tasks(self):
-        self.submit("a", {"chief": {"replicas": 1, "command": ["true"]}, "worker": {"replicas": 1, "command": SLEEP}},
+        chief = sh("while [ ! -e %s ]; do sleep 0.02; done" % self.path("go"))
+        self.submit("a", {"chief": {"replicas": 1, "command": chief}, "worker": {"replicas": 1, "command": SLEEP}},
                     framework="tensorflow", policy={"cleanPodPolicy": "None"})
+        self.wait_job("a", "Running")
+        self.write("go", "")
         self.wait_job("a", "Succeeded")
         worker = self.tasks("a")["worker-0"]
         self.assertEqual(worker["state"], "Running")

@@ -22,7 +22,7 @@ class Supervision(SystemTest):
         until(lambda: self.lines("chief-up"), "the chief to run")
         self.wait_task("a", "chief-0", state="Running")
         self.assertEqual(self.job("a")["roles"]["chief"]["ready"], 0)
-        self.assertEqual(self.tasks("a")["worker-0"]["pid"], 0)
+        self.assertFalse(self.tasks("a")["worker-0"]["pid"])
         self.write("go", "")
         self.wait_task("a", "worker-0", state="Running")
         self.assertEqual(self.job("a")["roles"]["chief"]["ready"], 1)
@@ -89,9 +89,9 @@ class Supervision(SystemTest):
         self.assertEqual(done.stdout, bytes(range(256)) + b"no newline at the end")
 
     def test_a_task_may_write_a_lot(self):
-        self.submit("a", {"worker": {"replicas": 1, "command": sh("seq 1 300000; echo done >&2")}})
+        self.submit("a", {"worker": {"replicas": 1, "command": sh("seq 1 300000")}})
         self.wait_job("a", "Succeeded")
-        self.assertEqual(self.agent.do("logs", "a", "worker-0").split(), [str(i) for i in range(1, 300001)] + ["done"])
+        self.assertEqual(self.agent.do("logs", "a", "worker-0").split(), [str(i) for i in range(1, 300001)])
 
 
 if __name__ == "__main__":
