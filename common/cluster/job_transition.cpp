@@ -12,7 +12,10 @@ std::uint64_t jitter_seed(const JobRecord& job) { return job.id * 1'000'003 + jo
 
 bool evaluator_or_ps(const std::string& role) { return role == "ps" || role == "evaluator"; }
 
-bool counts_as_running(const TaskRecord& t) { return t.completed || t.state == TaskState::running; }
+// A task that failed for good while the job goes on (a dynamic worker) is missed by nobody.
+bool counts_as_running(const TaskRecord& t) {
+  return t.completed || t.state == TaskState::running || t.state == TaskState::failed;
+}
 
 }  // namespace
 
@@ -71,6 +74,8 @@ void JobTransition::finish(JobState state, std::string reason, bool force_end) {
   job_.halt = Halt::none;
   job_.graceful = true;
   job_.leave_running = !force_end && job_.spec.policy.clean_pod_policy == job::CleanPodPolicy::none;
+  for (auto& [id, t] : job_.tasks)
+    t.left_running = job_.leave_running && (t.state == TaskState::running || t.state == TaskState::starting);
   job_.finished = wall_;
   job_.finished_elapsed = ledger_.state_.elapsed;
   set_state(state, std::move(reason));
@@ -177,7 +182,11 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
                     " times within the failure threshold's window", false);
     return recover(task, cause);
   }
-  if (task.place.task.role == "worker" && job_.spec.policy.enable_dynamic_worker) return;
+  // A dynamic worker may be lost, but not the task whose success the job waits for.
+  const auto decider = job::deciding_task(job_.spec);
+  if (task.place.task.role == "worker" && job_.spec.policy.enable_dynamic_worker && decider &&
+      *decider != task.place.task)
+    return;
   finish(JobState::failed, seen.reason.empty() ? cause : cause + ": " + seen.reason, false);
 }
 
@@ -221,18 +230,21 @@ bool JobTransition::check_success() {
   const bool workers_only = job_.spec.policy.success_policy == job::SuccessPolicy::all_workers;
   bool any = false;
   for (const auto& [id, t] : job_.tasks) {
-    if (workers_only ? id.role != "worker" : evaluator_or_ps(id.role)) continue;
+    if ((workers_only ? id.role != "worker" : evaluator_or_ps(id.role)) || !wanted(id)) continue;
     if (!t.completed) return false;
     any = true;
   }
   return any;
 }
 
+bool JobTransition::wanted(const TaskId& id) const {
+  const auto role = job_.spec.roles.find(id.role);
+  return role != job_.spec.roles.end() && id.index < role->second.replicas;
+}
+
 void JobTransition::drop_scaled_away() {
   for (auto it = job_.tasks.begin(); it != job_.tasks.end();) {
-    const auto role = job_.spec.roles.find(it->first.role);
-    const bool wanted = role != job_.spec.roles.end() && it->first.index < role->second.replicas;
-    if (wanted || !it->second.ended) {
+    if (wanted(it->first) || !it->second.ended) {
       ++it;
       continue;
     }
@@ -244,6 +256,7 @@ void JobTransition::drop_scaled_away() {
 JobState JobTransition::running_state() const {
   bool all = true, any_started = false, any_staging = false, any_again = false;
   for (const auto& [id, t] : job_.tasks) {
+    if (!wanted(id)) continue;
     all = all && counts_as_running(t);
     any_started = any_started || t.completed || t.state == TaskState::starting || t.state == TaskState::running;
     any_staging = any_staging || t.state == TaskState::fetching || t.state == TaskState::staged;

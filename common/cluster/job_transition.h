@@ -34,6 +34,7 @@ class JobTransition {
   void stage_failed(const TaskRecord& task, const TaskObservation& seen);
   void recover(const TaskRecord& task, const std::string& cause);
   bool check_success();
+  bool wanted(const TaskId& id) const;  // not scaled away
   void drop_scaled_away();
   JobState running_state() const;
 

@@ -54,9 +54,10 @@ struct TaskRecord {
   std::uint32_t consecutive_failures = 0;
   AttemptNumber restart_attempt = 0;   // a user asked to end this attempt and start the next: costs no budget
   std::vector<Duration> failures;      // when, within the threshold's window; at most its count
+  bool left_running = false;           // ran when its job ended under cleanPodPolicy None
   std::string reason;
   template <class V> void fields(V& v) {
-    v("place", place); v("state", state); v("first_attempt", first_attempt); v("attempt", attempt);
+    v("place", place); v("state", state); v("left_running", left_running); v("first_attempt", first_attempt); v("attempt", attempt);
     v("exit_attempt", exit_attempt); v("pid", pid); v("started", started); v("started_elapsed", started_elapsed);
     v("exit", exit); v("reached_running", reached_running); v("ready", ready); v("completed", completed);
     v("ended", ended); v("consecutive_failures", consecutive_failures); v("restart_attempt", restart_attempt);

@@ -43,7 +43,7 @@ bool reached(const cluster::JobRecord& job, const std::string& role, job::StartA
 task::Desire desire(const JobRecord& job, const TaskId& id) {
   const task::Desire stop = job.graceful ? task::Desire::stop : task::Desire::kill;
   if (job.deleting) return stop;
-  if (is_final(job.state)) return job.leave_running && job.tasks.at(id).pid != 0 ? task::Desire::run : stop;
+  if (is_final(job.state)) return job.leave_running && job.tasks.at(id).left_running ? task::Desire::run : stop;
   if (job.goal == cluster::Goal::suspend || job.halt != cluster::Halt::none) return stop;
   const auto role = job.spec.roles.find(id.role);
   const bool wanted = role != job.spec.roles.end() && id.index < role->second.replicas;
@@ -99,7 +99,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state)) o.desire = task::Desire::run;
     o.go = may_start(job, id) || broken_rule == "start-order";
     const bool freezing_ps = id.role == "ps" && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;
-    o.in_place = !job::is_stateful(job.spec, id) || freezing_ps;
+    o.in_place = !is_final(job.state) && (!job::is_stateful(job.spec, id) || freezing_ps);
     o.freeze = freeze_others && id.role != "ps" && o.desire == task::Desire::run;
     o.hold_restart = freezing_ps;
     o.release_attempt = still ? t.attempt + 1 : 0;

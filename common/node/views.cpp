@@ -71,7 +71,11 @@ std::string title(std::string_view state) {
   return text;
 }
 
-bool is_over(const JobRecord& job) { return is_final(job.state) && (job.nothing_runs() || job.leave_running); }
+bool is_over(const JobRecord& job) {
+  return is_final(job.state) && std::all_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
+           return entry.second.ended || (entry.second.left_running && entry.second.state == TaskState::running);
+         });
+}
 
 wire::JobView job_view(const Context& c, const JobRecord& job) {
   wire::JobView v;

@@ -189,7 +189,7 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
 // `counted`: the ledger knows this exit already (an agent that came back decides again what to do next).
 void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
-  exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze;
+  exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_signalled_;
   if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
   if (!exit_on_request_) {
     if (exit_->success() && role().restart_policy != job::RestartPolicy::always) return conclude(Outcome::succeeded, "");
@@ -284,8 +284,7 @@ void Task::stop(Instant now) {
 void Task::advance(Instant now) {
   switch (phase_) {
     case Phase::running: {
-      const bool asked_to_restart = order_.restart_attempt == attempt_ && attempt_ > 0;
-      if (order_.desire != Desire::run || asked_to_restart) return stop(now);
+      if (to_be_stopped()) return stop(now);
       if (order_.freeze != frozen_ && !freeze_pending_ && !killed_) {
         freeze_pending_ = true;
         actions_.freeze(order_.id, order_.freeze);
@@ -314,7 +313,7 @@ Instant Task::deadline() const {
   Instant d = std::min(stop_deadline_, kNever);
   if (phase_ == Phase::backoff && !order_.freeze && !(order_.hold_restart && order_.release_attempt <= attempt_))
     d = std::min(d, backoff_until_);
-  if (phase_ == Phase::running && role().watchdog > 0ns && !frozen_ && !killed_ && order_.desire == Desire::run)
+  if (phase_ == Phase::running && role().watchdog > 0ns && !frozen_ && !killed_ && !to_be_stopped())
     d = std::min(d, last_sign_of_life_ + role().watchdog);
   return d;
 }

@@ -83,6 +83,10 @@ class Task {
   enum class Outcome : unsigned char { none, succeeded, failed, on_request };
 
   const job::RoleSpec& role() const { return order_.context->spec.roles.at(order_.id.task.role); }
+  bool to_be_stopped() const {
+    // A stop that was begun is seen through, whatever is ordered meanwhile.
+    return order_.desire != Desire::run || stop_signalled_ || (attempt_ > 0 && order_.restart_attempt == attempt_);
+  }
   void enter(Phase phase) { phase_ = phase; dirty_ = true; }
   void launch();
   void start_next();

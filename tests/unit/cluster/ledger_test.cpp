@@ -240,6 +240,40 @@ TEST_F(Ledgers, ScalingAClusterThatTasksSeeTakesANewGeneration) {
   EXPECT_EQ(job(id).restarts, 0u);
 }
 
+// Found by the simulator (world cluster, seed 30).
+TEST_F(Ledgers, ScalingAwayTheLastThatRunCompletesTheJob) {
+  const JobId id = submit(generic_job(2));
+  run(id);
+  report({died(id, {"worker", 0}, TaskState::succeeded, 0, 0)});
+  act(id, ActionKind::scale, [](JobAction& a) { a.role = "worker"; a.replicas = 1; });
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+// Found by the simulator (world cluster, seed 2).
+TEST_F(Ledgers, ADynamicWorkerMayBeLostButNotTheDecidingOne) {
+  job::JobSpec s = ps_job();
+  s.roles.erase("chief");
+  s.policy.enable_dynamic_worker = true;
+  const JobId id = submit(s);
+  run(id);
+  report({died(id, {"worker", 1}, TaskState::failed)});
+  EXPECT_EQ(job(id).state, JobState::running);
+  report({died(id, {"worker", 0}, TaskState::failed)});
+  EXPECT_EQ(job(id).state, JobState::failed);
+}
+
+// Found by the simulator (world cluster, seed 13).
+TEST_F(Ledgers, CleanPodPolicyNoneLeavesWhatRanAtTheEnd) {
+  job::JobSpec s = ps_job();
+  s.policy.clean_pod_policy = job::CleanPodPolicy::none;
+  const JobId id = submit(s);
+  run(id);
+  report({died(id, {"worker", 1}, TaskState::backoff)});
+  report({died(id, {"chief", 0}, TaskState::succeeded, 0, 0)});
+  EXPECT_TRUE(job(id).tasks.at({"worker", 0}).left_running);
+  EXPECT_FALSE(job(id).tasks.at({"worker", 1}).left_running);
+}
+
 TEST_F(Ledgers, RerunIsANewRunOfAFinishedJob) {
   const JobId id = submit(generic_job(1));
   EXPECT_FALSE(act(id, ActionKind::rerun).status);
