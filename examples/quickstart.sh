@@ -93,6 +93,7 @@ echo "all installed"
 
 say "Build in build/ (the first time takes a few minutes)"
 top=$(mktemp -d /tmp/dtrain-quickstart.XXXXXX)
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # objects compiled in another checkout are found again
 if ! { cmake --preset release && cmake --build build --target dtraind dtrainctl dtrain-shim; } >"$top/build.log" 2>&1; then
   tail -n 40 "$top/build.log" >&2
   give_up "the build failed"

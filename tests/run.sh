@@ -6,6 +6,8 @@
 # The last line is 'N passed, N failed'; exit 0 when nothing failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# Compiled objects are found again from another checkout of the same sources.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 mode=full
 case "${1:-}" in

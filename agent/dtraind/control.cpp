@@ -45,7 +45,8 @@ void Daemon::on_message(node::ConnectionId connection, wire::Message message) {
     case wire::MessageType::exec_input: {
       const auto input = wire::decode<wire::ExecInput>(message.payload);
       if (!input) return answer_error(connection, message.request, input.error());
-      return execs_->input(loop_->now().boot, connection, *input);
+      // The exec it belongs to may still wait to be decided: input is fed after this turn's decisions.
+      return exec_inputs_.push_back({connection, *input});
     }
     case wire::MessageType::cancel_request:
       if (const auto cancel = wire::decode<wire::CancelRequest>(message.payload)) {

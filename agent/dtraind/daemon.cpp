@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace dtrain::daemon {
 namespace {
@@ -124,6 +125,7 @@ Status Daemon::turn(Instant limit) {
     if (source.deadline() <= now) source.dispatch();
   if (decider_ && decider_->deadline() <= now) queue(node::Tick{});
   drain();
+  for (const auto& [connection, input] : std::exchange(exec_inputs_, {})) execs_->input(now, connection, input);
   post_deferred();
   committer_->flush(loop_->now());
   return {};

@@ -116,6 +116,7 @@ class Daemon : private net::ControlSink, private proc::Outlet {
 
   std::deque<node::Event> events_;
   std::vector<node::Effect> effects_;    // of the event being decided
+  std::vector<std::pair<node::ConnectionId, wire::ExecInput>> exec_inputs_;  // of this turn
   std::deque<store::DiskWorker::Work> deferred_;                // bulk work that the worker's queue had no room for
   std::map<node::ConnectionId, std::size_t> upload_bytes_;      // queued, not yet written
   std::set<AssignmentId> shims_;         // living ones, to the best of our knowledge
