@@ -160,6 +160,9 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
                               : c.generation == job.generation + 1 && job.needs_generation && job.nothing_runs();
   if (job.goal != Goal::run || is_final(job.state) || !current)
     return refused(ErrorCode::refused, "job moved on");
+  for (const auto& place : c.placements)
+    if (!job.spec.roles.contains(place.task.role))
+      return refused(ErrorCode::damaged, "could not begin a generation: job has no role " + place.task.role);
   touched_.insert(job.id);
   std::erase_if(state_.ports[state_.coordinator],
                 [&](const auto& entry) { return state_.elapsed - entry.second > kPortRest; });

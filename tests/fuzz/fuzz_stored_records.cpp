@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/cluster/ledger.h"
 #include "common/job/job_spec.h"
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
@@ -21,6 +22,10 @@ constexpr Check kStored[] = {
     dtrain::test::check_round_trip<dtrain::task::ShimSpec>,
     dtrain::test::check_round_trip<dtrain::task::Exit>,
     dtrain::test::check_round_trip<dtrain::transfer::CheckpointInfo>,
+    dtrain::test::check_round_trip<dtrain::cluster::Command>,
+    dtrain::test::check_round_trip<dtrain::cluster::LedgerState>,
+    dtrain::test::check_round_trip<dtrain::cluster::BeginGeneration>,
+    dtrain::test::check_round_trip<dtrain::cluster::Report>,
 };
 
 }  // namespace
