@@ -1,6 +1,5 @@
 // The simulator's host shown as a Runner: the conformance suite (tests/conformance) tests the fake that Node is
-// simulated with by the same cases as the real launcher. Virtual time follows the real clock here, and a task's argv
-// is a script (script.h).
+// simulated with by the same cases as the real launcher. Time is virtual: whoever owns the FakeHost moves it.
 #pragma once
 
 #include <memory>
@@ -20,12 +19,9 @@ class FakeHost {
   ~FakeHost();
   SimRunner& runner() { return *runner_; }
   Timeline& timeline() { return timeline_; }
-  void catch_up();                       // does everything that is due by the real clock
-  Instant to_real(Instant world) const { return world == kNever ? kNever : begin_ + world.time_since_epoch(); }
-  std::vector<node::Event>& events() { return events_; }
+  std::vector<node::Event>& events() { return events_; }   // not yet dispatched
 
  private:
-  Instant begin_;
   Timeline timeline_;
   std::vector<node::Event> events_;
   std::unique_ptr<SimRunner> runner_;
@@ -33,7 +29,7 @@ class FakeHost {
 
 class FakeRunner final : public proc::Runner {
  public:
-  explicit FakeRunner(FakeHost& host);
+  explicit FakeRunner(FakeHost& host) : host_(host) {}
   ~FakeRunner() override;                // the agent dies: shims and tasks live on
   FakeRunner(const FakeRunner&) = delete;
   FakeRunner& operator=(const FakeRunner&) = delete;
@@ -46,14 +42,12 @@ class FakeRunner final : public proc::Runner {
   void freeze(const AssignmentId& id, bool freeze) override;
   void end(const AssignmentId& id) override;
   void remove_files(const AssignmentId& id) override;
-  int fd() const override { return timer_; }
-  Instant deadline() const override;
+  int fd() const override { return -1; }  // nothing to poll for: time is virtual
+  Instant deadline() const override { return host_.timeline().next(); }
   void dispatch(proc::EventSink& sink) override;
 
  private:
-  void arm();
   FakeHost& host_;
-  int timer_ = -1;                       // readable when something is due
 };
 
 }  // namespace dtrain::sim

@@ -34,6 +34,8 @@ std::vector<std::string> Script::argv() const {
   };
   if (forever) words.push_back("forever");
   if (ignore_term) words.push_back("ignore-term");
+  if (missing) words.push_back("missing");
+  if (!says.empty()) words.push_back("says=" + says);
   words.push_back("run=" + in_milliseconds(run_min) + ".." + in_milliseconds(run_max));
   words.push_back("ok=" + std::to_string(ok));
   words.push_back("code=" + std::to_string(code));
@@ -42,6 +44,7 @@ std::vector<std::string> Script::argv() const {
   natural("hang=", hang);
   natural("torn=", torn);
   natural("rotten=", rotten);
+  natural("children=", children);
   time("term=", term);
   time("ready=", ready);
   time("status=", status);
@@ -59,6 +62,9 @@ Script Script::parse(const std::vector<std::string>& argv) {
     const auto natural = [&] { return static_cast<std::uint32_t>(number(value)); };
     if (key == "forever") s.forever = true;
     else if (key == "ignore-term") s.ignore_term = true;
+    else if (key == "missing") s.missing = true;
+    else if (key == "says") s.says = value;
+    else if (key == "children") s.children = natural();
     else if (key == "tag") s.tag = static_cast<std::uint64_t>(number(value));
     else if (key == "ok") s.ok = natural();
     else if (key == "code") s.code = static_cast<std::int32_t>(number(value));
@@ -83,6 +89,12 @@ Script Script::parse(const std::vector<std::string>& argv) {
 
 AttemptPlan plan_attempt(const Script& script, bool calm, Rng& rng) {
   AttemptPlan plan;
+  if (script.missing) {
+    plan.lifetime = Duration{1};
+    plan.exit.code = 127;
+    plan.exit.cause = "could not execute: no such file or directory";
+    return plan;
+  }
   if (script.forever) return plan;
   if (calm) {
     plan.lifetime = between(kCalmMin, kCalmMax, rng);

@@ -33,6 +33,9 @@ struct Script {
   Duration checkpoint{0};                // a checkpoint that often; 0: never
   std::uint32_t torn = 0;                // of 100 checkpoints: visibly incomplete
   std::uint32_t rotten = 0;              // of 100: complete at a glance, does not verify
+  std::uint32_t children = 0;            // processes beside the main one
+  bool missing = false;                  // there is no such program
+  std::string says;                      // one STATUS= right after READY=1
 
   std::vector<std::string> argv() const;
   static Script parse(const std::vector<std::string>& argv);

@@ -123,6 +123,9 @@ void SimRunner::start(SimShim& shim, AttemptNumber attempt) {
     in_run(id, script.ready, [this](SimShim& s) {
       s.ready = true;
       notify(s, true, false, std::nullopt);
+      if (s.script.says.empty()) return;
+      s.status = s.script.says;
+      notify(s, false, false, s.status);
     });
   if (script.status > Duration{0})
     every(id, script.status, [this](SimShim& s) {
@@ -305,10 +308,7 @@ void SimRunner::kill_shim(const AssignmentId& id) {
   const auto it = shims_.find(id);
   if (it == shims_.end() || !it->second.alive) return;
   it->second.alive = false;
-  if (it->second.running) {
-    end_process(it->second, unknown_end("shim died"));
-    it->second.exit.reset();  // the agent reports it while it lives; no record is on disk
-  }
+  end_process(it->second, unknown_end("shim died"));
   post_(node::ShimGone{id, false});
 }
 
