@@ -8,6 +8,7 @@ import calendar
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,10 +29,15 @@ FIRST_PORT = 19500          # of the naive supervisor's tasks: outside what the 
 
 
 def roles(steps, rate, every):
-    command = ["python3", "train.py"]
+    command = ["/usr/bin/python3", "train.py"]
     return {"ps": {"replicas": 2, "command": command},
             "chief": {"replicas": 1, "command": [*command, "--steps=%d" % steps, "--checkpoint-every=%d" % every]},
             "worker": {"replicas": 2, "command": [*command, "--steps=%d" % steps, "--max-rate=%d" % rate]}}
+
+
+def copy_of_digits(bench, name):
+    """Of each side its own, without compiled files that somebody left there."""
+    return shutil.copytree(DIGITS, bench.path(name), ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def first_step(text):
@@ -64,14 +70,14 @@ def wait_first_steps(output, since):
 
 
 class Ours:
-    def __init__(self, bench):
-        self.bench, self.agent, self.number = bench, bench.agent(), 0
+    def __init__(self, bench, code):
+        self.bench, self.code, self.agent, self.number = bench, code, bench.agent(), 0
 
     def start(self, steps=ENDLESS, rate=RATE, every=EVERY):
         self.number += 1
         self.name, self.checkpoints = "digits-%d" % self.number, self.bench.path("ours-%d" % self.number)
         self.agent.do("submit", self.bench.job_file(
-            self.name, roles(steps, rate, every), framework="tensorflow", package=DIGITS,
+            self.name, roles(steps, rate, every), framework="tensorflow", package=self.code,
             checkpoint={"dir": self.checkpoints, "format": "manifest"}))
         until(lambda: len(complete(self.checkpoints)) >= 2, "two checkpoints of " + self.name)
 
@@ -81,23 +87,24 @@ class Ours:
     def output(self, worker):
         if common.job_of(self.agent, self.name)["generation"] != 2:
             return ""
-        done = self.agent.ctl("logs", self.name, worker)
-        return done.stdout if done.returncode == 0 else ""
+        task = common.tasks_of(self.agent, self.name)[worker]       # of the current generation
+        done = self.agent.ctl("logs", self.name, worker, "--attempt", str(task["attempt"]))
+        return done.stdout if task["state"] == "Running" and done.returncode == 0 else ""
 
     def stop(self):
         common.remove(self.agent, self.name)
 
 
 class Naive:
-    def __init__(self, bench):
-        self.bench, self.number = bench, 0
+    def __init__(self, bench, code):
+        self.bench, self.code, self.number = bench, code, 0
 
     def start(self):
         self.number += 1
         self.directory, self.checkpoints = self.bench.path("naive-%d" % self.number), self.bench.path("naive-%d" % self.number, "ckpt")
         os.makedirs(self.checkpoints)
         with open(os.path.join(self.directory, "config.json"), "w") as file:
-            json.dump({"directory": DIGITS, "checkpoints": self.checkpoints, "logs": self.directory, "tasks": self.tasks()}, file)
+            json.dump({"directory": self.code, "checkpoints": self.checkpoints, "logs": self.directory, "tasks": self.tasks()}, file)
         self.process = subprocess.Popen([sys.executable, os.path.join(common.HERE, "naive_supervisor.py"), file.name])
         until(lambda: len(complete(self.checkpoints)) >= 2, "two checkpoints of the naive supervisor's training")
 
@@ -111,8 +118,7 @@ class Naive:
             for index in range(spec["replicas"]):
                 config = json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
                 tasks["%s-%d" % (role, index)] = {"command": spec["command"], "environment": {
-                    "TF_CONFIG": config, "DTRAIN_CHECKPOINT_DIR": self.checkpoints, "PYTHONUNBUFFERED": "1",
-                    "PYTHONDONTWRITEBYTECODE": "1"}}
+                    "TF_CONFIG": config, "DTRAIN_CHECKPOINT_DIR": self.checkpoints, "PYTHONUNBUFFERED": "1"}}
         return tasks
 
     def ps(self):
@@ -165,7 +171,7 @@ def damaged(ours):
 
 def measure(bench, options):
     common.need_packages("python3-numpy", "python3-sklearn")
-    ours, naive = Ours(bench), Naive(bench)
+    ours, naive = (side(bench, copy_of_digits(bench, name)) for side, name in ((Ours, "code"), (Naive, "naive-code")))
     times = {ours: [], naive: []}
     for pair in range(3 if options.quick else 10):
         for side in ((ours, naive), (naive, ours))[pair % 2]:
