@@ -20,6 +20,9 @@ pick() {
 import json, sys
 print(eval(sys.argv[1], {"v": json.load(sys.stdin)}))' "$1" 2>/dev/null
 }
+# The time of a task's own first step line; the whole log is read, so that nobody writes into a closed pipe.
+first_step() { ctl logs "$job" "$@" 2>/dev/null | awk '/ step=/ && !seen { print $1; seen = 1 }'; }
+steps() { [ -n "$(first_step "$@")" ]; }
 task() { ctl -o json tasks "$job" 2>/dev/null | pick "next(t for t in v if t['task'] == '$1')$2"; }
 milliseconds() {  # FROM (seconds since the epoch) TO (RFC 3339)
   /usr/bin/python3 -c '
@@ -73,12 +76,20 @@ clean_up() {
       printf '\nThe last lines of the agent:\n' >&2
       tail -n 20 "$top/agent.log" >&2
     fi
-    if [ -n "$agent" ] && kill -0 "$agent" 2>/dev/null; then
+    if [ -n "$follower" ]; then
+      disown "$follower" 2>/dev/null || true
+      kill -TERM "$follower" 2>/dev/null || true
+    fi
+    if [ -n "$agent" ]; then
       ctl --timeout 5s delete "$job" --force >/dev/null 2>&1 || true
+      disown "$agent" 2>/dev/null || true
       kill -TERM "$agent" 2>/dev/null || true
+      for _ in {1..50}; do
+        kill -0 "$agent" 2>/dev/null || break
+        sleep 0.1
+      done
     fi
     end_leftovers
-    wait 2>/dev/null || true
     rm -rf "$top"
   fi
   exit $status
@@ -98,7 +109,7 @@ if ! { cmake --preset release && cmake --build build --target dtraind dtrainctl 
   tail -n 40 "$top/build.log" >&2
   give_up "the build failed"
 fi
-ctl version
+ctl version 2>/dev/null || give_up "dtrainctl does not run"
 
 say "Start an agent: dtraind --dev"
 "$bin/dtraind" --dev --data-dir "$top/data" --run-dir "$top/run" >"$top/agent.log" 2>&1 &
@@ -109,7 +120,9 @@ ctl status
 
 say "Train: dtrainctl run examples/digits/job.yaml (1 chief, 2 parameter servers, 2 workers)"
 began=$EPOCHREALTIME
-ctl run --set "spec.checkpoint.dir=$top/checkpoints" examples/digits/job.yaml </dev/null > >(sed 's/^/    | /') 2>&1 &
+# STATUS lines say what the log lines say: one of the two is enough here.
+ctl run --set "spec.checkpoint.dir=$top/checkpoints" examples/digits/job.yaml </dev/null \
+  > >(sed -u -e '/: STATUS /d' -e 's/^/    | /') 2>&1 &
 follower=$!
 good_checkpoints() {
   local count
@@ -118,7 +131,7 @@ good_checkpoints() {
 }
 await 60 "second checkpoint" good_checkpoints 2
 
-victim=worker-1
+victim="worker-1"
 pid=$(task $victim "['pid']")
 address=$(task $victim "['address']")
 say "Kill a worker: kill -9 $pid ($victim)"
@@ -126,14 +139,13 @@ killed=$EPOCHREALTIME
 kill -9 "$pid"
 worker_back() { [ "$(task $victim "['attempt']")" = 2 ] && [ "$(task $victim "['state']")" = Running ]; }
 await 30 "second attempt of $victim" worker_back
-worker_steps() { ctl logs "$job" $victim --attempt 2 2>/dev/null | grep -q ' step='; }
-await 30 "step of $victim's second attempt" worker_steps
+await 30 "step of $victim's second attempt" steps $victim --attempt 2
 [ "$(task $victim "['address']")" = "$address" ] || give_up "$victim came back at another address"
-first_step=$(ctl logs "$job" $victim --attempt 2 | grep -m 1 ' step=' | cut -d' ' -f1)
+stepped=$(first_step $victim --attempt 2)
 started=$(task $victim "['started_at']")
 generation=$(ctl -o json jobs | pick "next(j for j in v if j['name'] == '$job')['generation']")
 [ "$generation" = 1 ] || give_up "a worker's death began generation $generation"
-worker_healed="started again after $(milliseconds "$killed" "$started"), first step after $(milliseconds "$killed" "$first_step")"
+worker_healed="started again after $(milliseconds "$killed" "$started"), first step after $(milliseconds "$killed" "$stepped")"
 worker_healed+=", same address $address, still generation $generation"
 echo "$victim: $worker_healed"
 
@@ -147,12 +159,12 @@ second_generation() {
   [ "$(ctl -o json jobs 2>/dev/null | pick "[(j['generation'], j['state']) for j in v]")" = "[(2, 'Running')]" ]
 }
 await 60 "second generation" second_generation
-steps_again() { ctl logs "$job" "$1" 2>/dev/null | grep -q ' step='; }
 slowest=
 for worker in worker-0 worker-1; do
-  await 60 "step of $worker" steps_again $worker
-  first_step=$(ctl logs "$job" $worker 2>/dev/null | grep -m 1 ' step=' | cut -d' ' -f1)
-  if [[ "$first_step" > "$slowest" ]]; then slowest=$first_step; fi
+  attempt=$(task $worker "['attempt']")
+  await 60 "step of $worker" steps $worker --attempt "$attempt"
+  stepped=$(first_step $worker --attempt "$attempt")
+  if [[ "$stepped" > "$slowest" ]]; then slowest=$stepped; fi
 done
 restored=$(ctl -o json describe job "$job" | pick "v['restored']['path'].rsplit('/', 1)[-1]")
 ps_healed="every worker stepped again after $(milliseconds "$killed" "$slowest"), in generation 2, from $restored"

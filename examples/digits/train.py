@@ -9,6 +9,7 @@ nothing is written), NOTIFY_SOCKET (where to report).
 import argparse
 import json
 import os
+import sys
 import time
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")      # tiny matrices: more threads only wait for each other
@@ -19,6 +20,7 @@ import numpy as np                                      # noqa: E402
 import checkpoint                                       # noqa: E402
 import model                                            # noqa: E402
 import report                                           # noqa: E402
+import wire                                             # noqa: E402
 from client import Parameters                           # noqa: E402
 
 BATCH = 32
@@ -42,11 +44,23 @@ class Cluster:
         return self.addresses(self.role)[self.index]
 
 
+def join(parameters):
+    """Connects and pulls: (step, parameters). A server that is just dying may still accept, so both are tried again."""
+    end = time.monotonic() + wire.CONNECT_SECONDS
+    while True:
+        parameters.connect()
+        try:
+            return parameters.pull()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(wire.CONNECT_PAUSE_MAX)
+
+
 def run_worker(cluster, arguments, notifier):
     images, labels, _, _ = model.load_data()
     parameters = Parameters(cluster.addresses("ps"))
-    parameters.connect()
-    step, flat = parameters.pull()
+    step, flat = join(parameters)
     # Another stream of batches per worker and per starting point, the same at every run.
     random = np.random.default_rng((model.SEED, cluster.index, step))
     next_report = 0.0
@@ -58,8 +72,7 @@ def run_worker(cluster, arguments, notifier):
             step, flat = parameters.push(LEARNING_RATE * slope)
         except OSError as error:                        # its server is gone; the update may be lost, training goes on
             report.line("connecting again: %s" % error)
-            parameters.connect()
-            step, flat = parameters.pull()
+            step, flat = join(parameters)
             continue
         now = time.monotonic()
         if now >= next_report:
@@ -75,8 +88,7 @@ def run_chief(cluster, arguments, notifier):
     _, _, images, labels = model.load_data()
     root = os.environ.get("DTRAIN_CHECKPOINT_DIR", "")
     parameters = Parameters(cluster.addresses("ps"))
-    parameters.connect()
-    step, _ = parameters.pull()
+    step, _ = join(parameters)
     report.line("chief sees step=%d of %d" % (step, arguments.steps))
     notifier.send(READY=1, STATUS="step %d of %d" % (step, arguments.steps))
     while True:
@@ -110,7 +122,11 @@ def main():
     roles = {"ps": run_ps, "worker": run_worker, "chief": run_chief}
     if cluster.role not in roles:
         parser.error("no part for a task of type %r: expected ps, worker or chief" % cluster.role)
-    roles[cluster.role](cluster, arguments, report.Notifier())
+    try:
+        roles[cluster.role](cluster, arguments, report.Notifier())
+    except ConnectionError as error:            # without the servers there is nothing to do: whoever started it decides
+        report.line("lost a parameter server: %s" % error)
+        sys.exit(1)
 
 
 if __name__ == "__main__":
