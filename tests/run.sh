@@ -96,14 +96,10 @@ sanitized() {
 }
 
 fuzz() {
-  local program corpus scratch
-  build fuzz build-fuzz fuzz || return 0
-  for program in build-fuzz/bin/fuzz_*; do
-    corpus=tests/fuzz/corpus/$(basename "$program")
-    scratch=$(mktemp -d "$reports/fuzz.XXXXXX")
-    step "$(basename "$program") for $fuzz_seconds s" \
-      "$program" -max_total_time=$fuzz_seconds -rss_limit_mb=2048 -print_final_stats=0 \
-      -artifact_prefix="$scratch/" "$scratch" "$corpus"
+  local source program
+  for source in tests/fuzz/fuzz_*.cpp; do
+    program=$(basename -s .cpp "$source")
+    step "$program for $fuzz_seconds s" ./tests/fuzz/run.sh "$fuzz_seconds" "$program"
   done
 }
 

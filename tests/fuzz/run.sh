@@ -1,9 +1,9 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Builds the fuzzers (preset fuzz, clang) and runs each for the given time on one core:
 #   tests/fuzz/run.sh SECONDS [FUZZER...]
 # New inputs stay under build-fuzz/corpus; a finding is left in build-fuzz/findings and ends the run with its status.
 # A finding that was repaired belongs into tests/fuzz/corpus/<fuzzer>, where every build replays it.
-set -eu
+set -euo pipefail
 
 seconds=${1:?usage: tests/fuzz/run.sh SECONDS [FUZZER...]}
 shift
