@@ -30,7 +30,6 @@ inline constexpr std::size_t kPendingProposals = 4096;      // more unanswered r
 inline constexpr std::size_t kKeptEvents = 10'000;          // oldest dropped; seq goes on
 inline constexpr std::size_t kActiveJobs = 10'000;          // a further submit is refused
 inline constexpr std::size_t kFinishedJobs = 10'000;        // oldest finished one is deleted at the next
-inline constexpr std::uint64_t kSnapshotEvery = 4096;       // entries between snapshots
 inline constexpr std::size_t kCheckpointsPerJob = 128;      // records kept; the oldest are forgotten (files stay)
 
 // Tasks.

@@ -64,6 +64,7 @@ void JobTransition::begin_run() {
     t.failures.clear();
     t.consecutive_failures = 0;
   }
+  if (!job_.nothing_runs()) halt(Halt::rerun, true, true);
   set_state(JobState::pending, "");
 }
 
@@ -139,7 +140,9 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
   task.ended = seen.ended;
   if (seen.state == TaskState::running) task.reached_running = true;
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none;
-  if (seen.state == TaskState::succeeded && !seen.on_request && ledger_.broken_rule != "completion-durable")
+  // What the last run's tasks still do while a rerun waits for their end completes nothing of the new run.
+  if (seen.state == TaskState::succeeded && !seen.on_request && job_.halt != Halt::rerun &&
+      ledger_.broken_rule != "completion-durable")
     task.completed = true;
 
   std::vector<EventField> details{{"attempt", std::to_string(task.attempt)}};
@@ -248,7 +251,7 @@ void JobTransition::drop_scaled_away() {
       ++it;
       continue;
     }
-    job_.former_tasks.insert(it->first);
+    job_.former_tasks[it->first] = it->second.attempt;
     it = job_.tasks.erase(it);
   }
 }

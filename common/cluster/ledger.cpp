@@ -56,7 +56,7 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
   state->events.clear();
   ledger.state_ = std::move(*state);
   for (const auto& [id, job] : ledger.state_.jobs) {
-    if (!job.deleting) ledger.names_[job.spec.name] = id;
+    if (!job.replaced) ledger.names_[job.spec.name] = id;
     if (!job.request_id.empty()) ledger.requests_[job.request_id] = id;
     ledger.touched_.insert(id);
   }
@@ -152,17 +152,39 @@ Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& co
   return {};
 }
 
+// Is a port or GPU of these places held by a task that has not ended? The last word on what a coordinator planned.
+bool Ledger::taken(const BeginGeneration& c) const {
+  std::set<std::pair<NodeId, std::uint16_t>> ports;
+  std::set<std::pair<NodeId, std::uint32_t>> gpus;
+  for (const auto& place : c.placements) {
+    if (place.address.port != 0) ports.emplace(place.node, place.address.port);
+    for (const std::uint32_t gpu : place.gpus) gpus.emplace(place.node, gpu);
+  }
+  if (ports.empty() && gpus.empty()) return false;
+  for (const auto& [id, job] : state_.jobs) {
+    for (const auto& [task, t] : job.tasks) {
+      if (t.ended) continue;
+      if (ports.contains({t.place.node, t.place.address.port})) return true;
+      for (const std::uint32_t gpu : t.place.gpus)
+        if (gpus.contains({t.place.node, gpu})) return true;
+    }
+  }
+  return false;
+}
+
 Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
   if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
   JobRecord& job = it->second;
   const bool current = extend ? c.generation == job.generation && job.halt == Halt::none
-                              : c.generation == job.generation + 1 && job.needs_generation && job.nothing_runs();
+                              : c.generation == job.generation + 1 && job.needs_generation &&
+                                    (job.nothing_runs() || broken_rule == "kill-before-next-generation");
   if (job.goal != Goal::run || is_final(job.state) || !current)
     return refused(ErrorCode::refused, "job moved on");
   for (const auto& place : c.placements)
     if (!job.spec.roles.contains(place.task.role))
       return refused(ErrorCode::damaged, "could not begin a generation: job has no role " + place.task.role);
+  if (taken(c)) return refused(ErrorCode::refused, "a place was taken meanwhile");
   touched_.insert(job.id);
   std::erase_if(state_.ports[state_.coordinator],
                 [&](const auto& entry) { return state_.elapsed - entry.second > kPortRest; });
@@ -182,6 +204,11 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
       next.consecutive_failures = before.consecutive_failures;
       next.failures = before.failures;
     }
+    if (const auto former = job.former_tasks.find(place.task); former != job.former_tasks.end()) {
+      next.attempt = next.exit_attempt = former->second;
+      next.first_attempt = former->second + 1;
+      job.former_tasks.erase(former);
+    }
     next.place = place;
     if (next.completed) {
       next.state = TaskState::succeeded;
@@ -191,7 +218,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     tasks[place.task] = std::move(next);
   }
   for (const auto& [id, t] : job.tasks)
-    if (!tasks.contains(id)) job.former_tasks.insert(id);
+    if (!tasks.contains(id)) job.former_tasks[id] = t.attempt;
   job.tasks = std::move(tasks);
 
   JobTransition transition(*this, job, wall);
@@ -227,7 +254,7 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
     if (it == state_.jobs.end()) continue;
     JobRecord& job = it->second;
     // Reports of an older generation die here.
-    if (job.generation != seen.id.generation && broken_rule != "report-generation-fence") continue;
+    if (job.generation != seen.id.generation) continue;
     const auto task = job.tasks.find(seen.id.task);
     if (task == job.tasks.end() || task->second.ended) continue;
     JobTransition(*this, job, wall).observe(task->second, seen);
@@ -297,7 +324,7 @@ void Ledger::forget(JobId id, WallTime wall) {
   if (it == state_.jobs.end()) return;
   const JobRecord& job = it->second;
   for (const auto& [task, record] : job.tasks) use_ports(record.place);
-  if (const auto name = names_.find(job.spec.name); name != names_.end() && name->second == id) names_.erase(name);
+  if (!job.replaced) names_.erase(job.spec.name);
   if (!job.request_id.empty()) requests_.erase(job.request_id);
   add_event(wall, id, "job.deleted", job.spec.name, "", {{"job", job.spec.name}});
   state_.jobs.erase(it);

@@ -92,6 +92,7 @@ class Ledger {
   void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
                  std::vector<EventField> details);
   void use_ports(const TaskPlacement& place);
+  bool taken(const BeginGeneration& c) const;
 
   LedgerState state_;                     // its `events` stay empty: they live in events_ until a snapshot
   std::deque<LedgerEvent> events_;

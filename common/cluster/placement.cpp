@@ -51,6 +51,20 @@ std::string obstacle(const job::RoleSpec& role, const std::string& role_name, co
   return "";
 }
 
+// One task's share of its host is taken.
+void hold(const job::JobSpec& spec, const TaskPlacement& place, std::vector<HostCapacity>& hosts) {
+  HostCapacity* host = find_host(hosts, place.node);
+  const auto role = spec.roles.find(place.task.role);
+  if (host == nullptr || role == spec.roles.end()) return;
+  host->cpu_used += role->second.resources.cpu_millis;
+  host->memory_used += role->second.resources.memory_bytes;
+  host->tasks += 1;
+  if (place.address.port != 0) host->ports_in_use.insert(place.address.port);
+  for (const std::uint32_t index : place.gpus)
+    for (auto& gpu : host->gpus)
+      if (gpu.index == index) gpu.free = false;
+}
+
 // The lowest port that is neither taken nor resting; the range is walked in order so that runs are repeatable.
 std::optional<std::uint16_t> take_port(HostCapacity& host, PortRange range) {
   for (std::uint32_t port = range.first; port <= range.last; ++port) {
@@ -69,22 +83,13 @@ void subtract_used(const Ledger& ledger, std::vector<HostCapacity>& hosts) {
     for (const auto& [port, used] : resting->second)
       if (state.elapsed - used <= kPortRest) host.ports_in_use.insert(port);
   }
-  for (const auto& [id, job] : state.jobs) {
-    for (const auto& [task, record] : job.tasks) {
-      if (record.ended) continue;
-      HostCapacity* host = find_host(hosts, record.place.node);
-      if (host == nullptr) continue;
-      const auto role = job.spec.roles.find(task.role);
-      if (role == job.spec.roles.end()) continue;
-      host->cpu_used += role->second.resources.cpu_millis;
-      host->memory_used += role->second.resources.memory_bytes;
-      host->tasks += 1;
-      if (record.place.address.port != 0) host->ports_in_use.insert(record.place.address.port);
-      for (const std::uint32_t index : record.place.gpus)
-        for (auto& gpu : host->gpus)
-          if (gpu.index == index) gpu.free = false;
-    }
-  }
+  for (const auto& [id, job] : state.jobs)
+    for (const auto& [task, record] : job.tasks)
+      if (!record.ended) hold(job.spec, record.place, hosts);
+}
+
+void book(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements, std::vector<HostCapacity>& hosts) {
+  for (const auto& place : placements) hold(spec, place, hosts);
 }
 
 Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks,

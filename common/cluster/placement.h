@@ -38,6 +38,9 @@ struct PortRange {
 // rest until kPortRest after their use.
 void subtract_used(const Ledger& ledger, std::vector<HostCapacity>& hosts);
 
+// Takes from `hosts` what these placements of `spec` will hold: proposals that are on their way.
+void book(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements, std::vector<HostCapacity>& hosts);
+
 // Chooses a host, port and GPUs for each of `tasks`. On failure says what is missing in words a user can act on:
 // "needs 4 GPUs on one host, best is 2 on h3". `hosts` is taken by value: the search books as it goes.
 Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks,

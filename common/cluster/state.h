@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -105,8 +104,8 @@ enum class Goal : unsigned char { run, suspend, end };
 constexpr Goal enum_last(Goal) { return Goal::end; }
 
 // Why the current generation is being stopped before a next one begins.
-enum class Halt : unsigned char { none, recovery, replace, requested, scale };
-constexpr Halt enum_last(Halt) { return Halt::scale; }
+enum class Halt : unsigned char { none, recovery, replace, requested, scale, rerun };
+constexpr Halt enum_last(Halt) { return Halt::rerun; }
 
 struct JobRecord {
   JobId id = 0;
@@ -121,6 +120,7 @@ struct JobRecord {
   std::string reason;
   Goal goal = Goal::run;
   bool deleting = false;               // forget it once nothing of it runs
+  bool replaced = false;               // deleting, and its name belongs to a newer job already
 
   Generation generation = 0;           // newest; 0: none yet
   Halt halt = Halt::none;              // the generation is being stopped
@@ -131,7 +131,7 @@ struct JobRecord {
   bool was_running = false;            // this run has been Running once
 
   std::map<TaskId, TaskRecord> tasks;  // of the newest generation
-  std::set<TaskId> former_tasks;       // scaled away: their logs remain
+  std::map<TaskId, AttemptNumber> former_tasks;  // scaled away: their logs remain, their attempts count on
 
   std::uint32_t restarts = 0;          // of this run: in place + recoveries
   std::uint32_t budget_spent = 0;      // of them, those that count against backoffLimit
@@ -158,7 +158,7 @@ struct JobRecord {
   template <class V> void fields(V& v) {
     v("id", id); v("spec", spec); v("submitted_spec", submitted_spec); v("user", user);
     v("request_id", request_id); v("created", created); v("created_elapsed", created_elapsed); v("state", state);
-    v("reason", reason); v("goal", goal); v("deleting", deleting); v("generation", generation); v("halt", halt);
+    v("reason", reason); v("goal", goal); v("deleting", deleting); v("replaced", replaced); v("generation", generation); v("halt", halt);
     v("graceful", graceful); v("needs_generation", needs_generation); v("not_before", not_before);
     v("stage_failures", stage_failures); v("was_running", was_running); v("tasks", tasks);
     v("former_tasks", former_tasks); v("restarts", restarts); v("budget_spent", budget_spent); v("recoveries_in_row", recoveries_in_row);

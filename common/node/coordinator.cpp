@@ -45,6 +45,7 @@ Result<std::vector<cluster::TaskPlacement>> Coordinator::place(const job::JobSpe
     if (g.healthy) host.gpus.push_back({g.index, g.model, true});
   std::vector<cluster::HostCapacity> hosts{std::move(host)};
   cluster::subtract_used(c_.ledger, hosts);
+  for (const Booking& b : bookings_) cluster::book(b.spec, b.placements, hosts);
   return cluster::place(spec, tasks, std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
 }
 
@@ -66,6 +67,7 @@ std::set<JobId> Coordinator::applied(std::uint64_t index) {
     if (job != jobs_.end() && job->second.proposed == it->first) job->second.proposed = 0;
   }
   proposals_.erase(proposals_.begin(), last);
+  std::erase_if(bookings_, [&](const Booking& b) { return b.index <= index; });
   return ids;
 }
 
@@ -84,7 +86,8 @@ void Coordinator::consider(JobId id) {
     // A choice made for a generation that is not wanted any more; its outstanding answer finds nobody.
     if (job->goal != cluster::Goal::run || !job->needs_generation) soft.choosing.reset();
     if (soft.proposed == 0 && !watch_time(*job, soft)) {
-      if (job->goal == cluster::Goal::run && job->needs_generation && job->nothing_runs() && !is_final(job->state))
+      const bool quiet = job->nothing_runs() || c_.options.broken_rule == "kill-before-next-generation";
+      if (job->goal == cluster::Goal::run && job->needs_generation && quiet && !is_final(job->state))
         begin_generation(*job, soft);
       else if (job->goal == cluster::Goal::run && job->halt == cluster::Halt::none && !job->needs_generation)
         extend(*job, soft);
@@ -201,6 +204,7 @@ void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
   soft.waiting.clear();
   unplaced_.erase(job.id);
   propose(soft, job.id, CommandType::begin_generation, begin);
+  bookings_.push_back({soft.proposed, job.spec, std::move(begin.placements)});
   soft.choosing.reset();
 }
 
@@ -216,7 +220,8 @@ void Coordinator::extend(const JobRecord& job, Job& soft) {
   }
   soft.waiting.clear();
   propose(soft, job.id, CommandType::extend_generation,
-            cluster::BeginGeneration{job.id, job.generation, std::move(*placed), {}, "", ""});
+          cluster::BeginGeneration{job.id, job.generation, *placed, {}, "", ""});
+  bookings_.push_back({soft.proposed, job.spec, std::move(*placed)});
 }
 
 void Coordinator::choose(const JobRecord& job, Job& soft) {

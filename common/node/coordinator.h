@@ -64,6 +64,12 @@ class Coordinator {
   Result<std::vector<cluster::TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks) const;
   Instant at(Duration elapsed) const { return c_.now.boot + (elapsed - c_.elapsed()); }
 
+  struct Booking {
+    std::uint64_t index = 0;             // of the proposal
+    job::JobSpec spec;
+    std::vector<cluster::TaskPlacement> placements;
+  };
+
   template <class T>
   void propose(Job& soft, JobId id, cluster::CommandType type, const T& body) {
     soft.proposed = c_.propose(type, body);
@@ -73,6 +79,7 @@ class Coordinator {
   Context& c_;
   std::map<JobId, Job> jobs_;
   std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
+  std::vector<Booking> bookings_;        // placed, not yet applied: the next placement must see them
   std::set<JobId> unplaced_;             // tried again when something was freed
 };
 

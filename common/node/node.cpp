@@ -51,7 +51,7 @@ struct Node::Impl {
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>> contexts;  // of active jobs, per generation and size
   std::set<JobId> files_to_remove;      // forgotten jobs, until nothing of them runs
-  std::vector<Request> early;           // arrived before this life's own entry was applied
+  std::vector<Event> early;             // arrived before this life's own entry was applied: kept until then
   std::uint64_t ticket = 0;             // of the Persist in flight; 0: none
   std::uint64_t last_ticket = 0;
   std::uint64_t snapshot_index = 0;
@@ -66,6 +66,7 @@ struct Node::Impl {
   void log_events();
   void run_hooks(const cluster::LedgerEvent& e);
   void handle(const Event& event);
+  void decide(const Event& event);
 };
 
 Node::Node(Options options, Rng rng, Log& log) : impl_(std::make_unique<Impl>(std::move(options), rng, log)) {}
@@ -151,7 +152,7 @@ void Node::Impl::after_commit() {
   for (const JobId id : touched) streams.changed(id);
   log_events();
   if (begins)
-    for (const auto& request : std::exchange(early, {})) requests.handle(request);
+    for (const auto& event : std::exchange(early, {})) decide(event);
 }
 
 // Recomputes what this host is to do for one job.
@@ -198,7 +199,7 @@ void Node::Impl::persist() {
   p.ticket = ticket = ++last_ticket;
   p.append = std::move(*batch);
   const std::uint64_t applied = c.ledger.state().applied;
-  if (applied >= snapshot_index + limits::kSnapshotEvery) {
+  if (applied >= snapshot_index + c.options.snapshot_every) {
     p.snapshot = raft::StoredSnapshot{applied, c.replicated->term(), c.ledger.snapshot()};
     snapshot_index = applied;
   }
@@ -237,10 +238,20 @@ void Node::Impl::run_hooks(const cluster::LedgerEvent& e) {
                  job->user});
 }
 
+// Until this life's own entry is applied nothing is decided: what tasks and clients say meanwhile waits. Bounded: a
+// shim says little, and the control server limits connections and frames.
 void Node::Impl::handle(const Event& event) {
+  const bool storage = std::holds_alternative<Started>(event) || std::holds_alternative<Persisted>(event) ||
+                       std::holds_alternative<PersistFailed>(event);
+  const bool connection = std::holds_alternative<ConnectionOpened>(event) || std::holds_alternative<ConnectionClosed>(event);
+  if (storage || connection || c.serving || c.storage_failed) return decide(event);
+  if (!std::holds_alternative<Tick>(event)) early.push_back(event);
+}
+
+void Node::Impl::decide(const Event& event) {
   const Instant now = c.now.boot;
   const auto with_task = [&](const AssignmentId& id, auto&& act) {
-    if (!host) return;
+    if (!host || c.storage_failed) return;  // what cannot be written down is not acted on
     if (task::Task* t = host->find(id)) act(*t);
     host->settle(now, id.job);
   };
@@ -261,15 +272,9 @@ void Node::Impl::handle(const Event& event) {
       n.requests.storage_failed(e.error);
     }
     void operator()(const ConnectionOpened& e) { n.requests.opened(e); }
-    void operator()(const Request& e) {
-      if (n.c.serving || n.c.storage_failed)
-        n.requests.handle(e);
-      else
-        n.early.push_back(e);  // bounded by the control server's connections and frame sizes
-    }
+    void operator()(const Request& e) { n.requests.handle(e); }
     void operator()(const ConnectionClosed& e) {
       n.requests.closed(e.connection);
-      std::erase_if(n.early, [&](const Request& r) { return r.connection == e.connection; });
     }
     void operator()(const BlobWritten& e) { n.requests.blob_written(e); }
     void operator()(const Staged& e) {
@@ -289,7 +294,7 @@ void Node::Impl::handle(const Event& event) {
       task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, e.exit); });
     }
     void operator()(const ShimGone& e) {
-      if (n.host) n.host->shim_gone(now, e.id);
+      if (n.host && !n.c.storage_failed) n.host->shim_gone(now, e.id);
     }
     void operator()(const FreezeDone& e) {
       task_of(e.id, [&](task::Task& t) { t.freeze_done(now, e.frozen, e.result); });
@@ -307,11 +312,15 @@ void Node::Impl::handle(const Event& event) {
         n.streams.changed(e.id.job);
       });
     }
-    void operator()(const CheckpointsScanned& e) { n.coordinator.scanned(e); }
-    void operator()(const CheckpointVerified& e) {
-      if (!n.requests.verified(e)) n.coordinator.verified(e);
+    void operator()(const CheckpointsScanned& e) {
+      if (!n.c.storage_failed) n.coordinator.scanned(e);
     }
-    void operator()(const CheckpointQuarantined& e) { n.coordinator.quarantined(e); }
+    void operator()(const CheckpointVerified& e) {
+      if (!n.requests.verified(e) && !n.c.storage_failed) n.coordinator.verified(e);
+    }
+    void operator()(const CheckpointQuarantined& e) {
+      if (!n.c.storage_failed) n.coordinator.quarantined(e);
+    }
     void operator()(const HookEnded& e) {
       if (!e.exit.success())
         n.c.log.write(LogLevel::warn, "hook.failed", {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});

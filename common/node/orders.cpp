@@ -97,6 +97,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     }
     o.desire = desire(job, id);
     if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state)) o.desire = task::Desire::run;
+    o.stop_known = t.state == TaskState::stopping;
     o.go = may_start(job, id) || broken_rule == "start-order";
     const bool freezing_ps = id.role == "ps" && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;
     o.in_place = !is_final(job.state) && (!job::is_stateful(job.spec, id) || freezing_ps);

@@ -96,7 +96,7 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
         wire::JobsReply r;
         r.stale = stale;
         for (const auto& [id, job] : c_.ledger.state().jobs) {
-          if (job.deleting && c_.ledger.find(job.spec.name) != &job) continue;  // replaced, winding down
+          if (job.replaced) continue;  // winding down
           if (!q.job.empty() && job.spec.name != q.job) continue;
           if (!q.user.empty() && job.user.name != q.user) continue;
           if (!q.state.empty() && title(to_string(job.state)) != q.state) continue;
@@ -159,7 +159,7 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
         if (job == nullptr) return;
         const auto is_task = [&](const TaskId& id) { return id.text() == q.task; };
         const bool known = q.task.empty() || job->generation == 0 ||
-                           std::any_of(job->former_tasks.begin(), job->former_tasks.end(), is_task) ||
+                           std::any_of(job->former_tasks.begin(), job->former_tasks.end(), [&](const auto& t) { return is_task(t.first); }) ||
                            std::any_of(job->tasks.begin(), job->tasks.end(), [&](const auto& t) { return is_task(t.first); });
         if (!known)
           return refuse(e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,

@@ -90,7 +90,8 @@ void Streams::follow_events(ConnectionId connection, std::uint64_t request, cons
 }
 
 std::vector<AssignmentId> Streams::log_sources(const cluster::JobRecord& job, const std::string& task) const {
-  std::set<TaskId> tasks = job.former_tasks;
+  std::set<TaskId> tasks;
+  for (const auto& [id, attempt] : job.former_tasks) tasks.insert(id);
   for (const auto& [id, t] : job.tasks) tasks.insert(id);
   std::vector<AssignmentId> sources;
   const Generation first = job.generation > kLogGenerations ? job.generation - kLogGenerations + 1 : 1;

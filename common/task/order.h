@@ -31,6 +31,7 @@ struct TaskOrder {
   job::TaskAddress address;
   std::vector<std::string> gpu_ids;
   Desire desire = Desire::run;
+  bool stop_known = false;                // the ledger knows that a stop with grace has begun: the signal may be sent
   bool go = false;                        // barrier passed, predecessors in the order of start are there
   bool freeze = false;
   bool hold_restart = false;              // restarts wait for `release_attempt` (onPsFailure: freeze)

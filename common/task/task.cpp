@@ -132,7 +132,7 @@ void Task::start_next() {
   ++attempt_;
   ready_ = false;
   pid_ = 0;
-  killed_ = stop_signalled_ = watchdog_fired_ = false;
+  killed_ = stop_announced_ = stop_signalled_ = watchdog_fired_ = false;
   backoff_until_ = kNever;
   enter(Phase::starting);
   actions_.start(order_.id, attempt_);
@@ -189,10 +189,14 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
 // `counted`: the ledger knows this exit already (an agent that came back decides again what to do next).
 void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
-  exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_signalled_;
-  if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+  exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_;
+  // What ended well by itself has succeeded, also when its end was about to be asked for.
+  const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known && !killed_ && !asked &&
+                         role().restart_policy != job::RestartPolicy::always;
+  if (order_.desire != Desire::run && !by_itself) return conclude(Outcome::on_request, "");
+  if (by_itself) exit_on_request_ = false;
   if (!exit_on_request_) {
-    if (exit_->success() && role().restart_policy != job::RestartPolicy::always) return conclude(Outcome::succeeded, "");
+    if (by_itself) return conclude(Outcome::succeeded, "");
     const auto& backoff = order_.context->spec.policy.restart_backoff;
     if (now - started_ >= backoff.reset_after) consecutive_failures_ = 0;
     if (!exit_->success() && !counted) failures_.push_back(now);
@@ -267,6 +271,13 @@ void Task::stop(Instant now) {
     return;
   }
   if (stop_signalled_) return;
+  // The ledger knows of the stop before the task does: an exit 0 that answers the signal must not pass for success,
+  // also when this agent dies in between.
+  if (!stop_announced_) {
+    stop_announced_ = true;
+    dirty_ = true;
+  }
+  if (!order_.stop_known) return;
   // A frozen task cannot hear its signal.
   if (frozen_) {
     if (!freeze_pending_) {
@@ -277,7 +288,6 @@ void Task::stop(Instant now) {
   }
   stop_signalled_ = true;
   stop_deadline_ = now + order_.context->spec.policy.stop_grace_period;
-  dirty_ = true;
   actions_.signal(order_.id, role().stop_signal);
 }
 
@@ -346,7 +356,7 @@ job::TaskObservation Task::observation() const {
     case Phase::staged: o.state = TaskState::staged; break;
     case Phase::starting: o.state = TaskState::starting; break;
     case Phase::running:
-      o.state = stop_signalled_ ? TaskState::stopping : frozen_ ? TaskState::frozen : TaskState::running;
+      o.state = stop_announced_ ? TaskState::stopping : frozen_ ? TaskState::frozen : TaskState::running;
       break;
     case Phase::backoff: o.state = TaskState::backoff; break;
     case Phase::ending:

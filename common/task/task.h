@@ -85,7 +85,7 @@ class Task {
   const job::RoleSpec& role() const { return order_.context->spec.roles.at(order_.id.task.role); }
   bool to_be_stopped() const {
     // A stop that was begun is seen through, whatever is ordered meanwhile.
-    return order_.desire != Desire::run || stop_signalled_ || (attempt_ > 0 && order_.restart_attempt == attempt_);
+    return order_.desire != Desire::run || stop_announced_ || (attempt_ > 0 && order_.restart_attempt == attempt_);
   }
   void enter(Phase phase) { phase_ = phase; dirty_ = true; }
   void launch();
@@ -116,7 +116,7 @@ class Task {
   bool exit_on_request_ = false;
   bool ready_ = false;
   bool frozen_ = false, freeze_pending_ = false;
-  bool stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
+  bool stop_announced_ = false, stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;
   std::string reason_;

@@ -23,7 +23,12 @@ KnownJob& JobBook::know(JobId id, std::uint64_t tag, const std::string& name, In
     job.tag = tag;
     job.known_since = now;
   }
-  if (!name.empty()) job.name = name;
+  if (!name.empty() && job.name.empty()) {
+    job.name = name;
+    // Its submit was never answered: what was asked of its name since may have met it.
+    for (const auto& [action, when] : lately_)
+      if (action.job == name) apply(job, action, when);
+  }
   return job;
 }
 
@@ -44,35 +49,39 @@ const job::JobSpec* JobBook::spec_of(JobId id) const {
 }
 
 void JobBook::asked(const wire::ActionRequest& action, Instant now) {
-  for (auto& [id, job] : jobs_) {
-    if (job.gone || job.name != action.job) continue;
-    switch (action.action) {
-      case wire::Action::cancel: job.cancel_asked = true; break;
-      case wire::Action::suspend: job.suspend_asked = true; ++job.steered; break;
-      case wire::Action::resume: ++job.steered; break;
-      case wire::Action::scale: {
-        ++job.steered;
-        auto& [fewest, when] = job.shrunk.try_emplace(action.role, action.replicas, now).first->second;
-        if (action.replicas <= fewest) {
-          fewest = action.replicas;
-          when = now;
-        }
-        break;
+  std::erase_if(lately_, [&](const auto& entry) { return now - entry.second > kUnknownFor; });
+  lately_.emplace_back(action, now);
+  for (auto& [id, job] : jobs_)
+    if (!job.gone && job.name == action.job) apply(job, action, now);
+}
+
+void JobBook::apply(KnownJob& job, const wire::ActionRequest& action, Instant now) {
+  switch (action.action) {
+    case wire::Action::cancel: job.cancel_asked = true; break;
+    case wire::Action::suspend: job.suspend_asked = true; ++job.steered; break;
+    case wire::Action::resume: ++job.steered; break;
+    case wire::Action::scale: {
+      ++job.steered;
+      auto& [fewest, when] = job.shrunk.try_emplace(action.role, action.replicas, now).first->second;
+      if (action.replicas <= fewest) {
+        fewest = action.replicas;
+        when = now;
       }
-      case wire::Action::restart:
-        ++job.steered;
-        if (action.task.empty())
-          job.restarted = now;
-        else
-          job.tasks_restarted[action.task] = now;
-        if (action.from_scratch) job.scratch_asked = true;
-        break;
-      case wire::Action::remove: job.removal_asked = true; break;
-      case wire::Action::rerun:
-        ++job.steered;
-        job.restarted = now;
-        break;
+      break;
     }
+    case wire::Action::restart:
+      ++job.steered;
+      if (action.task.empty())
+        job.restarted = now;
+      else
+        job.tasks_restarted[action.task] = now;
+      if (action.from_scratch) job.scratch_asked = true;
+      break;
+    case wire::Action::remove: job.removal_asked = true; break;
+    case wire::Action::rerun:
+      ++job.steered;
+      job.restarted = now;
+      break;
   }
 }
 

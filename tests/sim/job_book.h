@@ -58,6 +58,11 @@ class JobBook {
   void agent_died(bool host_too);
 
  private:
+  // A job whose submit lost its answer is heard of this late at most.
+  static constexpr Duration kUnknownFor = 60s;
+  static void apply(KnownJob& job, const wire::ActionRequest& action, Instant now);
+
+  std::vector<std::pair<wire::ActionRequest, Instant>> lately_;
   std::map<std::uint64_t, JobFile> files_;
   std::map<JobId, KnownJob> jobs_;
 };

@@ -213,6 +213,10 @@ TEST_F(Tasks, StopGivesGraceThenKills) {
   TaskOrder stop = order();
   stop.desire = Desire::stop;
   give({stop});
+  EXPECT_EQ(did_.take(), Done{}) << "the ledger knows it first";
+  EXPECT_EQ(seen().state, TaskState::stopping);
+  stop.stop_known = true;
+  give({stop});
   EXPECT_EQ(did_.take(), Done{"signal15 worker-0"});
   EXPECT_EQ(host_.deadline(), now_ + 30s);
   give({stop});
@@ -223,6 +227,35 @@ TEST_F(Tasks, StopGivesGraceThenKills) {
   exits(died(0, 9));
   EXPECT_TRUE(seen().on_request);
   EXPECT_EQ(did_.take(), Done{"end worker-0"});
+}
+
+// Found by the simulator (world cluster, seed 1155 of an earlier tree).
+TEST_F(Tasks, AnExitThatCameBeforeTheStopIsASuccess) {
+  give({order()});
+  bring_up();
+  TaskOrder stop = order();
+  stop.desire = Desire::stop;
+  give({stop});
+  exits(died(0));
+  EXPECT_EQ(seen().state, TaskState::succeeded);
+  EXPECT_FALSE(seen().on_request);
+}
+
+// Found by the simulator (world cluster, seed 74).
+TEST_F(Tasks, AnExitThatAnswersTheStopIsNoneAlsoForAReturnedAgent) {
+  FoundShim f;
+  f.id = order().id;
+  f.shim_alive = true;
+  f.attempt = 1;
+  f.exit = died(0);
+  host_.adopt({f});
+  TaskOrder stop = order();
+  stop.known_attempt = 1;
+  stop.desire = Desire::stop;
+  stop.stop_known = true;
+  give({stop});
+  EXPECT_TRUE(seen().on_request);
+  EXPECT_NE(seen().state, TaskState::succeeded);
 }
 
 TEST_F(Tasks, WhatIsNotOrderedAnyMoreIsKilled) {
@@ -240,6 +273,7 @@ TEST_F(Tasks, ARequestedRestartIsGracefulAndFree) {
   TaskOrder again = order();
   again.known_attempt = 1;
   again.restart_attempt = 1;
+  again.stop_known = true;
   give({again}, 0);
   EXPECT_EQ(did_.take(), Done{"signal15 worker-0"});
   exits(died(0, 15));
@@ -290,6 +324,7 @@ TEST_F(Tasks, AStopOfAFrozenTaskThawsFirst) {
   did_.take();
   o = order();
   o.desire = Desire::stop;
+  o.stop_known = true;
   give({o});
   EXPECT_EQ(did_.take(), Done{"thaw worker-0"});
   task().freeze_done(now_, false, {});
