@@ -191,7 +191,7 @@ void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
   exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_;
   // What ended well by itself has succeeded, also when its end was about to be asked for.
-  const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known && !killed_ && !asked &&
+  const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known && !killed_ &&
                          role().restart_policy != job::RestartPolicy::always;
   if (order_.desire != Desire::run && !by_itself) return conclude(Outcome::on_request, "");
   if (by_itself) exit_on_request_ = false;
