@@ -40,7 +40,8 @@ class Examples(SystemTest):
         self.kill_task("digits", "ps-0")
         until(lambda: self.job("digits")["generation"] == 2 and self.job("digits")["state"] == "Running", "the second generation")
         restored = self.agent.ask("describe", "job", "digits")["restored"]
-        self.assertIn("restored step=%d" % restored["step"], self.agent.do("logs", "digits", "ps-0"))
+        until(lambda: "restored step=%d" % restored["step"] in self.agent.do("logs", "digits", "ps-0", "--attempt", "2"),
+              "ps-0 to restore step %d" % restored["step"])
         job = self.wait_job("digits", "Succeeded", SLOW)
         self.assertEqual(job["restarts"], 2)
         accuracy = [line for line in self.agent.do("logs", "digits", "chief-0").splitlines() if line.startswith("accuracy=")]
