@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
 #include <filesystem>
 #include <map>
 
@@ -69,6 +70,8 @@ class DirectRunner final : public Runner {
   void poll_once();
   void pass_time();
   void wake();
+  void launch_next();
+  void forget_if_gone(const AssignmentId& id);
 
   RunnerOptions options_;
   Cgroups cgroups_;
@@ -76,6 +79,7 @@ class DirectRunner final : public Runner {
   UniqueFd wake_;     // readable while events_ holds something that no descriptor announces
   bool woken_ = false;
   TrackedShim::Events events_;
+  std::deque<task::ShimSpec> launches_;  // one per dispatch: each holds the loop until its shim has been executed
   std::uint64_t last_handle_ = 0;
   std::map<AssignmentId, std::uint64_t> handles_;
   std::map<std::uint64_t, TrackedShim> shims_;
@@ -157,10 +161,29 @@ void DirectRunner::launch(const task::ShimSpec& spec) {
     events_.push_back(node::ShimUp{spec.id, {}});
   } else if (!shim.gone()) {
     shim.launch_refused(Error{ErrorCode::unavailable, "could not launch the shim of " + spec.id.text() + ": another one is starting or ending", ""});
-  } else if (const Status launched = try_launch(spec, shim); !launched) {
-    shim.launch_refused(launched.error());
+  } else {
+    launches_.push_back(spec);
   }
   wake();
+}
+
+void DirectRunner::launch_next() {
+  if (launches_.empty()) return;
+  const task::ShimSpec spec = std::move(launches_.front());
+  launches_.pop_front();
+  TrackedShim& shim = track(spec.id);
+  if (!shim.gone()) return;  // ordered twice: the first order is under way
+  if (const Status launched = try_launch(spec, shim); !launched) shim.launch_refused(launched.error());
+}
+
+// Ten thousand finished tasks may be known to the ledger; here only those with a shim are.
+void DirectRunner::forget_if_gone(const AssignmentId& id) {
+  const auto handle = handles_.find(id);
+  if (handle == handles_.end() || !shims_.at(handle->second).gone()) return;
+  const bool waits = std::any_of(launches_.begin(), launches_.end(), [&](const auto& spec) { return spec.id == id; });
+  if (waits) return;
+  shims_.erase(handle->second);
+  handles_.erase(handle);
 }
 
 // ---------------------------------------------------------------- commands
@@ -194,6 +217,7 @@ void DirectRunner::freeze(const AssignmentId& id, bool freeze) {
 }
 
 void DirectRunner::end(const AssignmentId& id) {
+  std::erase_if(launches_, [&](const auto& spec) { return spec.id == id; });
   if (TrackedShim* shim = find(id)) shim->end(boot_now());
   else events_.push_back(node::ShimGone{id, true});
   wake();
@@ -231,11 +255,12 @@ std::vector<task::FoundShim> DirectRunner::list() {
   }
   std::vector<task::FoundShim> found;
   for (const auto& [id, handle] : handles_) found.push_back(shims_.at(handle).found());
+  for (const auto& shim : found) forget_if_gone(shim.id);
   return found;
 }
 
 void DirectRunner::wake() {
-  if (woken_ || events_.empty()) return;
+  if (woken_ || (events_.empty() && launches_.empty())) return;
   woken_ = true;
   ::eventfd_write(wake_.get(), 1);
 }
@@ -271,10 +296,18 @@ void DirectRunner::dispatch(EventSink& sink) {
     ::eventfd_read(wake_.get(), &ignored);
     woken_ = false;
   }
+  launch_next();
   // The sink may call back into this runner; what that adds is announced through wake_.
   TrackedShim::Events now;
   now.swap(events_);
+  std::vector<AssignmentId> ended;
+  for (const node::Event& event : now) {
+    if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended.push_back(gone->id);
+    if (const auto* up = std::get_if<node::ShimUp>(&event); up != nullptr && !up->result) ended.push_back(up->id);
+  }
   for (node::Event& event : now) sink(std::move(event));
+  for (const AssignmentId& id : ended) forget_if_gone(id);
+  wake();
 }
 
 }  // namespace
