@@ -71,12 +71,11 @@ run_tests() {
   while read -r test; do failures+=("$name: $test"); done < <(tail -n +2 <<<"$counts")
 }
 
-# targets DIRECTORY REGEX: the programs behind the tests of that name.
+# targets DIRECTORY REGEX: the programs behind the tests of that name (cmake/tests.cmake names them alike).
 targets() {
   ctest --test-dir "$1" --show-only=json-v1 -R "$2" | /usr/bin/python3 -c '
-import json, os, sys
-commands = [test.get("command", [""])[0] for test in json.load(sys.stdin)["tests"]]
-print("\n".join(sorted({os.path.basename(command) for command in commands})))'
+import json, sys
+print("\n".join(test["name"].removesuffix("_corpus") for test in json.load(sys.stdin)["tests"]))'
 }
 
 # sanitized PRESET REGEX [MORE TARGET...]: only what the tests of that name need is built.
