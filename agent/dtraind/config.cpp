@@ -322,6 +322,11 @@ void place_all(const YamlNode& node, const std::string& path, Report& report) {
   }
 }
 
+// Read and checked, so that a file written for a whole cluster is accepted, but not acted on by this version.
+constexpr const char* kWithoutEffect[] = {
+    "access", "healthCheck", "timing", "tasks.prolog", "tasks.epilog", "tasks.logs.keepFor", "resources.excludeGpus",
+    "resources.topology", "http", "node.council"};
+
 // Such a file is as good as none.
 bool only_comments(std::string_view text) {
   while (!text.empty()) {
@@ -360,6 +365,8 @@ LoadedConfig read_config(const std::string& text, const std::string& file_name, 
   read_timing(map, loaded.config, report);
   read_rest(map, loaded.config, report);
   map.done();
+  for (const char* path : kWithoutEffect)
+    if (at_path(root, path)) loaded.config.without_effect.push_back(path);
   loaded.errors = report.take();
   for (job::FileError& error : loaded.errors)
     if (error.file == "--set") error.file = "command line";

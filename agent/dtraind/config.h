@@ -88,6 +88,7 @@ struct Config {
   } storage;
   std::string http;                         // "": off
   LogLevel log_level = LogLevel::info;
+  std::vector<std::string> without_effect;  // keys that were given and that this version does not act on
   bool dev = false;
 };
 

@@ -62,6 +62,9 @@ Start<host::Endpoint> choose_listen(const Config& config, Log& log) {
 }
 
 Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
+  for (const std::string& key : config.without_effect)
+    log.write(LogLevel::warn, "config.without-effect",
+              {{"key", key}, {"next", "this version reads the key and does not act on it"}});
   auto listen = choose_listen(config, log);
   if (!listen) return tl::unexpected<Failure>(listen.error());
   auto port = host::ListenPort::reserve(*listen);
@@ -157,7 +160,8 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   auto store = store::Store::open(layout.data, version);
   if (!store) return give_up(exit_code_of(store.error().code), store.error());
   out.store = std::move(*store);
-  auto blobs = store::BlobStore::open(layout.blobs(), {config.storage.min_free.percent, config.storage.min_free.bytes});
+  auto blobs = store::BlobStore::open(layout.blobs(), {config.storage.min_free.percent, config.storage.min_free.bytes},
+                                      config.storage.package_cache);
   if (!blobs) return give_up(exit_code_of(blobs.error().code), blobs.error());
   out.blobs = std::move(*blobs);
   auto boot = host::boot_id();

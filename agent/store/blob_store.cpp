@@ -7,9 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "agent/store/file.h"
 
@@ -43,10 +46,11 @@ struct BlobStore::Upload {
   }
 };
 
-BlobStore::BlobStore(std::string dir, Reserve reserve) : dir_(std::move(dir)), reserve_(reserve) {}
+BlobStore::BlobStore(std::string dir, Reserve reserve, std::uint64_t cache_bytes)
+    : dir_(std::move(dir)), reserve_(reserve), cache_bytes_(cache_bytes) {}
 BlobStore::~BlobStore() = default;
 
-Result<std::unique_ptr<BlobStore>> BlobStore::open(const std::string& dir, Reserve reserve) {
+Result<std::unique_ptr<BlobStore>> BlobStore::open(const std::string& dir, Reserve reserve, std::uint64_t cache_bytes) {
   if (sodium_init() < 0) return fail(ErrorCode::internal, "could not initialise libsodium");
   if (auto made = make_directories(dir, 0700); !made) return fail(made.error());
   DIR* listing = ::opendir(dir.c_str());
@@ -54,14 +58,14 @@ Result<std::unique_ptr<BlobStore>> BlobStore::open(const std::string& dir, Reser
   while (const dirent* entry = ::readdir(listing))
     if (std::string_view(entry->d_name).starts_with(kUploadPrefix)) ::unlinkat(::dirfd(listing), entry->d_name, 0);
   ::closedir(listing);
-  return std::unique_ptr<BlobStore>(new BlobStore(dir, reserve));
+  return std::unique_ptr<BlobStore>(new BlobStore(dir, reserve, cache_bytes));
 }
 
 Result<bool> BlobStore::has(const std::string& digest) const {
   if (!is_digest(digest))
     return fail(ErrorCode::invalid, "could not look for a package: its digest is not 64 hex digits");
-  struct stat info{};
-  if (::stat(path_of(digest).c_str(), &info) == 0) return true;
+  // Asked for means about to be used: its time of use is its modification time.
+  if (::utimensat(AT_FDCWD, path_of(digest).c_str(), nullptr, 0) == 0) return true;
   if (errno == ENOENT) return false;
   return disk_error("look for package " + digest);
 }
@@ -123,7 +127,35 @@ Status BlobStore::finish(Upload& upload) {
   if (::fsync(upload.file.fd()) != 0) return disk_error("flush " + upload.path);
   if (::rename(upload.path.c_str(), path_of(upload.digest).c_str()) != 0) return disk_error("rename " + upload.path);
   upload.done = true;
+  evict();
   return flush_directory(dir_);
+}
+
+void BlobStore::evict() {
+  struct Blob {
+    timespec used;
+    std::uint64_t bytes;
+    std::string path;
+  };
+  std::vector<Blob> blobs;
+  std::uint64_t total = 0;
+  DIR* listing = ::opendir(dir_.c_str());
+  if (!listing) return;  // the cache stays as it is
+  while (const dirent* entry = ::readdir(listing)) {
+    struct stat info{};
+    if (!is_digest(entry->d_name) || ::fstatat(::dirfd(listing), entry->d_name, &info, 0) != 0) continue;
+    total += static_cast<std::uint64_t>(info.st_size);
+    blobs.push_back({info.st_mtim, static_cast<std::uint64_t>(info.st_size), path_of(entry->d_name)});
+  }
+  ::closedir(listing);
+  std::sort(blobs.begin(), blobs.end(), [](const Blob& a, const Blob& b) {
+    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
+  });
+  const auto now = ::time(nullptr);
+  for (const Blob& blob : blobs) {
+    if (total <= cache_bytes_ || now - blob.used.tv_sec < kBlobYoung.count()) return;
+    if (::unlink(blob.path.c_str()) == 0) total -= blob.bytes;
+  }
 }
 
 std::optional<Result<std::string>> BlobStore::write(const node::WriteBlob& chunk) {

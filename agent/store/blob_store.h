@@ -4,6 +4,7 @@
 // Used on the disk worker only, after open().
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,12 +27,18 @@ struct Reserve {
   std::uint64_t bytes = 0;  // when not 0: instead of percent
 };
 
+// A blob used this recently is never evicted: a job that was just submitted may not be staged yet.
+inline constexpr std::chrono::seconds kBlobYoung{3600};
+inline constexpr std::uint64_t kCacheUnlimited = ~0ull;
+
 bool is_digest(const std::string& text);  // 64 lower-case hex digits
 
 class BlobStore {
  public:
-  // Creates the directory; removes what unfinished uploads of an earlier life left.
-  static Result<std::unique_ptr<BlobStore>> open(const std::string& dir, Reserve reserve);
+  // Creates the directory; removes what unfinished uploads of an earlier life left. When blobs take more than
+  // `cache_bytes`, those unused the longest go (their jobs' working copies stay).
+  static Result<std::unique_ptr<BlobStore>> open(const std::string& dir, Reserve reserve,
+                                                 std::uint64_t cache_bytes = kCacheUnlimited);
   ~BlobStore();
 
   Result<bool> has(const std::string& digest) const;
@@ -46,7 +53,8 @@ class BlobStore {
  private:
   struct Upload;
   using Key = std::pair<node::ConnectionId, std::uint64_t>;
-  BlobStore(std::string dir, Reserve reserve);
+  BlobStore(std::string dir, Reserve reserve, std::uint64_t cache_bytes);
+  void evict();
   Result<std::unique_ptr<Upload>> begin(const node::WriteBlob& chunk);
   Status append(Upload& upload, const node::WriteBlob& chunk);
   Status finish(Upload& upload);
@@ -54,6 +62,7 @@ class BlobStore {
 
   std::string dir_;
   Reserve reserve_;
+  std::uint64_t cache_bytes_;
   std::map<Key, std::unique_ptr<Upload>> uploads_;
   std::set<Key> failed_;  // answered; the rest of their chunks may still be under way
 };

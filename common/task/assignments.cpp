@@ -107,6 +107,13 @@ bool Assignments::budget_allows(const AssignmentId& id) const {
   return booked < *left->second;
 }
 
+bool Assignments::halt_expected(const AssignmentId& id) const {
+  const auto [first, last] = of(id.job);
+  return std::any_of(first, last, [&](const auto& entry) {
+    return entry.first.generation == id.generation && entry.second->awaits_coordinator();
+  });
+}
+
 bool Assignments::predecessor_gone(const AssignmentId& id) const {
   if (broken_rule == "kill-before-next-generation") return true;
   const auto [first, last] = of(id.job);

@@ -42,6 +42,7 @@ class Assignments : private RestartGate {
  private:
   bool budget_allows(const AssignmentId& id) const override;
   bool predecessor_gone(const AssignmentId& id) const override;
+  bool halt_expected(const AssignmentId& id) const override;
   using Tasks = std::map<AssignmentId, std::unique_ptr<Task>>;  // ordered by job first
   std::pair<Tasks::const_iterator, Tasks::const_iterator> of(JobId job) const;
 

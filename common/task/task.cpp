@@ -314,6 +314,7 @@ void Task::advance(Instant now) {
       if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
       if (order_.freeze || now < backoff_until_) return;
       if (order_.hold_restart && order_.release_attempt <= attempt_) return;
+      if (gate_.halt_expected(order_.id)) return;  // it would be killed at once, and cost budget
       return start_next();
     default: return;
   }
@@ -321,7 +322,8 @@ void Task::advance(Instant now) {
 
 Instant Task::deadline() const {
   Instant d = std::min(stop_deadline_, kNever);
-  if (phase_ == Phase::backoff && !order_.freeze && !(order_.hold_restart && order_.release_attempt <= attempt_))
+  if (phase_ == Phase::backoff && !order_.freeze && !(order_.hold_restart && order_.release_attempt <= attempt_) &&
+      !gate_.halt_expected(order_.id))
     d = std::min(d, backoff_until_);
   if (phase_ == Phase::running && role().watchdog > 0ns && !frozen_ && !killed_ && !to_be_stopped())
     d = std::min(d, last_sign_of_life_ + role().watchdog);

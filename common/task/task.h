@@ -44,6 +44,7 @@ class RestartGate {
   virtual ~RestartGate() = default;
   virtual bool budget_allows(const AssignmentId& id) const = 0;   // one more restart in place
   virtual bool predecessor_gone(const AssignmentId& id) const = 0;  // nothing of an older generation is left here
+  virtual bool halt_expected(const AssignmentId& id) const = 0;     // a stateful task of its generation failed here
 };
 
 class Task {
@@ -67,6 +68,8 @@ class Task {
   Instant deadline() const;
   bool over() const { return phase_ == Phase::over; }
   bool running() const { return phase_ == Phase::running; }
+  // It failed, and what follows is the coordinator's to decide: a halt of the generation.
+  bool awaits_coordinator() const { return outcome_ == Outcome::failed && !order_.in_place; }
   AttemptNumber attempt() const { return attempt_; }
   std::int32_t pid() const { return pid_; }
   // Restarts that this host decided on and the ledger does not know yet.

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <fcntl.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -268,6 +271,26 @@ TEST(BlobStore, UnfinishedUploadsGoWithTheirConnectionOrTheNextStart) {
   std::ofstream(dir.path + "/.upload-9-9") << "left by a killed agent";
   blobs = std::move(*BlobStore::open(dir.path, {0, 0}));
   EXPECT_EQ(files_in(dir.path), 0u);
+}
+
+TEST(BlobStore, TheLongestUnusedGoWhenTheCacheIsFull) {
+  TempDir dir;
+  // Two old blobs and a young one, by their names alone: what they hold does not matter here.
+  const auto put = [&](char digit, int age_s) {
+    const std::string path = dir.path + "/" + std::string(kDigestHexBytes, digit);
+    std::ofstream(path) << std::string(1000, 'x');
+    const timespec times[2] = {{0, UTIME_OMIT}, {::time(nullptr) - age_s, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  };
+  put('a', 9000);
+  put('b', 8000);
+  put('c', 10);
+  auto blobs = std::move(*BlobStore::open(dir.path, {0, 0}, 2500));
+  ASSERT_TRUE(blobs->write(chunk(0, "hello", true))->has_value());
+  EXPECT_FALSE(*blobs->has(std::string(kDigestHexBytes, 'a')));
+  EXPECT_TRUE(*blobs->has(std::string(kDigestHexBytes, 'b')));
+  EXPECT_TRUE(*blobs->has(std::string(kDigestHexBytes, 'c')));
+  EXPECT_TRUE(*blobs->has(kHelloDigest));
 }
 
 TEST(BlobStore, KeepsTheReserveFree) {

@@ -206,6 +206,25 @@ TEST_F(Tasks, TheFailureThresholdCountsInItsWindow) {
   EXPECT_EQ(seen().state, TaskState::failed);
 }
 
+// Found by the simulator (world cluster, seed 15020): on a slow disk a worker was restarted between a ps's death and
+// the halt, and cost budget.
+TEST_F(Tasks, NothingIsRestartedInPlaceWhileAHaltIsExpected) {
+  TaskOrder stateful = order(1);
+  stateful.in_place = false;
+  give({order(0), stateful});
+  bring_up(0);
+  bring_up(1);
+  exits(died(0, 9), 1);
+  did_.take();
+  exits(died(0, 9), 0);
+  EXPECT_EQ(did_.take(), Done{});
+  EXPECT_EQ(host_.deadline(), kNever);
+  TaskOrder killed = order(0);
+  killed.desire = Desire::kill;
+  give({killed});
+  EXPECT_EQ(did_.take(), Done{"end worker-0"});
+}
+
 TEST_F(Tasks, StopGivesGraceThenKills) {
   give({order()});
   bring_up();
