@@ -15,11 +15,12 @@ struct Notification {
 
 class NotifySocket {
  public:
-  // Binds <current directory>/notify, or the abstract name that the launch file gives, and adds the variable to the environment. False: errno.
+  // Binds <current directory>/notify, or the abstract name that the launch file gives, and adds the variable
+  // to the environment. False: errno.
   bool open(Launch& launch);
   int fd() const { return fd_; }
-  // Takes one datagram. False: there was none. A datagram of a stranger or without meaning leaves `out` empty.
-  // Descriptors that came along are closed: that is what systemd-notify's barrier waits for.
+  // Takes one datagram. False: there was none. A datagram of a stranger or without meaning leaves `out`
+  // empty. Descriptors that came along are closed: that is what systemd-notify's barrier waits for.
   bool receive(Notification& out);
 
  private:

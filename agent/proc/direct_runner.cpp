@@ -21,17 +21,17 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kListBound = 2s;        // for living shims to answer and for leftovers of dead ones to die
+constexpr Duration kListBound = 2s;  // for living shims to answer and for leftovers of dead ones to die
 constexpr Duration kListPause = 2ms;
 constexpr int kEventsPerTurn = 64;
-constexpr std::uint64_t kWakeTag = 0;      // handles count from 1
+constexpr std::uint64_t kWakeTag = 0;  // handles count from 1
 constexpr std::size_t kSocketPathBytes = 107;
 
 const std::map<std::string, int>& resources() {
   static const std::map<std::string, int> names = {
-      {"as", RLIMIT_AS},       {"core", RLIMIT_CORE},   {"cpu", RLIMIT_CPU},     {"data", RLIMIT_DATA},
-      {"fsize", RLIMIT_FSIZE}, {"memlock", RLIMIT_MEMLOCK}, {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC},
-      {"stack", RLIMIT_STACK}};
+      {"as", RLIMIT_AS},         {"core", RLIMIT_CORE},   {"cpu", RLIMIT_CPU},
+      {"data", RLIMIT_DATA},     {"fsize", RLIMIT_FSIZE}, {"memlock", RLIMIT_MEMLOCK},
+      {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC}, {"stack", RLIMIT_STACK}};
   return names;
 }
 
@@ -45,7 +45,9 @@ std::string hex(std::uint64_t number) {
 class DirectRunner final : public Runner {
  public:
   DirectRunner(RunnerOptions options, Cgroups cgroups)
-      : options_(std::move(options)), cgroups_(std::move(cgroups)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      : options_(std::move(options)),
+        cgroups_(std::move(cgroups)),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     poller_.add(wake_.get(), kWakeTag);
   }
 
@@ -76,10 +78,11 @@ class DirectRunner final : public Runner {
   RunnerOptions options_;
   Cgroups cgroups_;
   Poller poller_;
-  UniqueFd wake_;     // readable while events_ holds something that no descriptor announces
+  UniqueFd wake_;  // readable while events_ holds something that no descriptor announces
   bool woken_ = false;
   TrackedShim::Events events_;
-  std::deque<task::ShimSpec> launches_;  // one per dispatch: each holds the loop until its shim has been executed
+  std::deque<task::ShimSpec>
+      launches_;  // one per dispatch: each holds the loop until its shim has been executed
   std::uint64_t last_handle_ = 0;
   std::map<AssignmentId, std::uint64_t> handles_;
   std::map<std::uint64_t, TrackedShim> shims_;
@@ -104,8 +107,10 @@ Result<LaunchFile> DirectRunner::plan(const task::ShimSpec& spec, const TrackedS
   if (!user) return fail(user.error());
   launch.agent_uid = ::geteuid();
   if (launch.agent_uid != 0 && user->uid != launch.agent_uid)
-    return fail(ErrorCode::refused, "could not launch " + spec.id.text() + ": only an agent of root can run tasks of another user",
-                "run dtraind as root, or submit as its own user");
+    return fail(
+        ErrorCode::refused,
+        "could not launch " + spec.id.text() + ": only an agent of root can run tasks of another user",
+        "run dtraind as root, or submit as its own user");
   launch.switch_user = launch.agent_uid == 0;
   launch.uid = user->uid;
   launch.gid = user->gid;
@@ -117,7 +122,8 @@ Result<LaunchFile> DirectRunner::plan(const task::ShimSpec& spec, const TrackedS
   if (launch.notify.size() > kSocketPathBytes || (launch.switch_user && !can_reach(*user, launch.notify))) {
     std::uint64_t random = 0;
     if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
-      return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
+      return fail(ErrorCode::io,
+                  "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
     launch.notify = "@dtrain/" + hex(random);
   }
   const auto cgroup = cgroups_.create(spec.id.text(), spec.memory_bytes);
@@ -160,7 +166,9 @@ void DirectRunner::launch(const task::ShimSpec& spec) {
   if (shim.up()) {
     events_.push_back(node::ShimUp{spec.id, {}});
   } else if (!shim.gone()) {
-    shim.launch_refused(Error{ErrorCode::unavailable, "could not launch the shim of " + spec.id.text() + ": another one is starting or ending", ""});
+    shim.launch_refused(
+        Error{ErrorCode::unavailable,
+              "could not launch the shim of " + spec.id.text() + ": another one is starting or ending", ""});
   } else {
     launches_.push_back(spec);
   }
@@ -180,7 +188,8 @@ void DirectRunner::launch_next() {
 void DirectRunner::forget_if_gone(const AssignmentId& id) {
   const auto handle = handles_.find(id);
   if (handle == handles_.end() || !shims_.at(handle->second).gone()) return;
-  const bool waits = std::any_of(launches_.begin(), launches_.end(), [&](const auto& spec) { return spec.id == id; });
+  const bool waits =
+      std::any_of(launches_.begin(), launches_.end(), [&](const auto& spec) { return spec.id == id; });
   if (waits) return;
   shims_.erase(handle->second);
   handles_.erase(handle);
@@ -193,7 +202,8 @@ void DirectRunner::start(const AssignmentId& id, AttemptNumber attempt) {
     shim->start(attempt);
   } else {
     events_.push_back(node::AttemptRefused{
-        id, attempt, Error{ErrorCode::not_found, "could not start " + id.text() + ": it was never launched here", ""}});
+        id, attempt,
+        Error{ErrorCode::not_found, "could not start " + id.text() + ": it was never launched here", ""}});
   }
   wake();
 }
@@ -210,16 +220,19 @@ void DirectRunner::freeze(const AssignmentId& id, bool freeze) {
   if (TrackedShim* shim = find(id)) {
     shim->freeze(freeze);
   } else {
-    events_.push_back(node::FreezeDone{
-        id, false, fail(ErrorCode::not_found, "could not freeze or thaw " + id.text() + ": it was never launched here")});
+    events_.push_back(node::FreezeDone{id, false,
+                                       fail(ErrorCode::not_found, "could not freeze or thaw " + id.text() +
+                                                                      ": it was never launched here")});
   }
   wake();
 }
 
 void DirectRunner::end(const AssignmentId& id) {
   std::erase_if(launches_, [&](const auto& spec) { return spec.id == id; });
-  if (TrackedShim* shim = find(id)) shim->end(boot_now());
-  else events_.push_back(node::ShimGone{id, true});
+  if (TrackedShim* shim = find(id))
+    shim->end(boot_now());
+  else
+    events_.push_back(node::ShimGone{id, true});
   wake();
 }
 
@@ -245,7 +258,8 @@ std::vector<task::FoundShim> DirectRunner::list() {
     shim.adopt(launch ? *launch : LaunchFile{}, begin);
   }
   const auto unsettled = [&] {
-    return std::any_of(shims_.begin(), shims_.end(), [](const auto& entry) { return !entry.second.settled(); });
+    return std::any_of(shims_.begin(), shims_.end(),
+                       [](const auto& entry) { return !entry.second.settled(); });
   };
   while (unsettled() && boot_now() < begin + kListBound) {
     pollfd wait{poller_.fd(), POLLIN, 0};
@@ -272,8 +286,10 @@ void DirectRunner::poll_once() {
     const std::uint64_t tag = ready[i].data.u64;
     const auto shim = shims_.find(tag / TrackedShim::kTags);
     if (shim == shims_.end()) continue;
-    if (tag % TrackedShim::kTags == TrackedShim::kSocketTag) shim->second.socket_ready(boot_now());
-    else shim->second.process_ended(boot_now());
+    if (tag % TrackedShim::kTags == TrackedShim::kSocketTag)
+      shim->second.socket_ready(boot_now());
+    else
+      shim->second.process_ended(boot_now());
   }
 }
 
@@ -303,7 +319,8 @@ void DirectRunner::dispatch(EventSink& sink) {
   std::vector<AssignmentId> ended;
   for (const node::Event& event : now) {
     if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended.push_back(gone->id);
-    if (const auto* up = std::get_if<node::ShimUp>(&event); up != nullptr && !up->result) ended.push_back(up->id);
+    if (const auto* up = std::get_if<node::ShimUp>(&event); up != nullptr && !up->result)
+      ended.push_back(up->id);
   }
   for (node::Event& event : now) sink(std::move(event));
   for (const AssignmentId& id : ended) forget_if_gone(id);
@@ -318,12 +335,13 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
       return fail(ErrorCode::invalid, "could not use tasks.ulimits: there is no limit named " + name,
                   "use as, core, cpu, data, fsize, memlock, nofile, nproc or stack");
   if (options.tasks_dir.empty() || options.tasks_dir[0] != '/')
-    return fail(ErrorCode::invalid, "could not use tasks directory '" + options.tasks_dir + "': it must be absolute");
+    return fail(ErrorCode::invalid,
+                "could not use tasks directory '" + options.tasks_dir + "': it must be absolute");
   if (::access(options.shim_path.c_str(), X_OK) != 0)
     return fail(ErrorCode::not_found, "could not use " + options.shim_path + ": " + cause_of(errno),
                 "install dtrain-shim beside dtraind");
   if (const Status made = make_passable_directory(options.tasks_dir); !made) return fail(made.error());
-  struct stat info{};
+  struct stat info {};
   if (::stat(options.tasks_dir.c_str(), &info) != 0)
     return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
   // Unique on this host and the same for every life of an agent with this directory.

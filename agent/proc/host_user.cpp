@@ -24,8 +24,9 @@ Result<HostUser> find_user(const task::User& user) {
   std::string buffer(kPasswdBytes, '\0');
   passwd entry{};
   passwd* found = nullptr;
-  const int cause = user.name.empty() ? getpwuid_r(user.uid, &entry, buffer.data(), buffer.size(), &found)
-                                      : getpwnam_r(user.name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  const int cause = user.name.empty()
+                        ? getpwuid_r(user.uid, &entry, buffer.data(), buffer.size(), &found)
+                        : getpwnam_r(user.name.c_str(), &entry, buffer.data(), buffer.size(), &found);
   if (found == nullptr) {
     const std::string name = user.name.empty() ? "uid " + std::to_string(user.uid) : user.name;
     return fail(ErrorCode::not_found,
@@ -39,7 +40,8 @@ Result<HostUser> find_user(const task::User& user) {
     count = std::clamp(count, 0, static_cast<int>(shim::kGroups));
     groups.resize(static_cast<std::size_t>(count));
     if (getgrouplist(entry.pw_name, entry.pw_gid, groups.data(), &count) < 0)
-      return fail(ErrorCode::limit, std::string("could not list the groups of ") + entry.pw_name + ": too many");
+      return fail(ErrorCode::limit,
+                  std::string("could not list the groups of ") + entry.pw_name + ": too many");
   }
   result.groups.assign(groups.begin(), groups.begin() + count);
   return result;
@@ -47,8 +49,9 @@ Result<HostUser> find_user(const task::User& user) {
 
 bool can_reach(const HostUser& user, const std::string& path) {
   if (user.uid == 0) return true;
-  for (std::size_t slash = path.rfind('/'); slash != std::string::npos; slash = slash == 0 ? std::string::npos : path.rfind('/', slash - 1)) {
-    struct stat info{};
+  for (std::size_t slash = path.rfind('/'); slash != std::string::npos;
+       slash = slash == 0 ? std::string::npos : path.rfind('/', slash - 1)) {
+    struct stat info {};
     if (::stat(slash == 0 ? "/" : path.substr(0, slash).c_str(), &info) != 0) return false;
     const auto in_group = [&](gid_t gid) {
       return gid == user.gid || std::find(user.groups.begin(), user.groups.end(), gid) != user.groups.end();

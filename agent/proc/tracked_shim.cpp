@@ -17,10 +17,10 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kGreetingBound = 10s;     // launch to the first answer; then it is killed
-constexpr Duration kEndBound = 10s;          // EndShim to its death; then it is killed, and the tree from here
-constexpr Duration kLostBound = 10s;         // alive but not connectable
-constexpr Duration kFirstPause = 2ms;        // between looks; doubled
+constexpr Duration kGreetingBound = 10s;  // launch to the first answer; then it is killed
+constexpr Duration kEndBound = 10s;       // EndShim to its death; then it is killed, and the tree from here
+constexpr Duration kLostBound = 10s;      // alive but not connectable
+constexpr Duration kFirstPause = 2ms;     // between looks; doubled
 constexpr Duration kLastPause = 200ms;
 constexpr int kPacketsPerTurn = 64;
 
@@ -121,7 +121,8 @@ void TrackedShim::freeze(bool freeze) {
     pending_[sequence] = {shim::Command::freeze, freeze ? 1u : 0u};
     return;
   }
-  events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(verb, "it has no shim that takes commands"))});
+  events_.push_back(
+      node::FreezeDone{id_, false, tl::unexpected(unavailable(verb, "it has no shim that takes commands"))});
 }
 
 void TrackedShim::end(Instant now) {
@@ -146,20 +147,23 @@ void TrackedShim::socket_ready(Instant now) {
       reconnected_ = true;
       return connect_again(now);
     }
-    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received)) on_reply(*reply);
-    else on_record(std::get<ShimRecord>(std::move(received)));
+    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received))
+      on_reply(*reply);
+    else
+      on_record(std::get<ShimRecord>(std::move(received)));
   }
 }
 
 void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
   const auto outcome = static_cast<shim::Outcome>(reply.outcome);
   if (reply.command == static_cast<std::uint16_t>(shim::Command::hello)) {
-    if (outcome == shim::Outcome::done) return;   // the record that follows is what we wait for
+    if (outcome == shim::Outcome::done) return;  // the record that follows is what we wait for
     static constexpr const char* kSteps[] = {"enter its directory", "become a daemon", "read its launch file",
-                                             "join its cgroups", "open its files", "open its sockets"};
+                                             "join its cgroups",    "open its files",  "open its sockets"};
     const std::string cause = outcome == shim::Outcome::wrong_version
                                   ? "it speaks another version of the protocol"
-                                  : std::string("it could not ") + kSteps[std::min<std::size_t>(reply.a, 5)] + ": " + cause_of(reply.error);
+                                  : std::string("it could not ") + kSteps[std::min<std::size_t>(reply.a, 5)] +
+                                        ": " + cause_of(reply.error);
     launch_error_ = unavailable("launch the shim of", cause);
     return;
   }
@@ -174,8 +178,10 @@ void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
     return;
   }
   const std::string cause = outcome == shim::Outcome::no_attempt ? "no attempt runs"
-                            : reply.error == ETIMEDOUT ? "it did not stop in time and was killed" : cause_of(reply.error);
-  events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(freeze ? "freeze" : "thaw", cause))});
+                            : reply.error == ETIMEDOUT           ? "it did not stop in time and was killed"
+                                                                 : cause_of(reply.error);
+  events_.push_back(
+      node::FreezeDone{id_, false, tl::unexpected(unavailable(freeze ? "freeze" : "thaw", cause))});
 }
 
 void TrackedShim::started_reply(AttemptNumber attempt, const shim::ReplyPacket& reply) {
@@ -187,13 +193,15 @@ void TrackedShim::started_reply(AttemptNumber attempt, const shim::ReplyPacket& 
       return;
     case shim::Outcome::attempt_too_low:
       return refuse_start(attempt, {ErrorCode::refused,
-                                    "could not " + what + " " + id_.text() + ": attempt " + std::to_string(reply.attempt) +
-                                        " was started before",
+                                    "could not " + what + " " + id_.text() + ": attempt " +
+                                        std::to_string(reply.attempt) + " was started before",
                                     ""});
     case shim::Outcome::attempt_ended:
-      return refuse_start(attempt, {ErrorCode::refused, "could not " + what + " " + id_.text() + ": it has run and ended", ""});
+      return refuse_start(attempt, {ErrorCode::refused,
+                                    "could not " + what + " " + id_.text() + ": it has run and ended", ""});
     case shim::Outcome::busy:
-      return refuse_start(attempt, unavailable(what, "attempt " + std::to_string(reply.attempt) + " has not ended"));
+      return refuse_start(attempt,
+                          unavailable(what, "attempt " + std::to_string(reply.attempt) + " has not ended"));
     default:
       return refuse_start(attempt, unavailable(what, cause_of(reply.error)));
   }
@@ -231,7 +239,8 @@ void TrackedShim::on_record(ShimRecord record) {
 void TrackedShim::notify(const ShimRecord& record) {
   const bool same = record.fixed.attempt == last_.fixed.attempt;
   const auto news = [&](std::uint16_t flag) { return record.has(flag) && !(same && last_.has(flag)); };
-  node::Notified event{id_, record.fixed.attempt, news(shim::kReady), false, news(shim::kStopping), std::nullopt};
+  node::Notified event{id_,   record.fixed.attempt,  news(shim::kReady),
+                       false, news(shim::kStopping), std::nullopt};
   event.watchdog = record.fixed.watchdogs != (same ? last_.fixed.watchdogs : 0);
   if (record.fixed.statuses != (same ? last_.fixed.statuses : 0)) event.status = record.status;
   if (event.ready || event.watchdog || event.stopping || event.status) events_.push_back(std::move(event));
@@ -247,13 +256,17 @@ void TrackedShim::settle_pending(const std::string& cause) {
   for (const auto& [sequence, pending] : std::exchange(pending_, {})) {
     if (pending.command == shim::Command::start) {
       if (last_.fixed.attempt == pending.argument && last_.fixed.pid != 0)
-        events_.push_back(node::AttemptStarted{id_, pending.argument, last_.fixed.pid, wall_time(last_.fixed.started_ns)});
+        events_.push_back(
+            node::AttemptStarted{id_, pending.argument, last_.fixed.pid, wall_time(last_.fixed.started_ns)});
       else
         refuse_start(pending.argument, unavailable("start", cause));
     } else {
       const bool wanted = pending.argument != 0;
-      if (up() && last_.active() && last_.has(shim::kFrozen) == wanted) events_.push_back(node::FreezeDone{id_, wanted, {}});
-      else events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(wanted ? "freeze" : "thaw", cause))});
+      if (up() && last_.active() && last_.has(shim::kFrozen) == wanted)
+        events_.push_back(node::FreezeDone{id_, wanted, {}});
+      else
+        events_.push_back(
+            node::FreezeDone{id_, false, tl::unexpected(unavailable(wanted ? "freeze" : "thaw", cause))});
     }
   }
 }
@@ -264,9 +277,12 @@ void TrackedShim::process_ended(Instant now) {
   // What it had still sent comes first. Closed is no news here.
   while (link_) {
     ShimLink::Received received = link_.receive();
-    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received)) on_reply(*reply);
-    else if (auto* record = std::get_if<ShimRecord>(&received)) on_record(std::move(*record));
-    else link_.close();
+    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received))
+      on_reply(*reply);
+    else if (auto* record = std::get_if<ShimRecord>(&received))
+      on_record(std::move(*record));
+    else
+      link_.close();
   }
   bury(now);
 }
@@ -275,14 +291,16 @@ void TrackedShim::bury(Instant now) {
   if (life_ == Life::burying || (gone() && !adopting_)) return;
   if (pidfd_) {
     siginfo_t info{};
-    ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG);  // not ours after adoption
+    ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info,
+             WEXITED | WNOHANG);  // not ours after adoption
   }
   pidfd_.reset();
   link_.close();
   life_ = Life::burying;
   // It may have got further than it could tell.
-  if (auto state = read_record(directory_, shim::kStateFile); state && state->fixed.attempt >= last_.fixed.attempt &&
-                                                              !(state->fixed.attempt == last_.fixed.attempt && last_.phase() == shim::Phase::ended))
+  if (auto state = read_record(directory_, shim::kStateFile);
+      state && state->fixed.attempt >= last_.fixed.attempt &&
+      !(state->fixed.attempt == last_.fixed.attempt && last_.phase() == shim::Phase::ended))
     last_ = std::move(*state);
   if (auto exit = read_record(directory_, shim::kExitFile);
       exit && exit->phase() == shim::Phase::ended && exit->fixed.attempt >= last_.fixed.attempt)
@@ -340,16 +358,19 @@ void TrackedShim::time_passed(Instant now) {
   if (now < deadline_) return;
   deadline_ = kNever;
   switch (life_) {
-    case Life::lost: return connect_again(now);
-    case Life::burying: return bury_more(now);
+    case Life::lost:
+      return connect_again(now);
+    case Life::burying:
+      return bury_more(now);
     case Life::greeting:
       if (launching_) return kill_process(pidfd_);  // its death is reported through pidfd_
-      deadline_ = now + kGreetingBound;             // adopted, and stopped by somebody: it will answer when it can
+      deadline_ = now + kGreetingBound;  // adopted, and stopped by somebody: it will answer when it can
       return;
     case Life::up:
       if (end_asked_) kill_process(pidfd_);
       return;
-    case Life::gone: return;
+    case Life::gone:
+      return;
   }
 }
 
@@ -373,8 +394,10 @@ task::FoundShim TrackedShim::found() {
   // The state file has no last lines of stderr; the exit record has.
   const auto exit = read_record(directory_, shim::kExitFile);
   const bool recorded = exit && exit->phase() == shim::Phase::ended && exit->fixed.attempt == result.attempt;
-  if (recorded) result.exit = known_exit(*exit);
-  else result.exit = last_.phase() == shim::Phase::ended ? known_exit(last_) : unknown_exit();
+  if (recorded)
+    result.exit = known_exit(*exit);
+  else
+    result.exit = last_.phase() == shim::Phase::ended ? known_exit(last_) : unknown_exit();
   return result;
 }
 

@@ -26,7 +26,8 @@ bool mentions(const job::JobSpec& spec, std::initializer_list<std::string> words
 }  // namespace
 
 bool scales_alone(const job::JobSpec& spec, const std::string& role) {
-  if (spec.framework == job::Framework::tensorflow) return spec.policy.enable_dynamic_worker && role == "worker";
+  if (spec.framework == job::Framework::tensorflow)
+    return spec.policy.enable_dynamic_worker && role == "worker";
   if (spec.framework != job::Framework::generic) return false;
   return !mentions(spec, {"{hosts:" + role, "{host:" + role, "{count:" + role, "{task.rank}"});
 }

@@ -1,5 +1,5 @@
-// What the log carries: decisions and observations, each a Command. Applying the same commands in the same order gives
-// the same ledger, byte for byte.
+// What the log carries: decisions and observations, each a Command. Applying the same commands in the same
+// order gives the same ledger, byte for byte.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,36 @@
 namespace dtrain::cluster {
 
 enum class CommandType : unsigned char {
-  coordinator_started, submit, action, begin_generation, extend_generation, report, finish, checkpoint, forget, waits, signal
+  coordinator_started,
+  submit,
+  action,
+  begin_generation,
+  extend_generation,
+  report,
+  finish,
+  checkpoint,
+  forget,
+  waits,
+  signal
 };
-constexpr CommandType enum_last(CommandType) { return CommandType::signal; }
+constexpr CommandType enum_last(CommandType) {
+  return CommandType::signal;
+}
 
 struct Command {
-  std::uint64_t epoch = 0;     // of the coordinator that proposed it
-  Instant at{};                // that coordinator's clock: only differences within one boot count
+  std::uint64_t epoch = 0;  // of the coordinator that proposed it
+  Instant at{};             // that coordinator's clock: only differences within one boot count
   WallTime wall{};
   CommandType type = CommandType::report;
-  std::string body;            // the encoded struct of `type`
-  template <class V> void fields(V& v) { v("e", epoch); v("at", at); v("w", wall); v("t", type); v("b", body); }
+  std::string body;  // the encoded struct of `type`
+  template <class V>
+  void fields(V& v) {
+    v("e", epoch);
+    v("at", at);
+    v("w", wall);
+    v("t", type);
+    v("b", body);
+  }
 };
 
 // First entry of each coordinator: elapsed time goes on where boot_id is the same, else from where it stood.
@@ -31,21 +50,32 @@ struct CoordinatorStarted {
   NodeId node;
   std::string node_name;
   std::string boot_id;
-  template <class V> void fields(V& v) { v("node", node); v("node_name", node_name); v("boot_id", boot_id); }
+  template <class V>
+  void fields(V& v) {
+    v("node", node);
+    v("node_name", node_name);
+    v("boot_id", boot_id);
+  }
 };
 
 struct SubmitJob {
-  std::string spec;            // encoded job::JobSpec
+  std::string spec;  // encoded job::JobSpec
   job::User user;
   std::string request_id;
   bool replace = false;
-  template <class V> void fields(V& v) {
-    v("spec", spec); v("user", user); v("request_id", request_id); v("replace", replace);
+  template <class V>
+  void fields(V& v) {
+    v("spec", spec);
+    v("user", user);
+    v("request_id", request_id);
+    v("replace", replace);
   }
 };
 
 enum class ActionKind : unsigned char { cancel, suspend, resume, restart, scale, remove, rerun };
-constexpr ActionKind enum_last(ActionKind) { return ActionKind::rerun; }
+constexpr ActionKind enum_last(ActionKind) {
+  return ActionKind::rerun;
+}
 struct JobAction {
   ActionKind kind = ActionKind::cancel;
   JobId job = 0;
@@ -57,34 +87,53 @@ struct JobAction {
   bool from_scratch = false;   // restart
   std::string package_digest;  // restart
   std::string request_id;      // rerun
-  template <class V> void fields(V& v) {
-    v("kind", kind); v("job", job); v("user", user); v("task", task); v("role", role); v("replicas", replicas);
-    v("force", force); v("from_scratch", from_scratch); v("package_digest", package_digest);
+  template <class V>
+  void fields(V& v) {
+    v("kind", kind);
+    v("job", job);
+    v("user", user);
+    v("task", task);
+    v("role", role);
+    v("replicas", replicas);
+    v("force", force);
+    v("from_scratch", from_scratch);
+    v("package_digest", package_digest);
     v("request_id", request_id);
   }
 };
 
-// The next generation of a job (extend: more tasks of the current one). Refused at apply when the job moved on.
+// The next generation of a job (extend: more tasks of the current one). Refused at apply when the job moved
+// on.
 struct BeginGeneration {
   JobId job = 0;
   Generation generation = 0;
   std::vector<TaskPlacement> placements;
   std::optional<job::Restore> restore;
   std::string restore_digest;
-  std::string message;         // "no checkpoint yet: from scratch", ...
-  template <class V> void fields(V& v) {
-    v("job", job); v("generation", generation); v("placements", placements); v("restore", restore);
-    v("restore_digest", restore_digest); v("message", message);
+  std::string message;  // "no checkpoint yet: from scratch", ...
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+    v("generation", generation);
+    v("placements", placements);
+    v("restore", restore);
+    v("restore_digest", restore_digest);
+    v("message", message);
   }
 };
 
 using job::TaskObservation;
 
-// What a host saw of its tasks. Fenced: an observation of another generation than the job's newest changes nothing.
+// What a host saw of its tasks. Fenced: an observation of another generation than the job's newest changes
+// nothing.
 struct Report {
   NodeId node;
   std::vector<TaskObservation> tasks;
-  template <class V> void fields(V& v) { v("node", node); v("tasks", tasks); }
+  template <class V>
+  void fields(V& v) {
+    v("node", node);
+    v("tasks", tasks);
+  }
 };
 
 // The coordinator's own verdict on a job: a deadline passed, nothing to restore.
@@ -92,7 +141,12 @@ struct FinishJob {
   JobId job = 0;
   JobState state = JobState::failed;
   std::string reason;
-  template <class V> void fields(V& v) { v("job", job); v("state", state); v("reason", reason); }
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+    v("state", state);
+    v("reason", reason);
+  }
 };
 
 struct CheckpointSeen {
@@ -100,26 +154,42 @@ struct CheckpointSeen {
   transfer::CheckpointInfo info;
   CheckpointState state = CheckpointState::complete;
   std::string message;
-  template <class V> void fields(V& v) { v("job", job); v("info", info); v("state", state); v("message", message); }
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+    v("info", info);
+    v("state", state);
+    v("message", message);
+  }
 };
 
 // A finished job's time to live is over, or a deleted job's last process is gone.
 struct ForgetJob {
   JobId job = 0;
-  template <class V> void fields(V& v) { v("job", job); }
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+  }
 };
 
 // signalBeforeDeadline is due: the hosts are told once.
 struct SignalJob {
   JobId job = 0;
-  template <class V> void fields(V& v) { v("job", job); }
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+  }
 };
 
 // Why a job cannot go on now; shown, and an event.
 struct JobWaits {
   JobId job = 0;
   std::string reason;
-  template <class V> void fields(V& v) { v("job", job); v("reason", reason); }
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+    v("reason", reason);
+  }
 };
 
 template <class T>

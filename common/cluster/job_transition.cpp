@@ -8,9 +8,13 @@
 namespace dtrain::cluster {
 namespace {
 
-std::uint64_t jitter_seed(const JobRecord& job) { return job.id * 1'000'003 + job.restarts + job.stage_failures; }
+std::uint64_t jitter_seed(const JobRecord& job) {
+  return job.id * 1'000'003 + job.restarts + job.stage_failures;
+}
 
-bool evaluator_or_ps(const std::string& role) { return role == "ps" || role == "evaluator"; }
+bool evaluator_or_ps(const std::string& role) {
+  return role == "ps" || role == "evaluator";
+}
 
 // A task that failed for good while the job goes on (a dynamic worker) is missed by nobody.
 bool counts_as_running(const TaskRecord& t) {
@@ -31,10 +35,12 @@ void JobTransition::set_state(JobState state, std::string reason, std::vector<Ev
   job_.reason = reason;
   if (job_.state == state && !job_.passed.empty()) return;
   job_.state = state;
-  if (std::find(job_.passed.begin(), job_.passed.end(), state) == job_.passed.end()) job_.passed.push_back(state);
+  if (std::find(job_.passed.begin(), job_.passed.end(), state) == job_.passed.end())
+    job_.passed.push_back(state);
   for (auto& c : job_.conditions) c.status = false;
   const auto same = [&](const Condition& c) { return c.type == state; };
-  if (auto it = std::find_if(job_.conditions.begin(), job_.conditions.end(), same); it != job_.conditions.end())
+  if (auto it = std::find_if(job_.conditions.begin(), job_.conditions.end(), same);
+      it != job_.conditions.end())
     *it = {state, true, wall_, reason};
   else
     job_.conditions.push_back({state, true, wall_, reason});
@@ -92,7 +98,8 @@ void JobTransition::halt(Halt why, bool graceful, bool next_generation) {
 
 void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen) {
   if (seen.attempt <= task.attempt) return;
-  // Attempts beyond the generation's first are restarts; a report that skips some was lost on the way, they count too.
+  // Attempts beyond the generation's first are restarts; a report that skips some was lost on the way, they
+  // count too.
   const AttemptNumber known = std::max(task.attempt, task.first_attempt);
   if (seen.attempt > known) {
     const std::uint32_t restarts = seen.attempt - known;
@@ -115,7 +122,8 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   if (ordered || seen.exit->success()) return;
   const Duration now = ledger_.state_.elapsed;
   const auto& policy = job_.spec.policy;
-  const bool healthy = task.reached_running && now - task.started_elapsed >= policy.restart_backoff.reset_after;
+  const bool healthy =
+      task.reached_running && now - task.started_elapsed >= policy.restart_backoff.reset_after;
   task.consecutive_failures = healthy ? 1 : task.consecutive_failures + 1;
   const auto expired = [&](Duration at) { return now - at > policy.failure_threshold.within; };
   std::erase_if(task.failures, expired);
@@ -123,7 +131,8 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   const std::size_t keep = std::max<std::size_t>(policy.failure_threshold.count, 1);
   if (task.failures.size() > keep) task.failures.erase(task.failures.begin());
   if (!job_.first_fault)
-    job_.first_fault = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
+    job_.first_fault =
+        Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
 }
 
 void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
@@ -148,7 +157,8 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
   std::vector<EventField> details{{"attempt", std::to_string(task.attempt)}};
   const std::string exit_text = seen.exit ? job::describe(*seen.exit) : std::string();
   if (!exit_text.empty()) details.push_back({"exit", exit_text});
-  if (task.state != before || (seen.state == TaskState::running && seen.attempt > 0 && before != TaskState::running)) {
+  if (task.state != before ||
+      (seen.state == TaskState::running && seen.attempt > 0 && before != TaskState::running)) {
     switch (task.state) {
       case TaskState::running:
         details.push_back({"node", ledger_.state_.coordinator_name});
@@ -158,12 +168,23 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
         else
           task_event(task, "running", seen.reason, std::move(details));
         break;
-      case TaskState::frozen: task_event(task, "frozen", seen.reason, std::move(details)); break;
-      case TaskState::backoff: task_event(task, "backoff", seen.reason, std::move(details)); break;
-      case TaskState::stopping: task_event(task, "stopping", seen.reason, std::move(details)); break;
-      case TaskState::succeeded: task_event(task, "succeeded", "", std::move(details)); break;
-      case TaskState::failed: task_event(task, "failed", seen.reason, std::move(details)); break;
-      default: break;
+      case TaskState::frozen:
+        task_event(task, "frozen", seen.reason, std::move(details));
+        break;
+      case TaskState::backoff:
+        task_event(task, "backoff", seen.reason, std::move(details));
+        break;
+      case TaskState::stopping:
+        task_event(task, "stopping", seen.reason, std::move(details));
+        break;
+      case TaskState::succeeded:
+        task_event(task, "succeeded", "", std::move(details));
+        break;
+      case TaskState::failed:
+        task_event(task, "failed", seen.reason, std::move(details));
+        break;
+      default:
+        break;
     }
   }
   if (seen.state != TaskState::failed || ordered || before == TaskState::failed) return;
@@ -175,14 +196,17 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
 
 void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   const job::RoleSpec& role = job_.spec.roles.at(task.place.task.role);
-  const std::string cause = task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
+  const std::string cause =
+      task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
   const bool retry = job::is_stateful(job_.spec, task.place.task) && seen.exit &&
                      job::may_restart(role.restart_policy, *seen.exit);
   if (retry) {
     const auto& threshold = job_.spec.policy.failure_threshold;
     if (threshold.count > 0 && task.failures.size() >= threshold.count)
-      return finish(JobState::failed, cause + ": failed " + std::to_string(threshold.count) +
-                    " times within the failure threshold's window", false);
+      return finish(JobState::failed,
+                    cause + ": failed " + std::to_string(threshold.count) +
+                        " times within the failure threshold's window",
+                    false);
     return recover(task, cause);
   }
   // A dynamic worker may be lost, but not the task whose success the job waits for.
@@ -196,12 +220,14 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
 void JobTransition::recover(const TaskRecord& task, const std::string& cause) {
   const auto& policy = job_.spec.policy;
   if (policy.backoff_limit && job_.budget_spent >= *policy.backoff_limit && ledger_.broken_rule != "budget")
-    return finish(JobState::failed, cause + ": backoffLimit of " + std::to_string(*policy.backoff_limit) +
-                  " restarts is used up", true);
+    return finish(
+        JobState::failed,
+        cause + ": backoffLimit of " + std::to_string(*policy.backoff_limit) + " restarts is used up", true);
   const Duration now = ledger_.state_.elapsed;
   const bool healthy = job_.was_running && now - job_.all_running_since >= policy.restart_backoff.reset_after;
   if (healthy) job_.recoveries_in_row = 0;
-  job_.not_before = now + job::backoff_delay(policy.restart_backoff, job_.recoveries_in_row, jitter_seed(job_));
+  job_.not_before =
+      now + job::backoff_delay(policy.restart_backoff, job_.recoveries_in_row, jitter_seed(job_));
   ++job_.recoveries_in_row;
   ++job_.restarts;
   ++job_.budget_spent;
@@ -211,8 +237,8 @@ void JobTransition::recover(const TaskRecord& task, const std::string& cause) {
 }
 
 void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& seen) {
-  // What the user can mend (no such directory, no such user) fails the job; what this host or moment lacks costs a new
-  // placement, with new ports.
+  // What the user can mend (no such directory, no such user) fails the job; what this host or moment lacks
+  // costs a new placement, with new ports.
   if (seen.stage_error == ErrorCode::invalid || seen.stage_error == ErrorCode::not_found)
     return finish(JobState::failed, seen.reason, true);
   job::RestartBackoff wait;
@@ -261,7 +287,8 @@ JobState JobTransition::running_state() const {
   for (const auto& [id, t] : job_.tasks) {
     if (!wanted(id)) continue;
     all = all && counts_as_running(t);
-    any_started = any_started || t.completed || t.state == TaskState::starting || t.state == TaskState::running;
+    any_started =
+        any_started || t.completed || t.state == TaskState::starting || t.state == TaskState::running;
     any_staging = any_staging || t.state == TaskState::fetching || t.state == TaskState::staged;
     any_again = any_again || t.reached_running;
     if (t.state == TaskState::frozen) return JobState::recovering;
@@ -269,7 +296,8 @@ JobState JobTransition::running_state() const {
   if (all) return JobState::running;
   if (job_.state == JobState::recovering) return JobState::recovering;
   // Between Running and Running again every gap is a restart in place.
-  if (job_.state == JobState::running || (job_.state == JobState::restarting && any_again)) return JobState::restarting;
+  if (job_.state == JobState::running || (job_.state == JobState::restarting && any_again))
+    return JobState::restarting;
   if (any_started || any_again) return JobState::starting;
   if (any_staging) return JobState::staging;
   return JobState::placed;
@@ -283,7 +311,8 @@ void JobTransition::settle() {
   if (is_final(job_.state)) {
     for (auto& [id, t] : job_.tasks) {
       if (!t.ended || t.state == TaskState::succeeded || t.state == TaskState::failed) continue;
-      // Ended because the job was over. What a ps or an idle worker did for a job that succeeded was its part of it.
+      // Ended because the job was over. What a ps or an idle worker did for a job that succeeded was its part
+      // of it.
       t.state = job_.state == JobState::succeeded ? TaskState::succeeded : TaskState::failed;
       if (t.reason.empty()) t.reason = t.attempt < t.first_attempt ? "not started" : "ended with the job";
     }
@@ -303,7 +332,8 @@ void JobTransition::settle() {
     return;
   }
   if (job_.halt != Halt::none || job_.needs_generation) {
-    if (stopped && job_.halt != Halt::recovery && job_.state != JobState::recovering && job_.state != JobState::pending)
+    if (stopped && job_.halt != Halt::recovery && job_.state != JobState::recovering &&
+        job_.state != JobState::pending)
       set_state(JobState::pending, job_.reason);
     return;
   }

@@ -1,6 +1,6 @@
-// The rules by which one job's record changes: states, halts, failures, ends. Used by Ledger::apply only; everything
-// here is a pure function of the record, the command and the ledger's elapsed time.
-// Order of the rules: docs/recovery.md and docs/frameworks.md.
+// The rules by which one job's record changes: states, halts, failures, ends. Used by Ledger::apply only;
+// everything here is a pure function of the record, the command and the ledger's elapsed time. Order of the
+// rules: docs/recovery.md and docs/frameworks.md.
 #pragma once
 
 #include <string>
@@ -25,7 +25,8 @@ class JobTransition {
   void settle();
   // A new run of the same job: budgets, completions and the passed list start anew.
   void begin_run();
-  void task_event(const TaskRecord& task, std::string type, std::string reason, std::vector<EventField> details = {});
+  void task_event(const TaskRecord& task, std::string type, std::string reason,
+                  std::vector<EventField> details = {});
 
  private:
   void count_attempts(TaskRecord& task, const TaskObservation& seen);

@@ -26,17 +26,28 @@ Applied done(const JobRecord& job) {
 
 std::string_view to_string(JobState s) {
   switch (s) {
-    case JobState::pending: return "pending";
-    case JobState::placed: return "placed";
-    case JobState::staging: return "staging";
-    case JobState::starting: return "starting";
-    case JobState::running: return "running";
-    case JobState::restarting: return "restarting";
-    case JobState::recovering: return "recovering";
-    case JobState::suspended: return "suspended";
-    case JobState::succeeded: return "succeeded";
-    case JobState::failed: return "failed";
-    case JobState::cancelled: return "cancelled";
+    case JobState::pending:
+      return "pending";
+    case JobState::placed:
+      return "placed";
+    case JobState::staging:
+      return "staging";
+    case JobState::starting:
+      return "starting";
+    case JobState::running:
+      return "running";
+    case JobState::restarting:
+      return "restarting";
+    case JobState::recovering:
+      return "recovering";
+    case JobState::suspended:
+      return "suspended";
+    case JobState::succeeded:
+      return "succeeded";
+    case JobState::failed:
+      return "failed";
+    case JobState::cancelled:
+      return "cancelled";
   }
   return "";
 }
@@ -52,7 +63,8 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
   auto state = wire::decode<LedgerState>(snapshot, limits);
   if (!state) return fail(state.error());
   Ledger ledger;
-  ledger.events_.assign(std::make_move_iterator(state->events.begin()), std::make_move_iterator(state->events.end()));
+  ledger.events_.assign(std::make_move_iterator(state->events.begin()),
+                        std::make_move_iterator(state->events.end()));
   state->events.clear();
   ledger.state_ = std::move(*state);
   for (const auto& [id, job] : ledger.state_.jobs) {
@@ -83,8 +95,12 @@ Duration Ledger::elapsed_at(Instant now) const {
   return state_.elapsed + std::max<Duration>(now - state_.at, 0ns);
 }
 
-std::set<JobId> Ledger::take_touched() { return std::exchange(touched_, {}); }
-std::set<JobId> Ledger::take_forgotten() { return std::exchange(forgotten_, {}); }
+std::set<JobId> Ledger::take_touched() {
+  return std::exchange(touched_, {});
+}
+std::set<JobId> Ledger::take_forgotten() {
+  return std::exchange(forgotten_, {});
+}
 
 void Ledger::add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
                        std::vector<EventField> details) {
@@ -130,13 +146,18 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index) {
       return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, false, c.wall); });
     case CommandType::extend_generation:
       return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, true, c.wall); });
-    case CommandType::report: return with<Report>(c, [&](const auto& b) { return apply_report(b, c.wall); });
-    case CommandType::finish: return with<FinishJob>(c, [&](const auto& b) { return apply_finish(b, c.wall); });
+    case CommandType::report:
+      return with<Report>(c, [&](const auto& b) { return apply_report(b, c.wall); });
+    case CommandType::finish:
+      return with<FinishJob>(c, [&](const auto& b) { return apply_finish(b, c.wall); });
     case CommandType::checkpoint:
       return with<CheckpointSeen>(c, [&](const auto& b) { return apply_checkpoint(b, c.wall); });
-    case CommandType::forget: return with<ForgetJob>(c, [&](const auto& b) { return apply_forget(b, c.wall); });
-    case CommandType::waits: return with<JobWaits>(c, [&](const auto& b) { return apply_waits(b, c.wall); });
-    case CommandType::signal: return with<SignalJob>(c, [&](const auto& b) { return apply_signal(b); });
+    case CommandType::forget:
+      return with<ForgetJob>(c, [&](const auto& b) { return apply_forget(b, c.wall); });
+    case CommandType::waits:
+      return with<JobWaits>(c, [&](const auto& b) { return apply_waits(b, c.wall); });
+    case CommandType::signal:
+      return with<SignalJob>(c, [&](const auto& b) { return apply_signal(b); });
   }
   return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
 }
@@ -152,7 +173,8 @@ Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& co
   return {};
 }
 
-// Is a port or GPU of these places held by a task that has not ended? The last word on what a coordinator planned.
+// Is a port or GPU of these places held by a task that has not ended? The last word on what a coordinator
+// planned.
 bool Ledger::taken(const BeginGeneration& c) const {
   std::set<std::pair<NodeId, std::uint16_t>> ports;
   std::set<std::pair<NodeId, std::uint32_t>> gpus;
@@ -236,7 +258,9 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
       transition.set_state(JobState::placed, c.message);
     if (c.restore)
       add_event(wall, job.id, "checkpoint.restored", job.spec.name, c.message,
-                {{"job", job.spec.name}, {"step", std::to_string(c.restore->step)}, {"path", c.restore->path},
+                {{"job", job.spec.name},
+                 {"step", std::to_string(c.restore->step)},
+                 {"path", c.restore->path},
                  {"generation", std::to_string(job.generation)}});
     else if (job.spec.checkpoint)
       add_event(wall, job.id, "checkpoint.none", job.spec.name, c.message,
@@ -272,7 +296,8 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
 
 Applied Ledger::apply_finish(const FinishJob& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end() || is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
+  if (it == state_.jobs.end() || is_final(it->second.state))
+    return refused(ErrorCode::refused, "job moved on");
   JobTransition transition(*this, it->second, wall);
   transition.finish(c.state, c.reason, true);
   transition.settle();
@@ -302,7 +327,8 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     return done(job);
   }
   record->state = c.state;
-  std::vector<EventField> details{{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
+  std::vector<EventField> details{
+      {"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
   // A damaged one that a generation of this job left was committed too; what lay there before is not ours.
   const bool good = c.state == CheckpointState::complete || c.state == CheckpointState::verified;
   if (good || (c.state == CheckpointState::damaged && job.generation > 0)) job.committed_once = true;
@@ -311,8 +337,8 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     add_event(wall, job.id, "checkpoint.verified", job.spec.name, c.message, std::move(details));
   } else if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined) {
     add_event(wall, job.id,
-              c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", job.spec.name,
-              c.message, std::move(details));
+              c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined",
+              job.spec.name, c.message, std::move(details));
   }
   ++job.version;
   touched_.insert(job.id);
@@ -334,12 +360,13 @@ void Ledger::forget(JobId id, WallTime wall) {
 
 Applied Ledger::apply_forget(const ForgetJob& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end() || !is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
+  if (it == state_.jobs.end() || !is_final(it->second.state))
+    return refused(ErrorCode::refused, "job moved on");
   if (it->second.nothing_runs()) {
     forget(c.job, wall);
     return {};
   }
-  it->second.deleting = true;      // what cleanPodPolicy None left running goes first
+  it->second.deleting = true;  // what cleanPodPolicy None left running goes first
   it->second.leave_running = false;
   it->second.graceful = true;
   ++it->second.version;
@@ -349,7 +376,8 @@ Applied Ledger::apply_forget(const ForgetJob& c, WallTime wall) {
 
 Applied Ledger::apply_waits(const JobWaits& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end() || is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
+  if (it == state_.jobs.end() || is_final(it->second.state))
+    return refused(ErrorCode::refused, "job moved on");
   if (it->second.reason == c.reason) return done(it->second);
   it->second.reason = c.reason;
   add_event(wall, c.job, "job.waits", it->second.spec.name, c.reason, {{"job", it->second.spec.name}});

@@ -1,5 +1,6 @@
-// The replicated state machine: jobs, their generations, tasks, checkpoints, and the history. Event-sourced: the only
-// way in is apply(); the same commands give the same bytes. No I/O, no clock: a command brings its time.
+// The replicated state machine: jobs, their generations, tasks, checkpoints, and the history. Event-sourced:
+// the only way in is apply(); the same commands give the same bytes. No I/O, no clock: a command brings its
+// time.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +19,31 @@ namespace dtrain::cluster {
 // Everything a snapshot holds.
 struct LedgerState {
   std::uint64_t format = 1;
-  std::uint64_t applied = 0;             // index of the last entry
-  std::uint64_t epoch = 0;               // highest seen; only grows
+  std::uint64_t applied = 0;  // index of the last entry
+  std::uint64_t epoch = 0;    // highest seen; only grows
   NodeId coordinator;
   std::string coordinator_name;
-  std::string boot_id;                   // of the coordinator whose clock is meant by `at`
+  std::string boot_id;  // of the coordinator whose clock is meant by `at`
   Instant at{};
-  Duration elapsed{0};                   // of the cluster, see Command::at
+  Duration elapsed{0};  // of the cluster, see Command::at
   std::uint64_t next_event = 1;
   std::map<JobId, JobRecord> jobs;
-  std::map<NodeId, std::map<std::uint16_t, Duration>> ports;  // when last in use; entries older than kPortRest are dropped
-  std::vector<LedgerEvent> events;       // newest limits::kKeptEvents
-  template <class V> void fields(V& v) {
-    v("format", format); v("applied", applied); v("epoch", epoch); v("coordinator", coordinator);
-    v("coordinator_name", coordinator_name); v("boot_id", boot_id); v("at", at); v("elapsed", elapsed);
-    v("next_event", next_event); v("jobs", jobs); v("ports", ports);
+  std::map<NodeId, std::map<std::uint16_t, Duration>>
+      ports;                        // when last in use; entries older than kPortRest are dropped
+  std::vector<LedgerEvent> events;  // newest limits::kKeptEvents
+  template <class V>
+  void fields(V& v) {
+    v("format", format);
+    v("applied", applied);
+    v("epoch", epoch);
+    v("coordinator", coordinator);
+    v("coordinator_name", coordinator_name);
+    v("boot_id", boot_id);
+    v("at", at);
+    v("elapsed", elapsed);
+    v("next_event", next_event);
+    v("jobs", jobs);
+    v("ports", ports);
     v("events", events);
   }
 };
@@ -42,10 +53,10 @@ inline constexpr Duration kPortRest = 2min;
 
 // What came of one command, for whoever proposed it.
 struct Applied {
-  Status status;                          // refused commands change nothing
+  Status status;  // refused commands change nothing
   JobId job = 0;
   std::string name;
-  bool unchanged = false;                 // submit: the same job was there already
+  bool unchanged = false;  // submit: the same job was there already
 };
 
 class Ledger {
@@ -54,8 +65,8 @@ class Ledger {
   static Result<Ledger> restore(std::string_view snapshot);
   std::string snapshot() const;
 
-  // An entry that does not decode is damage of our own log: refused with ErrorCode::damaged, state unchanged but
-  // for `applied`. Touched jobs are added to touched().
+  // An entry that does not decode is damage of our own log: refused with ErrorCode::damaged, state unchanged
+  // but for `applied`. Touched jobs are added to touched().
   Applied apply(std::uint64_t index, std::string_view payload);
 
   const LedgerState& state() const { return state_; }
@@ -94,7 +105,7 @@ class Ledger {
   void use_ports(const TaskPlacement& place);
   bool taken(const BeginGeneration& c) const;
 
-  LedgerState state_;                     // its `events` stay empty: they live in events_ until a snapshot
+  LedgerState state_;  // its `events` stay empty: they live in events_ until a snapshot
   std::deque<LedgerEvent> events_;
   std::map<std::string, JobId, std::less<>> names_, requests_;
   std::set<JobId> touched_, forgotten_;

@@ -24,13 +24,20 @@ Applied done(const JobRecord& job) {
 
 std::string verb(ActionKind kind) {
   switch (kind) {
-    case ActionKind::cancel: return "cancel";
-    case ActionKind::suspend: return "suspend";
-    case ActionKind::resume: return "resume";
-    case ActionKind::restart: return "restart";
-    case ActionKind::scale: return "scale";
-    case ActionKind::remove: return "delete";
-    case ActionKind::rerun: return "rerun";
+    case ActionKind::cancel:
+      return "cancel";
+    case ActionKind::suspend:
+      return "suspend";
+    case ActionKind::resume:
+      return "resume";
+    case ActionKind::restart:
+      return "restart";
+    case ActionKind::scale:
+      return "scale";
+    case ActionKind::remove:
+      return "delete";
+    case ActionKind::rerun:
+      return "rerun";
   }
   return "";
 }
@@ -76,7 +83,8 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
                                          : "choose another name, or cancel and delete that job first");
     }
     if (old.user.uid != c.user.uid && c.user.uid != 0)
-      return refused(ErrorCode::refused, "could not replace job " + spec->name + ": it belongs to " + old.user.name,
+      return refused(ErrorCode::refused,
+                     "could not replace job " + spec->name + ": it belongs to " + old.user.name,
                      "choose another name");
     if (old.nothing_runs()) {
       forget(old.id, wall);
@@ -90,9 +98,10 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   std::size_t active = 0;
   for (const auto& [id, job] : state_.jobs) active += is_final(job.state) ? 0 : 1;
   if (active >= limits::kActiveJobs)
-    return refused(ErrorCode::limit,
-                   "could not submit job " + spec->name + ": " + std::to_string(active) + " jobs are active already",
-                   "wait for some to finish, or cancel some");
+    return refused(
+        ErrorCode::limit,
+        "could not submit job " + spec->name + ": " + std::to_string(active) + " jobs are active already",
+        "wait for some to finish, or cancel some");
 
   JobRecord& job = state_.jobs[index];
   job.id = index;
@@ -120,22 +129,26 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
 
 Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "could not " + verb(c.kind) + " job: it is gone");
+  if (it == state_.jobs.end())
+    return refused(ErrorCode::not_found, "could not " + verb(c.kind) + " job: it is gone");
   JobRecord& job = it->second;
   JobTransition transition(*this, job, wall);
   const bool final = is_final(job.state);
   const auto conflict = [&](const std::string& why, const std::string& next = "") {
-    return refused(ErrorCode::refused, "could not " + verb(c.kind) + " job " + job.spec.name + ": " + why, next);
+    return refused(ErrorCode::refused, "could not " + verb(c.kind) + " job " + job.spec.name + ": " + why,
+                   next);
   };
   const std::string state(to_string(job.state));
   if (final && c.kind != ActionKind::remove && c.kind != ActionKind::rerun) {
     if (c.kind == ActionKind::cancel && job.state == JobState::cancelled) return done(job);
-    return conflict("it is " + state + " already", c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name
-                                                                                 : std::string());
+    return conflict("it is " + state + " already",
+                    c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name : std::string());
   }
 
   switch (c.kind) {
-    case ActionKind::cancel: transition.finish(JobState::cancelled, "cancelled by " + c.user, true); break;
+    case ActionKind::cancel:
+      transition.finish(JobState::cancelled, "cancelled by " + c.user, true);
+      break;
 
     case ActionKind::suspend:
       if (job.goal == Goal::suspend) return done(job);
@@ -152,7 +165,8 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
       job.signalled = false;
       job.not_before = 0ns;
       job.reason = "resumed by " + c.user;
-      if (job.passed.empty() || job.state == JobState::suspended) transition.set_state(JobState::pending, job.reason);
+      if (job.passed.empty() || job.state == JobState::suspended)
+        transition.set_state(JobState::pending, job.reason);
       break;
 
     case ActionKind::restart: {
@@ -160,9 +174,10 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
       if (c.task && !c.from_scratch && c.package_digest.empty()) {
         const auto task = job.tasks.find(*c.task);
         if (task == job.tasks.end())
-          return refused(ErrorCode::not_found,
-                         "could not restart task " + c.task->text() + ": job " + job.spec.name + " has no such task",
-                         "dtrainctl tasks " + job.spec.name);
+          return refused(
+              ErrorCode::not_found,
+              "could not restart task " + c.task->text() + ": job " + job.spec.name + " has no such task",
+              "dtrainctl tasks " + job.spec.name);
         if (task->second.completed) return conflict(c.task->text() + " has completed; it is never run again");
         if (!job::is_stateful(job.spec, *c.task)) {
           task->second.restart_attempt = task->second.attempt;
@@ -181,14 +196,15 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
     case ActionKind::scale: {
       const auto role = job.spec.roles.find(c.role);
       if (role == job.spec.roles.end())
-        return refused(ErrorCode::not_found, "could not scale job " + job.spec.name + ": it has no role " + c.role);
+        return refused(ErrorCode::not_found,
+                       "could not scale job " + job.spec.name + ": it has no role " + c.role);
       if (role->second.replicas == c.replicas) return done(job);
       const std::uint32_t before = role->second.replicas;
       role->second.min_replicas =
           role->second.min_replicas == before ? c.replicas : std::min(role->second.min_replicas, c.replicas);
       role->second.replicas = c.replicas;
-      job.reason = "scaled " + c.role + " from " + std::to_string(before) + " to " + std::to_string(c.replicas) +
-                   " by " + c.user;
+      job.reason = "scaled " + c.role + " from " + std::to_string(before) + " to " +
+                   std::to_string(c.replicas) + " by " + c.user;
       const bool active = job.generation > 0 && !job.needs_generation && job.goal == Goal::run;
       // Where a task could see the difference, all get a new cluster spec: a new generation.
       if (active && !scales_alone(job.spec, c.role)) transition.halt(Halt::scale, true, true);

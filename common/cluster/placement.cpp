@@ -19,7 +19,8 @@ std::uint32_t free_gpus(const HostCapacity& host, const std::string& model) {
   }));
 }
 
-// Why `role` cannot go to `host` now; "" when it can. `permanent` words come first: they name what never will fit.
+// Why `role` cannot go to `host` now; "" when it can. `permanent` words come first: they name what never will
+// fit.
 std::string obstacle(const job::RoleSpec& role, const std::string& role_name, const HostCapacity& host,
                      const std::map<std::string, std::set<NodeId>>& used_hosts) {
   for (const auto& [key, value] : role.node_selector) {
@@ -39,15 +40,17 @@ std::string obstacle(const job::RoleSpec& role, const std::string& role_name, co
     const std::uint32_t free = free_gpus(host, want.gpu_model);
     if (free < want.gpus)
       return "needs " + std::to_string(want.gpus) + (want.gpu_model.empty() ? "" : " " + want.gpu_model) +
-             (want.gpus == 1 ? " GPU" : " GPUs") + " on one host, " + std::to_string(free) + " free on " + host.name;
+             (want.gpus == 1 ? " GPU" : " GPUs") + " on one host, " + std::to_string(free) + " free on " +
+             host.name;
   }
   if (host.cpu_used + want.cpu_millis > host.cpu_millis)
     return "needs " + std::to_string(want.cpu_millis) + "m CPU, " +
-           std::to_string(host.cpu_millis - std::min(host.cpu_used, host.cpu_millis)) + "m free on " + host.name;
+           std::to_string(host.cpu_millis - std::min(host.cpu_used, host.cpu_millis)) + "m free on " +
+           host.name;
   if (host.memory_used + want.memory_bytes > host.memory_bytes)
     return "needs " + std::to_string(want.memory_bytes >> 20) + " MiB memory, " +
-           std::to_string((host.memory_bytes - std::min(host.memory_used, host.memory_bytes)) >> 20) + " MiB free on " +
-           host.name;
+           std::to_string((host.memory_bytes - std::min(host.memory_used, host.memory_bytes)) >> 20) +
+           " MiB free on " + host.name;
   return "";
 }
 
@@ -65,10 +68,12 @@ void hold(const job::JobSpec& spec, const TaskPlacement& place, std::vector<Host
       if (gpu.index == index) gpu.free = false;
 }
 
-// The lowest port that is neither taken nor resting; the range is walked in order so that runs are repeatable.
+// The lowest port that is neither taken nor resting; the range is walked in order so that runs are
+// repeatable.
 std::optional<std::uint16_t> take_port(HostCapacity& host, PortRange range) {
   for (std::uint32_t port = range.first; port <= range.last; ++port) {
-    if (host.ports_in_use.insert(static_cast<std::uint16_t>(port)).second) return static_cast<std::uint16_t>(port);
+    if (host.ports_in_use.insert(static_cast<std::uint16_t>(port)).second)
+      return static_cast<std::uint16_t>(port);
   }
   return std::nullopt;
 }
@@ -88,7 +93,8 @@ void subtract_used(const Ledger& ledger, std::vector<HostCapacity>& hosts) {
       if (!record.ended) hold(job.spec, record.place, hosts);
 }
 
-void book(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements, std::vector<HostCapacity>& hosts) {
+void book(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements,
+          std::vector<HostCapacity>& hosts) {
   for (const auto& place : placements) hold(spec, place, hosts);
 }
 
@@ -123,14 +129,16 @@ Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::ve
     if (with_ports) {
       const auto port = take_port(*best, ports);
       if (!port)
-        return fail(ErrorCode::unavailable, task.text() + " needs a port, all of " + std::to_string(ports.first) + "-" +
+        return fail(ErrorCode::unavailable, task.text() + " needs a port, all of " +
+                                                std::to_string(ports.first) + "-" +
                                                 std::to_string(ports.last) + " on " + best->name +
                                                 " are in use or were within two minutes");
       p.address.port = *port;
     }
     for (std::uint32_t taken = 0; auto& gpu : best->gpus) {
       if (taken == role.resources.gpus) break;
-      if (!gpu.free || (!role.resources.gpu_model.empty() && gpu.model.find(role.resources.gpu_model) == std::string::npos))
+      if (!gpu.free || (!role.resources.gpu_model.empty() &&
+                        gpu.model.find(role.resources.gpu_model) == std::string::npos))
         continue;
       gpu.free = false;
       p.gpus.push_back(gpu.index);

@@ -19,7 +19,9 @@ RestoreChoice::RestoreChoice(const JobRecord& job, bool trust_unverified)
   if (skip_newest_) skip_from_step_ = job.restored->step;
 }
 
-bool RestoreChoice::pinned() const { return spec_.restore != "auto" && spec_.restore != "never" && !committed_once_; }
+bool RestoreChoice::pinned() const {
+  return spec_.restore != "auto" && spec_.restore != "never" && !committed_once_;
+}
 
 void RestoreChoice::scanned(std::vector<transfer::CheckpointInfo> found) {
   CHECK(step_.kind == Kind::scan || step_.kind == Kind::scan_parent);
@@ -67,13 +69,16 @@ void RestoreChoice::verified(const Status& result) {
     return;
   }
   std::string why = "newest that verifies";
-  if (skip_newest_ && info.step < skip_from_step_) why = "two failures in a row without progress from step " + std::to_string(skip_from_step_) + ": the one before";
+  if (skip_newest_ && info.step < skip_from_step_)
+    why = "two failures in a row without progress from step " + std::to_string(skip_from_step_) +
+          ": the one before";
   if (pinned()) why = "as the job asks";
   decision_ = Step{Kind::chosen, info, why, false};
   quarantined();
 }
 
-// One quarantine is done (or was tried: a name that could not be moved is passed over, and the choice stands).
+// One quarantine is done (or was tried: a name that could not be moved is passed over, and the choice
+// stands).
 void RestoreChoice::quarantined() {
   if (!decision_) {  // it was a damaged candidate
     ++next_;

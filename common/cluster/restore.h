@@ -1,6 +1,6 @@
 // Which checkpoint a new generation restores: a small machine fed with scans and verdicts. Pure. Rules:
-// docs/recovery.md, "What a restore takes". The order is newest step first: what a stale branch wrote beyond a restore
-// point is quarantined when its successor begins, so steps on disk follow the lineage.
+// docs/recovery.md, "What a restore takes". The order is newest step first: what a stale branch wrote beyond
+// a restore point is quarantined when its successor begins, so steps on disk follow the lineage.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,8 @@ class RestoreChoice {
   Step step_{Step::Kind::scan, {}, "", false};
 };
 
-// Failures in a row of generations restored from the same checkpoint, after which the next older one is taken.
+// Failures in a row of generations restored from the same checkpoint, after which the next older one is
+// taken.
 inline constexpr std::uint32_t kFruitlessRestores = 2;
 
 }  // namespace dtrain::cluster

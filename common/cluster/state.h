@@ -1,5 +1,5 @@
-// What the ledger knows. Pure records; only Ledger::apply writes them. All times that decide anything are elapsed time
-// of the cluster (Duration since its first entry, see Ledger); WallTime is for people.
+// What the ledger knows. Pure records; only Ledger::apply writes them. All times that decide anything are
+// elapsed time of the cluster (Duration since its first entry, see Ledger); WallTime is for people.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,25 @@
 namespace dtrain::cluster {
 
 enum class JobState : unsigned char {
-  pending, placed, staging, starting, running, restarting, recovering, suspended, succeeded, failed, cancelled
+  pending,
+  placed,
+  staging,
+  starting,
+  running,
+  restarting,
+  recovering,
+  suspended,
+  succeeded,
+  failed,
+  cancelled
 };
-constexpr JobState enum_last(JobState) { return JobState::cancelled; }
+constexpr JobState enum_last(JobState) {
+  return JobState::cancelled;
+}
 std::string_view to_string(JobState s);
-inline bool is_final(JobState s) { return s >= JobState::succeeded; }
+inline bool is_final(JobState s) {
+  return s >= JobState::succeeded;
+}
 
 using job::TaskState;
 
@@ -32,50 +46,77 @@ struct TaskPlacement {
   TaskId task;
   NodeId node;
   job::TaskAddress address;
-  std::vector<std::uint32_t> gpus;     // indices on the node
-  template <class V> void fields(V& v) { v("task", task); v("node", node); v("address", address); v("gpus", gpus); }
+  std::vector<std::uint32_t> gpus;  // indices on the node
+  template <class V>
+  void fields(V& v) {
+    v("task", task);
+    v("node", node);
+    v("address", address);
+    v("gpus", gpus);
+  }
 };
 
 struct TaskRecord {
   TaskPlacement place;
   TaskState state = TaskState::waiting;
-  AttemptNumber first_attempt = 1;     // of this generation
-  AttemptNumber attempt = 0;           // highest known to have started (0: none ever)
-  AttemptNumber exit_attempt = 0;      // the newest attempt whose exit is in `exit`
-  std::int32_t pid = 0;                // while an attempt runs
+  AttemptNumber first_attempt = 1;  // of this generation
+  AttemptNumber attempt = 0;        // highest known to have started (0: none ever)
+  AttemptNumber exit_attempt = 0;   // the newest attempt whose exit is in `exit`
+  std::int32_t pid = 0;             // while an attempt runs
   WallTime started{};
   Duration started_elapsed{0};
   std::optional<job::Exit> exit;
-  bool reached_running = false;        // in this generation
-  bool ready = false;                  // READY=1, in this generation
-  bool completed = false;              // succeeded for good: never run again, also not in later generations
-  bool ended = false;                  // the host said: nothing of this assignment runs or will run
+  bool reached_running = false;  // in this generation
+  bool ready = false;            // READY=1, in this generation
+  bool completed = false;        // succeeded for good: never run again, also not in later generations
+  bool ended = false;            // the host said: nothing of this assignment runs or will run
   std::uint32_t consecutive_failures = 0;
-  AttemptNumber restart_attempt = 0;   // a user asked to end this attempt and start the next: costs no budget
-  std::vector<Duration> failures;      // when, within the threshold's window; at most its count
-  bool left_running = false;           // ran when its job ended under cleanPodPolicy None
+  AttemptNumber restart_attempt = 0;  // a user asked to end this attempt and start the next: costs no budget
+  std::vector<Duration> failures;     // when, within the threshold's window; at most its count
+  bool left_running = false;          // ran when its job ended under cleanPodPolicy None
   std::string reason;
-  template <class V> void fields(V& v) {
-    v("place", place); v("state", state); v("left_running", left_running); v("first_attempt", first_attempt); v("attempt", attempt);
-    v("exit_attempt", exit_attempt); v("pid", pid); v("started", started); v("started_elapsed", started_elapsed);
-    v("exit", exit); v("reached_running", reached_running); v("ready", ready); v("completed", completed);
-    v("ended", ended); v("consecutive_failures", consecutive_failures); v("restart_attempt", restart_attempt);
-    v("failures", failures); v("reason", reason);
+  template <class V>
+  void fields(V& v) {
+    v("place", place);
+    v("state", state);
+    v("left_running", left_running);
+    v("first_attempt", first_attempt);
+    v("attempt", attempt);
+    v("exit_attempt", exit_attempt);
+    v("pid", pid);
+    v("started", started);
+    v("started_elapsed", started_elapsed);
+    v("exit", exit);
+    v("reached_running", reached_running);
+    v("ready", ready);
+    v("completed", completed);
+    v("ended", ended);
+    v("consecutive_failures", consecutive_failures);
+    v("restart_attempt", restart_attempt);
+    v("failures", failures);
+    v("reason", reason);
   }
 };
 
 enum class CheckpointState : unsigned char { complete, verified, damaged, quarantined, deleted };
-constexpr CheckpointState enum_last(CheckpointState) { return CheckpointState::deleted; }
+constexpr CheckpointState enum_last(CheckpointState) {
+  return CheckpointState::deleted;
+}
 
 // One entry of a job's lineage. Order: generation, then step.
 struct CheckpointRecord {
   transfer::CheckpointInfo info;
-  Generation generation = 0;           // that wrote it (0: before the job began)
-  std::int64_t parent_step = -1;       // what its generation restored (-1: from scratch)
+  Generation generation = 0;      // that wrote it (0: before the job began)
+  std::int64_t parent_step = -1;  // what its generation restored (-1: from scratch)
   CheckpointState state = CheckpointState::complete;
   WallTime seen{};
-  template <class V> void fields(V& v) {
-    v("info", info); v("generation", generation); v("parent_step", parent_step); v("state", state); v("seen", seen);
+  template <class V>
+  void fields(V& v) {
+    v("info", info);
+    v("generation", generation);
+    v("parent_step", parent_step);
+    v("state", state);
+    v("seen", seen);
   }
 };
 
@@ -86,8 +127,14 @@ struct Fault {
   AttemptNumber attempt = 0;
   WallTime at{};
   job::Exit exit;
-  template <class V> void fields(V& v) {
-    v("task", task); v("node", node); v("generation", generation); v("attempt", attempt); v("at", at); v("exit", exit);
+  template <class V>
+  void fields(V& v) {
+    v("task", task);
+    v("node", node);
+    v("generation", generation);
+    v("attempt", attempt);
+    v("at", at);
+    v("exit", exit);
   }
 };
 
@@ -96,21 +143,32 @@ struct Condition {
   bool status = false;
   WallTime at{};
   std::string reason;
-  template <class V> void fields(V& v) { v("type", type); v("status", status); v("at", at); v("reason", reason); }
+  template <class V>
+  void fields(V& v) {
+    v("type", type);
+    v("status", status);
+    v("at", at);
+    v("reason", reason);
+  }
 };
 
 // What the people or the rules want of a job.
 enum class Goal : unsigned char { run, suspend, end };
-constexpr Goal enum_last(Goal) { return Goal::end; }
+constexpr Goal enum_last(Goal) {
+  return Goal::end;
+}
 
 // Why the current generation is being stopped before a next one begins.
 enum class Halt : unsigned char { none, recovery, replace, requested, scale, rerun };
-constexpr Halt enum_last(Halt) { return Halt::rerun; }
+constexpr Halt enum_last(Halt) {
+  return Halt::rerun;
+}
 
 struct JobRecord {
   JobId id = 0;
   job::JobSpec spec;
-  std::string submitted_spec;          // as submitted, encoded: scale changes `spec`, "same content" is decided on this
+  std::string
+      submitted_spec;  // as submitted, encoded: scale changes `spec`, "same content" is decided on this
   job::User user;
   std::string request_id;
   WallTime created{};
@@ -119,71 +177,112 @@ struct JobRecord {
   JobState state = JobState::pending;
   std::string reason;
   Goal goal = Goal::run;
-  bool deleting = false;               // forget it once nothing of it runs
-  bool replaced = false;               // deleting, and its name belongs to a newer job already
+  bool deleting = false;  // forget it once nothing of it runs
+  bool replaced = false;  // deleting, and its name belongs to a newer job already
 
-  Generation generation = 0;           // newest; 0: none yet
-  Halt halt = Halt::none;              // the generation is being stopped
-  bool graceful = false;               // by stop signal and grace; else killed at once
-  bool needs_generation = true;        // once all of the old is ended, begin the next
-  Duration not_before{0};              // back-off of recoveries and placements
-  std::uint32_t stage_failures = 0;    // in a row
-  bool was_running = false;            // this run has been Running once
+  Generation generation = 0;         // newest; 0: none yet
+  Halt halt = Halt::none;            // the generation is being stopped
+  bool graceful = false;             // by stop signal and grace; else killed at once
+  bool needs_generation = true;      // once all of the old is ended, begin the next
+  Duration not_before{0};            // back-off of recoveries and placements
+  std::uint32_t stage_failures = 0;  // in a row
+  bool was_running = false;          // this run has been Running once
 
-  std::map<TaskId, TaskRecord> tasks;  // of the newest generation
+  std::map<TaskId, TaskRecord> tasks;            // of the newest generation
   std::map<TaskId, AttemptNumber> former_tasks;  // scaled away: their logs remain, their attempts count on
 
-  std::uint32_t restarts = 0;          // of this run: in place + recoveries
-  std::uint32_t budget_spent = 0;      // of them, those that count against backoffLimit
-  std::uint32_t recoveries_in_row = 0; // without a healthy period between
-  std::optional<Duration> run_started; // first placement of this run (anew after a resume)
+  std::uint32_t restarts = 0;           // of this run: in place + recoveries
+  std::uint32_t budget_spent = 0;       // of them, those that count against backoffLimit
+  std::uint32_t recoveries_in_row = 0;  // without a healthy period between
+  std::optional<Duration> run_started;  // first placement of this run (anew after a resume)
   Duration all_running_since{0};
   std::optional<Duration> finished_elapsed;
   WallTime finished{};
 
   std::vector<CheckpointRecord> checkpoints;
-  bool committed_once = false;         // a complete checkpoint of this job was seen
+  bool committed_once = false;  // a complete checkpoint of this job was seen
   std::optional<job::Restore> restored;
   std::string restored_digest;
-  std::uint32_t fruitless_restores = 0;  // failures in a row of generations restored from restored_digest without progress
-  bool from_scratch = false;           // asked for by a user: the next generation restores nothing
+  std::uint32_t fruitless_restores =
+      0;  // failures in a row of generations restored from restored_digest without progress
+  bool from_scratch = false;  // asked for by a user: the next generation restores nothing
 
-  bool leave_running = false;          // cleanPodPolicy None: what runs at the end is left alone until delete
-  bool signalled = false;              // signalBeforeDeadline was sent in this run
+  bool leave_running = false;  // cleanPodPolicy None: what runs at the end is left alone until delete
+  bool signalled = false;      // signalBeforeDeadline was sent in this run
   std::optional<Fault> first_fault;
   std::vector<Condition> conditions;
-  std::vector<JobState> passed;        // states reached in this run, in order of first reaching
-  std::uint64_t version = 0;           // bumped by every change (not compared across nodes)
+  std::vector<JobState> passed;  // states reached in this run, in order of first reaching
+  std::uint64_t version = 0;     // bumped by every change (not compared across nodes)
 
-  template <class V> void fields(V& v) {
-    v("id", id); v("spec", spec); v("submitted_spec", submitted_spec); v("user", user);
-    v("request_id", request_id); v("created", created); v("created_elapsed", created_elapsed); v("state", state);
-    v("reason", reason); v("goal", goal); v("deleting", deleting); v("replaced", replaced); v("generation", generation); v("halt", halt);
-    v("graceful", graceful); v("needs_generation", needs_generation); v("not_before", not_before);
-    v("stage_failures", stage_failures); v("was_running", was_running); v("tasks", tasks);
-    v("former_tasks", former_tasks); v("restarts", restarts); v("budget_spent", budget_spent); v("recoveries_in_row", recoveries_in_row);
-    v("run_started", run_started); v("all_running_since", all_running_since);
-    v("finished_elapsed", finished_elapsed); v("finished", finished); v("checkpoints", checkpoints);
-    v("committed_once", committed_once); v("restored", restored); v("restored_digest", restored_digest);
-    v("fruitless_restores", fruitless_restores); v("from_scratch", from_scratch); v("leave_running", leave_running); v("signalled", signalled); 
-    v("first_fault", first_fault); v("conditions", conditions); v("passed", passed); v("version", version);
+  template <class V>
+  void fields(V& v) {
+    v("id", id);
+    v("spec", spec);
+    v("submitted_spec", submitted_spec);
+    v("user", user);
+    v("request_id", request_id);
+    v("created", created);
+    v("created_elapsed", created_elapsed);
+    v("state", state);
+    v("reason", reason);
+    v("goal", goal);
+    v("deleting", deleting);
+    v("replaced", replaced);
+    v("generation", generation);
+    v("halt", halt);
+    v("graceful", graceful);
+    v("needs_generation", needs_generation);
+    v("not_before", not_before);
+    v("stage_failures", stage_failures);
+    v("was_running", was_running);
+    v("tasks", tasks);
+    v("former_tasks", former_tasks);
+    v("restarts", restarts);
+    v("budget_spent", budget_spent);
+    v("recoveries_in_row", recoveries_in_row);
+    v("run_started", run_started);
+    v("all_running_since", all_running_since);
+    v("finished_elapsed", finished_elapsed);
+    v("finished", finished);
+    v("checkpoints", checkpoints);
+    v("committed_once", committed_once);
+    v("restored", restored);
+    v("restored_digest", restored_digest);
+    v("fruitless_restores", fruitless_restores);
+    v("from_scratch", from_scratch);
+    v("leave_running", leave_running);
+    v("signalled", signalled);
+    v("first_fault", first_fault);
+    v("conditions", conditions);
+    v("passed", passed);
+    v("version", version);
   }
 
-  bool nothing_runs() const;           // every task of the newest generation ended, or there is none
+  bool nothing_runs() const;  // every task of the newest generation ended, or there is none
 };
 
 struct EventField {
   std::string key, value;
-  template <class V> void fields(V& v) { v("k", key); v("v", value); }
+  template <class V>
+  void fields(V& v) {
+    v("k", key);
+    v("v", value);
+  }
 };
 struct LedgerEvent {
   std::uint64_t seq = 0;
   WallTime at{};
-  JobId job = 0;                       // 0: of the cluster
+  JobId job = 0;  // 0: of the cluster
   std::string type, object, reason;
-  std::vector<EventField> details;     // generation=2 node=n1 ...
-  template <class V> void fields(V& v) {
-    v("seq", seq); v("at", at); v("job", job); v("type", type); v("object", object); v("reason", reason);
+  std::vector<EventField> details;  // generation=2 node=n1 ...
+  template <class V>
+  void fields(V& v) {
+    v("seq", seq);
+    v("at", at);
+    v("job", job);
+    v("type", type);
+    v("object", object);
+    v("reason", reason);
     v("details", details);
   }
 };

@@ -10,15 +10,21 @@ namespace dtrain::job {
 struct Exit {
   std::int32_t code = 0;
   std::int32_t signal = 0;
-  bool unknown = false;         // the end is proven (shim or host gone) but not how
+  bool unknown = false;  // the end is proven (shim or host gone) but not how
   bool out_of_memory = false;
-  std::string cause;            // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
-  std::string stderr_tail;      // last lines, bounded by limits::kStderrTailBytes
+  std::string
+      cause;  // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
+  std::string stderr_tail;  // last lines, bounded by limits::kStderrTailBytes
 
   bool success() const { return !unknown && signal == 0 && code == 0; }
-  template <class V> void fields(V& v) {
-    v("code", code); v("signal", signal); v("unknown", unknown); v("out_of_memory", out_of_memory);
-    v("cause", cause); v("stderr_tail", stderr_tail);
+  template <class V>
+  void fields(V& v) {
+    v("code", code);
+    v("signal", signal);
+    v("unknown", unknown);
+    v("out_of_memory", out_of_memory);
+    v("cause", cause);
+    v("stderr_tail", stderr_tail);
   }
 };
 
@@ -26,7 +32,11 @@ struct Exit {
 struct User {
   std::string name;
   std::uint32_t uid = 0;
-  template <class V> void fields(V& v) { v("name", name); v("uid", uid); }
+  template <class V>
+  void fields(V& v) {
+    v("name", name);
+    v("uid", uid);
+  }
 };
 
 }  // namespace dtrain::job

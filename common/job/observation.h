@@ -14,29 +14,52 @@
 namespace dtrain::job {
 
 enum class TaskState : unsigned char {
-  waiting, fetching, staged, starting, running, frozen, backoff, stopping, succeeded, failed, lost
+  waiting,
+  fetching,
+  staged,
+  starting,
+  running,
+  frozen,
+  backoff,
+  stopping,
+  succeeded,
+  failed,
+  lost
 };
-constexpr TaskState enum_last(TaskState) { return TaskState::lost; }
+constexpr TaskState enum_last(TaskState) {
+  return TaskState::lost;
+}
 std::string_view to_string(TaskState s);  // "running"
 
 struct TaskObservation {
   AssignmentId id;
   TaskState state = TaskState::waiting;
-  AttemptNumber attempt = 0;           // newest that was started
-  std::int32_t pid = 0;                // while it runs
+  AttemptNumber attempt = 0;  // newest that was started
+  std::int32_t pid = 0;       // while it runs
   WallTime started{};
   bool ready = false;
-  bool ended = false;                  // nothing runs and nothing will: the last observation of an assignment
-  AttemptNumber exit_attempt = 0;      // 0: no exit to tell
+  bool ended = false;              // nothing runs and nothing will: the last observation of an assignment
+  AttemptNumber exit_attempt = 0;  // 0: no exit to tell
   std::optional<Exit> exit;
-  bool on_request = false;             // the end was ordered: no fault, no budget
-  bool stage_failed = false;           // it never could start here
+  bool on_request = false;    // the end was ordered: no fault, no budget
+  bool stage_failed = false;  // it never could start here
   ErrorCode stage_error = ErrorCode::internal;
   std::string reason;
-  template <class V> void fields(V& v) {
-    v("id", id); v("state", state); v("attempt", attempt); v("pid", pid); v("started", started); v("ready", ready);
-    v("ended", ended); v("exit_attempt", exit_attempt); v("exit", exit); v("on_request", on_request);
-    v("stage_failed", stage_failed); v("stage_error", stage_error); v("reason", reason);
+  template <class V>
+  void fields(V& v) {
+    v("id", id);
+    v("state", state);
+    v("attempt", attempt);
+    v("pid", pid);
+    v("started", started);
+    v("ready", ready);
+    v("ended", ended);
+    v("exit_attempt", exit_attempt);
+    v("exit", exit);
+    v("on_request", on_request);
+    v("stage_failed", stage_failed);
+    v("stage_error", stage_error);
+    v("reason", reason);
   }
 };
 

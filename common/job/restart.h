@@ -9,14 +9,14 @@
 
 namespace dtrain::job {
 
-// May a task that ended so be run again? Kubeflow's training operator, pkg/core/pod.go: OnFailure restarts on any
-// failure, Always on success too, Never not at all, ExitCode only from 128 upwards (death by signal n counts as 128+n).
-// An end that is proven but not explained may be retried by every policy but Never. A program that could not be
-// executed at all would fail the same way again: never retried.
+// May a task that ended so be run again? Kubeflow's training operator, pkg/core/pod.go: OnFailure restarts on
+// any failure, Always on success too, Never not at all, ExitCode only from 128 upwards (death by signal n
+// counts as 128+n). An end that is proven but not explained may be retried by every policy but Never. A
+// program that could not be executed at all would fail the same way again: never retried.
 bool may_restart(RestartPolicy policy, const Exit& exit);
 
-// Delay before the restart after `in_row` earlier ones without a healthy period: first, initial, 2*initial, ... max.
-// Jitter (a quarter, downwards) is drawn from `seed`, so that the ledger's replay gives the same.
+// Delay before the restart after `in_row` earlier ones without a healthy period: first, initial, 2*initial,
+// ... max. Jitter (a quarter, downwards) is drawn from `seed`, so that the ledger's replay gives the same.
 Duration backoff_delay(const RestartBackoff& policy, std::uint32_t in_row, std::uint64_t seed);
 
 // For people: "exit code 3", "signal SIGKILL", "out of memory (signal SIGKILL)", "watchdog (signal SIGKILL)".

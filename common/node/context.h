@@ -1,4 +1,5 @@
-// What the parts of Node share: the ledger and its log, this host's facts, the time of this turn, and the way out.
+// What the parts of Node share: the ledger and its log, this host's facts, the time of this turn, and the way
+// out.
 #pragma once
 
 #include <map>
@@ -26,11 +27,11 @@ struct Context {
   NodeFacts facts;
   cluster::Ledger ledger;
   std::optional<raft::SoloLog> replicated;
-  bool serving = false;             // this life's own entry is applied
-  bool storage_failed = false;      // nothing is decided any more
+  bool serving = false;         // this life's own entry is applied
+  bool storage_failed = false;  // nothing is decided any more
   Now now;
   std::vector<Effect>* out = nullptr;
-  std::map<AssignmentId, std::string> status_text;   // last STATUS= of each task; not durable
+  std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable
   std::uint64_t last_token = 0;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }

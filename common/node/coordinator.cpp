@@ -17,7 +17,9 @@ constexpr std::uint64_t kInBackground = 0;
 // A checkpoint that cannot be read (but is not damaged) is tried this often, kScanRetry apart.
 constexpr std::uint32_t kUnreadableTries = 3;
 
-std::string identity(const transfer::CheckpointInfo& info) { return info.digest + " " + info.path; }
+std::string identity(const transfer::CheckpointInfo& info) {
+  return info.digest + " " + info.path;
+}
 
 std::vector<TaskId> wanted_tasks(const job::JobSpec& spec) {
   std::vector<TaskId> tasks;
@@ -46,7 +48,8 @@ Result<std::vector<cluster::TaskPlacement>> Coordinator::place(const job::JobSpe
   std::vector<cluster::HostCapacity> hosts{std::move(host)};
   cluster::subtract_used(c_.ledger, hosts);
   for (const Booking& b : bookings_) cluster::book(b.spec, b.placements, hosts);
-  return cluster::place(spec, tasks, std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
+  return cluster::place(spec, tasks, std::move(hosts),
+                        {c_.options.task_port_first, c_.options.task_port_last});
 }
 
 Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
@@ -92,10 +95,11 @@ void Coordinator::consider(JobId id) {
       else if (job->goal == cluster::Goal::run && job->halt == cluster::Halt::none && !job->needs_generation)
         extend(*job, soft);
     }
-    if (job->goal != cluster::Goal::run || (!job->needs_generation && soft.waiting.empty())) unplaced_.erase(id);
+    if (job->goal != cluster::Goal::run || (!job->needs_generation && soft.waiting.empty()))
+      unplaced_.erase(id);
     // A quiet finished job without a time to live needs nothing more: 10,000 of them may be kept.
-    if (is_final(job->state) && job->nothing_runs() && !job->deleting && !job->spec.policy.ttl_after_finished &&
-        soft.proposed == 0 && !soft.watched)
+    if (is_final(job->state) && job->nothing_runs() && !job->deleting &&
+        !job->spec.policy.ttl_after_finished && soft.proposed == 0 && !soft.watched)
       jobs_.erase(id);
   }
   if (job != nullptr && !job->nothing_runs()) return;
@@ -108,8 +112,8 @@ void Coordinator::consider(JobId id) {
   for (const auto& [priority, other] : queue) {
     const auto it = jobs_.find(other);
     const JobRecord* waiting = c_.ledger.find(other);
-    if (it != jobs_.end() && it->second.proposed == 0 && waiting->needs_generation && waiting->nothing_runs() &&
-        !is_final(waiting->state) && waiting->goal == cluster::Goal::run)
+    if (it != jobs_.end() && it->second.proposed == 0 && waiting->needs_generation &&
+        waiting->nothing_runs() && !is_final(waiting->state) && waiting->goal == cluster::Goal::run)
       begin_generation(*waiting, it->second);
   }
 }
@@ -137,7 +141,7 @@ bool Coordinator::watch_time(const JobRecord& job, Job& soft) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(*limit).count();
     propose(soft, job.id, CommandType::finish,
             cluster::FinishJob{job.id, cluster::JobState::failed,
-                                                  "activeDeadlineSeconds of " + std::to_string(seconds) + " is over"});
+                               "activeDeadlineSeconds of " + std::to_string(seconds) + " is over"});
     return true;
   }
   const auto warning = job.spec.policy.signal_before_deadline;
@@ -173,7 +177,8 @@ void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
   begin.placements = std::move(*placed);
   if (wants_restore(job)) {
     if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch) choose(job, soft);
-    if (soft.choosing->choice.step().kind == RestoreChoice::Step::Kind::blocked && soft.choosing->retry <= c_.now.boot)
+    if (soft.choosing->choice.step().kind == RestoreChoice::Step::Kind::blocked &&
+        soft.choosing->retry <= c_.now.boot)
       choose(job, soft);
     drive_choice(job, soft);
     const auto& step = soft.choosing->choice.step();
@@ -183,10 +188,11 @@ void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
                 cluster::FinishJob{job.id, cluster::JobState::failed, "could not restore: " + step.reason});
         return;
       }
-      // Another look only when the user acts (restart --from-scratch changes the job) or the directory may have.
+      // Another look only when the user acts (restart --from-scratch changes the job) or the directory may
+      // have.
       unplaced_.insert(job.id);
-      const std::string reason = "no checkpoint to restore: " + step.reason + "; dtrainctl restart " + job.spec.name +
-                                 " --from-scratch gives up what was trained";
+      const std::string reason = "no checkpoint to restore: " + step.reason + "; dtrainctl restart " +
+                                 job.spec.name + " --from-scratch gives up what was trained";
       if (soft.choosing->retry == kNever) soft.choosing->retry = c_.now.boot + kScanRetry;
       soft.deadline = std::min(soft.deadline, soft.choosing->retry);
       return wait(job, soft, reason);
@@ -225,7 +231,8 @@ void Coordinator::extend(const JobRecord& job, Job& soft) {
 }
 
 void Coordinator::choose(const JobRecord& job, Job& soft) {
-  soft.choosing.emplace(Choosing{RestoreChoice(job, c_.options.broken_rule == "verify-before-restore"), 0, kNever});
+  soft.choosing.emplace(
+      Choosing{RestoreChoice(job, c_.options.broken_rule == "verify-before-restore"), 0, kNever});
 }
 
 // Turns the choice's next step into an effect, once; steps that need no answer are left to the caller.
@@ -258,15 +265,16 @@ void Coordinator::drive_choice(const JobRecord& job, Job& soft) {
     case Kind::quarantine:
       choosing.token = c_.next_token();
       c_.propose(CommandType::checkpoint,
-                 cluster::CheckpointSeen{job.id, step.info,
-                                         step.damaged ? cluster::CheckpointState::damaged
-                                                      : cluster::CheckpointState::quarantined,
-                                         step.reason});
+                 cluster::CheckpointSeen{
+                     job.id, step.info,
+                     step.damaged ? cluster::CheckpointState::damaged : cluster::CheckpointState::quarantined,
+                     step.reason});
       c_.emit(QuarantineCheckpoint{job.id, choosing.token, step.info, job.user});
       return;
     case Kind::chosen:
     case Kind::nothing:
-    case Kind::blocked: return;
+    case Kind::blocked:
+      return;
   }
 }
 
@@ -302,18 +310,21 @@ void Coordinator::verified(const CheckpointVerified& e) {
     const transfer::CheckpointInfo info = *std::exchange(soft.verifying, {});
     // What changed or went away while it was read is looked at again when the directory changes.
     if (e.result || e.result.error().code == ErrorCode::damaged)
-      c_.propose(CommandType::checkpoint,
-                 cluster::CheckpointSeen{e.job, info,
-                                         e.result ? cluster::CheckpointState::verified : cluster::CheckpointState::damaged,
-                                         e.result ? std::string() : e.result.error().text()});
+      c_.propose(
+          CommandType::checkpoint,
+          cluster::CheckpointSeen{
+              e.job, info, e.result ? cluster::CheckpointState::verified : cluster::CheckpointState::damaged,
+              e.result ? std::string() : e.result.error().text()});
     else
       soft.known.erase(identity(info));
     return verify_next(*job, soft);
   }
   if (!soft.choosing || soft.choosing->token != e.token) return;
   soft.choosing->token = 0;
-  // Only damage condemns a checkpoint. One that cannot be read now is tried again before an older one is taken.
-  if (!e.result && e.result.error().code != ErrorCode::damaged && soft.choosing->unreadable < kUnreadableTries) {
+  // Only damage condemns a checkpoint. One that cannot be read now is tried again before an older one is
+  // taken.
+  if (!e.result && e.result.error().code != ErrorCode::damaged &&
+      soft.choosing->unreadable < kUnreadableTries) {
     ++soft.choosing->unreadable;
     soft.choosing->retry = c_.now.boot + kScanRetry;
     wait(*job, soft, e.result.error().text());
@@ -331,7 +342,8 @@ void Coordinator::quarantined(const CheckpointQuarantined& e) {
   if (it == jobs_.end() || !it->second.choosing || it->second.choosing->token != e.token) return;
   it->second.choosing->token = 0;
   if (!e.moved_to)
-    c_.log.write(LogLevel::warn, "checkpoint.not-moved", {{"path", e.path}, {"cause", e.moved_to.error().text()}});
+    c_.log.write(LogLevel::warn, "checkpoint.not-moved",
+                 {{"path", e.path}, {"cause", e.moved_to.error().text()}});
   it->second.choosing->choice.quarantined();
   consider(e.job);
 }
@@ -363,12 +375,15 @@ void Coordinator::delete_surplus(const JobRecord& job, Job& soft) {
     if (r.state == cluster::CheckpointState::verified) good.push_back(&r);
   const std::size_t keep = job.spec.checkpoint->keep;
   if (good.size() <= keep) return;
-  std::sort(good.begin(), good.end(), [](const auto* a, const auto* b) { return a->info.step > b->info.step; });
+  std::sort(good.begin(), good.end(),
+            [](const auto* a, const auto* b) { return a->info.step > b->info.step; });
   for (std::size_t i = keep; i < good.size(); ++i) {
-    if (good[i]->info.digest == job.restored_digest || !soft.deleted.insert(identity(good[i]->info)).second) continue;
+    if (good[i]->info.digest == job.restored_digest || !soft.deleted.insert(identity(good[i]->info)).second)
+      continue;
     c_.emit(DeleteCheckpoint{job.id, good[i]->info, job.user});
-    c_.propose(CommandType::checkpoint, cluster::CheckpointSeen{job.id, good[i]->info, cluster::CheckpointState::deleted,
-                                                                "surplus over keep: " + std::to_string(keep)});
+    c_.propose(CommandType::checkpoint,
+               cluster::CheckpointSeen{job.id, good[i]->info, cluster::CheckpointState::deleted,
+                                       "surplus over keep: " + std::to_string(keep)});
   }
 }
 

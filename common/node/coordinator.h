@@ -1,5 +1,6 @@
-// The coordinator's thinking: looks at every job that changed and proposes what should come next - a generation, an
-// end, a removal. It changes nothing itself; what it proposes takes effect when the log commits it.
+// The coordinator's thinking: looks at every job that changed and proposes what should come next - a
+// generation, an end, a removal. It changes nothing itself; what it proposes takes effect when the log
+// commits it.
 #pragma once
 
 #include <map>
@@ -19,7 +20,8 @@ class Coordinator {
 
   // A job changed (or is gone). Its assignments here are quiet when `quiet`.
   void consider(JobId id);
-  // Entries up to this index are applied: what was proposed with them may be proposed anew. Returns the jobs meant.
+  // Entries up to this index are applied: what was proposed with them may be proposed anew. Returns the jobs
+  // meant.
   std::set<JobId> applied(std::uint64_t index);
   void tick();
   Instant deadline() const;
@@ -36,19 +38,19 @@ class Coordinator {
  private:
   struct Choosing {
     cluster::RestoreChoice choice;
-    std::uint64_t token = 0;             // of the answer awaited; 0: none
-    Instant retry = kNever;              // after a scan or read that failed
-    std::uint32_t unreadable = 0;        // reads that failed for another reason than damage
+    std::uint64_t token = 0;       // of the answer awaited; 0: none
+    Instant retry = kNever;        // after a scan or read that failed
+    std::uint32_t unreadable = 0;  // reads that failed for another reason than damage
   };
   struct Job {
-    std::uint64_t proposed = 0;          // index of our proposal in flight; 0: none
+    std::uint64_t proposed = 0;  // index of our proposal in flight; 0: none
     std::optional<Choosing> choosing;
     bool watched = false;
-    std::set<std::string> known;         // checkpoints (path and digest) seen by the watch, queued or judged
-    std::set<std::string> deleted;       // surplus ones whose removal was ordered
-    std::vector<transfer::CheckpointInfo> to_verify;  // found by the watch
+    std::set<std::string> known;    // checkpoints (path and digest) seen by the watch, queued or judged
+    std::set<std::string> deleted;  // surplus ones whose removal was ordered
+    std::vector<transfer::CheckpointInfo> to_verify;    // found by the watch
     std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
-    std::string waiting;                 // why no generation can begin
+    std::string waiting;                                // why no generation can begin
     Instant deadline = kNever;
   };
 
@@ -61,11 +63,12 @@ class Coordinator {
   void delete_surplus(const cluster::JobRecord& job, Job& soft);
   void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason);
   bool watch_time(const cluster::JobRecord& job, Job& soft);
-  Result<std::vector<cluster::TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks) const;
+  Result<std::vector<cluster::TaskPlacement>> place(const job::JobSpec& spec,
+                                                    const std::vector<TaskId>& tasks) const;
   Instant at(Duration elapsed) const { return c_.now.boot + (elapsed - c_.elapsed()); }
 
   struct Booking {
-    std::uint64_t index = 0;             // of the proposal
+    std::uint64_t index = 0;  // of the proposal
     job::JobSpec spec;
     std::vector<cluster::TaskPlacement> placements;
   };
@@ -79,8 +82,8 @@ class Coordinator {
   Context& c_;
   std::map<JobId, Job> jobs_;
   std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
-  std::vector<Booking> bookings_;        // placed, not yet applied: the next placement must see them
-  std::set<JobId> unplaced_;             // tried again when something was freed
+  std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them
+  std::set<JobId> unplaced_;                  // tried again when something was freed
 };
 
 }  // namespace dtrain::node

@@ -20,8 +20,8 @@ namespace dtrain::node {
 struct Persist {
   std::uint64_t ticket = 0;
   std::vector<raft::LogEntry> append;
-  std::optional<raft::StoredSnapshot> snapshot;            // replaces older ones; entries up to its index are dropped
-  std::map<std::string, std::string> put_task_records;     // AssignmentId::text() -> bytes
+  std::optional<raft::StoredSnapshot> snapshot;  // replaces older ones; entries up to its index are dropped
+  std::map<std::string, std::string> put_task_records;  // AssignmentId::text() -> bytes
   std::vector<std::string> erase_task_records;
 };
 
@@ -30,9 +30,11 @@ struct Reply {
   ConnectionId connection = 0;
   std::uint64_t request = 0;
   bool last = true;
-  std::string body;                                        // wire/control.h
+  std::string body;  // wire/control.h
 };
-struct CloseConnection { ConnectionId connection = 0; };
+struct CloseConnection {
+  ConnectionId connection = 0;
+};
 
 // One chunk of an upload. -> BlobWritten when `last`, or at the first failure
 struct WriteBlob {
@@ -41,62 +43,118 @@ struct WriteBlob {
   std::uint64_t offset = 0;
   std::string bytes;
   bool last = false;
-  std::string digest;   // expected, BLAKE2b-256 hex
+  std::string digest;  // expected, BLAKE2b-256 hex
 };
 
-// Streams handled by the agent between a file or process and the connection; Node only decides that it may be.
-// The agent sends wire::LogChunk / wire::ExecOutput replies itself and ends them with last = true.
-struct LogSource { AssignmentId id; };
+// Streams handled by the agent between a file or process and the connection; Node only decides that it may
+// be. The agent sends wire::LogChunk / wire::ExecOutput replies itself and ends them with last = true.
+struct LogSource {
+  AssignmentId id;
+};
 struct OpenLog {
   ConnectionId connection = 0;
   std::uint64_t request = 0;
-  std::string query;                                       // encoded wire::LogsRequest
-  std::vector<AssignmentId> sources;                       // in order of generation, then task
-  bool ended = false;                                      // nothing more will come: do not follow
+  std::string query;                  // encoded wire::LogsRequest
+  std::vector<AssignmentId> sources;  // in order of generation, then task
+  bool ended = false;                 // nothing more will come: do not follow
 };
 // The job went on or ended: follow these too. Sent while an OpenLog of that connection/request is open.
-struct UpdateLog { ConnectionId connection = 0; std::uint64_t request = 0; std::vector<AssignmentId> sources; bool ended = false; };
+struct UpdateLog {
+  ConnectionId connection = 0;
+  std::uint64_t request = 0;
+  std::vector<AssignmentId> sources;
+  bool ended = false;
+};
 struct OpenExec {
   ConnectionId connection = 0;
   std::uint64_t request = 0;
   AssignmentId id;
-  std::string query;                                       // encoded wire::ExecRequest
+  std::string query;  // encoded wire::ExecRequest
 };
 
 // ---- tasks
-// Prepares the host: user exists, required paths, job's working copy (extracted from the package once per job), the
-// start directory, a bind test of the port. -> Staged (with the start directory)
+// Prepares the host: user exists, required paths, job's working copy (extracted from the package once per
+// job), the start directory, a bind test of the port. -> Staged (with the start directory)
 struct Stage {
   AssignmentId id;
   std::string job_name;
   task::User user;
-  std::string package_digest;      // "" none: a fresh directory
-  std::string work_dir;            // JobSpec::work_dir
+  std::string package_digest;  // "" none: a fresh directory
+  std::string work_dir;        // JobSpec::work_dir
   std::vector<std::string> require_paths;
   std::string address;
   std::uint16_t port = 0;
-  bool fresh = true;               // false: the job's copy exists from an earlier generation and is kept as it is
+  bool fresh = true;  // false: the job's copy exists from an earlier generation and is kept as it is
 };
-struct LaunchShim { task::ShimSpec spec; };                                    // -> ShimUp
-struct StartAttempt { AssignmentId id; AttemptNumber attempt = 0; };           // -> AttemptStarted | AttemptRefused; later AttemptExited
-struct SignalTask { AssignmentId id; std::int32_t signal = 0; bool whole_tree = false; };  // no completion; a dead target is no error
-struct KillTask { AssignmentId id; };                                          // SIGKILL to every process; AttemptExited follows
-struct FreezeTask { AssignmentId id; bool freeze = true; };                    // -> FreezeDone
-struct EndShim { AssignmentId id; };                                           // kills what is left, ends the shim -> ShimGone{expected}
-struct RemoveJobFiles { JobId job = 0; bool logs = false; };                   // working copy; with logs: everything -> JobFilesRemoved
+struct LaunchShim {
+  task::ShimSpec spec;
+};  // -> ShimUp
+struct StartAttempt {
+  AssignmentId id;
+  AttemptNumber attempt = 0;
+};  // -> AttemptStarted | AttemptRefused; later AttemptExited
+struct SignalTask {
+  AssignmentId id;
+  std::int32_t signal = 0;
+  bool whole_tree = false;
+};  // no completion; a dead target is no error
+struct KillTask {
+  AssignmentId id;
+};  // SIGKILL to every process; AttemptExited follows
+struct FreezeTask {
+  AssignmentId id;
+  bool freeze = true;
+};  // -> FreezeDone
+struct EndShim {
+  AssignmentId id;
+};  // kills what is left, ends the shim -> ShimGone{expected}
+struct RemoveJobFiles {
+  JobId job = 0;
+  bool logs = false;
+};  // working copy; with logs: everything -> JobFilesRemoved
 
 // ---- checkpoints
-struct WatchCheckpoints { JobId job = 0; job::CheckpointSpec spec; task::User user; bool on = true; };  // changes -> CheckpointsScanned{token 0}
-struct ScanCheckpoints { JobId job = 0; std::uint64_t token = 0; job::CheckpointSpec spec; task::User user; };  // -> CheckpointsScanned
-struct VerifyCheckpoint { JobId job = 0; std::uint64_t token = 0; transfer::CheckpointInfo info; task::User user; };  // deep -> CheckpointVerified
-struct QuarantineCheckpoint { JobId job = 0; std::uint64_t token = 0; transfer::CheckpointInfo info; task::User user; };  // renamed -> CheckpointQuarantined
-struct DeleteCheckpoint { JobId job = 0; transfer::CheckpointInfo info; task::User user; };   // checkpoint.keep; no completion
+struct WatchCheckpoints {
+  JobId job = 0;
+  job::CheckpointSpec spec;
+  task::User user;
+  bool on = true;
+};  // changes -> CheckpointsScanned{token 0}
+struct ScanCheckpoints {
+  JobId job = 0;
+  std::uint64_t token = 0;
+  job::CheckpointSpec spec;
+  task::User user;
+};  // -> CheckpointsScanned
+struct VerifyCheckpoint {
+  JobId job = 0;
+  std::uint64_t token = 0;
+  transfer::CheckpointInfo info;
+  task::User user;
+};  // deep -> CheckpointVerified
+struct QuarantineCheckpoint {
+  JobId job = 0;
+  std::uint64_t token = 0;
+  transfer::CheckpointInfo info;
+  task::User user;
+};  // renamed -> CheckpointQuarantined
+struct DeleteCheckpoint {
+  JobId job = 0;
+  transfer::CheckpointInfo info;
+  task::User user;
+};  // checkpoint.keep; no completion
 
 // ---- hooks
-struct RunHook { std::uint64_t token = 0; std::vector<std::string> command; std::map<std::string, std::string> env; task::User user; };  // -> HookEnded
+struct RunHook {
+  std::uint64_t token = 0;
+  std::vector<std::string> command;
+  std::map<std::string, std::string> env;
+  task::User user;
+};  // -> HookEnded
 
-using Effect = std::variant<Persist, Reply, CloseConnection, WriteBlob, OpenLog, UpdateLog, OpenExec, Stage, LaunchShim,
-                            StartAttempt, SignalTask, KillTask, FreezeTask, EndShim, RemoveJobFiles, WatchCheckpoints,
-                            ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook>;
+using Effect =
+    std::variant<Persist, Reply, CloseConnection, WriteBlob, OpenLog, UpdateLog, OpenExec, Stage, LaunchShim,
+                 StartAttempt, SignalTask, KillTask, FreezeTask, EndShim, RemoveJobFiles, WatchCheckpoints,
+                 ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook>;
 
 }  // namespace dtrain::node

@@ -28,7 +28,9 @@ class EffectActions final : public task::HostActions {
   }
   void launch(task::ShimSpec spec) override { c_.emit(LaunchShim{std::move(spec)}); }
   void start(const AssignmentId& id, AttemptNumber attempt) override { c_.emit(StartAttempt{id, attempt}); }
-  void signal(const AssignmentId& id, std::int32_t signal) override { c_.emit(SignalTask{id, signal, false}); }
+  void signal(const AssignmentId& id, std::int32_t signal) override {
+    c_.emit(SignalTask{id, signal, false});
+  }
   void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
   void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }
   void end(const AssignmentId& id) override { c_.emit(EndShim{id}); }
@@ -41,7 +43,11 @@ class EffectActions final : public task::HostActions {
 
 struct Node::Impl {
   Impl(Options options, Rng rng, Log& log)
-      : c(std::move(options), rng, log), actions(c), coordinator(c), streams(c), requests(c, coordinator, streams) {}
+      : c(std::move(options), rng, log),
+        actions(c),
+        coordinator(c),
+        streams(c),
+        requests(c, coordinator, streams) {}
 
   Context c;
   EffectActions actions;
@@ -49,13 +55,14 @@ struct Node::Impl {
   Streams streams;
   Requests requests;
   std::optional<task::Assignments> host;
-  std::map<JobId, std::shared_ptr<const task::JobContext>> contexts;  // of active jobs, per generation and size
-  std::set<JobId> files_to_remove;      // forgotten jobs, until nothing of them runs
-  std::vector<Event> early;             // arrived before this life's own entry was applied: kept until then
-  std::uint64_t ticket = 0;             // of the Persist in flight; 0: none
+  std::map<JobId, std::shared_ptr<const task::JobContext>>
+      contexts;                     // of active jobs, per generation and size
+  std::set<JobId> files_to_remove;  // forgotten jobs, until nothing of them runs
+  std::vector<Event> early;         // arrived before this life's own entry was applied: kept until then
+  std::uint64_t ticket = 0;         // of the Persist in flight; 0: none
   std::uint64_t last_ticket = 0;
   std::uint64_t snapshot_index = 0;
-  std::uint64_t logged_event = 0;       // newest event written to the log
+  std::uint64_t logged_event = 0;  // newest event written to the log
 
   void start(const Started& e);
   void commit();
@@ -69,7 +76,8 @@ struct Node::Impl {
   void decide(const Event& event);
 };
 
-Node::Node(Options options, Rng rng, Log& log) : impl_(std::make_unique<Impl>(std::move(options), rng, log)) {}
+Node::Node(Options options, Rng rng, Log& log)
+    : impl_(std::make_unique<Impl>(std::move(options), rng, log)) {}
 Node::~Node() = default;
 
 void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
@@ -86,7 +94,9 @@ Instant Node::deadline() const {
   return std::min({impl_->host->deadline(), impl_->coordinator.deadline(), impl_->streams.deadline()});
 }
 
-std::string Node::ledger_bytes() const { return impl_->c.ledger.snapshot(); }
+std::string Node::ledger_bytes() const {
+  return impl_->c.ledger.snapshot();
+}
 
 void Node::Impl::start(const Started& e) {
   CHECK(!host);
@@ -163,7 +173,8 @@ void Node::Impl::give_orders(JobId id) {
     contexts.erase(id);
   } else {
     auto& context = contexts[id];
-    if (!context || context->cluster.generation != job->generation || context->cluster.tasks.size() != job->tasks.size())
+    if (!context || context->cluster.generation != job->generation ||
+        context->cluster.tasks.size() != job->tasks.size())
       context = make_context(*job);
     host->update(c.now.boot,
                  make_orders(*job, c.facts, context, {c.now.boot, c.elapsed()}, c.options.broken_rule));
@@ -232,18 +243,22 @@ void Node::Impl::run_hooks(const cluster::LedgerEvent& e) {
                       [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
   };
   if (std::none_of(on.begin(), on.end(), wanted)) return;
-  c.emit(RunHook{c.next_token(), job->spec.notify.command,
-                 {{"DTRAIN_JOB", job->spec.name}, {"DTRAIN_EVENT", e.type.substr(4)}, {"DTRAIN_REASON", e.reason},
+  c.emit(RunHook{c.next_token(),
+                 job->spec.notify.command,
+                 {{"DTRAIN_JOB", job->spec.name},
+                  {"DTRAIN_EVENT", e.type.substr(4)},
+                  {"DTRAIN_REASON", e.reason},
                   {"DTRAIN_GENERATION", std::to_string(job->generation)}},
                  job->user});
 }
 
-// Until this life's own entry is applied nothing is decided: what tasks and clients say meanwhile waits. Bounded: a
-// shim says little, and the control server limits connections and frames.
+// Until this life's own entry is applied nothing is decided: what tasks and clients say meanwhile waits.
+// Bounded: a shim says little, and the control server limits connections and frames.
 void Node::Impl::handle(const Event& event) {
   const bool storage = std::holds_alternative<Started>(event) || std::holds_alternative<Persisted>(event) ||
                        std::holds_alternative<PersistFailed>(event);
-  const bool connection = std::holds_alternative<ConnectionOpened>(event) || std::holds_alternative<ConnectionClosed>(event);
+  const bool connection =
+      std::holds_alternative<ConnectionOpened>(event) || std::holds_alternative<ConnectionClosed>(event);
   if (storage || connection || c.serving || c.storage_failed) return decide(event);
   if (!std::holds_alternative<Tick>(event)) early.push_back(event);
 }
@@ -273,9 +288,7 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const ConnectionOpened& e) { n.requests.opened(e); }
     void operator()(const Request& e) { n.requests.handle(e); }
-    void operator()(const ConnectionClosed& e) {
-      n.requests.closed(e.connection);
-    }
+    void operator()(const ConnectionClosed& e) { n.requests.closed(e.connection); }
     void operator()(const BlobWritten& e) { n.requests.blob_written(e); }
     void operator()(const Staged& e) {
       task_of(e.id, [&](task::Task& t) { t.staged(e.work_dir); });
@@ -323,7 +336,8 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const HookEnded& e) {
       if (!e.exit.success())
-        n.c.log.write(LogLevel::warn, "hook.failed", {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
+        n.c.log.write(LogLevel::warn, "hook.failed",
+                      {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
     }
     void operator()(const Tick&) {
       if (n.c.serving && !n.c.storage_failed) {

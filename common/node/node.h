@@ -1,5 +1,6 @@
-// Node: everything an agent decides, as one deterministic machine. Told the time and what happened, it answers with
-// what to do. It owns no descriptor, clock, thread or file; the daemon and the simulator run this same class.
+// Node: everything an agent decides, as one deterministic machine. Told the time and what happened, it
+// answers with what to do. It owns no descriptor, clock, thread or file; the daemon and the simulator run
+// this same class.
 #pragma once
 
 #include <memory>
@@ -18,11 +19,11 @@ struct Options {
   std::string cluster_name;
   std::string cluster_id;
   std::string version;
-  bool allow_root = false;              // may uid 0 submit
-  std::uint32_t agent_uid = 0;          // not 0: an agent that can run jobs as this user alone
+  bool allow_root = false;      // may uid 0 submit
+  std::uint32_t agent_uid = 0;  // not 0: an agent that can run jobs as this user alone
   std::uint16_t task_port_first = 20000, task_port_last = 29999;
-  std::map<std::string, std::string> pass_env;   // tasks.passEnv, read by the agent
-  std::uint64_t snapshot_every = 4096;  // entries between snapshots of the ledger
+  std::map<std::string, std::string> pass_env;  // tasks.passEnv, read by the agent
+  std::uint64_t snapshot_every = 4096;          // entries between snapshots of the ledger
   // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.
   std::string broken_rule;
 };

@@ -9,19 +9,22 @@ using cluster::JobRecord;
 using cluster::TaskRecord;
 using job::TaskState;
 
-// onPsFailure: freeze - a ps that ran and does not run now is being restarted alone while the others are frozen.
+// onPsFailure: freeze - a ps that ran and does not run now is being restarted alone while the others are
+// frozen.
 bool ps_is_away(const JobRecord& job) {
   if (job.spec.policy.on_ps_failure != job::OnPsFailure::freeze) return false;
   return std::any_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
     const TaskRecord& t = entry.second;
-    return entry.first.role == "ps" && t.reached_running && !t.completed && !t.ended && t.state != TaskState::running;
+    return entry.first.role == "ps" && t.reached_running && !t.completed && !t.ended &&
+           t.state != TaskState::running;
   });
 }
 
 bool others_stand_still(const JobRecord& job) {
   return std::none_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
     const TaskState s = entry.second.state;
-    return entry.first.role != "ps" && (s == TaskState::running || s == TaskState::starting || s == TaskState::stopping);
+    return entry.first.role != "ps" &&
+           (s == TaskState::running || s == TaskState::starting || s == TaskState::stopping);
   });
 }
 
@@ -32,9 +35,12 @@ bool reached(const cluster::JobRecord& job, const std::string& role, job::StartA
     const TaskRecord& t = entry.second;
     if (t.completed) return true;
     switch (need) {
-      case job::StartAfter::running: return t.reached_running;
-      case job::StartAfter::ready: return by_notify ? t.ready : t.reached_running;
-      case job::StartAfter::succeeded: return false;
+      case job::StartAfter::running:
+        return t.reached_running;
+      case job::StartAfter::ready:
+        return by_notify ? t.ready : t.reached_running;
+      case job::StartAfter::succeeded:
+        return false;
     }
     return false;
   });
@@ -43,7 +49,8 @@ bool reached(const cluster::JobRecord& job, const std::string& role, job::StartA
 task::Desire desire(const JobRecord& job, const TaskId& id) {
   const task::Desire stop = job.graceful ? task::Desire::stop : task::Desire::kill;
   if (job.deleting) return stop;
-  if (is_final(job.state)) return job.leave_running && job.tasks.at(id).left_running ? task::Desire::run : stop;
+  if (is_final(job.state))
+    return job.leave_running && job.tasks.at(id).left_running ? task::Desire::run : stop;
   if (job.goal == cluster::Goal::suspend || job.halt != cluster::Halt::none) return stop;
   const auto role = job.spec.roles.find(id.role);
   const bool wanted = role != job.spec.roles.end() && id.index < role->second.replicas;
@@ -71,9 +78,9 @@ bool may_start(const JobRecord& job, const TaskId& task) {
   });
   if (!all_staged && !job.tasks.at(task).reached_running) return false;
   const auto& after = job.spec.roles.at(task.role).start_after;
-  return std::all_of(after.begin(), after.end(),
-                     [&](const auto& need) { return !job.spec.roles.contains(need.first) ||
-                                                    reached(job, need.first, need.second); });
+  return std::all_of(after.begin(), after.end(), [&](const auto& need) {
+    return !job.spec.roles.contains(need.first) || reached(job, need.first, need.second);
+  });
 }
 
 task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
@@ -92,11 +99,13 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.context = context;
     o.address = t.place.address;
     for (const std::uint32_t index : t.place.gpus) {
-      const auto gpu = std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const auto& g) { return g.index == index; });
+      const auto gpu =
+          std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const auto& g) { return g.index == index; });
       o.gpu_ids.push_back(gpu == facts.gpus.end() || gpu->uuid.empty() ? std::to_string(index) : gpu->uuid);
     }
     o.desire = desire(job, id);
-    if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state)) o.desire = task::Desire::run;
+    if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state))
+      o.desire = task::Desire::run;
     o.stop_known = t.state == TaskState::stopping;
     o.go = may_start(job, id) || broken_rule == "start-order";
     const bool freezing_ps = id.role == "ps" && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;

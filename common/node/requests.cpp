@@ -25,7 +25,9 @@ void Requests::answer(const Request& e, MessageType type, const T& payload) {
   reply(c_, e.connection, e.request, type, payload);
 }
 
-void Requests::refuse(const Request& e, const Error& error) { reply_error(c_, e.connection, e.request, error); }
+void Requests::refuse(const Request& e, const Error& error) {
+  reply_error(c_, e.connection, e.request, error);
+}
 
 void Requests::closed(ConnectionId connection) {
   callers_.erase(connection);
@@ -61,26 +63,36 @@ void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& 
   const auto wrong = [&](const Error& error) { refuse(e, error); };
   switch (m.type) {
     case MessageType::submit:
-      return with<wire::SubmitRequest>(m, [&](const auto& q) { submit(e, q, caller); }, wrong);
+      return with<wire::SubmitRequest>(
+          m, [&](const auto& q) { submit(e, q, caller); }, wrong);
     case MessageType::plan:
-      return with<wire::SubmitRequest>(m, [&](const auto& q) { plan(e, q, caller); }, wrong);
+      return with<wire::SubmitRequest>(
+          m, [&](const auto& q) { plan(e, q, caller); }, wrong);
     case MessageType::action:
-      return with<wire::ActionRequest>(m, [&](const auto& q) { action(e, q, caller); }, wrong);
+      return with<wire::ActionRequest>(
+          m, [&](const auto& q) { action(e, q, caller); }, wrong);
     case MessageType::exec:
-      return with<wire::ExecRequest>(m, [&](const auto& q) { exec(e, q, caller); }, wrong);
+      return with<wire::ExecRequest>(
+          m, [&](const auto& q) { exec(e, q, caller); }, wrong);
     case MessageType::query_checkpoints:
-      return with<wire::CheckpointsRequest>(m, [&](const auto& q) { checkpoints(e, q, caller); }, wrong);
+      return with<wire::CheckpointsRequest>(
+          m, [&](const auto& q) { checkpoints(e, q, caller); }, wrong);
     case MessageType::put_blob:
-      return with<wire::PutBlobRequest>(m, [&](const auto& q) {
-        if (const Status may = may_submit(caller); !may) return refuse(e, may.error());
-        if (q.bytes.size() > limits::kBlobChunkBytes || q.offset + q.bytes.size() > limits::kPackageBytes)
-          return refuse(e, {ErrorCode::limit, "could not store package: it is larger than " +
-                                                  std::to_string(limits::kPackageBytes >> 20) + " MiB",
-                            "leave data out of the package and mount it on the hosts"});
-        c_.emit(WriteBlob{e.connection, e.request, q.offset, q.bytes, q.last, q.digest});
-        if (!q.last) answer(e, MessageType::ok, wire::Empty{});
-      }, wrong);
-    default: return query(e, m, caller);
+      return with<wire::PutBlobRequest>(
+          m,
+          [&](const auto& q) {
+            if (const Status may = may_submit(caller); !may) return refuse(e, may.error());
+            if (q.bytes.size() > limits::kBlobChunkBytes || q.offset + q.bytes.size() > limits::kPackageBytes)
+              return refuse(e, {ErrorCode::limit,
+                                "could not store package: it is larger than " +
+                                    std::to_string(limits::kPackageBytes >> 20) + " MiB",
+                                "leave data out of the package and mount it on the hosts"});
+            c_.emit(WriteBlob{e.connection, e.request, q.offset, q.bytes, q.last, q.digest});
+            if (!q.last) answer(e, MessageType::ok, wire::Empty{});
+          },
+          wrong);
+    default:
+      return query(e, m, caller);
   }
 }
 
@@ -92,82 +104,116 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
     case MessageType::query_version:
       return answer(e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name});
     case MessageType::query_jobs:
-      return with<wire::JobsRequest>(m, [&](const wire::JobsRequest& q) {
-        wire::JobsReply r;
-        r.stale = stale;
-        for (const auto& [id, job] : c_.ledger.state().jobs) {
-          if (job.replaced) continue;  // winding down
-          if (!q.job.empty() && job.spec.name != q.job) continue;
-          if (!q.user.empty() && job.user.name != q.user) continue;
-          if (!q.state.empty() && title(to_string(job.state)) != q.state) continue;
-          const bool labelled = std::all_of(q.labels.begin(), q.labels.end(), [&](const auto& label) {
-            const auto it = job.spec.labels.find(label.first);
-            return it != job.spec.labels.end() && it->second == label.second;
-          });
-          if (labelled) r.jobs.push_back(job_view(c_, job));
-        }
-        if (!q.job.empty() && r.jobs.empty()) {
-          find_job(e, q.job);
-          return;
-        }
-        answer(e, MessageType::jobs, r);
-      }, wrong);
+      return with<wire::JobsRequest>(
+          m,
+          [&](const wire::JobsRequest& q) {
+            wire::JobsReply r;
+            r.stale = stale;
+            for (const auto& [id, job] : c_.ledger.state().jobs) {
+              if (job.replaced) continue;  // winding down
+              if (!q.job.empty() && job.spec.name != q.job) continue;
+              if (!q.user.empty() && job.user.name != q.user) continue;
+              if (!q.state.empty() && title(to_string(job.state)) != q.state) continue;
+              const bool labelled = std::all_of(q.labels.begin(), q.labels.end(), [&](const auto& label) {
+                const auto it = job.spec.labels.find(label.first);
+                return it != job.spec.labels.end() && it->second == label.second;
+              });
+              if (labelled) r.jobs.push_back(job_view(c_, job));
+            }
+            if (!q.job.empty() && r.jobs.empty()) {
+              find_job(e, q.job);
+              return;
+            }
+            answer(e, MessageType::jobs, r);
+          },
+          wrong);
     case MessageType::query_tasks:
-      return with<wire::JobName>(m, [&](const auto& q) {
-        if (const JobRecord* job = find_job(e, q.job))
-          answer(e, MessageType::tasks, wire::TasksReply{task_views(c_, *job), stale});
-      }, wrong);
+      return with<wire::JobName>(
+          m,
+          [&](const auto& q) {
+            if (const JobRecord* job = find_job(e, q.job))
+              answer(e, MessageType::tasks, wire::TasksReply{task_views(c_, *job), stale});
+          },
+          wrong);
     case MessageType::describe_job:
-      return with<wire::JobName>(m, [&](const auto& q) { describe(e, q.job); }, wrong);
+      return with<wire::JobName>(
+          m, [&](const auto& q) { describe(e, q.job); }, wrong);
     case MessageType::query_status:
-      return with<wire::JobName>(m, [&](const auto& q) {
-        if (!q.job.empty()) return describe(e, q.job);
-        answer(e, MessageType::status, status_view(c_));
-      }, wrong);
+      return with<wire::JobName>(
+          m,
+          [&](const auto& q) {
+            if (!q.job.empty()) return describe(e, q.job);
+            answer(e, MessageType::status, status_view(c_));
+          },
+          wrong);
     case MessageType::query_nodes:
-      return with<wire::NodeName>(m, [&](const auto& q) {
-        if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id)
-          return refuse(e, {ErrorCode::not_found, "could not find node " + q.node + ": this cluster has only " + c_.facts.name, ""});
-        answer(e, MessageType::nodes, wire::NodesReply{{node_view(c_)}, stale});
-      }, wrong);
+      return with<wire::NodeName>(
+          m,
+          [&](const auto& q) {
+            if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id)
+              return refuse(
+                  e, {ErrorCode::not_found,
+                      "could not find node " + q.node + ": this cluster has only " + c_.facts.name, ""});
+            answer(e, MessageType::nodes, wire::NodesReply{{node_view(c_)}, stale});
+          },
+          wrong);
     case MessageType::query_events:
-      return with<wire::EventsRequest>(m, [&](const auto& q) {
-        const JobRecord* job = q.job.empty() ? nullptr : find_job(e, q.job);
-        if (q.job.empty() || job != nullptr) streams_.follow_events(e.connection, e.request, q, job ? job->id : 0);
-      }, wrong);
+      return with<wire::EventsRequest>(
+          m,
+          [&](const auto& q) {
+            const JobRecord* job = q.job.empty() ? nullptr : find_job(e, q.job);
+            if (q.job.empty() || job != nullptr)
+              streams_.follow_events(e.connection, e.request, q, job ? job->id : 0);
+          },
+          wrong);
     case MessageType::query_task_specs:
-      return with<wire::TaskSpecsRequest>(m, [&](const auto& q) {
-        const JobRecord* job = owned_job(e, q.job, caller, "show the cluster spec of");
-        if (job == nullptr) return;
-        auto views = task_spec_views(c_, *job, q.task);
-        if (!views) return refuse(e, views.error());
-        if (views->empty())
-          return refuse(e, {ErrorCode::not_found, "could not show the cluster spec of " + q.job + " " + q.task + ": " +
-                                (job->generation == 0 ? "it has no generation yet" : "it has no such task"),
-                            "dtrainctl tasks " + q.job});
-        answer(e, MessageType::task_specs, wire::TaskSpecsReply{std::move(*views), {}, ""});
-      }, wrong);
+      return with<wire::TaskSpecsRequest>(
+          m,
+          [&](const auto& q) {
+            const JobRecord* job = owned_job(e, q.job, caller, "show the cluster spec of");
+            if (job == nullptr) return;
+            auto views = task_spec_views(c_, *job, q.task);
+            if (!views) return refuse(e, views.error());
+            if (views->empty())
+              return refuse(e,
+                            {ErrorCode::not_found,
+                             "could not show the cluster spec of " + q.job + " " + q.task + ": " +
+                                 (job->generation == 0 ? "it has no generation yet" : "it has no such task"),
+                             "dtrainctl tasks " + q.job});
+            answer(e, MessageType::task_specs, wire::TaskSpecsReply{std::move(*views), {}, ""});
+          },
+          wrong);
     case MessageType::watch:
-      return with<wire::WatchRequest>(m, [&](const auto& q) {
-        const JobRecord* job = q.id != 0 ? c_.ledger.find(q.id) : find_job(e, q.job);
-        if (job == nullptr && q.id == 0) return;
-        streams_.watch(e.connection, e.request, q, job ? job->id : q.id);
-      }, wrong);
+      return with<wire::WatchRequest>(
+          m,
+          [&](const auto& q) {
+            const JobRecord* job = q.id != 0 ? c_.ledger.find(q.id) : find_job(e, q.job);
+            if (job == nullptr && q.id == 0) return;
+            streams_.watch(e.connection, e.request, q, job ? job->id : q.id);
+          },
+          wrong);
     case MessageType::logs:
-      return with<wire::LogsRequest>(m, [&](const auto& q) {
-        const JobRecord* job = owned_job(e, q.job, caller, "read the logs of");
-        if (job == nullptr) return;
-        const auto is_task = [&](const TaskId& id) { return id.text() == q.task; };
-        const bool known = q.task.empty() || job->generation == 0 ||
-                           std::any_of(job->former_tasks.begin(), job->former_tasks.end(), [&](const auto& t) { return is_task(t.first); }) ||
-                           std::any_of(job->tasks.begin(), job->tasks.end(), [&](const auto& t) { return is_task(t.first); });
-        if (!known)
-          return refuse(e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
-                            "dtrainctl tasks " + q.job});
-        streams_.open_log(e.connection, e.request, q, job->id);
-      }, wrong);
+      return with<wire::LogsRequest>(
+          m,
+          [&](const auto& q) {
+            const JobRecord* job = owned_job(e, q.job, caller, "read the logs of");
+            if (job == nullptr) return;
+            const auto is_task = [&](const TaskId& id) { return id.text() == q.task; };
+            const bool known = q.task.empty() || job->generation == 0 ||
+                               std::any_of(job->former_tasks.begin(), job->former_tasks.end(),
+                                           [&](const auto& t) { return is_task(t.first); }) ||
+                               std::any_of(job->tasks.begin(), job->tasks.end(),
+                                           [&](const auto& t) { return is_task(t.first); });
+            if (!known)
+              return refuse(
+                  e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
+                      "dtrainctl tasks " + q.job});
+            streams_.open_log(e.connection, e.request, q, job->id);
+          },
+          wrong);
     case MessageType::cancel_request:
-      return with<wire::CancelRequest>(m, [&](const auto& q) { streams_.cancel(e.connection, q.request_to_end); }, wrong);
+      return with<wire::CancelRequest>(
+          m, [&](const auto& q) { streams_.cancel(e.connection, q.request_to_end); }, wrong);
     default:
       refuse(e, {ErrorCode::invalid, "could not answer request: its type is not known here",
                  "use a dtrainctl of the agent's version"});
@@ -204,15 +250,20 @@ Status Requests::may_submit(const Caller& caller) const {
     return fail(ErrorCode::refused, "could not submit as root: this cluster does not run jobs as root",
                 "submit as an ordinary user, or set tasks.allowRoot: true on the agents");
   if (caller.user.empty())
-    return fail(ErrorCode::refused, "could not submit: uid " + std::to_string(caller.uid) + " has no user name on this host",
+    return fail(ErrorCode::refused,
+                "could not submit: uid " + std::to_string(caller.uid) + " has no user name on this host",
                 "create the account");
   if (c_.options.agent_uid != 0 && caller.uid != c_.options.agent_uid)
-    return fail(ErrorCode::refused, "could not submit as " + caller.user + ": this agent does not run as root and can start "
-                "jobs of its own user only", "submit as uid " + std::to_string(c_.options.agent_uid) + ", or run dtraind as root");
+    return fail(ErrorCode::refused,
+                "could not submit as " + caller.user +
+                    ": this agent does not run as root and can start "
+                    "jobs of its own user only",
+                "submit as uid " + std::to_string(c_.options.agent_uid) + ", or run dtraind as root");
   return {};
 }
 
-Result<job::JobSpec> Requests::checked_spec(const Request& e, const std::string& bytes, const Caller& caller) {
+Result<job::JobSpec> Requests::checked_spec(const Request& e, const std::string& bytes,
+                                            const Caller& caller) {
   if (Status may = may_submit(caller); !may) {
     refuse(e, may.error());
     return fail(may.error());
@@ -234,12 +285,15 @@ Result<job::JobSpec> Requests::checked_spec(const Request& e, const std::string&
 bool Requests::room_for_proposal(const Request& e) {
   if (c_.storage_failed) return refuse(e, storage_error()), false;
   if (c_.replicated->pending() < limits::kPendingProposals) return true;
-  refuse(e, {ErrorCode::unavailable, "could not take the request: " + std::to_string(limits::kPendingProposals) +
-                                         " are waiting for the disk", "try again in a moment"});
+  refuse(e, {ErrorCode::unavailable,
+             "could not take the request: " + std::to_string(limits::kPendingProposals) +
+                 " are waiting for the disk",
+             "try again in a moment"});
   return false;
 }
 
-void Requests::pend(std::uint64_t index, const Request& e, MessageType type, std::vector<std::string> warnings) {
+void Requests::pend(std::uint64_t index, const Request& e, MessageType type,
+                    std::vector<std::string> warnings) {
   pending_[index] = {e.connection, e.request, type, std::move(warnings)};
 }
 
@@ -247,7 +301,8 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
   const auto spec = checked_spec(e, q.spec, caller);
   if (!spec || !room_for_proposal(e)) return;
   if (q.spec.size() > limits::kLedgerEntryBytes)
-    return refuse(e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
+    return refuse(
+        e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace};
   const std::uint64_t index = c_.propose(cluster::CommandType::submit, command);
   pend(index, e, MessageType::submit);
@@ -279,7 +334,8 @@ void Requests::plan(const Request& e, const wire::SubmitRequest& q, const Caller
 }
 
 void Requests::action(const Request& e, const wire::ActionRequest& q, const Caller& caller) {
-  static constexpr const char* kVerbs[] = {"cancel", "suspend", "resume", "restart", "scale", "delete", "rerun"};
+  static constexpr const char* kVerbs[] = {"cancel", "suspend", "resume", "restart",
+                                           "scale",  "delete",  "rerun"};
   const JobRecord* job = owned_job(e, q.job, caller, kVerbs[static_cast<int>(q.action)]);
   if (job == nullptr || !room_for_proposal(e)) return;
   cluster::JobAction a;
@@ -297,7 +353,8 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
     const auto task = std::find_if(job->tasks.begin(), job->tasks.end(),
                                    [&](const auto& t) { return t.first.text() == q.task; });
     if (dash == std::string::npos || task == job->tasks.end())
-      return refuse(e, {ErrorCode::not_found, "could not restart task " + q.task + ": job " + q.job + " has no such task",
+      return refuse(e, {ErrorCode::not_found,
+                        "could not restart task " + q.task + ": job " + q.job + " has no such task",
                         "dtrainctl tasks " + q.job});
     a.task = task->first;
   }
@@ -309,8 +366,10 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
       role->second.replicas = q.replicas;
       const auto errors = job::validate(scaled);
       if (!errors.empty())
-        return refuse(e, {ErrorCode::invalid, "could not scale job " + q.job + ": " + errors.front().path + ": " +
-                              errors.front().message, errors.front().next});
+        return refuse(
+            e, {ErrorCode::invalid,
+                "could not scale job " + q.job + ": " + errors.front().path + ": " + errors.front().message,
+                errors.front().next});
     }
   }
   pend(c_.propose(cluster::CommandType::action, a), e,
@@ -324,7 +383,8 @@ void Requests::applied(std::uint64_t index, const cluster::Applied& result) {
   pending_.erase(it);
   if (p.connection == 0) return;
   if (!result.status) return reply_error(c_, p.connection, p.request, result.status.error());
-  if (p.type != MessageType::submit) return reply(c_, p.connection, p.request, MessageType::ok, wire::Empty{});
+  if (p.type != MessageType::submit)
+    return reply(c_, p.connection, p.request, MessageType::ok, wire::Empty{});
   const JobRecord* job = c_.ledger.find(result.job);
   reply(c_, p.connection, p.request, MessageType::submitted,
         wire::SubmitReply{result.name, result.job, job ? job->generation : 0, result.unchanged, p.warnings});
@@ -333,8 +393,9 @@ void Requests::applied(std::uint64_t index, const cluster::Applied& result) {
 void Requests::storage_failed(const Error& error) {
   for (const auto& [index, p] : pending_)
     if (p.connection != 0)
-      reply_error(c_, p.connection, p.request,
-                  {ErrorCode::unavailable, "could not make the change durable: " + error.message, error.next});
+      reply_error(
+          c_, p.connection, p.request,
+          {ErrorCode::unavailable, "could not make the change durable: " + error.message, error.next});
   pending_.clear();
 }
 
@@ -350,13 +411,15 @@ void Requests::checkpoints(const Request& e, const wire::CheckpointsRequest& q, 
   if (q.verify) {
     for (std::size_t i = 0; i < job->checkpoints.size(); ++i) {
       const auto& r = job->checkpoints[i];
-      if (r.state != cluster::CheckpointState::complete && r.state != cluster::CheckpointState::verified) continue;
+      if (r.state != cluster::CheckpointState::complete && r.state != cluster::CheckpointState::verified)
+        continue;
       const std::uint64_t token = c_.next_token();
       v.awaited[token] = i;
       c_.emit(VerifyCheckpoint{job->id, token, r.info, job->user});
     }
   }
-  if (v.awaited.empty()) return answer(e, MessageType::checkpoints, wire::CheckpointsReply{std::move(v.views)});
+  if (v.awaited.empty())
+    return answer(e, MessageType::checkpoints, wire::CheckpointsReply{std::move(v.views)});
   verifications_.push_back(std::move(v));
 }
 
@@ -369,7 +432,8 @@ bool Requests::verified(const CheckpointVerified& e) {
     if (!e.result) view.defect = e.result.error().text();
     it->awaited.erase(awaited);
     if (it->awaited.empty()) {
-      reply(c_, it->connection, it->request, MessageType::checkpoints, wire::CheckpointsReply{std::move(it->views)});
+      reply(c_, it->connection, it->request, MessageType::checkpoints,
+            wire::CheckpointsReply{std::move(it->views)});
       verifications_.erase(it);
     }
     return true;
@@ -383,10 +447,12 @@ void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& 
   const auto task = std::find_if(job->tasks.begin(), job->tasks.end(),
                                  [&](const auto& t) { return t.first.text() == q.task; });
   if (task == job->tasks.end())
-    return refuse(e, {ErrorCode::not_found, "could not run a command in " + q.job + " " + q.task + ": no such task",
-                      "dtrainctl tasks " + q.job});
+    return refuse(
+        e, {ErrorCode::not_found, "could not run a command in " + q.job + " " + q.task + ": no such task",
+            "dtrainctl tasks " + q.job});
   if (task->second.pid == 0)
-    return refuse(e, {ErrorCode::unavailable, "could not run a command in " + q.job + " " + q.task + ": it does not run",
+    return refuse(e, {ErrorCode::unavailable,
+                      "could not run a command in " + q.job + " " + q.task + ": it does not run",
                       "dtrainctl tasks " + q.job});
   c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
 }

@@ -34,7 +34,7 @@ class Requests {
     wire::MessageType type = wire::MessageType::none;
     std::vector<std::string> warnings;
   };
-  struct Verification {            // one `checkpoints --verify`
+  struct Verification {  // one `checkpoints --verify`
     ConnectionId connection = 0;
     std::uint64_t request = 0;
     std::vector<wire::CheckpointView> views;
@@ -56,7 +56,8 @@ class Requests {
                                       const std::string& verb);
   Status may_submit(const Caller& caller) const;
   bool room_for_proposal(const Request& e);
-  void pend(std::uint64_t index, const Request& e, wire::MessageType type, std::vector<std::string> warnings = {});
+  void pend(std::uint64_t index, const Request& e, wire::MessageType type,
+            std::vector<std::string> warnings = {});
   template <class T>
   void answer(const Request& e, wire::MessageType type, const T& payload);
   void refuse(const Request& e, const Error& error);
@@ -65,7 +66,7 @@ class Requests {
   Coordinator& coordinator_;
   Streams& streams_;
   std::map<ConnectionId, Caller> callers_;
-  std::map<std::uint64_t, Pending> pending_;       // by log index
+  std::map<std::uint64_t, Pending> pending_;  // by log index
   std::vector<Verification> verifications_;
 };
 

@@ -21,14 +21,16 @@ constexpr Generation kLogGenerations = 64;
 
 bool Streams::room(ConnectionId connection, std::uint64_t request) {
   if (watches_.size() + followers_.size() + logs_.size() < limits::kStreams) return true;
-  reply_error(c_, connection, request,
-              Error{ErrorCode::limit,
-                    "could not open stream: " + std::to_string(limits::kStreams) + " are open on this agent already",
-                    "end some watch, logs -f or events -f"});
+  reply_error(
+      c_, connection, request,
+      Error{ErrorCode::limit,
+            "could not open stream: " + std::to_string(limits::kStreams) + " are open on this agent already",
+            "end some watch, logs -f or events -f"});
   return false;
 }
 
-void Streams::watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query, JobId job) {
+void Streams::watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query,
+                    JobId job) {
   if (!room(connection, request)) return;
   Watch w;
   w.job = job;
@@ -55,7 +57,8 @@ bool Streams::push(const Key& key, Watch& w) {
   auto from = std::upper_bound(events.begin(), events.end(), w.seq,
                                [](std::uint64_t seq, const auto& e) { return seq < e.seq; });
   for (; from != events.end(); ++from) {
-    if (from->job == w.job && update.events.size() < kEventsPerReply) update.events.push_back(event_view(*from));
+    if (from->job == w.job && update.events.size() < kEventsPerReply)
+      update.events.push_back(event_view(*from));
     w.seq = from->seq;
   }
   w.pending = false;
@@ -80,7 +83,8 @@ void Streams::send_events(const Key& key, Follower& f, bool last) {
   if (!batch.events.empty() || last) reply(c_, key.connection, key.request, MessageType::events, batch, last);
 }
 
-void Streams::follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query, JobId job) {
+void Streams::follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query,
+                            JobId job) {
   const Key key{connection, request};
   Follower f{job, query.after};
   if (!query.follow) return send_events(key, f, true);
@@ -101,7 +105,8 @@ std::vector<AssignmentId> Streams::log_sources(const cluster::JobRecord& job, co
   return sources;
 }
 
-void Streams::open_log(ConnectionId connection, std::uint64_t request, const wire::LogsRequest& query, JobId id) {
+void Streams::open_log(ConnectionId connection, std::uint64_t request, const wire::LogsRequest& query,
+                       JobId id) {
   const cluster::JobRecord& job = *c_.ledger.find(id);
   auto sources = log_sources(job, query.task);
   const bool ended = is_over(job) || !query.follow;

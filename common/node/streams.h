@@ -1,5 +1,5 @@
-// Requests with more than one answer: watches, event followers, and the log streams that the agent serves and Node
-// keeps informed about new generations.
+// Requests with more than one answer: watches, event followers, and the log streams that the agent serves and
+// Node keeps informed about new generations.
 #pragma once
 
 #include <map>
@@ -17,7 +17,8 @@ class Streams {
 
   // Each answers with an error reply when limits::kStreams are open already.
   void watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query, JobId job);
-  void follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query, JobId job);
+  void follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query,
+                     JobId job);
   void open_log(ConnectionId connection, std::uint64_t request, const wire::LogsRequest& query, JobId job);
 
   void cancel(ConnectionId connection, std::uint64_t request);
@@ -37,12 +38,12 @@ class Streams {
   struct Watch {
     JobId job = 0;
     Duration interval{0};
-    Instant next{};          // not before
-    bool pending = true;     // something to tell
-    std::uint64_t seq = 0;   // newest event told
+    Instant next{};         // not before
+    bool pending = true;    // something to tell
+    std::uint64_t seq = 0;  // newest event told
   };
   struct Follower {
-    JobId job = 0;           // 0: all
+    JobId job = 0;  // 0: all
     std::uint64_t seq = 0;
   };
   struct LogStream {

@@ -26,12 +26,17 @@ wire::ExitView exit_view(const job::Exit& e) {
   return v;
 }
 
-std::string node_name(const Context& c, const NodeId& id) { return id == c.facts.id ? c.facts.name : id; }
+std::string node_name(const Context& c, const NodeId& id) {
+  return id == c.facts.id ? c.facts.name : id;
+}
 
-std::string address_text(const job::TaskAddress& a) { return a.port == 0 ? a.host : a.text(); }
+std::string address_text(const job::TaskAddress& a) {
+  return a.port == 0 ? a.host : a.text();
+}
 
 const NodeFacts::Gpu* find_gpu(const Context& c, std::uint32_t index) {
-  const auto it = std::find_if(c.facts.gpus.begin(), c.facts.gpus.end(), [&](const auto& g) { return g.index == index; });
+  const auto it =
+      std::find_if(c.facts.gpus.begin(), c.facts.gpus.end(), [&](const auto& g) { return g.index == index; });
   return it == c.facts.gpus.end() ? nullptr : &*it;
 }
 
@@ -73,7 +78,8 @@ std::string title(std::string_view state) {
 
 bool is_over(const JobRecord& job) {
   return is_final(job.state) && std::all_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
-           return entry.second.ended || (entry.second.left_running && entry.second.state == TaskState::running);
+           return entry.second.ended ||
+                  (entry.second.left_running && entry.second.state == TaskState::running);
          });
 }
 
@@ -142,7 +148,8 @@ wire::EventView event_view(const cluster::LedgerEvent& e) {
 wire::StatusView status_view(const Context& c) {
   wire::StatusView v;
   v.cluster = {c.options.cluster_name, c.options.cluster_id};
-  if (c.serving && !c.storage_failed) v.coordinator = wire::CoordinatorView{c.facts.name, c.ledger.state().epoch};
+  if (c.serving && !c.storage_failed)
+    v.coordinator = wire::CoordinatorView{c.facts.name, c.ledger.state().epoch};
   v.quorum = {{c.facts.name}, c.serving && !c.storage_failed};
   v.nodes.alive = 1;
   v.gpus.total = static_cast<std::uint32_t>(c.facts.gpus.size());
@@ -163,7 +170,8 @@ wire::NodeView node_view(const Context& c) {
   v.schedulable = c.serving;
   const Used used = used_here(c);
   for (const auto& g : c.facts.gpus)
-    v.gpus.devices.push_back({g.index, g.pci, g.vendor, g.model, g.uuid, g.memory_bytes, g.numa, g.healthy, g.pretended});
+    v.gpus.devices.push_back(
+        {g.index, g.pci, g.vendor, g.model, g.uuid, g.memory_bytes, g.numa, g.healthy, g.pretended});
   v.gpus.total = static_cast<std::uint32_t>(c.facts.gpus.size());
   v.gpus.free = minus(v.gpus.total, used.gpus);
   v.cpus = {c.facts.cpu_millis, minus(c.facts.cpu_millis, used.cpu)};
@@ -187,12 +195,14 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   d.tasks = task_views(c, job);
   d.spec = wire::encode(job.spec);
   for (const auto& condition : job.conditions)
-    d.conditions.push_back({condition.type == cluster::JobState::pending ? "Created" : title(to_string(condition.type)),
-                            condition.status, to_rfc3339(condition.at), condition.reason});
+    d.conditions.push_back(
+        {condition.type == cluster::JobState::pending ? "Created" : title(to_string(condition.type)),
+         condition.status, to_rfc3339(condition.at), condition.reason});
   if (job.restored) d.restored = wire::RestoredView{job.restored->path, job.restored->step};
   if (const auto& f = job.first_fault)
-    d.first_fault = wire::FaultView{f->task.text(), node_name(c, f->node), to_rfc3339(f->at), job::describe(f->exit),
-                                    f->generation, f->attempt, exit_view(f->exit), f->exit.stderr_tail};
+    d.first_fault = wire::FaultView{f->task.text(),         node_name(c, f->node), to_rfc3339(f->at),
+                                    job::describe(f->exit), f->generation,         f->attempt,
+                                    exit_view(f->exit),     f->exit.stderr_tail};
   d.waiting_for = std::move(waiting_for);
   const auto& events = c.ledger.events();
   for (auto it = events.rbegin(); it != events.rend() && d.events.size() < kEventsInDescription; ++it)
@@ -201,7 +211,8 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   return d;
 }
 
-Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const JobRecord& job, const std::string& only) {
+Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const JobRecord& job,
+                                                        const std::string& only) {
   job::ClusterView cluster{job.spec.name, job.id, job.generation, {}, job.restored};
   for (const auto& [id, t] : job.tasks) cluster.tasks[id] = t.place.address;
   std::vector<wire::TaskSpecView> views;
@@ -219,8 +230,13 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
     }
     auto rendered = job::render(job.spec, cluster, view);
     if (!rendered) return fail(rendered.error());
-    views.push_back({id.text(), node_name(c, t.place.node), address_text(t.place.address), std::move(rendered->argv),
-                     std::move(rendered->env), job.spec.work_dir, {}});
+    views.push_back({id.text(),
+                     node_name(c, t.place.node),
+                     address_text(t.place.address),
+                     std::move(rendered->argv),
+                     std::move(rendered->env),
+                     job.spec.work_dir,
+                     {}});
     for (const std::uint32_t index : t.place.gpus) views.back().gpus.push_back(std::to_string(index));
   }
   return views;

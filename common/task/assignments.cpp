@@ -5,7 +5,8 @@
 
 namespace dtrain::task {
 
-std::pair<Assignments::Tasks::const_iterator, Assignments::Tasks::const_iterator> Assignments::of(JobId job) const {
+std::pair<Assignments::Tasks::const_iterator, Assignments::Tasks::const_iterator> Assignments::of(
+    JobId job) const {
   return {tasks_.lower_bound(AssignmentId{job, 0, {}}), tasks_.lower_bound(AssignmentId{job + 1, 0, {}})};
 }
 
@@ -66,7 +67,8 @@ void Assignments::settle(Instant now, JobId job) {
   // A task that is over and reported stays until its order is withdrawn: the ledger then knows that it ended.
   const auto [first, last] = of(job);
   for (auto it = first; it != last;) {
-    const bool gone = it->second->over() && !it->second->dirty() && it->second->order().desire == Desire::kill;
+    const bool gone =
+        it->second->over() && !it->second->dirty() && it->second->order().desire == Desire::kill;
     it = gone ? tasks_.erase(it) : std::next(it);
   }
   const auto [begin, end] = of(job);
@@ -121,7 +123,8 @@ bool Assignments::predecessor_gone(const AssignmentId& id) const {
     return entry.first.generation >= id.generation || entry.second->over();
   });
   const auto shim = ending_.lower_bound(AssignmentId{id.job, 0, {}});
-  const bool shims_gone = shim == ending_.end() || shim->first.job != id.job || shim->first.generation >= id.generation;
+  const bool shims_gone =
+      shim == ending_.end() || shim->first.job != id.job || shim->first.generation >= id.generation;
   return tasks_over && shims_gone;
 }
 

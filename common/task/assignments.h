@@ -1,5 +1,5 @@
-// All assignments of this host: desired (orders) against actual (shims). Routes what happens to the right Task and
-// answers the questions that need more than one of them.
+// All assignments of this host: desired (orders) against actual (shims). Routes what happens to the right
+// Task and answers the questions that need more than one of them.
 #pragma once
 
 #include <map>
@@ -50,8 +50,8 @@ class Assignments : private RestartGate {
   HostActions& actions_;
   Tasks tasks_;
   std::map<JobId, std::optional<std::uint32_t>> budget_left_;
-  std::map<AssignmentId, FoundShim> found_;          // not yet claimed by an order
-  std::map<AssignmentId, bool> ending_;              // shims that nobody ordered, being ended
+  std::map<AssignmentId, FoundShim> found_;  // not yet claimed by an order
+  std::map<AssignmentId, bool> ending_;      // shims that nobody ordered, being ended
 };
 
 }  // namespace dtrain::task

@@ -1,5 +1,5 @@
-// What the coordinator wants of one host: the downward half of the conversation. Orders are full and idempotent: the
-// same order again changes nothing.
+// What the coordinator wants of one host: the downward half of the conversation. Orders are full and
+// idempotent: the same order again changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -31,24 +31,25 @@ struct TaskOrder {
   job::TaskAddress address;
   std::vector<std::string> gpu_ids;
   Desire desire = Desire::run;
-  bool stop_known = false;                // the ledger knows that a stop with grace has begun: the signal may be sent
-  bool go = false;                        // barrier passed, predecessors in the order of start are there
+  bool stop_known = false;  // the ledger knows that a stop with grace has begun: the signal may be sent
+  bool go = false;          // barrier passed, predecessors in the order of start are there
   bool freeze = false;
-  bool hold_restart = false;              // restarts wait for `release_attempt` (onPsFailure: freeze)
+  bool hold_restart = false;  // restarts wait for `release_attempt` (onPsFailure: freeze)
   AttemptNumber release_attempt = 0;
-  AttemptNumber first_attempt = 1;        // of this assignment
-  AttemptNumber known_attempt = 0;        // newest the ledger knows
-  AttemptNumber exit_attempt = 0;         // newest exit the ledger knows
-  AttemptNumber restart_attempt = 0;      // end this attempt with grace and start the next (asked for by a user)
-  bool in_place = true;                   // false: a failure is the coordinator's to handle (recovery)
-  std::uint32_t consecutive_failures = 0; // as the ledger knows, for the back-off
-  std::vector<Instant> failures;          // within the threshold's window
+  AttemptNumber first_attempt = 1;    // of this assignment
+  AttemptNumber known_attempt = 0;    // newest the ledger knows
+  AttemptNumber exit_attempt = 0;     // newest exit the ledger knows
+  AttemptNumber restart_attempt = 0;  // end this attempt with grace and start the next (asked for by a user)
+  bool in_place = true;               // false: a failure is the coordinator's to handle (recovery)
+  std::uint32_t consecutive_failures = 0;  // as the ledger knows, for the back-off
+  std::vector<Instant> failures;           // within the threshold's window
 };
 
 struct JobOrder {
   JobId job = 0;
-  std::optional<std::uint32_t> budget_left;  // in-place restarts beyond those that known_attempt shows; unset: unlimited
-  std::vector<TaskOrder> tasks;              // on this host; what is not here is to end at once
+  std::optional<std::uint32_t>
+      budget_left;               // in-place restarts beyond those that known_attempt shows; unset: unlimited
+  std::vector<TaskOrder> tasks;  // on this host; what is not here is to end at once
 };
 
 // What this host adds to each task's environment.

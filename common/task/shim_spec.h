@@ -23,21 +23,33 @@ struct ShimSpec {
   AssignmentId id;
   std::string job_name;
   User user;
-  std::vector<std::string> argv;              // argv[0] is looked up in env's PATH
-  std::map<std::string, std::string> env;     // DTRAIN_ATTEMPT is added per attempt by the shim
+  std::vector<std::string> argv;           // argv[0] is looked up in env's PATH
+  std::map<std::string, std::string> env;  // DTRAIN_ATTEMPT is added per attempt by the shim
   std::string work_dir;
-  std::uint16_t port = 0;                     // bind-tested before each start; 0: none
-  std::string address;                        // the address that port is on
-  std::uint64_t memory_bytes = 0;             // 0: no limit
+  std::uint16_t port = 0;          // bind-tested before each start; 0: none
+  std::string address;             // the address that port is on
+  std::uint64_t memory_bytes = 0;  // 0: no limit
   std::uint64_t cpu_millis = 0;
   std::vector<std::string> gpu_ids;
   std::int32_t stop_signal = 15;
   Duration stop_grace{30s};
   bool exclusive = false;
-  template <class V> void fields(V& v) {
-    v("id", id); v("job_name", job_name); v("user", user); v("argv", argv); v("env", env); v("work_dir", work_dir);
-    v("port", port); v("address", address); v("memory_bytes", memory_bytes); v("cpu_millis", cpu_millis);
-    v("gpu_ids", gpu_ids); v("stop_signal", stop_signal); v("stop_grace", stop_grace); v("exclusive", exclusive);
+  template <class V>
+  void fields(V& v) {
+    v("id", id);
+    v("job_name", job_name);
+    v("user", user);
+    v("argv", argv);
+    v("env", env);
+    v("work_dir", work_dir);
+    v("port", port);
+    v("address", address);
+    v("memory_bytes", memory_bytes);
+    v("cpu_millis", cpu_millis);
+    v("gpu_ids", gpu_ids);
+    v("stop_signal", stop_signal);
+    v("stop_grace", stop_grace);
+    v("exclusive", exclusive);
   }
 };
 
@@ -45,14 +57,14 @@ struct ShimSpec {
 struct FoundShim {
   AssignmentId id;
   bool shim_alive = false;
-  AttemptNumber attempt = 0;        // highest that was ever started (0: none)
-  bool running = false;             // the attempt's process lives
+  AttemptNumber attempt = 0;  // highest that was ever started (0: none)
+  bool running = false;       // the attempt's process lives
   std::int32_t pid = 0;
   WallTime started{};
-  std::optional<Exit> exit;         // of `attempt`, when it ended
-  bool ready = false;               // READY=1 was received for `attempt`
+  std::optional<Exit> exit;  // of `attempt`, when it ended
+  bool ready = false;        // READY=1 was received for `attempt`
   bool frozen = false;
-  std::string status;               // last STATUS=
+  std::string status;  // last STATUS=
 };
 
 }  // namespace dtrain::task

@@ -17,7 +17,8 @@ Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, const
 
 void Task::begin(Instant now, const FoundShim* found) {
   // An attempt that the ledger saw, or the host finds, has an end unless a living shim shows it running.
-  const bool ran_here = order_.known_attempt >= order_.first_attempt || (found && found->attempt >= order_.first_attempt);
+  const bool ran_here =
+      order_.known_attempt >= order_.first_attempt || (found && found->attempt >= order_.first_attempt);
   if (!ran_here && !(found && found->shim_alive)) {
     if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
     enter(Phase::staging);
@@ -176,8 +177,9 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
   const job::Policy& policy = order_.context->spec.policy;
   if (!job::may_restart(role().restart_policy, *exit_)) return "";
   if (!exit_->success() && policy.failure_threshold.count > 0) {
-    const auto recent = std::count_if(failures_.begin(), failures_.end(),
-                                      [&](Instant at) { return now - at <= policy.failure_threshold.within; });
+    const auto recent = std::count_if(failures_.begin(), failures_.end(), [&](Instant at) {
+      return now - at <= policy.failure_threshold.within;
+    });
     if (recent >= policy.failure_threshold.count)
       return "failed " + std::to_string(recent) + " times within the failure threshold's window";
   }
@@ -203,7 +205,8 @@ void Task::after_exit(Instant now, bool counted) {
     if (failures_.size() > 64) failures_.erase(failures_.begin());
     if (!order_.in_place) return conclude(Outcome::failed, "");
     if (auto why = why_no_restart(now)) return conclude(Outcome::failed, *why);
-    const std::uint32_t in_row = counted && consecutive_failures_ > 0 ? consecutive_failures_ - 1 : consecutive_failures_;
+    const std::uint32_t in_row =
+        counted && consecutive_failures_ > 0 ? consecutive_failures_ - 1 : consecutive_failures_;
     backoff_until_ = now + job::backoff_delay(backoff, in_row, order_.id.job * 7919 + attempt_);
     consecutive_failures_ = in_row + 1;
   } else {
@@ -229,10 +232,17 @@ void Task::conclude(Outcome outcome, std::string reason) {
 void Task::shim_gone(Instant now) {
   shim_alive_ = false;
   switch (phase_) {
-    case Phase::ending: enter(Phase::over); break;
-    case Phase::staged: launch(); break;      // it died before it had anything to run
-    case Phase::backoff: advance(now); break;  // relaunched when the delay is over
-    default: break;  // running, starting: the runner reported the attempt's end first; launching: its result comes
+    case Phase::ending:
+      enter(Phase::over);
+      break;
+    case Phase::staged:
+      launch();
+      break;  // it died before it had anything to run
+    case Phase::backoff:
+      advance(now);
+      break;  // relaunched when the delay is over
+    default:
+      break;  // running, starting: the runner reported the attempt's end first; launching: its result comes
   }
 }
 
@@ -271,8 +281,8 @@ void Task::stop(Instant now) {
     return;
   }
   if (stop_signalled_) return;
-  // The ledger knows of the stop before the task does: an exit 0 that answers the signal must not pass for success,
-  // also when this agent dies in between.
+  // The ledger knows of the stop before the task does: an exit 0 that answers the signal must not pass for
+  // success, also when this agent dies in between.
   if (!stop_announced_) {
     stop_announced_ = true;
     dirty_ = true;
@@ -316,14 +326,15 @@ void Task::advance(Instant now) {
       if (order_.hold_restart && order_.release_attempt <= attempt_) return;
       if (gate_.halt_expected(order_.id)) return;  // it would be killed at once, and cost budget
       return start_next();
-    default: return;
+    default:
+      return;
   }
 }
 
 Instant Task::deadline() const {
   Instant d = std::min(stop_deadline_, kNever);
-  if (phase_ == Phase::backoff && !order_.freeze && !(order_.hold_restart && order_.release_attempt <= attempt_) &&
-      !gate_.halt_expected(order_.id))
+  if (phase_ == Phase::backoff && !order_.freeze &&
+      !(order_.hold_restart && order_.release_attempt <= attempt_) && !gate_.halt_expected(order_.id))
     d = std::min(d, backoff_until_);
   if (phase_ == Phase::running && role().watchdog > 0ns && !frozen_ && !killed_ && !to_be_stopped())
     d = std::min(d, last_sign_of_life_ + role().watchdog);
@@ -354,13 +365,21 @@ job::TaskObservation Task::observation() const {
   o.reason = reason_;
   switch (phase_) {
     case Phase::staging:
-    case Phase::launching: o.state = TaskState::fetching; break;
-    case Phase::staged: o.state = TaskState::staged; break;
-    case Phase::starting: o.state = TaskState::starting; break;
+    case Phase::launching:
+      o.state = TaskState::fetching;
+      break;
+    case Phase::staged:
+      o.state = TaskState::staged;
+      break;
+    case Phase::starting:
+      o.state = TaskState::starting;
+      break;
     case Phase::running:
       o.state = stop_announced_ ? TaskState::stopping : frozen_ ? TaskState::frozen : TaskState::running;
       break;
-    case Phase::backoff: o.state = TaskState::backoff; break;
+    case Phase::backoff:
+      o.state = TaskState::backoff;
+      break;
     case Phase::ending:
     case Phase::over:
       o.state = outcome_ == Outcome::succeeded ? TaskState::succeeded

@@ -1,5 +1,5 @@
-// One assignment on this host: staged, launched, started, restarted in place, stopped. A pure state machine; what it
-// wants done goes to HostActions, what it learned is read from observation().
+// One assignment on this host: staged, launched, started, restarted in place, stopped. A pure state machine;
+// what it wants done goes to HostActions, what it learned is read from observation().
 //
 //   phase       on entry                         leaves when
 //   staging     stage()                          staged -> launching | failed
@@ -7,11 +7,12 @@
 //   staged      -                                the order says go -> starting
 //   starting    start(n)                         attempt started -> running | refused -> as exited
 //   running     -                                exited -> backoff | ending
-//   backoff     -                                delay over, nothing holds -> starting (launching if the shim died)
-//   ending      end()                            shim gone -> over
-//   over        -                                forgotten by Assignments once its end was reported
+//   backoff     -                                delay over, nothing holds -> starting (launching if the shim
+//   died) ending      end()                            shim gone -> over over        - forgotten by
+//   Assignments once its end was reported
 //
-// An order to stop takes effect in every phase: what runs is signalled and later killed, what waits goes to ending.
+// An order to stop takes effect in every phase: what runs is signalled and later killed, what waits goes to
+// ending.
 #pragma once
 
 #include <optional>
@@ -42,9 +43,11 @@ class HostActions {
 class RestartGate {
  public:
   virtual ~RestartGate() = default;
-  virtual bool budget_allows(const AssignmentId& id) const = 0;   // one more restart in place
-  virtual bool predecessor_gone(const AssignmentId& id) const = 0;  // nothing of an older generation is left here
-  virtual bool halt_expected(const AssignmentId& id) const = 0;     // a stateful task of its generation failed here
+  virtual bool budget_allows(const AssignmentId& id) const = 0;  // one more restart in place
+  virtual bool predecessor_gone(
+      const AssignmentId& id) const = 0;  // nothing of an older generation is left here
+  virtual bool halt_expected(
+      const AssignmentId& id) const = 0;  // a stateful task of its generation failed here
 };
 
 class Task {
@@ -88,9 +91,13 @@ class Task {
   const job::RoleSpec& role() const { return order_.context->spec.roles.at(order_.id.task.role); }
   bool to_be_stopped() const {
     // A stop that was begun is seen through, whatever is ordered meanwhile.
-    return order_.desire != Desire::run || stop_announced_ || (attempt_ > 0 && order_.restart_attempt == attempt_);
+    return order_.desire != Desire::run || stop_announced_ ||
+           (attempt_ > 0 && order_.restart_attempt == attempt_);
   }
-  void enter(Phase phase) { phase_ = phase; dirty_ = true; }
+  void enter(Phase phase) {
+    phase_ = phase;
+    dirty_ = true;
+  }
   void launch();
   void start_next();
   void after_exit(Instant now, bool counted);
@@ -110,7 +117,7 @@ class Task {
   bool dirty_ = true;
   bool shim_alive_ = false;
   std::string work_dir_;
-  AttemptNumber attempt_ = 0;         // newest that was started
+  AttemptNumber attempt_ = 0;  // newest that was started
   AttemptNumber exit_attempt_ = 0;
   std::int32_t pid_ = 0;
   WallTime started_wall_{};
