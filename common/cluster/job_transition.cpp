@@ -66,7 +66,7 @@ void JobTransition::begin_run() {
   job_.conditions.clear();
   job_.passed.clear();
   for (auto& [id, t] : job_.tasks) {
-    t.completed = false;
+    t.completed = t.given_up = false;
     t.failures.clear();
     t.consecutive_failures = 0;
   }
@@ -212,8 +212,10 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   // A dynamic worker may be lost, but not the task whose success the job waits for.
   const auto decider = job::deciding_task(job_.spec);
   if (task.place.task.role == "worker" && job_.spec.policy.enable_dynamic_worker && decider &&
-      *decider != task.place.task)
+      *decider != task.place.task) {
+    task.given_up = true;
     return;
+  }
   finish(JobState::failed, seen.reason.empty() ? cause : cause + ": " + seen.reason, false);
 }
 

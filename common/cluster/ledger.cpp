@@ -223,6 +223,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
       next.exit = before.exit;
       next.started = before.started;
       next.completed = before.completed;
+      next.given_up = before.given_up;
+      if (before.given_up) next.reason = before.reason;
       next.consecutive_failures = before.consecutive_failures;
       next.failures = before.failures;
     }
@@ -232,8 +234,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
       job.former_tasks.erase(former);
     }
     next.place = place;
-    if (next.completed) {
-      next.state = TaskState::succeeded;
+    if (next.completed || next.given_up) {
+      next.state = next.completed ? TaskState::succeeded : TaskState::failed;
       next.ended = true;
     }
     use_ports(place);

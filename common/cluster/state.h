@@ -73,12 +73,14 @@ struct TaskRecord {
   std::uint32_t consecutive_failures = 0;
   AttemptNumber restart_attempt = 0;  // a user asked to end this attempt and start the next: costs no budget
   std::vector<Duration> failures;     // when, within the threshold's window; at most its count
+  bool given_up = false;             // failed for good while its job goes on without it (a dynamic worker)
   bool left_running = false;          // ran when its job ended under cleanPodPolicy None
   std::string reason;
   template <class V>
   void fields(V& v) {
     v("place", place);
     v("state", state);
+    v("given_up", given_up);
     v("left_running", left_running);
     v("first_attempt", first_attempt);
     v("attempt", attempt);

@@ -33,7 +33,7 @@ bool reached(const cluster::JobRecord& job, const std::string& role, job::StartA
   return std::all_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) {
     if (entry.first.role != role) return true;
     const TaskRecord& t = entry.second;
-    if (t.completed) return true;
+    if (t.completed || t.given_up) return true;
     switch (need) {
       case job::StartAfter::running:
         return t.reached_running;
@@ -74,7 +74,7 @@ std::shared_ptr<const task::JobContext> make_context(const JobRecord& job) {
 bool may_start(const JobRecord& job, const TaskId& task) {
   const bool all_staged = std::none_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
     const TaskRecord& t = entry.second;
-    return !t.completed && (t.state == TaskState::waiting || t.state == TaskState::fetching);
+    return !t.ended && (t.state == TaskState::waiting || t.state == TaskState::fetching);
   });
   if (!all_staged && !job.tasks.at(task).reached_running) return false;
   const auto& after = job.spec.roles.at(task.role).start_after;

@@ -258,6 +258,11 @@ TEST_F(Ledgers, ADynamicWorkerMayBeLostButNotTheDecidingOne) {
   run(id);
   report({died(id, {"worker", 1}, TaskState::failed)});
   EXPECT_EQ(job(id).state, JobState::running);
+  report({died(id, {"ps", 0}, TaskState::failed)});
+  everything_ended(id);
+  begin(id);
+  EXPECT_TRUE(job(id).tasks.at({"worker", 1}).ended) << "it failed for good (simulator, seed 10317)";
+  EXPECT_EQ(job(id).tasks.at({"worker", 1}).state, TaskState::failed);
   report({died(id, {"worker", 0}, TaskState::failed)});
   EXPECT_EQ(job(id).state, JobState::failed);
 }
