@@ -61,13 +61,27 @@ Start<host::Endpoint> choose_listen(const Config& config, Log& log) {
   return *listen;
 }
 
+// An agent that was killed in the instant it started a child leaves its lock and port to that child, which closes them as
+// its first act: what is taken is tried again for a moment.
+constexpr int kHandoverTries = 50;
+constexpr useconds_t kHandoverPause = 20'000;  // microseconds
+
+template <class Take>
+auto patiently(Take take) {
+  for (int tries = 0;; ++tries) {
+    auto taken = take();
+    if (taken || taken.error().code != ErrorCode::unavailable || tries == kHandoverTries) return taken;
+    ::usleep(kHandoverPause);
+  }
+}
+
 Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
   for (const std::string& key : config.without_effect)
     log.write(LogLevel::warn, "config.without-effect",
               {{"key", key}, {"next", "this version reads the key and does not act on it"}});
   auto listen = choose_listen(config, log);
   if (!listen) return tl::unexpected<Failure>(listen.error());
-  auto port = host::ListenPort::reserve(*listen);
+  auto port = patiently([&] { return host::ListenPort::reserve(*listen); });
   if (!port) return give_up(exit_code_of(port.error().code), port.error());
   out.port = std::make_unique<host::ListenPort>(std::move(*port));
   const std::string warning = host::check_task_ports(config.network.task_ports.first, config.network.task_ports.last,
@@ -152,7 +166,7 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   // Others may pass through to what is theirs (a task's notify socket, its working copy) but not look around.
   for (const auto& [path, mode] : {std::pair{layout.data, 0711u}, {layout.run, 0755u}, {layout.work, 0711u}, {layout.tasks(), 0711u}})
     if (auto made = make_directory(path, mode); !made) return tl::unexpected<Failure>(made.error());
-  auto lock = store::DataLock::take(layout.data);
+  auto lock = patiently([&] { return store::DataLock::take(layout.data); });
   if (!lock) return give_up(exit_code_of(lock.error().code), lock.error());
   out.lock = std::make_unique<store::DataLock>(std::move(*lock));
   if (auto reserved = reserve_port(config, out, log); !reserved) return tl::unexpected<Failure>(reserved.error());

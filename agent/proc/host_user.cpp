@@ -29,7 +29,7 @@ Result<HostUser> find_user(const task::User& user) {
                         : getpwnam_r(user.name.c_str(), &entry, buffer.data(), buffer.size(), &found);
   if (found == nullptr) {
     const std::string name = user.name.empty() ? "uid " + std::to_string(user.uid) : user.name;
-    return fail(ErrorCode::not_found,
+    return fail(ErrorCode::unavailable,
                 "could not find user " + name + ": " + (cause != 0 ? cause_of(cause) : "this host has none"),
                 "create the user here, or submit as another one");
   }

@@ -226,7 +226,7 @@ Status check_paths(const node::Stage& stage) {
   for (const std::string& path : stage.require_paths) {
     if (::access(path.c_str(), F_OK) == 0) continue;
     if (errno == ENOENT || errno == ENOTDIR)
-      return fail(ErrorCode::not_found, "required path " + path + " does not exist on this host",
+      return fail(ErrorCode::unavailable, "required path " + path + " does not exist on this host",
                   "provide it here, or use other hosts");
     return fail(os_error("required path " + path + " cannot be reached", errno));
   }

@@ -108,7 +108,6 @@ void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen
     job_.budget_spent += restarts - (one_requested ? 1 : 0);
   }
   task.attempt = seen.attempt;
-  task.started = seen.started;
   task.started_elapsed = ledger_.state_.elapsed;
 }
 
@@ -138,6 +137,7 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
 void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
   const TaskState before = task.state;
   count_attempts(task, seen);
+  if (seen.attempt == task.attempt && seen.started != WallTime{}) task.started = seen.started;
   take_exit(task, seen);
   if (seen.ready && !task.ready) {
     task.ready = true;
@@ -241,7 +241,9 @@ void JobTransition::recover(const TaskRecord& task, const std::string& cause) {
 void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& seen) {
   // What the user can mend (no such directory, no such user) fails the job; what this host or moment lacks
   // costs a new placement, with new ports.
-  if (seen.stage_error == ErrorCode::invalid || seen.stage_error == ErrorCode::not_found)
+  const ErrorCode code = seen.stage_error;
+  if (code == ErrorCode::invalid || code == ErrorCode::not_found || code == ErrorCode::refused ||
+      code == ErrorCode::damaged)
     return finish(JobState::failed, seen.reason, true);
   job::RestartBackoff wait;
   wait.reset_after = 0s;

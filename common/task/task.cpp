@@ -133,6 +133,7 @@ void Task::start_next() {
   ++attempt_;
   ready_ = false;
   pid_ = 0;
+  started_wall_ = WallTime{};
   killed_ = stop_announced_ = stop_signalled_ = watchdog_fired_ = false;
   backoff_until_ = kNever;
   enter(Phase::starting);
@@ -192,8 +193,9 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
 void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
   exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_;
-  // What ended well by itself has succeeded, also when its end was about to be asked for.
-  const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known && !killed_ &&
+  // What ended well by itself has succeeded, also when its end was about to be asked for. SIGKILL makes no exit 0: a
+  // kill that was sent came too late.
+  const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known &&
                          role().restart_policy != job::RestartPolicy::always;
   if (order_.desire != Desire::run && !by_itself) return conclude(Outcome::on_request, "");
   if (by_itself) exit_on_request_ = false;
