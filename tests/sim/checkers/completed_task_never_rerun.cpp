@@ -19,12 +19,20 @@ class CompletedTaskNeverRerun final : public Checker {
     const auto done = completed_.find({id.job, id.task});
     if (done == completed_.end()) return;
     const KnownJob* job = world_.book().find(id.job);
-    if (job != nullptr && asked_again(*job, id.task, done->second.at)) {
+    const bool lost = done->second.uncertain && job != nullptr && (job->steered != 0 || job->reboots != 0);
+    if (lost || (job != nullptr && asked_again(*job, id.task, done->second.at))) {
       completed_.erase(done);
       return;
     }
     violation(id.text() + " attempt " + std::to_string(shim.attempt) + " started although the task had completed in generation " +
               std::to_string(done->second.generation));
+  }
+
+  // What was not committed when the agent died is known from the shim's record alone. A host that went down may have
+  // lost that; and where a stop was under way the record does not tell an own end from an obedient one.
+  void agent_dies() override {
+    for (auto& [task, done] : completed_)
+      if (world_.now() - done.at < kTakesEffect) done.uncertain = true;
   }
 
   void process_ended(const SimShim& shim) override {
@@ -34,17 +42,18 @@ class CompletedTaskNeverRerun final : public Checker {
     if (spec == nullptr) return;
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
-    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now()});
+    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false});
   }
 
  private:
+  // A request takes effect when the disk has it: on a slow one this much later.
+  static constexpr Duration kTakesEffect = 5s;
+
   struct Completion {
     Generation generation = 0;
     Instant at{};
+    bool uncertain = false;
   };
-
-  // A request takes effect when the disk has it: on a slow one this much later.
-  static constexpr Duration kTakesEffect = 5s;
 
   // A user asked for a new run since, or gave the task up and asked for another of its number.
   static bool asked_again(const KnownJob& job, const TaskId& task, Instant when) {
