@@ -165,8 +165,8 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
       job.signalled = false;
       job.not_before = 0ns;
       job.reason = "resumed by " + c.user;
-      if (job.passed.empty() || job.state == JobState::suspended)
-        transition.set_state(JobState::pending, job.reason);
+      job.passed.clear();  // who waits for Running now means after this
+      transition.set_state(JobState::pending, job.reason);
       break;
 
     case ActionKind::restart: {

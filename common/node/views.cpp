@@ -204,7 +204,8 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
                                     job::describe(f->exit), f->generation,         f->attempt,
                                     exit_view(f->exit),     f->exit.stderr_tail};
   d.waiting_for = std::move(waiting_for);
-  if (d.waiting_for.empty() && job.state == cluster::JobState::pending) d.waiting_for = job.reason;
+  if (d.waiting_for.empty() && job.stage_failures > 0 && job.state == cluster::JobState::pending)
+    d.waiting_for = job.reason;
   const auto& events = c.ledger.events();
   for (auto it = events.rbegin(); it != events.rend() && d.events.size() < kEventsInDescription; ++it)
     if (it->job == job.id) d.events.push_back(event_view(*it));

@@ -96,7 +96,7 @@ TEST_F(Streams, WaitSurvivesAnAgentRestart) {
 }
 
 TEST_F(Streams, LogsOfOneTaskAreUnchanged) {
-  const std::string bytes("a\0b\r\n\xff no end", 15);
+  const std::string bytes("a\0b\r\n\xff no end", 13);
   agent([&](const wire::Message& m) {
     wire::LogChunk note;
     note.note = "worker-0: attempt 2 begins";
