@@ -5,24 +5,9 @@
 
 #include "common/base/limits.h"
 #include "common/cluster/job_transition.h"
+#include "common/cluster/outcome.h"
 
 namespace dtrain::cluster {
-namespace {
-
-Applied refused(ErrorCode code, std::string message, std::string next = "") {
-  Applied a;
-  a.status = fail(code, std::move(message), std::move(next));
-  return a;
-}
-
-Applied done(const JobRecord& job) {
-  Applied a;
-  a.job = job.id;
-  a.name = job.spec.name;
-  return a;
-}
-
-}  // namespace
 
 std::string_view to_string(JobState s) {
   switch (s) {

@@ -5,22 +5,10 @@
 #include "common/cluster/cluster_change.h"
 #include "common/cluster/job_transition.h"
 #include "common/cluster/ledger.h"
+#include "common/cluster/outcome.h"
 
 namespace dtrain::cluster {
 namespace {
-
-Applied refused(ErrorCode code, std::string message, std::string next = "") {
-  Applied a;
-  a.status = fail(code, std::move(message), std::move(next));
-  return a;
-}
-
-Applied done(const JobRecord& job) {
-  Applied a;
-  a.job = job.id;
-  a.name = job.spec.name;
-  return a;
-}
 
 std::string verb(ActionKind kind) {
   switch (kind) {
