@@ -36,6 +36,14 @@ struct Daemon::Perform {
   void operator()(node::DeleteCheckpoint& e) { d.checkpoints_->remove(e); }
 
   void operator()(node::RunHook& e) { d.hooks_->run(now(), std::move(e)); }
+
+  void operator()(gossip::Send&) {}
+  void operator()(gossip::KeepLinks&) {}
+  void operator()(gossip::CheckGone&) {}
+  void operator()(gossip::ResolveSeeds&) {}
+  void operator()(node::SaveMembers&) {}
+  void operator()(node::KnowMember&) {}
+  void operator()(node::EnterCluster&) {}
 };
 
 void Daemon::perform(node::Effect& effect) { std::visit(Perform{*this}, effect); }

@@ -152,9 +152,22 @@ struct RunHook {
   task::User user;
 };  // -> HookEnded
 
+// ---- other agents (common/gossip/membership.h)
+struct SaveMembers {
+  std::string record;  // gossip::MemberRecord::encode(); the newest counts; a failure is logged by the agent
+};
+struct KnowMember {
+  wire::Identity identity;  // its node key may connect from now on
+};
+struct EnterCluster {
+  MemberId cluster;  // other clusters' messages are dropped from now on
+};
+
 using Effect =
     std::variant<Persist, Reply, CloseConnection, WriteBlob, OpenLog, UpdateLog, OpenExec, Stage, LaunchShim,
                  StartAttempt, SignalTask, KillTask, FreezeTask, EndShim, RemoveJobFiles, WatchCheckpoints,
-                 ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook>;
+                 ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook,
+                 gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, KnowMember,
+                 EnterCluster>;
 
 }  // namespace dtrain::node

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/gossip/membership.h"
+#include "common/node/host_facts.h"
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
 #include "common/transfer/checkpoint.h"
@@ -34,14 +36,7 @@ struct NodeFacts {
   std::string task_interface;
   std::uint64_t cpu_millis = 0;    // after reserve
   std::uint64_t memory_bytes = 0;  // after reserve
-  struct Gpu {
-    std::uint32_t index = 0;
-    std::string pci, vendor, model, uuid;
-    std::uint64_t memory_bytes = 0;
-    std::int32_t numa = -1;
-    bool healthy = true;
-    bool pretended = false;
-  };
+  using Gpu = node::Gpu;
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> labels;
 };
@@ -153,12 +148,17 @@ struct HookEnded {
   task::Exit exit;
 };
 
+// ---- other agents: what the links saw and received
+struct Gossiped {
+  gossip::Input input;
+};
+
 struct Tick {};      // deadline() was reached
 struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 
 using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed,
                            BlobWritten, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
                            ShimGone, FreezeDone, JobFilesRemoved, Notified, CheckpointsScanned,
-                           CheckpointVerified, CheckpointQuarantined, HookEnded, Tick, Stopping>;
+                           CheckpointVerified, CheckpointQuarantined, HookEnded, Gossiped, Tick, Stopping>;
 
 }  // namespace dtrain::node

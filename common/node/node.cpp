@@ -339,6 +339,7 @@ void Node::Impl::decide(const Event& event) {
         n.c.log.write(LogLevel::warn, "hook.failed",
                       {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
     }
+    void operator()(const Gossiped&) {}
     void operator()(const Tick&) {
       if (n.c.serving && !n.c.storage_failed) {
         n.host->tick(now);

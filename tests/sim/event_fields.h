@@ -10,12 +10,13 @@
 
 namespace dtrain::sim {
 
-#define DTRAIN_SIM_FIELDS(Type, text, ...)                                 \
+#define DTRAIN_SIM_FIELDS_OF(space, Type, text, ...)                       \
   template <class V>                                                       \
-  std::string_view visit_fields([[maybe_unused]] V& v, [[maybe_unused]] const node::Type& e) { \
+  std::string_view visit_fields([[maybe_unused]] V& v, [[maybe_unused]] const space::Type& e) { \
     __VA_ARGS__;                                                           \
     return text;                                                           \
   }
+#define DTRAIN_SIM_FIELDS(Type, text, ...) DTRAIN_SIM_FIELDS_OF(node, Type, text, __VA_ARGS__)
 
 // Events.
 DTRAIN_SIM_FIELDS(Started, "started", v("life", e.life); v("boot", e.facts.boot_id); v("log", e.log); v("records", e.task_records);
@@ -41,6 +42,7 @@ DTRAIN_SIM_FIELDS(CheckpointsScanned, "checkpoints-scanned", v("job", e.job); v(
 DTRAIN_SIM_FIELDS(CheckpointVerified, "checkpoint-verified", v("job", e.job); v("token", e.token); v("path", e.path); v("result", e.result))
 DTRAIN_SIM_FIELDS(CheckpointQuarantined, "checkpoint-quarantined", v("job", e.job); v("token", e.token); v("path", e.path); v("to", e.moved_to))
 DTRAIN_SIM_FIELDS(HookEnded, "hook-ended", v("token", e.token); v("exit", e.exit))
+DTRAIN_SIM_FIELDS(Gossiped, "gossiped", v("kind", e.input.index()))
 DTRAIN_SIM_FIELDS(Tick, "tick")
 DTRAIN_SIM_FIELDS(Stopping, "stopping")
 
@@ -67,7 +69,15 @@ DTRAIN_SIM_FIELDS(VerifyCheckpoint, "verify-checkpoint", v("job", e.job); v("tok
 DTRAIN_SIM_FIELDS(QuarantineCheckpoint, "quarantine-checkpoint", v("job", e.job); v("token", e.token); v("path", e.info.path))
 DTRAIN_SIM_FIELDS(DeleteCheckpoint, "delete-checkpoint", v("job", e.job); v("path", e.info.path))
 DTRAIN_SIM_FIELDS(RunHook, "run-hook", v("token", e.token); v("command", e.command))
+DTRAIN_SIM_FIELDS(SaveMembers, "save-members", v("record", e.record))
+DTRAIN_SIM_FIELDS(KnowMember, "know-member", v("name", e.identity.name))
+DTRAIN_SIM_FIELDS(EnterCluster, "enter-cluster", v("cluster", e.cluster.high); v("cluster", e.cluster.low))
+DTRAIN_SIM_FIELDS_OF(gossip, Send, "send", v("to", e.to.ip); v("port", e.to.port); v("body", e.body.index()))
+DTRAIN_SIM_FIELDS_OF(gossip, KeepLinks, "keep-links", v("peers", e.peers.size()))
+DTRAIN_SIM_FIELDS_OF(gossip, CheckGone, "check-gone", v("to", e.to.ip); v("port", e.to.port))
+DTRAIN_SIM_FIELDS_OF(gossip, ResolveSeeds, "resolve-seeds")
 
 #undef DTRAIN_SIM_FIELDS
+#undef DTRAIN_SIM_FIELDS_OF
 
 }  // namespace dtrain::sim

@@ -1,0 +1,35 @@
+// The cluster's keys. The key file (made by dtrainctl keygen, mode 0600, the same on all hosts) holds one or more CURVE key pairs:
+// the first serves and is presented, all are accepted; rotation is: add the new one behind, on all hosts, then move it to the
+// front, then remove the old one, SIGHUP after each.
+//
+// A node's own key pair is derived from the cluster's secret and the node's id (BLAKE2b, then X25519), so that every holder of
+// the file can check by ZAP who is at the other end, and nothing else has to be handed out.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/member_id.h"
+#include "common/base/result.h"
+
+namespace dtrain::net {
+
+using CurveKey = std::array<std::uint8_t, 32>;
+struct KeyPair {
+  CurveKey public_key{}, secret_key{};
+};
+
+struct ClusterKeys {
+  std::vector<KeyPair> pairs;  // first: serves and is presented; at most kKeysInFile
+};
+inline constexpr std::size_t kKeysInFile = 8;
+
+// Refuses a file that others may read, a public key that does not belong to its secret, an empty file.
+Result<ClusterKeys> read_key_file(const std::string& path);
+KeyPair node_key(const KeyPair& cluster, const MemberId& node);
+// First 16 hex digits of BLAKE2b of the public key: tells keys apart in logs and identities.
+std::string key_print(const CurveKey& public_key);
+
+}  // namespace dtrain::net

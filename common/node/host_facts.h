@@ -1,0 +1,73 @@
+// What a node tells the others about its machine: the values of the facts `resources` and `free`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/wire/codec.h"
+
+namespace dtrain::node {
+
+struct Gpu {
+  std::uint32_t index = 0;
+  std::string pci, vendor, model, uuid;
+  std::uint64_t memory_bytes = 0;
+  std::int32_t numa = -1;
+  bool healthy = true;
+  bool pretended = false;
+  template <class V>
+  void fields(V& v) {
+    v("index", index);
+    v("pci", pci);
+    v("vendor", vendor);
+    v("model", model);
+    v("uuid", uuid);
+    v("memory_bytes", memory_bytes);
+    v("numa", numa);
+    v("healthy", healthy);
+    v("pretended", pretended);
+  }
+};
+
+struct HostFacts {  // fact `resources`
+  std::string task_address, task_interface, version;
+  std::uint64_t cpu_millis = 0, memory_bytes = 0;  // after reserve
+  std::vector<Gpu> gpus;
+  std::map<std::string, std::string> labels;
+  template <class V>
+  void fields(V& v) {
+    v("task_address", task_address);
+    v("task_interface", task_interface);
+    v("version", version);
+    v("cpu_millis", cpu_millis);
+    v("memory_bytes", memory_bytes);
+    v("gpus", gpus);
+    v("labels", labels);
+  }
+};
+
+struct FreeFacts {  // fact `free`
+  std::uint64_t cpu_millis = 0, memory_bytes = 0;
+  std::uint32_t gpus = 0;
+  template <class V>
+  void fields(V& v) {
+    v("cpu_millis", cpu_millis);
+    v("memory_bytes", memory_bytes);
+    v("gpus", gpus);
+  }
+};
+
+struct CouncilFact {  // fact `council`
+  std::string role = "member";  // coordinator | voter | learner | member
+  std::uint64_t epoch = 0;
+  template <class V>
+  void fields(V& v) {
+    v("role", role);
+    v("epoch", epoch);
+  }
+};
+
+}  // namespace dtrain::node

@@ -1,0 +1,55 @@
+// The envelope of everything that one agent sends another: frames [header][body]. The header is a fixed msgpack array that is
+// checked, in full, before the body is looked at.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/base/member_id.h"
+#include "common/base/result.h"
+
+namespace dtrain::wire {
+
+inline constexpr std::uint32_t kPeerMagic = 0x6474726e;  // "dtrn"
+inline constexpr std::uint16_t kPeerFormat = 1;          // the highest that this version speaks
+inline constexpr std::size_t kHeaderBytes = 128;         // longer: dropped unread
+
+struct PeerHeader {
+  std::uint16_t format = kPeerFormat;
+  std::uint16_t type = 0;          // of the body; 1 to 63: gossip (wire/gossip.h)
+  MemberId cluster;                // none: the sender belongs to no cluster yet (Join only)
+  MemberId sender;
+  std::uint64_t incarnation = 0;   // of the sender
+  std::uint64_t epoch = 0;         // the highest that the sender knows
+  std::uint64_t correlation = 0;   // ties an answer to its question; 0: none
+};
+
+std::string encode_header(const PeerHeader& header);
+std::size_t encoded_size(const PeerHeader& header);  // exact, without encoding
+
+// Why a message was dropped before its body was parsed; counted, logged once a minute per peer.
+enum class Drop : std::uint8_t {
+  malformed, too_large, unknown_format, other_cluster, not_the_key_holder, self, join_link, unknown_type, bad_body,
+};
+inline constexpr std::size_t kDrops = 9;
+constexpr Drop enum_last(Drop) { return Drop::bad_body; }
+const char* to_string(Drop drop);  // "other-cluster"
+
+// Who the link is authenticated as.
+struct LinkAuth {
+  bool curve = false;      // false: plain, loopback only; the sender's word counts
+  bool cluster_key = false;  // authenticated by the cluster key alone: Join and its answer only
+  MemberId node;           // curve and not cluster_key: the owner of the key
+};
+
+struct CheckedHeader {
+  PeerHeader header;
+  bool ok = false;
+  Drop drop = Drop::malformed;
+};
+// `cluster`: ours, none while we belong to none (then only JoinReply passes). Never throws.
+CheckedHeader check_header(std::string_view bytes, std::size_t body_bytes, const MemberId& self, const MemberId& cluster,
+                           const LinkAuth& auth);
+
+}  // namespace dtrain::wire
