@@ -45,6 +45,12 @@ void Writer::text(std::string_view value) {
   packer.pack_str(static_cast<std::uint32_t>(value.size()));
   packer.pack_str_body(value.data(), static_cast<std::uint32_t>(value.size()));
 }
+void Writer::binary(std::string_view value) {
+  StringSink sink{out_};
+  auto packer = msgpack::packer<StringSink>(sink);
+  packer.pack_bin(static_cast<std::uint32_t>(value.size()));
+  packer.pack_bin_body(value.data(), static_cast<std::uint32_t>(value.size()));
+}
 
 Reader::Kind Reader::kind() const {
   switch (as_object(object_).type) {

@@ -46,6 +46,8 @@ class Writer {
   void integer(std::int64_t value);
   void natural(std::uint64_t value);
   void text(std::string_view value);
+  void binary(std::string_view value);
+  void reserve(std::size_t bytes) { out_.reserve(bytes); }
   std::string take() { return std::move(out_); }
 
  private:

@@ -1,0 +1,93 @@
+#include "common/wire/key_file.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace dtrain::wire {
+namespace {
+
+constexpr std::string_view kVersion = "dtrain-key-v1";
+constexpr std::string_view kHead =
+    "# dtrain cluster key. Copy it to all hosts, mode 0600. First pair: serves; all: accepted.\n";
+constexpr std::string_view kBlanks = " \t\r";
+constexpr const char* kNext =
+    "make one with dtrainctl keygen FILE, or copy it again from a host where it works";
+
+using Key = std::array<std::uint8_t, 32>;
+
+void append_hex(std::string& out, const Key& key) {
+  for (const std::uint8_t byte : key) {
+    out.push_back("0123456789abcdef"[byte >> 4]);
+    out.push_back("0123456789abcdef"[byte & 15]);
+  }
+}
+
+std::optional<Key> parse_key(std::string_view digits) {
+  Key key{};
+  if (digits.size() != 2 * key.size()) return std::nullopt;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const char c = digits[i];
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) return std::nullopt;
+    key[i / 2] = static_cast<std::uint8_t>(key[i / 2] << 4 | digit);
+  }
+  return key;
+}
+
+// Cuts the next word off the line; "" at its end.
+std::string_view next_word(std::string_view& line) {
+  line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
+  const std::string_view word = line.substr(0, line.find_first_of(kBlanks));
+  line.remove_prefix(word.size());
+  return word;
+}
+
+auto damaged(const std::string& cause) {
+  return fail(ErrorCode::damaged, "could not read cluster key: " + cause, kNext);
+}
+
+}  // namespace
+
+std::string render_key_file(const std::vector<KeyText>& keys) {
+  std::string out(kHead);
+  for (const KeyText& key : keys) {
+    out += kVersion;
+    out += ' ';
+    append_hex(out, key.public_key);
+    out += ' ';
+    append_hex(out, key.secret_key);
+    out += '\n';
+  }
+  return out;
+}
+
+Result<std::vector<KeyText>> parse_key_file(std::string_view text) {
+  if (text.size() > kKeyFileBytes) return damaged("longer than " + std::to_string(kKeyFileBytes) + " bytes");
+  std::vector<KeyText> keys;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    // What stands in a line is never repeated: it may be a secret in the wrong place.
+    const auto wrong = [number](const std::string& cause) {
+      return damaged("line " + std::to_string(number) + ": " + cause);
+    };
+    const std::string_view version = next_word(line);
+    if (version.empty() || version.front() == '#') continue;
+    if (version != kVersion) return wrong("does not begin with " + std::string(kVersion));
+    const auto public_key = parse_key(next_word(line)), secret_key = parse_key(next_word(line));
+    if (!public_key) return wrong("the public key is not of 64 hexadecimal digits");
+    if (!secret_key) return wrong("the secret key is not of 64 hexadecimal digits");
+    if (!next_word(line).empty()) return wrong("has more than a public and a secret key");
+    for (const KeyText& earlier : keys)
+      if (earlier.public_key == *public_key) return wrong("the same key a second time");
+    if (keys.size() == kKeyPairs) return wrong("more than " + std::to_string(kKeyPairs) + " keys");
+    keys.push_back({*public_key, *secret_key});
+  }
+  if (keys.empty()) return damaged("it holds no key");
+  return keys;
+}
+
+}  // namespace dtrain::wire
