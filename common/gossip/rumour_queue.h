@@ -38,6 +38,8 @@ class RumourQueue {
   using SizeOf = std::size_t (*)(const wire::Rumour&);
 
   explicit RumourQueue(const Limits& limits, SizeOf size_of = &wire::encoded_size);
+  RumourQueue(RumourQueue&&) = default;
+  RumourQueue& operator=(RumourQueue&&) = default;
 
   // n, oneself included: sets the transmissions of all that wait from now on.
   void set_members(std::uint64_t n);
@@ -47,11 +49,12 @@ class RumourQueue {
   // The subject is forgotten: nothing of it is told any more.
   void forget(const MemberId& subject);
 
-  // Appends rumours of at most `budget` bytes together and at most `limit` of them to out; `copies` says to
-  // how many peers this message goes, and counts as so many transmissions. Returns their bytes. A rumour
-  // larger than the budget waits for a larger one.
+  // Appends rumours of at most `budget` bytes together and at most `limit` of them to out. `copies`: to how
+  // many peers the message goes; counts as so many transmissions. Returns their bytes. A rumour larger than
+  // the budget waits, unless `larger_alone` is set and it is the first in order: then it goes by itself.
+  // Nobody is to be starved for its size.
   std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out,
-                   std::uint32_t copies = 1);
+                   std::uint32_t copies = 1, bool larger_alone = false);
 
   bool empty() const { return slots_.empty(); }
   std::size_t size() const { return slots_.size(); }
