@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Measures this tree beside other programs: one JSON line per figure on stdout, everything else on stderr.
-#   bench/run.sh [--quick] [NAME...]     names: restart recovery submit storm agent_kill idle; none: all
+#   bench/run.sh [--quick] [NAME...]     names: restart recovery submit storm agent_kill idle; none: these
+#   bench/run.sh [--quick] membership    agents beside serf in clusters of 8 to 128: hours (membership.py has options)
 # Builds the release programs into build/ unless DTRAIN_BIN names others. Peers that are missing are installed.
 # Exit 1: something that must always hold did not, or could not be measured. A missed latency goal is no failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-known=(restart recovery submit storm agent_kill idle)
+usual=(restart recovery submit storm agent_kill idle)
+known=("${usual[@]}" membership)
 quick=()
 names=()
 for word in "$@"; do
   case "$word" in
     --quick) quick=(--quick) ;;
-    -*) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    -*) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     *)
       if [[ " ${known[*]} " != *" $word "* ]]; then
         echo "run.sh: no measurement is called $word; there are: ${known[*]}" >&2
@@ -22,7 +24,7 @@ for word in "$@"; do
       ;;
   esac
 done
-[ "${#names[@]}" -gt 0 ] || names=("${known[@]}")
+[ "${#names[@]}" -gt 0 ] || names=("${usual[@]}")
 
 if [ -z "${DTRAIN_BIN:-}" ]; then
   ./tests/setup.sh
