@@ -36,7 +36,8 @@ Suspicion::Suspicion(std::uint64_t incarnation, const MemberId& accuser, Instant
 Instant Suspicion::deadline() const {
   const std::uint32_t share = confirmed_share(confirmations(), wanted_);
   if (share == 1024) return started_ + min_;
-  return started_ + max_ - (max_ - min_) / 1024 * share;
+  const Duration span = max_ - min_;
+  return started_ + max_ - (span / 1024 * share + span % 1024 * share / 1024);  // exact, without overflow
 }
 
 bool Suspicion::accused_by(const MemberId& accuser) const {
