@@ -28,7 +28,8 @@ Suspicion::Suspicion(std::uint64_t incarnation, const MemberId& accuser, Instant
       started_(now),
       min_(times.min),
       max_(std::max(times.min, times.max)),
-      wanted_(std::min(times.wanted, kMostConfirmations)) {
+      wanted_(std::min(times.wanted, kMostConfirmations)),
+      once_(times.accuser_counts_once) {
   if (wanted_ == 0 && times.start_at_max) min_ = max_;
   accusers_.push_back(accuser);
 }
@@ -45,7 +46,7 @@ bool Suspicion::accused_by(const MemberId& accuser) const {
 }
 
 bool Suspicion::confirm(const MemberId& accuser) {
-  if (!wants_more() || accused_by(accuser)) return false;
+  if (!wants_more() || (once_ && accused_by(accuser))) return false;
   accusers_.push_back(accuser);
   return true;
 }

@@ -31,6 +31,7 @@ struct SuspicionTimes {
   Duration max{};             // with none; less than min: taken as min
   std::uint32_t wanted = 0;   // k
   bool start_at_max = false;  // rule 17, raised in bad local health: max also where no confirmation is wanted
+  bool accuser_counts_once = true;  // false only for --break
 };
 
 class Suspicion {
@@ -60,6 +61,7 @@ class Suspicion {
   Instant started_;
   Duration min_, max_;
   std::uint32_t wanted_;
+  bool once_;
   std::vector<MemberId> accusers_;
 };
 

@@ -141,6 +141,19 @@ TEST(Rule11RumourQueue, AccusersHaveASlotEachUpToTheBoundOldestIncarnationGivesW
   EXPECT_EQ(found, (Told{{1, 5}, {1, 9}, {1, 20}, {1, 20}, {2, 5}})) << "the accusation of 7 gave way";
 }
 
+TEST(Rule11RumourQueue, AmongAccusersOfOneIncarnationTheMostToldGivesWay) {
+  RumourQueue queue({.accusers = 2}, kSize);
+  queue.add(rumour(RumourKind::suspect, 1, 5, 30, 1));
+  queue.add(rumour(RumourKind::suspect, 1, 5, 20, 2));
+  take(queue, 1000, 1);  // the longer one, by accuser 1
+  queue.add(rumour(RumourKind::suspect, 1, 5, 10, 3));
+  std::vector<Rumour> left;
+  queue.take(1000, 10, left);
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].from, member(2));
+  EXPECT_EQ(left[1].from, member(3));
+}
+
 TEST(Rule11RumourQueue, StateEndsTheAccusationsThatItBeats) {
   RumourQueue queue({}, kSize);
   queue.add(rumour(RumourKind::suspect, 1, 4, 0, 1));

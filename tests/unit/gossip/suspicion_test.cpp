@@ -49,6 +49,13 @@ TEST(Rule04Suspicion, NoneWantedWhereTooFewCouldConfirm) {
   EXPECT_FALSE(suspicion.confirm(member(2)));
 }
 
+TEST(Rule04Suspicion, SwitchedOffOneAccuserIsEnough) {
+  Suspicion suspicion(1, member(1), kStart,
+                      {.min = 4700ms, .max = 9400ms, .wanted = 1, .accuser_counts_once = false});
+  EXPECT_TRUE(suspicion.confirm(member(1)));
+  EXPECT_EQ(suspicion.deadline(), kStart + 4700ms);
+}
+
 TEST(Rule16Suspicion, RestartGivesTheFullTimeAgainAndKeepsTheAccusers) {
   Suspicion suspicion(1, member(1), kStart, kTimes);
   suspicion.confirm(member(2));
