@@ -7,6 +7,7 @@
 
 #include "agent/host/address.h"
 #include "agent/host/facts.h"
+#include "agent/host/pci_address.h"
 #include "agent/store/file.h"
 #include "common/base/limits.h"
 #include "common/job/manifest_input.h"
@@ -21,7 +22,7 @@ using job::Report;
 using job::YamlNode;
 using job::in_quotes;
 
-constexpr std::uint32_t kMostGpus = 1024;
+constexpr std::uint32_t kMostGpus = 64;  // pretended ones; they must fit into what one node tells the others
 constexpr std::uint32_t kMostNodes = 10'000;
 constexpr std::uint32_t kMostLogFiles = 1000;
 constexpr std::uint16_t kFewestTaskPorts = 16;
@@ -201,6 +202,10 @@ void read_paths_and_resources(MapReader& root, Config& c, Report& report) {
     if (map.text("gpus", gpus) && gpus != "auto") optional_of(map, "gpus", c.resources.gpus, parse_gpus);
     map.parsed("topology", c.resources.topology, parse_absolute_or_empty);
     map.texts("excludeGpus", c.resources.exclude_gpus);
+    for (const std::string& gpu : c.resources.exclude_gpus)
+      if (!host::parse_pci_address(gpu) && !whole<std::uint32_t>(gpu))
+        report.add("out-of-range", map.path("excludeGpus"),
+                   "must be PCI addresses such as 0000:10:00.0 or indexes such as 0, not " + in_quotes(gpu));
     section(map, "reserve", report, [&](MapReader& reserve) {
       optional_of(reserve, "cpus", c.resources.reserve_cpu_millis, job::parse_cpus);
       optional_of(reserve, "memory", c.resources.reserve_memory, job::parse_memory);
@@ -324,8 +329,7 @@ void place_all(const YamlNode& node, const std::string& path, Report& report) {
 
 // Read and checked, so that a file written for a whole cluster is accepted, but not acted on by this version.
 constexpr const char* kWithoutEffect[] = {
-    "access", "healthCheck", "timing", "tasks.prolog", "tasks.epilog", "tasks.logs.keepFor", "resources.excludeGpus",
-    "resources.topology", "http", "node.council"};
+    "access", "healthCheck", "timing", "tasks.prolog", "tasks.epilog", "tasks.logs.keepFor", "http", "node.council"};
 
 // Such a file is as good as none.
 bool only_comments(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "agent/dtraind/daemon.h"
+#include "agent/dtraind/hardware.h"
 #include "agent/dtraind/options.h"
 #include "agent/dtraind/start.h"
 #include "agent/host/facts.h"
@@ -69,7 +70,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
     clean_up_dev(*layout, true);
     return report(failure);
   };
-  auto shim = find_shim();
+  auto shim = find_helper("dtrain-shim");
   if (!shim) return start_failed(shim.error());
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
@@ -99,7 +100,10 @@ int run_program(int argc, char** argv) {
   if (line->version) return std::puts("dtraind " DTRAIN_VERSION) < 0 ? EX_IOERR : EX_OK;
   auto config = configure(*line);
   if (!config) return report(config.error());
-  if (line->check_config) return std::puts("the configuration is valid") < 0 ? EX_IOERR : EX_OK;
+  if (line->check_config) {
+    if (auto readable = check_topology(*config); !readable) return report(readable.error());
+    return std::puts("the configuration is valid") < 0 ? EX_IOERR : EX_OK;
+  }
   ::signal(SIGPIPE, SIG_IGN);
   // Before the disk worker starts, so that it inherits the mask.
   auto signals = loop::Signals::open({SIGTERM, SIGINT, SIGHUP});

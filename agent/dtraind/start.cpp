@@ -8,6 +8,7 @@
 #include <array>
 #include <filesystem>
 
+#include "agent/dtraind/hardware.h"
 #include "agent/host/address.h"
 #include "agent/host/facts.h"
 #include "agent/store/file.h"
@@ -90,7 +91,7 @@ Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
   return {};
 }
 
-Start<void> gather_facts(const Config& config, Prepared& out) {
+Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   node::NodeFacts& facts = out.facts;
   facts.id = out.state.node;
   facts.name = config.node.name.empty() ? host::default_node_name() : config.node.name;
@@ -104,18 +105,7 @@ Start<void> gather_facts(const Config& config, Prepared& out) {
   if (!task_address) return give_up(EX_CONFIG, task_address.error());
   facts.task_address = *task_address;
   facts.task_interface = host::interface_of(*task_address);
-  const auto total = host::total_capacity();
-  if (!total) return give_up(EX_OSERR, total.error());
-  host::ReserveOptions reserve{config.resources.reserve_cpu_millis, config.resources.reserve_memory};
-  if (config.dev) {  // somebody's own machine: all of it may be tried out
-    reserve.cpu_millis = reserve.cpu_millis.value_or(0);
-    reserve.memory_bytes = reserve.memory_bytes.value_or(0);
-  }
-  const host::Capacity capacity = host::after_reserve(*total, reserve);
-  facts.cpu_millis = capacity.cpu_millis;
-  facts.memory_bytes = capacity.memory_bytes;
-  facts.gpus = host::pretended_gpus(config.resources.gpus.value_or(0));
-  return {};
+  return gather_hardware(config, facts, log);
 }
 
 // A cluster is made once, by a node without data that was told to; everybody else is asked in.
@@ -187,7 +177,7 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   if (!state) return give_up(exit_code_of(state.error().code), state.error());
   out.state = std::move(*state);
   if (auto formed = form(config, out, log); !formed) return tl::unexpected<Failure>(formed.error());
-  if (auto gathered = gather_facts(config, out); !gathered) return tl::unexpected<Failure>(gathered.error());
+  if (auto gathered = gather_facts(config, out, log); !gathered) return tl::unexpected<Failure>(gathered.error());
   return out;
 }
 
@@ -205,17 +195,17 @@ node::Options node_options(const Config& config, const std::string& cluster_id, 
   return options;
 }
 
-Start<std::string> find_shim() {
+Start<std::string> find_helper(const std::string& name) {
   std::array<char, 4096> self{};
   const ssize_t n = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
   if (n <= 0)
     return give_up(EX_OSERR, Error{ErrorCode::io, std::string("could not find the agent's own program: ") + ::strerror(errno),
                                    "mount /proc"});
   const std::string directory = std::string(self.data()).substr(0, std::string(self.data()).rfind('/'));
-  const std::string beside = directory + "/dtrain-shim", installed = directory + "/../libexec/dtrain/dtrain-shim";
+  const std::string beside = directory + "/" + name, installed = directory + "/../libexec/dtrain/" + name;
   for (const std::string& candidate : {beside, installed})
     if (::access(candidate.c_str(), X_OK) == 0) return std::filesystem::path(candidate).lexically_normal().string();
-  return give_up(EX_UNAVAILABLE, Error{ErrorCode::not_found, "could not find dtrain-shim: neither " + beside +
+  return give_up(EX_UNAVAILABLE, Error{ErrorCode::not_found, "could not find " + name + ": neither " + beside +
                                                                    " nor " + installed + " can be run",
                                        "install or build all of dtrain"});
 }

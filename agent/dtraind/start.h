@@ -39,7 +39,7 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
 // What Node needs of the config.
 node::Options node_options(const Config& config, const std::string& cluster_id, const std::string& version);
 
-// dtrain-shim: beside this program (a build), else in ../libexec/dtrain. "": not found.
-Start<std::string> find_shim();
+// dtrain-shim or dtrain-discover: beside this program (a build), else in ../libexec/dtrain.
+Start<std::string> find_helper(const std::string& name);
 
 }  // namespace dtrain::daemon

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -39,6 +40,19 @@ struct NodeFacts {
   using Gpu = node::Gpu;
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> labels;
+  std::string topology;  // for people: packages, NUMA nodes, cores, GPUs, one line each; at most 2 KiB; may be empty
+};
+// This node's place among others, as the disk and the command line say it.
+struct MemberStart {
+  bool network = false;        // membership begins with NetworkUp; false: at once, and nobody is ever heard
+  bool holds_ledger = true;    // this node founded the cluster; else it is a member that answers from what it hears
+  gossip::MemberRecord record; // what the last life kept; a founder's names its cluster
+  bool found = false;          // a new cluster, `new_cluster_id`
+  MemberId new_cluster_id;
+  wire::Endpoint endpoint;     // advertised
+  std::string key_print;       // of the cluster key that serves; "": plain
+  std::vector<std::string> seeds;
+  std::string waiting_for;     // while no cluster admitted it: for what it waits, for people
 };
 struct Started {
   std::uint64_t life = 0;  // counts the starts of this agent on this data directory
@@ -47,6 +61,7 @@ struct Started {
   std::vector<raft::LogEntry> log;                  // entries behind the snapshot, in order
   std::map<std::string, std::string> task_records;  // AssignmentId::text() -> encoded record
   std::vector<task::FoundShim> shims;               // every assignment directory on this host
+  MemberStart members;
 };
 
 // ---- storage
@@ -148,10 +163,19 @@ struct HookEnded {
   task::Exit exit;
 };
 
-// ---- other agents: what the links saw and received
+// ---- other agents
+struct NetworkUp {};  // the links are open, the host's tasks adopted: membership begins
 struct Gossiped {
   gossip::Input input;
+};  // what the links saw and received
+struct MembersSaved {
+  std::uint64_t ticket = 0;  // of the newest SaveMembers that this covers; older ones with it
+  Status result;
 };
+struct Reconfigured {
+  std::map<std::string, std::string> labels;
+  std::string key_print;
+};  // SIGHUP
 
 struct Tick {};      // deadline() was reached
 struct Stopping {};  // SIGTERM: say goodbye; tasks run on
@@ -159,6 +183,7 @@ struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed,
                            BlobWritten, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
                            ShimGone, FreezeDone, JobFilesRemoved, Notified, CheckpointsScanned,
-                           CheckpointVerified, CheckpointQuarantined, HookEnded, Gossiped, Tick, Stopping>;
+                           CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, MembersSaved,
+                           Reconfigured, Tick, Stopping>;
 
 }  // namespace dtrain::node

@@ -37,6 +37,7 @@ struct HostFacts {  // fact `resources`
   std::uint64_t cpu_millis = 0, memory_bytes = 0;  // after reserve
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> labels;
+  std::string topology;  // NodeFacts::topology
   template <class V>
   void fields(V& v) {
     v("task_address", task_address);
@@ -46,6 +47,7 @@ struct HostFacts {  // fact `resources`
     v("memory_bytes", memory_bytes);
     v("gpus", gpus);
     v("labels", labels);
+    v("topology", topology);
   }
 };
 

@@ -13,6 +13,8 @@ LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "job": 2, "transfer": 2,
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
 CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
                "agent/store/package.h"}                # packing happens where the files are
+DISCOVERER_SEES = {"agent/host/machine.h",           # the discoverer and its caller, likewise
+                   "agent/host/pci_address.h"}
 LAUNCHER_SEES = {"agent/dtrain-shim/protocol.h",       # a launcher and its shim are two ends of one conversation
                  "agent/dtrain-shim/vfork_clone.h"}    # both start processes without copying page tables
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
@@ -49,8 +51,12 @@ def forbidden(path, target):
         if target_top == "common" and other in ("base", "task"):
             return None
         return "dtrain-shim stands alone: common/{base,task} only"
+    if own == "dtrain-discover":
+        if target_top == "common" or target in DISCOVERER_SEES:
+            return None
+        return "dtrain-discover sees common/ and what DISCOVERER_SEES names"
     if own == "dtraind":
-        if target_top == "agent" and other in ("dtrainctl", "dtrain-shim"):
+        if target_top == "agent" and other in ("dtrainctl", "dtrain-shim", "dtrain-discover"):
             return "programs do not include each other"
         return None
     if own in SIBLINGS:
@@ -93,11 +99,14 @@ class Layers(tree.Tidy):
                              ("agent/net/a.h", "agent/store/blobs.h"), ("agent/dtrainctl/a.cpp", "common/node/node.h"),
                              ("agent/dtrainctl/a.cpp", "agent/store/database.h"), ("agent/extra/a.h", "common/base/ids.h"),
                              ("agent/dtrain-shim/main.cpp", "common/wire/codec.h"), ("common/job/a.h", "job_spec.h"),
-                             ("agent/dtraind/main.cpp", "agent/dtrainctl/client.h")):
+                             ("agent/dtraind/main.cpp", "agent/dtrainctl/client.h"),
+                             ("agent/dtrain-discover/gpu.h", "agent/host/facts.h"),
+                             ("agent/dtraind/main.cpp", "agent/dtrain-discover/gpu.h")):
             self.assertEqual(len(misordered(path, '#include "%s"\n' % target)), 1, (path, target))
         for path, target in (("common/wire/a.h", "common/base/ids.h"), ("common/node/a.h", "common/task/shim_spec.h"),
                              ("agent/dtraind/main.cpp", "agent/net/control_server.h"),
                              ("agent/dtrainctl/a.cpp", "agent/store/checkpoint_reader.h"),
+                             ("agent/dtrain-discover/main.cpp", "agent/host/machine.h"),
                              ("agent/proc/a.cpp", "agent/dtrain-shim/protocol.h"), ("tests/unit/a.cpp", "agent/net/x.h")):
             self.assertEqual(misordered(path, '#include "%s"\n' % target), [], (path, target))
         self.assertEqual(misordered("common/base/a.h", '// #include "common/wire/codec.h"\n'), [])

@@ -60,7 +60,7 @@ network:
   join: [gpu01, "gpu02:7400"]
   keyFile: /etc/key
 paths: {data: /d, run: /r, work: /w}
-resources: {gpus: 4, topology: /t.xml, excludeGpus: ["0000:01:00.0"], reserve: {cpus: 500m, memory: 2Gi}}
+resources: {gpus: 4, topology: /t.xml, excludeGpus: [0000:01:00.0, 3], reserve: {cpus: 500m, memory: 2Gi}}
 tasks:
   launch: direct
   allowRoot: true
@@ -90,6 +90,8 @@ log: {level: debug}
   EXPECT_EQ(c.network.join.size(), 2u);
   EXPECT_EQ(c.paths.work, "/w");
   EXPECT_EQ(c.resources.gpus, 4u);
+  EXPECT_EQ(c.resources.exclude_gpus, (std::vector<std::string>{"0000:01:00.0", "3"}));
+  EXPECT_EQ(c.resources.topology, "/t.xml");
   EXPECT_EQ(c.resources.reserve_cpu_millis, 500u);
   EXPECT_EQ(c.resources.reserve_memory, 2ull << 30);
   EXPECT_EQ(c.tasks.launch, Launch::direct);
@@ -119,7 +121,7 @@ TEST(Config, RefusesWrongValues) {
   const char* const bad[] = {
       "cluster: {name: Ärger}", "cluster: {expect: 0}", "node: {name: Node_1}", "node: {labels: {\"a b\": c}}",
       "node: {council: maybe}", "network: {listen: here}", "network: {taskPorts: 80-90}", "paths: {data: relative}",
-      "resources: {gpus: many}", "resources: {reserve: {memory: lots}}", "tasks: {launch: docker}",
+      "resources: {gpus: many}", "resources: {excludeGpus: [first]}", "resources: {gpus: 65}", "resources: {reserve: {memory: lots}}", "tasks: {launch: docker}",
       "tasks: {ulimits: {nofile: x}}", "tasks: {ulimits: {stack: 1}}", "tasks: {logs: {fileSize: 1}}",
       "timing: {lease: 1ms}", "timing: {lease: 10}", "access: {users: {a: admin}}", "storage: {checkpointRate: 5}",
       "storage: {minFree: 95%}", "http: x", "log: {level: loud}", "- a list", "{{{", "network: {join: gpu01}",

@@ -1,0 +1,95 @@
+#include "agent/dtrain-discover/amd_driver.h"
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+
+#include "agent/dtrain-discover/drivers.h"
+#include "agent/dtrain-discover/small_file.h"
+#include "agent/host/machine.h"
+
+namespace dtrain::discover {
+namespace {
+
+struct KfdNode {
+  std::string name;
+  std::uint64_t unique_id = 0, memory_bytes = 0;
+};
+
+// include/uapi/linux/kfd_sysfs.h: memory of a GPU, seen by the CPU or not.
+constexpr std::uint64_t kHeapPublic = 1, kHeapPrivate = 2;
+
+std::uint64_t number_in(const std::map<std::string, std::string>& keys, const char* key) {
+  const auto found = keys.find(key);
+  return found == keys.end() ? 0 : to_number(found->second).value_or(0);
+}
+
+std::uint64_t memory_of(const std::string& banks) {
+  std::uint64_t bytes = 0;
+  for (const std::string& bank : list_directory(banks).value_or(std::vector<std::string>())) {
+    const auto keys = read_keys(banks + "/" + bank + "/properties", ' ');
+    const std::uint64_t heap = number_in(keys, "heap_type");
+    if (heap == kHeapPublic || heap == kHeapPrivate) bytes += number_in(keys, "size_in_bytes");
+  }
+  return bytes;
+}
+
+// A GPU that is cut into partitions has several nodes and is one device all the same.
+std::map<host::PciAddress, KfdNode> read_kfd(const std::string& directory,
+                                             const std::vector<std::string>& names) {
+  std::map<host::PciAddress, KfdNode> nodes;
+  for (const std::string& name : names) {
+    const std::string path = directory + "/" + name;
+    const auto keys = read_keys(path + "/properties", ' ');
+    if (number_in(keys, "simd_count") == 0) continue;               // a CPU
+    const std::uint64_t location = number_in(keys, "location_id");  // bus, device, function as PCI packs them
+    const host::PciAddress address{
+        static_cast<std::uint32_t>(number_in(keys, "domain")), static_cast<std::uint8_t>(location >> 8),
+        static_cast<std::uint8_t>((location >> 3) & 31), static_cast<std::uint8_t>(location & 7)};
+    KfdNode& node = nodes[address];
+    if (node.name.empty())
+      node.name = clean_text(read_small_file(path + "/name").value_or(""), host::kDeviceTextBytes);
+    if (node.unique_id == 0) node.unique_id = number_in(keys, "unique_id");
+    node.memory_bytes += memory_of(path + "/mem_banks");
+  }
+  return nodes;
+}
+
+std::uint64_t read_hex(const std::string& path) {
+  const std::string text = read_small_file(path).value_or("");
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return error == std::errc() && end == text.data() + text.size() ? value : 0;
+}
+
+void fill(const std::string& device, const KfdNode& node, node::Gpu& gpu) {
+  const std::string product =
+      clean_text(read_small_file(device + "/product_name").value_or(""), host::kDeviceTextBytes);
+  if (!product.empty())
+    gpu.model = product;
+  else if (!node.name.empty())
+    gpu.model = node.name;
+  const std::uint64_t own_id = read_hex(device + "/unique_id");
+  if (const std::uint64_t id = own_id != 0 ? own_id : node.unique_id; id != 0) {
+    char text[32];
+    std::snprintf(text, sizeof text, "GPU-%016llx", static_cast<unsigned long long>(id));
+    gpu.uuid = text;
+  }
+  gpu.memory_bytes = read_number(device + "/mem_info_vram_total").value_or(node.memory_bytes);
+}
+
+}  // namespace
+
+void ask_amd_driver(const std::string& root, std::vector<FoundGpu>& gpus, std::vector<Error>& warnings) {
+  const std::string directory = root + "/sys/class/kfd/kfd/topology/nodes";
+  const auto names = list_directory(directory);
+  if (!names) return mark_without_driver(gpus, kAmd, "AMD", "there is no " + directory, warnings);
+  const auto nodes = read_kfd(directory, *names);
+  for (FoundGpu& gpu : gpus)
+    if (const auto node = nodes.find(gpu.address); gpu.vendor == kAmd && node != nodes.end())
+      fill(root + "/sys/bus/pci/devices/" + gpu.facts.pci, node->second, gpu.facts);
+  remove_strangers(
+      gpus, kAmd, "AMD", [&](const FoundGpu& gpu) { return nodes.contains(gpu.address); }, warnings);
+}
+
+}  // namespace dtrain::discover

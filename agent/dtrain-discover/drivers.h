@@ -1,0 +1,20 @@
+// What is done with GPUs that their driver does not know, the same for every maker.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "agent/dtrain-discover/gpu.h"
+
+namespace dtrain::discover {
+
+// No driver is loaded: no task could use them. They stay visible, unhealthy.
+void mark_without_driver(std::vector<FoundGpu>& gpus, std::uint16_t vendor, const std::string& maker,
+                         const std::string& cause, std::vector<Error>& warnings);
+
+// A driver is loaded and does not hold them: they were given to another container or virtual machine.
+void remove_strangers(std::vector<FoundGpu>& gpus, std::uint16_t vendor, const std::string& maker,
+                      const std::function<bool(const FoundGpu&)>& is_held, std::vector<Error>& warnings);
+
+}  // namespace dtrain::discover

@@ -1,0 +1,117 @@
+#include "agent/dtrain-discover/gpu.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string_view>
+
+#include "agent/dtrain-discover/small_file.h"
+#include "agent/host/machine.h"
+
+namespace dtrain::discover {
+namespace {
+
+// PCI class codes (PCI Code and ID Assignment Specification): base class and subclass.
+bool is_display_or_accelerator(std::uint16_t pci_class) {
+  return pci_class == 0x0300 ||  // VGA
+         pci_class == 0x0302 ||  // 3D
+         pci_class == 0x0380 ||  // other display
+         pci_class == 0x1200;    // processing accelerator
+}
+
+// Consoles of board management controllers made by others (1a03, 102b) are no GPU maker's; this one is AMD's
+// ES1000.
+constexpr std::uint16_t kEs1000 = 0x515e;
+
+using PciAttributes = decltype(hwloc_obj_attr_u::pcidev);
+
+bool computes(const PciAttributes& pci) {
+  if (!is_display_or_accelerator(pci.class_id)) return false;
+  return pci.vendor_id == kNvidia || (pci.vendor_id == kAmd && pci.device_id != kEs1000);
+}
+
+// Kernel number of the only NUMA node that the device is near to; -1: several, or none known.
+std::int32_t numa_of(hwloc_topology_t topology, hwloc_obj_t device) {
+  const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology, device);
+  if (near == nullptr || near->nodeset == nullptr || hwloc_bitmap_weight(near->nodeset) != 1) return -1;
+  return hwloc_bitmap_first(near->nodeset);
+}
+
+std::string info_of(hwloc_obj_t object, const char* name) {
+  const char* value = hwloc_obj_get_info_by_name(object, name);
+  return value == nullptr ? std::string() : clean_text(value, host::kDeviceTextBytes);
+}
+
+void set_if_empty(std::string& text, const std::string& value) {
+  if (text.empty()) text = value;
+}
+
+// One GPU may show as cuda0, nvml0 and opencl0d0; each knows a part.
+void read_infos(hwloc_obj_t device, node::Gpu& gpu) {
+  for (hwloc_obj_t os = device->io_first_child; os != nullptr; os = os->next_sibling) {
+    if (os->type != HWLOC_OBJ_OS_DEVICE) continue;
+    set_if_empty(gpu.model, info_of(os, "GPUModel"));
+    set_if_empty(gpu.uuid, info_of(os, "NVIDIAUUID"));
+    for (const char* memory : {"CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"})  // KiB
+      if (gpu.memory_bytes == 0) gpu.memory_bytes = to_number(info_of(os, memory)).value_or(0) << 10;
+  }
+  set_if_empty(gpu.model, info_of(device, "PCIDevice"));
+  if (gpu.model.empty() && device->name != nullptr)
+    gpu.model = clean_text(device->name, host::kDeviceTextBytes);
+}
+
+}  // namespace
+
+FoundGpu make_gpu(host::PciAddress address, std::uint16_t vendor, std::uint16_t device) {
+  FoundGpu gpu;
+  gpu.address = address;
+  gpu.vendor = vendor;
+  gpu.device = device;
+  gpu.facts.pci = address.text();
+  gpu.facts.vendor = vendor == kNvidia ? "nvidia" : "amd";
+  return gpu;
+}
+
+void number_gpus(std::vector<FoundGpu>& gpus) {
+  std::sort(gpus.begin(), gpus.end(),
+            [](const FoundGpu& a, const FoundGpu& b) { return a.address < b.address; });
+  for (std::size_t i = 0; i < gpus.size(); ++i) gpus[i].facts.index = static_cast<std::uint32_t>(i);
+}
+
+std::vector<FoundGpu> find_gpus(hwloc_topology_t topology) {
+  std::map<host::PciAddress, FoundGpu> found;
+  for (hwloc_obj_t device = nullptr; (device = hwloc_get_next_pcidev(topology, device)) != nullptr;) {
+    const PciAttributes& pci = device->attr->pcidev;
+    if (!computes(pci)) continue;
+    FoundGpu gpu = make_gpu({pci.domain, pci.bus, pci.dev, pci.func}, pci.vendor_id, pci.device_id);
+    gpu.facts.numa = numa_of(topology, device);
+    read_infos(device, gpu.facts);
+    found.emplace(gpu.address, std::move(gpu));
+  }
+  std::vector<FoundGpu> gpus;
+  for (auto& [address, gpu] : found) gpus.push_back(std::move(gpu));
+  number_gpus(gpus);
+  return gpus;
+}
+
+void exclude_gpus(std::vector<FoundGpu>& gpus, const std::vector<std::string>& names,
+                  std::vector<Error>& warnings) {
+  for (const std::string& name : names) {
+    const auto address = host::parse_pci_address(name);
+    const auto index = to_number(name);
+    const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const FoundGpu& candidate) {
+      return address ? candidate.address == *address : index && candidate.facts.index == *index;
+    });
+    if (gpu != gpus.end()) {
+      gpu->excluded = true;
+      continue;
+    }
+    std::string known;
+    for (const FoundGpu& candidate : gpus) known += (known.empty() ? "" : ", ") + candidate.facts.pci;
+    warnings.push_back({ErrorCode::not_found,
+                        "could not exclude GPU " + name + ": this machine has no such GPU",
+                        "mend resources.excludeGpus; GPUs here: " + (known.empty() ? "none" : known)});
+  }
+}
+
+}  // namespace dtrain::discover

@@ -1,0 +1,29 @@
+// hwloc's view: of this machine, of a tree of files that looks like one, or of a file.
+#pragma once
+
+#include <hwloc.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace dtrain::discover {
+
+struct Source {
+  std::string root;  // prefix of /proc and /sys; "": this machine's own
+  std::string file;  // hwloc XML; not "": read instead of any machine
+};
+
+using Topology = std::unique_ptr<hwloc_topology, void (*)(hwloc_topology_t)>;
+
+// Loads it with PCI devices. What the process may not use (cgroup cpuset) is not part of it.
+// ErrorCode::not_found: the file does not exist; invalid: it is not what this hwloc reads.
+Result<Topology> load_topology(const Source& source);
+
+// Logical CPUs, and bytes of all NUMA nodes.
+std::uint64_t usable_cpus(hwloc_topology_t topology);
+std::uint64_t local_memory(hwloc_topology_t topology);
+
+}  // namespace dtrain::discover

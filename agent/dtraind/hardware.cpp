@@ -1,0 +1,99 @@
+#include "agent/dtraind/hardware.h"
+
+#include <stdlib.h>
+
+#include <optional>
+#include <utility>
+
+#include "agent/dtraind/start.h"
+#include "agent/host/discover.h"
+#include "agent/host/facts.h"
+
+namespace dtrain::daemon {
+namespace {
+
+// hwloc's own variables name another tree of /proc and /sys, or a file, for tests.
+std::string variable(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+struct Found {
+  host::Machine machine;
+  bool elsewhere = false;  // not this machine: what it says of CPUs and memory counts
+};
+
+// Unset: could not be discovered, which was logged.
+Start<std::optional<Found>> ask(const Config& config, Log& log) {
+  host::DiscoverOptions options;
+  options.topology_file =
+      config.resources.topology.empty() ? variable("HWLOC_XMLFILE") : config.resources.topology;
+  options.root = options.topology_file.empty() ? variable("HWLOC_FSROOT") : "";
+  options.exclude_gpus = config.resources.exclude_gpus;
+  const auto program = find_helper("dtrain-discover");
+  auto machine = Result<host::Machine>(tl::unexpect, program ? Error{} : program.error().error);
+  if (program) {
+    options.program = *program;
+    machine = host::discover(options);
+  }
+  if (machine) return Found{std::move(*machine), !options.topology_file.empty() || !options.root.empty()};
+  if (!options.topology_file.empty()) {
+    const ErrorCode code = machine.error().code;
+    return give_up(code == ErrorCode::not_found || code == ErrorCode::io ? EX_NOINPUT
+                   : code == ErrorCode::invalid                          ? EX_CONFIG
+                                                                         : EX_UNAVAILABLE,
+                   machine.error());
+  }
+  log.write(LogLevel::warn, "hardware.unknown",
+            {{"warning", machine.error().message},
+             {"next", machine.error().next + "; until then this node offers no GPUs"}});
+  return std::optional<Found>();
+}
+
+class NoLog : public Log {
+  void write(LogLevel, std::string_view, std::span<const LogField>) override {}
+};
+
+}  // namespace
+
+Start<void> gather_hardware(const Config& config, node::NodeFacts& facts, Log& log) {
+  auto found = ask(config, log);
+  if (!found) return tl::unexpected<Failure>(found.error());
+  auto total = host::total_capacity();
+  if (!total) return give_up(EX_OSERR, total.error());
+  if (*found) {
+    host::Machine& machine = (*found)->machine;
+    if ((*found)->elsewhere) *total = host::Capacity{machine.cpus * 1000, machine.memory_bytes};
+    for (const Error& warning : machine.warnings)
+      log.write(LogLevel::warn, "hardware.warning", {{"warning", warning.message}, {"next", warning.next}});
+    facts.gpus = std::move(machine.gpus);
+    facts.topology = std::move(machine.topology);
+  }
+  host::ReserveOptions reserve{config.resources.reserve_cpu_millis, config.resources.reserve_memory};
+  if (config.dev) {  // somebody's own machine: all of it may be tried out
+    reserve.cpu_millis = reserve.cpu_millis.value_or(0);
+    reserve.memory_bytes = reserve.memory_bytes.value_or(0);
+  }
+  const host::Capacity capacity = host::after_reserve(*total, reserve);
+  facts.cpu_millis = capacity.cpu_millis;
+  facts.memory_bytes = capacity.memory_bytes;
+  if (config.resources.gpus) {
+    facts.gpus = host::pretended_gpus(*config.resources.gpus);
+    facts.topology += "pretended instead of its own: " + std::to_string(facts.gpus.size()) + " GPUs\n";
+  }
+  log.write(LogLevel::info, "hardware.found",
+            {{"cpus", std::to_string(total->cpu_millis / 1000)},
+             {"memory_bytes", std::to_string(total->memory_bytes)},
+             {"gpus", std::to_string(facts.gpus.size())}});
+  return {};
+}
+
+Start<void> check_topology(const Config& config) {
+  if (config.resources.topology.empty()) return {};
+  NoLog log;
+  const auto found = ask(config, log);
+  if (!found) return tl::unexpected<Failure>(found.error());
+  return {};
+}
+
+}  // namespace dtrain::daemon

@@ -1,0 +1,47 @@
+// What dtrain-discover finds out about a machine, and how it says so: on its standard output, one or two
+// frames of a length (4 bytes, big-endian) and an encoded Machine. The first holds what the kernel says;
+// where a library of a GPU's maker is asked too, which may hang with its driver, a second one replaces it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/node/host_facts.h"
+
+namespace dtrain::host {
+
+inline constexpr std::size_t kMachineBytes = 1 << 20;  // one frame; a longer one: the answer is refused
+inline constexpr std::size_t kMostGpus = 32;  // of one machine; further ones are left out, with a warning
+inline constexpr std::size_t kTopologyTextBytes =
+    2 << 10;  // it travels with the facts; longer: cut, and says so
+inline constexpr std::size_t kTopologyFileBytes = 16 << 20;  // a larger file is refused
+inline constexpr std::size_t kDeviceTextBytes = 64;          // model and UUID; longer: cut
+
+struct Machine {
+  std::optional<Error> error;  // set: nothing else is
+  bool complete = false;       // no further frame follows
+  std::uint64_t cpus = 0;      // logical ones that may be used
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t packages = 0, numa_nodes = 0;
+  std::vector<node::Gpu>
+      gpus;              // in order of their address, without excluded ones; index counts excluded ones
+  std::string topology;  // for people: packages, NUMA nodes, cores, GPUs; at most kTopologyTextBytes
+  std::vector<Error> warnings;
+  template <class V>
+  void fields(V& v) {
+    v("error", error);
+    v("complete", complete);
+    v("cpus", cpus);
+    v("memory_bytes", memory_bytes);
+    v("packages", packages);
+    v("numa_nodes", numa_nodes);
+    v("gpus", gpus);
+    v("topology", topology);
+    v("warnings", warnings);
+  }
+};
+
+}  // namespace dtrain::host
