@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of fuzz_codec, fuzz_checkpoint and fuzz_stored_records, from the golden messages and from
-small checkpoints made here. Run after a message type was added; the result is committed."""
+"""Writes the seed corpora of fuzz_codec, fuzz_gossip, fuzz_checkpoint and fuzz_stored_records, from the golden messages
+and from small checkpoints made here. Run after a message type was added; the result is committed."""
 import hashlib
 import pathlib
 import struct
 
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "control"
+GOLDEN_GOSSIP = HERE.parent / "golden" / "gossip"
 
 # The order of for_each_control_type in tests/unit/wire/samples.h; fuzz_codec counts from 2.
 CONTROL_TYPES = """message empty job_name node_name error_reply submit_request submit_reply jobs_request jobs_reply
 tasks_reply job_description nodes_reply status_view events_request events_reply task_specs_request task_specs_reply
 action_request watch_request job_update logs_request log_chunk exec_request exec_input exec_output checkpoints_request
 checkpoints_reply blob_request put_blob_request blob_reply version_reply cancel_request""".split()
+
+# The order of the types in common/wire/gossip.h; a header's type counts from 1.
+GOSSIP_TYPES = """join join_reply ping pong ping_request nack probe_now gossip sync_root sync_summaries sync_rows""".split()
 
 
 def seed(fuzzer, name, choice, content):
@@ -104,6 +108,20 @@ def codec():
     seed("fuzz_codec", "array_bomb", 1, b"\xdd\xff\xff\xff\xff")
 
 
+def gossip():
+    for number, name in enumerate(GOSSIP_TYPES):
+        seed("fuzz_gossip", name, 1 + number, (GOLDEN_GOSSIP / f"{name}.msgpack").read_bytes())
+    header = (GOLDEN_GOSSIP / "header.msgpack").read_bytes()
+    seed("fuzz_gossip", "header_plain", 0, b"\x01" + header)
+    seed("fuzz_gossip", "header_node_key", 0, b"\x0b" + header)
+    seed("fuzz_gossip", "header_join", 0, b"\x07" + header.replace(b"dtrn\x01\x03", b"dtrn\x01\x01"))
+    seed("fuzz_gossip", "header_join_reply", 0, b"\x06" + header.replace(b"dtrn\x01\x03", b"dtrn\x01\x02"))
+    seed("fuzz_gossip", "row_bomb", 11, b"\x92" + b"\xdd\xff\xff\xff\xff" * 2)
+    seed("fuzz_gossip", "nested_lists", 11, b"\x91" + b"\xdc\x0f\xff" * 20)
+    keys = "# made by hand\n" + "".join("dtrain-key-v1 %s %s\n" % (digit * 64, "0f" * 32) for digit in "Ab1")
+    seed("fuzz_gossip", "key_file", 255, keys.encode())
+
+
 def job_spec():
     role = {"replicas": 2, "command": ["python3", "train.py"], "env": {"A": "b"}, "restart_policy": 3,
             "resources": {"cpu_millis": 500, "memory_bytes": 1 << 33}, "start_after": {"ps": 1}}
@@ -140,6 +158,7 @@ def stored():
 
 
 codec()
+gossip()
 seed("fuzz_codec", "job_spec", 1, job_spec())
 checkpoint()
 stored()
