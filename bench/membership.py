@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 
-import common
 from common import need_packages, report, say
 
 import agents_lab

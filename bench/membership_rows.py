@@ -140,7 +140,7 @@ def unreachable(around, name, many, fault):
         suspected.add(min(times.values()) - start if times else None)
         suspected_all.add(max(times.values()) - start if len(times) == len(others) else None)
     # A program that does not say that it heard of a suspicion has no figure for it.
-    shown = [suspected, suspected_all, failed, back] if suspected_all.values else [suspected, failed, back]
+    shown = [suspected, *([suspected_all] if lab.program.tells_suspicions else []), failed, back]
     return [figure.figure() for figure in shown] + [(name + ": false alarms", "", [alarms], 0)]
 
 

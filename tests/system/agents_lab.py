@@ -84,6 +84,7 @@ def run(*command, given=None):
 class Program:
     """How a kind of agent is started and what its log lines mean. A pattern's first group is the member it speaks of."""
     name = ""
+    tells_suspicions = False    # says of every member that it suspects it, whoever found out, and when that is over
     patterns = {}               # kind of note -> bytes pattern; kinds: alive failed left suspect restarted refute conflict
 
     def prepare(self, lab):
@@ -97,6 +98,7 @@ class Program:
 class Dtraind(Program):
     """Our agent, encrypted as it is across hosts."""
     name = "dtrain"
+    tells_suspicions = True
     patterns = {
         "alive": rb"event=member\.alive .*?node=(\S+)",
         "failed": rb"event=member\.(?:dead|down) .*?node=(\S+)",
@@ -151,7 +153,7 @@ class Member:
         self.directory = lab.path(self.name)
         self.prefix, self.environment, self.process, self.rest = [], {}, None, b""
         self.alive, self.tail = set(), collections.deque(maxlen=TAIL)
-        self.complete_at = None     # when it came to see all as alive
+        self.complete_at = None     # when it came to see all as alive, and none as suspect
         os.makedirs(self.directory)
         os.chown(self.directory, self.uid, self.uid)
 
@@ -206,7 +208,7 @@ class Member:
             self.alive.add(note.subject)
             if len(self.alive) == len(self.lab.members):
                 self.complete_at = note.at
-        elif note.kind in ("failed", "left"):
+        elif note.kind in ("failed", "left") or note.kind == "suspect" and self.lab.program.tells_suspicions:
             self.alive.discard(note.subject)
 
     # -- what it costs
