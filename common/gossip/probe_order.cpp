@@ -34,9 +34,7 @@ std::uint64_t ProbeOrder::permute(std::uint64_t index) const {
 
 std::optional<ProbeOrder::Slot> ProbeOrder::next(Slot slots, const Eligible& eligible) {
   if (slots == 0) return std::nullopt;
-  bool whole_pass =
-      position_ == end_;  // the search began with this pass: when it holds none, nobody is eligible
-  if (whole_pass) begin_pass(slots);
+  bool whole_pass = false;  // was searched from its beginning: when it holds none, nobody is eligible
   while (true) {
     while (position_ < end_) {
       const std::uint64_t slot = permute(position_++);
