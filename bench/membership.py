@@ -1,11 +1,12 @@
 """Membership: our agents and Debian's serf, one cluster after the other on this machine, through the same faults.
 
-    bench/membership.py [--quick] [--sizes 8,32,64,128] [--rows kill,frozen,...] [--programs dtrain,serf] [--raw FILE]
+    bench/membership.py [--quick] [--sizes 8,32,64,128] [--rows kill,frozen,...] [--programs dtrain,serf]
+                        [--raw FILE] [--publish]
 
 Each cluster lives in namespaces of its own (tests/system/agents_lab.py), each agent at its own loopback address, as its own
 user, with its files in memory. Which program goes first changes from size to size. Root is needed. All rows at one size take
-some 15 minutes a program. --raw also writes every sample with the load average at its time; docs/membership.svg is drawn
-from such a file: bench/membership_plot.py FILE > docs/membership.svg
+some 15 minutes a program. --raw also writes every sample with the load average at its time; --publish writes them to
+docs/benchmarks/membership.json and draws docs/membership.svg from them.
 """
 import argparse
 import json
@@ -14,9 +15,10 @@ import subprocess
 import sys
 import time
 
-from common import need_packages, report, say
+from common import SOURCE, need_packages, report, say
 
 import agents_lab
+import membership_plot
 import membership_rows as rows
 
 AT_MOST = 3 * 3600              # seconds for one cluster through all rows
@@ -51,6 +53,7 @@ def parse(arguments):
     parser.add_argument("--rows", default=",".join(rows.ROWS), help="default: %(default)s")
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="default: %(default)s")
     parser.add_argument("--raw", help="write every sample to this file, as JSON")
+    parser.add_argument("--publish", action="store_true", help="put samples and plot into docs/")
     parser.add_argument("--inside", nargs=2, metavar=("PROGRAM", "SIZE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.rows, options.programs = options.rows.split(","), options.programs.split(",")
@@ -117,6 +120,19 @@ def print_figures(size, figures):
                 report("membership", "%s: %s: not within the limit" % (name, program), "", [side["missed"]])
 
 
+def write(options, raw):
+    lines = ",\n".join(json.dumps(figure) for figure in raw["figures"])
+    text = json.dumps({**raw, "figures": []}).replace('"figures": []', '"figures": [\n%s\n]' % lines) + "\n"
+    published = os.path.join(SOURCE, "docs", "benchmarks", "membership.json") if options.publish else None
+    for path in filter(None, (options.raw, published)):
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+    if options.publish:
+        with open(os.path.join(SOURCE, "docs", "membership.svg"), "w") as file:
+            file.write(membership_plot.plot(raw))
+
+
 def main():
     options = parse(sys.argv[1:])
     if options.inside:
@@ -132,11 +148,9 @@ def main():
             failed += bad
         print_figures(size, found)
         figures += found
-        if options.raw:
-            with open(options.raw, "w") as file:
-                json.dump({"at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "processors": os.cpu_count(),
-                           "system": os.uname().release, "quick": options.quick, "figures": figures, "failed": failed}, file, indent=1)
-                file.write("\n")
+        raw = {"at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "processors": os.cpu_count(), "system": os.uname().release,
+               "quick": options.quick, "figures": figures, "failed": failed}
+        write(options, raw)     # after each size: a run of hours may be ended early
     return 1 if failed else 0
 
 

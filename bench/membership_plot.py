@@ -1,6 +1,6 @@
-"""Draws what bench/membership.py --raw has measured: one small chart per row, ours beside serf, over the cluster's size.
+"""Draws what bench/membership.py has measured: one small chart per row, ours beside serf, over the cluster's size.
 
-    bench/membership_plot.py RAW.json > docs/membership.svg
+    bench/membership_plot.py docs/benchmarks/membership.json > docs/membership.svg
 
 A bar is the median of the repeats, the line on it reaches to the worst of them.
 """
@@ -69,7 +69,8 @@ def chart(figures, sizes, title, unit, prefix, x, y):
             left, median = middle + (side - 1) * 26, statistics.median(samples)
             bar, worst = height * median / top, height * max(samples) / top
             drawn.append('<rect x="%.1f" y="%.1f" width="22" height="%.1f" fill="%s"/>' % (left + 2, base - bar, max(bar, 0.5), colour))
-            drawn.append('<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#24292f"/>' % (left + 13, base - bar, left + 13, base - worst))
+            drawn.append('<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#24292f"/>' % (
+                left + 13, base - bar, left + 13, base - worst))
             drawn.append(text(left + 13, base - worst - 3, "%.3g" % median, 9, "middle"))
     return drawn
 

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # Measures this tree beside other programs: one JSON line per figure on stdout, everything else on stderr.
-#   bench/run.sh [--quick] [NAME...]     names: restart recovery submit storm agent_kill idle; none: these
-#   bench/run.sh [--quick] membership    agents beside serf in clusters of 8 to 128: hours (membership.py has options)
+#   bench/run.sh [--quick] [NAME...]     names: restart recovery submit storm agent_kill idle net_attack; none: these
+#   bench/run.sh [--quick] membership    agents beside serf in clusters of 8 to 128: hours; without --quick docs/ gets the
+#                                        samples and the plot (membership.py has more options)
 # Builds the release programs into build/ unless DTRAIN_BIN names others. Peers that are missing are installed.
 # Exit 1: something that must always hold did not, or could not be measured. A missed latency goal is no failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-usual=(restart recovery submit storm agent_kill idle)
+usual=(restart recovery submit storm agent_kill idle net_attack)
 known=("${usual[@]}" membership)
 quick=()
 names=()
 for word in "$@"; do
   case "$word" in
     --quick) quick=(--quick) ;;
-    -*) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    -*) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     *)
       if [[ " ${known[*]} " != *" $word "* ]]; then
         echo "run.sh: no measurement is called $word; there are: ${known[*]}" >&2
@@ -28,7 +29,8 @@ done
 
 if [ -z "${DTRAIN_BIN:-}" ]; then
   ./tests/setup.sh
-  { cmake --preset release && cmake --build build --target dtraind dtrainctl dtrain-shim first_stamp status_probe runner_driver; } >&2
+  targets=(dtraind dtrainctl dtrain-shim first_stamp status_probe runner_driver pong_probe)
+  { cmake --preset release && cmake --build build --target "${targets[@]}"; } >&2
 fi
 DTRAIN_BIN=$(realpath "${DTRAIN_BIN:-build/bin}")
 export DTRAIN_BIN
@@ -45,6 +47,7 @@ tree=$(git describe --always --dirty 2>/dev/null || echo "not known to git")
 failed=()
 for name in "${names[@]}"; do
   options=("${quick[@]}")
+  if [ "$name" = membership ] && [ "${#quick[@]}" -eq 0 ]; then options=(--publish); fi
   if [ "$name" = restart ] && [ "${#quick[@]}" -gt 0 ]; then options=(--pairs 20); fi
   echo "== $name (load average $(cut -d ' ' -f 1 /proc/loadavg))" >&2
   /usr/bin/python3 "bench/$name.py" "${options[@]}" || failed+=("$name")
