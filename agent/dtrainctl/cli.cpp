@@ -15,8 +15,8 @@ namespace dtrain::ctl {
 namespace {
 
 // Verbs of docs/contract.md that need more than one host.
-constexpr std::array<std::string_view, 10> kLacking{"topology", "drain", "undrain", "forget-node", "leave", "form",
-                                                    "recover-quorum", "doctor", "top", "keygen"};
+constexpr std::array<std::string_view, 9> kLacking{"topology", "drain", "undrain", "forget-node", "leave", "form",
+                                                    "recover-quorum", "doctor", "top"};
 
 using Pair = std::pair<std::string, std::string>;
 
@@ -290,6 +290,10 @@ class CommandLine {
     completion->add_option("kind", names_of_)->group("");
     completion->add_option("job", names_job_)->group("");
     does(completion, [this](Session& s) { return cmd_completion(s, shell_, names_of_, names_job_, summaries()); });
+    CLI::App* keygen = verb("keygen", "makes the cluster's key file; needs no agent");
+    keygen->add_option("file", keygen_.file, "must not exist yet; its directory must")->required();
+    keygen->add_flag("--add", keygen_.add, "append a further key to an existing file, for rotation");
+    does(keygen, [this](Session& s) { return cmd_keygen(s, keygen_); });
     does(verb("version", "the versions of this program and of the agent"), [](Session& s) { return cmd_version(s); });
   }
 
@@ -300,7 +304,7 @@ class CommandLine {
         {"events", {"job", ""}},     {"cluster-spec", {"job", ""}}, {"checkpoints", {"job", ""}}, {"verify", {"file", ""}},
         {"wait", {"job", ""}},       {"logs", {"job", "task"}}, {"exec", {"job", "task"}}, {"cancel", {"job", ""}},
         {"suspend", {"job", ""}},    {"resume", {"job", ""}},   {"restart", {"job", "task"}}, {"scale", {"job", ""}},
-        {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}};
+        {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}, {"keygen", {"file", ""}}};
     const auto options_of = [](CLI::App& app, bool only_valued) {
       std::vector<std::string> names;
       for (const CLI::Option* option : app.get_options()) {
@@ -348,6 +352,7 @@ class CommandLine {
   ActionOptions act_;
   CheckpointsOptions checkpoints_;
   ExecOptions exec_;
+  KeygenOptions keygen_;
 };
 
 // Usage errors read like all others, also as JSON; -o may stand anywhere, so it is looked for.

@@ -98,6 +98,12 @@ int cmd_exec(Session& session, const ExecOptions& options);
 
 int cmd_version(Session& session);
 
+struct KeygenOptions {
+  std::string file;
+  bool add = false;        // a further pair, behind those of an existing file
+};
+int cmd_keygen(Session& session, const KeygenOptions& options);
+
 // Shell completion: the scripts ask `dtrainctl completion names KIND` for names while somebody types.
 struct VerbSummary {
   std::string name, help;

@@ -1,5 +1,6 @@
 """Each verb of docs/contract.md: what it prints and the exit code that scripts rely on."""
 import json
+import os
 import signal
 import subprocess
 import time
@@ -195,6 +196,18 @@ class Verbs(SystemTest):
         self.write("ckpt-1/part", "x")
         self.assertEqual(self.agent.ctl("verify", directory).returncode, 1)
         self.assertEqual(self.agent.ctl("verify", self.path("nothing")).returncode, 3)
+
+    def test_keygen(self):
+        key = self.path("cluster.key")
+        self.assertEqual(self.agent.ctl("keygen", key).returncode, 0)
+        self.assertEqual(os.stat(key).st_mode & 0o7777, 0o600)
+        with open(key) as made:
+            self.assertEqual(len(made.read().splitlines()), 2)
+        self.assertEqual(self.agent.ctl("keygen", key).returncode, 5)
+        self.assertEqual(self.agent.ctl("keygen", self.path("no/such/directory")).returncode, 3)
+        self.assertEqual(self.agent.ctl("keygen", "--add", key).returncode, 0)
+        with open(key) as made:
+            self.assertEqual(len(made.read().splitlines()), 3)
 
     def test_run_detaches_without_a_terminal(self):
         follower = self.follow("run", self.job_file("a", {"worker": {"replicas": 1, "command": python("import time\ntime.sleep(1e6)")}}))
