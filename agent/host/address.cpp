@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 
@@ -19,6 +20,7 @@ namespace {
 constexpr const char* kAnySeedPort = "7400";  // only names a route; nothing is sent
 // TEST-NET-1 (RFC 5737): belongs to nobody, so the route towards it is the default route.
 constexpr const char* kFarAway = "192.0.2.1";
+constexpr const char* kSeveral = "several";
 
 std::string to_text(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
@@ -112,9 +114,12 @@ Result<std::string> resolve_ip_or_interface(const std::string& text) {
   std::string known;
   for (const Interface& interface : *all) {
     if (interface.name == text) return interface.ip;
-    if (known.find(interface.name) == std::string::npos) known += (known.empty() ? "" : ", ") + interface.name;
+    if (known.find(interface.name) == std::string::npos)
+      known += (known.empty() ? "" : ", ") + interface.name;
   }
-  return fail(ErrorCode::invalid, "could not find an address for \"" + text + "\": it is neither an IP address nor an interface that is up",
+  return fail(ErrorCode::invalid,
+              "could not find an address for \"" + text +
+                  "\": it is neither an IP address nor an interface that is up",
               "interfaces with an address here: " + known);
 }
 
@@ -130,7 +135,8 @@ Result<std::string> source_address_towards(const std::string& seed) {
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* raw = nullptr;
   const int code = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &raw);
-  if (code != 0) return fail(ErrorCode::unavailable, "could not resolve " + host + ": " + ::gai_strerror(code));
+  if (code != 0)
+    return fail(ErrorCode::unavailable, "could not resolve " + host + ": " + ::gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(raw, &::freeaddrinfo);
   for (const addrinfo* entry = found.get(); entry; entry = entry->ai_next) {
     const int fd = ::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -142,12 +148,19 @@ Result<std::string> source_address_towards(const std::string& seed) {
     ::close(fd);
     if (routed) return to_text(reinterpret_cast<const sockaddr*>(&own));
   }
-  return fail(ErrorCode::unavailable, "could not find an address towards " + seed + ": there is no route to it");
+  return fail(ErrorCode::unavailable,
+              "could not find an address towards " + seed + ": there is no route to it");
 }
 
 Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise,
                                      const std::vector<std::string>& seeds) {
-  if (!advertise.empty()) return resolve_ip_or_interface(advertise);
+  if (!advertise.empty()) {
+    auto given = resolve_ip_or_interface(advertise);
+    if (given && is_unspecified(*given))
+      return fail(ErrorCode::invalid, "could not advertise " + advertise + ": nobody can reach that address",
+                  "give the IP or INTERFACE that others reach this host at");
+    return given;
+  }
   if (!is_unspecified(listen.ip)) return listen.ip;
   std::vector<std::string> targets = seeds;
   targets.push_back(kFarAway);
@@ -156,8 +169,34 @@ Result<std::string> choose_advertise(const Endpoint& listen, const std::string& 
     // 127/8 is advertised only when asked for: a seed list may name this very machine.
     if (source && !is_loopback(*source)) return *source;
   }
-  return fail(ErrorCode::unavailable, "could not choose an address to advertise: this host has no route to anywhere",
-              "give one with --advertise IP or INTERFACE");
+  return only_address(interfaces().value_or(std::vector<Interface>()));
+}
+
+Result<std::string> only_address(const std::vector<Interface>& all) {
+  std::string first, others;
+  for (const Interface& interface : all) {
+    if (is_loopback(interface.ip)) continue;
+    others += (others.empty() ? "" : ", ") + interface.ip + " (" + interface.name + ")";
+    if (first.empty())
+      first = interface.ip;
+    else if (interface.ip != first)
+      first = kSeveral;
+  }
+  if (!first.empty() && first != kSeveral) return first;
+  return fail(
+      ErrorCode::unavailable,
+      std::string("could not choose an address to advertise: this host has no route to anywhere and ") +
+          (first.empty() ? "no address but its own loopback" : "several addresses"),
+      "give one with --advertise IP or INTERFACE" + (others.empty() ? "" : ": " + others));
+}
+
+std::string check_advertise(const std::string& ip, const std::vector<Interface>& all) {
+  const bool ours =
+      is_loopback(ip) || std::any_of(all.begin(), all.end(), [&](const Interface& i) { return i.ip == ip; });
+  if (ours) return "";
+  return "no interface here has the advertised address " + ip +
+         ": right behind address translation only, where others' " +
+         "connections to it must reach this host; else mend network.advertise";
 }
 
 }  // namespace dtrain::host

@@ -38,8 +38,13 @@ Result<std::string> resolve_ip_or_interface(const std::string& text);
 Result<std::string> source_address_towards(const std::string& seed);
 
 // What to advertise: `advertise` where given; else the listen address where it is a specific one; else the source
-// address towards the first seed that answers to its name; without seeds that of the default route.
+// address towards the first seed that answers to its name; without seeds that of the default route; without that the only
+// address there is. Never loopback unasked.
 Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise,
                                      const std::vector<std::string>& seeds);
+// The only address that is not loopback's. Errors: there is none, or several.
+Result<std::string> only_address(const std::vector<Interface>& all);
+// A warning with its cure when no interface has the address; "" when all is well.
+std::string check_advertise(const std::string& ip, const std::vector<Interface>& all);
 
 }  // namespace dtrain::host

@@ -56,6 +56,29 @@ TEST(Address, AdvertiseFollowsTheRules) {
   EXPECT_TRUE(!chosen || !is_loopback(*chosen));
 }
 
+TEST(Address, AdvertiseTakesAnInterfaceAndLoopbackOnlyWhenAsked) {
+  EXPECT_EQ(*choose_advertise({"0.0.0.0", 7400}, "lo", {}), "127.0.0.1");
+  EXPECT_EQ(*choose_advertise({"0.0.0.0", 7400}, "127.0.9.1", {}), "127.0.9.1");
+  EXPECT_FALSE(choose_advertise({"0.0.0.0", 7400}, "nosuch0", {}));
+  for (const char* nobody : {"0.0.0.0", "::"})
+    EXPECT_THAT(choose_advertise({"10.0.0.5", 7400}, nobody, {}).error().message, HasSubstr("nobody can reach that address"));
+}
+
+TEST(Address, WithoutARouteTheOnlyAddressIsTaken) {
+  EXPECT_EQ(*only_address({{"lo", "127.0.0.1"}, {"eth0", "10.0.0.5"}, {"lo", "::1"}}), "10.0.0.5");
+  EXPECT_EQ(*only_address({{"eth0", "10.0.0.5"}, {"eth0:1", "10.0.0.5"}}), "10.0.0.5");
+  const auto several = only_address({{"lo", "127.0.0.1"}, {"eth0", "10.0.0.5"}, {"ib0", "10.1.0.5"}});
+  ASSERT_FALSE(several);
+  EXPECT_THAT(several.error().text(), HasSubstr("several addresses; give one with --advertise IP or INTERFACE: 10.0.0.5 (eth0), 10.1.0.5 (ib0)"));
+  EXPECT_THAT(only_address({{"lo", "127.0.0.1"}}).error().message, HasSubstr("no address but its own loopback"));
+}
+
+TEST(Address, AdvertisingWhatIsOnNoInterfaceIsDoubted) {
+  EXPECT_EQ(check_advertise("10.0.0.5", {{"eth0", "10.0.0.5"}}), "");
+  EXPECT_EQ(check_advertise("127.0.9.1", {{"lo", "127.0.0.1"}}), "");
+  EXPECT_THAT(check_advertise("10.0.0.6", {{"eth0", "10.0.0.5"}}), HasSubstr("no interface here has the advertised address 10.0.0.6"));
+}
+
 TEST(ListenPort, IsHeldAndItsOwnerIsNamed) {
   auto first = ListenPort::reserve({"127.0.0.1", 0});
   ASSERT_TRUE(first);
