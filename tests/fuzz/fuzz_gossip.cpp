@@ -1,18 +1,21 @@
 // Hostile bytes from other agents, and a cluster key file of any bytes. The first byte chooses: 0 a header
-// (the second byte says on which link), 255 a key file, else a body of that type. Seeds:
-// tests/fuzz/make_corpus.py.
+// (the second byte says on which link), 252 to 254 what a fact holds, 255 a key file, else a body of that
+// type. Seeds: tests/fuzz/make_corpus.py.
 #include <cstddef>
 #include <cstdint>
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/node/host_facts.h"
 #include "common/wire/key_file.h"
+#include "tests/fuzz/round_trip.h"
 #include "tests/unit/wire/gossip_samples.h"
 
 namespace dtrain::test {
 namespace {
 
-constexpr unsigned kHeaderChoice = 0, kKeyFileChoice = 255;
+constexpr unsigned kHeaderChoice = 0, kResourcesChoice = 252, kFreeChoice = 253, kCouncilChoice = 254,
+                   kKeyFileChoice = 255;
 
 void check_rumour(const Rumour& rumour) {
   CHECK(!rumour.subject.none() && rumour.reason.size() <= kProseBytes);
@@ -93,11 +96,24 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace dtrain::test;
   if (size == 0) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
-  if (data[0] == kHeaderChoice)
-    check_envelope(input);
-  else if (data[0] == kKeyFileChoice)
-    check_key_file(input);
-  else
-    check_body(data[0], input);
+  switch (data[0]) {
+    case kHeaderChoice:
+      check_envelope(input);
+      break;
+    case kResourcesChoice:
+      check_round_trip<dtrain::node::HostFacts>(input);
+      break;
+    case kFreeChoice:
+      check_round_trip<dtrain::node::FreeFacts>(input);
+      break;
+    case kCouncilChoice:
+      check_round_trip<dtrain::node::CouncilFact>(input);
+      break;
+    case kKeyFileChoice:
+      check_key_file(input);
+      break;
+    default:
+      check_body(data[0], input);
+  }
   return 0;
 }

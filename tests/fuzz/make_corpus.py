@@ -118,6 +118,11 @@ def gossip():
     seed("fuzz_gossip", "header_join_reply", 0, b"\x06" + header.replace(b"dtrn\x01\x03", b"dtrn\x01\x02"))
     seed("fuzz_gossip", "row_bomb", 11, b"\x92" + b"\xdd\xff\xff\xff\xff" * 2)
     seed("fuzz_gossip", "nested_lists", 11, b"\x91" + b"\xdc\x0f\xff" * 20)
+    gpu = {"index": 1, "pci": "0000:3b:00.0", "vendor": "10de", "model": "x", "memory_bytes": 1 << 36, "numa": 0, "healthy": True}
+    seed("fuzz_gossip", "fact_resources", 252, pack({"task_address": "10.0.0.11", "version": "1", "cpu_millis": 96000,
+         "memory_bytes": 1 << 40, "gpus": [gpu, gpu], "labels": {"rack": "a"}}))
+    seed("fuzz_gossip", "fact_free", 253, pack({"cpu_millis": 500, "memory_bytes": 1 << 30, "gpus": 1}))
+    seed("fuzz_gossip", "fact_council", 254, pack({"role": "voter", "epoch": 3}))
     keys = "# made by hand\n" + "".join("dtrain-key-v1 %s %s\n" % (digit * 64, "0f" * 32) for digit in "Ab1")
     seed("fuzz_gossip", "key_file", 255, keys.encode())
 
