@@ -35,20 +35,21 @@ endif()
 dtrain_test(unit_dtraind tests/unit/dtraind dtrain_daemon)
 dtrain_test(property tests/property dtrain_node)
 
-# The simulated world: fakes that the conformance suites test too, and dtrain-sim.
+# The simulated worlds: fakes that the conformance suites test too, and dtrain-sim.
 file(GLOB sim_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/sim/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/checkers/*.cpp)
 list(FILTER sim_sources EXCLUDE REGEX "/main\\.cpp$")
-if(sim_sources)
-  add_library(dtrain_sim_world STATIC ${sim_sources})
-  target_link_libraries(dtrain_sim_world PUBLIC dtrain_node nlohmann_json::nlohmann_json fmt::fmt)
-  dtrain_test(unit_sim tests/unit/sim dtrain_sim_world)
-  dtrain_test(scenarios tests/scenarios dtrain_sim_world)
-  dtrain_test(conformance tests/conformance dtrain_sim_world dtrain_proc dtrain_loop)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/tests/sim/main.cpp)
-    add_executable(dtrain-sim tests/sim/main.cpp)
-    target_link_libraries(dtrain-sim PRIVATE dtrain_sim_world CLI11::CLI11)
-  endif()
-endif()
+file(GLOB sim_membership_sources CONFIGURE_DEPENDS
+  ${CMAKE_SOURCE_DIR}/tests/sim/membership/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/membership/checkers/*.cpp)
+add_library(dtrain_sim_membership STATIC ${sim_membership_sources})
+target_link_libraries(dtrain_sim_membership PUBLIC dtrain_gossip nlohmann_json::nlohmann_json)
+dtrain_test(unit_sim_membership tests/unit/sim/membership dtrain_sim_membership)
+add_library(dtrain_sim_world STATIC ${sim_sources})
+target_link_libraries(dtrain_sim_world PUBLIC dtrain_node nlohmann_json::nlohmann_json fmt::fmt)
+dtrain_test(unit_sim tests/unit/sim dtrain_sim_world)
+dtrain_test(scenarios tests/scenarios dtrain_sim_world)
+dtrain_test(conformance tests/conformance dtrain_sim_world dtrain_proc dtrain_loop)
+add_executable(dtrain-sim tests/sim/main.cpp)
+target_link_libraries(dtrain-sim PRIVATE dtrain_sim_membership dtrain_sim_world CLI11::CLI11)
 
 # Python tests of the real programs: tests/system/test_*.py, tests/tidy/test_*.py; each file is one ctest.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)

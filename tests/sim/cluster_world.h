@@ -16,6 +16,7 @@
 #include "tests/sim/checker.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/trace.h"
+#include "tests/sim/violation.h"
 
 namespace dtrain::sim {
 
@@ -25,11 +26,6 @@ struct RunOptions {
   FaultSet faults = FaultSet::all();
   std::string broken_rule;             // "": none
   bool trace = false;
-};
-
-struct Violation {
-  std::string invariant, what;
-  Instant at{};
 };
 
 struct RunResult {

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <array>
-#include <bitset>
-#include <string>
+#include <span>
 #include <string_view>
 
-#include "common/base/result.h"
+#include "tests/sim/fault_set.h"
 
 namespace dtrain::sim {
 
@@ -26,18 +25,7 @@ enum class Fault : unsigned char {
 inline constexpr std::size_t kFaultCount = 11;
 std::string_view to_string(Fault fault);   // "task-kill"
 
-class FaultSet {
- public:
-  static FaultSet all();
-  // "all", "none", or a comma list of names; an unknown name is an error that lists the known ones.
-  static Result<FaultSet> parse(std::string_view text);
-  std::string text() const;                // as parse() takes it
-  bool has(Fault fault) const { return bits_.test(static_cast<std::size_t>(fault)); }
-  void set(Fault fault, bool on = true) { bits_.set(static_cast<std::size_t>(fault), on); }
-  bool none() const { return bits_.none(); }
-
- private:
-  std::bitset<kFaultCount> bits_;
-};
+std::span<const std::string_view> fault_names(Fault);
+using FaultSet = NamedFaults<Fault>;
 
 }  // namespace dtrain::sim

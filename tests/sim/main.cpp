@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/job/manifest.h"
+#include "tests/sim/membership/run.h"
 #include "tests/sim/run_seeds.h"
 
 namespace {
@@ -18,7 +19,7 @@ constexpr int kHeld = 0, kBroken = 1, kUsage = 2;
 struct Arguments {
   bool list = false, json = false, trace = false;
   std::string world, seeds = "1..100", duration = "300s", faults = "all", rule;
-  std::uint64_t nodes = 1;
+  std::uint64_t nodes = 0;
 };
 
 int usage(const std::string& why) {
@@ -26,72 +27,47 @@ int usage(const std::string& why) {
   return kUsage;
 }
 
+std::vector<const World*> all_worlds() { return {&cluster_world(), &membership::membership_world()}; }
+
 int list_worlds(bool json) {
-  if (json) {
-    std::puts(nlohmann::json{{"worlds", {{"cluster", {{"rules", cluster_rules()}}}}}}.dump().c_str());
-    return kHeld;
+  nlohmann::json worlds;
+  for (const World* world : all_worlds()) {
+    worlds[std::string(world->name)] = {{"rules", world->rules()}};
+    if (json) continue;
+    std::printf("%s: %s; rules that --break switches off:\n", std::string(world->name).c_str(), std::string(world->summary).c_str());
+    for (const std::string& rule : world->rules()) std::printf("  %s\n", rule.c_str());
   }
-  std::puts("cluster: one host, its agent, tasks, disk and users; rules that --break switches off:");
-  for (const std::string& rule : cluster_rules()) std::printf("  %s\n", rule.c_str());
+  if (json) std::puts(nlohmann::json{{"worlds", worlds}}.dump().c_str());
   return kHeld;
 }
 
-void print_report(const Arguments& arguments, const Report& report) {
-  const double events_per_second = report.real_seconds > 0 ? static_cast<double>(report.events) / report.real_seconds : 0;
-  if (arguments.json) {
-    nlohmann::json line = {{"world", arguments.world},
-                           {"nodes", arguments.nodes},
-                           {"seeds", report.seeds},
-                           {"virtual_seconds", report.virtual_seconds},
-                           {"events", report.events},
-                           {"events_per_second", events_per_second},
-                           {"real_seconds", report.real_seconds},
-                           {"compared", report.compared},
-                           {"jobs", report.jobs},
-                           {"attempts", report.attempts},
-                           {"recoveries", report.recoveries},
-                           {"lives", report.lives},
-                           {"commits", report.commits}};
-    if (report.violation)
-      line["violation"] = {{"seed", report.failed_seed},
-                           {"invariant", report.violation->invariant},
-                           {"at", seconds_text(report.violation->at)},
-                           {"what", report.violation->what}};
-    std::puts(line.dump().c_str());
-    return;
-  }
-  std::printf("cluster: %llu seeds held, %.0f virtual seconds, %llu events (%.0f/s), %llu jobs, %llu attempts, %llu lives of the agent\n",
-              static_cast<unsigned long long>(report.seeds), report.virtual_seconds,
-              static_cast<unsigned long long>(report.events), events_per_second, static_cast<unsigned long long>(report.jobs),
-              static_cast<unsigned long long>(report.attempts), static_cast<unsigned long long>(report.lives));
-}
-
 int run(const Arguments& arguments) {
-  if (arguments.world != "cluster")
+  const auto worlds = all_worlds();
+  const auto world = std::find_if(worlds.begin(), worlds.end(), [&](const World* w) { return w->name == arguments.world; });
+  if (world == worlds.end())
     return usage("could not run world '" + arguments.world + "': it is not known; dtrain-sim --list names them");
-  if (arguments.nodes != 1)
-    return usage("could not run " + std::to_string(arguments.nodes) + " nodes: this version of world cluster has one; leave --nodes out");
-  RunOptions options;
   const auto seeds = SeedRange::parse(arguments.seeds);
   if (!seeds) return usage(seeds.error().text());
   const auto duration = job::parse_duration(arguments.duration);
   if (!duration) return usage(duration.error().text());
-  const auto faults = FaultSet::parse(arguments.faults);
-  if (!faults) return usage(faults.error().text());
-  const auto rules = cluster_rules();
+  const auto rules = (*world)->rules();
   if (!arguments.rule.empty() && std::find(rules.begin(), rules.end(), arguments.rule) == rules.end())
     return usage("could not break rule '" + arguments.rule + "': it is not known; dtrain-sim --list names them");
-  options.duration = *duration;
-  options.faults = *faults;
-  options.broken_rule = arguments.rule;
-  options.trace = arguments.trace;
-  const Report report = run_seeds(options, *seeds);
-  print_report(arguments, report);
-  if (!report.violation) return kHeld;
+  RunRequest request;
+  request.nodes = arguments.nodes;
+  request.seeds = *seeds;
+  request.duration = *duration;
+  request.faults = arguments.faults;
+  request.broken_rule = arguments.rule;
+  request.trace = arguments.trace;
+  const auto outcome = (*world)->run(request);
+  if (!outcome) return usage(outcome.error().text());
+  std::puts((arguments.json ? outcome->figures : outcome->text).c_str());
+  if (!outcome->violation) return kHeld;
   std::fflush(stdout);
-  std::fprintf(stderr, "seed %llu broke %s at %s: %s\nreplay: %s\n", static_cast<unsigned long long>(report.failed_seed),
-               report.violation->invariant.c_str(), seconds_text(report.violation->at).c_str(), report.violation->what.c_str(),
-               replay_command(options, arguments.nodes, report.failed_seed).c_str());
+  std::fprintf(stderr, "seed %llu broke %s at %s: %s\nreplay: %s\n", static_cast<unsigned long long>(outcome->failed_seed),
+               outcome->violation->invariant.c_str(), seconds_text(outcome->violation->at).c_str(), outcome->violation->what.c_str(),
+               outcome->replay.c_str());
   return kBroken;
 }
 

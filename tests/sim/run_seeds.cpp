@@ -1,31 +1,14 @@
 #include "tests/sim/run_seeds.h"
 
-#include <algorithm>
-#include <charconv>
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 namespace dtrain::sim {
 namespace {
 
 constexpr std::uint64_t kCompareEvery = 16;   // of the seeds run twice; the first one always is
 
-bool parse_number(std::string_view text, std::uint64_t& out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
 }  // namespace
-
-Result<SeedRange> SeedRange::parse(std::string_view text) {
-  SeedRange range;
-  const std::size_t dots = text.find("..");
-  const bool good = parse_number(text.substr(0, dots), range.first) &&
-                    (dots == std::string_view::npos || parse_number(text.substr(dots + 2), range.last));
-  if (dots == std::string_view::npos) range.last = range.first;
-  if (!good || range.last < range.first)
-    return fail(ErrorCode::invalid, "could not read the seeds '" + std::string(text) + "': they are no range", "write FIRST..LAST");
-  return range;
-}
 
 Report run_seeds(const RunOptions& base, SeedRange seeds) {
   Report report;
@@ -66,6 +49,62 @@ std::string replay_command(const RunOptions& options, std::uint64_t nodes, std::
                     options.faults.text();
   if (!options.broken_rule.empty()) out += " --break " + options.broken_rule;
   return out;
+}
+
+namespace {
+
+Result<RunOutcome> run(const RunRequest& request) {
+  if (request.nodes > 1)
+    return fail(ErrorCode::invalid, "could not run " + std::to_string(request.nodes) + " nodes: this version of world cluster has one",
+                "leave --nodes out");
+  const auto faults = FaultSet::parse(request.faults);
+  if (!faults) return tl::unexpected(faults.error());
+  RunOptions options;
+  options.duration = request.duration;
+  options.faults = *faults;
+  options.broken_rule = request.broken_rule;
+  options.trace = request.trace;
+  const Report report = run_seeds(options, request.seeds);
+  const double rate = report.real_seconds > 0 ? static_cast<double>(report.events) / report.real_seconds : 0;
+  nlohmann::json line = {{"world", "cluster"},
+                         {"nodes", 1},
+                         {"seeds", report.seeds},
+                         {"virtual_seconds", report.virtual_seconds},
+                         {"events", report.events},
+                         {"events_per_second", rate},
+                         {"real_seconds", report.real_seconds},
+                         {"compared", report.compared},
+                         {"jobs", report.jobs},
+                         {"attempts", report.attempts},
+                         {"recoveries", report.recoveries},
+                         {"lives", report.lives},
+                         {"commits", report.commits}};
+  RunOutcome outcome;
+  outcome.violation = report.violation;
+  outcome.failed_seed = report.failed_seed;
+  if (report.violation) {
+    outcome.replay = replay_command(options, 1, report.failed_seed);
+    line["violation"] = {{"seed", report.failed_seed},
+                         {"invariant", report.violation->invariant},
+                         {"at", seconds_text(report.violation->at)},
+                         {"what", report.violation->what}};
+  }
+  outcome.figures = line.dump();
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "cluster: %llu seeds held, %.0f virtual seconds, %llu events (%.0f/s), %llu jobs, %llu attempts, %llu lives of the agent",
+                static_cast<unsigned long long>(report.seeds), report.virtual_seconds, static_cast<unsigned long long>(report.events), rate,
+                static_cast<unsigned long long>(report.jobs), static_cast<unsigned long long>(report.attempts),
+                static_cast<unsigned long long>(report.lives));
+  outcome.text = text;
+  return outcome;
+}
+
+}  // namespace
+
+const World& cluster_world() {
+  static const World world{"cluster", "one host, its agent, tasks, disk and users", cluster_rules, run};
+  return world;
 }
 
 }  // namespace dtrain::sim

@@ -1,19 +1,15 @@
-// Runs a range of seeds of one world, compares a share of them with a second run of the same seed, and tells what came
-// of it.
+// Runs a range of seeds of world cluster, compares a share of them with a second run of the same seed, and tells what
+// came of it.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "tests/sim/cluster_world.h"
+#include "tests/sim/seed_range.h"
+#include "tests/sim/world.h"
 
 namespace dtrain::sim {
-
-struct SeedRange {
-  std::uint64_t first = 1, last = 1;
-  static Result<SeedRange> parse(std::string_view text);   // "7" or "1..200"
-};
 
 struct Report {
   std::uint64_t seeds = 0;              // that held
@@ -28,5 +24,7 @@ Report run_seeds(const RunOptions& base, SeedRange seeds);
 
 // The command that runs exactly the broken seed again.
 std::string replay_command(const RunOptions& options, std::uint64_t nodes, std::uint64_t seed);
+
+const World& cluster_world();
 
 }  // namespace dtrain::sim

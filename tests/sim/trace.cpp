@@ -125,12 +125,6 @@ std::string text_of(const Variant& value) {
 
 }  // namespace
 
-std::string seconds_text(Instant at) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6fs", static_cast<double>(at.time_since_epoch().count()) / 1e9);
-  return text;
-}
-
 void Trace::event(Instant at, const node::Event& event) {
   ++events_;
   hash_of(hash_, at, event);

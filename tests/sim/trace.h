@@ -8,6 +8,7 @@
 
 #include "common/node/effect.h"
 #include "common/node/event.h"
+#include "tests/sim/violation.h"
 
 namespace dtrain::sim {
 
@@ -28,7 +29,5 @@ class Trace {
   std::uint64_t events_ = 0;
   bool print_;
 };
-
-std::string seconds_text(Instant at);             // "12.034567s"
 
 }  // namespace dtrain::sim

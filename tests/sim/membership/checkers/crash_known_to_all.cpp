@@ -1,0 +1,84 @@
+// Once one member has declared a member that crashed, all who are well know it within five seconds. Measures how long it takes
+// from the crash and from the first declaration, for killed processes and for vanished hosts.
+#include <deque>
+
+#include "tests/sim/membership/checkers/checkers.h"
+#include "tests/sim/membership/spread.h"
+
+namespace dtrain::sim::membership {
+namespace {
+
+constexpr Duration kSpreadMost = 5s;
+constexpr Duration kForgotten = 120s;  // nobody declared it: convergence judges that
+
+class CrashKnownToAll final : public Checker {
+ public:
+  using Checker::Checker;
+  std::string_view name() const override { return "crash_known_to_all"; }
+
+  void ended(std::uint32_t slot, End how) override {
+    for (Crash& crash : crashes_) excuse(crash, slot);
+    if (how != End::killed && how != End::vanished) return;
+    ++world_.figures().crashes;
+    const Truth& truth = world_.truth(slot);
+    if (!truth.fit(world_.now()) || !world_.network_whole()) return;
+    crashes_.push_back({slot, truth.identity.id, how, Spread(world_, truth.cluster, slot), Spread(world_, truth.cluster, slot)});
+  }
+  void started(std::uint32_t slot) override {
+    std::erase_if(crashes_, [&](const Crash& crash) { return crash.slot == slot; });
+  }
+  void disturbed(std::uint32_t slot) override {
+    for (Crash& crash : crashes_) excuse(crash, slot);
+    sweep();
+  }
+  void network_cut() override { crashes_.clear(); }
+
+  void changed(std::uint32_t slot, const gossip::Change& change) override {
+    using enum gossip::ChangeKind;
+    if (change.kind != suspect && change.kind != down && change.kind != dead) return;
+    bool news = false;
+    for (Crash& crash : crashes_) {
+      if (crash.id != change.id) continue;
+      if (crash.suspected.hear(slot, world_.now()) && crash.suspected.done() && crash.how == End::vanished)
+        world_.figures().silent_suspect.add(world_.now() - crash.suspected.begin());
+      if (change.kind == suspect || !crash.declared.hear(slot, world_.now()) || !crash.declared.done()) continue;
+      const bool killed = crash.how == End::killed;
+      (killed ? world_.figures().gone_detect : world_.figures().silent_detect).add(world_.now() - crash.declared.begin());
+      (killed ? world_.figures().gone_spread : world_.figures().silent_spread).add(world_.now() - crash.declared.first());
+      news = true;
+    }
+    if (news) sweep();
+  }
+
+  void sampled() override {
+    for (const Crash& crash : crashes_)
+      if (crash.declared.heard_of() && world_.now() - crash.declared.first() > kSpreadMost)
+        violation(world_.name(crash.slot) + " crashed at " + text(crash.declared.begin()) + "; first declared at " +
+                  text(crash.declared.first()) + "; " + std::to_string(crash.declared.left()) + " do not know, such as " +
+                  world_.name(crash.declared.someone_left()));
+    std::erase_if(crashes_, [&](const Crash& crash) { return world_.now() - crash.declared.begin() > kForgotten; });
+  }
+
+ private:
+  struct Crash {
+    std::uint32_t slot;
+    MemberId id;
+    End how;
+    Spread suspected, declared;
+  };
+  static std::string text(Instant at) { return std::to_string(at.time_since_epoch().count() / 1'000'000) + " ms"; }
+  static void excuse(Crash& crash, std::uint32_t slot) {
+    crash.suspected.excuse(slot);
+    crash.declared.excuse(slot);
+  }
+  void sweep() {
+    std::erase_if(crashes_, [](const Crash& crash) { return crash.declared.done(); });
+  }
+  std::deque<Crash> crashes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checker> crash_known_to_all(WorldView& world) { return std::make_unique<CrashKnownToAll>(world); }
+
+}  // namespace dtrain::sim::membership
