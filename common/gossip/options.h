@@ -13,6 +13,7 @@ struct Options {
   Duration probe_period = 1s;
   Duration probe_deadline = 500ms;      // direct answer; then helpers are asked
   Duration probe_total = 1s;            // no answer by then: suspect. Both are multiplied by local health + 1
+  Duration connect_deadline = 3s;       // a link that was not up yet is no evidence before that
   std::uint32_t random_every = 10;
   std::uint32_t helpers = 3;
   std::uint32_t neighbour_rings = 4;    // one successor and one predecessor in each: up to 8 neighbours

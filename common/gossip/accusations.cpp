@@ -1,0 +1,290 @@
+// How a member is accused, clears itself, or is declared down or dead.
+//
+// Silence: suspect, and dead when the suspicion runs out unrefuted. Process gone: two saw its connection
+// refused, down.
+#include <algorithm>
+#include <bit>
+
+#include "common/gossip/core.h"
+
+namespace dtrain::gossip {
+
+using wire::RumourKind;
+
+// ---------------------------------------------------------------- silence
+
+void Core::accuse(const MemberId& id, std::uint64_t incarnation) {
+  const Slot slot = table_.find(id);
+  if (slot == kNone || id == id_) return;
+  const Member& member = table_.at(slot);
+  if (!member.in_service() || member.incarnation != incarnation) return;
+  const auto found = suspicions_.find(id);
+  if (found != suspicions_.end() && found->second.accused_by(id_)) return;
+  wire::Rumour rumour{RumourKind::suspect, id, incarnation, id_, nullptr, nullptr, {}};
+  if (hear_suspect(rumour)) tell(std::move(rumour));
+}
+
+void Core::accuse_told(const MemberId& id, std::uint64_t incarnation) {
+  const Slot slot = table_.find(id);
+  // Who suspects already has accusers that count.
+  if (slot == kNone || table_.at(slot).state() != State::alive || table_.at(slot).incarnation > incarnation)
+    return;
+  wire::Rumour rumour{RumourKind::suspect, id, incarnation, id_, nullptr, nullptr, {}};
+  if (hear_suspect(rumour)) tell(std::move(rumour));
+}
+
+bool Core::hear_suspect(const wire::Rumour& rumour) {
+  const Slot slot = table_.find(rumour.subject);
+  if (slot == kNone) return false;
+  const Member& member = table_.at(slot);
+  const MemberId accuser = counted(rumour.from);
+  if (member.state() == State::down && rumour.incarnation == member.incarnation)
+    return silent_witness(slot, rumour.incarnation, accuser);
+  if (member.state() == State::suspect && rumour.incarnation == member.incarnation) {
+    const auto found = suspicions_.find(rumour.subject);
+    if (found == suspicions_.end() || !found->second.confirm(accuser)) return false;
+    timers_.set(Timers::of(Wait::suspicion, rumour.subject), found->second.deadline());
+    return true;
+  }
+  if (std::pair(rumour.incarnation, State::suspect) <=
+      std::pair(std::uint64_t{member.incarnation}, member.state()))
+    return false;
+  begin_suspicion(slot, rumour.incarnation, accuser);
+  return true;
+}
+
+// Rule 4: each accuser counts once.
+MemberId Core::counted(const MemberId& accuser) {
+  if (with(Rule::accuser_counts_once)) return accuser;
+  return {accuser.high, rng_.next()};
+}
+
+void Core::begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser) {
+  const MemberId id = table_.at(slot).identity->id;
+  SuspicionTimes times{options_.suspicion_min, options_.suspicion_max,
+                       wanted_confirmations(options_.confirmations, table_.in_service()), false};
+  // Rule 17: who is unwell itself gives all the time there is.
+  times.start_at_max = !health_.healthy() && with(Rule::bad_health_starts_at_max);
+  transition(slot, State::suspect, incarnation, nullptr, "no answer; accused by " + name_of(accuser));
+  suspicions_.insert_or_assign(id, Suspicion(incarnation, accuser, now_, times));
+  timers_.set(Timers::of(Wait::suspicion, id), suspicions_.at(id).deadline());
+  const Member& member = table_.at(slot);
+  if (!with(Rule::confirm_on_demand)) return;
+  if (accuser == id_)
+    ask_to_confirm(member);
+  else if (linked(member) && !probed_already(id))
+    probe(slot, Probe::Why::watch);  // our link to it is warm: a quick second opinion
+}
+
+// The wait is for confirmation and not for chance: others probe it now.
+void Core::ask_to_confirm(const Member& member) {
+  std::vector<MemberId> asked{member.identity->id};
+  for (std::uint32_t i = 0; i < options_.confirmations; ++i) {
+    const auto slot = random_member(asked);
+    if (!slot) return;
+    asked.push_back(table_.at(*slot).identity->id);
+    send(table_.at(*slot), wire::ProbeNow{member.identity, member.incarnation});
+  }
+}
+
+void Core::suspicion_ends(const MemberId& id) {
+  const Slot slot = table_.find(id);
+  if (slot == kNone) return;
+  const Member& member = table_.at(slot);
+  const auto found = suspicions_.find(id);
+  const bool same = member.state() == State::suspect && found != suspicions_.end() &&
+                    found->second.incarnation() == member.incarnation;
+  if (!same && with(Rule::stale_timer_checked)) return;
+  if (!member.in_service()) return;
+  if (found != suspicions_.end()) {
+    if (with(Rule::freeze_without_quorum) && without_quorum()) return begin_freeze();
+    // Many at once: each gets all the time there is, so that the picture is whole when it is judged who is
+    // cut off.
+    const Instant longest = found->second.started() + options_.suspicion_max;
+    if (many_suspected() && now_ < longest && with(Rule::freeze_without_quorum))
+      return timers_.set(Timers::of(Wait::suspicion, id), longest);
+  }
+  decide(slot, RumourKind::dead, member.incarnation, "suspected and not refuted");
+}
+
+void Core::decide(Slot slot, RumourKind kind, std::uint64_t incarnation, std::string reason) {
+  wire::Rumour rumour{kind, table_.at(slot).identity->id, incarnation, id_, nullptr, nullptr, reason};
+  transition(slot, kind == RumourKind::down ? State::down : State::dead, incarnation, nullptr,
+             std::move(reason));
+  tell(std::move(rumour));
+}
+
+// ---------------------------------------------------------------- rule 18: too many at once
+
+bool Core::many_suspected() const {
+  const std::uint64_t suspects = table_.count(State::suspect);
+  return suspects >= options_.freeze_least &&
+         suspects * 100 > std::uint64_t{options_.freeze_percent} * table_.in_service();
+}
+
+// Which side of a cut are we on? Not on the larger one when no majority is left, nor when most of our own
+// probes fail.
+bool Core::without_quorum() const {
+  const std::uint64_t members = table_.in_service(), suspects = table_.count(State::suspect);
+  if (suspects < options_.freeze_least) return false;
+  if (many_suspected() && (members - suspects) * 2 <= members) return true;
+  const auto failures = static_cast<std::uint32_t>(std::popcount(recent_failures_));
+  return recent_probes_ >= kProbesJudged / 2 && failures * 2 > recent_probes_;
+}
+
+void Core::begin_freeze() {
+  if (frozen_) return;
+  frozen_ = true;
+  timers_.set(Timers::of(Wait::freeze), now_ + kFreezeCheck);
+  change(ChangeKind::frozen, *identity_, incarnation_,
+         std::to_string(table_.count(State::suspect)) + " of " + std::to_string(table_.in_service()) +
+             " members do not answer and no majority is left: this node may be cut off, so nobody is "
+             "declared dead; check this "
+             "host's network");
+}
+
+void Core::watch_freeze() {
+  if (without_quorum()) return timers_.set(Timers::of(Wait::freeze), now_ + kFreezeCheck);
+  frozen_ = false;
+  change(ChangeKind::thawed, *identity_, incarnation_,
+         std::to_string(table_.count(State::suspect)) + " of " + std::to_string(table_.in_service()) +
+             " members do not answer: decisions go on");
+  // Who is still suspected had no fair chance to refute while we were cut off.
+  for (auto& [id, suspicion] : suspicions_) {
+    suspicion.restart(now_);
+    timers_.set(Timers::of(Wait::suspicion, id), suspicion.deadline());
+  }
+}
+
+// ---------------------------------------------------------------- process gone
+
+void Core::check_gone(const Member& member) {
+  const wire::Identity& who = *member.identity;
+  const auto found = checks_.find(who.address);
+  if (found != checks_.end() && found->second.member == who.id && now_ - found->second.asked < kCheckAgain)
+    return;
+  if (checks_.size() >= kChecks) checks_.clear();  // answers that never came
+  checks_[who.address] = {who.id, member.incarnation, now_};
+  out_->checks.push_back({who.address});
+}
+
+void Core::act(const GoneChecked& checked) {
+  using Answer = GoneChecked::Answer;
+  const auto found = checks_.find(checked.to);
+  if (found == checks_.end() || !active()) return;
+  const Check check = found->second;
+  checks_.erase(found);
+  const Slot slot = table_.find(check.member);
+  if (slot == kNone) return;
+  const Member& member = table_.at(slot);
+  if (member.incarnation != check.incarnation || member.identity->address != checked.to) return;
+  if (member.in_service()) {
+    if (checked.answer == Answer::refused) {
+      wire::Rumour rumour{RumourKind::gone, check.member, check.incarnation, id_, nullptr, nullptr, {}};
+      if (hear_gone(rumour)) tell(std::move(rumour));
+    } else if (!probed_already(check.member)) {
+      probe(slot, Probe::Why::watch);  // it may be starting anew, or stopped: only a pong is life
+    }
+    return;
+  }
+  if (checked.answer == Answer::accepts) probe(slot, Probe::Why::retry);
+  if (member.state() != State::down) return;
+  if (checked.answer != Answer::silent) {
+    silences_.erase(check.member);
+  } else if (++silences_[check.member] == kSilences) {
+    wire::Rumour rumour{RumourKind::suspect, check.member, check.incarnation, id_, nullptr, nullptr, {}};
+    if (silent_witness(slot, check.incarnation, id_)) tell(std::move(rumour));
+  }
+}
+
+bool Core::hear_gone(const wire::Rumour& rumour) {
+  const Slot slot = table_.find(rumour.subject);
+  if (slot == kNone) return false;
+  const Member& member = table_.at(slot);
+  if (rumour.incarnation < member.incarnation ||
+      std::pair(rumour.incarnation, State::down) <=
+          std::pair(std::uint64_t{member.incarnation}, member.state()))
+    return false;
+  Gone& gone = gone_[rumour.subject];
+  if (!count_witness(gone, rumour.incarnation, counted(rumour.from))) return false;
+  if (gone.witnesses.size() >= witnesses_wanted()) {
+    decide(slot, RumourKind::down, rumour.incarnation, "its connections closed and new ones are refused");
+    return false;  // "down" says more
+  }
+  if (rumour.from == id_)
+    ask_to_confirm(member);
+  else if (linked(member))
+    check_gone(member);
+  return true;
+}
+
+// A down member's host does not answer at all: two who found that out end in dead, as its silence would have.
+bool Core::silent_witness(Slot slot, std::uint64_t incarnation, const MemberId& witness) {
+  Gone& silent = silent_[table_.at(slot).identity->id];
+  if (!count_witness(silent, incarnation, witness)) return false;
+  if (silent.witnesses.size() < witnesses_wanted()) return true;
+  decide(slot, RumourKind::dead, incarnation, "its agent was down and now its host is silent");
+  return false;
+}
+
+std::size_t Core::witnesses_wanted() const {
+  if (!with(Rule::gone_needs_two)) return 1;
+  const std::uint32_t others = std::max(2u, table_.in_service()) - 1;
+  return std::min(options_.gone_witnesses, others);
+}
+
+bool Core::count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& witness) {
+  if (incarnation < gone.incarnation) return false;
+  if (incarnation > gone.incarnation) gone = {incarnation, {}};
+  if (std::ranges::find(gone.witnesses, witness) != gone.witnesses.end()) return false;
+  if (gone.witnesses.size() >= options_.gone_witnesses) return false;
+  gone.witnesses.push_back(witness);
+  return true;
+}
+
+// ---------------------------------------------------------------- oneself
+
+// Rule 2: above both what we were and what is said of us.
+void Core::refute(std::uint64_t accused, RumourKind accusation, const MemberId& by) {
+  incarnation_ =
+      (with(Rule::refute_goes_above_accusation) ? std::max(incarnation_, accused) : incarnation_) + 1;
+  ++counters_.refutes;
+  health_.worse();
+  announce_myself();
+  static constexpr const char* kinds[] = {"alive", "suspect", "gone", "down", "dead", "left", "fact"};
+  std::string detail = std::string("said to be ") + kinds[static_cast<std::size_t>(accusation)];
+  if (accusation == RumourKind::alive) detail = "another content was told of this node";
+  if (!by.none()) detail += " by " + name_of(by);
+  change(ChangeKind::refute, *identity_, incarnation_, std::move(detail));
+}
+
+void Core::announce_myself() {
+  Member me = self_row();
+  me.identity = identity_;
+  me.incarnation = incarnation_;
+  table_.set(self_slot_, std::move(me));
+  tell(alive_rumour(self_row()));
+  next_flush_ = now_;
+}
+
+// Rule 16: we were stopped. What fell due meanwhile says nothing of others.
+void Core::stalled(Duration gap) {
+  health_.worse();
+  change(ChangeKind::stalled, *identity_, incarnation_,
+         "this agent did not run for " + std::to_string(gap / 1ms) + " ms; what it waited for begins anew");
+  if (!with(Rule::tick_gap_discards_verdicts)) return;
+  while (!probes_.empty()) end_probe(probes_.begin()->first);
+  checks_.clear();
+  recent_failures_ = recent_probes_ = 0;
+  for (auto& [id, suspicion] : suspicions_) {
+    suspicion.restart(now_);
+    timers_.set(Timers::of(Wait::suspicion, id), suspicion.deadline());
+  }
+}
+
+std::string Core::name_of(const MemberId& id) const {
+  const Slot slot = table_.find(id);
+  return slot == kNone ? id.text() : table_.at(slot).identity->name;
+}
+
+}  // namespace dtrain::gossip

@@ -1,0 +1,62 @@
+// Who may take a name or an address (rule 6). One name is one member; what is held is never overwritten: the
+// holder has left, or was away for the reclaim time and reaped, or it is the same machine without its old
+// data.
+#include "common/gossip/core.h"
+
+namespace dtrain::gossip {
+
+Core::Claim Core::claim(const wire::Identity& who) const {
+  Claim claim;
+  const auto look = [&](Slot slot) {
+    const Member& holder = table_.at(slot);
+    const wire::Identity& held = *holder.identity;
+    if (held.id == who.id || holder.state() == State::left) return false;
+    claim.holder = slot;
+    // Two processes cannot listen on one address: the old one is not there any more.
+    claim.verdict = held.name == who.name && held.address == who.address ? Verdict::replaces : Verdict::taken;
+    return claim.verdict == Verdict::taken;
+  };
+  table_.each_named(who.name, look);
+  if (claim.verdict != Verdict::taken) table_.each_at(who.address, look);
+  if (claim.verdict == Verdict::replaces && claim.holder == self_slot_) claim.verdict = Verdict::taken;
+  if (claim.verdict != Verdict::taken) return claim;
+  const Member& holder = table_.at(claim.holder);
+  const bool name = holder.identity->name == who.name;
+  claim.why = std::string(name ? "name " : "address ") + (name ? who.name : who.address.text()) +
+              " belongs to node " + holder.identity->name + " (" + holder.identity->id.text() + ", " +
+              holder.identity->address.text() + ", " + wire::to_string(holder.state()) + ")";
+  return claim;
+}
+
+void Core::give_way(const wire::Identity& to) {
+  std::vector<Slot> holders;
+  const auto look = [&](Slot slot) {
+    const Member& holder = table_.at(slot);
+    if (holder.identity->id != to.id && holder.state() != State::left &&
+        holder.identity->address == to.address)
+      holders.push_back(slot);
+    return false;
+  };
+  table_.each_named(to.name, look);
+  for (const Slot slot : holders) leave(slot, "replaced by a new node of that name and address");
+}
+
+void Core::leave(Slot slot, std::string reason) {
+  const Member& member = table_.at(slot);
+  wire::Rumour rumour{
+      wire::RumourKind::left, member.identity->id, member.incarnation, id_, nullptr, nullptr, reason};
+  transition(slot, State::left, member.incarnation, nullptr, std::move(reason));
+  tell(std::move(rumour));
+}
+
+void Core::report_conflict(const wire::Identity& who, std::uint64_t incarnation, const Claim& claim) {
+  ++counters_.conflicts;
+  if (!once(Topic::conflict, who.id, 60s)) return;
+  change(
+      ChangeKind::conflict, who, incarnation,
+      "node " + who.id.text() + " at " + who.address.text() + " is not admitted: " + claim.why +
+          "; give it another name or address, or if the old node will not come back: dtrainctl forget-node " +
+          table_.at(claim.holder).identity->name);
+}
+
+}  // namespace dtrain::gossip

@@ -1,0 +1,354 @@
+// The inside of Membership: one state machine whose parts are told apart by file.
+//
+//   membership.cpp   the public face: step, deadline, views
+//   receiving.cpp    a message or an event of a link arrives
+//   merging.cpp      what rumours and synced rows do to the table (rules 1, 3, 6, 14)
+//   accusations.cpp  suspicion, gone, down, dead, refuting, freezing, stalls (rules 2, 4, 5, 16 to 18)
+//   probing.cpp      pings, helpers, nacks, pongs (rules 7 to 10)
+//   joining.cpp      join, seeds, retries of those who do not answer (rules 12, 13), the record
+//   admission.cpp    who may take a name or an address
+//   syncing.cpp      state sync
+//   telling.cpp      rumours out, links to keep
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/gossip/local_health.h"
+#include "common/gossip/member_table.h"
+#include "common/gossip/membership.h"
+#include "common/gossip/neighbours.h"
+#include "common/gossip/probe_order.h"
+#include "common/gossip/rules.h"
+#include "common/gossip/rumour_queue.h"
+#include "common/gossip/suspicion.h"
+#include "common/gossip/timers.h"
+
+namespace dtrain::gossip {
+
+class Core {
+ public:
+  Core(Self self, Options options, Rng rng, Log& log);
+
+  void step(Instant now, const Input& input, Outputs& out);
+  Instant deadline() const { return timers_.next(); }
+  void preload(const std::vector<wire::Row>& rows);
+  void preload(const Core& like);
+
+  const MemberTable& table() const { return table_; }
+  const MemberId& id() const { return id_; }
+  const MemberId& cluster() const { return cluster_; }
+  std::uint64_t incarnation() const { return incarnation_; }
+  std::uint32_t local_health() const { return health_.score(); }
+  const Counters& counters() const { return counters_; }
+  std::size_t memory_bytes() const;
+  MemberTable::Slot named(std::string_view name) const;  // who holds the name, the most alive one
+
+ private:
+  using Slot = MemberTable::Slot;
+  using State = wire::MemberState;
+  static constexpr Slot kNone = MemberTable::kNone;
+
+  enum class Phase : std::uint8_t {
+    created,  // no step yet
+    waiting,  // belongs to no cluster: asks its seeds
+    member,
+    stopping,  // said "down (restarting)"
+    left,      // for good
+  };
+
+  // One ping under way.
+  struct Probe {
+    enum class Why : std::uint8_t {
+      watch,  // a verdict follows
+      retry,  // of one that is dead or down: only an answer counts
+      relay,  // for another who asked for help
+    } why = Why::watch;
+    MemberId target;
+    std::uint64_t incarnation = 0;  // of the target, as we knew it
+    std::uint64_t boot = 0;         // boot_hash of it
+    wire::Endpoint address;
+    Instant started{};
+    bool cold = false;    // its link was not up yet: a time-out is no evidence
+    bool helped = false;  // helpers were asked
+    std::uint32_t asked = 0, nacks = 0;
+    // relay
+    ReplyPath reply = 0;
+    wire::Endpoint asker;
+    MemberId asker_id;
+    std::uint64_t asker_sequence = 0;
+  };
+  struct Gone {  // who saw the process of a member gone
+    std::uint64_t incarnation = 0;
+    std::vector<MemberId> witnesses;
+  };
+  struct Check {  // CheckGone under way
+    MemberId member;
+    std::uint64_t incarnation = 0;
+    Instant asked{};
+  };
+  struct Tombstone {  // of a member without a row
+    std::uint64_t incarnation = 0;
+    Instant until{};
+    bool reaped = false;  // its row was here; else we only heard an accusation of somebody unknown
+  };
+
+  enum class Topic : std::uint8_t { told, full, copied, refuted_copy, conflict, refused };
+
+  static constexpr Duration kLinksSpread = 300ms;  // links change at most that often, at a random phase
+  static constexpr Duration kSaveDelay = 10s;      // the record is saved at most that often
+  static constexpr Duration kSyncSoon = 1s;        // after somebody came back, at a random phase
+  static constexpr Duration kFreezeCheck = 250ms;
+  static constexpr Duration kCheckAgain = 1s;  // one address is not checked more often
+  static constexpr std::size_t kChecks =
+      1024;  // under way; beyond: all are forgotten and asked anew when needed
+  static constexpr std::size_t kProbes = 1024;   // under way; beyond: not begun
+  static constexpr std::uint32_t kSilences = 3;  // unanswered checks of a down member's host: it is silent
+  static constexpr std::uint32_t kProbesJudged = 8;  // of our own last probes, to know whether we are cut off
+
+  // ---- membership.cpp
+  void start();
+  void act(const Tick&) {}
+  void arm();
+  void run_timers();
+  void run(const Timers::Key& timer);
+  Duration phase(Duration period);     // rule 12: where in its period a timer begins
+  Duration jittered(Duration period);  // 3/4 to 5/4 of it
+  void change(ChangeKind kind, const wire::Identity& who, std::uint64_t incarnation, std::string detail = {});
+  void change_to(State state, const wire::Identity& who, std::uint64_t incarnation, std::string detail);
+  void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+    log_.write(level, event, fields);
+  }
+  // True once in `every` for this subject; bounded memory.
+  bool once(Topic topic, const MemberId& subject, Duration every);
+  const Member& self_row() const { return table_.at(self_slot_); }
+  bool with(Rule rule) const { return rules_.hold(rule); }
+  bool active() const { return phase_ == Phase::member; }
+
+  // ---- receiving.cpp
+  void act(const Received& message);
+  void act(const Dropped& dropped);
+  void act(const LinkLost& link);
+  void act(const LinkUp& link);
+  void act(const GoneChecked& checked);
+  void act(const SendFailed& failed);
+  void act(const FactChanged& fact);
+  void act(const IdentityChanged& changed);
+  void act(const LeaveAsked&);
+  void act(const RemoveAsked& remove);
+  void act(const StopAsked&);
+  void receive(const Received& m, const wire::Gossip& body);
+  void hear_all(const std::vector<wire::Rumour>& rumours, const MemberId& teller);
+  void leave(Slot slot, std::string reason);
+  void say_goodbye(wire::Rumour rumour);
+  Slot in_service_at(const wire::Endpoint& address) const;
+  // A sender who does not know what is said of it is told.
+  void answer_stale(const Received& m);
+
+  // ---- merging.cpp
+  // True when it was news: it is passed on.
+  bool hear(const wire::Rumour& rumour, const MemberId& teller);
+  bool hear_alive(const wire::Rumour& rumour, const MemberId& teller);
+  void hear_of_myself(const wire::Rumour& rumour);
+  void raise_fact(wire::FactKey key, std::uint64_t above);
+  bool hear_final(const wire::Rumour& rumour);  // down, dead, left
+  bool hear_fact(const wire::Rumour& rumour);
+  void merge_row(const wire::Row& row, const MemberId& teller);
+  void merge_state(const wire::Row& row, const MemberId& teller);
+  void insert(Member member, std::string detail);
+  // The one place where a row changes its state, incarnation or identity.
+  void transition(Slot slot, State state, std::uint64_t incarnation, const wire::IdentityPtr& identity,
+                  std::string detail);
+  void each_candidate(const Rings::Visit& visit) const;  // to be a neighbour
+  std::uint64_t transmission_members() const;
+  void absent_from_service(const Member& member);
+  void forget_absent(const MemberId& id);
+  void reap(const MemberId& id);
+  bool buried(const MemberId& id, std::uint64_t incarnation) const;
+  void bury(const MemberId& id, std::uint64_t incarnation, bool reaped);
+  void members_changed(bool neighbours_changed);
+
+  // ---- accusations.cpp
+  bool hear_suspect(const wire::Rumour& rumour);
+  bool hear_gone(const wire::Rumour& rumour);
+  void accuse(const MemberId& id, std::uint64_t incarnation);  // our own suspicion
+  void begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser);
+  void accuse_told(const MemberId& id, std::uint64_t incarnation);  // by a synced row
+  MemberId counted(const MemberId& accuser);
+  void suspicion_ends(const MemberId& id);
+  void decide(Slot slot, wire::RumourKind kind, std::uint64_t incarnation,
+              std::string reason);  // down or dead, and tell
+  bool count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& witness);  // true: a new one
+  std::size_t witnesses_wanted() const;
+  bool silent_witness(Slot slot, std::uint64_t incarnation, const MemberId& witness);
+  void check_gone(const Member& member);
+  void ask_to_confirm(const Member& member);  // confirm on demand
+  void refute(std::uint64_t accused, wire::RumourKind accusation, const MemberId& by);
+  void announce_myself();
+  std::string name_of(const MemberId& id) const;
+  void begin_freeze();
+  void watch_freeze();
+  bool many_suspected() const;
+  bool without_quorum() const;
+  void stalled(Duration gap);
+
+  // ---- probing.cpp
+  void probe_next();
+  void probe(Slot slot, Probe::Why why);
+  std::uint64_t ping(Probe probe);          // its sequence; 0: too many are under way
+  bool linked(const Member& member) const;  // our link to it is likely to be warm
+  void judge_probes(bool failed);
+  void time_probe(std::uint64_t sequence, const Probe& probe);
+  void ask_helpers(std::uint64_t sequence);
+  void probe_fails(std::uint64_t sequence);
+  void end_probe(std::uint64_t sequence);
+  std::vector<Slot> helpers_for(const MemberId& target);
+  std::optional<Slot> random_member(const std::vector<MemberId>& not_these);
+  bool probed_already(const MemberId& id) const;
+  void nack(std::uint64_t sequence);
+  void receive(const Received& m, const wire::Ping& body);
+  void receive(const Received& m, const wire::Pong& body);
+  void receive(const Received& m, const wire::PingRequest& body);
+  void receive(const Received& m, const wire::Nack& body);
+  void receive(const Received& m, const wire::ProbeNow& body);
+  void seen_as(const std::string& observed_ip, const MemberId& by);
+
+  // ---- joining.cpp
+  void join_round();
+  void join_contacts();
+  void send_join(const wire::Endpoint& to);
+  void act(const SeedsResolved& resolved);
+  void retry_next();
+  bool retry_away();
+  bool retry_absent();
+  bool is_member_seed(const wire::Endpoint& seed) const;
+  void enter(const MemberId& cluster);
+  void receive(const Received& m, const wire::Join& body);
+  void receive(const Received& m, const wire::JoinReply& body);
+  void save_later(Duration delay);
+  void save();
+  MemberRecord record() const;
+  static std::uint64_t hash_of_record(const MemberRecord& record);
+
+  // ---- admission.cpp
+  enum class Verdict : std::uint8_t {
+    free,      // nobody else has name or address, or may keep them
+    replaces,  // the same machine without its old data: the others leave
+    taken,
+  };
+  struct Claim {
+    Verdict verdict = Verdict::free;
+    Slot holder = kNone;
+    std::string why;
+  };
+  Claim claim(const wire::Identity& who) const;
+  void give_way(const wire::Identity& to);  // who must leave for it, leaves
+  void report_conflict(const wire::Identity& who, std::uint64_t incarnation, const Claim& claim);
+
+  // ---- syncing.cpp
+  void sync_round();
+  void sync_soon(const MemberId& with);
+  void sync_with(Slot slot);
+  Duration sync_period() const;
+  void receive(const Received& m, const wire::SyncRoot& body);
+  void receive(const Received& m, const wire::SyncSummaries& body);
+  void receive(const Received& m, const wire::SyncRows& body);
+  void send_rows(const Received& m, const std::vector<Slot>& slots, std::vector<MemberId> wanted);
+  std::vector<wire::Row> rows_for_joiner(const MemberId& joiner) const;
+
+  // ---- telling.cpp
+  void tell(wire::Rumour rumour);  // to everybody, in batches
+  void flush();
+  void send(const Member& to, wire::GossipBody body);
+  void answer(const Received& m, wire::GossipBody body);
+  void send(ReplyPath reply, const wire::Endpoint& to, const MemberId& member, wire::GossipBody body,
+            std::uint64_t correlation = 0);
+  std::vector<wire::Rumour> piggyback();
+  wire::Rumour accusation_of(const Member& member) const;  // what we hold against it; alive when nothing
+  wire::Rumour alive_rumour(const Member& member) const;
+  void keep_links();
+  void links_changed();
+
+  // ---- set once
+  Options options_;
+  Rules rules_;
+  Rng rng_;
+  Log& log_;
+  MemberId id_;
+  std::string cluster_name_;
+  std::vector<std::string> seeds_;
+  MemberId first_cluster_;  // that the record names or that this node begins; none: it joins one
+  bool left_ = false;       // by the record
+
+  // ---- oneself
+  Phase phase_ = Phase::created;
+  MemberId cluster_;
+  wire::IdentityPtr identity_;
+  std::uint64_t incarnation_ = 0;
+  Slot self_slot_ = kNone;
+  LocalHealth health_;
+  Instant now_{}, last_step_{};
+  Outputs* out_ = nullptr;
+  Counters counters_;
+  Timers timers_;
+  bool rearm_ = false;
+
+  // ---- the others
+  MemberTable table_;
+  Rings rings_;
+  ProbeOrder order_;
+  RumourQueue queue_;
+  std::map<MemberId, Suspicion> suspicions_;
+  std::map<MemberId, Gone> gone_;
+  std::map<MemberId, Gone> silent_;             // down members whose host does not answer either
+  std::map<MemberId, std::uint32_t> silences_;  // unanswered checks in a row, of down members
+  std::map<wire::Endpoint, Check> checks_;
+  std::map<MemberId, Tombstone> tombstones_;
+  std::deque<std::pair<Instant, MemberId>> burials_;  // in order of time
+  std::set<MemberId> away_;                           // rows dead or down: tried for ever
+  std::map<MemberId, wire::IdentityPtr> absent_;      // peers without a row: the record's book, those reaped
+  std::deque<MemberId> absent_order_;                 // oldest first
+
+  // ---- probing
+  std::map<std::uint64_t, Probe> probes_;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t probe_turn_ = 0;
+  std::uint32_t neighbour_turn_ = 0;
+  std::uint32_t recent_failures_ = 0;  // one bit each of our last probes, newest lowest
+  std::uint32_t recent_probes_ = 0;    // how many of them there are
+  std::set<wire::Endpoint> up_;        // links that are up
+
+  // ---- suspecting many
+  bool frozen_ = false;
+
+  // ---- telling
+  Instant next_flush_{};
+  std::uint32_t fan_turn_ = 0;
+  std::vector<Peer> kept_;
+
+  // ---- joining, retrying
+  bool joining_ = false;                  // wants a JoinReply
+  std::vector<wire::Endpoint> contacts_;  // in turn
+  std::size_t contact_turn_ = 0;
+  std::vector<wire::Endpoint> seed_endpoints_;  // as last resolved
+  std::size_t joins_this_round_ = 0;
+  std::uint32_t join_rounds_ = 0;
+  std::map<std::uint64_t, wire::Endpoint> joins_;    // by correlation: whom we asked
+  std::map<wire::Endpoint, MemberId> seed_members_;  // who answered there
+  std::uint32_t retry_turn_ = 0;
+  std::size_t seed_turn_ = 0;
+  MemberId retried_away_, retried_absent_;  // last in turn
+  MemberId sync_soon_with_;
+  std::uint64_t saved_ = 0;  // hash of the record as saved
+
+  // ---- saying things once
+  std::map<std::pair<Topic, MemberId>, Instant> said_;
+  std::map<std::string, std::set<MemberId>> seen_as_;  // addresses that peers see of us, by whom
+  std::uint32_t copies_seen_ = 0;
+};
+
+}  // namespace dtrain::gossip

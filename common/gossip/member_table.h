@@ -1,0 +1,123 @@
+// The rows of Membership: who is known, found by id, name and address. It keeps counts and the sync tree in
+// step with the rows; what may become of a row is decided elsewhere (merging.cpp).
+//
+// A row has 48 bytes; identities and facts are shared immutable blocks. Rows lie in chunks that are copied
+// when written while another table shares them, and so does the index: tables of simulated nodes begun with
+// share() cost only what differs. Slots stay the same while a member stays; freed ones are used again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "common/base/time.h"
+#include "common/gossip/slot_index.h"
+#include "common/gossip/sync_tree.h"
+#include "common/wire/gossip.h"
+
+namespace dtrain::gossip {
+
+using Facts = std::array<wire::FactPtr, wire::kFactKeys>;  // by key; null: not known
+using FactsPtr = std::shared_ptr<const Facts>;             // null: none known
+
+struct Member {
+  wire::IdentityPtr identity;  // null: a free slot
+  FactsPtr facts;
+  std::uint64_t incarnation = 0;
+  std::uint64_t since_ms : 56 = 0;  // of this state, on our clock
+  std::uint64_t state_bits : 8 = 0;
+
+  wire::MemberState state() const { return static_cast<wire::MemberState>(state_bits); }
+  void enter(wire::MemberState state, Instant now) {
+    state_bits = static_cast<std::uint64_t>(state) & 0xff;
+    since_ms = static_cast<std::uint64_t>(now.time_since_epoch() / 1ms) & ((std::uint64_t{1} << 56) - 1);
+  }
+  Instant since() const { return Instant(std::chrono::milliseconds(static_cast<std::int64_t>(since_ms))); }
+  // Alive as far as is known: to be probed, told and counted.
+  bool in_service() const {
+    return state() == wire::MemberState::alive || state() == wire::MemberState::suspect;
+  }
+  std::uint64_t fact_version(std::size_t key) const {
+    return facts && (*facts)[key] ? (*facts)[key]->version : 0;
+  }
+};
+static_assert(sizeof(Member) <= 48);
+
+// What a pong proves about the run of the agent that sent it: a hash of boot id and life.
+std::uint64_t boot_hash(const wire::Identity& identity);
+
+wire::RowSummary summary_of(const Member& member);
+wire::Row row_of(const Member& member);
+FactsPtr facts_of(const std::vector<wire::FactPtr>& facts);
+
+class MemberTable {
+ public:
+  using Slot = SlotIndex::Slot;
+  static constexpr Slot kNone = ~Slot{0};
+
+  explicit MemberTable(std::uint32_t sync_buckets);
+
+  Slot find(const MemberId& id) const;
+  // Calls visit(slot) for all rows of that name or address until it returns true.
+  template <class Visit>
+  void each_named(std::string_view name, const Visit& visit) const;
+  template <class Visit>
+  void each_at(const wire::Endpoint& address, const Visit& visit) const;
+
+  Slot slots() const { return slots_; }  // all rows are below; some may be free
+  bool used(Slot slot) const { return at(slot).identity != nullptr; }
+  const Member& at(Slot slot) const { return (*chunks_[slot / kChunk])[slot % kChunk]; }
+
+  Slot add(Member member);             // its id must not be there yet
+  void set(Slot slot, Member member);  // of the same id
+  void remove(Slot slot);
+
+  std::uint32_t size() const { return size_; }
+  std::uint32_t count(wire::MemberState state) const { return counts_[static_cast<std::size_t>(state)]; }
+  std::uint32_t in_service() const {
+    return count(wire::MemberState::alive) + count(wire::MemberState::suspect);
+  }
+  const SyncTree& tree() const { return tree_; }
+
+  // Takes over all rows of the other, shared until written.
+  void share(const MemberTable& other) { *this = other; }
+  std::size_t memory_bytes() const;
+
+ private:
+  static constexpr Slot kChunk = 64;
+  using Chunk = std::array<Member, kChunk>;
+  struct Index {
+    SlotIndex by_id, by_name, by_address;
+    std::vector<Slot> free;  // last one first
+  };
+
+  static std::uint32_t tag(const MemberId& id);
+  static std::uint32_t tag(std::string_view name);
+  static std::uint32_t tag(const wire::Endpoint& address);
+  Member& edit(Slot slot);
+  Index& edit_index();
+  void count_in(const Member& member);
+  void count_out(const Member& member);
+
+  std::vector<std::shared_ptr<Chunk>> chunks_;
+  std::shared_ptr<Index> index_;
+  Slot slots_ = 0;
+  std::uint32_t size_ = 0;
+  std::array<std::uint32_t, 5> counts_{};
+  SyncTree tree_;
+};
+
+template <class Visit>
+void MemberTable::each_named(std::string_view name, const Visit& visit) const {
+  index_->by_name.each(tag(name), [&](Slot slot) { return at(slot).identity->name == name && visit(slot); });
+}
+
+template <class Visit>
+void MemberTable::each_at(const wire::Endpoint& address, const Visit& visit) const {
+  index_->by_address.each(tag(address),
+                          [&](Slot slot) { return at(slot).identity->address == address && visit(slot); });
+}
+
+}  // namespace dtrain::gossip

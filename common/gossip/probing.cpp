@@ -1,0 +1,290 @@
+// Probing: a ping, helpers when it is not answered, a verdict when they get no answer either (SWIM,
+// section 4.1). A link that was not up yet proves nothing by its silence before the connect deadline.
+#include <algorithm>
+
+#include "common/gossip/core.h"
+
+namespace dtrain::gossip {
+
+void Core::probe_next() {
+  if (table_.in_service() < 2) return;  // armed again when somebody comes
+  timers_.set(Timers::of(Wait::probe), now_ + options_.probe_period);
+  const auto& neighbours = rings_.neighbours();
+  if (++probe_turn_ % options_.random_every == 0) {
+    const auto eligible = [this](Slot slot) {
+      return slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service();
+    };
+    const auto slot = order_.next(table_.slots(), eligible);
+    if (slot && !probed_already(table_.at(*slot).identity->id)) probe(*slot, Probe::Why::watch);
+    return links_changed();
+  }
+  for (std::size_t tries = 0; tries < neighbours.size(); ++tries) {
+    const MemberId& id = neighbours[neighbour_turn_++ % neighbours.size()];
+    const Slot slot = table_.find(id);
+    if (slot == kNone || probed_already(id)) continue;
+    return probe(slot, Probe::Why::watch);
+  }
+}
+
+bool Core::probed_already(const MemberId& id) const {
+  return std::ranges::any_of(probes_, [&](const auto& entry) {
+    return entry.second.target == id && entry.second.why == Probe::Why::watch;
+  });
+}
+
+bool Core::linked(const Member& member) const {
+  return rings_.is_neighbour(member.identity->id) || up_.count(member.identity->address) != 0;
+}
+
+void Core::probe(Slot slot, Probe::Why why) {
+  const Member& member = table_.at(slot);
+  Probe probe;
+  probe.why = why;
+  probe.target = member.identity->id;
+  probe.incarnation = member.incarnation;
+  probe.boot = boot_hash(*member.identity);
+  probe.address = member.identity->address;
+  ping(std::move(probe));
+}
+
+std::uint64_t Core::ping(Probe probe) {
+  if (probes_.size() >= kProbes) return 0;  // a burst of requests: the next period tries again
+  const std::uint64_t sequence = ++sequence_;
+  probe.started = now_;
+  probe.cold = up_.count(probe.address) == 0;
+  wire::Ping body;
+  body.sequence = sequence;
+  body.target = probe.target;
+  body.sent = now_.time_since_epoch().count();
+  body.rumours = piggyback();
+  // Rule 7: who is accused hears of it first from the one who asks, and refutes in its answer.
+  const Slot slot = table_.find(probe.target);
+  if (slot != kNone && table_.at(slot).state() != State::alive && with(Rule::probe_carries_suspicion))
+    body.rumours.insert(body.rumours.begin(), accusation_of(table_.at(slot)));
+  ++counters_.probes;
+  send(0, probe.address, probe.target, std::move(body));
+  time_probe(sequence, probe);
+  probes_.emplace(sequence, std::move(probe));
+  return sequence;
+}
+
+void Core::time_probe(std::uint64_t sequence, const Probe& probe) {
+  if (probe.why == Probe::Why::relay) {
+    timers_.set(Timers::of(Wait::relay_nack, sequence), probe.started + options_.probe_deadline * 4 / 5);
+    timers_.set(Timers::of(Wait::relay_end, sequence), probe.started + options_.connect_deadline);
+    return;
+  }
+  const std::uint32_t factor = health_.factor();
+  if (probe.why == Probe::Why::watch && !probe.helped)
+    timers_.set(Timers::of(Wait::probe_direct, sequence), probe.started + options_.probe_deadline * factor);
+  const Duration total =
+      probe.why == Probe::Why::retry ? options_.connect_deadline : options_.probe_total * factor;
+  timers_.set(Timers::of(Wait::probe_total, sequence), probe.started + total);
+}
+
+void Core::end_probe(std::uint64_t sequence) {
+  probes_.erase(sequence);
+  for (const Wait wait : {Wait::probe_direct, Wait::probe_total, Wait::relay_nack, Wait::relay_end})
+    timers_.cancel(Timers::of(wait, sequence));
+}
+
+void Core::ask_helpers(std::uint64_t sequence) {
+  const auto found = probes_.find(sequence);
+  if (found == probes_.end() || found->second.helped) return;
+  Probe& probe = found->second;
+  probe.helped = true;
+  timers_.cancel(Timers::of(Wait::probe_direct, sequence));
+  const Slot slot = table_.find(probe.target);
+  if (slot == kNone) return end_probe(sequence);
+  const Member& target = table_.at(slot);
+  for (const Slot helper : helpers_for(probe.target)) {
+    ++probe.asked;
+    send(table_.at(helper), wire::PingRequest{sequence, target.identity, target.incarnation, {}});
+  }
+  if (probe.cold) check_gone(target);  // refused already? That is quicker than silence
+}
+
+// Neighbours first: their links are warm.
+std::vector<MemberTable::Slot> Core::helpers_for(const MemberId& target) {
+  std::vector<MemberId> not_these{target};
+  std::vector<Slot> helpers;
+  std::vector<MemberId> neighbours = rings_.neighbours();
+  while (!neighbours.empty() && helpers.size() < options_.helpers) {
+    const auto pick = neighbours.begin() + static_cast<std::ptrdiff_t>(rng_.below(neighbours.size()));
+    const Slot slot = table_.find(*pick);
+    if (*pick != target && slot != kNone && table_.at(slot).state() == State::alive) {
+      helpers.push_back(slot);
+      not_these.push_back(*pick);
+    }
+    neighbours.erase(pick);
+  }
+  while (helpers.size() < options_.helpers) {
+    const auto slot = random_member(not_these);
+    if (!slot) break;
+    helpers.push_back(*slot);
+    not_these.push_back(table_.at(*slot).identity->id);
+  }
+  return helpers;
+}
+
+std::optional<MemberTable::Slot> Core::random_member(const std::vector<MemberId>& not_these) {
+  const auto fits = [&](Slot slot) {
+    return slot != self_slot_ && table_.used(slot) && table_.at(slot).state() == State::alive &&
+           std::ranges::find(not_these, table_.at(slot).identity->id) == not_these.end();
+  };
+  constexpr int kTries = 32;  // then one after another from a random place
+  for (int i = 0; i < kTries; ++i)
+    if (const auto slot = static_cast<Slot>(rng_.below(table_.slots())); fits(slot)) return slot;
+  const auto start = static_cast<Slot>(rng_.below(table_.slots()));
+  constexpr Slot kSteps = 256;  // a table with so few left alive is not searched through
+  for (Slot i = 0; i < std::min(kSteps, table_.slots()); ++i)
+    if (const Slot slot = (start + i) % table_.slots(); fits(slot)) return slot;
+  return std::nullopt;
+}
+
+void Core::probe_fails(std::uint64_t sequence) {
+  const auto found = probes_.find(sequence);
+  if (found == probes_.end()) return;
+  if (found->second.why != Probe::Why::watch) return end_probe(sequence);
+  if (found->second.cold && now_ < found->second.started + options_.connect_deadline)
+    return timers_.set(Timers::of(Wait::probe_total, sequence),
+                       found->second.started + options_.connect_deadline);
+  const Probe probe = found->second;
+  end_probe(sequence);
+  ++counters_.probe_failures;
+  judge_probes(true);
+  // Helpers that did not even say that they have no answer: we may be the one who is not heard.
+  if (probe.asked > probe.nacks)
+    health_.worse(probe.asked - probe.nacks);
+  else if (probe.asked == 0)
+    health_.worse();
+  accuse(probe.target, probe.incarnation);
+}
+
+void Core::judge_probes(bool failed) {
+  constexpr std::uint32_t kMask = (1u << kProbesJudged) - 1;
+  recent_failures_ = (recent_failures_ << 1 | (failed ? 1u : 0u)) & kMask;
+  recent_probes_ = std::min(recent_probes_ + 1, kProbesJudged);
+}
+
+void Core::nack(std::uint64_t sequence) {
+  const auto found = probes_.find(sequence);
+  if (found == probes_.end()) return;
+  const Probe& probe = found->second;
+  send(probe.reply, probe.asker, probe.asker_id, wire::Nack{probe.asker_sequence});
+}
+
+// ---------------------------------------------------------------- messages
+
+void Core::receive(const Received& m, const wire::Ping& body) {
+  hear_all(body.rumours, m.header.sender);
+  if (body.target != id_) {  // rule 10: an address that was another's
+    ++counters_.pings_refused;
+    return;
+  }
+  wire::Pong pong;
+  pong.sequence = body.sequence;
+  pong.target = id_;
+  pong.incarnation = incarnation_;
+  pong.boot_hash = boot_hash(*identity_);
+  pong.sent = body.sent;
+  pong.observed_ip = m.observed_ip;
+  pong.rumours = piggyback();
+  // Whoever accuses us hears the refutation here, whatever waits in the queue.
+  for (const wire::Rumour& rumour : body.rumours)
+    if (rumour.subject == id_ && rumour.kind != wire::RumourKind::fact) {
+      pong.rumours.insert(pong.rumours.begin(), alive_rumour(self_row()));
+      break;
+    }
+  answer(m, std::move(pong));
+}
+
+void Core::receive(const Received& m, const wire::Pong& body) {
+  hear_all(body.rumours, m.header.sender);
+  auto found = probes_.find(body.sequence);
+  if (!with(Rule::pong_must_match) && found == probes_.end())
+    found =
+        std::ranges::find_if(probes_, [&](const auto& entry) { return entry.second.target == body.target; });
+  const auto matches = [&](const Probe& probe) {
+    return probe.target == body.target && body.incarnation >= probe.incarnation &&
+           body.boot_hash == probe.boot && (m.header.sender == probe.target || probe.helped);
+  };
+  if (found == probes_.end() || (with(Rule::pong_must_match) && !matches(found->second))) {
+    ++counters_.stale_pongs;
+    return;
+  }
+  const Probe probe = found->second;
+  end_probe(found->first);
+  switch (probe.why) {
+    case Probe::Why::watch:
+      health_.better();
+      judge_probes(false);
+      break;
+    case Probe::Why::retry:
+      sync_soon(probe.target);
+      break;
+    case Probe::Why::relay: {
+      wire::Pong relayed = body;
+      relayed.sequence = probe.asker_sequence;
+      relayed.observed_ip.clear();
+      send(probe.reply, probe.asker, probe.asker_id, std::move(relayed));
+      return;
+    }
+  }
+  if (m.header.sender == probe.target) seen_as(body.observed_ip, probe.target);
+}
+
+void Core::receive(const Received& m, const wire::PingRequest& body) {
+  hear_all(body.rumours, m.header.sender);
+  const Slot slot = body.target ? table_.find(body.target->id) : kNone;
+  const Slot asker = table_.find(m.header.sender);
+  if (slot == kNone || asker == kNone || slot == self_slot_) return answer(m, wire::Nack{body.sequence});
+  const Member& member = table_.at(slot);
+  if (member.incarnation > body.incarnation) answer(m, wire::Gossip{{accusation_of(member)}});
+  Probe probe;
+  probe.why = Probe::Why::relay;
+  probe.target = member.identity->id;
+  probe.incarnation = member.incarnation;
+  probe.boot = boot_hash(*member.identity);
+  probe.address = member.identity->address;
+  probe.reply = m.reply;
+  probe.asker = table_.at(asker).identity->address;
+  probe.asker_id = m.header.sender;
+  probe.asker_sequence = body.sequence;
+  if (ping(std::move(probe)) == 0) answer(m, wire::Nack{body.sequence});
+}
+
+void Core::receive(const Received&, const wire::Nack& body) {
+  const auto found = probes_.find(body.sequence);
+  if (found == probes_.end()) return;
+  Probe& probe = found->second;
+  probe.nacks = std::min(probe.nacks + 1, probe.asked);
+}
+
+void Core::receive(const Received& m, const wire::ProbeNow& body) {
+  const Slot slot = body.subject ? table_.find(body.subject->id) : kNone;
+  if (slot == kNone || slot == self_slot_) return;
+  const Member& member = table_.at(slot);
+  if (member.incarnation > body.incarnation) return answer(m, wire::Gossip{{accusation_of(member)}});
+  if (!member.in_service()) return;
+  if (!linked(member)) check_gone(member);
+  if (!probed_already(member.identity->id)) probe(slot, Probe::Why::watch);
+}
+
+// Where peers see us come from is where others would reach us, or a translation on the way that they must
+// know of.
+void Core::seen_as(const std::string& observed_ip, const MemberId& by) {
+  constexpr std::size_t kPeers = 3, kAddresses = 8;
+  const auto loopback = [](const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; };
+  const std::string& advertised = identity_->address.ip;
+  if (observed_ip.empty() || observed_ip == advertised || (loopback(observed_ip) && loopback(advertised)))
+    return;
+  if (seen_as_.size() >= kAddresses && seen_as_.count(observed_ip) == 0) return;
+  auto& peers = seen_as_[observed_ip];
+  if (peers.size() >= kPeers || !peers.insert(by).second || peers.size() < kPeers) return;
+  change(ChangeKind::address_mismatch, *identity_, incarnation_,
+         "peers see this node at " + observed_ip + ", it advertises " + advertised +
+             "; set network.advertise to the address that others reach it by");
+}
+
+}  // namespace dtrain::gossip

@@ -1,0 +1,173 @@
+// What arrives: messages, evidence of links, wishes of the node itself.
+#include <algorithm>
+
+#include "common/gossip/core.h"
+
+namespace dtrain::gossip {
+
+using wire::RumourKind;
+
+void Core::act(const Received& m) {
+  if (m.header.sender == id_) return act(Dropped{wire::Drop::self, m.observed_ip});
+  const auto* const join = std::get_if<wire::Join>(&m.body);
+  const auto* const reply = std::get_if<wire::JoinReply>(&m.body);
+  if (phase_ == Phase::waiting) {
+    if (reply) receive(m, *reply);
+    return;
+  }
+  if (!active()) return;
+  // Rule 15, in depth: the envelope's check comes before.
+  const bool ours = m.header.cluster == cluster_ || (join && m.header.cluster.none());
+  if (!ours && with(Rule::other_cluster_dropped)) {
+    ++counters_.drops[static_cast<std::size_t>(wire::Drop::other_cluster)];
+    return;
+  }
+  std::visit([&](const auto& body) { receive(m, body); }, m.body);
+  if (!join) answer_stale(m);
+}
+
+void Core::receive(const Received& m, const wire::Gossip& body) {
+  hear_all(body.rumours, m.header.sender);
+}
+
+void Core::hear_all(const std::vector<wire::Rumour>& rumours, const MemberId& teller) {
+  for (const wire::Rumour& rumour : rumours) hear(rumour, teller);
+}
+
+void Core::answer_stale(const Received& m) {
+  const MemberId& sender = m.header.sender;
+  const Slot slot = table_.find(sender);
+  wire::Rumour rumour;
+  if (slot == kNone) {
+    const auto found = tombstones_.find(sender);
+    if (found == tombstones_.end() || !buried(sender, m.header.incarnation)) return;
+    rumour = {RumourKind::dead, sender, found->second.incarnation, id_, nullptr, nullptr, {}};
+  } else {
+    const Member& member = table_.at(slot);
+    const bool current = member.state() == State::alive ? m.header.incarnation >= member.incarnation
+                                                        : m.header.incarnation > member.incarnation;
+    if (current) return;
+    rumour = accusation_of(member);
+  }
+  if (once(Topic::told, sender, 1s)) answer(m, wire::Gossip{{std::move(rumour)}});
+}
+
+void Core::act(const Dropped& dropped) {
+  const auto why = static_cast<std::size_t>(dropped.why);
+  if (why < wire::kDrops) ++counters_.drops[why];
+  // Our own id from elsewhere. From here it is our own join that came back by one of our names.
+  const std::string& ip = dropped.from_ip;
+  if (dropped.why != wire::Drop::self || ip.empty() || ip == identity_->address.ip ||
+      ip.starts_with("127.") || ip == "::1")
+    return;
+  if (!once(Topic::copied, id_, 60s)) return;
+  ++counters_.conflicts;
+  change(ChangeKind::conflict, *identity_, incarnation_,
+         "this node's id is also used at " + ip + ", here at " + identity_->address.text() +
+             ": a data directory was copied; stop one of them and start it with an empty data directory");
+}
+
+// ---------------------------------------------------------------- links
+
+MemberTable::Slot Core::in_service_at(const wire::Endpoint& address) const {
+  Slot found = kNone;
+  table_.each_at(address, [&](Slot slot) {
+    if (!table_.at(slot).in_service()) return false;
+    found = slot;
+    return true;
+  });
+  return found;
+}
+
+void Core::act(const LinkLost& link) {
+  up_.erase(link.to);
+  if (!active()) return;
+  const Slot slot = in_service_at(link.to);
+  if (slot != kNone && slot != self_slot_) check_gone(table_.at(slot));
+}
+
+void Core::act(const LinkUp& link) {
+  up_.insert(link.to);
+  // What was asked before the link was up is only now on its way: its time begins anew.
+  for (auto& [sequence, probe] : probes_) {
+    if (!probe.cold || probe.address != link.to || probe.why == Probe::Why::relay) continue;
+    probe.cold = false;
+    probe.started = now_;
+    time_probe(sequence, probe);
+  }
+}
+
+// Rule 9: it is a failed direct probe, not a skipped one. Helpers may still reach it.
+void Core::act(const SendFailed& failed) {
+  if (!active()) return;
+  std::vector<std::uint64_t> hit;
+  for (const auto& [sequence, probe] : probes_)
+    if (probe.address == failed.to && probe.why == Probe::Why::watch && !probe.helped)
+      hit.push_back(sequence);
+  for (const std::uint64_t sequence : hit) {
+    if (!with(Rule::send_failure_is_failed_probe)) {
+      end_probe(sequence);
+      continue;
+    }
+    ask_helpers(sequence);
+  }
+}
+
+// ---------------------------------------------------------------- oneself
+
+void Core::act(const FactChanged& changed) {
+  const auto key = static_cast<std::size_t>(changed.key);
+  if (key >= wire::kFactKeys) return;
+  Member me = self_row();
+  Facts facts = me.facts ? *me.facts : Facts{};
+  if (facts[key] && facts[key]->value == changed.value) return;
+  const std::uint64_t version = std::max(me.fact_version(key), identity_->life << 32) + 1;
+  facts[key] = std::make_shared<const wire::Fact>(wire::Fact{changed.key, version, changed.value});
+  wire::Rumour rumour{RumourKind::fact, id_, incarnation_, {}, nullptr, facts[key], {}};
+  me.facts = std::make_shared<const Facts>(std::move(facts));
+  table_.set(self_slot_, std::move(me));
+  change(ChangeKind::fact, *identity_, incarnation_);
+  tell(std::move(rumour));
+}
+
+void Core::act(const IdentityChanged& changed) {
+  if (changed.identity.id != id_ || changed.identity == *identity_) return;
+  identity_ = std::make_shared<const wire::Identity>(changed.identity);
+  ++incarnation_;
+  announce_myself();
+}
+
+void Core::act(const RemoveAsked& remove) {
+  const Slot slot = table_.find(remove.member);
+  if (!active() || slot == kNone || table_.at(slot).in_service() || table_.at(slot).state() == State::left)
+    return;
+  leave(slot, "operator");
+}
+
+void Core::act(const StopAsked&) {
+  if (active()) say_goodbye({RumourKind::down, id_, incarnation_, id_, nullptr, nullptr, "restarting"});
+  if (phase_ != Phase::left) phase_ = Phase::stopping;
+  timers_.clear();
+}
+
+void Core::act(const LeaveAsked&) {
+  if (phase_ == Phase::left) return;
+  if (active()) say_goodbye({RumourKind::left, id_, incarnation_, id_, nullptr, nullptr, "asked to leave"});
+  Member me = self_row();
+  me.enter(State::left, now_);
+  table_.set(self_slot_, std::move(me));
+  change(ChangeKind::left, *identity_, incarnation_, "asked to leave");
+  phase_ = Phase::left;
+  timers_.clear();
+  out_->save = SaveRecord{record()};
+}
+
+// To all neighbours at once: there is no later.
+void Core::say_goodbye(wire::Rumour rumour) {
+  wire::Gossip gossip{{std::move(rumour)}};
+  queue_.take(options_.gossip_bytes, wire::kRumoursPerMessage - 1, gossip.rumours);
+  for (const MemberId& id : rings_.neighbours())
+    if (const Slot slot = table_.find(id); slot != kNone) send(table_.at(slot), gossip);
+}
+
+}  // namespace dtrain::gossip

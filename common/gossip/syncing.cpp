@@ -1,0 +1,144 @@
+// State sync: what rumours missed. Roots, then the buckets that differ, then the rows that differ, both ways.
+#include <algorithm>
+#include <bit>
+
+#include "common/gossip/core.h"
+
+namespace dtrain::gossip {
+
+namespace {
+
+// Generous: what a row takes in a message.
+std::size_t row_bytes(const Member& member) {
+  std::size_t bytes = 128 + member.identity->name.size() + member.identity->address.ip.size() +
+                      member.identity->boot_id.size() + member.identity->key_print.size();
+  if (member.facts)
+    for (const wire::FactPtr& fact : *member.facts) bytes += fact ? fact->value.size() + 24 : 0;
+  return bytes;
+}
+constexpr std::size_t kRowsBytes = wire::kBulkMessageBytes * 7 / 8;
+
+}  // namespace
+
+// Grows with log n: the same traffic per node whatever the size, and rumours do the work.
+Duration Core::sync_period() const {
+  const auto log2 = static_cast<std::int64_t>(std::bit_width(std::uint64_t{table_.in_service()}));
+  return options_.sync_period * std::max<std::int64_t>(1, (log2 + 4) / 5);
+}
+
+void Core::sync_round() {
+  if (table_.in_service() < 2) return;
+  timers_.set(Timers::of(Wait::sync), now_ + jittered(sync_period()));
+  if (const auto slot = random_member({})) sync_with(*slot);
+}
+
+void Core::sync_soon(const MemberId& with) {
+  if (timers_.waits(Timers::of(Wait::sync_soon))) return;  // one of those who came back stands for all
+  sync_soon_with_ = with;
+  timers_.set(Timers::of(Wait::sync_soon), now_ + phase(kSyncSoon));
+}
+
+void Core::sync_with(Slot slot) {
+  ++counters_.syncs;
+  send(table_.at(slot), wire::SyncRoot{table_.tree().root(), {}, false});
+}
+
+void Core::receive(const Received& m, const wire::SyncRoot& body) {
+  const SyncTree& tree = table_.tree();
+  if (body.root == tree.root()) return;
+  if (!body.reply) return answer(m, wire::SyncRoot{tree.root(), tree.buckets(), true});
+  // Whole buckets per message, so that what is not listed in one is lacking.
+  std::vector<bool> differs(tree.buckets().size());
+  std::vector<std::vector<wire::RowSummary>> rows(differs.size());
+  const std::vector<std::uint16_t> differing = tree.differing(body.buckets);
+  for (const std::uint16_t bucket : differing) differs[bucket] = true;
+  for (Slot slot = 0; slot < table_.slots(); ++slot) {
+    if (!table_.used(slot)) continue;
+    const std::uint16_t bucket = tree.bucket_of(table_.at(slot).identity->id);
+    if (differs[bucket]) rows[bucket].push_back(summary_of(table_.at(slot)));
+  }
+  wire::SyncSummaries summaries;
+  for (const std::uint16_t bucket : differing) {
+    if (!summaries.buckets.empty() && summaries.rows.size() + rows[bucket].size() > wire::kRowsPerMessage) {
+      answer(m, std::move(summaries));
+      summaries = {};
+    }
+    if (rows[bucket].size() > wire::kRowsPerMessage) continue;  // cannot be told in one piece
+    summaries.buckets.push_back(bucket);
+    summaries.rows.insert(summaries.rows.end(), rows[bucket].begin(), rows[bucket].end());
+  }
+  if (!summaries.buckets.empty()) answer(m, std::move(summaries));
+}
+
+void Core::receive(const Received& m, const wire::SyncSummaries& body) {
+  const SyncTree& tree = table_.tree();
+  std::vector<bool> listed(tree.buckets().size());
+  for (const std::uint16_t bucket : body.buckets)
+    if (bucket < listed.size()) listed[bucket] = true;
+  std::map<MemberId, wire::RowSummary> theirs;
+  for (const wire::RowSummary& row : body.rows) theirs.emplace(row.id, row);
+  std::vector<Slot> ours;
+  std::vector<MemberId> wanted;
+  for (Slot slot = 0; slot < table_.slots(); ++slot) {
+    if (!table_.used(slot)) continue;
+    const wire::RowSummary mine = summary_of(table_.at(slot));
+    if (!listed[tree.bucket_of(mine.id)]) continue;
+    const auto found = theirs.find(mine.id);
+    if (found == theirs.end()) {
+      ours.push_back(slot);
+      continue;
+    }
+    if (!same_for_sync(mine, found->second)) {
+      // Versions of facts are not ordered by their hash: both tell, each keeps the higher.
+      const auto rank = [](const wire::RowSummary& row) { return std::pair(row.incarnation, row.state); };
+      if (rank(mine) >= rank(found->second)) ours.push_back(slot);
+      if (rank(mine) <= rank(found->second)) wanted.push_back(mine.id);
+    }
+    theirs.erase(found);
+  }
+  for (const auto& [id, row] : theirs)
+    if (!buried(id, row.incarnation)) wanted.push_back(id);
+  send_rows(m, ours, std::move(wanted));
+}
+
+void Core::receive(const Received& m, const wire::SyncRows& body) {
+  counters_.rows_synced += body.rows.size();
+  for (const wire::Row& row : body.rows) merge_row(row, m.header.sender);
+  std::vector<Slot> slots;
+  for (const MemberId& id : body.wanted)
+    if (const Slot slot = table_.find(id); slot != kNone) slots.push_back(slot);
+  send_rows(m, slots, {});
+}
+
+// In as many messages as it takes; the wishes go with the first.
+void Core::send_rows(const Received& m, const std::vector<Slot>& slots, std::vector<MemberId> wanted) {
+  if (wanted.size() > wire::kRowsPerMessage)
+    wanted.resize(wire::kRowsPerMessage);  // the next sync asks for the rest
+  wire::SyncRows rows{{}, std::move(wanted)};
+  std::size_t bytes = rows.wanted.size() * 20;
+  for (const Slot slot : slots) {
+    const std::size_t more = row_bytes(table_.at(slot));
+    if (!rows.rows.empty() && (rows.rows.size() == wire::kRowsPerMessage || bytes + more > kRowsBytes)) {
+      answer(m, std::move(rows));
+      rows = {};
+      bytes = 0;
+    }
+    rows.rows.push_back(row_of(table_.at(slot)));
+    bytes += more;
+  }
+  if (!rows.rows.empty() || !rows.wanted.empty()) answer(m, std::move(rows));
+}
+
+std::vector<wire::Row> Core::rows_for_joiner(const MemberId& joiner) const {
+  std::vector<wire::Row> rows;
+  std::size_t bytes = 0;
+  for (Slot slot = 0; slot < table_.slots() && rows.size() < wire::kRowsPerMessage; ++slot) {
+    if (!table_.used(slot) || table_.at(slot).identity->id == joiner) continue;
+    bytes += row_bytes(table_.at(slot));
+    if (bytes > kRowsBytes) break;
+    rows.push_back(row_of(table_.at(slot)));
+  }
+  return rows;
+}
+
+}  // namespace dtrain::gossip

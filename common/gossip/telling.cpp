@@ -1,0 +1,120 @@
+// What goes out: rumours to the neighbours in batches, messages, the list of links to keep.
+#include <algorithm>
+
+#include "common/gossip/core.h"
+
+namespace dtrain::gossip {
+
+void Core::tell(wire::Rumour rumour) {
+  if (!active() || table_.size() == 1) return;  // nobody is there to be told; who joins gets the table
+  queue_.add(std::move(rumour));
+  if (!timers_.waits(Timers::of(Wait::batch)))
+    timers_.set(Timers::of(Wait::batch), std::max(now_, next_flush_));
+}
+
+// One round: the next `fanout` neighbours in turn get the same rumours. The first news after a pause goes out
+// at once.
+void Core::flush() {
+  const auto& neighbours = rings_.neighbours();
+  timers_.cancel(Timers::of(Wait::batch));
+  if (neighbours.empty()) return;
+  const auto copies = std::min<std::uint32_t>(options_.fanout, static_cast<std::uint32_t>(neighbours.size()));
+  wire::Gossip gossip;
+  queue_.take(options_.gossip_bytes, wire::kRumoursPerMessage, gossip.rumours, copies, true);
+  counters_.rumours_dropped = queue_.dropped();
+  for (std::uint32_t copy = 0; copy < copies; ++copy) {
+    const Slot slot = table_.find(neighbours[fan_turn_++ % neighbours.size()]);
+    if (slot == kNone) continue;
+    counters_.rumours_sent += gossip.rumours.size();
+    send(table_.at(slot), gossip);
+  }
+  next_flush_ = now_ + options_.batch;
+  if (!queue_.empty()) timers_.set(Timers::of(Wait::batch), next_flush_);
+}
+
+std::vector<wire::Rumour> Core::piggyback() {
+  std::vector<wire::Rumour> rumours;
+  if (!queue_.empty()) queue_.take(options_.piggyback_bytes, wire::kRumoursPerMessage, rumours);
+  counters_.rumours_sent += rumours.size();
+  return rumours;
+}
+
+void Core::send(const Member& to, wire::GossipBody body) {
+  send(0, to.identity->address, to.identity->id, std::move(body));
+}
+
+void Core::answer(const Received& m, wire::GossipBody body) {
+  wire::Endpoint to;
+  if (m.reply == 0) {
+    const Slot slot = table_.find(m.header.sender);
+    if (slot == kNone) return;
+    to = table_.at(slot).identity->address;
+  }
+  send(m.reply, to, m.header.sender, std::move(body), m.header.correlation);
+}
+
+void Core::send(ReplyPath reply, const wire::Endpoint& to, const MemberId& member, wire::GossipBody body,
+                std::uint64_t correlation) {
+  wire::PeerHeader header;
+  header.type = static_cast<std::uint16_t>(body.index() + 1);
+  header.cluster = cluster_;
+  header.sender = id_;
+  header.incarnation = incarnation_;
+  header.correlation = correlation;
+  out_->sends.push_back({reply, to, member, header, std::move(body)});
+}
+
+wire::Rumour Core::alive_rumour(const Member& member) const {
+  return {wire::RumourKind::alive, member.identity->id, member.incarnation, {}, member.identity, nullptr, {}};
+}
+
+wire::Rumour Core::accusation_of(const Member& member) const {
+  wire::Rumour rumour{
+      wire::RumourKind::suspect, member.identity->id, member.incarnation, id_, nullptr, nullptr, {}};
+  switch (member.state()) {
+    case State::alive:
+      return alive_rumour(member);
+    case State::suspect:
+      if (const auto found = suspicions_.find(rumour.subject); found != suspicions_.end())
+        rumour.from = found->second.accusers().front();
+      break;
+    case State::down:
+      rumour.kind = wire::RumourKind::down;
+      break;
+    case State::dead:
+      rumour.kind = wire::RumourKind::dead;
+      break;
+    case State::left:
+      rumour.kind = wire::RumourKind::left;
+      break;
+  }
+  return rumour;
+}
+
+void Core::keep_links() {
+  std::vector<Peer> peers;
+  const auto keep = [&](const Member& member) {
+    const wire::Identity& who = *member.identity;
+    if (std::ranges::none_of(peers, [&](const Peer& peer) { return peer.id == who.id; }))
+      peers.push_back({who.id, who.address, who.key_print});
+  };
+  for (const MemberId& id : rings_.neighbours())
+    if (const Slot slot = table_.find(id); slot != kNone) keep(table_.at(slot));
+  const auto eligible = [this](Slot slot) {
+    return slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service();
+  };
+  for (const Slot slot : order_.peek(table_.slots(), options_.warm_ahead, eligible)) keep(table_.at(slot));
+  const auto same = [](const Peer& a, const Peer& b) {
+    return a.id == b.id && a.address == b.address && a.key_print == b.key_print;
+  };
+  if (std::ranges::equal(peers, kept_, same)) return;
+  kept_ = peers;
+  out_->links = KeepLinks{std::move(peers)};
+}
+
+void Core::links_changed() {
+  if (!timers_.waits(Timers::of(Wait::links)))
+    timers_.set(Timers::of(Wait::links), now_ + phase(kLinksSpread));
+}
+
+}  // namespace dtrain::gossip

@@ -1,0 +1,77 @@
+// Everything that Membership waits for, in one ordered set: what is due first, and when. O(log waiting) a
+// call.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "common/base/member_id.h"
+#include "common/base/time.h"
+
+namespace dtrain::gossip {
+
+enum class Wait : std::uint8_t {
+  probe,         // the next probe begins
+  probe_direct,  // by sequence: no answer yet, ask helpers
+  probe_total,   // by sequence: no answer at all
+  relay_nack,    // by sequence: a helper says that it has no answer
+  relay_end,     // by sequence: a helper forgets
+  suspicion,     // by member: not refuted
+  freeze,        // are we still without quorum?
+  batch,         // rumours go out
+  links,         // the list of links to keep is made anew
+  sync,          // periodic state sync
+  sync_soon,     // with one member that came back
+  retry,         // one address that does not answer is tried
+  join,          // nobody has admitted us yet
+  reap,          // by member: its row is forgotten
+  save,          // the record is to be saved
+};
+
+class Timers {
+ public:
+  struct Key {
+    Wait wait{};
+    MemberId id;  // of a member; of a sequence: {0, sequence}; none: there is one only
+    auto operator<=>(const Key&) const = default;
+  };
+  static Key of(Wait wait) { return {wait, {}}; }
+  static Key of(Wait wait, const MemberId& id) { return {wait, id}; }
+  static Key of(Wait wait, std::uint64_t sequence) { return {wait, {0, sequence}}; }
+
+  void set(const Key& key, Instant at) {  // a second call moves it
+    cancel(key);
+    if (at == kNever) return;
+    at_.emplace(key, at);
+    order_.emplace(at, key);
+  }
+  void cancel(const Key& key) {
+    const auto found = at_.find(key);
+    if (found == at_.end()) return;
+    order_.erase({found->second, key});
+    at_.erase(found);
+  }
+  bool waits(const Key& key) const { return at_.count(key) != 0; }
+  Instant next() const { return order_.empty() ? kNever : order_.begin()->first; }
+  // Removes and returns the first that is due.
+  std::optional<Key> pop(Instant now) {
+    if (order_.empty() || order_.begin()->first > now) return std::nullopt;
+    const Key key = order_.begin()->second;
+    order_.erase(order_.begin());
+    at_.erase(key);
+    return key;
+  }
+  std::size_t size() const { return at_.size(); }
+  void clear() { at_.clear(), order_.clear(); }
+  std::size_t memory_bytes() const { return at_.size() * 2 * (sizeof(Key) + sizeof(Instant) + 40); }
+
+ private:
+  std::map<Key, Instant> at_;
+  std::set<std::pair<Instant, Key>> order_;
+};
+
+}  // namespace dtrain::gossip
