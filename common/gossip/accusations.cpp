@@ -37,9 +37,9 @@ bool Core::hear_suspect(const wire::Rumour& rumour) {
   const Slot slot = table_.find(rumour.subject);
   if (slot == kNone) return false;
   const Member& member = table_.at(slot);
-  const MemberId accuser = counted(rumour.from);
+  const MemberId& accuser = rumour.from;
   if (member.state() == State::down && rumour.incarnation == member.incarnation)
-    return silent_witness(slot, rumour.incarnation, accuser);
+    return silent_witness(slot, rumour.incarnation, counted(accuser));
   if (member.state() == State::suspect && rumour.incarnation == member.incarnation) {
     const auto found = suspicions_.find(rumour.subject);
     if (found == suspicions_.end() || !found->second.confirm(accuser)) return false;
@@ -63,6 +63,7 @@ void Core::begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId&
   const MemberId id = table_.at(slot).identity->id;
   SuspicionTimes times{options_.suspicion_min, options_.suspicion_max,
                        wanted_confirmations(options_.confirmations, table_.in_service()), false};
+  times.accuser_counts_once = with(Rule::accuser_counts_once);
   // Rule 17: who is unwell itself gives all the time there is.
   times.start_at_max = !health_.healthy() && with(Rule::bad_health_starts_at_max);
   transition(slot, State::suspect, incarnation, nullptr, "no answer; accused by " + name_of(accuser));
