@@ -28,7 +28,8 @@ constexpr std::string_view kNames[] = {
     "confirm-on-demand",
     "gone-needs-two",
 };
-static_assert(std::size(kNames) == static_cast<std::size_t>(enum_last(Rule{})) + 1);
+constexpr auto kLast = static_cast<std::size_t>(Rule::gone_needs_two);
+static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace
 
