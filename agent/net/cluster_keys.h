@@ -1,9 +1,10 @@
-// The cluster's keys. The key file (made by dtrainctl keygen, mode 0600, the same on all hosts) holds one or more CURVE key pairs:
-// the first serves and is presented, all are accepted; rotation is: add the new one behind, on all hosts, then move it to the
-// front, then remove the old one, SIGHUP after each.
+// The cluster's keys. The key file (made by dtrainctl keygen, mode 0600, the same on all hosts) holds one or
+// more CURVE key pairs: the first serves and is presented, all are accepted; rotation is: add the new one
+// behind, on all hosts, then move it to the front, then remove the old one, SIGHUP after each.
 //
-// A node's own key pair is derived from the cluster's secret and the node's id (BLAKE2b, then X25519), so that every holder of
-// the file can check by ZAP who is at the other end, and nothing else has to be handed out.
+// A node's own key pair is derived from the cluster's secret and the node's id (BLAKE2b, then X25519), so
+// that every holder of the file can check by ZAP who is at the other end, and nothing else has to be handed
+// out.
 #pragma once
 
 #include <array>

@@ -1,0 +1,67 @@
+// All outbound connections: those that Membership wants kept, and the most recently used others.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "agent/net/dealer.h"
+
+namespace dtrain::net {
+
+inline constexpr Duration kIdleTime = 60s;      // a link not kept and not used for that long is closed
+inline constexpr Duration kReopenEvery = 50ms;  // after a change of keys one link at a time is made anew
+
+class Dealers {
+ public:
+  explicit Dealers(DealerWorld world) : world_(std::move(world)) {}
+  ~Dealers();
+  Dealers(const Dealers&) = delete;
+  Dealers& operator=(const Dealers&) = delete;
+
+  // False: could not be handed to the network.
+  bool send(const DealerTarget& target, const MemberId& member, std::string header, std::string body);
+  void keep(const std::vector<gossip::Peer>& peers);
+  // The member serves with that pair of the key file: links to it that use another one are made anew.
+  void use_pair(const MemberId& member, std::size_t pair);
+  // The key file changed; `before`: the prints of its pairs until now. Links under a pair that is gone are
+  // made anew, one after the other.
+  void renumber_pairs(const std::vector<std::string>& before);
+
+  // Both: true while more is waiting.
+  bool examine(Instant now, std::uint64_t serial, std::vector<gossip::Input>& out);
+  void watch(Instant now, std::uint64_t serial);
+  // Those touched by send() and keep() since the last call: their descriptors may stay silent.
+  std::set<std::uint64_t> take_touched() { return std::exchange(touched_, {}); }
+  bool touched() const { return !touched_.empty(); }
+  void service(Instant now);
+  Instant deadline() const { return deadline_; }
+  // Gives descriptors back: closes all that are not kept.
+  void close_idle();
+  std::size_t size() const { return dealers_.size(); }
+  // For descriptors that could not be had since the last call.
+  bool take_exhausted() { return std::exchange(exhausted_, false); }
+
+ private:
+  using Map = std::map<DealerTarget, std::unique_ptr<Dealer>>;
+  Dealer* find_or_open(const DealerTarget& target, const MemberId& member);
+  void reopen(Dealer& dealer, std::size_t pair);
+  Map::iterator close(Map::iterator dealer);
+  bool kept(const Dealer& dealer) const;
+  void limit_idle();
+
+  const DealerWorld world_;
+  Map dealers_;
+  std::map<std::uint64_t, Dealer*> by_serial_;
+  std::map<wire::Endpoint, MemberId> kept_;
+  std::set<std::uint64_t> touched_;
+  std::set<std::uint64_t> to_renew_;
+  Instant next_renewal_{}, next_opening_{};
+  Instant deadline_ = kNever;
+  std::uint64_t next_serial_ = 1;
+  bool exhausted_ = false;
+};
+
+}  // namespace dtrain::net

@@ -1,0 +1,42 @@
+// What every message passes: who sent it, is it for us, is it well-formed. Nothing of its body is looked at
+// before.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/net/quiet_log.h"
+#include "agent/net/zmq_socket.h"
+#include "common/gossip/membership.h"
+
+namespace dtrain::net {
+
+class Gate {
+ public:
+  Gate(const MemberId& self, Log& log) : self_(self), quiet_(log) {}
+
+  void set_cluster(const MemberId& cluster) { cluster_ = cluster; }
+  QuietLog& quiet() { return quiet_; }
+
+  // Reads one message [header][body] whose first frame is next in `socket`, and appends Received or Dropped
+  // to `out`. False: nothing was there.
+  struct Side {
+    enum class Kind : unsigned char { inbound, outbound } kind{};
+    wire::LinkAuth auth;  // outbound: as whom we expect the other end
+    gossip::ReplyPath reply = 0;
+  };
+  bool pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<gossip::Input>& out);
+  std::uint64_t passed() const { return passed_; }
+  std::uint64_t dropped() const { return dropped_; }
+
+ private:
+  void drop(Instant now, wire::Drop why, const std::string& from, std::vector<gossip::Input>& out);
+  const MemberId self_;
+  MemberId cluster_;
+  QuietLog quiet_;
+  std::uint64_t passed_ = 0, dropped_ = 0;
+};
+
+}  // namespace dtrain::net

@@ -1,0 +1,104 @@
+#include "agent/net/gone_checks.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/net/ip_address.h"
+#include "agent/net/peer_links.h"
+
+namespace dtrain::net {
+namespace {
+
+using Answer = gossip::GoneChecked::Answer;
+
+// Closing resets the connection, so that the other side forgets it at once.
+void close_hard(int fd) {
+  const linger at_once{1, 0};
+  ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  ::close(fd);
+}
+
+}  // namespace
+
+GoneChecks::~GoneChecks() {
+  for (const auto& [serial, check] : under_way_) close_hard(check.fd);
+}
+
+void GoneChecks::ask(const wire::Endpoint& to) {
+  if (std::find(waiting_.begin(), waiting_.end(), to) != waiting_.end()) return;  // one answer serves both
+  if (waiting_.size() < kGoneChecksWaiting)
+    waiting_.push_back(to);
+  else if (overflowed_.size() < kGoneChecksWaiting)
+    overflowed_.push_back(to);
+}
+
+Instant GoneChecks::deadline() const {
+  if (!overflowed_.empty() || (!waiting_.empty() && under_way_.size() < kGoneChecks)) return Instant{};
+  return under_way_.empty() ? kNever : under_way_.begin()->second.until;
+}
+
+void GoneChecks::end(std::map<std::uint64_t, Check>::iterator check, Answer answer,
+                     std::vector<gossip::Input>& out) {
+  poller_.remove(check->second.fd);
+  close_hard(check->second.fd);
+  out.push_back(gossip::GoneChecked{check->second.to, answer});
+  under_way_.erase(check);
+}
+
+void GoneChecks::begin(Instant now, const wire::Endpoint& to, QuietLog& log,
+                       std::vector<gossip::Input>& out) {
+  // What fails here says something about this host and nothing about the other.
+  const auto silent = [&](const char* reason) {
+    log.warn(now, "net.check-failed", reason, to.text(), "see this host's network, firewall and open files");
+    out.push_back(gossip::GoneChecked{to, Answer::silent});
+  };
+  const auto address = SocketAddress::of(to);
+  if (!address) return silent("not a numeric address");
+  const int fd = ::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return silent(::strerror(errno));
+  const auto source = source_ip_.empty() ? std::nullopt : SocketAddress::of({source_ip_, 0});
+  if (source && source->family() == address->family() && ::bind(fd, source->get(), source->size()) != 0) {
+    const int cause = errno;
+    ::close(fd);
+    return silent(::strerror(cause));
+  }
+  if (::connect(fd, address->get(), address->size()) != 0 && errno != EINPROGRESS) {
+    const int cause = errno;
+    close_hard(fd);
+    if (cause != ECONNREFUSED) return silent(::strerror(cause));
+    out.push_back(gossip::GoneChecked{to, Answer::refused});
+    return;
+  }
+  const std::uint64_t serial = next_serial_++;
+  if (!poller_.add(fd, EPOLLOUT, {PollTag::Kind::gone_check, serial})) {
+    close_hard(fd);
+    return silent("could not be watched");
+  }
+  under_way_.emplace(serial, Check{fd, to, now + kGoneCheckTime});
+}
+
+void GoneChecks::examine(std::uint64_t serial, std::vector<gossip::Input>& out) {
+  const auto check = under_way_.find(serial);
+  if (check == under_way_.end()) return;
+  int cause = 0;
+  socklen_t size = sizeof cause;
+  if (::getsockopt(check->second.fd, SOL_SOCKET, SO_ERROR, &cause, &size) != 0) cause = errno;
+  end(check, cause == 0 ? Answer::accepts : cause == ECONNREFUSED ? Answer::refused : Answer::silent, out);
+}
+
+void GoneChecks::service(Instant now, QuietLog& log, std::vector<gossip::Input>& out) {
+  while (!under_way_.empty() && under_way_.begin()->second.until <= now)
+    end(under_way_.begin(), Answer::silent, out);
+  for (const wire::Endpoint& to : std::exchange(overflowed_, {}))
+    out.push_back(gossip::GoneChecked{to, Answer::silent});
+  for (; !waiting_.empty() && under_way_.size() < kGoneChecks; waiting_.pop_front())
+    begin(now, waiting_.front(), log, out);
+}
+
+}  // namespace dtrain::net

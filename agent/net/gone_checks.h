@@ -1,0 +1,52 @@
+// Is a process still there? One raw connect tells: its kernel refuses at once when nobody listens. Nothing is
+// sent; a connection that comes up is reset.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agent/net/poller.h"
+#include "agent/net/quiet_log.h"
+#include "common/base/time.h"
+#include "common/gossip/membership.h"
+
+namespace dtrain::net {
+
+inline constexpr Duration kGoneCheckTime = 500ms;        // no answer by then: silent
+inline constexpr std::size_t kGoneChecksWaiting = 1024;  // for their turn; further ones are answered `silent`
+
+class GoneChecks {
+ public:
+  GoneChecks(Poller& poller, std::string source_ip) : poller_(poller), source_ip_(std::move(source_ip)) {}
+  ~GoneChecks();
+  GoneChecks(const GoneChecks&) = delete;
+  GoneChecks& operator=(const GoneChecks&) = delete;
+
+  // Begins with the next service().
+  void ask(const wire::Endpoint& to);
+  void examine(std::uint64_t serial, std::vector<gossip::Input>& out);
+  void service(Instant now, QuietLog& log, std::vector<gossip::Input>& out);
+  // `now` (Instant{}) while some wait that could begin.
+  Instant deadline() const;
+
+ private:
+  struct Check {
+    int fd = -1;
+    wire::Endpoint to;
+    Instant until{};
+  };
+  void begin(Instant now, const wire::Endpoint& to, QuietLog& log, std::vector<gossip::Input>& out);
+  void end(std::map<std::uint64_t, Check>::iterator check, gossip::GoneChecked::Answer answer,
+           std::vector<gossip::Input>& out);
+
+  Poller& poller_;
+  const std::string source_ip_;
+  std::map<std::uint64_t, Check> under_way_;  // by serial, so also in order of their ends
+  std::deque<wire::Endpoint> waiting_;
+  std::vector<wire::Endpoint> overflowed_;
+  std::uint64_t next_serial_ = 1;
+};
+
+}  // namespace dtrain::net

@@ -1,0 +1,42 @@
+// One epoll descriptor over everything that PeerLinks waits for, so that its owner waits for one descriptor
+// only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace dtrain::net {
+
+// Names who is ready: a kind, and which one of that kind.
+struct PollTag {
+  enum class Kind : std::uint8_t { zap, router, router_monitor, dealer, dealer_monitor, gone_check };
+  Kind kind{};
+  std::uint64_t serial = 0;  // below 2^56
+  auto operator<=>(const PollTag&) const = default;
+};
+
+class Poller {
+ public:
+  static Result<Poller> open();
+  Poller(Poller&& other) noexcept;
+  Poller& operator=(Poller&&) = delete;
+  ~Poller();
+
+  int fd() const { return epoll_fd_; }
+  // ErrorCode::io; the caller removes the descriptor before it is closed.
+  Status add(int fd, std::uint32_t events, PollTag tag);
+  void remove(int fd);
+  // Those that are ready now, at most kReadyAtOnce; the others come with the next call. Never waits.
+  const std::vector<PollTag>& ready();
+
+ private:
+  explicit Poller(int fd) : epoll_fd_(fd) {}
+  int epoll_fd_;
+  std::vector<PollTag> ready_;
+};
+
+inline constexpr int kReadyAtOnce = 128;
+
+}  // namespace dtrain::net

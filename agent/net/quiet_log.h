@@ -1,0 +1,35 @@
+// Writes a line about one cause once a minute, however often it happens: what strangers do must not fill the
+// log.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/base/log.h"
+#include "common/base/time.h"
+
+namespace dtrain::net {
+
+inline constexpr Duration kQuietPeriod = 60s;     // between two lines about the same cause
+inline constexpr std::size_t kQuietCauses = 512;  // remembered; with more, new ones wait for the next minute
+
+class QuietLog {
+ public:
+  explicit QuietLog(Log& log) : log_(log) {}
+  // `cause` is event, reason and address. The line carries count=: how often since the last one.
+  void warn(Instant now, std::string_view event, const std::string& reason, const std::string& address,
+            const std::string& next);
+
+ private:
+  struct Cause {
+    Instant said{};
+    std::uint64_t count = 0;  // since it was said
+  };
+  void forget(Instant now);
+  Log& log_;
+  std::map<std::string, Cause> causes_;
+  Instant swept_{};
+};
+
+}  // namespace dtrain::net

@@ -1,0 +1,48 @@
+#include "agent/net/socket_events.h"
+
+#include <cstring>
+#include <utility>
+
+namespace dtrain::net {
+
+Result<SocketEvents> SocketEvents::open(const ZmqContext& context, ZmqSocket& watched,
+                                        const std::string& name, int events) {
+  auto socket = ZmqSocket::open(context, ZMQ_PAIR);
+  if (!socket) return fail(socket.error());
+  const std::string endpoint = "inproc://" + name;
+  if (!socket->set(ZMQ_LINGER, 0) || !socket->set(ZMQ_RCVHWM, kSocketEventsWaiting) ||
+      zmq_socket_monitor(watched.get(), endpoint.c_str(), events) != 0)
+    return fail(ErrorCode::limit, "could not watch connections: " + zmq_cause(),
+                "raise LimitNOFILE of the agent");
+  if (!socket->connect(endpoint)) {
+    const std::string cause = zmq_cause();
+    zmq_socket_monitor(watched.get(), nullptr, 0);
+    return fail(ErrorCode::limit, "could not watch connections: " + cause, "raise LimitNOFILE of the agent");
+  }
+  return SocketEvents(std::move(*socket));
+}
+
+void SocketEvents::stop(ZmqSocket& watched) {
+  // First make room: the I/O thread may wait for it while it holds the lock that stopping needs.
+  while (next()) continue;
+  zmq_socket_monitor(watched.get(), nullptr, 0);
+  socket_.close();
+}
+
+std::optional<SocketEvent> SocketEvents::next() {
+  Frame first;
+  if (!socket_.receive(first)) return std::nullopt;
+  SocketEvent event;
+  const std::string_view bytes = first.bytes();
+  if (bytes.size() >= sizeof event.what + sizeof event.value) {
+    std::memcpy(&event.what, bytes.data(), sizeof event.what);
+    std::memcpy(&event.value, bytes.data() + sizeof event.what, sizeof event.value);
+  }
+  for (bool more = first.more(); more;) {  // the endpoint: known
+    Frame rest;
+    more = socket_.receive(rest) && rest.more();
+  }
+  return event;
+}
+
+}  // namespace dtrain::net

@@ -1,0 +1,64 @@
+// ZeroMQ's authentication protocol (ZAP, RFC 27): says of every new inbound connection whether it may be, and
+// as whom.
+//
+// Always installed: without it ZeroMQ accepts any client key. A node key that is not known yet is parked for
+// a moment: gossip about a newcomer and the newcomer's own connection travel side by side, and either may be
+// first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/net/key_ring.h"
+#include "agent/net/quiet_log.h"
+#include "agent/net/zmq_socket.h"
+#include "common/base/time.h"
+
+namespace dtrain::net {
+
+inline constexpr std::size_t kZapPerTurn = 128;       // questions answered in one turn
+inline constexpr std::size_t kParkedHandshakes = 64;  // further unknown keys are refused at once
+inline constexpr Duration kParkTime = 1s;  // then an unknown key is refused; below the handshake's own limit
+
+inline constexpr const char* kZapDomain = "dtrain";
+inline constexpr std::string_view kUserCluster = "cluster";  // user id of a link under the cluster key
+inline constexpr std::string_view kUserPlain = "plain";      // without any key, from loopback
+
+class Zap {
+ public:
+  static Result<Zap> open(const ZmqContext& context);
+  int fd() const { return socket_.fd(); }
+
+  // True: more is waiting.
+  bool serve(Instant now, KeyRing& keys, QuietLog& log);
+  // A member was made known: those parked are looked at again.
+  void retry(KeyRing& keys);
+  Instant deadline() const {
+    return unfinished_ ? Instant{} : parked_.empty() ? kNever : parked_.front().until;
+  }
+  std::uint64_t refused() const { return refused_; }
+
+ private:
+  struct Question {
+    std::string peer, request, address, mechanism;
+    CurveKey key{};
+    Instant until = kNever;  // parked
+  };
+  struct Verdict {
+    enum class Kind : unsigned char { accept, wait, refuse } kind{};
+    std::string user;
+    const char* reason = "";
+  };
+  explicit Zap(ZmqSocket socket) : socket_(std::move(socket)) {}
+  bool read(Question& question, bool& well_formed);
+  Verdict judge(const Question& question, KeyRing& keys);
+  void answer(const Question& question, const Verdict& verdict);
+  void refuse(Instant now, const Question& question, const char* reason, QuietLog& log);
+
+  ZmqSocket socket_;
+  std::vector<Question> parked_;  // oldest first
+  bool unfinished_ = false;       // one of them waits for keys still to be derived
+  std::uint64_t refused_ = 0;
+};
+
+}  // namespace dtrain::net
