@@ -162,16 +162,21 @@ void Chaos::strike(Fault fault) {
     case Fault::copied_disk:
     case Fault::name_conflict: return impostor(fault);
     case Fault::pause: return world_.pause(slot, rng_.chance(1, 2) ? between(100ms, 5s) : between(5s, 25s));
-    case Fault::partition: return partition();
-    case Fault::isolate:
-      return cut(25s, [slot](Cuts& cuts) { cuts.group(slot, 2); }, [slot](Cuts& cuts) { cuts.group(slot, 0); }, {slot});
+    case Fault::partition: {
+      std::vector<std::uint32_t> away;
+      const std::uint64_t share = rng_.below(50) + 1;
+      for (std::uint32_t one = 0; one < world_.slots(); ++one)
+        if (rng_.below(100) < share) away.push_back(one);
+      return partition(away, {}, 40s);
+    }
+    case Fault::isolate: return partition({slot}, {slot}, 25s);
     case Fault::one_way: {
       const bool mute = rng_.chance(1, 2);
       const auto chosen_ones = several(std::max(1u, nodes_ / 20));
       const auto set = [mute, chosen_ones](Cuts& cuts, bool on) {
         for (const std::uint32_t one : chosen_ones) mute ? cuts.mute(one, on) : cuts.deaf(one, on);
       };
-      return cut(30s, [set](Cuts& cuts) { set(cuts, true); }, [set](Cuts& cuts) { set(cuts, false); }, chosen_ones);
+      return cut(30s, false, set, chosen_ones);
     }
     case Fault::flip_flop:
       if (const auto other = someone(); other && *other != slot) {
@@ -188,36 +193,38 @@ void Chaos::strike(Fault fault) {
   }
 }
 
-void Chaos::cut(Duration longest, std::function<void(Cuts&)> begin, std::function<void(Cuts&)> undo, std::vector<std::uint32_t> unwell) {
+void Chaos::cut(Duration longest, bool parts, std::function<void(Cuts&, bool)> set, std::vector<std::uint32_t> unwell) {
   for (const std::uint32_t slot : unwell) world_.trouble(slot, true);
   world_.cut_begins();
   world_.note("cut of " + std::to_string(unwell.size()) + " members begins");
-  begin(world_.network().cuts());
-  for_a_while(longest, [this, undo, unwell] {
-    undo(world_.network().cuts());
+  set(world_.network().cuts(), true);
+  for_a_while(longest, [this, parts, set, unwell] {
+    set(world_.network().cuts(), false);
     world_.note("cut of " + std::to_string(unwell.size()) + " members ends");
     for (const std::uint32_t slot : unwell) world_.trouble(slot, false);
-    world_.cut_ends();
+    world_.cut_ends(parts);
   });
 }
 
-void Chaos::partition() {
-  std::vector<std::uint32_t> away;
-  const std::uint64_t share = rng_.below(50) + 1;
-  for (std::uint32_t slot = 0; slot < world_.slots(); ++slot)
-    if (rng_.below(100) < share) away.push_back(slot);
+void Chaos::partition(std::vector<std::uint32_t> away, std::vector<std::uint32_t> unwell, Duration longest) {
+  unsigned which = 0;
+  while (which < Cuts::kPartitions && (partitions_ >> which & 1) != 0) ++which;
+  if (which == Cuts::kPartitions) return;
+  partitions_ |= 1u << which;
   ++world_.figures().partitions;
-  const auto set = [away](Cuts& cuts, std::uint8_t group) {
-    for (const std::uint32_t slot : away) cuts.group(slot, group);
-  };
-  cut(40s, [set](Cuts& cuts) { set(cuts, 1); }, [set](Cuts& cuts) { set(cuts, 0); }, {});
+  cut(longest, true,
+      [this, away, which](Cuts& cuts, bool on) {
+        for (const std::uint32_t slot : away) cuts.part(slot, which, on);
+        if (!on) partitions_ &= ~(1u << which);
+      },
+      unwell);
 }
 
 void Chaos::flip_flop(std::uint32_t a, std::uint32_t b, std::uint32_t times) {
   world_.network().cuts().pair(a, b, times % 2 == 1);
   if (times == 0 || over_) {
     world_.network().cuts().pair(a, b, false);
-    world_.cut_ends();
+    world_.cut_ends(false);
     return;
   }
   for_a_while(4s, [this, a, b, times] { flip_flop(a, b, times - 1); });

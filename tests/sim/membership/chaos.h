@@ -28,8 +28,9 @@ class Chaos {
   void restart(std::uint32_t slot, Duration back_after);
   void come_back(std::uint32_t slot, Duration after);
   void lasting(Fault fault);
-  void cut(Duration length, std::function<void(Cuts&)> begin, std::function<void(Cuts&)> undo, std::vector<std::uint32_t> unwell);
-  void partition();
+  // `parts`: when it ends, both sides' verdicts about each other meet.
+  void cut(Duration longest, bool parts, std::function<void(Cuts&, bool)> set, std::vector<std::uint32_t> unwell);
+  void partition(std::vector<std::uint32_t> away, std::vector<std::uint32_t> unwell, Duration longest);
   void flip_flop(std::uint32_t a, std::uint32_t b, std::uint32_t times);
   void impostor(Fault fault);
   void stall(std::uint32_t slot);
@@ -53,7 +54,7 @@ class Chaos {
   std::map<std::uint64_t, std::function<void()>> undo_;  // what still lasts
   std::uint64_t undo_count_ = 0;
   std::vector<std::uint32_t> coming_back_, impostors_, others_;
-  std::uint32_t lost_ = 0, names_ = 0;
+  std::uint32_t lost_ = 0, names_ = 0, partitions_ = 0;  // partitions_: a bit each
   bool over_ = false;
 };
 

@@ -11,8 +11,12 @@ namespace dtrain::sim::membership {
 class Cuts {
  public:
   void resize(std::size_t hosts) { hosts_.resize(hosts); }
-  // Hosts in different groups do not hear each other. Everybody begins in group 0.
-  void group(std::uint32_t slot, std::uint8_t group) { set(hosts_[slot].group, group); }
+  // Partitions may overlap, so each has a bit of its own: hosts that differ in any do not hear each other.
+  static constexpr unsigned kPartitions = 8;
+  void part(std::uint32_t slot, unsigned partition, bool away) {
+    const auto bit = static_cast<std::uint8_t>(1u << partition);
+    set(hosts_[slot].group, static_cast<std::uint8_t>(away ? hosts_[slot].group | bit : hosts_[slot].group & ~bit));
+  }
   void mute(std::uint32_t slot, bool on) { set(hosts_[slot].mute, on); }  // what it sends is lost
   void deaf(std::uint32_t slot, bool on) { set(hosts_[slot].deaf, on); }  // what is sent to it is lost
   void pair(std::uint32_t a, std::uint32_t b, bool on) {                  // both ways

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "tests/sim/membership/membership_world.h"
+#include "tests/sim/membership/trace_text.h"
 
 namespace dtrain::sim::membership {
 namespace {
@@ -10,15 +11,6 @@ constexpr std::uint32_t kTicksInPlace = 1000;      // deadlines in a row that ha
 constexpr std::size_t kBookOfMany = 32;            // of a large cluster's members, on their simulated disks: memory
 constexpr std::uint32_t kManyMembers = 200;
 constexpr Duration kResolveTakes = 5ms;
-constexpr std::string_view kBodies[] = {"join", "join-reply", "ping", "pong", "ping-request", "nack", "probe-now", "gossip",
-                                        "sync-root", "sync-summaries", "sync-rows"};
-static_assert(std::size(kBodies) == std::variant_size_v<wire::GossipBody>);
-constexpr std::string_view kChanges[] = {"alive",  "suspect",  "down", "dead",             "left",   "restarted", "rebooted", "refute",
-                                         "conflict", "fact", "address-mismatch", "joined", "frozen", "thawed",   "stalled"};
-constexpr std::string_view kInputs[] = {"received", "dropped",  "link-lost", "link-up", "gone-checked", "send-failed", "seeds-resolved",
-                                        "fact",     "identity", "leave",     "remove",  "stop",         "tick"};
-static_assert(std::size(kInputs) == std::variant_size_v<gossip::Input>);
-
 }  // namespace
 
 void MembershipWorld::mix(std::uint64_t value) {
@@ -40,17 +32,7 @@ void MembershipWorld::step(std::uint32_t slot, const gossip::Input& input) {
   SimMember& member = members_[slot];
   mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()) << 4 ^ input.index());
   mix(slot);
-  if (options_.trace && !std::holds_alternative<gossip::Tick>(input)) {
-    std::string text(kInputs[input.index()]);
-    if (const auto* received = std::get_if<gossip::Received>(&input))
-      text = std::string(kBodies[received->body.index()]) + " from " + received->observed_ip + " correlation " +
-             std::to_string(received->header.correlation);
-    if (const auto* lost = std::get_if<gossip::LinkLost>(&input)) text += " " + lost->to.text();
-    if (const auto* up = std::get_if<gossip::LinkUp>(&input)) text += " " + up->to.text();
-    if (const auto* checked = std::get_if<gossip::GoneChecked>(&input))
-      text += " " + checked->to.text() + " answer " + std::to_string(static_cast<int>(checked->answer));
-    line(slot, "<-", text);
-  }
+  if (options_.trace && !std::holds_alternative<gossip::Tick>(input)) line(slot, "<-", text_of(input));
   out_.sends.clear();
   out_.checks.clear();
   out_.changes.clear();
@@ -71,9 +53,7 @@ void MembershipWorld::perform(std::uint32_t slot) {
   for (const gossip::Change& change : out_.changes) {
     mix(static_cast<std::uint64_t>(change.kind) ^ change.id.low);
     mix(change.incarnation);
-    if (options_.trace)
-      line(slot, "**", std::string(kChanges[static_cast<std::size_t>(change.kind)]) + " " + change.name + " incarnation " +
-                           std::to_string(change.incarnation) + " " + change.detail);
+    if (options_.trace) line(slot, "**", text_of(change));
     if (change.kind == gossip::ChangeKind::frozen) ++figures_.frozen;
     for (const auto& checker : checkers_) checker->changed(slot, change);
   }
@@ -90,9 +70,7 @@ void MembershipWorld::perform(std::uint32_t slot) {
   for (gossip::Send& send : out_.sends) {
     ++figures_.messages;
     mix(send.body.index() ^ send.header.correlation << 4);
-    if (options_.trace)
-      line(slot, "->", std::string(kBodies[send.body.index()]) + " to " + (send.reply != 0 ? "asker" : send.to.text()) + " correlation " +
-                           std::to_string(send.header.correlation));
+    if (options_.trace) line(slot, "->", (send.reply != 0 ? "answer" : send.to.text()) + " " + text_of(send.body));
     if (rng_.chance(1, encode_one_in_)) through_codec(send);
     network_.send(slot, std::move(send));
   }
@@ -147,7 +125,7 @@ void MembershipWorld::through_codec(gossip::Send& send) {
   const std::string header = wire::encode_header(send.header), body = wire::encode_gossip(send.body);
   ++figures_.encoded;
   figures_.encoded_bytes += header.size() + body.size();
-  const std::string kind(kBodies[send.body.index()]);
+  const std::string kind = text_of(send.body);
   const std::size_t most = wire::lane_of(send.body) == wire::Lane::gossip ? wire::kGossipMessageBytes : wire::kBulkMessageBytes;
   if (body.size() > most || header.size() > wire::kHeaderBytes) {
     violation("message_fits", kind + " of " + std::to_string(body.size()) + " bytes, " + std::to_string(most) + " are read");

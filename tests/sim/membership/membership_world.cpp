@@ -118,7 +118,8 @@ void MembershipWorld::end(std::uint32_t slot, End how) {
   Truth& truth = member.truth;
   if (!truth.runs) return;
   note("end of " + member.name);
-  for (const auto& checker : checkers_) checker->ended(slot, how);
+  if (!over_)
+    for (const auto& checker : checkers_) checker->ended(slot, how);
   figures_.member_seconds += std::chrono::duration<double>(now_ - truth.started).count();
   const gossip::Counters& counters = member.core->counters();
   for (const auto drops : counters.drops) figures_.drops += drops;
@@ -195,13 +196,14 @@ void MembershipWorld::cut_begins() {
   for (const auto& checker : checkers_) checker->network_cut();
 }
 
-void MembershipWorld::cut_ends() {
+void MembershipWorld::cut_ends(bool parts) {
+  if (parts)
+    for (SimMember& member : members_)
+      if (member.truth.runs && member.troubles == 0) member.truth.calm_since = now_;
   if (--cuts_ > 0) return;
   whole_since_ = now_;
-  for (SimMember& member : members_)
-    if (member.truth.runs && member.troubles == 0) member.truth.calm_since = now_;
   for (const auto& checker : checkers_) checker->network_healed();
-  if (now_ - cut_since_ > Truth::kFit) measure_merge(now_, changes_of_members_);
+  if (parts && now_ - cut_since_ > Truth::kFit) measure_merge(now_, changes_of_members_);
 }
 
 void MembershipWorld::measure_merge(Instant healed, std::uint64_t version) {
@@ -327,6 +329,7 @@ RunResult MembershipWorld::run() {
     for (const auto& checker : checkers_)
       if (!violation_) checker->at_rest();
   RunResult result;
+  over_ = true;
   for (std::uint32_t slot = 0; slot < slots(); ++slot) end(slot, End::killed);
   result.violation = violation_;
   result.trace_hash = hash_;

@@ -65,7 +65,7 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   void tell_fact(std::uint32_t slot, wire::FactKey key, std::string value);
   void trouble(std::uint32_t slot, bool begins);        // something of its own is wrong from now on, or no longer
   void cut_begins();
-  void cut_ends();                                      // of the last one: all count as disturbed until now
+  void cut_ends(bool parts);                            // parts: all count as disturbed until now
   void after(Duration delay, std::function<void()> action);
   void note(std::string text);
   SimMember& member(std::uint32_t slot) { return members_[slot]; }
@@ -125,7 +125,7 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   std::uint64_t hash_ = 0x9e3779b97f4a7c15ull, changes_of_members_ = 0;
   std::uint32_t next_address_ = 1, encode_one_in_ = 16;
   int cuts_ = 0;
-  bool busy_ = true;
+  bool busy_ = true, over_ = false;
   Instant whole_since_{}, cut_since_{};
 };
 

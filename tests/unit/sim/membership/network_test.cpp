@@ -163,14 +163,14 @@ TEST_F(Net, AStoppedProcessAcceptsAndReadsLater) {
 TEST_F(Net, AShortCutDelaysALongOneBreaks) {
   send(0, 2, 1);
   run_for(1s);
-  network.cuts().group(0, 1);
+  network.cuts().part(0, 2, true);
   send(0, 2, 2);
   run_for(1s);
   EXPECT_EQ(messages(1), std::vector<std::uint64_t>{1});
-  network.cuts().group(0, 0);
+  network.cuts().part(0, 2, false);
   run_for(2s);
   EXPECT_EQ(messages(1), (std::vector<std::uint64_t>{1, 2}));
-  network.cuts().group(0, 1);
+  network.cuts().part(0, 2, true);
   send(0, 2, 3);
   run_for(15s);
   EXPECT_EQ(inputs<gossip::LinkLost>(0), 1u);
