@@ -23,12 +23,14 @@ TEST(Scenario, JoinersSeeEachOtherWithinASecond) {
     for (std::size_t i = 1; i < n; ++i) {
       EXPECT_EQ(cluster.count(ChangeKind::joined, i, i), 1u);
       EXPECT_EQ(cluster[i].cluster_id(), (MemberId{7, 7}));
-      EXPECT_EQ(cluster[0].find(TinyCluster::id_of(i))->facts[0]->value, "facts of " + TinyCluster::name_of(i));
+      EXPECT_EQ(cluster[0].find(TinyCluster::id_of(i))->facts[0]->value,
+                "facts of " + TinyCluster::name_of(i));
     }
+    cluster.run(1s);  // the last facts
     cluster.changes.clear();
     cluster.run(60s);
     EXPECT_TRUE(cluster.all_alive_everywhere());
-    EXPECT_TRUE(cluster.changes.empty()) << "quiet when nothing happens";
+    EXPECT_EQ(cluster.story(), "") << n;
   }
 }
 
@@ -61,7 +63,9 @@ TEST(Scenario, AStoppedAgentIsSuspectAtOnceAndDeadInSixToNineSeconds) {
     EXPECT_GT(cluster.now() - since, 5s);
     EXPECT_EQ(cluster.count(ChangeKind::dead), n - 1) << "nobody else";
     cluster.go_on(1);
-    EXPECT_TRUE(cluster.run_until([&] { return cluster.everybody_sees(1, MemberState::alive) && cluster.all_alive_everywhere(); }, 6s)) << n;
+    EXPECT_TRUE(cluster.run_until(
+        [&] { return cluster.everybody_sees(1, MemberState::alive) && cluster.all_alive_everywhere(); }, 6s))
+        << n;
     EXPECT_EQ(cluster.count(ChangeKind::restarted), 0u);
   }
 }
@@ -142,10 +146,11 @@ TEST(Scenario, RestartWithAnotherAddress) {
   const wire::Endpoint moved{"10.1.0.9", 7400};
   cluster.relaunch(3, 2, moved);
   EXPECT_TRUE(cluster.run_until([&] { return cluster.all_alive_everywhere(); }, 1s));
-  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(cluster[i].find(TinyCluster::id_of(3))->identity->address, moved);
+  for (std::size_t i = 0; i < 8; ++i)
+    EXPECT_EQ(cluster[i].find(TinyCluster::id_of(3))->identity->address, moved);
   cluster.changes.clear();
   cluster.run(60s);
-  EXPECT_TRUE(cluster.changes.empty());
+  EXPECT_EQ(cluster.story(), "");
 }
 
 TEST(Scenario, LeavingIsSaidAndKept) {

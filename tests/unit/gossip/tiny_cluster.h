@@ -1,5 +1,5 @@
-// A few Memberships on a tiny network in virtual time, for tests that tell a story. Every message takes a millisecond and
-// arrives. Faults are set by hand; the simulator's world does the rest at random.
+// A few Memberships on a tiny network in virtual time, for tests that tell a story. Every message takes a
+// millisecond and arrives. Faults are set by hand; the simulator's world does the rest at random.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -59,7 +59,8 @@ class TinyCluster {
     if (nodes_.size() <= i) nodes_.resize(i + 1);
     Node& node = nodes_[i];
     node.address = self.identity.address;
-    node.membership = std::make_unique<Membership>(std::move(self), options.value_or(options_), Rng(1000 + i + 17 * ++launches_), log);
+    node.membership = std::make_unique<Membership>(std::move(self), options.value_or(options_),
+                                                   Rng(1000 + i + 17 * ++launches_), log);
     node.process = Process::runs;
     node.links.clear();
     give(i, Tick{});
@@ -96,7 +97,9 @@ class TinyCluster {
   // Nothing between the two sides any more.
   void cut(std::set<std::size_t> side) { side_ = std::move(side); }
   void heal() { side_.clear(); }
-  std::function<bool(std::size_t from, std::size_t to, const wire::GossipBody&)> lost = [](auto...) { return false; };
+  std::function<bool(std::size_t from, std::size_t to, const wire::GossipBody&)> lost = [](auto...) {
+    return false;
+  };
   std::function<GoneChecked::Answer(std::size_t from, std::size_t to)> connect_answer;
 
   // ---- time
@@ -141,14 +144,40 @@ class TinyCluster {
   }
   bool all_alive_everywhere() {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
-      if (nodes_[i].process == Process::runs && nodes_[i].membership->counts().alive != nodes_.size()) return false;
+      if (nodes_[i].process == Process::runs && nodes_[i].membership->counts().alive != nodes_.size())
+        return false;
     return true;
   }
-  std::size_t count(ChangeKind kind, std::optional<std::size_t> about = std::nullopt, std::optional<std::size_t> by = std::nullopt) const {
+  std::size_t count(ChangeKind kind, std::optional<std::size_t> about = std::nullopt,
+                    std::optional<std::size_t> by = std::nullopt) const {
     std::size_t found = 0;
     for (const Seen& seen : changes)
-      found += seen.change.kind == kind && (!about || seen.change.id == id_of(*about)) && (!by || seen.by == *by);
+      found +=
+          seen.change.kind == kind && (!about || seen.change.id == id_of(*about)) && (!by || seen.by == *by);
     return found;
+  }
+  std::string story() const {  // for messages of failed tests
+    static constexpr const char* kinds[] = {"alive",
+                                            "suspect",
+                                            "down",
+                                            "dead",
+                                            "left",
+                                            "restarted",
+                                            "rebooted",
+                                            "refute",
+                                            "conflict",
+                                            "fact",
+                                            "address_mismatch",
+                                            "joined",
+                                            "frozen",
+                                            "thawed",
+                                            "stalled"};
+    std::string text;
+    for (const Seen& seen : changes)
+      text += std::to_string(seen.at.time_since_epoch() / 1ms) + " " + name_of(seen.by) + " sees " +
+              kinds[static_cast<std::size_t>(seen.change.kind)] + " " + seen.change.name + "." +
+              std::to_string(seen.change.incarnation & 0xfffff) + " " + seen.change.detail + "\n";
+    return text;
   }
   std::vector<Seen> changes;
   std::vector<std::pair<std::size_t, Send>> sent;  // while record_sends
@@ -195,8 +224,12 @@ class TinyCluster {
       if (nodes_[i].address == address && nodes_[i].process != Process::never) return i;
     return std::nullopt;
   }
-  bool separated(std::size_t a, std::size_t b) const { return !side_.empty() && side_.count(a) != side_.count(b); }
-  void later(Duration delay, std::size_t to, Input input) { events_.emplace(now_ + delay, Event{to, std::move(input)}); }
+  bool separated(std::size_t a, std::size_t b) const {
+    return !side_.empty() && side_.count(a) != side_.count(b);
+  }
+  void later(Duration delay, std::size_t to, Input input) {
+    events_.emplace(now_ + delay, Event{to, std::move(input)});
+  }
 
   void perform(std::size_t i, Outputs& out) {
     for (const Change& change : out.changes) changes.push_back({now_, i, change});
@@ -209,7 +242,8 @@ class TinyCluster {
       const auto to = at(check.to);
       auto answer = GoneChecked::Answer::silent;
       if (to && !separated(i, *to))
-        answer = nodes_[*to].process == Process::gone ? GoneChecked::Answer::refused : GoneChecked::Answer::accepts;
+        answer = nodes_[*to].process == Process::gone ? GoneChecked::Answer::refused
+                                                      : GoneChecked::Answer::accepts;
       if (to && connect_answer) answer = connect_answer(i, *to);
       later(answer == GoneChecked::Answer::silent ? 500ms : 1ms, i, GoneChecked{check.to, answer});
     }
@@ -217,7 +251,8 @@ class TinyCluster {
       if (record_sends) sent.emplace_back(i, message);
       // A reply path is the sender's number + 1 here.
       const auto to = message.reply != 0 ? std::optional<std::size_t>(message.reply - 1) : at(message.to);
-      if (!to || separated(i, *to) || nodes_[*to].process == Process::gone || lost(i, *to, message.body)) continue;
+      if (!to || separated(i, *to) || nodes_[*to].process == Process::gone || lost(i, *to, message.body))
+        continue;
       if (message.reply == 0 && !message.member.none() && nodes_[*to].process == Process::runs &&
           nodes_[i].links.insert(message.to).second)
         later(1ms, i, LinkUp{message.to});
