@@ -15,7 +15,7 @@ namespace dtrain::ctl {
 namespace {
 
 // Verbs of docs/contract.md that need more than one host.
-constexpr std::array<std::string_view, 9> kLacking{"topology", "drain", "undrain", "forget-node", "leave", "form",
+constexpr std::array<std::string_view, 9> kLacking{"drain", "undrain", "form",
                                                     "recover-quorum", "doctor", "top"};
 
 using Pair = std::pair<std::string, std::string>;
@@ -186,6 +186,15 @@ class CommandLine {
     named("tasks", "the tasks of a job's current generation", true, cmd_tasks);
     named("status", "the cluster, or one job, at a glance", false, cmd_status);
     named("nodes", "the hosts", false, cmd_nodes);
+    CLI::App* topology = verb("topology", "a host's packages, NUMA nodes, cores and GPUs");
+    topology->add_option("node", named_.name, "node")->required();
+    does(topology, [this](Session& s) { return cmd_topology(s, named_); });
+    CLI::App* leave = verb("leave", "this node leaves the cluster for good; or a dead one is forgotten");
+    leave->add_option("node", named_.name, "a node that is down or dead; without: this one");
+    does(leave, [this](Session& s) { return cmd_leave(s, named_); });
+    CLI::App* forget = verb("forget-node", "forgets a node that is down or dead: its name is free");
+    forget->add_option("node", named_.name, "node")->required();
+    does(forget, [this](Session& s) { return cmd_leave(s, named_); });
     CLI::App* events = verb("events", "what happened, in order");
     events->add_option("job", events_.job, "job; without: the whole cluster");
     events->add_flag("-f,--follow", events_.follow, "go on showing");
@@ -304,7 +313,8 @@ class CommandLine {
         {"events", {"job", ""}},     {"cluster-spec", {"job", ""}}, {"checkpoints", {"job", ""}}, {"verify", {"file", ""}},
         {"wait", {"job", ""}},       {"logs", {"job", "task"}}, {"exec", {"job", "task"}}, {"cancel", {"job", ""}},
         {"suspend", {"job", ""}},    {"resume", {"job", ""}},   {"restart", {"job", "task"}}, {"scale", {"job", ""}},
-        {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}, {"keygen", {"file", ""}}};
+        {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}, {"keygen", {"file", ""}},
+        {"topology", {"node", ""}},  {"leave", {"node", ""}},   {"forget-node", {"node", ""}}};
     const auto options_of = [](CLI::App& app, bool only_valued) {
       std::vector<std::string> names;
       for (const CLI::Option* option : app.get_options()) {

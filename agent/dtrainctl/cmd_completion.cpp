@@ -41,6 +41,7 @@ std::string quoted(const std::string& text) {
 // The shell words that list candidates for one positional argument. $first holds the one typed before.
 std::string candidates(const std::string& what) {
   if (what == "job") return "$(dtrainctl completion names jobs 2>/dev/null)";
+  if (what == "node") return "$(dtrainctl completion names nodes 2>/dev/null)";
   if (what == "task") return "$(dtrainctl completion names tasks \"$first\" 2>/dev/null)";
   if (what == "job-or-node") return "$(dtrainctl completion names \"${first}s\" 2>/dev/null)";
   if (what == "kind") return "job node";
@@ -168,6 +169,7 @@ std::string fish_script(const std::vector<VerbSummary>& verbs) {
       if (what.empty()) return;
       std::string list = what == "task"          ? "(dtrainctl completion names tasks (__dtrainctl_first) 2>/dev/null)"
                          : what == "job-or-node" ? "(dtrainctl completion names (__dtrainctl_first)s 2>/dev/null)"
+                         : what == "node"        ? "(dtrainctl completion names nodes 2>/dev/null)"
                          : what == "job"         ? "(dtrainctl completion names jobs 2>/dev/null)"
                                                  : candidates(what);
       out += "complete -c dtrainctl -n '" + seen + "; and __dtrainctl_at " + std::to_string(words) + "' " +

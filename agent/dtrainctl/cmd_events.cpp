@@ -4,10 +4,13 @@
 namespace dtrain::ctl {
 namespace {
 
-void print_events(Session& session, const std::vector<wire::EventView>& events, std::uint64_t& last) {
+void print_events(Session& session, const std::vector<wire::EventView>& events, wire::EventsRequest& from) {
   for (const wire::EventView& event : events) {
-    if (event.seq != 0 && event.seq <= last) continue;   // member.* events are local and carry no seq
-    last = std::max(last, event.seq);
+    // Where to go on after a reconnection. The node's own events repeat the seq of the history's event before them.
+    std::uint64_t& last = event.local != 0 ? from.after_local : from.after;
+    const std::uint64_t number = event.local != 0 ? event.local : event.seq;
+    if (number <= last) continue;
+    last = number;
     if (session.globals.format == Format::json)
       session.io.out << json_text(json_of(event), false) << "\n";
     else if (session.globals.format == Format::yaml)
@@ -23,7 +26,7 @@ void print_events(Session& session, const std::vector<wire::EventView>& events, 
 int cmd_events(Session& session, const EventsOptions& options) {
   auto connection = session.connect();
   if (!connection) return session.report(connection.error());
-  wire::EventsRequest request{options.job, 0, options.follow};
+  wire::EventsRequest request{options.job, 0, options.follow, 0};
   connection->send(wire::MessageType::query_events, request);
   while (true) {
     auto message = connection->receive(options.follow ? kNoDeadline : session.answer_deadline());
@@ -38,7 +41,7 @@ int cmd_events(Session& session, const EventsOptions& options) {
     }
     auto reply = Connection::read<wire::EventsReply>(**message, wire::MessageType::events);
     if (!reply) return session.report(reply.error());
-    print_events(session, reply->events, request.after);
+    print_events(session, reply->events, request);
     if ((*message)->last) return kDone;
     if (!session.io.out) return kJobFailed;   // nobody reads any more
   }

@@ -13,17 +13,33 @@ int cmd_nodes(Session& session, const NamedOptions& options) {
   return kDone;
 }
 
-int cmd_describe_node(Session& session, const NamedOptions& options) {
-  auto reply = session.ask_surely<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{options.name},
+namespace {
+
+int show_node(Session& session, const std::string& name, const std::function<void(const wire::NodeView&)>& show) {
+  auto reply = session.ask_surely<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{name},
                                                     wire::MessageType::nodes);
   if (!reply) return session.report(reply.error());
   if (reply->nodes.empty())
-    return session.report(Failure(Error{ErrorCode::not_found, "could not find node " + options.name +
+    return session.report(Failure(Error{ErrorCode::not_found, "could not find node " + name +
                                         ": there is none of that name", "dtrainctl nodes shows those there are"}));
   session.note_stale(reply->stale);
-  const wire::NodeView& node = reply->nodes.front();
-  session.show(json_of(node), [&] { return node_text(node, session.layout()); });
+  show(reply->nodes.front());
   return kDone;
+}
+
+}  // namespace
+
+int cmd_describe_node(Session& session, const NamedOptions& options) {
+  return show_node(session, options.name, [&](const wire::NodeView& node) {
+    session.show(json_of(node), [&] { return node_text(node, session.layout()); });
+  });
+}
+
+int cmd_topology(Session& session, const NamedOptions& options) {
+  return show_node(session, options.name, [&](const wire::NodeView& node) {
+    const Json json{{"name", node.name}, {"topology", node.topology}, {"gpus", json_of(node.gpus.devices)}};
+    session.show(json, [&] { return topology_text(node); });
+  });
 }
 
 }  // namespace dtrain::ctl

@@ -53,6 +53,9 @@ int cmd_describe_node(Session& session, const NamedOptions& options);
 int cmd_tasks(Session& session, const NamedOptions& options);
 int cmd_status(Session& session, const NamedOptions& options);
 int cmd_nodes(Session& session, const NamedOptions& options);
+int cmd_topology(Session& session, const NamedOptions& options);
+// name "": this node leaves its cluster for good; else a node that is down or dead is forgotten.
+int cmd_leave(Session& session, const NamedOptions& options);
 
 struct WaitOptions {
   std::string job, target;   // target: a job state, Finished, deleted

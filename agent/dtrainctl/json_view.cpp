@@ -52,6 +52,12 @@ Json json_of(const wire::TaskView& task) {
   return object;
 }
 
+Json json_of(const wire::EventView& event) {
+  Json object = fields_json(event);
+  if (event.local == 0) object.erase("local");
+  return object;
+}
+
 Json json_of(const wire::CpusView& cpus) {
   const auto decimal = [](std::uint64_t millis) {
     return millis % 1000 == 0 ? Json(millis / 1000) : Json(static_cast<double>(millis) / 1000.0);

@@ -20,6 +20,8 @@ using Json = nlohmann::ordered_json;
 Json json_of(const wire::ExitView& exit);
 // pid null while there is no process.
 Json json_of(const wire::TaskView& task);
+// "local" only where it is one of the node's own events.
+Json json_of(const wire::EventView& event);
 // {"total","free"} as whole or decimal CPUs.
 Json json_of(const wire::CpusView& cpus);
 // The job's keys at the top level; spec in the words of a job file.

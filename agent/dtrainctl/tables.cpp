@@ -143,12 +143,15 @@ std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& 
                {"SCHEDULABLE", 5},
                {"INCARNATION", 6, false, true, false, true},
                {"ID", 7, false, false, false, true},
-               {"LABELS", 8, true, false, false, true}});
+               {"LABELS", 8, true, false, false, true},
+               {"VERSION", 9, false, false, false, true},
+               {"KEY", 10, false, false, false, true}});
   for (const wire::NodeView& node : nodes)
     table.add({node.name, node.state, node.role, node.address,
                std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total), cpus_pair(node.cpus),
                bytes_text(node.memory.free_bytes) + "/" + bytes_text(node.memory.total_bytes),
-               node.schedulable ? "yes" : "no", std::to_string(node.incarnation), node.id, labels_text(node.labels)});
+               node.schedulable ? "yes" : "no", std::to_string(node.incarnation), node.id, labels_text(node.labels),
+               node.version, node.key_print});
   return table.render(layout);
 }
 
@@ -161,7 +164,9 @@ std::string node_text(const wire::NodeView& node, const Layout& layout) {
                     field("Memory", bytes_text(node.memory.free_bytes) + " of " + bytes_text(node.memory.total_bytes) +
                           " free") +
                     field("GPUs", std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total) + " free") +
-                    field("Labels", labels_text(node.labels));
+                    field("Labels", labels_text(node.labels)) + field("Task address", node.task_address) +
+                    field("Version", node.version) + field("Boot", node.boot_id) +
+                    field("Life", node.life != 0 ? std::to_string(node.life) : "") + field("Key", node.key_print);
   if (node.gpus.devices.empty()) return out;
   Table table({{"INDEX", 0, false, true}, {"PCI"}, {"VENDOR", 3}, {"MODEL", 1, true}, {"MEMORY", 2, false, true},
                {"NUMA", 4, false, true}, {"HEALTHY", 0}, {"UUID", 5, false, false, false, true}});
@@ -170,6 +175,17 @@ std::string node_text(const wire::NodeView& node, const Layout& layout) {
                bytes_text(gpu.memory_bytes), gpu.numa < 0 ? "" : std::to_string(gpu.numa), gpu.healthy ? "yes" : "no",
                gpu.uuid});
   return out + indented(table.render(inside(layout, 2)), "  ");
+}
+
+std::string topology_text(const wire::NodeView& node) {
+  std::string out;
+  std::size_t start = 0;
+  while (start < node.topology.size()) {
+    const std::size_t end = std::min(node.topology.find('\n', start), node.topology.size());
+    out += printable(std::string_view(node.topology).substr(start, end - start)) + "\n";
+    start = end + 1;
+  }
+  return out.empty() ? node.name + " has not told its topology\n" : out;
 }
 
 std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoints, const Layout& layout) {
@@ -197,6 +213,9 @@ std::string status_text(const wire::StatusView& status) {
   if (n.down != 0) nodes += ", " + std::to_string(n.down) + " down";
   if (n.dead != 0) nodes += ", " + std::to_string(n.dead) + " dead";
   if (n.left != 0) nodes += ", " + std::to_string(n.left) + " left";
+  if (!status.waiting_for.empty())
+    return field("Cluster", "none yet (" + status.cluster.name + ")") + field("Waiting for", status.waiting_for);
+  if (!status.ledger) jobs = status.coordinator ? "ask " + status.coordinator->node : "not known here";
   return field("Cluster", status.cluster.name + " (" + status.cluster.id + ")") +
          field("Coordinator", status.coordinator ? status.coordinator->node + " (epoch " +
                                std::to_string(status.coordinator->epoch) + ")" : "none") +

@@ -12,6 +12,8 @@ namespace dtrain::ctl {
 std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& layout);
 std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& layout);
 std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& layout);
+// The node's packages, NUMA nodes, cores and GPUs.
+std::string topology_text(const wire::NodeView& node);
 std::string node_text(const wire::NodeView& node, const Layout& layout);
 std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoints, const Layout& layout);
 std::string status_text(const wire::StatusView& status);

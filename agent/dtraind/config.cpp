@@ -7,6 +7,7 @@
 
 #include "agent/host/address.h"
 #include "agent/host/facts.h"
+#include "agent/host/resolver.h"
 #include "agent/host/pci_address.h"
 #include "agent/store/file.h"
 #include "common/base/limits.h"
@@ -26,6 +27,7 @@ constexpr std::uint32_t kMostGpus = 64;  // pretended ones; they must fit into w
 constexpr std::uint32_t kMostNodes = 10'000;
 constexpr std::uint32_t kMostLogFiles = 1000;
 constexpr std::uint16_t kFewestTaskPorts = 16;
+constexpr std::uint16_t kLastListenPort = 65'533;
 constexpr Duration kShortestTiming = 100ms;
 constexpr std::uint64_t kSmallestLogFile = 64 << 10;
 
@@ -109,9 +111,11 @@ Result<std::string> parse_node_name(std::string_view text) {
   return wrong("lower-case letters, digits and inner dashes, at most " + std::to_string(limits::kNameBytes), text);
 }
 
+// The agent takes the port and the two above it.
 Result<std::string> parse_listen(std::string_view text) {
   auto endpoint = host::parse_endpoint(text);
-  if (!endpoint) return wrong("IP:PORT, such as 10.0.0.11:7400", text);
+  if (!endpoint || endpoint->port > kLastListenPort)
+    return wrong("IP:PORT with a port up to " + std::to_string(kLastListenPort) + ", such as 10.0.0.11:7400", text);
   return std::string(text);
 }
 
@@ -187,6 +191,9 @@ void read_network(MapReader& root, Config& c, Report& report) {
     map.text("taskAddress", c.network.task_address);
     map.parsed("taskPorts", c.network.task_ports, parse_ports);
     map.texts("join", c.network.join);
+    for (const std::string& seed : c.network.join)
+      if (const auto parsed = host::parse_seed(seed); !parsed)
+        report.add("out-of-range", map.path("join"), parsed.error().message, parsed.error().next);
     c.network.key_file_given = map.parsed("keyFile", c.network.key_file, parse_absolute_or_empty);
   });
 }

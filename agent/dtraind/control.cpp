@@ -35,11 +35,6 @@ void Daemon::answer_error(node::ConnectionId connection, std::uint64_t request, 
 }
 
 void Daemon::on_message(node::ConnectionId connection, wire::Message message) {
-  if (!decider_)
-    return answer_error(connection, message.request,
-                        Error{ErrorCode::unavailable,
-                              "could not answer: this node belongs to no cluster yet; it waits for " + prepared_.waiting_for,
-                              "start the agent with --found, or with --join HOST"});
   switch (message.type) {
     case wire::MessageType::has_blob: return answer_has_blob(connection, message);
     case wire::MessageType::exec_input: {

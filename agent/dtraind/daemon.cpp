@@ -27,7 +27,7 @@ Start<std::unique_ptr<Daemon>> Daemon::create(Config config, Prepared prepared, 
                                               const MakeDecider& make_decider, LogSink& log, std::string version) {
   std::unique_ptr<Daemon> daemon(new Daemon(std::move(config), std::move(prepared), log, std::move(version)));
   if (auto opened = daemon->open_adapters(std::move(runner)); !opened) return tl::unexpected<Failure>(opened.error());
-  if (daemon->prepared_.waiting_for.empty()) daemon->decider_ = make_decider(log);
+  daemon->decider_ = make_decider(log);
   return daemon;
 }
 
@@ -106,7 +106,6 @@ void Daemon::drain() {
     const node::Event event = std::move(events_.front());
     events_.pop_front();
     note(event);
-    if (!decider_) continue;
     effects_.clear();
     decider_->step(loop_->now(), event, effects_);
     for (node::Effect& effect : effects_) perform(effect);
@@ -116,14 +115,14 @@ void Daemon::drain() {
 
 Status Daemon::turn(Instant limit) {
   Instant deadline = std::min(limit, committer_->deadline());
-  if (decider_) deadline = std::min(deadline, decider_->deadline());
+  deadline = std::min(deadline, decider_->deadline());
   for (const Source& source : sources_) deadline = std::min(deadline, source.deadline());
   if (!events_.empty()) deadline = Instant{};
   if (auto waited = loop_->turn(deadline); !waited) return waited;
   const Instant now = loop_->now().boot;
   for (const Source& source : sources_)
     if (source.deadline() <= now) source.dispatch();
-  if (decider_ && decider_->deadline() <= now) queue(node::Tick{});
+  if (decider_->deadline() <= now) queue(node::Tick{});
   drain();
   for (const auto& [connection, input] : std::exchange(exec_inputs_, {})) execs_->input(now, connection, input);
   post_deferred();
@@ -140,6 +139,7 @@ Status Daemon::adopt() {
   started.log = std::move(prepared_.state.log);
   started.task_records = std::move(prepared_.state.task_records);
   started.shims = runner_->list();
+  started.members = prepared_.members;
   prepared_.state = {};
   for (const task::FoundShim& shim : started.shims)
     if (shim.shim_alive) shims_.insert(shim.id);
@@ -164,8 +164,8 @@ Status Daemon::open_control() {
 
 void Daemon::log_ready() {
   const node::NodeFacts& facts = prepared_.facts;
-  if (!decider_)
-    log_.write(LogLevel::warn, "agent.waiting", {{"node", facts.name}, {"for", prepared_.waiting_for}});
+  if (!prepared_.members.waiting_for.empty())
+    log_.write(LogLevel::warn, "agent.waiting", {{"node", facts.name}, {"for", prepared_.members.waiting_for}});
   log_.write(LogLevel::info, "agent.ready",
              {{"node", facts.name}, {"id", facts.id}, {"address", facts.address}, {"version", version_},
               {"cluster", config_.cluster.name}, {"control", prepared_.layout.control_socket()},
@@ -181,7 +181,9 @@ int Daemon::run(loop::Signals& signals, const Reload& reload) {
     return broken(watched.error());
   if (auto adopted = adopt(); !adopted) return broken(adopted.error());
   if (storage_failed_) return fail_storage();
-  if (auto opened = open_control(); !opened) {
+  auto opened = open_network();
+  if (opened) opened = open_control();
+  if (!opened) {
     log_.write(LogLevel::error, "agent.failed", {{"error", opened.error().text()}});
     return opened.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR;
   }
@@ -211,18 +213,26 @@ void Daemon::reload_config(const Reload& reload) {
   }
   config_.node.labels = loaded->config.node.labels;
   config_.access = loaded->config.access;
+  reload_key(loaded->config);
+  node::Reconfigured changed;
+  changed.labels = config_.node.labels;
+  if (prepared_.keys) changed.key_print = net::key_print(prepared_.keys->pairs.front().public_key);
+  queue(std::move(changed));
   config_.log_level = loaded->config.log_level;
   log_.set_level(config_.log_level);
   log_.write(LogLevel::info, "config.reloaded", {});
 }
 
 int Daemon::stop() {
+  said_something_ = false;
   queue(node::Stopping{});
   drain();
   committer_->flush(loop_->now());
   const Instant limit = loop_->now().boot + kStopPatience;
-  while (loop_->now().boot < limit && !storage_failed_ && !(committer_->idle() && control_->flushed() && events_.empty()))
-    if (!turn(limit)) break;
+  const Instant said = loop_->now().boot + (said_something_ ? kGoodbye : Duration{0});
+  const auto done = [&] { return committer_->idle() && !saving_members_ && control_->flushed() && events_.empty(); };
+  while (loop_->now().boot < limit && !storage_failed_ && !(done() && loop_->now().boot >= said))
+    if (!turn(done() ? said : limit)) break;
   if (storage_failed_) return fail_storage();
   std::string next = "start the agent again to go on with them";
   if (!shims_.empty()) next += "; to end them: dtrainctl cancel JOB, then stop the agent";

@@ -19,9 +19,11 @@
 #include "agent/dtraind/exit_code.h"
 #include "agent/dtraind/log_sink.h"
 #include "agent/dtraind/start.h"
+#include "agent/host/resolver.h"
 #include "agent/loop/loop.h"
 #include "agent/loop/signals.h"
 #include "agent/net/control_server.h"
+#include "agent/net/peer_links.h"
 #include "agent/proc/exec_session.h"
 #include "agent/proc/hook_runner.h"
 #include "agent/proc/log_streams.h"
@@ -37,10 +39,11 @@ namespace dtrain::daemon {
 inline constexpr std::size_t kDecisionsPerTurn = 4096;      // events decided before descriptors are looked at again
 inline constexpr std::size_t kUploadQueueBytes = 4 << 20;   // unwritten bytes of one upload; then it is not read on
 inline constexpr Duration kStopPatience = 5s;               // for last commits and replies at SIGTERM
+// For last words to other agents at SIGTERM: ZeroMQ's I/O threads write them, and it cannot be asked whether they did.
+inline constexpr Duration kGoodbye = 200ms;
 
 class Daemon : private net::ControlSink, private proc::Outlet {
  public:
-  // A decider for a node that belongs to a cluster.
   using MakeDecider = std::function<std::unique_ptr<Decider>(Log& log)>;
 
   static Start<std::unique_ptr<Daemon>> create(Config config, Prepared prepared, std::unique_ptr<proc::Runner> runner,
@@ -87,6 +90,14 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   void post_deferred();
   void note(const node::Event& event);
 
+  // ---- peers.cpp
+  Status open_network();
+  void resolve_seeds();
+  void seeds_resolved(std::vector<host::Endpoint> found);
+  void save_members(node::SaveMembers record);
+  void save_next_record();
+  void reload_key(const Config& config);
+
   // ---- control.cpp
   void on_opened(node::ConnectionId connection, const node::Caller& caller) override;
   void on_message(node::ConnectionId connection, wire::Message message) override;
@@ -102,7 +113,7 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   LogSink& log_;
   const std::string version_;
   std::unique_ptr<loop::Loop> loop_;
-  std::unique_ptr<Decider> decider_;     // null: this node waits for a cluster
+  std::unique_ptr<Decider> decider_;
   std::unique_ptr<store::DiskWorker> worker_;
   std::unique_ptr<store::Committer> committer_;
   std::unique_ptr<store::CheckpointStore> checkpoints_;
@@ -112,6 +123,8 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   std::unique_ptr<proc::LogStreams> logs_;
   std::unique_ptr<proc::ExecSessions> execs_;
   std::unique_ptr<net::ControlServer> control_;
+  std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet
+  std::unique_ptr<net::PeerLinks> links_;
   std::vector<Source> sources_;
 
   std::deque<node::Event> events_;
@@ -119,6 +132,10 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   std::vector<std::pair<node::ConnectionId, wire::ExecInput>> exec_inputs_;  // of this turn
   std::deque<store::DiskWorker::Work> deferred_;                // bulk work that the worker's queue had no room for
   std::map<node::ConnectionId, std::size_t> upload_bytes_;      // queued, not yet written
+  std::vector<node::Effect> before_network_;                    // for the links, from before they were open
+  std::optional<node::SaveMembers> next_record_;                // newest record not yet given to the disk worker
+  bool saving_members_ = false;
+  bool said_something_ = false;          // to another agent, since it was last set to false
   std::set<AssignmentId> shims_;         // living ones, to the best of our knowledge
   std::optional<Error> storage_failed_;
   bool stopping_ = false;

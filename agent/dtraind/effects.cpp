@@ -37,13 +37,31 @@ struct Daemon::Perform {
 
   void operator()(node::RunHook& e) { d.hooks_->run(now(), std::move(e)); }
 
-  void operator()(gossip::Send&) {}
-  void operator()(gossip::KeepLinks&) {}
-  void operator()(gossip::CheckGone&) {}
-  void operator()(gossip::ResolveSeeds&) {}
-  void operator()(node::SaveMembers&) {}
-  void operator()(node::KnowMember&) {}
-  void operator()(node::EnterCluster&) {}
+  void operator()(gossip::Send& e) {
+    if (!d.links_) return;
+    d.links_->send(e);
+    d.said_something_ = true;
+  }
+  void operator()(gossip::KeepLinks& e) {
+    if (d.links_) d.links_->keep(e);
+  }
+  void operator()(gossip::CheckGone& e) {
+    if (d.links_) d.links_->check_gone(e);
+  }
+  void operator()(gossip::ResolveSeeds&) { d.resolve_seeds(); }
+  void operator()(node::SaveMembers& e) { d.save_members(std::move(e)); }
+  void operator()(node::KnowMember& e) {
+    if (d.links_)
+      d.links_->know(e.identity);
+    else if (d.prepared_.members.network)
+      d.before_network_.push_back(std::move(e));
+  }
+  void operator()(node::EnterCluster& e) {
+    if (d.links_)
+      d.links_->set_cluster(e.cluster);
+    else if (d.prepared_.members.network)
+      d.before_network_.push_back(e);
+  }
 };
 
 void Daemon::perform(node::Effect& effect) { std::visit(Perform{*this}, effect); }
@@ -81,6 +99,7 @@ void Daemon::post_bulk(store::DiskWorker::Work work) {
 }
 
 void Daemon::post_deferred() {
+  save_next_record();
   while (!deferred_.empty() && worker_->post(store::Lane::bulk, deferred_.front())) deferred_.pop_front();
 }
 

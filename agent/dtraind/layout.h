@@ -13,6 +13,7 @@ struct Layout {
 
   std::string tasks() const { return data + "/tasks"; }
   std::string blobs() const { return data + "/blobs"; }
+  std::string members_file() const { return data + "/members"; }
   std::string control_socket() const { return run + "/control.sock"; }
 };
 

@@ -17,6 +17,7 @@ namespace dtrain::daemon {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
+constexpr std::size_t kMembersFileBytes = 16 << 20;  // larger: not one of ours
 
 int exit_code_of(ErrorCode code) {
   switch (code) {
@@ -38,20 +39,33 @@ Start<void> make_directory(const std::string& path, unsigned mode) {
   return {};
 }
 
+// Keys of the key file. One that was named must be right; the default one may be missing, or be for another user's agent.
+Start<void> read_keys(const Config& config, Prepared& out) {
+  const std::string& path = config.network.key_file;
+  if (config.dev || path.empty() || (!config.network.key_file_given && ::access(path.c_str(), R_OK) != 0)) return {};
+  auto keys = net::read_key_file(path);
+  if (!keys) {
+    switch (keys.error().code) {
+      case ErrorCode::not_found: return give_up(EX_NOINPUT, keys.error());
+      case ErrorCode::refused: return give_up(EX_NOPERM, keys.error());
+      case ErrorCode::io: return give_up(EX_IOERR, keys.error());
+      default: return give_up(EX_CONFIG, keys.error());
+    }
+  }
+  out.keys = std::move(*keys);
+  out.members.key_print = net::key_print(out.keys->pairs.front().public_key);
+  return {};
+}
+
 // Without a key nobody can be told apart: the agent then keeps to itself.
-Start<host::Endpoint> choose_listen(const Config& config, Log& log) {
+Start<host::Endpoint> choose_listen(const Config& config, bool has_keys, Log& log) {
   auto listen = host::parse_endpoint(config.network.listen);
   if (!listen) return give_up(EX_CONFIG, listen.error());
   if (config.dev) {
     if (!config.network.listen_given) *listen = host::Endpoint{kLoopback, 0};
     return *listen;
   }
-  const bool has_key = !config.network.key_file.empty() && ::access(config.network.key_file.c_str(), R_OK) == 0;
-  if (!has_key && config.network.key_file_given && !config.network.key_file.empty())
-    return give_up(EX_NOINPUT, Error{ErrorCode::not_found,
-                                     "could not read key file " + config.network.key_file + ": " + ::strerror(errno),
-                                     "make one with dtrainctl keygen " + config.network.key_file});
-  if (!has_key && !host::is_loopback(listen->ip)) {
+  if (!has_keys && !host::is_loopback(listen->ip)) {
     const std::string wanted = listen->text();
     listen->ip = kLoopback;
     log.write(LogLevel::warn, "network.no-key",
@@ -67,6 +81,8 @@ Start<host::Endpoint> choose_listen(const Config& config, Log& log) {
 constexpr int kHandoverTries = 50;
 constexpr useconds_t kHandoverPause = 20'000;  // microseconds
 
+constexpr int kPortTries = 16;  // with --listen IP:0: pairs of neighbouring ports that are tried
+
 template <class Take>
 auto patiently(Take take) {
   for (int tries = 0;; ++tries) {
@@ -80,11 +96,25 @@ Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
   for (const std::string& key : config.without_effect)
     log.write(LogLevel::warn, "config.without-effect",
               {{"key", key}, {"next", "this version reads the key and does not act on it"}});
-  auto listen = choose_listen(config, log);
+  if (auto keys = read_keys(config, out); !keys) return keys;
+  auto listen = choose_listen(config, out.keys.has_value(), log);
   if (!listen) return tl::unexpected<Failure>(listen.error());
-  auto port = patiently([&] { return host::ListenPort::reserve(*listen); });
-  if (!port) return give_up(exit_code_of(port.error().code), port.error());
-  out.port = std::make_unique<host::ListenPort>(std::move(*port));
+  out.members.network = !config.dev;
+  for (int tries = 1;; ++tries) {
+    auto port = patiently([&] { return host::ListenPort::reserve(*listen, out.members.network); });
+    if (!port) return give_up(exit_code_of(port.error().code), port.error());
+    out.port = std::make_unique<host::ListenPort>(std::move(*port));
+    if (!out.members.network) break;
+    host::Endpoint bulk = out.port->endpoint();
+    ++bulk.port;
+    auto bulk_port = patiently([&] { return host::ListenPort::reserve(bulk, true); });
+    if (bulk_port) {
+      out.bulk_port = std::make_unique<host::ListenPort>(std::move(*bulk_port));
+      break;
+    }
+    // Any port will do? Then one whose neighbour is free.
+    if (listen->port != 0 || tries == kPortTries) return give_up(exit_code_of(bulk_port.error().code), bulk_port.error());
+  }
   const std::string warning = host::check_task_ports(config.network.task_ports.first, config.network.task_ports.last,
                                                      host::kLocalPortRangeFile);
   if (!warning.empty()) log.write(LogLevel::warn, "network.task-ports", {{"warning", warning}});
@@ -100,6 +130,13 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   auto advertise = host::choose_advertise(out.port->endpoint(), config.network.advertise, config.network.join);
   if (!advertise) return give_up(EX_CONFIG, advertise.error());
   facts.address = host::Endpoint{*advertise, out.port->endpoint().port}.text();
+  const std::string doubt =
+      host::check_advertise(*advertise, host::interfaces().value_or(std::vector<host::Interface>()));
+  if (!doubt.empty()) log.write(LogLevel::warn, "network.advertise", {{"warning", doubt}});
+  out.members.endpoint = {*advertise, out.port->endpoint().port};
+  for (const std::string& name : config.network.join)
+    if (auto seed = host::parse_seed(name)) out.seeds.push_back(std::move(*seed));  // read_config checked them
+  out.members.seeds = config.network.join;
   auto task_address = config.network.task_address.empty() ? advertise
                                                           : host::resolve_ip_or_interface(config.network.task_address);
   if (!task_address) return give_up(EX_CONFIG, task_address.error());
@@ -108,17 +145,44 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   return gather_hardware(config, facts, log);
 }
 
-// A cluster is made once, by a node without data that was told to; everybody else is asked in.
+// What the last life kept of the cluster's members. A record that cannot be read costs time, no more: it is set aside.
+Start<void> read_members(Prepared& out, Log& log) {
+  const std::string path = out.layout.members_file();
+  const auto bytes = store::read_file(path, kMembersFileBytes);
+  if (!bytes && bytes.error().code == ErrorCode::not_found) return {};
+  auto record = bytes ? gossip::MemberRecord::decode(*bytes) : Result<gossip::MemberRecord>(fail(bytes.error()));
+  if (record) {
+    out.members.record = std::move(*record);
+    return {};
+  }
+  if (::rename(path.c_str(), (path + ".damaged").c_str()) != 0)
+    return give_up(EX_IOERR, Error{ErrorCode::io, "could not set aside " + path + ": " + ::strerror(errno), "remove it"});
+  log.write(LogLevel::warn, "members.damaged",
+            {{"file", path + ".damaged"}, {"cause", record.error().text()},
+             {"next", "this node joins through the nodes of --join; without those it waits"}});
+  return {};
+}
+
+// A cluster is made once, by a node without data that was told to; everybody else is asked in. Who has data goes on with it,
+// whatever the command line says.
 Start<void> form(const Config& config, Prepared& out, Log& log) {
-  if (!out.state.cluster_id.empty()) return {};
+  node::MemberStart& members = out.members;
+  members.holds_ledger = true;
+  if (!out.state.cluster_id.empty()) {
+    members.record.cluster_id = MemberId::parse(out.state.cluster_id).value_or(MemberId{});
+    return {};
+  }
+  const bool member = !members.record.cluster_id.none() || members.record.left;
   const bool alone = config.cluster.expect == 1;
-  if (!config.dev && !config.cluster.found && !alone) {
+  if (member || (!config.dev && !config.cluster.found && !alone)) {
+    members.holds_ledger = false;
+    if (member) return {};
     if (config.cluster.expect > 1)
-      out.waiting_for = std::to_string(config.cluster.expect) + " founders to agree";
+      members.waiting_for = std::to_string(config.cluster.expect) + " founders to agree";
     else if (!config.network.join.empty())
-      out.waiting_for = "the cluster of --join to admit this node";
+      members.waiting_for = "the cluster of --join to admit this node";
     else
-      out.waiting_for = "--found (a new cluster of this machine) or --join HOST (an existing one)";
+      members.waiting_for = "--found (a new cluster of this machine) or --join HOST (an existing one)";
     return {};
   }
   auto id = host::random_id();
@@ -126,6 +190,8 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
   if (auto stored = out.store->set_cluster_id(*id); !stored)
     return give_up(exit_code_of(stored.error().code), stored.error());
   out.state.cluster_id = *id;
+  members.found = true;
+  members.new_cluster_id = MemberId::parse(*id).value_or(MemberId{});
   log.write(LogLevel::info, "cluster.founded", {{"cluster", config.cluster.name}, {"id", *id}});
   return {};
 }
@@ -176,6 +242,7 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   auto state = out.store->begin_life(*boot, *id);
   if (!state) return give_up(exit_code_of(state.error().code), state.error());
   out.state = std::move(*state);
+  if (auto read = read_members(out, log); !read) return tl::unexpected<Failure>(read.error());
   if (auto formed = form(config, out, log); !formed) return tl::unexpected<Failure>(formed.error());
   if (auto gathered = gather_facts(config, out, log); !gathered) return tl::unexpected<Failure>(gathered.error());
   return out;

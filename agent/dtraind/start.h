@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "agent/dtraind/exit_code.h"
 #include "agent/dtraind/layout.h"
 #include "agent/host/listen_port.h"
+#include "agent/host/resolver.h"
+#include "agent/net/cluster_keys.h"
 #include "agent/store/blob_store.h"
 #include "agent/store/data_lock.h"
 #include "agent/store/store.h"
@@ -21,19 +24,21 @@ namespace dtrain::daemon {
 struct Prepared {
   Layout layout;
   std::unique_ptr<store::DataLock> lock;
-  std::unique_ptr<host::ListenPort> port;
+  std::unique_ptr<host::ListenPort> port, bulk_port;   // reserved until the links open; bulk: of the network only
+  std::optional<net::ClusterKeys> keys;                // unset: plain, loopback only
+  std::vector<host::Seed> seeds;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<store::BlobStore> blobs;
   store::StoredState state;
   node::NodeFacts facts;
   std::string boot_id;
-  std::string waiting_for;   // "": this node belongs to a cluster; else what it waits for
+  node::MemberStart members;
 };
 
 // Directories of this start. --dev without --data-dir or --run-dir: fresh temporary ones.
 Start<Layout> choose_layout(const Config& config);
 
-// In order: data directory, lock, port, database, cluster id, facts. `version`: of this program.
+// In order: data directory, lock, key, ports, database, cluster, facts. `version`: of this program.
 Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log);
 
 // What Node needs of the config.

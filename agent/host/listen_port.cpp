@@ -84,12 +84,14 @@ std::string owner_of_tcp_port(std::uint16_t port) {
   return "";
 }
 
-Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint) {
+Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering) {
   Address address = to_address(endpoint);
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return fail(ErrorCode::io, std::string("could not create a socket: ") + ::strerror(errno));
   ListenPort port(fd, endpoint);
-  // Without SO_REUSEADDR: the agent accepts nothing here yet, so nothing of it lingers, and nobody can share the port.
+  // Without SO_REUSEADDR nobody can share the port. With it the minute that closed connections wait does not hold us up.
+  const int on = 1;
+  if (lingering) (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0) {
     const int cause = errno;
     const std::string what = "could not listen on " + endpoint.text() + ": ";

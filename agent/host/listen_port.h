@@ -14,7 +14,8 @@ namespace dtrain::host {
 class ListenPort {
  public:
   // Port 0 takes any free one. ErrorCode::unavailable: somebody has it; the message names them where it can.
-  static Result<ListenPort> reserve(const Endpoint& endpoint);
+  // `lingering`: connections of an earlier agent may still linger on it, and two may reserve it; who listens first has it.
+  static Result<ListenPort> reserve(const Endpoint& endpoint, bool lingering = false);
   ListenPort(ListenPort&& other) noexcept : fd_(std::exchange(other.fd_, -1)), endpoint_(other.endpoint_) {}
   ListenPort& operator=(ListenPort&&) = delete;
   ~ListenPort();

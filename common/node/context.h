@@ -18,6 +18,8 @@
 
 namespace dtrain::node {
 
+class ClusterMembers;
+
 struct Context {
   Context(Options o, Rng r, Log& l) : options(std::move(o)), rng(r), log(l) {}
 
@@ -25,6 +27,8 @@ struct Context {
   Rng rng;
   Log& log;
   NodeFacts facts;
+  bool holds_ledger = true;           // false: a member of a cluster whose ledger another node holds
+  ClusterMembers* members = nullptr;  // whom this node knows
   cluster::Ledger ledger;
   std::optional<raft::SoloLog> replicated;
   bool serving = false;         // this life's own entry is applied

@@ -154,8 +154,9 @@ struct RunHook {
 
 // ---- other agents (common/gossip/membership.h)
 struct SaveMembers {
-  std::string record;  // gossip::MemberRecord::encode(); the newest counts; a failure is logged by the agent
-};
+  std::uint64_t ticket = 0;
+  std::string record;  // gossip::MemberRecord::encode(); the newest counts
+};                     // -> MembersSaved, one for all that were asked before it was written
 struct KnowMember {
   wire::Identity identity;  // its node key may connect from now on
 };

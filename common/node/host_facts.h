@@ -62,6 +62,14 @@ struct FreeFacts {  // fact `free`
   }
 };
 
+struct RunningFact {  // fact `running`
+  std::uint64_t hash = 0;  // over (job, task, generation, attempt) of what runs, in order
+  template <class V>
+  void fields(V& v) {
+    v("hash", hash);
+  }
+};
+
 struct CouncilFact {  // fact `council`
   std::string role = "member";  // coordinator | voter | learner | member
   std::uint64_t epoch = 0;

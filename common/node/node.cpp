@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/node/cluster_members.h"
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
 #include "common/node/orders.h"
@@ -45,12 +46,16 @@ struct Node::Impl {
   Impl(Options options, Rng rng, Log& log)
       : c(std::move(options), rng, log),
         actions(c),
+        members(c),
         coordinator(c),
         streams(c),
-        requests(c, coordinator, streams) {}
+        requests(c, coordinator, streams) {
+    c.members = &members;
+  }
 
   Context c;
   EffectActions actions;
+  ClusterMembers members;
   Coordinator coordinator;
   Streams streams;
   Requests requests;
@@ -63,8 +68,11 @@ struct Node::Impl {
   std::uint64_t last_ticket = 0;
   std::uint64_t snapshot_index = 0;
   std::uint64_t logged_event = 0;  // newest event written to the log
+  std::uint64_t told_local = 0;    // newest event of members that followers were told
 
   void start(const Started& e);
+  void start_ledger(const Started& e);
+  void tell_members();
   void commit();
   void after_commit();
   void give_orders(JobId id);
@@ -86,12 +94,14 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->handle(event);
   impl_->report();
   impl_->persist();
+  impl_->tell_members();
   impl_->c.out = nullptr;
 }
 
 Instant Node::deadline() const {
-  if (!impl_->c.serving || impl_->c.storage_failed) return impl_->streams.deadline();
-  return std::min({impl_->host->deadline(), impl_->coordinator.deadline(), impl_->streams.deadline()});
+  const Instant always = std::min(impl_->streams.deadline(), impl_->members.deadline());
+  if (!impl_->c.serving || impl_->c.storage_failed) return always;
+  return std::min({impl_->host->deadline(), impl_->coordinator.deadline(), always});
 }
 
 std::string Node::ledger_bytes() const {
@@ -101,6 +111,12 @@ std::string Node::ledger_bytes() const {
 void Node::Impl::start(const Started& e) {
   CHECK(!host);
   c.facts = e.facts;
+  c.holds_ledger = e.members.holds_ledger;
+  if (c.holds_ledger) start_ledger(e);
+  members.start(e);
+}
+
+void Node::Impl::start_ledger(const Started& e) {
   std::uint64_t index = 0, term = 0;
   if (e.snapshot) {
     auto restored = cluster::Ledger::restore(e.snapshot->payload);
@@ -151,6 +167,7 @@ void Node::Impl::commit() {
 void Node::Impl::after_commit() {
   const bool begins = !c.serving;
   c.serving = true;
+  members.touch();
   std::set<JobId> touched = c.ledger.take_touched();
   touched.merge(coordinator.applied(c.ledger.state().applied));
   if (begins)
@@ -217,6 +234,15 @@ void Node::Impl::persist() {
   c.emit(std::move(p));
 }
 
+// What this node says of itself, once the step is decided; and what it saw of the others, to those who follow.
+void Node::Impl::tell_members() {
+  if (!c.storage_failed) members.announce([this] { return host ? host->running() : ClusterMembers::Running{}; });
+  const auto& events = members.local_events();
+  if (events.empty() || events.back().local == told_local) return;
+  told_local = events.back().local;
+  streams.new_events();
+}
+
 void Node::Impl::log_events() {
   const auto& events = c.ledger.events();
   auto from = std::upper_bound(events.begin(), events.end(), logged_event,
@@ -259,8 +285,12 @@ void Node::Impl::handle(const Event& event) {
                        std::holds_alternative<PersistFailed>(event);
   const bool connection =
       std::holds_alternative<ConnectionOpened>(event) || std::holds_alternative<ConnectionClosed>(event);
-  if (storage || connection || c.serving || c.storage_failed) return decide(event);
-  if (!std::holds_alternative<Tick>(event)) early.push_back(event);
+  // What others do does not wait for this node's disk.
+  const bool of_members = std::holds_alternative<NetworkUp>(event) || std::holds_alternative<Gossiped>(event) ||
+                          std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Tick>(event) ||
+                          std::holds_alternative<Stopping>(event);
+  if (storage || connection || of_members || !c.holds_ledger || c.serving || c.storage_failed) return decide(event);
+  early.push_back(event);
 }
 
 void Node::Impl::decide(const Event& event) {
@@ -297,6 +327,7 @@ void Node::Impl::decide(const Event& event) {
       task_of(e.id, [&](task::Task& t) { t.shim_up(now, e.result); });
     }
     void operator()(const AttemptStarted& e) {
+      n.members.touch();
       task_of(e.id, [&](task::Task& t) { t.attempt_started(now, e.attempt, e.pid, e.at); });
     }
     void operator()(const AttemptRefused& e) {
@@ -304,6 +335,7 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const AttemptExited& e) {
       n.c.status_text.erase(e.id);
+      n.members.touch();
       task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, e.exit); });
     }
     void operator()(const ShimGone& e) {
@@ -339,16 +371,25 @@ void Node::Impl::decide(const Event& event) {
         n.c.log.write(LogLevel::warn, "hook.failed",
                       {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
     }
-    void operator()(const Gossiped&) {}
+    void operator()(const NetworkUp&) { n.members.network_up(); }
+    void operator()(const Gossiped& e) { n.members.handle(e.input); }
+    void operator()(const MembersSaved& e) {
+      if (!e.result)
+        n.c.log.write(LogLevel::error, "members.not-saved", {{"cause", e.result.error().text()}});
+      n.requests.members_saved(e);
+    }
+    void operator()(const Reconfigured& e) { n.members.reconfigured(e); }
     void operator()(const Tick&) {
       if (n.c.serving && !n.c.storage_failed) {
         n.host->tick(now);
         n.coordinator.tick();
       }
       n.streams.tick();
+      n.members.tick();
     }
     void operator()(const Stopping&) {
       n.c.log.write(LogLevel::info, "agent.stopping", {{"node", n.c.facts.name}});
+      n.members.stop();
     }
   };
   std::visit(Visitor{*this, now, with_task}, event);

@@ -4,6 +4,7 @@
 
 #include "common/base/limits.h"
 #include "common/job/manifest.h"
+#include "common/node/cluster_views.h"
 #include "common/node/reply.h"
 #include "common/node/views.h"
 
@@ -33,6 +34,7 @@ void Requests::closed(ConnectionId connection) {
   callers_.erase(connection);
   streams_.closed(connection);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
+  std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
   for (auto& [index, p] : pending_)
     if (p.connection == connection) p.connection = 0;  // its command commits all the same
 }
@@ -60,6 +62,7 @@ void with(const wire::Message& m, Handler handler, Refuse refuse) {
 }  // namespace
 
 void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& caller) {
+  if (refuse_without_ledger(e, m)) return;
   const auto wrong = [&](const Error& error) { refuse(e, error); };
   switch (m.type) {
     case MessageType::submit:
@@ -148,15 +151,10 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
           wrong);
     case MessageType::query_nodes:
       return with<wire::NodeName>(
-          m,
-          [&](const auto& q) {
-            if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id)
-              return refuse(
-                  e, {ErrorCode::not_found,
-                      "could not find node " + q.node + ": this cluster has only " + c_.facts.name, ""});
-            answer(e, MessageType::nodes, wire::NodesReply{{node_view(c_)}, stale});
-          },
-          wrong);
+          m, [&](const auto& q) { nodes(e, q); }, wrong);
+    case MessageType::leave:
+      return with<wire::LeaveRequest>(
+          m, [&](const auto& q) { leave(e, q, caller); }, wrong);
     case MessageType::query_events:
       return with<wire::EventsRequest>(
           m,

@@ -26,6 +26,8 @@ class Requests {
   void storage_failed(const Error& error);
   // checkpoints --verify: the answers of VerifyCheckpoint. True when it was ours.
   bool verified(const CheckpointVerified& e);
+  // The record of members up to this ticket is durable, or cannot be made so: `leave` is answered.
+  void members_saved(const MembersSaved& e);
 
  private:
   struct Pending {
@@ -41,7 +43,17 @@ class Requests {
     std::map<std::uint64_t, std::size_t> awaited;  // token -> view
   };
 
+  struct Leaving {  // one `leave`
+    ConnectionId connection = 0;
+    std::uint64_t request = 0;
+    std::uint64_t ticket = 0;  // of the record that says so
+  };
+
   void dispatch(const Request& e, const wire::Message& m, const Caller& caller);
+  // Of a node without the ledger: what it cannot answer is refused, with where to ask. False: it can.
+  bool refuse_without_ledger(const Request& e, const wire::Message& m);
+  void nodes(const Request& e, const wire::NodeName& q);
+  void leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller);
   void query(const Request& e, const wire::Message& m, const Caller& caller);
   void submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
   void plan(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
@@ -68,6 +80,7 @@ class Requests {
   std::map<ConnectionId, Caller> callers_;
   std::map<std::uint64_t, Pending> pending_;  // by log index
   std::vector<Verification> verifications_;
+  std::vector<Leaving> leaving_;
 };
 
 }  // namespace dtrain::node

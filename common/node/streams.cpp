@@ -1,9 +1,11 @@
 #include "common/node/streams.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "common/base/limits.h"
+#include "common/node/cluster_members.h"
 #include "common/node/reply.h"
 #include "common/node/views.h"
 
@@ -72,21 +74,35 @@ void Streams::send_events(const Key& key, Follower& f, bool last) {
   auto from = std::upper_bound(events.begin(), events.end(), f.seq,
                                [](std::uint64_t seq, const auto& e) { return seq < e.seq; });
   wire::EventsReply batch;
-  for (; from != events.end(); ++from) {
-    f.seq = from->seq;
-    if (f.job != 0 && from->job != f.job) continue;
-    batch.events.push_back(event_view(*from));
-    if (batch.events.size() < kEventsPerReply) continue;
+  const auto add = [&](wire::EventView event) {
+    batch.events.push_back(std::move(event));
+    if (batch.events.size() < kEventsPerReply) return;
     reply(c_, key.connection, key.request, MessageType::events, batch, false);
     batch.events.clear();
+  };
+  // This node's own events stand where they happened: behind the history's event that was the newest then.
+  const auto& own = c_.members->local_events();
+  auto next_own = std::upper_bound(own.begin(), own.end(), f.local,
+                                   [](std::uint64_t local, const auto& e) { return local < e.local; });
+  const auto add_own_before = [&](std::uint64_t seq) {
+    for (; next_own != own.end() && next_own->seq < seq; ++next_own) {
+      f.local = next_own->local;
+      if (f.job == 0) add(*next_own);
+    }
+  };
+  for (; from != events.end(); ++from) {
+    add_own_before(from->seq);
+    f.seq = from->seq;
+    if (f.job == 0 || from->job == f.job) add(event_view(*from));
   }
+  add_own_before(std::numeric_limits<std::uint64_t>::max());
   if (!batch.events.empty() || last) reply(c_, key.connection, key.request, MessageType::events, batch, last);
 }
 
 void Streams::follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query,
                             JobId job) {
   const Key key{connection, request};
-  Follower f{job, query.after};
+  Follower f{job, query.after, query.after_local};
   if (!query.follow) return send_events(key, f, true);
   if (!room(connection, request)) return;
   send_events(key, f, false);

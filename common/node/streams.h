@@ -45,6 +45,7 @@ class Streams {
   struct Follower {
     JobId job = 0;  // 0: all
     std::uint64_t seq = 0;
+    std::uint64_t local = 0;  // of this node's own events
   };
   struct LogStream {
     JobId job = 0;

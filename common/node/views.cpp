@@ -45,29 +45,6 @@ bool is_ready(const JobRecord& job, const TaskId& id, const TaskRecord& t) {
   return job.spec.roles.at(id.role).notify ? t.ready : true;
 }
 
-struct Used {
-  std::uint64_t cpu = 0, memory = 0;
-  std::uint32_t gpus = 0;
-};
-Used used_here(const Context& c) {
-  Used used;
-  for (const auto& [id, job] : c.ledger.state().jobs) {
-    for (const auto& [task, t] : job.tasks) {
-      const auto role = job.spec.roles.find(task.role);
-      if (t.ended || t.place.node != c.facts.id || role == job.spec.roles.end()) continue;
-      used.cpu += role->second.resources.cpu_millis;
-      used.memory += role->second.resources.memory_bytes;
-      used.gpus += static_cast<std::uint32_t>(t.place.gpus.size());
-    }
-  }
-  return used;
-}
-
-template <class T>
-T minus(T total, T used) {
-  return total - std::min(total, used);
-}
-
 }  // namespace
 
 std::string title(std::string_view state) {
@@ -142,41 +119,6 @@ wire::EventView event_view(const cluster::LedgerEvent& e) {
   v.object = e.object;
   v.reason = e.reason;
   for (const auto& d : e.details) v.message += (v.message.empty() ? "" : " ") + d.key + "=" + d.value;
-  return v;
-}
-
-wire::StatusView status_view(const Context& c) {
-  wire::StatusView v;
-  v.cluster = {c.options.cluster_name, c.options.cluster_id};
-  if (c.serving && !c.storage_failed)
-    v.coordinator = wire::CoordinatorView{c.facts.name, c.ledger.state().epoch};
-  v.quorum = {{c.facts.name}, c.serving && !c.storage_failed};
-  v.nodes.alive = 1;
-  v.gpus.total = static_cast<std::uint32_t>(c.facts.gpus.size());
-  v.gpus.free = minus(v.gpus.total, used_here(c).gpus);
-  for (const auto& [id, job] : c.ledger.state().jobs) ++v.jobs[title(to_string(job.state))];
-  v.stale = !v.quorum.healthy;
-  return v;
-}
-
-wire::NodeView node_view(const Context& c) {
-  wire::NodeView v;
-  v.name = c.facts.name;
-  v.id = c.facts.id;
-  v.address = c.facts.address;
-  v.state = "alive";
-  v.incarnation = 0;
-  v.role = c.serving ? "coordinator" : "member";
-  v.schedulable = c.serving;
-  const Used used = used_here(c);
-  for (const auto& g : c.facts.gpus)
-    v.gpus.devices.push_back(
-        {g.index, g.pci, g.vendor, g.model, g.uuid, g.memory_bytes, g.numa, g.healthy, g.pretended});
-  v.gpus.total = static_cast<std::uint32_t>(c.facts.gpus.size());
-  v.gpus.free = minus(v.gpus.total, used.gpus);
-  v.cpus = {c.facts.cpu_millis, minus(c.facts.cpu_millis, used.cpu)};
-  v.memory = {c.facts.memory_bytes, minus(c.facts.memory_bytes, used.memory)};
-  v.labels = c.facts.labels;
   return v;
 }
 

@@ -11,8 +11,6 @@ namespace dtrain::node {
 
 wire::JobView job_view(const Context& c, const cluster::JobRecord& job);
 std::vector<wire::TaskView> task_views(const Context& c, const cluster::JobRecord& job);
-wire::StatusView status_view(const Context& c);
-wire::NodeView node_view(const Context& c);
 wire::EventView event_view(const cluster::LedgerEvent& e);
 wire::JobDescription description(const Context& c, const cluster::JobRecord& job, std::string waiting_for);
 std::vector<wire::CheckpointView> checkpoint_views(const cluster::JobRecord& job);

@@ -52,6 +52,13 @@ void Assignments::finish_adoption() {
   found_.clear();
 }
 
+std::vector<std::pair<AssignmentId, AttemptNumber>> Assignments::running() const {
+  std::vector<std::pair<AssignmentId, AttemptNumber>> all;
+  for (const auto& [id, task] : tasks_)
+    if (task->running()) all.emplace_back(id, task->attempt());
+  return all;
+}
+
 Task* Assignments::find(const AssignmentId& id) {
   const auto it = tasks_.find(id);
   return it == tasks_.end() ? nullptr : it->second.get();

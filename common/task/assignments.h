@@ -25,6 +25,8 @@ class Assignments : private RestartGate {
   void finish_adoption();
 
   Task* find(const AssignmentId& id);
+  // What runs now, in order of id.
+  std::vector<std::pair<AssignmentId, AttemptNumber>> running() const;
   // Call after an event was given to a task: neighbours that waited for it go on, finished ones are dropped.
   void settle(Instant now, JobId job);
   void shim_gone(Instant now, const AssignmentId& id);

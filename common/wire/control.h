@@ -59,8 +59,9 @@ enum class MessageType : unsigned char {
   put_blob,         // PutBlobRequest     -> blob after the last chunk; ok after each other
   query_version,    // Empty              -> version
   cancel_request,   // CancelRequest      (no reply: ends a watch, log, or events stream)
+  leave,            // LeaveRequest       -> ok, once it is durable
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::cancel_request; }
+constexpr MessageType enum_last(MessageType) { return MessageType::leave; }
 
 struct Message {
   std::uint32_t format = kControlFormat;
@@ -145,7 +146,8 @@ struct EventsRequest {
   std::string job;           // "" the whole cluster
   std::uint64_t after = 0;   // only events with a larger seq
   bool follow = false;
-  template <class V> void fields(V& v) { v("job", job); v("after", after); v("follow", follow); }
+  std::uint64_t after_local = 0;  // only this node's own events with a larger `local`
+  template <class V> void fields(V& v) { v("job", job); v("after", after); v("follow", follow); v("after_local", after_local); }
 };
 struct EventsReply {
   std::vector<EventView> events;
@@ -284,6 +286,11 @@ struct VersionReply {
   std::string version;
   std::string node;
   template <class V> void fields(V& v) { v("version", version); v("node", node); }
+};
+// A node leaves its cluster for good.
+struct LeaveRequest {
+  std::string node;          // "" this one; else one that is down or dead: a name or an id
+  template <class V> void fields(V& v) { v("node", node); }
 };
 struct CancelRequest {
   std::uint64_t request_to_end = 0;

@@ -99,8 +99,10 @@ struct CheckpointView {
 struct EventView {
   std::uint64_t seq = 0;
   std::string time, type, object, reason, message;
+  std::uint64_t local = 0;              // not 0: this node's own event; seq is that of the history's newest before it
   template <class V> void fields(V& v) {
     v("seq", seq); v("time", time); v("type", type); v("object", object); v("reason", reason); v("message", message);
+    v("local", local);
   }
 };
 
@@ -156,10 +158,14 @@ struct NodeView {
   CpusView cpus;
   MemoryView memory;
   std::map<std::string, std::string> labels;
+  std::string version, boot_id, key_print, task_address;   // "": not known
+  std::uint64_t life = 0;               // starts of the agent on its data directory
+  std::string topology;                 // packages, NUMA nodes, cores, GPUs, a line each; only where one node was asked for
   template <class V> void fields(V& v) {
     v("name", name); v("id", id); v("address", address); v("state", state); v("incarnation", incarnation);
     v("role", role); v("schedulable", schedulable); v("gpus", gpus); v("cpus", cpus); v("memory", memory);
-    v("labels", labels);
+    v("labels", labels); v("version", version); v("boot_id", boot_id); v("key_print", key_print);
+    v("task_address", task_address); v("life", life); v("topology", topology);
   }
 };
 
@@ -189,11 +195,13 @@ struct StatusView {
   QuorumView quorum;
   NodeCountsView nodes;
   GpuCountView gpus;
-  std::map<std::string, std::uint32_t> jobs;   // state -> count
+  std::map<std::string, std::uint32_t> jobs;   // state -> count; empty where `ledger` is false
   bool stale = false;
+  bool ledger = true;                          // the answering node holds the ledger
+  std::string waiting_for;                     // while it belongs to no cluster: for what it waits
   template <class V> void fields(V& v) {
     v("cluster", cluster); v("coordinator", coordinator); v("quorum", quorum); v("nodes", nodes); v("gpus", gpus);
-    v("jobs", jobs); v("stale", stale);
+    v("jobs", jobs); v("stale", stale); v("ledger", ledger); v("waiting_for", waiting_for);
   }
 };
 

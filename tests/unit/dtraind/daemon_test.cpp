@@ -213,7 +213,7 @@ TEST_F(DaemonTest, ANodeWithoutAClusterSaysWhatItWaitsFor) {
   config_.network.join = {"gpu01"};
   auto prepared = prepare(config_, *choose_layout(config_), "9.9", *log_);
   ASSERT_TRUE(prepared) << prepared.error().error.text();
-  EXPECT_THAT(prepared->waiting_for, HasSubstr("--join"));
+  EXPECT_THAT(prepared->members.waiting_for, HasSubstr("--join"));
 }
 
 TEST_F(DaemonTest, FoundingHappensOnce) {

@@ -1,0 +1,14 @@
+// leave, forget-node: who belongs to the cluster for good. Safe to ask twice.
+#include "agent/dtrainctl/commands.h"
+
+namespace dtrain::ctl {
+
+int cmd_leave(Session& session, const NamedOptions& options) {
+  auto reply = session.ask_surely<wire::Empty>(wire::MessageType::leave, wire::LeaveRequest{options.name}, wire::MessageType::ok);
+  if (!reply) return session.report(reply.error());
+  session.note(options.name.empty() ? "this node left its cluster for good; its agent can be stopped"
+                                    : "node " + options.name + ": left; its name is free");
+  return kDone;
+}
+
+}  // namespace dtrain::ctl

@@ -1,0 +1,322 @@
+#include "common/node/cluster_members.h"
+
+#include <algorithm>
+
+#include "common/node/cluster_views.h"
+#include "common/wire/codec.h"
+
+namespace dtrain::node {
+namespace {
+
+using gossip::ChangeKind;
+
+// Of an id that is none of ours (tests): such a node is never heard of elsewhere.
+constexpr MemberId kNameless{0, 1};
+
+struct Kind {
+  const char* event;    // of the log
+  LogLevel level;
+  bool listed;          // in `events` too
+};
+
+Kind kind_of(ChangeKind kind) {
+  switch (kind) {
+    case ChangeKind::alive:
+      return {"member.alive", LogLevel::info, true};
+    case ChangeKind::suspect:
+      return {"member.suspect", LogLevel::info, true};
+    case ChangeKind::down:
+      return {"member.down", LogLevel::warn, true};
+    case ChangeKind::dead:
+      return {"member.dead", LogLevel::warn, true};
+    case ChangeKind::left:
+      return {"member.left", LogLevel::info, true};
+    case ChangeKind::restarted:
+      return {"member.restarted", LogLevel::info, true};
+    case ChangeKind::rebooted:
+      return {"member.rebooted", LogLevel::info, true};
+    case ChangeKind::refute:
+      return {"member.refute", LogLevel::info, true};
+    case ChangeKind::conflict:
+      return {"member.conflict", LogLevel::error, true};
+    case ChangeKind::fact:
+      return {"member.fact", LogLevel::debug, false};
+    case ChangeKind::joined:
+      return {"cluster.joined", LogLevel::info, false};
+    case ChangeKind::address_mismatch:
+      return {"network.address-mismatch", LogLevel::warn, false};
+    case ChangeKind::frozen:
+      return {"membership.frozen", LogLevel::warn, false};
+    case ChangeKind::thawed:
+      return {"membership.thawed", LogLevel::warn, false};
+    case ChangeKind::stalled:
+      return {"agent.stalled", LogLevel::warn, false};
+  }
+  return {"member.changed", LogLevel::info, false};
+}
+
+template <class T>
+std::optional<T> fact_of(const gossip::MemberView& member, wire::FactKey key) {
+  const wire::Fact* fact = member.facts[static_cast<std::size_t>(key)];
+  if (fact == nullptr) return std::nullopt;
+  auto value = wire::decode<T>(fact->value);
+  if (!value) return std::nullopt;
+  return std::move(*value);
+}
+
+// FNV-1a over the texts, each ended by a byte that none of them holds.
+std::uint64_t running_hash(const ClusterMembers::Running& running) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  const auto add = [&](const std::string& text) {
+    for (const char c : text + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  };
+  for (const auto& [id, attempt] : running) add(id.text() + " " + std::to_string(attempt));
+  return hash;
+}
+
+}  // namespace
+
+std::optional<HostFacts> host_facts_of(const gossip::MemberView& member) {
+  return fact_of<HostFacts>(member, wire::FactKey::resources);
+}
+std::optional<FreeFacts> free_facts_of(const gossip::MemberView& member) {
+  return fact_of<FreeFacts>(member, wire::FactKey::free);
+}
+CouncilFact council_fact_of(const gossip::MemberView& member) {
+  return fact_of<CouncilFact>(member, wire::FactKey::council).value_or(CouncilFact{});
+}
+
+wire::Identity ClusterMembers::identity() const {
+  wire::Identity i;
+  i.id = MemberId::parse(c_.facts.id).value_or(kNameless);
+  i.name = c_.facts.name;
+  i.address = start_.endpoint;
+  i.boot_id = c_.facts.boot_id;
+  i.life = life_;
+  i.key_print = start_.key_print;
+  return i;
+}
+
+HostFacts ClusterMembers::host_facts() const {
+  HostFacts h;
+  h.task_address = c_.facts.task_address;
+  h.task_interface = c_.facts.task_interface;
+  h.version = c_.options.version;
+  h.cpu_millis = c_.facts.cpu_millis;
+  h.memory_bytes = c_.facts.memory_bytes;
+  h.gpus = c_.facts.gpus;
+  h.labels = c_.facts.labels;
+  h.topology = c_.facts.topology;
+  return h;
+}
+
+CouncilFact ClusterMembers::council_fact() const {
+  if (c_.holds_ledger && c_.serving) return {"coordinator", c_.ledger.state().epoch};
+  return {};
+}
+
+void ClusterMembers::start(const Started& e) {
+  start_ = e.members;
+  life_ = e.life;
+  left_ = start_.record.left;
+  local_ = life_ << 32;  // goes on above what earlier lives said, without a file
+  gossip::Self self;
+  self.identity = identity();
+  self.cluster_name = c_.options.cluster_name;
+  self.record = start_.record;
+  self.found = start_.found;
+  self.new_cluster_id = start_.new_cluster_id;
+  self.seeds = start_.seeds;
+  if (!start_.network && !self.found && self.record.cluster_id.none()) {  // --dev, tests: nobody else will ever be there
+    self.found = c_.holds_ledger;
+    self.new_cluster_id = MemberId::parse(c_.options.cluster_id).value_or(kNameless);
+  }
+  // What is known already travels with the first word to others, and costs no rumours of its own.
+  const auto fact = [&](wire::FactKey key) -> std::string& { return facts_[static_cast<std::size_t>(key)]; };
+  fact(wire::FactKey::resources) = wire::encode(host_facts());
+  if (!c_.holds_ledger) {
+    fact(wire::FactKey::free) = wire::encode(free_here(c_));
+    fact(wire::FactKey::running) = wire::encode(RunningFact{running_hash({})});
+    fact(wire::FactKey::council) = wire::encode(council_fact());
+  }
+  for (std::size_t key = 0; key < wire::kFactKeys; ++key)
+    if (!facts_[key].empty()) self.facts.push_back({static_cast<wire::FactKey>(key), 0, facts_[key]});
+  const auto book = self.record.book;
+  const MemberId cluster = self.record.cluster_id;
+  gossip::Options options;
+  options.broken_rule = c_.options.broken_rule;
+  membership_.emplace(std::move(self), options, Rng(c_.rng.next()), c_.log);
+  if (start_.network) {
+    if (!cluster.none()) c_.emit(EnterCluster{cluster_ = cluster});
+    for (const wire::Identity& known : book) c_.emit(KnowMember{known});
+  } else {
+    network_up();
+  }
+}
+
+void ClusterMembers::network_up() {
+  if (begun_ || !membership_) return;
+  begun_ = true;
+  touched_ = true;
+  step(gossip::Tick{});
+}
+
+void ClusterMembers::handle(const gossip::Input& input) {
+  if (begun_) step(input);
+}
+
+void ClusterMembers::tick() {
+  if (begun_ && membership_->deadline() <= c_.now.boot) step(gossip::Tick{});
+}
+
+void ClusterMembers::stop() {
+  if (begun_) step(gossip::StopAsked{});
+}
+
+void ClusterMembers::reconfigured(const Reconfigured& e) {
+  c_.facts.labels = e.labels;
+  touched_ = true;
+  if (e.key_print == start_.key_print) return;
+  start_.key_print = e.key_print;
+  if (begun_) step(gossip::IdentityChanged{identity()});
+}
+
+Result<std::uint64_t> ClusterMembers::leave() {
+  if (c_.holds_ledger)
+    return fail(ErrorCode::refused,
+                "could not leave the cluster: " + c_.facts.name + " holds its ledger, and no other node can take it over in this "
+                "version",
+                "to end the cluster, run dtrainctl leave on every other node, then stop this agent");
+  if (left_) return std::uint64_t{0};  // asked twice
+  if (!waiting_for().empty())
+    return fail(ErrorCode::refused, "could not leave: " + c_.facts.name + " belongs to no cluster", waiting_for());
+  const std::uint64_t before = save_ticket_;
+  left_ = true;
+  step(gossip::LeaveAsked{});
+  return save_ticket_ == before ? 0 : save_ticket_;
+}
+
+Status ClusterMembers::remove(const std::string& name) {
+  auto member = membership_->find(name);
+  if (const auto id = MemberId::parse(name); !member && id) member = membership_->find(*id);
+  if (!member)
+    return fail(ErrorCode::not_found, "could not forget node " + name + ": there is none of that name",
+                "dtrainctl nodes shows those there are");
+  const MemberId id = member->identity->id;
+  const std::string known_as = member->identity->name;
+  switch (member->state) {
+    case wire::MemberState::left:
+      return {};
+    case wire::MemberState::alive:
+    case wire::MemberState::suspect:
+      return fail(ErrorCode::refused, "could not forget node " + known_as + ": it is " + wire::to_string(member->state),
+                  "run dtrainctl leave on it; or stop its agent, and forget it when it is down");
+    case wire::MemberState::down:
+    case wire::MemberState::dead:
+      break;
+  }
+  if (council_fact_of(*member).role == "coordinator")
+    return fail(ErrorCode::refused, "could not forget node " + known_as + ": it holds the cluster's ledger",
+                "start its agent again");
+  step(gossip::RemoveAsked{id});
+  member = membership_->find(id);
+  if (member && member->state != wire::MemberState::left)
+    return fail(ErrorCode::refused, "could not forget node " + known_as + ": it is " + wire::to_string(member->state) + " now",
+                "dtrainctl nodes");
+  return {};
+}
+
+bool ClusterMembers::alone() const {
+  const auto counts = membership_->counts();
+  return counts.alive + counts.suspect + counts.down + counts.dead <= 1;
+}
+
+Instant ClusterMembers::deadline() const {
+  if (!begun_) return kNever;
+  Instant at = membership_->deadline();
+  if (touched_ && !alone()) at = std::min(at, next_announcement_);
+  return at;
+}
+
+std::string ClusterMembers::waiting_for() const {
+  if (left_)
+    return "nothing: it left its cluster for good; to join one again, stop the agent, remove the file `members` of its data "
+           "directory, and start it with --join HOST";
+  return membership_ && !membership_->cluster_id().none() ? "" : start_.waiting_for;
+}
+
+std::string ClusterMembers::cluster_id() const {
+  return membership_ && !membership_->cluster_id().none() ? membership_->cluster_id().text() : "";
+}
+
+void ClusterMembers::step(const gossip::Input& input) {
+  outputs_.clear();
+  membership_->step(c_.now.boot, input, outputs_);
+  // The links learn whom to believe before anything is sent.
+  if (const MemberId cluster = membership_->cluster_id(); cluster != cluster_) {
+    cluster_ = cluster;
+    c_.emit(EnterCluster{cluster});
+  }
+  for (const gossip::Change& change : outputs_.changes) {
+    // Whoever is in the table may connect; one that left is no member any more.
+    if (change.kind > ChangeKind::dead) continue;
+    if (const auto member = membership_->find(change.id)) c_.emit(KnowMember{*member->identity});
+  }
+  if (outputs_.links) c_.emit(std::move(*outputs_.links));
+  for (gossip::Send& send : outputs_.sends) c_.emit(std::move(send));
+  for (gossip::CheckGone& check : outputs_.checks) c_.emit(std::move(check));
+  if (outputs_.resolve_seeds) c_.emit(gossip::ResolveSeeds{});
+  if (outputs_.save) c_.emit(SaveMembers{++save_ticket_, outputs_.save->record.encode()});
+  for (const gossip::Change& change : outputs_.changes) note(change);
+  if (!self_announced_ && !cluster_.none() && !left_)
+    note({ChangeKind::alive, identity().id, c_.facts.name, membership_->incarnation(), ""});
+}
+
+void ClusterMembers::note(const gossip::Change& change) {
+  if (change.kind == ChangeKind::alive && change.id == identity().id) {
+    if (self_announced_) return;  // oneself is alive: said once
+    self_announced_ = true;
+  }
+  if (change.kind == ChangeKind::left && change.id == identity().id) left_ = true;
+  const Kind kind = kind_of(change.kind);
+  std::vector<LogField> fields{{"node", change.name}, {"incarnation", std::to_string(change.incarnation)}};
+  if (change.kind == ChangeKind::joined)
+    fields = {{"cluster", c_.options.cluster_name}, {"id", cluster_id()}};
+  else if (!kind.listed && change.name.empty())
+    fields.clear();
+  if (!change.detail.empty()) fields.push_back({"reason", change.detail});
+  c_.log.write(kind.level, kind.event, fields);
+  if (kind.listed) add_event(change, kind.event);
+}
+
+void ClusterMembers::add_event(const gossip::Change& change, const std::string& type) {
+  wire::EventView v;
+  v.seq = c_.ledger.state().next_event - 1;
+  v.local = ++local_;
+  v.time = to_rfc3339(c_.now.wall);
+  v.type = type;
+  v.object = change.name;
+  v.reason = change.detail;
+  v.message = "node=" + change.name + " incarnation=" + std::to_string(change.incarnation);
+  events_.push_back(std::move(v));
+  if (events_.size() > kLocalEvents) events_.pop_front();
+}
+
+void ClusterMembers::set_fact(wire::FactKey key, std::string value) {
+  std::string& last = facts_[static_cast<std::size_t>(key)];
+  if (last == value) return;
+  last = value;
+  step(gossip::FactChanged{key, std::move(value)});
+}
+
+void ClusterMembers::announce(const std::function<Running()>& running) {
+  if (!begun_ || !touched_ || c_.now.boot < next_announcement_ || alone()) return;
+  touched_ = false;
+  next_announcement_ = c_.now.boot + kFactPause;
+  set_fact(wire::FactKey::resources, wire::encode(host_facts()));
+  set_fact(wire::FactKey::free, wire::encode(free_here(c_)));
+  set_fact(wire::FactKey::running, wire::encode(RunningFact{running_hash(running())}));
+  set_fact(wire::FactKey::council, wire::encode(council_fact()));
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,87 @@
+// This node among the others: owns Membership, turns what it wants into effects, and keeps what clients are told of it.
+//
+// What this node says of itself (host_facts.h) is compared and announced after changes, at most every kFactPause, and not at
+// all while nobody else is there. Changes of membership become lines of the log and events; those events are this node's own
+// view, so they are no entries of the ledger: the newest kLocalEvents are kept in memory.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/gossip/membership.h"
+#include "common/node/context.h"
+#include "common/wire/view.h"
+
+namespace dtrain::node {
+
+inline constexpr std::size_t kLocalEvents = 2000;  // of membership; the oldest are dropped
+inline constexpr Duration kFactPause = 100ms;      // least time between two announcements of this node's facts
+
+class ClusterMembers {
+ public:
+  explicit ClusterMembers(Context& context) : c_(context) {}
+
+  // Begins at once where there is no network, else with network_up().
+  void start(const Started& e);
+  void network_up();
+  void handle(const gossip::Input& input);
+  void tick();
+  // SIGTERM: says so to the others, once; they wait for this node.
+  void stop();
+  void reconfigured(const Reconfigured& e);
+  // Something that this node tells of itself may have changed.
+  void touch() { touched_ = true; }
+  // The last thing of a step. `running`: what runs here, in order.
+  using Running = std::vector<std::pair<AssignmentId, AttemptNumber>>;
+  void announce(const std::function<Running()>& running);
+  Instant deadline() const;
+
+  // This node leaves for good. Answers the ticket of the record that must be durable, 0: none. ErrorCode::refused while it holds
+  // the ledger.
+  Result<std::uint64_t> leave();
+  // A down or dead member is forgotten. `name`: or its id.
+  Status remove(const std::string& name);
+
+  const gossip::Membership& table() const { return *membership_; }
+  // "" once a cluster has this node; else what it waits for.
+  std::string waiting_for() const;
+  std::string cluster_id() const;  // "" while it waits
+  bool has_left() const { return left_; }
+  const std::deque<wire::EventView>& local_events() const { return events_; }
+
+ private:
+  void step(const gossip::Input& input);
+  void note(const gossip::Change& change);
+  void add_event(const gossip::Change& change, const std::string& type);
+  wire::Identity identity() const;
+  HostFacts host_facts() const;
+  CouncilFact council_fact() const;
+  void set_fact(wire::FactKey key, std::string value);
+  bool alone() const;
+
+  Context& c_;
+  std::optional<gossip::Membership> membership_;
+  MemberStart start_;
+  std::uint64_t life_ = 0;
+  bool begun_ = false;
+  bool left_ = false;
+  bool self_announced_ = false;        // member.alive of oneself was said
+  MemberId cluster_;                   // as the links were told
+  std::uint64_t save_ticket_ = 0;
+  bool touched_ = true;
+  Instant next_announcement_{};
+  std::string facts_[wire::kFactKeys];  // values as last announced
+  gossip::Outputs outputs_;             // of one step; kept for its memory
+  std::deque<wire::EventView> events_;
+  std::uint64_t local_ = 0;             // of the newest event
+};
+
+// What a member says of itself; nothing where it said nothing yet, or bytes that this version cannot read.
+std::optional<HostFacts> host_facts_of(const gossip::MemberView& member);
+std::optional<FreeFacts> free_facts_of(const gossip::MemberView& member);
+CouncilFact council_fact_of(const gossip::MemberView& member);
+
+}  // namespace dtrain::node

@@ -1,0 +1,148 @@
+#include "common/node/cluster_views.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/node/cluster_members.h"
+#include "common/node/views.h"
+
+namespace dtrain::node {
+namespace {
+
+template <class T>
+T minus(T total, T used) {
+  return total - std::min(total, used);
+}
+
+bool lives(wire::MemberState state) {
+  return state == wire::MemberState::alive || state == wire::MemberState::suspect;
+}
+
+void show_facts(const HostFacts& host, const FreeFacts& free, wire::NodeView& v) {
+  for (const auto& g : host.gpus)
+    v.gpus.devices.push_back(
+        {g.index, g.pci, g.vendor, g.model, g.uuid, g.memory_bytes, g.numa, g.healthy, g.pretended});
+  v.gpus.total = static_cast<std::uint32_t>(host.gpus.size());
+  v.gpus.free = free.gpus;
+  v.cpus = {host.cpu_millis, free.cpu_millis};
+  v.memory = {host.memory_bytes, free.memory_bytes};
+  v.labels = host.labels;
+  v.version = host.version;
+  v.task_address = host.task_address;
+  v.topology = host.topology;
+}
+
+// Of this node: from its own facts, without the way over gossip.
+wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
+  wire::NodeView v;
+  v.name = c.facts.name;
+  v.id = c.facts.id;
+  v.address = c.facts.address;
+  v.state = wire::to_string(m.state);
+  v.incarnation = m.incarnation;
+  v.role = c.serving ? "coordinator" : "member";
+  v.schedulable = c.serving;
+  HostFacts host;
+  host.task_address = c.facts.task_address;
+  host.version = c.options.version;
+  host.cpu_millis = c.facts.cpu_millis;
+  host.memory_bytes = c.facts.memory_bytes;
+  host.gpus = c.facts.gpus;
+  host.labels = c.facts.labels;
+  host.topology = c.facts.topology;
+  show_facts(host, free_here(c), v);
+  return v;
+}
+
+wire::NodeView member_view(const gossip::MemberView& m) {
+  wire::NodeView v;
+  v.name = m.identity->name;
+  v.id = m.identity->id.text();
+  v.address = m.identity->address.text();
+  v.state = wire::to_string(m.state);
+  v.incarnation = m.incarnation;
+  v.role = council_fact_of(m).role;
+  // Tasks are placed on the ledger's own host only, so far.
+  v.schedulable = v.role == "coordinator" && m.state == wire::MemberState::alive;
+  if (const auto host = host_facts_of(m)) show_facts(*host, free_facts_of(m).value_or(FreeFacts{}), v);
+  return v;
+}
+
+}  // namespace
+
+FreeFacts free_here(const Context& c) {
+  FreeFacts used;
+  for (const auto& [id, job] : c.ledger.state().jobs) {
+    for (const auto& [task, t] : job.tasks) {
+      const auto role = job.spec.roles.find(task.role);
+      if (t.ended || t.place.node != c.facts.id || role == job.spec.roles.end()) continue;
+      used.cpu_millis += role->second.resources.cpu_millis;
+      used.memory_bytes += role->second.resources.memory_bytes;
+      used.gpus += static_cast<std::uint32_t>(t.place.gpus.size());
+    }
+  }
+  FreeFacts free;
+  free.cpu_millis = minus(c.facts.cpu_millis, used.cpu_millis);
+  free.memory_bytes = minus(c.facts.memory_bytes, used.memory_bytes);
+  free.gpus = minus(static_cast<std::uint32_t>(c.facts.gpus.size()), used.gpus);
+  return free;
+}
+
+std::optional<LedgerHolder> ledger_holder(const Context& c) {
+  if (c.serving) return LedgerHolder{c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
+  std::optional<LedgerHolder> holder;
+  c.members->table().each([&](const gossip::MemberView& m) {
+    const CouncilFact council = council_fact_of(m);
+    if (council.role != "coordinator" || m.state == wire::MemberState::left) return;
+    if (holder && holder->epoch >= council.epoch) return;
+    holder = LedgerHolder{m.identity->name, m.identity->address.text(), council.epoch, lives(m.state)};
+  });
+  return holder;
+}
+
+wire::StatusView status_view(const Context& c) {
+  wire::StatusView v;
+  v.cluster = {c.options.cluster_name, c.members->cluster_id()};
+  if (v.cluster.id.empty()) v.cluster.id = c.options.cluster_id;
+  v.ledger = c.holds_ledger;
+  v.waiting_for = c.members->waiting_for();
+  const auto holder = ledger_holder(c);
+  if (holder && holder->alive) v.coordinator = wire::CoordinatorView{holder->name, holder->epoch};
+  if (holder) v.quorum.voters = {holder->name};
+  if (c.holds_ledger) v.quorum.voters = {c.facts.name};
+  v.quorum.healthy = v.coordinator.has_value();
+  const auto counts = c.members->table().counts();
+  v.nodes = {counts.alive, counts.suspect, counts.down, counts.dead, counts.left};
+  const std::string& self = c.facts.id;
+  c.members->table().each([&](const gossip::MemberView& m) {
+    if (!lives(m.state) || m.identity->id.text() == self) return;
+    const auto host = host_facts_of(m);
+    if (!host) return;
+    v.gpus.total += static_cast<std::uint32_t>(host->gpus.size());
+    v.gpus.free += free_facts_of(m).value_or(FreeFacts{}).gpus;
+  });
+  v.gpus.total += static_cast<std::uint32_t>(c.facts.gpus.size());
+  v.gpus.free += free_here(c).gpus;
+  for (const auto& [id, job] : c.ledger.state().jobs) ++v.jobs[title(to_string(job.state))];
+  v.stale = !v.quorum.healthy;
+  return v;
+}
+
+std::vector<wire::NodeView> node_views(const Context& c, const std::string& name) {
+  std::vector<wire::NodeView> views;
+  bool first = true;  // oneself
+  c.members->table().each([&](const gossip::MemberView& m) {
+    const bool own = std::exchange(first, false);
+    const std::string id = own ? c.facts.id : m.identity->id.text();
+    if (!name.empty() && name != m.identity->name && name != id) return;
+    wire::NodeView v = own ? own_view(c, m) : member_view(m);
+    v.boot_id = m.identity->boot_id;
+    v.key_print = m.identity->key_print;
+    v.life = m.identity->life;
+    if (name.empty()) v.topology.clear();
+    views.push_back(std::move(v));
+  });
+  return views;
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,27 @@
+// What people are shown of the cluster's nodes, built from this host's facts and from what the others say of themselves. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/node/context.h"
+#include "common/wire/view.h"
+
+namespace dtrain::node {
+
+wire::StatusView status_view(const Context& c);
+// This node first, then by name. `name`: only that node, by its name or id; "" all.
+std::vector<wire::NodeView> node_views(const Context& c, const std::string& name);
+// What nothing of this host's tasks takes.
+FreeFacts free_here(const Context& c);
+
+struct LedgerHolder {
+  std::string name, address;
+  std::uint64_t epoch = 0;
+  bool alive = false;
+};
+// Who coordinates, as far as this node knows: the holder of the highest epoch, whether it lives or not.
+std::optional<LedgerHolder> ledger_holder(const Context& c);
+
+}  // namespace dtrain::node

@@ -1,0 +1,110 @@
+// What clients ask about the nodes, and what a node without the ledger answers instead of doing it.
+#include <algorithm>
+
+#include "common/job/manifest.h"
+#include "common/node/cluster_members.h"
+#include "common/node/cluster_views.h"
+#include "common/node/reply.h"
+#include "common/node/requests.h"
+
+namespace dtrain::node {
+namespace {
+
+using wire::MessageType;
+
+// What needs the ledger, in the words of "could not ...".
+const char* needs_ledger(MessageType type) {
+  switch (type) {
+    case MessageType::submit:
+    case MessageType::put_blob:
+      return "submit job";
+    case MessageType::plan:
+      return "plan job";
+    case MessageType::action:
+      return "change job";
+    case MessageType::exec:
+      return "run a command in a task";
+    case MessageType::logs:
+      return "read logs";
+    case MessageType::query_jobs:
+    case MessageType::query_tasks:
+    case MessageType::describe_job:
+    case MessageType::query_task_specs:
+    case MessageType::watch:
+      return "show jobs";
+    case MessageType::query_checkpoints:
+      return "show checkpoints";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+bool Requests::refuse_without_ledger(const Request& e, const wire::Message& m) {
+  if (c_.holds_ledger) return false;
+  const char* what = needs_ledger(m.type);
+  if (m.type == MessageType::query_status || m.type == MessageType::query_events) {
+    // Both start with the job's name; "" is the cluster.
+    const auto job = wire::decode<wire::JobName>(m.payload);
+    if (job && !job->job.empty()) what = "show job";
+  }
+  if (what == nullptr) return false;
+  const std::string could_not = std::string("could not ") + what + ": ";
+  if (const std::string waiting = c_.members->waiting_for(); !waiting.empty()) {
+    refuse(e, {ErrorCode::unavailable, could_not + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
+               "start the agent with --found, or with --join HOST"});
+    return true;
+  }
+  const auto holder = ledger_holder(c_);
+  std::string next = "dtrainctl nodes shows which node coordinates";
+  if (holder) {
+    next = "use dtrainctl on the coordinator's host " + holder->name + " (" + holder->address + ")";
+    if (!holder->alive) next += ", whose agent must be started first";
+  }
+  refuse(e, {ErrorCode::refused, could_not + c_.facts.name + " holds no ledger in this version", next});
+  return true;
+}
+
+void Requests::nodes(const Request& e, const wire::NodeName& q) {
+  wire::NodesReply r;
+  r.nodes = node_views(c_, q.node);
+  r.stale = c_.holds_ledger && (!c_.serving || c_.storage_failed);
+  if (!q.node.empty() && r.nodes.empty()) {
+    std::vector<std::string> names;
+    c_.members->table().each([&](const gossip::MemberView& m) { names.push_back(m.identity->name); });
+    const std::string near = job::nearest(q.node, names);
+    return refuse(e, {ErrorCode::not_found, "could not find node " + q.node + ": this cluster has none of that name",
+                      near.empty() ? "dtrainctl nodes shows those there are" : "did you mean " + near + "?"});
+  }
+  reply(c_, e.connection, e.request, MessageType::nodes, r);
+}
+
+void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller) {
+  if (caller.uid != 0 && caller.uid != c_.options.agent_uid)
+    return refuse(e, {ErrorCode::refused, "could not change who belongs to the cluster: only root and the agent's own user may",
+                      "ask an administrator"});
+  if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id) {
+    if (const Status removed = c_.members->remove(q.node); !removed) return refuse(e, removed.error());
+    return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
+  }
+  const auto ticket = c_.members->leave();
+  if (!ticket) return refuse(e, ticket.error());
+  if (*ticket == 0) return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
+  leaving_.push_back({e.connection, e.request, *ticket});
+}
+
+void Requests::members_saved(const MembersSaved& e) {
+  std::erase_if(leaving_, [&](const Leaving& l) {
+    if (l.ticket > e.ticket) return false;
+    if (e.result)
+      reply(c_, l.connection, l.request, MessageType::ok, wire::Empty{});
+    else
+      reply_error(c_, l.connection, l.request,
+                  {ErrorCode::io, "could not make the departure durable: " + e.result.error().message,
+                   "mend the disk and run dtrainctl leave again, or do not start this agent any more"});
+    return true;
+  });
+}
+
+}  // namespace dtrain::node
