@@ -11,6 +11,10 @@ namespace dtrain::gossip {
 
 using wire::RumourKind;
 
+// The reason in a suspicion of a down member whose host does not answer either. One without it was under way
+// when "down" was decided, as a probe fails when the process dies, and says nothing of the host.
+constexpr std::string_view kSilentHost = "host silent";
+
 // ---------------------------------------------------------------- silence
 
 void Core::accuse(const MemberId& id, std::uint64_t incarnation) {
@@ -39,11 +43,11 @@ bool Core::hear_suspect(const wire::Rumour& rumour) {
   const Member& member = table_.at(slot);
   const MemberId& accuser = rumour.from;
   if (member.state() == State::down && rumour.incarnation == member.incarnation)
-    return silent_witness(slot, rumour.incarnation, counted(accuser));
+    return rumour.reason == kSilentHost && silent_witness(slot, rumour.incarnation, counted(accuser));
   if (member.state() == State::suspect && rumour.incarnation == member.incarnation) {
     const auto found = suspicions_.find(rumour.subject);
     if (found == suspicions_.end() || !found->second.confirm(accuser)) return false;
-    timers_.set(Timers::of(Wait::suspicion, rumour.subject), found->second.deadline());
+    time_suspicion(rumour.subject, found->second);
     return true;
   }
   if (std::pair(rumour.incarnation, State::suspect) <=
@@ -67,8 +71,8 @@ void Core::begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId&
   // Rule 17: who is unwell itself gives all the time there is.
   times.start_at_max = !health_.healthy() && with(Rule::bad_health_starts_at_max);
   transition(slot, State::suspect, incarnation, nullptr, "no answer; accused by " + name_of(accuser));
-  suspicions_.insert_or_assign(id, Suspicion(incarnation, accuser, now_, times));
-  timers_.set(Timers::of(Wait::suspicion, id), suspicions_.at(id).deadline());
+  forget_suspicion(id);
+  time_suspicion(id, suspicions_.emplace(id, Suspicion(incarnation, accuser, now_, times)).first->second);
   const Member& member = table_.at(slot);
   if (!with(Rule::confirm_on_demand)) return;
   if (accuser == id_)
@@ -88,6 +92,32 @@ void Core::ask_to_confirm(const Member& member) {
   }
 }
 
+// Accusers ask a last question so that its answer is back at the deadline; the others, who normally hear the
+// verdict, ask at the deadline: a verdict is never passed without, and seldom are all asking.
+void Core::time_suspicion(const MemberId& id, const Suspicion& suspicion) {
+  Instant at = suspicion.deadline();
+  if (const auto asked = questioned_.find(id); asked != questioned_.end())
+    at = std::max(at, asked->second + options_.probe_total);
+  else if (suspicion.accused_by(id_))
+    at -= options_.probe_total;
+  timers_.set(Timers::of(Wait::suspicion, id), std::max(at, now_));
+}
+
+void Core::forget_suspicion(const MemberId& id) {
+  suspicions_.erase(id);
+  questioned_.erase(id);
+}
+
+// Many of them may have lost what was said of them: it is said again.
+void Core::restart_suspicions() {
+  questioned_.clear();
+  for (auto& [id, suspicion] : suspicions_) {
+    suspicion.restart(now_);
+    time_suspicion(id, suspicion);
+    if (const Slot slot = table_.find(id); slot != kNone) tell(accusation_of(table_.at(slot)));
+  }
+}
+
 void Core::suspicion_ends(const MemberId& id) {
   const Slot slot = table_.find(id);
   if (slot == kNone) return;
@@ -97,13 +127,23 @@ void Core::suspicion_ends(const MemberId& id) {
                     found->second.incarnation() == member.incarnation;
   if (!same && with(Rule::stale_timer_checked)) return;
   if (!member.in_service()) return;
-  if (found != suspicions_.end()) {
-    if (with(Rule::freeze_without_quorum) && without_quorum()) return begin_freeze();
+  if (found != suspicions_.end() && with(Rule::freeze_without_quorum)) {
+    if (frozen_) return;  // timed anew at its end
+    if (without_quorum())
+      return begin_freeze(std::to_string(table_.count(State::suspect)) + " of " +
+                          std::to_string(table_.in_service()) +
+                          " members do not answer and no majority is left");
+    // Nobody answered us meanwhile and nobody else accuses: it may be us.
+    if (last_pong_ < found->second.started() && found->second.confirmations() == 0 && table_.in_service() > 2)
+      return begin_freeze("no member answered this node for a whole suspicion");
     // Many at once: each gets all the time there is, so that the picture is whole when it is judged who is
     // cut off.
     const Instant longest = found->second.started() + options_.suspicion_max;
-    if (many_suspected() && now_ < longest && with(Rule::freeze_without_quorum))
-      return timers_.set(Timers::of(Wait::suspicion, id), longest);
+    if (many_suspected() && now_ < longest) return timers_.set(Timers::of(Wait::suspicion, id), longest);
+  }
+  if (same && questioned_.emplace(id, now_).second) {
+    probe(slot, Probe::Why::question);
+    return time_suspicion(id, found->second);
   }
   decide(slot, RumourKind::dead, member.incarnation, "suspected and not refuted");
 }
@@ -133,28 +173,23 @@ bool Core::without_quorum() const {
   return recent_probes_ >= kProbesJudged / 2 && failures * 2 > recent_probes_;
 }
 
-void Core::begin_freeze() {
-  if (frozen_) return;
+void Core::begin_freeze(std::string why) {
   frozen_ = true;
+  frozen_since_ = now_;
   timers_.set(Timers::of(Wait::freeze), now_ + kFreezeCheck);
-  change(ChangeKind::frozen, *identity_, incarnation_,
-         std::to_string(table_.count(State::suspect)) + " of " + std::to_string(table_.in_service()) +
-             " members do not answer and no majority is left: this node may be cut off, so nobody is "
-             "declared dead; check this "
-             "host's network");
+  change(
+      ChangeKind::frozen, *identity_, incarnation_,
+      std::move(why) + ": this node may be cut off, so it declares nobody dead; check this host's network");
 }
 
 void Core::watch_freeze() {
-  if (without_quorum()) return timers_.set(Timers::of(Wait::freeze), now_ + kFreezeCheck);
+  const bool unanswered = last_pong_ < frozen_since_ && table_.in_service() > 2;
+  if (without_quorum() || unanswered) return timers_.set(Timers::of(Wait::freeze), now_ + kFreezeCheck);
   frozen_ = false;
   change(ChangeKind::thawed, *identity_, incarnation_,
          std::to_string(table_.count(State::suspect)) + " of " + std::to_string(table_.in_service()) +
              " members do not answer: decisions go on");
-  // Who is still suspected had no fair chance to refute while we were cut off.
-  for (auto& [id, suspicion] : suspicions_) {
-    suspicion.restart(now_);
-    timers_.set(Timers::of(Wait::suspicion, id), suspicion.deadline());
-  }
+  restart_suspicions();  // who is still suspected had no fair chance to refute while we were cut off
 }
 
 // ---------------------------------------------------------------- process gone
@@ -193,7 +228,8 @@ void Core::act(const GoneChecked& checked) {
   if (checked.answer != Answer::silent) {
     silences_.erase(check.member);
   } else if (++silences_[check.member] == kSilences) {
-    wire::Rumour rumour{RumourKind::suspect, check.member, check.incarnation, id_, nullptr, nullptr, {}};
+    wire::Rumour rumour{RumourKind::suspect,     check.member, check.incarnation, id_, nullptr, nullptr,
+                        std::string(kSilentHost)};
     if (silent_witness(slot, check.incarnation, id_)) tell(std::move(rumour));
   }
 }
@@ -208,7 +244,7 @@ bool Core::hear_gone(const wire::Rumour& rumour) {
     return false;
   Gone& gone = gone_[rumour.subject];
   if (!count_witness(gone, rumour.incarnation, counted(rumour.from))) return false;
-  if (gone.witnesses.size() >= witnesses_wanted()) {
+  if (gone.witnesses.size() >= witnesses_wanted(rumour.subject)) {
     decide(slot, RumourKind::down, rumour.incarnation, "its connections closed and new ones are refused");
     return false;  // "down" says more
   }
@@ -223,14 +259,17 @@ bool Core::hear_gone(const wire::Rumour& rumour) {
 bool Core::silent_witness(Slot slot, std::uint64_t incarnation, const MemberId& witness) {
   Gone& silent = silent_[table_.at(slot).identity->id];
   if (!count_witness(silent, incarnation, witness)) return false;
-  if (silent.witnesses.size() < witnesses_wanted()) return true;
+  if (silent.witnesses.size() < witnesses_wanted(table_.at(slot).identity->id)) return true;
   decide(slot, RumourKind::dead, incarnation, "its agent was down and now its host is silent");
   return false;
 }
 
-std::size_t Core::witnesses_wanted() const {
+std::size_t Core::witnesses_wanted(const MemberId& subject) const {
   if (!with(Rule::gone_needs_two)) return 1;
-  const std::uint32_t others = std::max(2u, table_.in_service()) - 1;
+  const bool counted = table_.at(table_.find(subject)).in_service();
+  std::uint32_t others = std::max(1u, table_.in_service() - (counted ? 1 : 0));
+  // Of three, the third may be gone as well: then nobody is left to confirm it.
+  if (others == 2 && gone_.size() > 1) others = 1;
   return std::min(options_.gone_witnesses, others);
 }
 
@@ -277,10 +316,7 @@ void Core::stalled(Duration gap) {
   while (!probes_.empty()) end_probe(probes_.begin()->first);
   checks_.clear();
   recent_failures_ = recent_probes_ = 0;
-  for (auto& [id, suspicion] : suspicions_) {
-    suspicion.restart(now_);
-    timers_.set(Timers::of(Wait::suspicion, id), suspicion.deadline());
-  }
+  restart_suspicions();
 }
 
 std::string Core::name_of(const MemberId& id) const {

@@ -64,9 +64,10 @@ class Core {
   // One ping under way.
   struct Probe {
     enum class Why : std::uint8_t {
-      watch,  // a verdict follows
-      retry,  // of one that is dead or down: only an answer counts
-      relay,  // for another who asked for help
+      watch,     // a verdict follows
+      question,  // the last one before a suspicion ends: who is accused refutes in its answer
+      retry,     // of one that is dead or down: only an answer counts
+      relay,     // for another who asked for help
     } why = Why::watch;
     MemberId target;
     std::uint64_t incarnation = 0;  // of the target, as we knew it
@@ -97,7 +98,7 @@ class Core {
     bool reaped = false;  // its row was here; else we only heard an accusation of somebody unknown
   };
 
-  enum class Topic : std::uint8_t { told, full, copied, refuted_copy, conflict, refused };
+  enum class Topic : std::uint8_t { told, told_fact, full, copied, refuted_copy, conflict, refused };
 
   static constexpr Duration kLinksSpread = 300ms;  // links change at most that often, at a random phase
   static constexpr Duration kSaveDelay = 10s;      // the record is saved at most that often
@@ -179,18 +180,21 @@ class Core {
   void begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser);
   void accuse_told(const MemberId& id, std::uint64_t incarnation);  // by a synced row
   MemberId counted(const MemberId& accuser);
+  void time_suspicion(const MemberId& id, const Suspicion& suspicion);
+  void forget_suspicion(const MemberId& id);
+  void restart_suspicions();  // who is suspected has the full time again, and is told
   void suspicion_ends(const MemberId& id);
   void decide(Slot slot, wire::RumourKind kind, std::uint64_t incarnation,
               std::string reason);  // down or dead, and tell
   bool count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& witness);  // true: a new one
-  std::size_t witnesses_wanted() const;
+  std::size_t witnesses_wanted(const MemberId& subject) const;
   bool silent_witness(Slot slot, std::uint64_t incarnation, const MemberId& witness);
   void check_gone(const Member& member);
   void ask_to_confirm(const Member& member);  // confirm on demand
   void refute(std::uint64_t accused, wire::RumourKind accusation, const MemberId& by);
   void announce_myself();
   std::string name_of(const MemberId& id) const;
-  void begin_freeze();
+  void begin_freeze(std::string why);
   void watch_freeze();
   bool many_suspected() const;
   bool without_quorum() const;
@@ -303,6 +307,7 @@ class Core {
   ProbeOrder order_;
   RumourQueue queue_;
   std::map<MemberId, Suspicion> suspicions_;
+  std::map<MemberId, Instant> questioned_;  // suspects who were asked a last time, and when
   std::map<MemberId, Gone> gone_;
   std::map<MemberId, Gone> silent_;             // down members whose host does not answer either
   std::map<MemberId, std::uint32_t> silences_;  // unanswered checks in a row, of down members
@@ -324,6 +329,8 @@ class Core {
 
   // ---- suspecting many
   bool frozen_ = false;
+  Instant frozen_since_{};
+  Instant last_pong_{};  // to a probe of ours
 
   // ---- telling
   Instant next_flush_{};

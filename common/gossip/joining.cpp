@@ -176,14 +176,8 @@ void Core::receive(const Received& m, const wire::Join& body) {
   } else if (buried(who->id, body.self.incarnation)) {
     reply.accused = tombstones_.at(who->id).incarnation;
   }
-  // It will start above the accusation, so that is what all may know.
-  wire::Rumour alive{wire::RumourKind::alive,
-                     who->id,
-                     std::max(body.self.incarnation, reply.accused + (reply.accused ? 1 : 0)),
-                     {},
-                     who,
-                     nullptr,
-                     {}};
+  // Accused, it comes again above the accusation: only the subject raises its incarnation.
+  const wire::Rumour alive{wire::RumourKind::alive, who->id, body.self.incarnation, {}, who, nullptr, {}};
   hear(alive, who->id);
   for (const wire::FactPtr& fact : body.self.facts)
     if (fact) hear({wire::RumourKind::fact, who->id, alive.incarnation, {}, nullptr, fact, {}}, who->id);
@@ -211,7 +205,10 @@ void Core::receive(const Received& m, const wire::JoinReply& body) {
   joining_ = false;
   timers_.cancel(Timers::of(Wait::join));
   const bool accused = body.accused >= incarnation_;
-  if (accused) incarnation_ = body.accused + 1;
+  if (accused) {
+    incarnation_ = body.accused + 1;
+    send_join(seed);
+  }
   if (first) enter(body.cluster_id);
   for (const wire::Row& row : body.rows) merge_row(row, m.header.sender);
   if (wanted || accused) announce_myself();

@@ -109,8 +109,12 @@ bool Core::hear_alive(const wire::Rumour& rumour, const MemberId& teller) {
 void Core::hear_of_myself(const wire::Rumour& rumour) {
   if (!active()) return;
   if (rumour.kind == RumourKind::fact) {
-    if (rumour.fact &&
-        rumour.fact->version > self_row().fact_version(static_cast<std::size_t>(rumour.fact->key)))
+    if (!rumour.fact) return;
+    // From a life of ours that is no longer on disk: versions repeat, so that ours must go above.
+    const auto key = static_cast<std::size_t>(rumour.fact->key);
+    const std::uint64_t version = self_row().fact_version(key);
+    if (rumour.fact->version > version ||
+        (rumour.fact->version == version && *rumour.fact != *(*self_row().facts)[key]))
       raise_fact(rumour.fact->key, rumour.fact->version);
     return;
   }
@@ -164,7 +168,15 @@ bool Core::hear_fact(const wire::Rumour& rumour) {
   if (!rumour.fact) return false;
   const Slot slot = table_.find(rumour.subject);
   const auto key = static_cast<std::size_t>(rumour.fact->key);
-  if (slot == kNone || table_.at(slot).fact_version(key) >= rumour.fact->version) return false;
+  if (slot == kNone || table_.at(slot).fact_version(key) > rumour.fact->version) return false;
+  if (table_.at(slot).fact_version(key) == rumour.fact->version) {
+    const wire::Fact& known = *(*table_.at(slot).facts)[key];
+    if (known.value == rumour.fact->value) return false;
+    // Two values of one version: the subject hears of it and goes above; until then the same one wins
+    // everywhere.
+    if (once(Topic::told_fact, rumour.subject, 1s)) send(table_.at(slot), wire::Gossip{{rumour}});
+    if (known.value > rumour.fact->value) return false;
+  }
   Member member = table_.at(slot);
   Facts facts = member.facts ? *member.facts : Facts{};
   facts[key] = rumour.fact;
@@ -255,7 +267,7 @@ void Core::transition(Slot slot, State state, std::uint64_t incarnation, const w
   table_.set(slot, next);
 
   // A timer of the suspicion goes on and finds that there is none any more (rule 5).
-  if (state != State::suspect || incarnation != was.incarnation) suspicions_.erase(id);
+  if (state != State::suspect || incarnation != was.incarnation) forget_suspicion(id);
   if (!next.in_service() || incarnation != was.incarnation) gone_.erase(id);
   if (state != State::down || incarnation != was.incarnation) silent_.erase(id), silences_.erase(id);
   bool neighbours = false;
@@ -310,7 +322,8 @@ void Core::reap(const MemberId& id) {
   const Member member = table_.at(slot);
   bury(id, member.incarnation, true);
   away_.erase(id);
-  suspicions_.erase(id), silent_.erase(id), silences_.erase(id), gone_.erase(id);
+  forget_suspicion(id);
+  silent_.erase(id), silences_.erase(id), gone_.erase(id);
   queue_.forget(id);
   table_.remove(slot);
   if (member.state() != State::left) {

@@ -78,7 +78,7 @@ void Core::time_probe(std::uint64_t sequence, const Probe& probe) {
   if (probe.why == Probe::Why::watch && !probe.helped)
     timers_.set(Timers::of(Wait::probe_direct, sequence), probe.started + options_.probe_deadline * factor);
   const Duration total =
-      probe.why == Probe::Why::retry ? options_.connect_deadline : options_.probe_total * factor;
+      probe.why == Probe::Why::watch ? options_.probe_total * factor : options_.connect_deadline;
   timers_.set(Timers::of(Wait::probe_total, sequence), probe.started + total);
 }
 
@@ -217,8 +217,12 @@ void Core::receive(const Received& m, const wire::Pong& body) {
   end_probe(found->first);
   switch (probe.why) {
     case Probe::Why::watch:
+      last_pong_ = now_;
       health_.better();
       judge_probes(false);
+      break;
+    case Probe::Why::question:
+      last_pong_ = now_;
       break;
     case Probe::Why::retry:
       sync_soon(probe.target);
