@@ -32,19 +32,14 @@ Dealers::Map::iterator Dealers::close(Map::iterator dealer) {
   return dealers_.erase(dealer);
 }
 
-void Dealers::close_idle() {
-  for (auto dealer = dealers_.begin(); dealer != dealers_.end();)
-    dealer = kept(*dealer->second) ? std::next(dealer) : close(dealer);
-}
-
 // Least recently used first; by serial where nothing was used since.
-void Dealers::limit_idle() {
+void Dealers::close_idle(std::size_t most) {
   std::vector<std::pair<std::pair<Instant, std::uint64_t>, DealerTarget>> idle;
   for (const auto& [target, dealer] : dealers_)
     if (!kept(*dealer)) idle.push_back({{dealer->last_used(), dealer->serial()}, target});
-  if (idle.size() <= kIdleDealers) return;
+  if (idle.size() <= most) return;
   std::sort(idle.begin(), idle.end());
-  for (std::size_t i = 0; i < idle.size() - kIdleDealers; ++i) close(dealers_.find(idle[i].second));
+  for (std::size_t i = 0; i < idle.size() - most; ++i) close(dealers_.find(idle[i].second));
 }
 
 Dealer* Dealers::find_or_open(const DealerTarget& target, const MemberId& member) {
@@ -57,7 +52,7 @@ Dealer* Dealers::find_or_open(const DealerTarget& target, const MemberId& member
   auto opened = Dealer::open(world_, next_serial_, target, member, pair);
   if (!opened && opened.error().code == ErrorCode::limit) {
     exhausted_ = true;
-    close_idle();
+    close_idle(dealers_.size() / 2);
   }
   if (!opened) return nullptr;
   Dealer* const dealer = opened->get();
@@ -165,7 +160,7 @@ void Dealers::service(Instant now) {
         next_opening_ = now + kOpenAgain;
       next = std::min(next, std::max(next_opening_, now));
     }
-  limit_idle();
+  close_idle(kIdleDealers);
   deadline_ = next;
 }
 

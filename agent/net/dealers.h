@@ -38,8 +38,6 @@ class Dealers {
   bool touched() const { return !touched_.empty(); }
   void service(Instant now);
   Instant deadline() const { return deadline_; }
-  // Gives descriptors back: closes all that are not kept.
-  void close_idle();
   std::size_t size() const { return dealers_.size(); }
   // For descriptors that could not be had since the last call.
   bool take_exhausted() { return std::exchange(exhausted_, false); }
@@ -50,7 +48,8 @@ class Dealers {
   void reopen(Dealer& dealer, std::size_t pair);
   Map::iterator close(Map::iterator dealer);
   bool kept(const Dealer& dealer) const;
-  void limit_idle();
+  // Of those that are not kept: all but the `most` last used.
+  void close_idle(std::size_t most);
 
   const DealerWorld world_;
   Map dealers_;

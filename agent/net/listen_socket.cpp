@@ -46,14 +46,27 @@ Result<ListenSocket> ListenSocket::open(const wire::Endpoint& at) {
   return could_not(ErrorCode::io, ::strerror(cause), "");
 }
 
-ListenSocket::ListenSocket(int fd) : fd_(fd), spare_fd_(open_spare()) {}
+ListenSocket::ListenSocket(int fd) : fd_(fd) {
+  spares_.fill(-1);
+  refill();
+}
 
 ListenSocket::ListenSocket(ListenSocket&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), spare_fd_(std::exchange(other.spare_fd_, -1)) {}
+    : fd_(std::exchange(other.fd_, -1)), spares_(other.spares_) {
+  other.spares_.fill(-1);
+}
 
 ListenSocket::~ListenSocket() {
   if (fd_ >= 0) ::close(fd_);
-  if (spare_fd_ >= 0) ::close(spare_fd_);
+  for (const int spare : spares_)
+    if (spare >= 0) ::close(spare);
+}
+
+void ListenSocket::refill() {
+  for (int& spare : spares_) {
+    if (spare < 0) spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (spare < 0) return;
+  }
 }
 
 int ListenSocket::duplicate() const {
@@ -62,13 +75,18 @@ int ListenSocket::duplicate() const {
 
 int ListenSocket::turn_away() {
   int turned = 0;
-  if (spare_fd_ >= 0) ::close(std::exchange(spare_fd_, -1));
-  for (; turned < kTurnedAwayAtOnce; ++turned) {
-    const int fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) break;
-    ::close(fd);
+  for (int& spare : spares_) {
+    if (spare < 0) continue;
+    ::close(std::exchange(spare, -1));
+    int fd = -1;
+    while (turned < kTurnedAwayAtOnce &&
+           (fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+      ::close(fd);
+      ++turned;
+    }
+    if (turned == kTurnedAwayAtOnce || errno == EAGAIN || errno == EWOULDBLOCK) break;
   }
-  spare_fd_ = open_spare();
+  refill();
   return turned;
 }
 

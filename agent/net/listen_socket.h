@@ -3,6 +3,7 @@
 // out, we can turn connections away that ZeroMQ would try to accept again and again, a whole CPU long.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "common/base/result.h"
@@ -20,13 +21,16 @@ class ListenSocket {
 
   // For ZMQ_USE_FD; ZeroMQ closes it. -1: no descriptor is left.
   int duplicate() const;
-  // Accepts and closes what waits, with the descriptor kept for that; how many.
+  // Accepts and closes what waits, with the descriptors kept for that; how many.
   int turn_away();
+  // Takes back descriptors for that, where some are free again.
+  void refill();
 
  private:
   explicit ListenSocket(int fd);
   int fd_;
-  int spare_fd_;
+  // Several: ZeroMQ's thread may be faster and take one that was given up for a moment.
+  std::array<int, 8> spares_;
 };
 
 }  // namespace dtrain::net

@@ -168,6 +168,7 @@ bool Router::watch(Instant now, QuietLog& log) {
                    "compare `sha256sum` of both key files");
         }
         if (found != inbound_.end()) inbound_.erase(found);
+        listener_.refill();
         break;
       }
       case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
