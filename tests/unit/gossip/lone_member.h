@@ -90,7 +90,7 @@ class LoneMember {
       const std::uint64_t to = sent.member.low;
       if (std::ranges::find(silent, to) != silent.end()) continue;
       if (const auto* ping = std::get_if<wire::Ping>(&sent.body))
-        receive(pong_to(*ping), to, incarnation_of(to));
+        receive(pong_to(*ping, incarnation_of(to)), to, incarnation_of(to));
       else if (const auto* request = std::get_if<wire::PingRequest>(&sent.body))
         receive(wire::Nack{request->sequence}, to, incarnation_of(to));
     }
