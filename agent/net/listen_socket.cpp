@@ -18,10 +18,6 @@ namespace {
 
 constexpr int kTurnedAwayAtOnce = 256;
 
-int open_spare() {
-  return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
 }  // namespace
 
 Result<ListenSocket> ListenSocket::open(const wire::Endpoint& at) {
