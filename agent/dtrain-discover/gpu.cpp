@@ -1,7 +1,6 @@
 #include "agent/dtrain-discover/gpu.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <string_view>
 

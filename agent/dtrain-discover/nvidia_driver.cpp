@@ -1,6 +1,5 @@
 #include "agent/dtrain-discover/nvidia_driver.h"
 
-#include <algorithm>
 #include <map>
 
 #include "agent/dtrain-discover/drivers.h"
