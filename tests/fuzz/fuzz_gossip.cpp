@@ -1,11 +1,12 @@
-// Hostile bytes from other agents, and a cluster key file of any bytes. The first byte chooses: 0 a header
-// (the second byte says on which link), 252 to 254 what a fact holds, 255 a key file, else a body of that
-// type. Seeds: tests/fuzz/make_corpus.py.
+// Hostile bytes from other agents, a cluster key file of any bytes, and what an agent remembers of its
+// cluster. The first byte chooses: 0 a header (the second byte says on which link), 251 a member record, 252
+// to 254 what a fact holds, 255 a key file, else a body of that type. Seeds: tests/fuzz/make_corpus.py.
 #include <cstddef>
 #include <cstdint>
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/gossip/membership.h"
 #include "common/node/host_facts.h"
 #include "common/wire/key_file.h"
 #include "tests/fuzz/round_trip.h"
@@ -14,8 +15,8 @@
 namespace dtrain::test {
 namespace {
 
-constexpr unsigned kHeaderChoice = 0, kResourcesChoice = 252, kFreeChoice = 253, kCouncilChoice = 254,
-                   kKeyFileChoice = 255;
+constexpr unsigned kHeaderChoice = 0, kRecordChoice = 251, kResourcesChoice = 252, kFreeChoice = 253,
+                   kCouncilChoice = 254, kKeyFileChoice = 255;
 
 void check_rumour(const Rumour& rumour) {
   CHECK(!rumour.subject.none() && rumour.reason.size() <= kProseBytes);
@@ -89,6 +90,17 @@ void check_key_file(std::string_view input) {
   CHECK(again.has_value() && render_key_file(*again) == text);
 }
 
+void check_record(std::string_view input) {
+  const auto record = gossip::MemberRecord::decode(input);
+  if (!record) {
+    CHECK(record.error().message.starts_with("could not read "));
+    return;
+  }
+  const std::string encoded = record->encode();
+  const auto again = gossip::MemberRecord::decode(encoded);
+  CHECK(again.has_value() && again->encode() == encoded && again->book == record->book);
+}
+
 }  // namespace
 }  // namespace dtrain::test
 
@@ -99,6 +111,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   switch (data[0]) {
     case kHeaderChoice:
       check_envelope(input);
+      break;
+    case kRecordChoice:
+      check_record(input);
       break;
     case kResourcesChoice:
       check_round_trip<dtrain::node::HostFacts>(input);

@@ -121,6 +121,8 @@ def gossip():
     gpu = {"index": 1, "pci": "0000:3b:00.0", "vendor": "10de", "model": "x", "memory_bytes": 1 << 36, "numa": 0, "healthy": True}
     seed("fuzz_gossip", "fact_resources", 252, pack({"task_address": "10.0.0.11", "version": "1", "cpu_millis": 96000,
          "memory_bytes": 1 << 40, "gpus": [gpu, gpu], "labels": {"rack": "a"}}))
+    peer = {"id": "0f" * 16, "name": "gpu01", "ip": "10.0.0.11", "port": 7400, "boot_id": "b", "life": 3, "key_print": "k"}
+    seed("fuzz_gossip", "record", 251, pack({"version": 1, "cluster_id": "1e" * 16, "book": [peer, peer], "left": False}))
     seed("fuzz_gossip", "fact_free", 253, pack({"cpu_millis": 500, "memory_bytes": 1 << 30, "gpus": 1}))
     seed("fuzz_gossip", "fact_council", 254, pack({"role": "voter", "epoch": 3}))
     keys = "# made by hand\n" + "".join("dtrain-key-v1 %s %s\n" % (digit * 64, "0f" * 32) for digit in "Ab1")
