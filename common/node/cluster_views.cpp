@@ -131,10 +131,20 @@ wire::StatusView status_view(const Context& c) {
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name) {
   std::vector<wire::NodeView> views;
   bool first = true;  // oneself
-  c.members->table().each([&](const gossip::MemberView& m) {
+  const gossip::Membership& table = c.members->table();
+  // Of several that have or had one name: the one in service.
+  const auto stands_for_its_name = [&](const gossip::MemberView& m) {
+    const auto holder = table.find(m.identity->name);
+    return !holder || holder->identity->id == m.identity->id;
+  };
+  table.each([&](const gossip::MemberView& m) {
     const bool own = std::exchange(first, false);
     const std::string id = own ? c.facts.id : m.identity->id.text();
-    if (!name.empty() && name != m.identity->name && name != id) return;
+    if (name.empty()) {
+      if (m.state == wire::MemberState::left && !stands_for_its_name(m)) return;
+    } else if (name != id && (name != m.identity->name || !stands_for_its_name(m))) {
+      return;
+    }
     wire::NodeView v = own ? own_view(c, m) : member_view(m);
     v.boot_id = m.identity->boot_id;
     v.key_print = m.identity->key_print;

@@ -11,7 +11,7 @@
 namespace dtrain::node {
 
 wire::StatusView status_view(const Context& c);
-// This node first, then by name. `name`: only that node, by its name or id; "" all.
+// This node first, then by name. One that left is not shown once another has its name. `name`: only that node, by its name or id.
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name);
 // What nothing of this host's tasks takes.
 FreeFacts free_here(const Context& c);
