@@ -26,6 +26,17 @@ void Core::accuse(const MemberId& id, std::uint64_t incarnation) {
   if (found != suspicions_.end() && found->second.accused_by(id_)) return;
   wire::Rumour rumour{RumourKind::suspect, id, incarnation, id_, nullptr, nullptr, {}};
   if (hear_suspect(rumour)) tell(std::move(rumour));
+  look_around();
+}
+
+// Is it the other who is silent, or are we cut off? All neighbours are asked at once, so that rule 18 can
+// tell before the suspicion runs out.
+void Core::look_around() {
+  if (!with(Rule::freeze_without_quorum) || !once(Topic::looked_around, id_, 2s)) return;
+  const std::vector<MemberId> neighbours = rings_.neighbours();
+  for (const MemberId& id : neighbours)
+    if (const Slot slot = table_.find(id); slot != kNone && !probed_already(id))
+      probe(slot, Probe::Why::watch);
 }
 
 void Core::accuse_told(const MemberId& id, std::uint64_t incarnation) {

@@ -98,7 +98,16 @@ class Core {
     bool reaped = false;  // its row was here; else we only heard an accusation of somebody unknown
   };
 
-  enum class Topic : std::uint8_t { told, told_fact, full, copied, refuted_copy, conflict, refused };
+  enum class Topic : std::uint8_t {
+    looked_around,
+    told,
+    told_fact,
+    full,
+    copied,
+    refuted_copy,
+    conflict,
+    refused
+  };
 
   static constexpr Duration kLinksSpread = 300ms;  // links change at most that often, at a random phase
   static constexpr Duration kSaveDelay = 10s;      // the record is saved at most that often
@@ -178,6 +187,7 @@ class Core {
   bool hear_gone(const wire::Rumour& rumour);
   void accuse(const MemberId& id, std::uint64_t incarnation);  // our own suspicion
   void begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser);
+  void look_around();
   void accuse_told(const MemberId& id, std::uint64_t incarnation);  // by a synced row
   MemberId counted(const MemberId& accuser);
   void time_suspicion(const MemberId& id, const Suspicion& suspicion);

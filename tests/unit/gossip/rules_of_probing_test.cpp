@@ -160,7 +160,8 @@ TEST(Rule12, TimersBeginAtARandomPhase) {
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       L lone(10, broken, {}, seed);
       lone.run(2s, [&] {
-        if (lone->counters().probes == 1 && !lone.sent<wire::Ping>().empty()) firsts.insert(lone.now), lone.clear();
+        if (lone->counters().probes == 1 && !lone.sent<wire::Ping>().empty())
+          firsts.insert(lone.now), lone.clear();
       });
     }
     return firsts.size() > 4;
@@ -266,7 +267,8 @@ TEST(Rule18, ManySuspectedAtOnceFreezeTheSideWithoutQuorum) {
     cluster.run(60s);
     std::size_t dead = 0;
     for (std::size_t i : {0u, 1u, 2u, 3u}) dead += cluster.count(ChangeKind::dead, std::nullopt, i);
-    return dead == 0 && cluster.count(ChangeKind::frozen, std::nullopt, 0) == 1;
+    if (dead != 0 && broken.empty()) ADD_FAILURE() << cluster.story();
+    return dead == 0 && cluster.count(ChangeKind::frozen, std::nullopt, 0) > 0;
   };
   EXPECT_TRUE(nobody_dead(""));
   EXPECT_FALSE(nobody_dead("freeze-without-quorum"));
