@@ -95,7 +95,7 @@ void MembershipWorld::start(std::uint32_t slot) {
   ++member.disk.life;
   network_.set_host_up(slot, true);
   member.core = make_core(slot);
-  if (preloaded_ != nullptr) member.core->preload(*preloaded_);
+  if (preloaded_ != nullptr) member.core->preload(*preloaded_);  // shares its rows until they are written
   auto& same = slots_by_id_[member.disk.id];
   if (std::find(same.begin(), same.end(), slot) == same.end()) same.push_back(slot);
   network_.start_process(slot);
@@ -303,7 +303,10 @@ void MembershipWorld::begin_preloaded() {
     row.identity = std::make_shared<const wire::Identity>(std::move(identity));
     rows.push_back(std::move(row));
   }
-  preloaded_ = &rows;
+  // Not one of the members: what they take over must not have begun to change.
+  const auto like = make_core(0);
+  like->preload(rows);
+  preloaded_ = like.get();
   for (std::uint32_t slot = 0; slot < slots(); ++slot) start(slot);
   preloaded_ = nullptr;
 }

@@ -118,7 +118,7 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   std::map<std::string, std::uint32_t> slots_by_host_;
   CheckerList checkers_;
   gossip::Outputs out_;
-  const std::vector<wire::Row>* preloaded_ = nullptr;  // what starting members know already
+  const gossip::Membership* preloaded_ = nullptr;  // what starting members know already
   Slab<std::function<void()>> actions_;
   Figures figures_;
   std::optional<Violation> violation_;

@@ -9,7 +9,7 @@ namespace dtrain::sim::membership {
 struct Report {
   std::uint64_t seeds = 0, failed_seed = 0, compared = 0, events = 0;
   std::optional<Violation> violation;
-  double virtual_seconds = 0, real_seconds = 0;
+  double virtual_seconds = 0, real_seconds = 0, cpu_seconds = 0;  // events per second: of CPU time
   Figures figures;
 };
 
