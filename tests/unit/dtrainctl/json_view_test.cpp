@@ -43,7 +43,7 @@ TEST(JsonView, Status) {
   EXPECT_EQ(json_text(json_of(status), false),
             R"({"cluster":{"name":"lab","id":"c0ffee"},"coordinator":null,"quorum":{"voters":["n1"],"healthy":true},)"
             R"("nodes":{"alive":1,"suspect":0,"down":0,"dead":0,"left":0},"gpus":{"total":0,"free":0},"jobs":{"Running":2},)"
-            R"("stale":false})");
+            R"("stale":false,"ledger":true,"waiting_for":""})");
   status.coordinator = wire::CoordinatorView{"n1", 7};
   EXPECT_EQ(json_of(status)["coordinator"].dump(), R"({"node":"n1","epoch":7})");
 }

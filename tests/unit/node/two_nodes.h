@@ -1,0 +1,204 @@
+// Nodes that hear each other, in virtual time: what one sends the other receives at once; a disk that writes at once unless told
+// to wait; a client at each.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/node/node.h"
+#include "common/wire/control.h"
+
+namespace dtrain::node {
+
+class LinesLog final : public Log {
+ public:
+  using Log::write;
+  void write(LogLevel, std::string_view event, std::span<const LogField> fields) override {
+    std::string line(event);
+    for (const auto& f : fields) line += " " + std::string(f.key) + "=" + f.value;
+    lines.push_back(std::move(line));
+  }
+  std::size_t count(const std::string& part) const {
+    std::size_t n = 0;
+    for (const auto& line : lines) n += line.find(part) != std::string::npos;
+    return n;
+  }
+  std::vector<std::string> lines;
+};
+
+class Town;
+
+class House {
+ public:
+  House(Town& town, std::string name, std::uint8_t number);
+
+  // How it starts, for the test to change before start().
+  Started started;
+  Options options;
+
+  void start();
+  void give(const Event& event);
+  Instant deadline() const { return node_->deadline(); }
+  const wire::Endpoint& address() const { return started.members.endpoint; }
+
+  // A client's request; its last answer so far. `uid` of the client.
+  template <class Reply, class Query>
+  Result<Reply> ask(wire::MessageType type, const Query& query, std::uint32_t uid = 0);
+  wire::StatusView status() {
+    return ask<wire::StatusView>(wire::MessageType::query_status, wire::JobName{}).value_or(wire::StatusView{});
+  }
+  std::vector<wire::NodeView> nodes(const std::string& name = "") {
+    return ask<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{name}).value_or(wire::NodesReply{}).nodes;
+  }
+  std::vector<wire::EventView> events(std::uint64_t after = 0, std::uint64_t after_local = 0) {
+    events_.clear();
+    (void)ask<wire::EventsReply>(wire::MessageType::query_events, wire::EventsRequest{"", after, false, after_local});
+    return events_;
+  }
+
+  LinesLog log;
+  std::vector<Effect> effects;            // all so far
+  std::vector<SaveMembers> unsaved;       // with hold_saves
+  bool hold_saves = false;
+  std::map<std::uint64_t, wire::Message> answers;  // newest of each request
+
+ private:
+  friend class Town;
+  void perform(const Effect& effect);
+
+  Town& town_;
+  std::unique_ptr<Node> node_;
+  std::uint64_t requests_ = 0;
+  std::vector<wire::EventView> events_;  // of all replies since it was cleared
+};
+
+class Town {
+ public:
+  House& add(const std::string& name) {
+    houses_.push_back(std::make_unique<House>(*this, name, static_cast<std::uint8_t>(houses_.size() + 1)));
+    return *houses_.back();
+  }
+  // Everything that is due until then, in order of time.
+  void run_for(Duration time) {
+    const Instant end = now.boot + time;
+    for (;;) {
+      deliver();
+      Instant next = end;
+      House* due = nullptr;
+      for (const auto& house : houses_)
+        if (house->node_ && house->deadline() < next) next = house->deadline(), due = house.get();
+      if (due == nullptr) break;
+      advance(next);
+      due->give(Tick{});
+    }
+    advance(end);
+  }
+  void send(House& from, const gossip::Send& send) {
+    House* to = nullptr;
+    if (send.reply != 0) {
+      to = houses_[send.reply - 1].get();
+    } else {
+      for (const auto& house : houses_)
+        if (house->address() == send.to && house->node_) to = house.get();
+    }
+    if (to == nullptr) return;
+    std::size_t path = 1;
+    while (houses_[path - 1].get() != &from) ++path;
+    if (send.reply == 0 && links_.insert({&from, to}).second) mail_.emplace_back(&from, gossip::LinkUp{send.to});
+    mail_.emplace_back(to, gossip::Received{send.header, send.body, path, from.address().ip});
+  }
+
+  Now now{Instant(1000s), WallTime(1'000'000ms)};
+
+ private:
+  void advance(Instant to) {
+    if (to <= now.boot) return;
+    now.wall += std::chrono::duration_cast<std::chrono::milliseconds>(to - now.boot);
+    now.boot = to;
+  }
+  void deliver() {
+    while (!mail_.empty()) {
+      auto [to, input] = std::move(mail_.front());
+      mail_.pop_front();
+      to->give(Gossiped{std::move(input)});
+    }
+  }
+  std::vector<std::unique_ptr<House>> houses_;
+  std::deque<std::pair<House*, gossip::Input>> mail_;
+  std::set<std::pair<House*, House*>> links_;
+};
+
+inline House::House(Town& town, std::string name, std::uint8_t number) : town_(town) {
+  const MemberId id{0x1000ull + number, number};
+  started.life = 1;
+  started.facts.id = id.text();
+  started.facts.name = std::move(name);
+  started.facts.boot_id = "boot-1";
+  started.facts.cpu_millis = 8000;
+  started.facts.memory_bytes = 64ull << 30;
+  started.facts.gpus.resize(2);
+  started.members.network = true;
+  started.members.endpoint = {"10.0.0." + std::to_string(number), 7400};
+  started.facts.address = started.members.endpoint.text();
+  started.members.found = number == 1;
+  started.members.holds_ledger = number == 1;
+  started.members.new_cluster_id = {0xc1, 0x57e2};
+  if (number != 1) {
+    started.members.seeds = {"10.0.0.1"};
+    started.members.waiting_for = "the cluster of --join to admit this node";
+  }
+  options.cluster_name = "lab";
+  options.version = "9.9";
+}
+
+inline void House::start() {
+  node_ = std::make_unique<Node>(options, Rng(started.members.endpoint.ip.back()), log);
+  give(started);
+  if (started.members.network) give(NetworkUp{});
+}
+
+inline void House::give(const Event& event) {
+  std::vector<Effect> out;
+  node_->step(town_.now, event, out);
+  for (const Effect& effect : out) {
+    effects.push_back(effect);
+    perform(effect);
+  }
+}
+
+inline void House::perform(const Effect& effect) {
+  if (const auto* persist = std::get_if<Persist>(&effect)) return give(Persisted{persist->ticket});
+  if (const auto* save = std::get_if<SaveMembers>(&effect))
+    return hold_saves ? unsaved.push_back(*save) : give(MembersSaved{save->ticket, {}});
+  if (const auto* send = std::get_if<gossip::Send>(&effect)) return town_.send(*this, *send);
+  if (std::holds_alternative<gossip::ResolveSeeds>(effect)) return give(Gossiped{gossip::SeedsResolved{{{"10.0.0.1", 7400}}}});
+  if (const auto* reply = std::get_if<Reply>(&effect))
+    if (auto message = wire::decode<wire::Message>(reply->body)) {
+      answers[reply->request] = *message;
+      if (message->type == wire::MessageType::events)
+        for (auto& event : wire::decode<wire::EventsReply>(message->payload)->events) events_.push_back(std::move(event));
+    }
+}
+
+template <class Reply_, class Query>
+Result<Reply_> House::ask(wire::MessageType type, const Query& query, std::uint32_t uid) {
+  const std::uint64_t number = ++requests_;
+  give(ConnectionOpened{number, {"somebody", uid}});
+  give(Request{number, number, wire::encode(wire::make_message(type, number, query))});
+  if (!answers.contains(number)) return fail(ErrorCode::unavailable, "no answer yet");
+  const wire::Message& answer = answers[number];
+  if (answer.type == wire::MessageType::error) {
+    const auto error = wire::decode<wire::ErrorReply>(answer.payload);
+    if (!error || error->errors.empty()) return fail(ErrorCode::internal, "an error that says nothing");
+    return fail(error->errors.front().code, error->errors.front().message, error->errors.front().next);
+  }
+  return wire::decode<Reply_>(answer.payload);
+}
+
+}  // namespace dtrain::node
