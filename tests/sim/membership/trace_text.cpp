@@ -25,15 +25,23 @@ void add(std::string& text, const std::vector<wire::Rumour>& rumours) {
     const wire::Rumour& rumour = rumours[i];
     text += (i == 0 ? " {" : ", ") + std::string(kRumours[static_cast<std::size_t>(rumour.kind)]) + " " +
             (rumour.identity ? rumour.identity->name : short_id(rumour.subject)) + " " + std::to_string(rumour.incarnation);
+    if (rumour.fact) text += " key " + std::to_string(static_cast<int>(rumour.fact->key)) + " version " + std::to_string(rumour.fact->version) + " " + rumour.fact->value;
     if (!rumour.from.none()) text += " by " + short_id(rumour.from);
   }
   if (!rumours.empty()) text += rumours.size() > kShown ? ", ...}" : "}";
 }
 
+std::string facts_of(const wire::Row& row) {
+  std::string text;
+  for (const wire::FactPtr& fact : row.facts)
+    if (fact) text += (text.empty() ? " facts " : "/") + std::to_string(fact->version);
+  return text;
+}
+
 void add(std::string& text, const std::vector<wire::Row>& rows) {
   for (std::size_t i = 0; i < rows.size() && i < kShown; ++i)
     text += (i == 0 ? " [" : ", ") + (rows[i].identity ? rows[i].identity->name : std::string("?")) + " " + wire::to_string(rows[i].state) +
-            " " + std::to_string(rows[i].incarnation);
+            " " + std::to_string(rows[i].incarnation) + facts_of(rows[i]);
   if (!rows.empty()) text += rows.size() > kShown ? ", ...]" : "]";
 }
 

@@ -22,8 +22,7 @@ class LeftStaysLeft final : public Checker {
     using enum gossip::ChangeKind;
     if (slot >= left_.size()) return;
     if (change.kind == left) left_[slot].insert(change.id);
-    const bool other = change.kind == alive || change.kind == suspect || change.kind == down || change.kind == dead ||
-                       change.kind == restarted || change.kind == rebooted;
+    const bool other = change.kind == alive || change.kind == suspect || change.kind == down || change.kind == dead;
     if (other && gone_for_good_.contains(change.id) && left_[slot].contains(change.id))
       violation(world_.name(slot) + " knew that " + change.name + " had left, and changes its mind: " + change.detail);
   }

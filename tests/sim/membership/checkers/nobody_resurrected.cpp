@@ -24,6 +24,8 @@ class NobodyResurrected final : public Checker {
     if (change.kind == down || change.kind == dead) declared_[slot].insert(change.id);
     if (change.kind != alive && change.kind != restarted && change.kind != rebooted) return;
     if (!declared_[slot].contains(change.id)) return;
+    const auto row = world_.seen(slot, change.id);  // who is down may still be told to have restarted before
+    if (!row || (row->state != wire::MemberState::alive && row->state != wire::MemberState::suspect)) return;
     Instant last{};
     for (const std::uint32_t subject : world_.slots_of(change.id)) {
       if (world_.truth(subject).runs) return;
