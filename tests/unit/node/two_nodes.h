@@ -181,8 +181,9 @@ inline void House::perform(const Effect& effect) {
   if (const auto* reply = std::get_if<Reply>(&effect))
     if (auto message = wire::decode<wire::Message>(reply->body)) {
       answers[reply->request] = *message;
-      if (message->type == wire::MessageType::events)
-        for (auto& event : wire::decode<wire::EventsReply>(message->payload)->events) events_.push_back(std::move(event));
+      if (message->type != wire::MessageType::events) return;
+      const auto batch = wire::decode<wire::EventsReply>(message->payload).value_or(wire::EventsReply{});
+      events_.insert(events_.end(), batch.events.begin(), batch.events.end());
     }
 }
 
