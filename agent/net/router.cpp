@@ -1,10 +1,12 @@
 #include "agent/net/router.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "agent/net/ip_address.h"
@@ -138,6 +140,15 @@ bool Router::reply(gossip::ReplyPath path, std::string_view header, std::string_
   return true;
 }
 
+// A flood of strangers holds some 14 KiB for each of their connections while they last. The allocator would
+// keep it.
+void Router::give_memory_back() {
+  inbound_peak_ = std::max(inbound_peak_, inbound_.size());
+  if (inbound_peak_ < kInboundFlood || inbound_.size() > inbound_peak_ / 4) return;
+  inbound_peak_ = inbound_.size();
+  ::malloc_trim(0);
+}
+
 bool Router::watch(Instant now, QuietLog& log) {
   for (std::size_t i = 0; i < kSocketEventsPerTurn; ++i) {
     const auto event = events_.next();
@@ -146,6 +157,7 @@ bool Router::watch(Instant now, QuietLog& log) {
       case ZMQ_EVENT_ACCEPTED:
         if (inbound_.size() < kInboundNamed || inbound_.contains(event->value))
           inbound_[event->value] = peer_ip(event->value);
+        inbound_peak_ = std::max(inbound_peak_, inbound_.size());
         break;
       case ZMQ_EVENT_ACCEPT_FAILED:
         if (event->value == EMFILE || event->value == ENFILE || event->value == ENOMEM) {
@@ -169,6 +181,7 @@ bool Router::watch(Instant now, QuietLog& log) {
         }
         if (found != inbound_.end()) inbound_.erase(found);
         listener_.refill();
+        give_memory_back();
         break;
       }
       case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:

@@ -16,6 +16,7 @@ namespace dtrain::net {
 
 inline constexpr std::size_t kBulkPerTurn = 16;  // large messages read in one turn
 inline constexpr std::size_t kSocketEventsPerTurn = 1024;
+inline constexpr std::size_t kInboundFlood = 512;     // when as many have come and gone, memory is given back
 inline constexpr std::size_t kInboundNamed = 16'384;  // connections whose address is remembered for the log
 
 class Router {
@@ -49,6 +50,7 @@ class Router {
   Router(Poller& poller, ListenSocket listener, ZmqSocket socket, SocketEvents events, std::string endpoint,
          wire::Lane lane);
   Status bind(const KeyRing& keys);
+  void give_memory_back();
 
   Poller& poller_;
   ListenSocket listener_;
@@ -58,6 +60,7 @@ class Router {
   const wire::Lane lane_;
   bool bound_ = false;
   std::map<int, std::string> inbound_;  // descriptor -> address
+  std::size_t inbound_peak_ = 0;        // since memory was given back
   bool failed_ = false;  // the last event was a failed handshake: the next names its descriptor
   std::uint64_t handshakes_failed_ = 0, handshakes_incomplete_ = 0, turned_away_ = 0;
 };

@@ -399,6 +399,10 @@ TEST(PeerLinks, KeysRotateWhileRunning) {
   const std::uint64_t refused = a.links->counters().handshakes_failed;
   late.ping(a);
   EXPECT_TRUE(run({&a, &late}, [&] { return a.links->counters().handshakes_failed > refused; }));
+  // Switched off during all that: the present file is all it needs.
+  rekey(late, {new_pair});
+  introduce({&a, &late});
+  EXPECT_TRUE(exchange(late, a) && exchange(a, late));
   Agent plain(4);
   EXPECT_FALSE(plain.links->rekey(ClusterKeys{{new_pair}}));
 }
