@@ -42,7 +42,7 @@ TEST_F(ClusterMembersTest, ANodeAloneWaitsForNothing) {
   n1->started.members.network = false;
   n1->started.members.found = false;
   n1->start();
-  town.run_for(1s);  // its record is written
+  town.run_for(2s);  // its record is written
   EXPECT_EQ(n1->deadline(), kNever);
   const auto status = n1->status();
   EXPECT_EQ(status.nodes.alive, 1u);
