@@ -13,7 +13,7 @@ GOLDEN_GOSSIP = HERE.parent / "golden" / "gossip"
 CONTROL_TYPES = """message empty job_name node_name error_reply submit_request submit_reply jobs_request jobs_reply
 tasks_reply job_description nodes_reply status_view events_request events_reply task_specs_request task_specs_reply
 action_request watch_request job_update logs_request log_chunk exec_request exec_input exec_output checkpoints_request
-checkpoints_reply blob_request put_blob_request blob_reply version_reply cancel_request""".split()
+checkpoints_reply blob_request put_blob_request blob_reply version_reply cancel_request leave_request""".split()
 
 # The order of the types in common/wire/gossip.h; a header's type counts from 1.
 GOSSIP_TYPES = """join join_reply ping pong ping_request nack probe_now gossip sync_root sync_summaries sync_rows""".split()
