@@ -44,6 +44,7 @@ class WorldView {
   virtual const Truth& truth(std::uint32_t slot) const = 0;
   virtual std::vector<std::uint32_t> slots_of(const MemberId& id) const = 0;    // copies included
   virtual bool together(std::uint32_t a, std::uint32_t b) const = 0;           // on one side of every partition
+  virtual bool lossless() const = 0;        // no packet is lost
   virtual bool network_whole() const = 0;   // no cut of any kind for as long as Truth::kFit
   virtual std::optional<gossip::MemberView> seen(std::uint32_t slot, const MemberId& id) const = 0;  // by the running process
   virtual void each_seen(std::uint32_t slot, const std::function<void(const gossip::MemberView&)>& visit) const = 0;

@@ -80,6 +80,7 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   const Truth& truth(std::uint32_t slot) const override { return members_[slot].truth; }
   std::vector<std::uint32_t> slots_of(const MemberId& id) const override;
   bool together(std::uint32_t a, std::uint32_t b) const override { return network_.cuts().same_group(a, b); }
+  bool lossless() const override { return network_.loss() == 0; }
   bool network_whole() const override { return cuts_ == 0 && now_ - whole_since_ >= Truth::kFit; }
   std::optional<gossip::MemberView> seen(std::uint32_t slot, const MemberId& id) const override;
   void each_seen(std::uint32_t slot, const std::function<void(const gossip::MemberView&)>& visit) const override;

@@ -62,6 +62,7 @@ class SimNetwork {
   Cuts& cuts() { return cuts_; }
   const Cuts& cuts() const { return cuts_; }
   void set_loss(std::uint32_t per_mille) { loss_ = per_mille; }
+  std::uint32_t loss() const { return loss_; }
   void set_duplicates(std::uint32_t per_mille) { duplicates_ = per_mille; }
   bool up(std::uint32_t slot) const { return ports_[slot].up; }
   bool listening(std::uint32_t slot) const { return ports_[slot].listening; }

@@ -17,6 +17,8 @@ std::unique_ptr<Checker> no_lasting_suspicion(WorldView&);
 std::unique_ptr<Checker> one_name_one_member(WorldView&);
 std::unique_ptr<Checker> clusters_stay_apart(WorldView&);
 std::unique_ptr<Checker> memory_bounded(WorldView&);
+std::unique_ptr<Checker> minority_decides_nothing(WorldView&);
+std::unique_ptr<Checker> resumed_accuses_nobody(WorldView&);
 std::unique_ptr<Checker> converges(WorldView&);
 
 }  // namespace dtrain::sim::membership

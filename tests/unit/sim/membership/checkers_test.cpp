@@ -86,6 +86,57 @@ TEST(CrashKnownToAll, OneWhoWasDisturbedNeedNotKnow) {
   EXPECT_FALSE(world.violation_);
 }
 
+TEST(CrashKnownToAll, InAQuietWorldAVanishedHostIsKnownSoon) {
+  for (const bool quiet : {true, false}) {
+    FakeView world(12);
+    const auto checker = crash_known_to_all(world);
+    world.lossless_ = quiet;
+    checker->ended(0, End::vanished);
+    world.crash(0);
+    world.now_ += 8s;
+    checker->sampled();
+    EXPECT_FALSE(world.violation_);
+    world.now_ += 1s;
+    checker->sampled();
+    EXPECT_EQ(world.broke("crash_known_to_all"), quiet);
+  }
+}
+
+TEST(MinorityDecidesNothing, OnlyTheLargerSideMay) {
+  FakeView world(5);
+  const auto checker = minority_decides_nothing(world);
+  for (const std::uint32_t here : {0u, 1u})
+    for (const std::uint32_t there : {2u, 3u, 4u}) world.apart_[{here, there}] = true;
+  checker->changed(2, world.change(dead, 0));
+  checker->changed(0, world.change(suspect, 2));
+  EXPECT_FALSE(world.violation_);
+  checker->network_cut();
+  world.now_ += 11s;
+  checker->changed(0, world.change(dead, 2));  // may have been suspected before this cut
+  EXPECT_FALSE(world.violation_);
+  world.now_ += 2s;
+  checker->changed(0, world.change(dead, 2));
+  EXPECT_TRUE(world.broke("minority_decides_nothing"));
+}
+
+TEST(ResumedAccusesNobody, WhatNobodyElseSays) {
+  for (const bool said_before : {false, true}) {
+    FakeView world(3);
+    const auto checker = resumed_accuses_nobody(world);
+    world.truths_[0].paused = true;
+    world.truths_[0].calm_since = kNever;
+    checker->disturbed(0);
+    world.now_ += 8s;
+    if (said_before) checker->changed(1, world.change(suspect, 2));
+    world.now_ += 2s;
+    world.truths_[0].paused = false;
+    world.truths_[0].calm_since = world.now_;
+    world.now_ += 1ms;
+    checker->changed(0, world.change(suspect, 2));
+    EXPECT_EQ(world.broke("resumed_accuses_nobody"), !said_before);
+  }
+}
+
 TEST(NobodyResurrected, ADeclaredMemberThatDoesNotRunStaysSo) {
   for (const auto again : {alive, restarted}) {
     FakeView world(2);

@@ -68,6 +68,7 @@ class FakeView final : public WorldView {
     return found;
   }
   bool together(std::uint32_t a, std::uint32_t b) const override { return !apart_.contains({std::min(a, b), std::max(a, b)}); }
+  bool lossless() const override { return lossless_; }
   bool network_whole() const override { return whole_; }
   std::optional<gossip::MemberView> seen(std::uint32_t slot, const MemberId& wanted) const override {
     const auto at = tables_[slot].find(wanted);
@@ -87,7 +88,7 @@ class FakeView final : public WorldView {
   std::vector<Truth> truths_;
   std::vector<std::map<MemberId, FakeRow>> tables_;  // by observer
   std::map<std::pair<std::uint32_t, std::uint32_t>, bool> apart_;
-  bool whole_ = true;
+  bool whole_ = true, lossless_ = true;
   std::size_t memory_ = 1000;
   Figures figures_;
   std::optional<Violation> violation_;
