@@ -5,20 +5,35 @@
 
 namespace dtrain::gossip {
 
-Core::Claim Core::claim(const wire::Identity& who) const {
+Core::Claim Core::claim(const wire::Identity& who, bool stranger) const {
   Claim claim;
   const auto look = [&](Slot slot) {
     const Member& holder = table_.at(slot);
     const wire::Identity& held = *holder.identity;
     if (held.id == who.id || holder.state() == State::left) return false;
+    const bool same_place = held.name == who.name && held.address == who.address;
+    // Of others' members we know that somebody admitted them: a name in use stays with whom we know, the rest
+    // is history.
+    if (!stranger && !same_place && (!holder.in_service() || held.name != who.name)) return false;
     claim.holder = slot;
     // Two processes cannot listen on one address: the old one is not there any more.
-    claim.verdict = held.name == who.name && held.address == who.address ? Verdict::replaces : Verdict::taken;
+    claim.verdict = same_place ? Verdict::replaces : Verdict::taken;
     return claim.verdict == Verdict::taken;
   };
   table_.each_named(who.name, look);
   if (claim.verdict != Verdict::taken) table_.each_at(who.address, look);
   if (claim.verdict == Verdict::replaces && claim.holder == self_slot_) claim.verdict = Verdict::taken;
+  if (claim.verdict == Verdict::free && stranger) {
+    // Members of our record who have not come back yet since we started keep their names as well.
+    for (const auto& [id, peer] : absent_)
+      if (peer->name == who.name && id != who.id && peer->address != who.address &&
+          tombstones_.count(id) == 0 && now_ - started_ < options_.reclaim) {
+        claim.verdict = Verdict::taken;
+        claim.why = "name " + who.name + " belongs to node " + id.text() +
+                    " of this cluster, not seen since this node's start";
+      }
+    return claim;
+  }
   if (claim.verdict != Verdict::taken) return claim;
   const Member& holder = table_.at(claim.holder);
   const bool name = holder.identity->name == who.name;
@@ -52,11 +67,10 @@ void Core::leave(Slot slot, std::string reason) {
 void Core::report_conflict(const wire::Identity& who, std::uint64_t incarnation, const Claim& claim) {
   ++counters_.conflicts;
   if (!once(Topic::conflict, who.id, 60s)) return;
-  change(
-      ChangeKind::conflict, who, incarnation,
-      "node " + who.id.text() + " at " + who.address.text() + " is not admitted: " + claim.why +
-          "; give it another name or address, or if the old node will not come back: dtrainctl forget-node " +
-          table_.at(claim.holder).identity->name);
+  change(ChangeKind::conflict, who, incarnation,
+         "node " + who.id.text() + " at " + who.address.text() + " is not admitted: " + claim.why +
+             "; give it another name or address, or if the old node will not come back: dtrainctl "
+             "forget-node NAME");
 }
 
 }  // namespace dtrain::gossip

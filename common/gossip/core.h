@@ -259,7 +259,8 @@ class Core {
     Slot holder = kNone;
     std::string why;
   };
-  Claim claim(const wire::Identity& who) const;
+  // stranger: it asks us to admit it; else others did.
+  Claim claim(const wire::Identity& who, bool stranger) const;
   void give_way(const wire::Identity& to);  // who must leave for it, leaves
   void report_conflict(const wire::Identity& who, std::uint64_t incarnation, const Claim& claim);
 
@@ -305,7 +306,7 @@ class Core {
   std::uint64_t incarnation_ = 0;
   Slot self_slot_ = kNone;
   LocalHealth health_;
-  Instant now_{}, last_step_{};
+  Instant started_{}, now_{}, last_step_{};
   Outputs* out_ = nullptr;
   Counters counters_;
   Timers timers_;

@@ -154,7 +154,7 @@ void Core::receive(const Received& m, const wire::Join& body) {
     return refuse("its wire formats " + std::to_string(who->format_min) + ".." +
                   std::to_string(who->format_max) +
                   " and ours do not meet; install the same release on both");
-  Claim claimed = claim(*who);
+  Claim claimed = claim(*who, true);
   if (claimed.verdict == Verdict::replaces && !m.observed_ip.empty() && m.observed_ip != who->address.ip &&
       !m.observed_ip.starts_with("127.")) {
     claimed.verdict = Verdict::taken;  // another machine that says the address is its own
@@ -163,8 +163,9 @@ void Core::receive(const Received& m, const wire::Join& body) {
   }
   if (claimed.verdict == Verdict::taken) {
     report_conflict(*who, body.self.incarnation, claimed);
-    return refuse(claimed.why + "; choose another name, or on a member: dtrainctl forget-node " +
-                  table_.at(claimed.holder).identity->name);
+    return refuse(claimed.why +
+                  "; choose another name or address, or if that node will not come back, on a member: " +
+                  "dtrainctl forget-node NAME");
   }
   const Slot slot = table_.find(who->id);
   if (slot == kNone && table_.size() >= options_.members) return refuse("the member table is full");

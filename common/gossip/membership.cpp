@@ -49,7 +49,8 @@ Core::Core(Self self, Options options, Rng rng, Log& log)
   sequence_ = identity_->life << 32;  // no pong to an earlier life fits
   std::vector<wire::FactPtr> facts;
   for (wire::Fact& fact : self.facts) {
-    fact.version = (identity_->life << 32) + 1;
+    // A life may repeat when an older disk is put back: its versions should not.
+    fact.version = (identity_->life << 32) + 1 + rng_.below(1 << 24);
     facts.push_back(std::make_shared<const wire::Fact>(std::move(fact)));
   }
   Member row{identity_, facts_of(facts), incarnation_};
@@ -98,7 +99,7 @@ void Core::preload(const Core& like) {
 void Core::step(Instant now, const Input& input, Outputs& out) {
   out_ = &out;
   if (phase_ == Phase::created) {
-    now_ = last_step_ = now;
+    started_ = now_ = last_step_ = now;
     start();
   }
   const Instant due = deadline();

@@ -81,14 +81,15 @@ bool Core::hear_alive(const wire::Rumour& rumour, const MemberId& teller) {
     if (rumour.incarnation == member.incarnation && *rumour.identity != *member.identity) {
       // Rule 2: the subject hears of it and goes above both.
       if (once(Topic::told, rumour.subject, 1s)) send(member, wire::Gossip{{rumour}});
-      if (!outranks(*rumour.identity, *member.identity) || claim(*rumour.identity).verdict == Verdict::taken)
+      if (!outranks(*rumour.identity, *member.identity) ||
+          claim(*rumour.identity, false).verdict == Verdict::taken)
         return false;
       transition(slot, member.state(), member.incarnation, rumour.identity, {});
       return true;
     }
     return false;
   }
-  const Claim claimed = claim(*rumour.identity);
+  const Claim claimed = claim(*rumour.identity, false);
   if (claimed.verdict == Verdict::taken) {
     report_conflict(*rumour.identity, rumour.incarnation, claimed);
     return false;
@@ -290,11 +291,11 @@ void Core::each_candidate(const Rings::Visit& visit) const {
       visit(table_.at(slot).identity->id);
 }
 
-// So small a cluster needs one transmission per neighbour and a few to spare; a larger one must reach all
-// eight.
+// Rumours travel along a fixed graph, not to random members: two transmissions times four reach each of the
+// eight neighbours once, and a rumour comes by up to eight ways. More would not grow the coverage.
 std::uint64_t Core::transmission_members() const {
   const std::uint64_t n = table_.in_service();
-  return n > 4 ? std::max<std::uint64_t>(n, 10) : n;
+  return n > 4 ? std::clamp<std::uint64_t>(n, 10, 99) : n;
 }
 
 void Core::members_changed(bool neighbours_changed) {

@@ -152,20 +152,27 @@ TEST(Rule06, TakenNamesAreReportedAndNothingIsOverwritten) {
   Options options;
   options.reclaim = 600s;
   L lone(8, "", options);
+  const auto join = [&](const wire::Rumour& who) {
+    wire::PeerHeader header;
+    header.sender = who.subject;
+    lone.give(Received{header, wire::Join{"lab", {MemberState::alive, 1, who.identity, {}}}, 9,
+                       who.identity->address.ip});
+  };
   lone.hear({named(50, "n3", "10.9.9.9")});
   EXPECT_EQ(lone.count(ChangeKind::conflict, 50), 1u);
   EXPECT_EQ(lone.state(50), std::nullopt);
   EXPECT_EQ(lone->find("n3")->identity->id, L::id(3));
   // Dead: not before the reclaim time. Left: at once.
   lone.hear({L::dead(3), L::claim(RumourKind::left, 4, L::kInc, 4)});
-  lone.hear({named(50, "n3", "10.9.9.9"), named(51, "n4", "10.9.9.8")});
+  join(named(50, "n3", "10.9.9.9"));
+  join(named(51, "n4", "10.9.9.8"));
   EXPECT_EQ(lone.state(50), std::nullopt);
   EXPECT_EQ(lone.state(51), MemberState::alive);
   lone.run_answering(601s);
-  lone.hear({named(50, "n3", "10.9.9.9")});
+  join(named(50, "n3", "10.9.9.9"));
   EXPECT_EQ(lone.state(50), MemberState::alive);
   // The same machine without its old data: at once.
-  lone.hear({named(52, "n5", "10.0.0.5")});
+  join(named(52, "n5", "10.0.0.5"));
   EXPECT_EQ(lone.state(52), MemberState::alive);
   EXPECT_EQ(lone.state(5), MemberState::left);
   EXPECT_EQ(lone->find("n5")->identity->id, L::id(52));
