@@ -1,5 +1,5 @@
-// The daemon's side of other agents: opens the links once the host's tasks are adopted, performs what Membership wants of the
-// network, and keeps its record on disk.
+// The daemon's side of other agents: opens the links once the host's tasks are adopted, performs what
+// Membership wants of the network, and keeps its record on disk.
 #include "agent/dtraind/daemon.h"
 #include "agent/store/file.h"
 
@@ -20,14 +20,17 @@ Status Daemon::open_network() {
   auto links = net::PeerLinks::open(std::move(options), log_);
   if (!links) return fail(links.error());
   links_ = std::move(*links);
-  if (auto added = add_source(links_->fd(), [this] { return links_->deadline(); },
-                              [this] {
-                                links_->dispatch(loop_->now().boot, [this](gossip::Input input) { queue(node::Gossiped{std::move(input)}); });
-                              });
+  if (auto added = add_source(
+          links_->fd(), [this] { return links_->deadline(); },
+          [this] {
+            links_->dispatch(loop_->now().boot,
+                             [this](gossip::Input input) { queue(node::Gossiped{std::move(input)}); });
+          });
       !added)
     return added;
-  if (auto added = add_source(resolver_->fd(), [] { return kNever; },
-                              [this] { resolver_->dispatch([this](auto found) { seeds_resolved(std::move(found)); }); });
+  if (auto added = add_source(
+          resolver_->fd(), [] { return kNever; },
+          [this] { resolver_->dispatch([this](auto found) { seeds_resolved(std::move(found)); }); });
       !added)
     return added;
   for (node::Effect& effect : std::exchange(before_network_, {})) perform(effect);
@@ -38,12 +41,14 @@ Status Daemon::open_network() {
 
 // Called inside perform(): the answer is queued like everything else.
 void Daemon::resolve_seeds() {
-  if (resolver_) resolver_->resolve(prepared_.seeds, [this](auto found) { seeds_resolved(std::move(found)); });
+  if (resolver_)
+    resolver_->resolve(prepared_.seeds, [this](auto found) { seeds_resolved(std::move(found)); });
 }
 
 void Daemon::seeds_resolved(std::vector<host::Endpoint> found) {
   gossip::SeedsResolved resolved;
-  for (host::Endpoint& endpoint : found) resolved.endpoints.push_back({std::move(endpoint.ip), endpoint.port});
+  for (host::Endpoint& endpoint : found)
+    resolved.endpoints.push_back({std::move(endpoint.ip), endpoint.port});
   queue(node::Gossiped{std::move(resolved)});
 }
 
@@ -54,14 +59,15 @@ void Daemon::save_members(node::SaveMembers record) {
     return;
   }
   auto shared = std::make_shared<const node::SaveMembers>(std::move(record));
-  saving_members_ = worker_->post(store::Lane::commit, [this, shared, path = prepared_.layout.members_file()] {
-    auto written = store::write_file_atomically(path, shared->record, 0600);
-    return [this, ticket = shared->ticket, written = std::move(written)] {
-      saving_members_ = false;
-      queue(node::MembersSaved{ticket, written});
-      save_next_record();
-    };
-  });
+  saving_members_ =
+      worker_->post(store::Lane::commit, [this, shared, path = prepared_.layout.members_file()] {
+        auto written = store::write_file_atomically(path, shared->record, 0600);
+        return [this, ticket = shared->ticket, written = std::move(written)] {
+          saving_members_ = false;
+          queue(node::MembersSaved{ticket, written});
+          save_next_record();
+        };
+      });
   if (!saving_members_) next_record_ = *shared;  // the worker's queue is full: tried again in the next turn
 }
 
@@ -75,8 +81,9 @@ void Daemon::reload_key(const Config& config) {
   const std::string& path = config.network.key_file;
   if (!prepared_.keys) {
     if (links_ && config.network.key_file_given && !path.empty())
-      log_.write(LogLevel::warn, "network.key-needs-restart",
-                 {{"file", path}, {"next", "this agent was started without a key; start it again to use one"}});
+      log_.write(
+          LogLevel::warn, "network.key-needs-restart",
+          {{"file", path}, {"next", "this agent was started without a key; start it again to use one"}});
     return;
   }
   auto keys = net::read_key_file(path);
@@ -90,9 +97,6 @@ void Daemon::reload_key(const Config& config) {
   }
   config_.network.key_file = path;
   prepared_.keys = std::move(*keys);
-  log_.write(LogLevel::info, "network.keys",
-             {{"file", path}, {"serving", net::key_print(prepared_.keys->pairs.front().public_key)},
-              {"accepted", std::to_string(prepared_.keys->pairs.size())}});
 }
 
 }  // namespace dtrain::daemon

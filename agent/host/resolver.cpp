@@ -31,9 +31,11 @@ std::vector<std::string> addresses_of(const std::string& name) {
   for (const addrinfo* entry = found.get(); entry && ips.size() < kAddressesOfName; entry = entry->ai_next) {
     char text[INET6_ADDRSTRLEN] = "";
     if (entry->ai_family == AF_INET)
-      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ai_addr)->sin_addr, text, sizeof text);
+      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ai_addr)->sin_addr, text,
+                  sizeof text);
     else if (entry->ai_family == AF_INET6)
-      ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(entry->ai_addr)->sin6_addr, text, sizeof text);
+      ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(entry->ai_addr)->sin6_addr, text,
+                  sizeof text);
     if (text[0] != '\0' && std::find(ips.begin(), ips.end(), text) == ips.end()) ips.emplace_back(text);
   }
   return ips;
@@ -64,7 +66,8 @@ Result<Seed> parse_seed(std::string_view text) {
   seed.host = host;
   if (!port.empty()) {
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), seed.port);
-    if (error != std::errc() || end != port.data() + port.size() || seed.port == 0) return wrong("the port must be 1 to 65535");
+    if (error != std::errc() || end != port.data() + port.size() || seed.port == 0)
+      return wrong("the port must be 1 to 65535");
   }
   return seed;
 }
@@ -80,13 +83,16 @@ struct Resolver::Shared {
 
 Result<std::unique_ptr<Resolver>> Resolver::open() {
   const int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::io, std::string("could not create the resolver's eventfd: ") + ::strerror(errno));
+  if (fd < 0)
+    return fail(ErrorCode::io, std::string("could not create the resolver's eventfd: ") + ::strerror(errno));
   return std::unique_ptr<Resolver>(new Resolver(std::make_shared<Shared>(fd)));
 }
 
 Resolver::~Resolver() = default;
 
-int Resolver::fd() const { return shared_->event_fd; }
+int Resolver::fd() const {
+  return shared_->event_fd;
+}
 
 void Resolver::resolve(const std::vector<Seed>& seeds, const Sink& sink) {
   std::vector<Endpoint> known;

@@ -1,5 +1,6 @@
-// Names of seeds into addresses, anew at each asking, without ever making the loop wait: a resolver may take half a minute.
-// IP addresses are answered at once and cost no thread; names are looked up on a thread of its own that ends with the answer.
+// Names of seeds into addresses, anew at each asking, without ever making the loop wait: a resolver may take
+// half a minute. IP addresses are answered at once and cost no thread; names are looked up on a thread of its
+// own that ends with the answer.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@
 
 namespace dtrain::host {
 
-inline constexpr std::uint16_t kDefaultPort = 7400;     // of a seed that names none
-inline constexpr std::size_t kAddressesOfName = 8;      // further ones of a name are left out
+inline constexpr std::uint16_t kDefaultPort = 7400;  // of a seed that names none
+inline constexpr std::size_t kAddressesOfName = 8;   // further ones of a name are left out
 
 // "gpu01", "10.0.0.1:7400", "[fd00::1]:7400", "fd00::1"; the port defaults to kDefaultPort.
 struct Seed {

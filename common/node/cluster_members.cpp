@@ -14,9 +14,9 @@ using gossip::ChangeKind;
 constexpr MemberId kNameless{0, 1};
 
 struct Kind {
-  const char* event;    // of the log
+  const char* event;  // of the log
   LogLevel level;
-  bool listed;          // in `events` too
+  bool listed;  // in `events` too
 };
 
 Kind kind_of(ChangeKind kind) {
@@ -127,7 +127,8 @@ void ClusterMembers::start(const Started& e) {
   self.found = start_.found;
   self.new_cluster_id = start_.new_cluster_id;
   self.seeds = start_.seeds;
-  if (!start_.network && !self.found && self.record.cluster_id.none()) {  // --dev, tests: nobody else will ever be there
+  if (!start_.network && !self.found &&
+      self.record.cluster_id.none()) {  // --dev, tests: nobody else will ever be there
     self.found = c_.holds_ledger;
     self.new_cluster_id = MemberId::parse(c_.options.cluster_id).value_or(kNameless);
   }
@@ -184,12 +185,14 @@ void ClusterMembers::reconfigured(const Reconfigured& e) {
 Result<std::uint64_t> ClusterMembers::leave() {
   if (c_.holds_ledger)
     return fail(ErrorCode::refused,
-                "could not leave the cluster: " + c_.facts.name + " holds its ledger, and no other node can take it over in this "
-                "version",
+                "could not leave the cluster: " + c_.facts.name +
+                    " holds its ledger, and no other node can take it over in this "
+                    "version",
                 "to end the cluster, run dtrainctl leave on every other node, then stop this agent");
   if (left_) return std::uint64_t{0};  // asked twice
   if (!waiting_for().empty())
-    return fail(ErrorCode::refused, "could not leave: " + c_.facts.name + " belongs to no cluster", waiting_for());
+    return fail(ErrorCode::refused, "could not leave: " + c_.facts.name + " belongs to no cluster",
+                waiting_for());
   const std::uint64_t before = save_ticket_;
   left_ = true;
   step(gossip::LeaveAsked{});
@@ -209,7 +212,8 @@ Status ClusterMembers::remove(const std::string& name) {
       return {};
     case wire::MemberState::alive:
     case wire::MemberState::suspect:
-      return fail(ErrorCode::refused, "could not forget node " + known_as + ": it is " + wire::to_string(member->state),
+      return fail(ErrorCode::refused,
+                  "could not forget node " + known_as + ": it is " + wire::to_string(member->state),
                   "run dtrainctl leave on it; or stop its agent, and forget it when it is down");
     case wire::MemberState::down:
     case wire::MemberState::dead:
@@ -221,7 +225,8 @@ Status ClusterMembers::remove(const std::string& name) {
   step(gossip::RemoveAsked{id});
   member = membership_->find(id);
   if (member && member->state != wire::MemberState::left)
-    return fail(ErrorCode::refused, "could not forget node " + known_as + ": it is " + wire::to_string(member->state) + " now",
+    return fail(ErrorCode::refused,
+                "could not forget node " + known_as + ": it is " + wire::to_string(member->state) + " now",
                 "dtrainctl nodes");
   return {};
 }
@@ -240,7 +245,8 @@ Instant ClusterMembers::deadline() const {
 
 std::string ClusterMembers::waiting_for() const {
   if (left_)
-    return "nothing: it left its cluster for good; to join one again, stop the agent, remove the file `members` of its data "
+    return "nothing: it left its cluster for good; to join one again, stop the agent, remove the file "
+           "`members` of its data "
            "directory, and start it with --join HOST";
   return membership_ && !membership_->cluster_id().none() ? "" : start_.waiting_for;
 }

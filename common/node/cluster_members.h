@@ -1,8 +1,10 @@
-// This node among the others: owns Membership, turns what it wants into effects, and keeps what clients are told of it.
+// This node among the others: owns Membership, turns what it wants into effects, and keeps what clients are
+// told of it.
 //
-// What this node says of itself (host_facts.h) is compared and announced after changes, at most every kFactPause, and not at
-// all while nobody else is there. Changes of membership become lines of the log and events; those events are this node's own
-// view, so they are no entries of the ledger: the newest kLocalEvents are kept in memory.
+// What this node says of itself (host_facts.h) is compared and announced after changes, at most every
+// kFactPause, and not at all while nobody else is there. Changes of membership become lines of the log and
+// events; those events are this node's own view, so they are no entries of the ledger: the newest
+// kLocalEvents are kept in memory.
 #pragma once
 
 #include <deque>
@@ -18,7 +20,7 @@
 namespace dtrain::node {
 
 inline constexpr std::size_t kLocalEvents = 2000;  // of membership; the oldest are dropped
-inline constexpr Duration kFactPause = 100ms;      // least time between two announcements of this node's facts
+inline constexpr Duration kFactPause = 100ms;  // least time between two announcements of this node's facts
 
 class ClusterMembers {
  public:
@@ -39,8 +41,8 @@ class ClusterMembers {
   void announce(const std::function<Running()>& running);
   Instant deadline() const;
 
-  // This node leaves for good. Answers the ticket of the record that must be durable, 0: none. ErrorCode::refused while it holds
-  // the ledger.
+  // This node leaves for good. Answers the ticket of the record that must be durable, 0: none.
+  // ErrorCode::refused while it holds the ledger.
   Result<std::uint64_t> leave();
   // A down or dead member is forgotten. `name`: or its id.
   Status remove(const std::string& name);
@@ -68,15 +70,15 @@ class ClusterMembers {
   std::uint64_t life_ = 0;
   bool begun_ = false;
   bool left_ = false;
-  bool self_announced_ = false;        // member.alive of oneself was said
-  MemberId cluster_;                   // as the links were told
+  bool self_announced_ = false;  // member.alive of oneself was said
+  MemberId cluster_;             // as the links were told
   std::uint64_t save_ticket_ = 0;
   bool touched_ = true;
   Instant next_announcement_{};
   std::string facts_[wire::kFactKeys];  // values as last announced
   gossip::Outputs outputs_;             // of one step; kept for its memory
   std::deque<wire::EventView> events_;
-  std::uint64_t local_ = 0;             // of the newest event
+  std::uint64_t local_ = 0;  // of the newest event
 };
 
 // What a member says of itself; nothing where it said nothing yet, or bytes that this version cannot read.

@@ -89,7 +89,8 @@ FreeFacts free_here(const Context& c) {
 }
 
 std::optional<LedgerHolder> ledger_holder(const Context& c) {
-  if (c.serving) return LedgerHolder{c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
+  if (c.serving)
+    return LedgerHolder{c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
   std::optional<LedgerHolder> holder;
   c.members->table().each([&](const gossip::MemberView& m) {
     const CouncilFact council = council_fact_of(m);

@@ -1,4 +1,5 @@
-// What people are shown of the cluster's nodes, built from this host's facts and from what the others say of themselves. Pure.
+// What people are shown of the cluster's nodes, built from this host's facts and from what the others say of
+// themselves. Pure.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,8 @@
 namespace dtrain::node {
 
 wire::StatusView status_view(const Context& c);
-// This node first, then by name. One that left is not shown once another has its name. `name`: only that node, by its name or id.
+// This node first, then by name. One that left is not shown once another has its name. `name`: only that
+// node, by its name or id.
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name);
 // What nothing of this host's tasks takes.
 FreeFacts free_here(const Context& c);

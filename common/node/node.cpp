@@ -234,9 +234,11 @@ void Node::Impl::persist() {
   c.emit(std::move(p));
 }
 
-// What this node says of itself, once the step is decided; and what it saw of the others, to those who follow.
+// What this node says of itself, once the step is decided; and what it saw of the others, to those who
+// follow.
 void Node::Impl::tell_members() {
-  if (!c.storage_failed) members.announce([this] { return host ? host->running() : ClusterMembers::Running{}; });
+  if (!c.storage_failed)
+    members.announce([this] { return host ? host->running() : ClusterMembers::Running{}; });
   const auto& events = members.local_events();
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;
@@ -286,10 +288,12 @@ void Node::Impl::handle(const Event& event) {
   const bool connection =
       std::holds_alternative<ConnectionOpened>(event) || std::holds_alternative<ConnectionClosed>(event);
   // What others do does not wait for this node's disk.
-  const bool of_members = std::holds_alternative<NetworkUp>(event) || std::holds_alternative<Gossiped>(event) ||
-                          std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Tick>(event) ||
-                          std::holds_alternative<Stopping>(event);
-  if (storage || connection || of_members || !c.holds_ledger || c.serving || c.storage_failed) return decide(event);
+  const bool of_members = std::holds_alternative<NetworkUp>(event) ||
+                          std::holds_alternative<Gossiped>(event) ||
+                          std::holds_alternative<MembersSaved>(event) ||
+                          std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
+  if (storage || connection || of_members || !c.holds_ledger || c.serving || c.storage_failed)
+    return decide(event);
   early.push_back(event);
 }
 

@@ -52,7 +52,8 @@ bool Requests::refuse_without_ledger(const Request& e, const wire::Message& m) {
   if (what == nullptr) return false;
   const std::string could_not = std::string("could not ") + what + ": ";
   if (const std::string waiting = c_.members->waiting_for(); !waiting.empty()) {
-    refuse(e, {ErrorCode::unavailable, could_not + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
+    refuse(e, {ErrorCode::unavailable,
+               could_not + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
                "start the agent with --found, or with --join HOST"});
     return true;
   }
@@ -74,15 +75,17 @@ void Requests::nodes(const Request& e, const wire::NodeName& q) {
     std::vector<std::string> names;
     c_.members->table().each([&](const gossip::MemberView& m) { names.push_back(m.identity->name); });
     const std::string near = job::nearest(q.node, names);
-    return refuse(e, {ErrorCode::not_found, "could not find node " + q.node + ": this cluster has none of that name",
-                      near.empty() ? "dtrainctl nodes shows those there are" : "did you mean " + near + "?"});
+    return refuse(
+        e, {ErrorCode::not_found, "could not find node " + q.node + ": this cluster has none of that name",
+            near.empty() ? "dtrainctl nodes shows those there are" : "did you mean " + near + "?"});
   }
   reply(c_, e.connection, e.request, MessageType::nodes, r);
 }
 
 void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller) {
   if (caller.uid != 0 && caller.uid != c_.options.agent_uid)
-    return refuse(e, {ErrorCode::refused, "could not change who belongs to the cluster: only root and the agent's own user may",
+    return refuse(e, {ErrorCode::refused,
+                      "could not change who belongs to the cluster: only root and the agent's own user may",
                       "ask an administrator"});
   if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id) {
     if (const Status removed = c_.members->remove(q.node); !removed) return refuse(e, removed.error());

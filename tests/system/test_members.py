@@ -254,7 +254,7 @@ class MembersTest(Members):
         subprocess.run([os.path.join(harness.BIN, "dtrainctl"), "keygen", "--add", self.key], check=True, capture_output=True)
         for member in (a1, a2):     # both accept both
             member.process.send_signal(signal.SIGHUP)
-            until(lambda: "event=network.keys" in member.log(), "the keys to be read")
+            until(lambda: "event=net.keys-replaced" in member.log(), "the keys to be read")
         with open(self.key) as file:
             lines = file.read().splitlines()
         comments, keys = [l for l in lines if l.startswith("#")], [l for l in lines if l and not l.startswith("#")]

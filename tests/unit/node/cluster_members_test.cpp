@@ -102,7 +102,9 @@ TEST_F(ClusterMembersTest, MembershipBeginsWithTheNetwork) {
   EXPECT_THAT(out, IsEmpty());
   EXPECT_EQ(node.deadline(), kNever);
   node.step(town.now, NetworkUp{}, out);
-  EXPECT_EQ(std::count_if(out.begin(), out.end(), [](const auto& e) { return std::holds_alternative<gossip::ResolveSeeds>(e); }), 1);
+  EXPECT_EQ(std::count_if(out.begin(), out.end(),
+                          [](const auto& e) { return std::holds_alternative<gossip::ResolveSeeds>(e); }),
+            1);
 }
 
 TEST_F(ClusterMembersTest, WhoWaitsSaysForWhatAndRefusesJobs) {
@@ -120,16 +122,18 @@ TEST_F(ClusterMembersTest, WhoWaitsSaysForWhatAndRefusesJobs) {
 
 TEST_F(ClusterMembersTest, AMemberSendsJobsToTheLedger) {
   start_both();
-  for (const auto type : {MessageType::submit, MessageType::plan, MessageType::action, MessageType::exec, MessageType::logs,
-                          MessageType::query_jobs, MessageType::query_tasks, MessageType::describe_job, MessageType::watch,
-                          MessageType::query_task_specs, MessageType::query_checkpoints, MessageType::put_blob}) {
+  for (const auto type :
+       {MessageType::submit, MessageType::plan, MessageType::action, MessageType::exec, MessageType::logs,
+        MessageType::query_jobs, MessageType::query_tasks, MessageType::describe_job, MessageType::watch,
+        MessageType::query_task_specs, MessageType::query_checkpoints, MessageType::put_blob}) {
     const auto refused = n2->ask<wire::Empty>(type, wire::Empty{});
     ASSERT_FALSE(refused) << static_cast<int>(type);
     EXPECT_EQ(refused.error().code, ErrorCode::refused);
     EXPECT_THAT(refused.error().next, HasSubstr("n1 (10.0.0.1:7400)"));
   }
   EXPECT_FALSE(n2->ask<wire::JobDescription>(MessageType::query_status, wire::JobName{"digits"}));
-  EXPECT_FALSE(n2->ask<wire::EventsReply>(MessageType::query_events, wire::EventsRequest{"digits", 0, false, 0}));
+  EXPECT_FALSE(
+      n2->ask<wire::EventsReply>(MessageType::query_events, wire::EventsRequest{"digits", 0, false, 0}));
   EXPECT_EQ(n2->ask<wire::VersionReply>(MessageType::query_version, wire::Empty{})->node, "n2");
   EXPECT_TRUE(n1->ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{}));
 }
@@ -167,7 +171,8 @@ TEST_F(ClusterMembersTest, FactsAreAnnouncedAtMostEveryPause) {
     for (const Effect& e : n2->effects)
       if (const auto* send = std::get_if<gossip::Send>(&e))
         if (const auto* gossip = std::get_if<wire::Gossip>(&send->body))
-          for (const auto& rumour : gossip->rumours) n += rumour.kind == wire::RumourKind::fact && rumour.subject.low == 2;
+          for (const auto& rumour : gossip->rumours)
+            n += rumour.kind == wire::RumourKind::fact && rumour.subject.low == 2;
     return n;
   };
   const auto before = facts_sent();
@@ -273,17 +278,21 @@ TEST_F(ClusterMembersTest, LeaveThatCannotBeWrittenIsAnError) {
   start_both();
   n2->hold_saves = true;
   EXPECT_FALSE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
-  n2->give(MembersSaved{n2->unsaved.back().ticket, fail(ErrorCode::limit, "could not write members: no space")});
+  n2->give(
+      MembersSaved{n2->unsaved.back().ticket, fail(ErrorCode::limit, "could not write members: no space")});
   EXPECT_EQ(n2->answers[1].type, MessageType::error);
 }
 
 TEST_F(ClusterMembersTest, WhoMayNotLeave) {
   start_both();
   n2->options.agent_uid = 0;
-  EXPECT_EQ(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}, 1000).error().code, ErrorCode::refused);
+  EXPECT_EQ(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}, 1000).error().code,
+            ErrorCode::refused);
   EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}).error().code, ErrorCode::refused);
-  EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n2"}).error().code, ErrorCode::refused);
-  EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n7"}).error().code, ErrorCode::not_found);
+  EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n2"}).error().code,
+            ErrorCode::refused);
+  EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n7"}).error().code,
+            ErrorCode::not_found);
   EXPECT_EQ(n1->status().nodes.alive, 2u);
 }
 

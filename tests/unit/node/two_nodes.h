@@ -1,5 +1,5 @@
-// Nodes that hear each other, in virtual time: what one sends the other receives at once; a disk that writes at once unless told
-// to wait; a client at each.
+// Nodes that hear each other, in virtual time: what one sends the other receives at once; a disk that writes
+// at once unless told to wait; a client at each.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,20 +51,24 @@ class House {
   template <class Reply, class Query>
   Result<Reply> ask(wire::MessageType type, const Query& query, std::uint32_t uid = 0);
   wire::StatusView status() {
-    return ask<wire::StatusView>(wire::MessageType::query_status, wire::JobName{}).value_or(wire::StatusView{});
+    return ask<wire::StatusView>(wire::MessageType::query_status, wire::JobName{})
+        .value_or(wire::StatusView{});
   }
   std::vector<wire::NodeView> nodes(const std::string& name = "") {
-    return ask<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{name}).value_or(wire::NodesReply{}).nodes;
+    return ask<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{name})
+        .value_or(wire::NodesReply{})
+        .nodes;
   }
   std::vector<wire::EventView> events(std::uint64_t after = 0, std::uint64_t after_local = 0) {
     events_.clear();
-    (void)ask<wire::EventsReply>(wire::MessageType::query_events, wire::EventsRequest{"", after, false, after_local});
+    (void)ask<wire::EventsReply>(wire::MessageType::query_events,
+                                 wire::EventsRequest{"", after, false, after_local});
     return events_;
   }
 
   LinesLog log;
-  std::vector<Effect> effects;            // all so far
-  std::vector<SaveMembers> unsaved;       // with hold_saves
+  std::vector<Effect> effects;       // all so far
+  std::vector<SaveMembers> unsaved;  // with hold_saves
   bool hold_saves = false;
   std::map<std::uint64_t, wire::Message> answers;  // newest of each request
 
@@ -110,7 +114,8 @@ class Town {
     if (to == nullptr) return;
     std::size_t path = 1;
     while (houses_[path - 1].get() != &from) ++path;
-    if (send.reply == 0 && links_.insert({&from, to}).second) mail_.emplace_back(&from, gossip::LinkUp{send.to});
+    if (send.reply == 0 && links_.insert({&from, to}).second)
+      mail_.emplace_back(&from, gossip::LinkUp{send.to});
     mail_.emplace_back(to, gossip::Received{send.header, send.body, path, from.address().ip});
   }
 
@@ -177,7 +182,8 @@ inline void House::perform(const Effect& effect) {
   if (const auto* save = std::get_if<SaveMembers>(&effect))
     return hold_saves ? unsaved.push_back(*save) : give(MembersSaved{save->ticket, {}});
   if (const auto* send = std::get_if<gossip::Send>(&effect)) return town_.send(*this, *send);
-  if (std::holds_alternative<gossip::ResolveSeeds>(effect)) return give(Gossiped{gossip::SeedsResolved{{{"10.0.0.1", 7400}}}});
+  if (std::holds_alternative<gossip::ResolveSeeds>(effect))
+    return give(Gossiped{gossip::SeedsResolved{{{"10.0.0.1", 7400}}}});
   if (const auto* reply = std::get_if<Reply>(&effect))
     if (auto message = wire::decode<wire::Message>(reply->body)) {
       answers[reply->request] = *message;
