@@ -24,7 +24,7 @@ void Core::join_round() {
   timers_.set(Timers::of(Wait::join), now_ + jittered(options_.join_retry));
   joins_this_round_ = 0;
   if (!seeds_.empty()) out_->resolve_seeds = true;
-  join_contacts();
+  if (active() || seeds_.empty()) join_contacts();  // who waits asks where its seeds are now
   if (active() && ++join_rounds_ >= kJoinRounds && contact_turn_ >= contacts_.size()) {
     joining_ = false;
     timers_.cancel(Timers::of(Wait::join));
