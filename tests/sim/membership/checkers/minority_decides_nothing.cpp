@@ -1,5 +1,8 @@
 // Who is on the smaller side of a partition, and well otherwise, declares nobody beyond it down or dead. What was suspected
-// while its side was still the larger one is not judged.
+// while its side was still the larger one is not judged, nor that one who was down already is called dead, nor partitions one
+// upon another: who was declared in the first does not count in the second.
+#include <set>
+
 #include "tests/sim/membership/checkers/checkers.h"
 
 namespace dtrain::sim::membership {
@@ -12,11 +15,22 @@ class MinorityDecidesNothing final : public Checker {
   using Checker::Checker;
   std::string_view name() const override { return "minority_decides_nothing"; }
 
-  void network_cut() override { since_ = world_.now(); }
+  void started(std::uint32_t slot) override { down_.erase(down_.lower_bound({slot, MemberId{}}), down_.lower_bound({slot + 1, MemberId{}})); }
+  void network_cut() override {
+    if (cuts_++ == 0) whole_before_ = world_.now() - healed_ >= Truth::kFit;
+    since_ = world_.now();
+  }
+  void network_healed() override {
+    cuts_ = 0;
+    healed_ = world_.now();
+  }
   void changed(std::uint32_t slot, const gossip::Change& change) override {
-    if (change.kind != gossip::ChangeKind::down && change.kind != gossip::ChangeKind::dead) return;
+    using enum gossip::ChangeKind;
+    if (change.kind == alive) down_.erase({slot, change.id});
+    if (change.kind != down && change.kind != dead) return;
+    if (!down_.insert({slot, change.id}).second) return;
     const Truth& observer = world_.truth(slot);
-    if (!world_.fit(slot) || world_.now() - since_ < kDecided) return;
+    if (!world_.fit(slot) || world_.now() - since_ < kDecided || cuts_ != 1 || !whole_before_) return;
     for (const std::uint32_t subject : world_.slots_of(change.id)) {
       if (!world_.fit(subject) || world_.together(slot, subject)) continue;
       std::uint32_t here = 0, all = 0;
@@ -33,7 +47,10 @@ class MinorityDecidesNothing final : public Checker {
   }
 
  private:
-  Instant since_{};  // the last cut began
+  Instant since_{}, healed_{};                        // the last cut began, ended
+  std::uint32_t cuts_ = 0;
+  bool whole_before_ = false;
+  std::set<std::pair<std::uint32_t, MemberId>> down_;  // observer, subject
 };
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(MinorityDecidesNothing, OnlyTheLargerSideMay) {
   EXPECT_FALSE(world.violation_);
   checker->network_cut();
   world.now_ += 11s;
-  checker->changed(0, world.change(dead, 2));  // may have been suspected before this cut
+  checker->changed(0, world.change(dead, 3));  // may have been suspected before this cut
   EXPECT_FALSE(world.violation_);
   world.now_ += 2s;
   checker->changed(0, world.change(dead, 2));
