@@ -42,7 +42,8 @@ void Core::look_around() {
 void Core::accuse_told(const MemberId& id, std::uint64_t incarnation) {
   const Slot slot = table_.find(id);
   // Who suspects already has accusers that count.
-  if (slot == kNone || table_.at(slot).state() != State::alive || table_.at(slot).incarnation > incarnation)
+  if (slot == kNone ||
+      (table_.at(slot).state() == State::suspect && table_.at(slot).incarnation >= incarnation))
     return;
   wire::Rumour rumour{RumourKind::suspect, id, incarnation, id_, nullptr, nullptr, {}};
   if (hear_suspect(rumour)) tell(std::move(rumour));

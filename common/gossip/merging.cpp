@@ -217,8 +217,13 @@ void Core::merge_state(const wire::Row& row, const MemberId& teller) {
     return insert(std::move(member), "told by another member");
   }
   if (in_service) {
-    hear(alive, teller);
-    // Rule 6 for suspicions as well: a table is no accuser, we are.
+    // Rule 6 for suspicions as well: a table is no accuser, we are. Who was dead here is not alive for a
+    // moment.
+    const bool was_away = slot != kNone && !table_.at(slot).in_service();
+    if (row.state == State::alive || !was_away)
+      hear(alive, teller);
+    else if (row.incarnation > table_.at(slot).incarnation)
+      transition(slot, table_.at(slot).state(), table_.at(slot).incarnation, row.identity, {});
     if (row.state == State::suspect) accuse_told(id, row.incarnation);
     return;
   }
