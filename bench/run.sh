@@ -29,7 +29,7 @@ done
 
 if [ -z "${DTRAIN_BIN:-}" ]; then
   ./tests/setup.sh
-  targets=(dtraind dtrainctl dtrain-shim first_stamp status_probe runner_driver pong_probe)
+  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp status_probe runner_driver pong_probe)
   { cmake --preset release && cmake --build build --target "${targets[@]}"; } >&2
 fi
 DTRAIN_BIN=$(realpath "${DTRAIN_BIN:-build/bin}")
