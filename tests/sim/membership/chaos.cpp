@@ -148,6 +148,8 @@ void Chaos::strike(Fault fault) {
       world_.move(slot, world_.fresh_address());
       return come_back(slot, soon);
     case Fault::lost_disk:
+      // Somebody has to keep the cluster: one whose members all lost their data directories is no cluster any more.
+      if (const auto keeper = someone(); !keeper || *keeper == slot) return;
       world_.kill(slot);
       member.disk = SimDisk{{rng_.next(), rng_.next()}, 0, {}, false};
       return come_back(slot, soon);
@@ -262,7 +264,8 @@ void Chaos::mass_restart() {
   const Duration within = between(100ms, 8s);
   const std::uint32_t slots = world_.slots();
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
-    if (world_.truth(slot).cluster != 0 || !world_.truth(slot).runs || world_.truth(slot).impostor || rng_.below(100) >= share) continue;
+    const Truth& truth = world_.truth(slot);
+    if (truth.cluster != 0 || !truth.runs || truth.impostor || truth.leaving || rng_.below(100) >= share) continue;
     restart(slot, within + upto(4s));
   }
 }
