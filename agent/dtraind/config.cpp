@@ -120,7 +120,8 @@ Result<std::string> parse_listen(std::string_view text) {
 }
 
 Result<std::string> parse_http(std::string_view text) {
-  return text.empty() ? Result<std::string>(std::string()) : parse_listen(text);
+  if (text.empty() || host::parse_endpoint(text)) return std::string(text);
+  return wrong("IP:PORT, such as 10.0.0.11:8080", text);
 }
 
 Result<std::string> parse_absolute(std::string_view text) {

@@ -237,8 +237,7 @@ void Node::Impl::persist() {
 // What this node says of itself, once the step is decided; and what it saw of the others, to those who
 // follow.
 void Node::Impl::tell_members() {
-  if (!c.storage_failed)
-    members.announce([this] { return host ? host->running() : ClusterMembers::Running{}; });
+  members.announce([this] { return host ? host->running() : ClusterMembers::Running{}; });
   const auto& events = members.local_events();
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;

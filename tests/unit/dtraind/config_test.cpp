@@ -125,6 +125,7 @@ TEST(Config, RefusesWrongValues) {
       "tasks: {ulimits: {nofile: x}}", "tasks: {ulimits: {stack: 1}}", "tasks: {logs: {fileSize: 1}}",
       "timing: {lease: 1ms}", "timing: {lease: 10}", "access: {users: {a: admin}}", "storage: {checkpointRate: 5}",
       "storage: {minFree: 95%}", "http: x", "log: {level: loud}", "- a list", "{{{", "network: {join: gpu01}",
+      "network: {join: [\"gpu01:x\"]}", "network: {listen: \"10.0.0.1:65534\"}",
   };
   for (const char* text : bad) EXPECT_FALSE(read(text).errors.empty()) << text;
 }

@@ -14,6 +14,8 @@
 
 #include <filesystem>
 
+#include "agent/store/file.h"
+
 namespace dtrain::daemon {
 namespace {
 
@@ -214,6 +216,55 @@ TEST_F(DaemonTest, ANodeWithoutAClusterSaysWhatItWaitsFor) {
   auto prepared = prepare(config_, *choose_layout(config_), "9.9", *log_);
   ASSERT_TRUE(prepared) << prepared.error().error.text();
   EXPECT_THAT(prepared->members.waiting_for, HasSubstr("--join"));
+}
+
+TEST_F(DaemonTest, AMemberStaysAMemberWhateverTheCommandLineSays) {
+  config_.dev = false;
+  config_.network.listen = "127.0.0.1:0";
+  config_.cluster.found = true;
+  gossip::MemberRecord record;
+  record.cluster_id = {0xc1, 0x57e2};
+  std::filesystem::create_directories(dir_ + "/data");
+  ASSERT_TRUE(store::write_file_atomically(dir_ + "/data/members", record.encode(), 0600));
+  const auto prepared = prepare(config_, *choose_layout(config_), "9.9", *log_);
+  ASSERT_TRUE(prepared) << prepared.error().error.text();
+  EXPECT_FALSE(prepared->members.holds_ledger);
+  EXPECT_FALSE(prepared->members.found);
+  EXPECT_EQ(prepared->members.record.cluster_id, record.cluster_id);
+  EXPECT_EQ(prepared->state.cluster_id, "");
+  EXPECT_EQ(prepared->bulk_port->endpoint().port, prepared->port->endpoint().port + 1);
+}
+
+TEST_F(DaemonTest, ADamagedRecordOfMembersIsSetAside) {
+  config_.dev = false;
+  config_.network.listen = "127.0.0.1:0";
+  config_.cluster.found = true;
+  std::filesystem::create_directories(dir_ + "/data");
+  ASSERT_TRUE(store::write_file_atomically(dir_ + "/data/members", "not a record", 0600));
+  const auto prepared = prepare(config_, *choose_layout(config_), "9.9", *log_);
+  ASSERT_TRUE(prepared) << prepared.error().error.text();
+  EXPECT_TRUE(prepared->members.found);
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/data/members"));
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/data/members.damaged"));
+}
+
+TEST_F(DaemonTest, TheRecordOfMembersIsWrittenAndConfirmed) {
+  std::vector<std::uint64_t> saved;
+  create([&](const node::Event& event, std::vector<node::Effect>& out) {
+    if (std::holds_alternative<node::Started>(event))
+      for (std::uint64_t ticket = 1; ticket <= 3; ++ticket)  // the second is overtaken
+        out.push_back(node::SaveMembers{ticket, "record " + std::to_string(ticket)});
+    if (const auto* done = std::get_if<node::MembersSaved>(&event)) {
+      EXPECT_TRUE(done->result);
+      saved.push_back(done->ticket);
+      if (done->ticket == 3) ::raise(SIGTERM);
+    }
+  });
+  EXPECT_EQ(run(), EX_OK);
+  EXPECT_THAT(saved, ::testing::ElementsAre(1, 3));
+  const auto text = store::read_file(dir_ + "/data/members", 100);
+  ASSERT_TRUE(text);
+  EXPECT_EQ(*text, "record 3");
 }
 
 TEST_F(DaemonTest, FoundingHappensOnce) {
