@@ -8,6 +8,7 @@ namespace {
 constexpr std::uint32_t kFewNodes = 200;              // above: only faults that a large cluster is asked about
 constexpr Duration kStallStopped = 16400ms, kStallRuns = 64ms;
 constexpr std::uint32_t kLossPerMille[] = {10, 50, 100, 250};
+constexpr std::uint32_t kNewSeeds = 8;
 constexpr std::uint32_t kLossOfMany = 100;
 constexpr std::uint32_t kDriftPerMillion = 10'000;    // 1 %
 constexpr Duration kLongRun = 1h, kLongMean = 60s;    // in a long run things happen this often
@@ -104,6 +105,23 @@ std::vector<std::uint32_t> Chaos::several(std::uint32_t most) {
   return chosen;
 }
 
+// For those who know nobody: their operator names hosts that answer. The seeds of old may be gone for ever.
+std::vector<std::string> Chaos::seeds() {
+  std::vector<std::string> names = {"h0", "h1", "h2"};
+  for (const std::uint32_t seed : several(kNewSeeds)) names.push_back("h" + std::to_string(seed));
+  return names;
+}
+
+// With another address too, who lost its data directory would be a stranger who wants a name that is taken: refused, rightly.
+bool Chaos::address_known(std::uint32_t slot) const {
+  const wire::Identity& identity = world_.truth(slot).identity;
+  for (std::uint32_t other = 0; other < world_.slots(); ++other) {
+    const auto row = world_.seen(other, identity.id);
+    if (row && row->identity->address != identity.address) return false;
+  }
+  return true;
+}
+
 bool Chaos::may_lose_one() const { return (lost_ + 1) * 5 <= nodes_ && world_.running(0) * 4 > nodes_ * 3; }
 
 void Chaos::come_back(std::uint32_t slot, Duration after) {
@@ -149,9 +167,10 @@ void Chaos::strike(Fault fault) {
       return come_back(slot, soon);
     case Fault::lost_disk:
       // Somebody has to keep the cluster: one whose members all lost their data directories is no cluster any more.
-      if (const auto keeper = someone(); !keeper || *keeper == slot) return;
+      if (const auto keeper = someone(); !keeper || *keeper == slot || !address_known(slot)) return;
       world_.kill(slot);
       member.disk = SimDisk{{rng_.next(), rng_.next()}, 0, {}, false};
+      member.seeds = seeds();
       return come_back(slot, soon);
     case Fault::old_disk:
       if (member.old_disk.id != member.disk.id) {
@@ -305,7 +324,7 @@ void Chaos::other_cluster() {
 // Keeps the size about the same: a new member comes, or one goes.
 void Chaos::churn() {
   if (world_.running(0) < nodes_) {
-    world_.start(world_.add_member(0, "c" + std::to_string(names_++), {"h0", "h1", "h2"}));
+    world_.start(world_.add_member(0, "c" + std::to_string(names_++), seeds()));
     return;
   }
   const auto slot = someone();

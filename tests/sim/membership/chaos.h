@@ -39,6 +39,8 @@ class Chaos {
   void churn();
   std::optional<std::uint32_t> someone();             // fit, of the first cluster
   std::vector<std::uint32_t> several(std::uint32_t most);
+  std::vector<std::string> seeds();
+  bool address_known(std::uint32_t slot) const;       // no member remembers an older one
   bool may_lose_one() const;                          // for ever: enough of the others stay for a quorum
   // Ends what lasts after a random time up to `longest`, at the latest when the time of faults is over.
   void for_a_while(Duration longest, std::function<void()> undo);

@@ -1,6 +1,7 @@
 // Once one member has declared a member that crashed, all who are well know it within five seconds; and when nothing else is
 // wrong at all, a vanished host is known to all within 8.5 s. Measures how long it takes from the crash and from the first
 // declaration, for killed processes and for vanished hosts.
+#include <algorithm>
 #include <deque>
 
 #include "tests/sim/membership/checkers/checkers.h"
@@ -12,6 +13,8 @@ namespace {
 constexpr Duration kSpreadMost = 5s;
 constexpr Duration kQuietMost = 8500ms;
 constexpr std::uint32_t kQuietLeast = 8;  // members: fewer cannot confirm a suspicion
+constexpr Duration kTogether = 10s;       // crashes within that time
+constexpr std::uint32_t kMany = 8;        // of more than an eighth of all are a mass crash
 constexpr Duration kForgotten = 120s;  // nobody declared it: convergence judges that
 
 class CrashKnownToAll final : public Checker {
@@ -23,6 +26,9 @@ class CrashKnownToAll final : public Checker {
     disturb();
     for (Crash& crash : crashes_) excuse(crash, slot);
     sweep();
+    ends_.push_back(world_.now());
+    while (world_.now() - ends_.front() > kTogether) ends_.pop_front();
+    if (ends_.size() > std::max<std::size_t>(3, world_.slots() / kMany)) crashes_.clear();  // a mass crash: who could be a witness?
     if (how != End::killed && how != End::vanished) return;
     ++world_.figures().crashes;
     const Truth& truth = world_.truth(slot);
@@ -101,6 +107,7 @@ class CrashKnownToAll final : public Checker {
     std::erase_if(crashes_, [](const Crash& crash) { return crash.declared.done(); });
   }
   std::deque<Crash> crashes_;
+  std::deque<Instant> ends_;
 };
 
 }  // namespace
