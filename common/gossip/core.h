@@ -100,6 +100,7 @@ class Core {
 
   enum class Topic : std::uint8_t {
     looked_around,
+    missed,
     told,
     told_fact,
     full,
@@ -266,7 +267,8 @@ class Core {
 
   // ---- syncing.cpp
   void sync_round();
-  void sync_soon(const MemberId& with);
+  // unless_known: not needed when the member is known at that incarnation by then.
+  void sync_soon(const MemberId& with, std::uint64_t unless_known = ~std::uint64_t{0});
   void sync_with(Slot slot);
   Duration sync_period() const;
   void receive(const Received& m, const wire::SyncRoot& body);
@@ -361,6 +363,7 @@ class Core {
   std::size_t seed_turn_ = 0;
   MemberId retried_away_, retried_absent_;  // last in turn
   MemberId sync_soon_with_;
+  std::uint64_t sync_unless_known_ = 0;
   std::uint64_t saved_ = 0;  // hash of the record as saved
 
   // ---- saying things once

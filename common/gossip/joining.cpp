@@ -194,8 +194,7 @@ void Core::receive(const Received& m, const wire::JoinReply& body) {
   joins_.erase(asked);
   if (!body.refused.empty()) {
     if (once(Topic::refused, m.header.sender, 60s))
-      log(LogLevel::warn, "member.refused",
-          {{"by", seed.text()}, {"reason", body.refused}, {"cluster", cluster_name_}});
+      change(ChangeKind::refused, *identity_, incarnation_, seed.text() + " says: " + body.refused);
     return;
   }
   if (body.cluster_id.none() || m.header.cluster != body.cluster_id) return;

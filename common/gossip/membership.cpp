@@ -200,7 +200,9 @@ void Core::run(const Timers::Key& timer) {
     case Wait::sync:
       return sync_round();
     case Wait::sync_soon:
-      if (const Slot slot = table_.find(sync_soon_with_); slot != kNone) sync_with(slot);
+      if (const Slot slot = table_.find(sync_soon_with_);
+          slot != kNone && table_.at(slot).incarnation < sync_unless_known_)
+        sync_with(slot);
       return;
     case Wait::retry:
       return retry_next();

@@ -46,6 +46,10 @@ void Core::answer_stale(const Received& m) {
     const Member& member = table_.at(slot);
     const bool current = member.state() == State::alive ? m.header.incarnation >= member.incarnation
                                                         : m.header.incarnation > member.incarnation;
+    // A raised incarnation that we have not heard of: its rumour may still be on its way, or we missed what
+    // was told.
+    if (m.header.incarnation > member.incarnation && once(Topic::missed, sender, 5s))
+      sync_soon(sender, m.header.incarnation);
     if (current) return;
     rumour = accusation_of(member);
   }

@@ -32,9 +32,10 @@ void Core::sync_round() {
   if (const auto slot = random_member({})) sync_with(*slot);
 }
 
-void Core::sync_soon(const MemberId& with) {
+void Core::sync_soon(const MemberId& with, std::uint64_t unless_known) {
   if (timers_.waits(Timers::of(Wait::sync_soon))) return;  // one of those who came back stands for all
   sync_soon_with_ = with;
+  sync_unless_known_ = unless_known;
   timers_.set(Timers::of(Wait::sync_soon), now_ + phase(kSyncSoon));
 }
 
