@@ -49,6 +49,8 @@ Kind kind_of(ChangeKind kind) {
       return {"membership.frozen", LogLevel::warn, false};
     case ChangeKind::thawed:
       return {"membership.thawed", LogLevel::warn, false};
+    case ChangeKind::refused:
+      return {"member.refused", LogLevel::warn, false};
     case ChangeKind::stalled:
       return {"agent.stalled", LogLevel::warn, false};
   }
@@ -248,7 +250,8 @@ std::string ClusterMembers::waiting_for() const {
     return "nothing: it left its cluster for good; to join one again, stop the agent, remove the file "
            "`members` of its data "
            "directory, and start it with --join HOST";
-  return membership_ && !membership_->cluster_id().none() ? "" : start_.waiting_for;
+  if (membership_ && !membership_->cluster_id().none()) return "";
+  return start_.waiting_for + (refused_.empty() ? "" : "; " + refused_);
 }
 
 std::string ClusterMembers::cluster_id() const {
@@ -284,6 +287,7 @@ void ClusterMembers::note(const gossip::Change& change) {
     self_announced_ = true;
   }
   if (change.kind == ChangeKind::left && change.id == identity().id) left_ = true;
+  if (change.kind == ChangeKind::refused) refused_ = change.detail;
   const Kind kind = kind_of(change.kind);
   std::vector<LogField> fields{{"node", change.name}, {"incarnation", std::to_string(change.incarnation)}};
   if (change.kind == ChangeKind::joined)

@@ -70,6 +70,7 @@ class ClusterMembers {
   std::uint64_t life_ = 0;
   bool begun_ = false;
   bool left_ = false;
+  std::string refused_;          // why the last one that was asked did not admit this node
   bool self_announced_ = false;  // member.alive of oneself was said
   MemberId cluster_;             // as the links were told
   std::uint64_t save_ticket_ = 0;

@@ -223,6 +223,7 @@ class MembersTest(Members):
         a1, a2 = self.cluster_of(2)
         stranger = self.make("x1", 5, [a1.ip], cluster="other").start()
         until(lambda: "this is cluster test" in stranger.log(), lambda: "the refusal in the log: " + stranger.log()[-1500:])
+        self.assertIn("this is cluster test", stranger.ask("status")["waiting_for"])
         self.assertEqual(a1.states(), {"a1": "alive", "a2": "alive"})
 
     def test_a_stolen_name_is_a_conflict(self):
