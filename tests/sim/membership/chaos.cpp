@@ -8,6 +8,7 @@ namespace {
 constexpr std::uint32_t kFewNodes = 200;              // above: only faults that a large cluster is asked about
 constexpr Duration kStallStopped = 16400ms, kStallRuns = 64ms;
 constexpr std::uint32_t kLossPerMille[] = {10, 50, 100, 250};
+constexpr std::uint32_t kMassOfAll = 2000, kMassPercent = 5;  // members; of more a share: tables of their own take gigabytes
 constexpr std::uint32_t kNewSeeds = 8;
 constexpr std::uint32_t kLossOfMany = 100;
 constexpr std::uint32_t kDriftPerMillion = 10'000;    // 1 %
@@ -279,7 +280,7 @@ void Chaos::stall(std::uint32_t slot) {
 }
 
 void Chaos::mass_restart() {
-  const std::uint64_t share = rng_.chance(1, 2) ? 100 : 50 + rng_.below(50);
+  const std::uint64_t share = nodes_ > kMassOfAll ? kMassPercent : rng_.chance(1, 2) ? 100 : 50 + rng_.below(50);
   const Duration within = between(100ms, 8s);
   const std::uint32_t slots = world_.slots();
   for (std::uint32_t slot = 0; slot < slots; ++slot) {

@@ -1,7 +1,7 @@
-// Who is on the smaller side of a partition, and well otherwise, declares nobody beyond it down or dead. What was suspected
-// while its side was still the larger one is not judged, nor that one who was down already is called dead, nor partitions one
-// upon another: who was declared in the first does not count in the second.
-#include <set>
+// Who is on the smaller side of a partition, is well otherwise, and has found that no majority answers, declares nobody beyond
+// the cut down or dead. What was suspected while its side was still the larger one is not judged, nor that one who was down
+// already is called dead, nor partitions one upon another: who was declared in the first does not count in the second.
+#include <map>
 
 #include "tests/sim/membership/checkers/checkers.h"
 
@@ -28,11 +28,13 @@ class MinorityDecidesNothing final : public Checker {
     using enum gossip::ChangeKind;
     if (change.kind == alive) down_.erase({slot, change.id});
     if (change.kind != down && change.kind != dead) return;
-    if (!down_.insert({slot, change.id}).second) return;
+    if (!down_.try_emplace({slot, change.id}, world_.now()).second) return;
     const Truth& observer = world_.truth(slot);
     if (!world_.fit(slot) || world_.now() - since_ < kDecided || cuts_ != 1 || !whole_before_) return;
     for (const std::uint32_t subject : world_.slots_of(change.id)) {
-      if (!world_.fit(subject) || world_.together(slot, subject)) continue;
+      // Who was unwell when the cut began may have been accused for that.
+      const bool well = world_.fit(subject) && since_ - world_.truth(subject).calm_since >= Truth::kFit;
+      if (!well || world_.together(slot, subject)) continue;
       std::uint32_t here = 0, all = 0;
       for (std::uint32_t other = 0; other < world_.slots(); ++other) {
         const Truth& truth = world_.truth(other);
@@ -40,17 +42,27 @@ class MinorityDecidesNothing final : public Checker {
         ++all;
         here += world_.together(slot, other) ? 1 : 0;
       }
-      if (here * 2 < all)
+      if (here * 2 < all && without_quorum(slot))
         violation(world_.name(slot) + ", cut off with " + std::to_string(here) + " of " + std::to_string(all) + " members, declares " +
                   change.name + ": " + change.detail);
     }
   }
 
  private:
+  bool without_quorum(std::uint32_t slot) const {
+    std::uint32_t answer = 0, silent = 0;
+    world_.each_seen(slot, [&](const gossip::MemberView& row) {
+      answer += row.state == wire::MemberState::alive ? 1 : 0;
+      silent += row.state == wire::MemberState::suspect ? 1 : 0;
+    });
+    for (auto at = down_.lower_bound({slot, MemberId{}}); at != down_.end() && at->first.first == slot; ++at)
+      silent += at->second >= since_ ? 1 : 0;
+    return answer < silent;
+  }
   Instant since_{}, healed_{};                        // the last cut began, ended
   std::uint32_t cuts_ = 0;
   bool whole_before_ = false;
-  std::set<std::pair<std::uint32_t, MemberId>> down_;  // observer, subject
+  std::map<std::pair<std::uint32_t, MemberId>, Instant> down_;  // observer, subject: since when
 };
 
 }  // namespace

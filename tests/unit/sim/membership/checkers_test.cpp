@@ -110,6 +110,7 @@ TEST(MinorityDecidesNothing, OnlyTheLargerSideMay) {
   checker->changed(2, world.change(dead, 0));
   checker->changed(0, world.change(suspect, 2));
   EXPECT_FALSE(world.violation_);
+  for (const std::uint32_t there : {2u, 3u, 4u}) world.row(0, there).state = MemberState::suspect;
   checker->network_cut();
   world.now_ += 11s;
   checker->changed(0, world.change(dead, 3));  // may have been suspected before this cut

@@ -118,7 +118,7 @@ const std::map<std::string, Noticed> kNoticed = {
     {"tick-gap-discards-verdicts", {nullptr}},
     {"bad-health-starts-at-max", {nullptr}},
     {"freeze-without-quorum", {"partition"}},
-    {"confirm-on-demand", {"host-crash", 100}},
+    {"confirm-on-demand", {nullptr}},
     {"gone-needs-two", {nullptr}},
 };
 
