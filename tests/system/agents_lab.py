@@ -162,6 +162,7 @@ class Member:
         self.ip = "127.0.%d.%d" % ((1 if back else 101) + self.index // ADDRESSES, 1 + self.index % ADDRESSES)
 
     def start(self):
+        self.close()
         self.alive, self.rest, self.complete_at = set(), b"", None
         command = self.lab.program.command(self, None if self.index == 0 else self.lab.members[0])
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -178,20 +179,28 @@ class Member:
         os.kill(self.process.pid, number)
 
     def kill(self):
-        """kill -9; returns at once. Connections are closed by the kernel then."""
+        """kill -9; returns when it is gone. Connections are closed by the kernel then."""
         self.process.kill()
         self.process.wait()
+        while self.read():
+            pass
+        self.close()
+
+    def close(self):
+        """Forgets the pipe of its last process."""
+        if self.process is not None and not self.process.stdout.closed:
+            self.lab.selector.unregister(self.process.stdout)
+            self.process.stdout.close()
 
     def read(self):
-        """What its pipe holds. False: it is closed."""
+        """Some of what its pipe holds; whether it may hold more."""
         try:
             data = os.read(self.process.stdout.fileno(), READ)
         except BlockingIOError:
-            return True
+            return False
         at = time.monotonic()
         if not data:
-            self.lab.selector.unregister(self.process.stdout)
-            self.process.stdout.close()
+            self.close()
             return False
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
@@ -245,9 +254,7 @@ class Lab:
         for member in self.members:
             if member.running():
                 member.kill()
-            if member.process is not None and not member.process.stdout.closed:
-                self.selector.unregister(member.process.stdout)
-                member.process.stdout.close()
+            member.close()
             shutil.rmtree(member.directory)
         self.notes.clear()
         self.members = [Member(self, index) for index in range(self.count)]

@@ -156,7 +156,8 @@ class MembershipFaults(unittest.TestCase):
     def test_interface_down_and_up(self):
         loopback(False)
         self.addCleanup(loopback, True)
-        self.lab.need(lambda: all(member.alive <= {member.name} for member in self.lab.members), "each sees itself alone")
+        # An agent that nobody answers doubts itself and asks ever more slowly: the last ones are suspected late.
+        self.lab.need(lambda: all(len(member.alive) <= COUNT // 2 for member in self.lab.members), "each misses half of the others")
         loopback(True)
         self.lab.await_whole()
         self.a_death_is_noticed(self.lab.members[8])
