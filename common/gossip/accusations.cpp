@@ -267,6 +267,17 @@ bool Core::hear_gone(const wire::Rumour& rumour) {
   return true;
 }
 
+// With fewer members left, those who saw it gone may be all there are.
+void Core::recount_gone() {
+  for (auto next = gone_.begin(); next != gone_.end();) {
+    const auto [id, gone] = *next++;
+    const Slot slot = table_.find(id);
+    if (slot == kNone || gone.witnesses.size() < witnesses_wanted(id)) continue;
+    decide(slot, RumourKind::down, gone.incarnation, "its connections closed and new ones are refused");
+    next = gone_.upper_bound(id);
+  }
+}
+
 // A down member's host does not answer at all: two who found that out end in dead, as its silence would have.
 bool Core::silent_witness(Slot slot, std::uint64_t incarnation, const MemberId& witness) {
   Gone& silent = silent_[table_.at(slot).identity->id];

@@ -198,6 +198,7 @@ class Core {
   void decide(Slot slot, wire::RumourKind kind, std::uint64_t incarnation,
               std::string reason);  // down or dead, and tell
   bool count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& witness);  // true: a new one
+  void recount_gone();
   std::size_t witnesses_wanted(const MemberId& subject) const;
   bool silent_witness(Slot slot, std::uint64_t incarnation, const MemberId& witness);
   void check_gone(const Member& member);

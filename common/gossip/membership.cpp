@@ -111,6 +111,7 @@ void Core::step(Instant now, const Input& input, Outputs& out) {
   std::visit([this](const auto& what) { act(what); }, input);
   run_timers();
   if (active()) {
+    if (rearm_) recount_gone();
     if (!queue_.empty() && now_ >= next_flush_) flush();
     if (rearm_) arm();
   }

@@ -188,7 +188,10 @@ void Core::receive(const Received& m, const wire::Ping& body) {
   pong.incarnation = incarnation_;
   pong.boot_hash = boot_hash(*identity_);
   pong.sent = body.sent;
-  pong.observed_ip = m.observed_ip;
+  // Only what the asker does not expect: a pong a second is the steady cost.
+  const Slot asker = table_.find(m.header.sender);
+  if (asker == kNone || table_.at(asker).identity->address.ip != m.observed_ip)
+    pong.observed_ip = m.observed_ip;
   pong.rumours = piggyback();
   // Whoever accuses us hears the refutation here, whatever waits in the queue.
   for (const wire::Rumour& rumour : body.rumours)

@@ -137,6 +137,67 @@ TEST(Scenario, AllRestartAtOnce) {
   for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(cluster[3].find(TinyCluster::id_of(i))->identity->life, 2u);
 }
 
+TEST(Scenario, WhoStayedLearnsOfThoseWhoAllRestarted) {
+  TinyCluster cluster;
+  cluster.start(24);
+  cluster.run(30s);
+  for (std::size_t i = 2; i < 24; ++i) cluster.kill(i);
+  cluster.run(1s);
+  for (std::size_t i = 2; i < 24; ++i) cluster.relaunch(i, 2);
+  EXPECT_TRUE(cluster.run_until([&] { return cluster.all_alive_everywhere(); }, 5s));
+  EXPECT_TRUE(
+      cluster.run_until([&] { return cluster.count(ChangeKind::restarted, std::nullopt, 0) == 22; }, 5s));
+}
+
+TEST(Scenario, AThirdThatStallsAccusesNobodyHealthy) {
+  TinyCluster cluster;
+  cluster.start(24);
+  cluster.run(20s);
+  for (int round = 0; round < 5; ++round) {
+    for (std::size_t i = 0; i < 8; ++i) cluster.stop(i);
+    cluster.run(16400ms);
+    for (std::size_t i = 0; i < 8; ++i) cluster.go_on(i);
+    cluster.run(64ms);
+  }
+  cluster.run(20s);
+  for (const TinyCluster::Seen& seen : cluster.changes) {
+    const bool healthy = seen.change.name != "n0" && seen.change.id.low > 8;
+    EXPECT_FALSE(healthy && (seen.change.kind == ChangeKind::dead || seen.change.kind == ChangeKind::down))
+        << cluster.story();
+  }
+  EXPECT_TRUE(cluster.all_alive_everywhere());
+}
+
+TEST(Scenario, AChangedAddressAndAForgottenMemberAreKnownToAll) {
+  TinyCluster cluster;
+  cluster.start(8);
+  cluster.run(15s);
+  wire::Identity changed = cluster.identity_of(4);
+  changed.key_print = "new key";
+  cluster.give(4, IdentityChanged{changed});
+  cluster.kill(6);
+  cluster.run(2s);
+  EXPECT_EQ(cluster[1].find("n4")->identity->key_print, "new key");
+  cluster.give(2, RemoveAsked{TinyCluster::id_of(4)});
+  cluster.give(2, RemoveAsked{TinyCluster::id_of(6)});
+  EXPECT_TRUE(cluster.run_until([&] { return cluster.everybody_sees(6, MemberState::left); }, 1s));
+  EXPECT_TRUE(cluster.everybody_sees(4, MemberState::alive)) << "only who is gone can be forgotten";
+}
+
+TEST(Scenario, OfThreeTwoKilledAtOnceAreBothDown) {
+  TinyCluster cluster;
+  cluster.start(3);
+  cluster.run(15s);
+  cluster.kill(1);
+  cluster.kill(2);
+  EXPECT_TRUE(cluster.run_until(
+      [&] {
+        return cluster.everybody_sees(1, MemberState::down) && cluster.everybody_sees(2, MemberState::down);
+      },
+      3s))
+      << cluster.story();
+}
+
 TEST(Scenario, RestartWithAnotherAddress) {
   TinyCluster cluster;
   cluster.start(8);
