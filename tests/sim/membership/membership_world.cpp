@@ -120,7 +120,8 @@ void MembershipWorld::end(std::uint32_t slot, End how) {
   note("end of " + member.name);
   if (!over_)
     for (const auto& checker : checkers_) checker->ended(slot, how);
-  figures_.member_seconds += std::chrono::duration<double>(now_ - truth.started).count();
+  if (now_ > steady_since_)
+    figures_.member_seconds += std::chrono::duration<double>(now_ - std::max(truth.started, steady_since_)).count();
   const gossip::Counters& counters = member.core->counters();
   for (const auto drops : counters.drops) figures_.drops += drops;
   figures_.refutes += counters.refutes;
@@ -319,7 +320,10 @@ RunResult MembershipWorld::run() {
   else begin_joining();
   sample_later();
   Chaos chaos(*this, options_.faults, options_.nodes, Rng(rng_.next()), busy_until);
+  steady_since_ = now_ + kSettle;
   after(kSettle, [this, &chaos] {
+    figures_.messages = figures_.encoded = figures_.encoded_bytes = 0;  // what the first joins cost is no steady cost
+    figures_.member_seconds = 0;
     facts_later();
     chaos.begin();
   });

@@ -127,7 +127,7 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   std::uint32_t next_address_ = 1, encode_one_in_ = 16;
   int cuts_ = 0;
   bool busy_ = true, over_ = false;
-  Instant whole_since_{}, cut_since_{};
+  Instant whole_since_{}, cut_since_{}, steady_since_{};
 };
 
 // Rules that --break knows here: those of the protocol, then promises of the world itself.

@@ -93,7 +93,7 @@ TEST(CrashKnownToAll, InAQuietWorldAVanishedHostIsKnownSoon) {
     world.lossless_ = quiet;
     checker->ended(0, End::vanished);
     world.crash(0);
-    world.now_ += 8s;
+    world.now_ += 12s;
     checker->sampled();
     EXPECT_FALSE(world.violation_);
     world.now_ += 1s;
