@@ -1,4 +1,5 @@
-// A set of faults by name, for --faults. `Kind` is an enum class without gaps; fault_names(Kind) is found by ADL.
+// A set of faults by name, for --faults. `Kind` is an enum class without gaps; fault_names(Kind) is found by
+// ADL.
 #pragma once
 
 #include <bitset>
@@ -33,7 +34,9 @@ class NamedFaults {
       if (i == names().size()) {
         std::string known = "all, none";
         for (const auto name : names()) known += ", " + std::string(name);
-        return fail(ErrorCode::invalid, "could not read the list of faults: '" + std::string(word) + "' is none", "known are " + known);
+        return fail(ErrorCode::invalid,
+                    "could not read the list of faults: '" + std::string(word) + "' is none",
+                    "known are " + known);
       }
       set.bits_.set(i);
     }

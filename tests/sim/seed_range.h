@@ -26,7 +26,8 @@ inline Result<SeedRange> SeedRange::parse(std::string_view text) {
                     (dots == std::string_view::npos || number(text.substr(dots + 2), range.last));
   if (dots == std::string_view::npos) range.last = range.first;
   if (!good || range.last < range.first)
-    return fail(ErrorCode::invalid, "could not read the seeds '" + std::string(text) + "': they are no range", "write FIRST..LAST");
+    return fail(ErrorCode::invalid, "could not read the seeds '" + std::string(text) + "': they are no range",
+                "write FIRST..LAST");
   return range;
 }
 

@@ -14,26 +14,26 @@ namespace dtrain::sim {
 
 // The command line, read as far as all worlds share it.
 struct RunRequest {
-  std::uint64_t nodes = 0;   // 0: what the world takes by itself
+  std::uint64_t nodes = 0;  // 0: what the world takes by itself
   SeedRange seeds;
   Duration duration = 300s;
   std::string faults = "all";
-  std::string broken_rule;   // known to the world, or ""
+  std::string broken_rule;  // known to the world, or ""
   bool trace = false;
 };
 
 struct RunOutcome {
-  std::string figures;       // one line of JSON
-  std::string text;          // the same for people
+  std::string figures;  // one line of JSON
+  std::string text;     // the same for people
   std::optional<Violation> violation;
   std::uint64_t failed_seed = 0;
-  std::string replay;        // the command that runs the failed seed again
+  std::string replay;  // the command that runs the failed seed again
 };
 
 struct World {
   std::string_view name, summary;
-  std::vector<std::string> (*rules)();                // that --break knows
-  Result<RunOutcome> (*run)(const RunRequest&);       // an error: the request makes no sense here
+  std::vector<std::string> (*rules)();           // that --break knows
+  Result<RunOutcome> (*run)(const RunRequest&);  // an error: the request makes no sense here
 };
 
 }  // namespace dtrain::sim

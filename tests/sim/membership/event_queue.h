@@ -1,5 +1,5 @@
-// What waits to happen, in order of time, then of being asked for. Typed and small, where Timeline takes any function: ten
-// thousand members make hundreds of thousands of events for each virtual second.
+// What waits to happen, in order of time, then of being asked for. Typed and small, where Timeline takes any
+// function: ten thousand members make hundreds of thousands of events for each virtual second.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ class EventQueue {
   Instant next() const { return heap_.empty() ? kNever : heap_.front().at; }
   std::uint64_t taken() const { return taken_; }
 
-  void push(Instant at, What what, std::uint32_t slot, std::uint32_t a = 0, std::uint32_t b = 0, std::uint8_t detail = 0) {
+  void push(Instant at, What what, std::uint32_t slot, std::uint32_t a = 0, std::uint32_t b = 0,
+            std::uint8_t detail = 0) {
     heap_.push_back({at, order_++, slot, a, b, what, detail});
     std::size_t i = heap_.size() - 1;
     const Event event = heap_[i];
@@ -73,7 +74,9 @@ class EventQueue {
 
  private:
   static constexpr std::size_t kWays = 4;
-  static bool before(const Event& x, const Event& y) { return x.at != y.at ? x.at < y.at : x.order < y.order; }
+  static bool before(const Event& x, const Event& y) {
+    return x.at != y.at ? x.at < y.at : x.order < y.order;
+  }
 
   std::vector<Event> heap_;
   std::uint64_t order_ = 0, taken_ = 0;

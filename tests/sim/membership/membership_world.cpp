@@ -8,7 +8,7 @@
 namespace dtrain::sim::membership {
 namespace {
 
-constexpr std::uint32_t kSmall = 200;             // above: sampled and encoded more rarely
+constexpr std::uint32_t kSmall = 200;  // above: sampled and encoded more rarely
 constexpr Duration kSampleSmall = 1s, kSampleLarge = 10s;
 constexpr Duration kMergePoll = 50ms, kMergeMost = 60s;
 constexpr Duration kStopTakes = 50ms, kLeaveTakes = 1s;  // from the last step to the end of the process
@@ -30,7 +30,9 @@ class TraceLog final : public Log {
   const Instant& now_;
 };
 
-std::string cluster_name(std::uint32_t cluster) { return cluster == 0 ? "lab" : "other"; }
+std::string cluster_name(std::uint32_t cluster) {
+  return cluster == 0 ? "lab" : "other";
+}
 
 }  // namespace
 
@@ -48,7 +50,8 @@ MembershipWorld::MembershipWorld(RunOptions options)
 
 MembershipWorld::~MembershipWorld() = default;
 
-std::uint32_t MembershipWorld::add_member(std::uint32_t cluster, std::string name, std::vector<std::string> seeds) {
+std::uint32_t MembershipWorld::add_member(std::uint32_t cluster, std::string name,
+                                          std::vector<std::string> seeds) {
   const std::uint32_t slot = network_.add_host(fresh_address());
   SimMember& member = members_.emplace_back();
   member.truth.cluster = cluster;
@@ -60,7 +63,8 @@ std::uint32_t MembershipWorld::add_member(std::uint32_t cluster, std::string nam
   member.clock.boot(now_, std::chrono::seconds(rng_.below(1'000'000)));
   member.truth.identity.id = member.disk.id;
   member.truth.identity.name = member.name;
-  member.facts = {{wire::FactKey::resources, 0, "cpu=64000 memory=549755813888 gpus=8 labels=rack:" + std::to_string(slot % 40)},
+  member.facts = {{wire::FactKey::resources, 0,
+                   "cpu=64000 memory=549755813888 gpus=8 labels=rack:" + std::to_string(slot % 40)},
                   {wire::FactKey::free, 0, "cpu=64000 memory=549755813888 gpus=8"},
                   {wire::FactKey::council, 0, "member 0"}};
   slots_by_host_["h" + std::to_string(slot)] = slot;
@@ -108,7 +112,8 @@ void MembershipWorld::start(std::uint32_t slot) {
   member.tick_at = kNever;
   member.saving = false;
   ++changes_of_members_;
-  note("start " + member.name + " at " + truth.identity.address.text() + " life " + std::to_string(member.disk.life));
+  note("start " + member.name + " at " + truth.identity.address.text() + " life " +
+       std::to_string(member.disk.life));
   for (const auto& checker : checkers_) checker->started(slot);
   step(slot, gossip::Tick{});
 }
@@ -121,7 +126,8 @@ void MembershipWorld::end(std::uint32_t slot, End how) {
   if (!over_)
     for (const auto& checker : checkers_) checker->ended(slot, how);
   if (now_ > steady_since_)
-    figures_.member_seconds += std::chrono::duration<double>(now_ - std::max(truth.started, steady_since_)).count();
+    figures_.member_seconds +=
+        std::chrono::duration<double>(now_ - std::max(truth.started, steady_since_)).count();
   const gossip::Counters& counters = member.core->counters();
   for (const auto drops : counters.drops) figures_.drops += drops;
   figures_.refutes += counters.refutes;
@@ -136,7 +142,9 @@ void MembershipWorld::end(std::uint32_t slot, End how) {
   member.core.reset();
 }
 
-void MembershipWorld::kill(std::uint32_t slot) { end(slot, End::killed); }
+void MembershipWorld::kill(std::uint32_t slot) {
+  end(slot, End::killed);
+}
 
 void MembershipWorld::vanish(std::uint32_t slot) {
   if (!members_[slot].truth.runs) network_.set_host_up(slot, false);
@@ -227,9 +235,12 @@ void MembershipWorld::tell_fact(std::uint32_t slot, wire::FactKey key, std::stri
   SimMember& member = members_[slot];
   if (!member.truth.runs || member.truth.paused) return;
   wire::Fact told{key, 0, std::move(value)};
-  const auto at = std::find_if(member.facts.begin(), member.facts.end(), [&](const wire::Fact& f) { return f.key == key; });
-  if (at == member.facts.end()) member.facts.push_back(told);
-  else *at = told;
+  const auto at = std::find_if(member.facts.begin(), member.facts.end(),
+                               [&](const wire::Fact& f) { return f.key == key; });
+  if (at == member.facts.end())
+    member.facts.push_back(told);
+  else
+    *at = told;
   for (const auto& checker : checkers_) checker->fact_told(slot, told);
   step(slot, gossip::FactChanged{key, told.value});
 }
@@ -240,7 +251,9 @@ void MembershipWorld::facts_later() {
   const std::int64_t mean = options_.nodes <= kSmall ? Duration(2s).count() : Duration(5s).count();
   after(Duration(static_cast<std::int64_t>(rng_.below(2 * mean))), [this] {
     const auto slot = static_cast<std::uint32_t>(rng_.below(slots()));
-    if (busy_ && fit(slot)) tell_fact(slot, wire::FactKey::free, "cpu=" + std::to_string(rng_.below(64'000)) + " gpus=" + std::to_string(rng_.below(9)));
+    if (busy_ && fit(slot))
+      tell_fact(slot, wire::FactKey::free,
+                "cpu=" + std::to_string(rng_.below(64'000)) + " gpus=" + std::to_string(rng_.below(9)));
     facts_later();
   });
 }
@@ -261,10 +274,12 @@ void MembershipWorld::begin_joining() {
   for (std::uint32_t i = 0; i < options_.nodes; ++i) {
     const std::uint32_t slot = slots();
     std::vector<std::string> seeds;
-    for (std::uint32_t seed = 0; seed < std::min(kSeedHosts, options_.nodes); ++seed) seeds.push_back("h" + std::to_string(seed));
+    for (std::uint32_t seed = 0; seed < std::min(kSeedHosts, options_.nodes); ++seed)
+      seeds.push_back("h" + std::to_string(seed));
     add_member(0, "n" + std::to_string(i), std::move(seeds));
     members_[slot].disk.founds = i == 0;
-    after(i == 0 ? 0ns : Duration(static_cast<std::int64_t>(rng_.below(Duration(3s).count()))), [this, slot] { start(slot); });
+    after(i == 0 ? 0ns : Duration(static_cast<std::int64_t>(rng_.below(Duration(3s).count()))),
+          [this, slot] { start(slot); });
   }
 }
 
@@ -316,13 +331,16 @@ RunResult MembershipWorld::run() {
   const Duration length = std::max(options_.duration, kShortest);
   const Instant busy_until = now_ + (length - kConverge);
   const bool preloaded = options_.nodes >= kPreloadFrom;
-  if (preloaded) begin_preloaded();
-  else begin_joining();
+  if (preloaded)
+    begin_preloaded();
+  else
+    begin_joining();
   sample_later();
   Chaos chaos(*this, options_.faults, options_.nodes, Rng(rng_.next()), busy_until);
   steady_since_ = now_ + kSettle;
   after(kSettle, [this, &chaos] {
-    figures_.messages = figures_.encoded = figures_.encoded_bytes = 0;  // what the first joins cost is no steady cost
+    figures_.messages = figures_.encoded = figures_.encoded_bytes =
+        0;  // what the first joins cost is no steady cost
     figures_.member_seconds = 0;
     facts_later();
     chaos.begin();
@@ -352,7 +370,9 @@ void MembershipWorld::run_until(Instant end_at) {
     now_ = event.at;
     network_.advance(now_);
     switch (event.what) {
-      case What::tick: on_tick(event); break;
+      case What::tick:
+        on_tick(event);
+        break;
       case What::action: {
         const auto action = actions_.take(event.a);
         action();
@@ -376,7 +396,8 @@ void MembershipWorld::run_until(Instant end_at) {
         member.saving = false;
         break;
       }
-      default: network_.handle(event);
+      default:
+        network_.handle(event);
     }
   }
   if (!violation_) {
@@ -391,7 +412,8 @@ void MembershipWorld::after(Duration delay, std::function<void()> action) {
 
 std::uint32_t MembershipWorld::running(std::uint32_t cluster) const {
   std::uint32_t count = 0;
-  for (const SimMember& member : members_) count += member.truth.runs && !member.truth.impostor && member.truth.cluster == cluster;
+  for (const SimMember& member : members_)
+    count += member.truth.runs && !member.truth.impostor && member.truth.cluster == cluster;
   return count;
 }
 
@@ -404,7 +426,8 @@ std::optional<gossip::MemberView> MembershipWorld::seen(std::uint32_t slot, cons
   return members_[slot].core ? members_[slot].core->find(id) : std::nullopt;
 }
 
-void MembershipWorld::each_seen(std::uint32_t slot, const std::function<void(const gossip::MemberView&)>& visit) const {
+void MembershipWorld::each_seen(std::uint32_t slot,
+                                const std::function<void(const gossip::MemberView&)>& visit) const {
   if (members_[slot].core) members_[slot].core->each(visit);
 }
 

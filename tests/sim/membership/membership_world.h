@@ -1,7 +1,8 @@
 // World `membership`: from a few to ten thousand agents' Memberships, the network between them, and faults.
 //
-// A run has two parts: busy (members come and go, faults happen) and calm (everything is healed: all must converge). Small
-// clusters begin with joins through seeds; large ones (kPreloadFrom) with a table that every member has already.
+// A run has two parts: busy (members come and go, faults happen) and calm (everything is healed: all must
+// converge). Small clusters begin with joins through seeds; large ones (kPreloadFrom) with a table that every
+// member has already.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ class MembershipWorld final : public WorldView, private NetworkUser {
  public:
   static constexpr std::uint32_t kPreloadFrom = 201;
   static constexpr std::uint32_t kMostNodes = 10'000;
-  static constexpr Duration kSettle = 12s;       // joins, before the first fault
-  static constexpr Duration kConverge = 50s;     // calm before everything must be at rest
+  static constexpr Duration kSettle = 12s;    // joins, before the first fault
+  static constexpr Duration kConverge = 50s;  // calm before everything must be at rest
   static constexpr Duration kShortest = 75s;
 
   explicit MembershipWorld(RunOptions options);
@@ -52,20 +53,21 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   RunResult run();
 
   // For faults, tests and measurements. Everything happens now.
-  std::uint32_t add_member(std::uint32_t cluster, std::string name, std::vector<std::string> seeds);  // does not run yet
+  std::uint32_t add_member(std::uint32_t cluster, std::string name,
+                           std::vector<std::string> seeds);  // does not run yet
   void start(std::uint32_t slot);
-  void kill(std::uint32_t slot);                        // SIGKILL
-  void vanish(std::uint32_t slot);                      // the host, without a word
-  void stop(std::uint32_t slot);                        // SIGTERM
+  void kill(std::uint32_t slot);    // SIGKILL
+  void vanish(std::uint32_t slot);  // the host, without a word
+  void stop(std::uint32_t slot);    // SIGTERM
   void leave(std::uint32_t slot);
   void pause(std::uint32_t slot, Duration length);
   void resume_all();
   void move(std::uint32_t slot, std::uint32_t address);  // while nothing runs there
   std::uint32_t fresh_address() { return next_address_++; }
   void tell_fact(std::uint32_t slot, wire::FactKey key, std::string value);
-  void trouble(std::uint32_t slot, bool begins);        // something of its own is wrong from now on, or no longer
+  void trouble(std::uint32_t slot, bool begins);  // something of its own is wrong from now on, or no longer
   void cut_begins();
-  void cut_ends(bool parts);                            // parts: all count as disturbed until now
+  void cut_ends(bool parts);  // parts: all count as disturbed until now
   void after(Duration delay, std::function<void()> action);
   void note(std::string text);
   SimMember& member(std::uint32_t slot) { return members_[slot]; }
@@ -83,7 +85,8 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   bool lossless() const override { return network_.loss() == 0; }
   bool network_whole() const override { return cuts_ == 0 && now_ - whole_since_ >= Truth::kFit; }
   std::optional<gossip::MemberView> seen(std::uint32_t slot, const MemberId& id) const override;
-  void each_seen(std::uint32_t slot, const std::function<void(const gossip::MemberView&)>& visit) const override;
+  void each_seen(std::uint32_t slot,
+                 const std::function<void(const gossip::MemberView&)>& visit) const override;
   std::size_t memory_bytes(std::uint32_t slot) const override;
   Figures& figures() override { return figures_; }
   void violation(std::string_view invariant, std::string what) override;

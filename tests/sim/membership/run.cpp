@@ -8,13 +8,15 @@ namespace dtrain::sim::membership {
 namespace {
 
 constexpr std::uint64_t kCompareEvery = 16;  // of the seeds run twice; the first one always is
-constexpr std::uint32_t kCompareMost = 1000;  // members: larger clusters only take the time of smaller ones' code
+constexpr std::uint32_t kCompareMost =
+    1000;  // members: larger clusters only take the time of smaller ones' code
 constexpr std::uint32_t kNodes = 20;
 
 Result<RunOutcome> run(const RunRequest& request) {
   if (request.nodes > MembershipWorld::kMostNodes)
-    return fail(ErrorCode::invalid, "could not run " + std::to_string(request.nodes) + " nodes: world membership takes up to " +
-                                        std::to_string(MembershipWorld::kMostNodes),
+    return fail(ErrorCode::invalid,
+                "could not run " + std::to_string(request.nodes) + " nodes: world membership takes up to " +
+                    std::to_string(MembershipWorld::kMostNodes),
                 "ask for fewer");
   const auto faults = FaultSet::parse(request.faults);
   if (!faults) return tl::unexpected(faults.error());
@@ -49,9 +51,11 @@ Result<RunOutcome> run(const RunRequest& request) {
   outcome.figures = line.dump();
   char text[200];
   std::snprintf(text, sizeof text,
-                "membership: %llu seeds of %u members held, %.0f virtual seconds, %llu events (%.0f/s), %llu false positives",
+                "membership: %llu seeds of %u members held, %.0f virtual seconds, %llu events (%.0f/s), %llu "
+                "false positives",
                 static_cast<unsigned long long>(report.seeds), options.nodes, report.virtual_seconds,
-                static_cast<unsigned long long>(report.events), rate, static_cast<unsigned long long>(report.figures.false_positives));
+                static_cast<unsigned long long>(report.events), rate,
+                static_cast<unsigned long long>(report.figures.false_positives));
   outcome.text = text;
   return outcome;
 }
@@ -70,12 +74,14 @@ Report run_seeds(const RunOptions& base, SeedRange seeds) {
     report.events += result.events;
     report.figures.join_run(result.figures);
     report.violation = result.violation;
-    if (!report.violation && !options.trace && options.nodes <= kCompareMost && (seed - seeds.first) % kCompareEvery == 0) {
+    if (!report.violation && !options.trace && options.nodes <= kCompareMost &&
+        (seed - seeds.first) % kCompareEvery == 0) {
       ++report.compared;
       const RunResult again = MembershipWorld(options).run();
       report.events += again.events;
       if (again.trace_hash != result.trace_hash)
-        report.violation = Violation{"deterministic", "a second run of the same seed took another course", Instant{} + result.covered};
+        report.violation = Violation{"deterministic", "a second run of the same seed took another course",
+                                     Instant{} + result.covered};
     }
     if (report.violation) {
       report.failed_seed = seed;
@@ -90,16 +96,18 @@ Report run_seeds(const RunOptions& base, SeedRange seeds) {
 }
 
 std::string replay_command(const RunOptions& options, std::uint64_t seed) {
-  std::string out = "dtrain-sim --world membership --nodes " + std::to_string(options.nodes) + " --seeds " + std::to_string(seed) + ".." +
-                    std::to_string(seed) + " --duration " +
-                    std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.duration).count()) + "ms --faults " +
-                    options.faults.text();
+  std::string out =
+      "dtrain-sim --world membership --nodes " + std::to_string(options.nodes) + " --seeds " +
+      std::to_string(seed) + ".." + std::to_string(seed) + " --duration " +
+      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.duration).count()) +
+      "ms --faults " + options.faults.text();
   if (!options.broken_rule.empty()) out += " --break " + options.broken_rule;
   return out;
 }
 
 const World& membership_world() {
-  static const World world{"membership", "up to ten thousand agents, the network between them, and faults", membership_rules, run};
+  static const World world{"membership", "up to ten thousand agents, the network between them, and faults",
+                           membership_rules, run};
   return world;
 }
 

@@ -1,4 +1,5 @@
-// World membership as dtrain-sim offers it: a range of seeds, their figures added up, a share of them run twice.
+// World membership as dtrain-sim offers it: a range of seeds, their figures added up, a share of them run
+// twice.
 #pragma once
 
 #include "tests/sim/membership/membership_world.h"

@@ -1,4 +1,5 @@
-// One host and the agent on it, as world membership keeps them: what is durable, what runs, and how its clock goes.
+// One host and the agent on it, as world membership keeps them: what is durable, what runs, and how its clock
+// goes.
 #pragma once
 
 #include <algorithm>
@@ -48,9 +49,9 @@ class SimClock {
 // What outlives the agent.
 struct SimDisk {
   MemberId id;
-  std::uint64_t life = 0;          // the last that was started
+  std::uint64_t life = 0;  // the last that was started
   gossip::MemberRecord record;
-  bool founds = false;             // begins a cluster when the record knows none
+  bool founds = false;  // begins a cluster when the record knows none
 };
 
 struct SimMember {
@@ -61,14 +62,14 @@ struct SimMember {
   std::string name;
   std::vector<std::string> seeds;
   std::uint64_t boot = 1;
-  std::vector<wire::Fact> facts;   // values now; the next process begins with them
+  std::vector<wire::Fact> facts;  // values now; the next process begins with them
   SimClock clock;
   std::unique_ptr<gossip::Membership> core;
-  Instant tick_at = kNever;        // of the earliest Tick that is in the queue
+  Instant tick_at = kNever;  // of the earliest Tick that is in the queue
   Instant ticked{};
   std::uint32_t ticks_in_place = 0;
   int troubles = 0;
-  std::uint32_t pauses = 0;        // counted, so that an older resume is not taken for this one's
+  std::uint32_t pauses = 0;  // counted, so that an older resume is not taken for this one's
 };
 
 }  // namespace dtrain::sim::membership

@@ -7,17 +7,17 @@ namespace dtrain::sim::membership {
 namespace {
 
 constexpr Duration kLatencyLeast = 100us, kLatencySpread = 900us;  // one way
-constexpr Duration kSlowExtra = 18ms;             // a packet in a hundred is up to this much slower
-constexpr Duration kRetransmit = 200ms;           // Linux' least retransmission timeout; doubles
-constexpr Duration kGiveUp = 5s;                  // TCP_MAXRT of agent/net
+constexpr Duration kSlowExtra = 18ms;    // a packet in a hundred is up to this much slower
+constexpr Duration kRetransmit = 200ms;  // Linux' least retransmission timeout; doubles
+constexpr Duration kGiveUp = 5s;         // TCP_MAXRT of agent/net
 constexpr Duration kConnectTimeout = 1s;
 constexpr Duration kReconnectLeast = 100ms, kReconnectMost = 5s;
-constexpr Duration kHandshakeStep = 250ms;        // a stopped peer is looked at this often
-constexpr std::uint8_t kHandshakeSteps = 10;      // and that many times: HANDSHAKE_IVL
-constexpr Duration kQueuedMost = 5s;              // a message waits that long for its link
-constexpr std::size_t kQueued = 64;               // and so many of them: the high-water mark
-constexpr std::size_t kIdleLinks = 64;            // beyond those to keep
-constexpr std::size_t kHeld = 20'000;             // what a stopped process' kernel buffers hold
+constexpr Duration kHandshakeStep = 250ms;    // a stopped peer is looked at this often
+constexpr std::uint8_t kHandshakeSteps = 10;  // and that many times: HANDSHAKE_IVL
+constexpr Duration kQueuedMost = 5s;          // a message waits that long for its link
+constexpr std::size_t kQueued = 64;           // and so many of them: the high-water mark
+constexpr std::size_t kIdleLinks = 64;        // beyond those to keep
+constexpr std::size_t kHeld = 20'000;         // what a stopped process' kernel buffers hold
 constexpr std::size_t kStalled = 4096;
 
 std::uint64_t pack(std::uint32_t owner, std::uint32_t key, std::uint32_t connection) {
@@ -27,7 +27,8 @@ std::uint64_t pack(std::uint32_t owner, std::uint32_t key, std::uint32_t connect
 }  // namespace
 
 std::string ip_text(std::uint32_t address) {
-  return "10." + std::to_string(address >> 16 & 255) + "." + std::to_string(address >> 8 & 255) + "." + std::to_string(address & 255);
+  return "10." + std::to_string(address >> 16 & 255) + "." + std::to_string(address >> 8 & 255) + "." +
+         std::to_string(address & 255);
 }
 
 std::uint32_t address_of(const wire::Endpoint& endpoint) {
@@ -97,8 +98,10 @@ void SimNetwork::end_process(std::uint32_t slot) {
   for (const std::uint32_t owner : port.inbound) {
     for (const std::uint32_t lane : {0u, 1u}) {
       const Link* link = find(owner, port.address * 2 + lane);
-      if (link == nullptr || link->state != State::up || link->peer != slot || link->peer_process != ended) continue;
-      if (!cut(slot, owner) && !lost()) queue_.push(now_ + latency(), What::reset, owner, link->key, link->connection);
+      if (link == nullptr || link->state != State::up || link->peer != slot || link->peer_process != ended)
+        continue;
+      if (!cut(slot, owner) && !lost())
+        queue_.push(now_ + latency(), What::reset, owner, link->key, link->connection);
     }
   }
   port.inbound.clear();
@@ -123,7 +126,8 @@ void SimNetwork::resume(std::uint32_t slot) {
 
 SimNetwork::Link* SimNetwork::find(std::uint32_t slot, std::uint32_t key) {
   auto& links = ports_[slot].links;
-  const auto at = std::lower_bound(links.begin(), links.end(), key, [](const Link& link, std::uint32_t k) { return link.key < k; });
+  const auto at = std::lower_bound(links.begin(), links.end(), key,
+                                   [](const Link& link, std::uint32_t k) { return link.key < k; });
   return at != links.end() && at->key == key ? &*at : nullptr;
 }
 
@@ -139,7 +143,8 @@ SimNetwork::Link& SimNetwork::open(std::uint32_t slot, std::uint32_t key) {
   fresh.key = key;
   fresh.used = now_;
   fresh.connection = ++port.connections;
-  const auto at = std::lower_bound(port.links.begin(), port.links.end(), key, [](const Link& l, std::uint32_t k) { return l.key < k; });
+  const auto at = std::lower_bound(port.links.begin(), port.links.end(), key,
+                                   [](const Link& l, std::uint32_t k) { return l.key < k; });
   Link& link = *port.links.insert(at, std::move(fresh));
   queue_.push(now_ + latency(), What::connect, slot, key, link.connection);
   return link;
@@ -179,7 +184,8 @@ void SimNetwork::keep(std::uint32_t slot, const gossip::KeepLinks& links) {
   Port& port = ports_[slot];
   port.kept.clear();
   for (const gossip::Peer& peer : links.peers)
-    if (const std::uint32_t address = address_of(peer.address); address != 0) port.kept.push_back(address * 2);
+    if (const std::uint32_t address = address_of(peer.address); address != 0)
+      port.kept.push_back(address * 2);
   std::sort(port.kept.begin(), port.kept.end());
   port.kept.erase(std::unique(port.kept.begin(), port.kept.end()), port.kept.end());
   for (const std::uint32_t key : port.kept)
@@ -193,8 +199,8 @@ void SimNetwork::send(std::uint32_t slot, gossip::Send&& send) {
     const auto owner = static_cast<std::uint32_t>((send.reply >> 40) - 1);
     Link* link = find(owner, static_cast<std::uint32_t>(send.reply >> 12 & 0xfffffff));
     // A connection that is gone: nobody to tell.
-    if (link == nullptr || link->state != State::up || (link->connection & 0xfff) != (send.reply & 0xfff) || link->peer != slot ||
-        link->peer_process != ports_[slot].process)
+    if (link == nullptr || link->state != State::up || (link->connection & 0xfff) != (send.reply & 0xfff) ||
+        link->peer != slot || link->peer_process != ports_[slot].process)
       return;
     transmit(owner, *link, false, messages_.put(std::move(message)));
     return;
@@ -223,8 +229,10 @@ void SimNetwork::transmit(std::uint32_t owner, Link& link, bool forward, std::ui
   Pipe& pipe = forward ? link.out : link.back;
   const std::uint32_t from = forward ? owner : link.peer, to = forward ? link.peer : owner;
   if (pipe.stall) {
-    if (pipe.stall->messages.size() < kStalled) pipe.stall->messages.push_back(message);
-    else messages_.drop(message);
+    if (pipe.stall->messages.size() < kStalled)
+      pipe.stall->messages.push_back(message);
+    else
+      messages_.drop(message);
     return;
   }
   if (cut(from, to)) {
@@ -232,7 +240,8 @@ void SimNetwork::transmit(std::uint32_t owner, Link& link, bool forward, std::ui
     queue_.push(now_ + kRetransmit, What::retransmit, owner, link.key, link.connection, forward);
     return;
   }
-  if (ports_[link.peer].process != link.peer_process) {  // started anew, or gone: its kernel knows no such connection
+  if (ports_[link.peer].process !=
+      link.peer_process) {  // started anew, or gone: its kernel knows no such connection
     messages_.drop(message);
     queue_.push(now_ + 2 * latency(), What::reset, owner, link.key, link.connection);
     return;
@@ -366,7 +375,8 @@ void SimNetwork::on_retransmit(const Event& event) {
       return;
     }
     ++pipe.stall->attempt;
-    queue_.push(now_ + kRetransmit * (1 << pipe.stall->attempt), What::retransmit, event.slot, event.a, event.b, event.detail);
+    queue_.push(now_ + kRetransmit * (1 << pipe.stall->attempt), What::retransmit, event.slot, event.a,
+                event.b, event.detail);
     return;
   }
   if (ports_[link->peer].process != link->peer_process) {
@@ -409,29 +419,39 @@ void SimNetwork::tell(std::uint32_t slot, Duration after, gossip::Input input) {
 
 void SimNetwork::handle(const Event& event) {
   Port& port = ports_[event.slot];
-  const bool of_process = event.what == What::message || event.what == What::input || event.what == What::connect ||
-                          event.what == What::handshake;
+  const bool of_process = event.what == What::message || event.what == What::input ||
+                          event.what == What::connect || event.what == What::handshake;
   if (port.paused && of_process) {
-    if (port.held.size() < kHeld) port.held.push_back(event);
-    else if (event.what == What::message) messages_.drop(event.a);
-    else if (event.what == What::input) told_.drop(event.a);
+    if (port.held.size() < kHeld)
+      port.held.push_back(event);
+    else if (event.what == What::message)
+      messages_.drop(event.a);
+    else if (event.what == What::input)
+      told_.drop(event.a);
     return;
   }
   switch (event.what) {
-    case What::message: return on_message(event);
-    case What::connect: return on_connect(event);
-    case What::handshake: return on_handshake(event);
-    case What::retransmit: return on_retransmit(event);
-    case What::unanswered: return on_unanswered(event);
+    case What::message:
+      return on_message(event);
+    case What::connect:
+      return on_connect(event);
+    case What::handshake:
+      return on_handshake(event);
+    case What::retransmit:
+      return on_retransmit(event);
+    case What::unanswered:
+      return on_unanswered(event);
     case What::reset:
-      if (Link* link = find(event.slot, event.a, event.b); link != nullptr && link->state == State::up) lose(event.slot, *link);
+      if (Link* link = find(event.slot, event.a, event.b); link != nullptr && link->state == State::up)
+        lose(event.slot, *link);
       return;
     case What::input: {
       const Told told = told_.take(event.a);
       if (port.listening && port.process == told.process) user_.happened(event.slot, told.input);
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 

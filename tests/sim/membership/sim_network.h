@@ -1,7 +1,8 @@
-// The network between simulated agents, as agent/net and the kernels under it show it: connections, one each way and lane,
-// opened when something is sent. TCP does not lose: a lost packet comes late (200 ms, then double, after 5 s the connection is
-// cut) and holds up what follows on its connection. A killed process resets its connections and refuses new ones; a vanished
-// host says nothing; a stopped process accepts in its kernel, answers nothing, and reads everything when it runs again.
+// The network between simulated agents, as agent/net and the kernels under it show it: connections, one each
+// way and lane, opened when something is sent. TCP does not lose: a lost packet comes late (200 ms, then
+// double, after 5 s the connection is cut) and holds up what follows on its connection. A killed process
+// resets its connections and refuses new ones; a vanished host says nothing; a stopped process accepts in its
+// kernel, answers nothing, and reads everything when it runs again.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct Message {
   wire::PeerHeader header;
   wire::GossipBody body;
   gossip::ReplyPath reply = 0;
-  std::uint32_t from = 0;   // slot
-  bool join_link = false;   // on a link that nobody in particular is expected at: Join and its answer only
+  std::uint32_t from = 0;  // slot
+  bool join_link = false;  // on a link that nobody in particular is expected at: Join and its answer only
 };
 
 // The processes, as the network sees them.
@@ -43,20 +44,20 @@ class SimNetwork {
 
   SimNetwork(EventQueue& queue, Rng rng, NetworkUser& user) : queue_(queue), rng_(rng), user_(user) {}
 
-  std::uint32_t add_host(std::uint32_t address);            // up, without a process; the slot
+  std::uint32_t add_host(std::uint32_t address);              // up, without a process; the slot
   void move_host(std::uint32_t slot, std::uint32_t address);  // only while it has no process
   void set_host_up(std::uint32_t slot, bool up) { ports_[slot].up = up; }
   void start_process(std::uint32_t slot);
-  void end_process(std::uint32_t slot);                     // its kernel, when up, says so to all peers
+  void end_process(std::uint32_t slot);  // its kernel, when up, says so to all peers
   void pause(std::uint32_t slot) { ports_[slot].paused = true; }
-  void resume(std::uint32_t slot);                          // delivers what came meanwhile
+  void resume(std::uint32_t slot);  // delivers what came meanwhile
 
   void send(std::uint32_t slot, gossip::Send&& send);
   void keep(std::uint32_t slot, const gossip::KeepLinks& links);
   void check_gone(std::uint32_t slot, const wire::Endpoint& to);
   void tell(std::uint32_t slot, Duration after, gossip::Input input);  // to the process that runs there now
 
-  void handle(const Event& event);                          // message, input, connect, handshake, ...
+  void handle(const Event& event);  // message, input, connect, handshake, ...
   void advance(Instant now) { now_ = now; }
 
   Cuts& cuts() { return cuts_; }
@@ -73,20 +74,20 @@ class SimNetwork {
   std::size_t links(std::uint32_t slot) const { return ports_[slot].links.size(); }
 
  private:
-  struct Stall {                     // sent, not arrived: the kernel tries again
+  struct Stall {  // sent, not arrived: the kernel tries again
     Instant since{};
     std::uint32_t attempt = 0;
     std::vector<std::uint32_t> messages;
   };
-  struct Pipe {                      // one direction
-    Instant last{};                  // arrival of what was sent last
-    bool unanswered = false;         // a check for missing answers waits
+  struct Pipe {               // one direction
+    Instant last{};           // arrival of what was sent last
+    bool unanswered = false;  // a check for missing answers waits
     std::unique_ptr<Stall> stall;
   };
   enum class State : std::uint8_t { connecting, up, waiting };
   struct Link {
-    std::uint32_t key = 0;           // address * 2 + lane
-    std::uint32_t connection = 0;    // counts attempts, of all links of the owner
+    std::uint32_t key = 0;         // address * 2 + lane
+    std::uint32_t connection = 0;  // counts attempts, of all links of the owner
     std::uint32_t peer = kNobody, peer_process = 0;
     State state = State::connecting;
     std::uint8_t tries = 0;
@@ -97,11 +98,11 @@ class SimNetwork {
   struct Port {
     bool up = true, listening = false, paused = false;
     std::uint32_t process = 0, address = 0, connections = 0;
-    std::vector<Link> links;            // by key
-    std::vector<std::uint32_t> kept;    // keys, sorted
-    std::vector<std::uint32_t> inbound; // slots that have opened links to here; some may be closed
+    std::vector<Link> links;             // by key
+    std::vector<std::uint32_t> kept;     // keys, sorted
+    std::vector<std::uint32_t> inbound;  // slots that have opened links to here; some may be closed
     std::size_t inbound_compact = 64;
-    std::vector<Event> held;            // while paused
+    std::vector<Event> held;  // while paused
   };
   struct Told {
     gossip::Input input;
@@ -124,7 +125,9 @@ class SimNetwork {
   void on_message(const Event& event);
   void drop_waiting(Link& link);
   void break_by_sender(std::uint32_t slot, Link& link, bool forward);
-  bool cut(std::uint32_t from, std::uint32_t to) const { return !ports_[to].up || !ports_[from].up || cuts_.blocked(from, to); }
+  bool cut(std::uint32_t from, std::uint32_t to) const {
+    return !ports_[to].up || !ports_[from].up || cuts_.blocked(from, to);
+  }
   bool lost() { return loss_ > 0 && rng_.chance(loss_, 1000); }
   Duration latency();
   // What retransmission adds to one packet; more than kGiveUp: the connection is cut.
@@ -137,7 +140,7 @@ class SimNetwork {
   Cuts cuts_;
   std::uint32_t loss_ = 0, duplicates_ = 0;
   std::vector<Port> ports_;
-  std::vector<std::uint32_t> at_;    // slot by address
+  std::vector<std::uint32_t> at_;  // slot by address
   Slab<Message> messages_;
   Slab<Told> told_;
 };

@@ -11,7 +11,8 @@ namespace dtrain::sim::membership {
 class Spread {
  public:
   // Everybody of the cluster who is fit now has to hear of it, `except` excepted.
-  Spread(const WorldView& world, std::uint32_t cluster, std::uint32_t except) : begin_(world.now()), waiting_(world.slots()) {
+  Spread(const WorldView& world, std::uint32_t cluster, std::uint32_t except)
+      : begin_(world.now()), waiting_(world.slots()) {
     for (std::uint32_t slot = 0; slot < world.slots(); ++slot) {
       if (slot == except || world.truth(slot).cluster != cluster || !world.fit(slot)) continue;
       waiting_[slot] = true;
@@ -25,7 +26,7 @@ class Spread {
     ++heard_;
     return true;
   }
-  bool excuse(std::uint32_t slot) {             // it need not know
+  bool excuse(std::uint32_t slot) {  // it need not know
     if (slot >= waiting_.size() || !waiting_[slot]) return false;
     waiting_[slot] = false;
     --left_;
@@ -42,7 +43,7 @@ class Spread {
     return 0;
   }
   Instant begin() const { return begin_; }
-  Instant first() const { return first_; }      // kNever: nobody has heard of it
+  Instant first() const { return first_; }  // kNever: nobody has heard of it
 
  private:
   Instant begin_, first_ = kNever;

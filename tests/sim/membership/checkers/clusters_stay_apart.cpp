@@ -1,5 +1,5 @@
-// Nobody has a member of another cluster in its table, though they meet at addresses that change hands. Nor has anybody a
-// member that never existed.
+// Nobody has a member of another cluster in its table, though they meet at addresses that change hands. Nor
+// has anybody a member that never existed.
 #include "tests/sim/membership/checkers/checkers.h"
 
 namespace dtrain::sim::membership {
@@ -11,7 +11,9 @@ class ClustersStayApart final : public Checker {
   std::string_view name() const override { return "clusters_stay_apart"; }
 
   void changed(std::uint32_t slot, const gossip::Change& change) override {
-    if (change.kind == gossip::ChangeKind::fact || change.id.none() || change.kind == gossip::ChangeKind::conflict) return;
+    if (change.kind == gossip::ChangeKind::fact || change.id.none() ||
+        change.kind == gossip::ChangeKind::conflict)
+      return;
     const auto subjects = world_.slots_of(change.id);
     if (subjects.empty()) {
       violation(world_.name(slot) + " speaks of " + change.name + ", which never existed");
@@ -23,6 +25,8 @@ class ClustersStayApart final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> clusters_stay_apart(WorldView& world) { return std::make_unique<ClustersStayApart>(world); }
+std::unique_ptr<Checker> clusters_stay_apart(WorldView& world) {
+  return std::make_unique<ClustersStayApart>(world);
+}
 
 }  // namespace dtrain::sim::membership

@@ -22,9 +22,11 @@ class LeftStaysLeft final : public Checker {
     using enum gossip::ChangeKind;
     if (slot >= left_.size()) return;
     if (change.kind == left) left_[slot].insert(change.id);
-    const bool other = change.kind == alive || change.kind == suspect || change.kind == down || change.kind == dead;
+    const bool other =
+        change.kind == alive || change.kind == suspect || change.kind == down || change.kind == dead;
     if (other && gone_for_good_.contains(change.id) && left_[slot].contains(change.id))
-      violation(world_.name(slot) + " knew that " + change.name + " had left, and changes its mind: " + change.detail);
+      violation(world_.name(slot) + " knew that " + change.name +
+                " had left, and changes its mind: " + change.detail);
   }
 
  private:
@@ -34,6 +36,8 @@ class LeftStaysLeft final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> left_stays_left(WorldView& world) { return std::make_unique<LeftStaysLeft>(world); }
+std::unique_ptr<Checker> left_stays_left(WorldView& world) {
+  return std::make_unique<LeftStaysLeft>(world);
+}
 
 }  // namespace dtrain::sim::membership

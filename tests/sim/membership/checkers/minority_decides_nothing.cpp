@@ -1,6 +1,7 @@
-// Who is on the smaller side of a partition, is well otherwise, and has found that no majority answers, declares nobody beyond
-// the cut down or dead. What was suspected while its side was still the larger one is not judged, nor that one who was down
-// already is called dead, nor partitions one upon another: who was declared in the first does not count in the second.
+// Who is on the smaller side of a partition, is well otherwise, and has found that no majority answers,
+// declares nobody beyond the cut down or dead. What was suspected while its side was still the larger one is
+// not judged, nor that one who was down already is called dead, nor partitions one upon another: who was
+// declared in the first does not count in the second.
 #include <map>
 
 #include "tests/sim/membership/checkers/checkers.h"
@@ -15,7 +16,9 @@ class MinorityDecidesNothing final : public Checker {
   using Checker::Checker;
   std::string_view name() const override { return "minority_decides_nothing"; }
 
-  void started(std::uint32_t slot) override { down_.erase(down_.lower_bound({slot, MemberId{}}), down_.lower_bound({slot + 1, MemberId{}})); }
+  void started(std::uint32_t slot) override {
+    down_.erase(down_.lower_bound({slot, MemberId{}}), down_.lower_bound({slot + 1, MemberId{}}));
+  }
   void network_cut() override {
     if (cuts_++ == 0) whole_before_ = world_.now() - healed_ >= Truth::kFit;
     since_ = world_.now();
@@ -43,8 +46,8 @@ class MinorityDecidesNothing final : public Checker {
         here += world_.together(slot, other) ? 1 : 0;
       }
       if (here * 2 < all && without_quorum(slot))
-        violation(world_.name(slot) + ", cut off with " + std::to_string(here) + " of " + std::to_string(all) + " members, declares " +
-                  change.name + ": " + change.detail);
+        violation(world_.name(slot) + ", cut off with " + std::to_string(here) + " of " +
+                  std::to_string(all) + " members, declares " + change.name + ": " + change.detail);
     }
   }
 
@@ -59,7 +62,7 @@ class MinorityDecidesNothing final : public Checker {
       silent += at->second >= since_ ? 1 : 0;
     return answer < silent;
   }
-  Instant since_{}, healed_{};                        // the last cut began, ended
+  Instant since_{}, healed_{};  // the last cut began, ended
   std::uint32_t cuts_ = 0;
   bool whole_before_ = false;
   std::map<std::pair<std::uint32_t, MemberId>, Instant> down_;  // observer, subject: since when
@@ -67,6 +70,8 @@ class MinorityDecidesNothing final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> minority_decides_nothing(WorldView& world) { return std::make_unique<MinorityDecidesNothing>(world); }
+std::unique_ptr<Checker> minority_decides_nothing(WorldView& world) {
+  return std::make_unique<MinorityDecidesNothing>(world);
+}
 
 }  // namespace dtrain::sim::membership

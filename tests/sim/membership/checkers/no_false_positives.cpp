@@ -1,5 +1,5 @@
-// A member that runs, is awake and has been well for ten seconds is declared down or dead by no member that is as well as
-// itself and on its side of every cut. Nor do such members pass on what unwell ones say.
+// A member that runs, is awake and has been well for ten seconds is declared down or dead by no member that
+// is as well as itself and on its side of every cut. Nor do such members pass on what unwell ones say.
 #include "tests/sim/membership/checkers/checkers.h"
 
 namespace dtrain::sim::membership {
@@ -23,9 +23,10 @@ class NoFalsePositives final : public Checker {
           continue;
         }
         ++world_.figures().false_positives;
-        violation(world_.name(slot) + " declares " + change.name + " " + (change.kind == gossip::ChangeKind::down ? "down" : "dead") +
-                  ", which has been well since " + std::to_string((world_.now() - truth.calm_since).count() / 1'000'000) + " ms: " +
-                  change.detail);
+        violation(
+            world_.name(slot) + " declares " + change.name + " " +
+            (change.kind == gossip::ChangeKind::down ? "down" : "dead") + ", which has been well since " +
+            std::to_string((world_.now() - truth.calm_since).count() / 1'000'000) + " ms: " + change.detail);
       } else if (verdict) {
         ++world_.figures().unfit_verdicts;
       }
@@ -35,6 +36,8 @@ class NoFalsePositives final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> no_false_positives(WorldView& world) { return std::make_unique<NoFalsePositives>(world); }
+std::unique_ptr<Checker> no_false_positives(WorldView& world) {
+  return std::make_unique<NoFalsePositives>(world);
+}
 
 }  // namespace dtrain::sim::membership

@@ -1,5 +1,5 @@
-// Who has declared a member down or dead does not call it alive again while no process of that member has run for so long that
-// nothing of its own can still be under way.
+// Who has declared a member down or dead does not call it alive again while no process of that member has run
+// for so long that nothing of its own can still be under way.
 #include <set>
 
 #include "tests/sim/membership/checkers/checkers.h"
@@ -32,7 +32,8 @@ class NobodyResurrected final : public Checker {
       last = std::max(last, world_.truth(subject).ended);
     }
     if (world_.now() - last > kUnderWay)
-      violation(world_.name(slot) + " calls " + change.name + " alive, which it had declared and which ended " +
+      violation(world_.name(slot) + " calls " + change.name +
+                " alive, which it had declared and which ended " +
                 std::to_string((world_.now() - last).count() / 1'000'000) + " ms ago: " + change.detail);
   }
 
@@ -42,6 +43,8 @@ class NobodyResurrected final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> nobody_resurrected(WorldView& world) { return std::make_unique<NobodyResurrected>(world); }
+std::unique_ptr<Checker> nobody_resurrected(WorldView& world) {
+  return std::make_unique<NobodyResurrected>(world);
+}
 
 }  // namespace dtrain::sim::membership

@@ -1,5 +1,5 @@
-// A member that was stopped and runs again accuses nobody of what it missed itself: right after it resumes it suspects no fit
-// member that nobody else has suspected.
+// A member that was stopped and runs again accuses nobody of what it missed itself: right after it resumes it
+// suspects no fit member that nobody else has suspected.
 #include <map>
 
 #include "tests/sim/membership/checkers/checkers.h"
@@ -26,21 +26,25 @@ class ResumedAccusesNobody final : public Checker {
     const bool news = said == suspected_.end() || world_.now() - said->second > kHearsay;
     suspected_[change.id] = world_.now();
     // Short stops look like a slow network to the one who was stopped.
-    if (!news || paused == paused_.end() || truth.calm_since == kNever || truth.calm_since - paused->second < 5s ||
-        world_.now() - truth.calm_since > kRightAfter || truth.started > paused->second)
+    if (!news || paused == paused_.end() || truth.calm_since == kNever ||
+        truth.calm_since - paused->second < 5s || world_.now() - truth.calm_since > kRightAfter ||
+        truth.started > paused->second)
       return;
     for (const std::uint32_t subject : world_.slots_of(change.id))
       if (world_.fit(subject) && world_.together(slot, subject))
-        violation(world_.name(slot) + " was stopped until just now and suspects " + change.name + ": " + change.detail);
+        violation(world_.name(slot) + " was stopped until just now and suspects " + change.name + ": " +
+                  change.detail);
   }
 
  private:
-  std::map<std::uint32_t, Instant> paused_;      // since when, last
-  std::map<MemberId, Instant> suspected_;        // when somebody last said so
+  std::map<std::uint32_t, Instant> paused_;  // since when, last
+  std::map<MemberId, Instant> suspected_;    // when somebody last said so
 };
 
 }  // namespace
 
-std::unique_ptr<Checker> resumed_accuses_nobody(WorldView& world) { return std::make_unique<ResumedAccusesNobody>(world); }
+std::unique_ptr<Checker> resumed_accuses_nobody(WorldView& world) {
+  return std::make_unique<ResumedAccusesNobody>(world);
+}
 
 }  // namespace dtrain::sim::membership

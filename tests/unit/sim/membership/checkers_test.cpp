@@ -1,4 +1,5 @@
-// Each checker of world membership notices its own broken promise and is silent about what looks alike and is right.
+// Each checker of world membership notices its own broken promise and is silent about what looks alike and is
+// right.
 #include <gtest/gtest.h>
 
 #include "tests/unit/sim/membership/fake_view.h"
@@ -22,15 +23,15 @@ TEST(NoFalsePositives, WellMembersDeclareNoWellMember) {
 TEST(NoFalsePositives, TheUnwellMayBeDeclaredAndMayErr) {
   FakeView world(6);
   const auto checker = no_false_positives(world);
-  checker->changed(0, world.change(suspect, 1));        // not yet a verdict
+  checker->changed(0, world.change(suspect, 1));  // not yet a verdict
   EXPECT_EQ(world.figures_.false_suspicions, 1u);
   world.crash(1);
   checker->changed(0, world.change(dead, 1));
   world.truths_[2].paused = true;
   checker->changed(0, world.change(dead, 2));
-  world.truths_[3].calm_since = world.now_ - 2s;        // has only just come back
+  world.truths_[3].calm_since = world.now_ - 2s;  // has only just come back
   checker->changed(0, world.change(dead, 3));
-  checker->changed(3, world.change(dead, 0));           // and what it thinks itself harms nobody
+  checker->changed(3, world.change(dead, 0));  // and what it thinks itself harms nobody
   world.apart_[{0, 4}] = true;
   checker->changed(0, world.change(dead, 4));
   EXPECT_FALSE(world.violation_);
@@ -158,13 +159,13 @@ TEST(NobodyResurrected, ComingBackIsNoResurrection) {
   for (const std::uint32_t slot : {0u, 1u, 2u}) checker->started(slot);
   checker->changed(0, world.change(dead, 1));
   world.now_ += 60s;
-  checker->changed(0, world.change(alive, 1));   // it runs
+  checker->changed(0, world.change(alive, 1));  // it runs
   world.crash(2);
   checker->changed(0, world.change(dead, 2));
   world.now_ += 3s;
-  checker->changed(0, world.change(alive, 2));   // its last words were under way
+  checker->changed(0, world.change(alive, 2));  // its last words were under way
   world.now_ += 60s;
-  checker->changed(1, world.change(alive, 2));   // who never declared it may be late
+  checker->changed(1, world.change(alive, 2));  // who never declared it may be late
   EXPECT_FALSE(world.violation_);
 }
 
@@ -188,7 +189,8 @@ struct Restarts : testing::Test {
     for (const std::uint32_t slot : {0u, 1u, 2u}) checker->started(slot);
     world.now_ += 60s;
     for (const std::uint32_t observer : {0u, 1u})
-      for (const std::uint32_t subject : {0u, 1u, 2u}) checker->changed(observer, world.change(alive, subject));
+      for (const std::uint32_t subject : {0u, 1u, 2u})
+        checker->changed(observer, world.change(alive, subject));
     for (const std::uint32_t subject : {0u, 1u}) checker->changed(2, world.change(alive, subject));
     checker->sampled();
     ASSERT_FALSE(world.violation_);
@@ -316,7 +318,8 @@ struct Convergence : testing::Test {
   }
   void lose(std::uint32_t gone) {
     world.crash(gone);
-    for (std::uint32_t observer = 0; observer < 4; ++observer) world.row(observer, gone).state = MemberState::dead;
+    for (std::uint32_t observer = 0; observer < 4; ++observer)
+      world.row(observer, gone).state = MemberState::dead;
   }
 };
 

@@ -43,8 +43,8 @@ void expect_holds(std::uint32_t nodes, const char* faults, SeedRange seeds) {
   options.duration = 90s;
   options.faults = *FaultSet::parse(faults);
   const Report report = run_seeds(options, seeds);
-  EXPECT_FALSE(report.violation) << replay_command(options, report.failed_seed) << "\nbroke " << report.violation->invariant << ": "
-                                 << report.violation->what;
+  EXPECT_FALSE(report.violation) << replay_command(options, report.failed_seed) << "\nbroke "
+                                 << report.violation->invariant << ": " << report.violation->what;
   EXPECT_EQ(report.seeds, seeds.last - seeds.first + 1);
   EXPECT_GE(report.compared, 1u);
   EXPECT_EQ(report.figures.false_positives, 0u);
@@ -52,13 +52,19 @@ void expect_holds(std::uint32_t nodes, const char* faults, SeedRange seeds) {
   EXPECT_EQ(report.figures.encoded > 0, nodes > 1);
 }
 
-TEST(World, HoldsWithoutFaults) { expect_holds(12, "none", {1, 3}); }
-TEST(World, HoldsUnderAllFaults) { expect_holds(12, "all", {1, 30}); }
+TEST(World, HoldsWithoutFaults) {
+  expect_holds(12, "none", {1, 3});
+}
+TEST(World, HoldsUnderAllFaults) {
+  expect_holds(12, "all", {1, 30});
+}
 TEST(World, HoldsWithTwoMembersAndWithOne) {
   expect_holds(1, "none", {1, 2});
   expect_holds(2, "restart,pause", {1, 5});
 }
-TEST(World, HoldsWithAPreloadedTable) { expect_holds(MembershipWorld::kPreloadFrom, "all", {1, 1}); }
+TEST(World, HoldsWithAPreloadedTable) {
+  expect_holds(MembershipWorld::kPreloadFrom, "all", {1, 1});
+}
 
 TEST(World, MeasuresWhatItIsAskedFor) {
   RunOptions options;
@@ -68,8 +74,9 @@ TEST(World, MeasuresWhatItIsAskedFor) {
   const Report report = run_seeds(options, {1, 8});
   ASSERT_FALSE(report.violation) << report.violation->what;
   const Figures& figures = report.figures;
-  for (const Samples* samples : {&figures.gone_detect, &figures.silent_detect, &figures.gone_spread, &figures.silent_spread,
-                                 &figures.fact_spread, &figures.restart, &figures.merge})
+  for (const Samples* samples :
+       {&figures.gone_detect, &figures.silent_detect, &figures.gone_spread, &figures.silent_spread,
+        &figures.fact_spread, &figures.restart, &figures.merge})
     EXPECT_GT(samples->size(), 0u);
   EXPECT_GT(figures.crashes, 0u);
   EXPECT_GT(figures.memory_bytes, 0u);
@@ -81,7 +88,8 @@ TEST(Replay, NamesEveryOption) {
   options.duration = 90s;
   options.broken_rule = "confirm-on-demand";
   EXPECT_EQ(replay_command(options, 9),
-            "dtrain-sim --world membership --nodes 30 --seeds 9..9 --duration 90000ms --faults all --break confirm-on-demand");
+            "dtrain-sim --world membership --nodes 30 --seeds 9..9 --duration 90000ms --faults all --break "
+            "confirm-on-demand");
 }
 
 TEST(Request, WhatMakesNoSenseIsRefused) {
@@ -93,9 +101,10 @@ TEST(Request, WhatMakesNoSenseIsRefused) {
   EXPECT_FALSE(membership_world().run(request));
 }
 
-// Who notices each rule when it is switched off: the simulator under these faults, or a unit test of common/gossip.
+// Who notices each rule when it is switched off: the simulator under these faults, or a unit test of
+// common/gossip.
 struct Noticed {
-  const char* faults;         // nullptr: by a unit test
+  const char* faults;  // nullptr: by a unit test
   std::uint32_t nodes = 12;
   const char* unit = nullptr;  // which; unset: one that breaks the rule by name
 };
@@ -110,7 +119,8 @@ const std::map<std::string, Noticed> kNoticed = {
     {"shuffle-probes", {nullptr, 0, "TEST(Rule08ProbeOrder, SwitchedOffItGoesInOrder)"}},
     {"send-failure-is-failed-probe", {nullptr}},
     {"pong-must-match", {nullptr}},
-    {"fewest-transmitted-first", {nullptr, 0, "TEST(Rule11RumourQueue, SwitchedOffTheLargestGoesAgainAndAgain)"}},
+    {"fewest-transmitted-first",
+     {nullptr, 0, "TEST(Rule11RumourQueue, SwitchedOffTheLargestGoesAgainAndAgain)"}},
     {"random-phase", {nullptr}},
     {"retry-dead-for-ever", {nullptr}},
     {"tombstones-outlive-sync", {nullptr}},
@@ -124,7 +134,8 @@ const std::map<std::string, Noticed> kNoticed = {
 
 std::string unit_tests_of_gossip() {
   std::ostringstream text;
-  for (const char* file : {"rules_of_merging_test", "rules_of_probing_test", "rumour_queue_test", "probe_order_test", "suspicion_test"})
+  for (const char* file : {"rules_of_merging_test", "rules_of_probing_test", "rumour_queue_test",
+                           "probe_order_test", "suspicion_test"})
     text << std::ifstream(std::string(DTRAIN_SOURCE_DIR "/tests/unit/gossip/") + file + ".cpp").rdbuf();
   return text.str();
 }
@@ -137,7 +148,8 @@ TEST_P(BrokenRules, AreNoticed) {
   const Noticed& noticed = kNoticed.at(rule);
   if (noticed.faults == nullptr) {
     const std::string wanted = noticed.unit != nullptr ? noticed.unit : '(' + ('"' + rule + '"') + ')';
-    EXPECT_NE(unit_tests_of_gossip().find(wanted), std::string::npos) << wanted << ": no unit test of common/gossip has it";
+    EXPECT_NE(unit_tests_of_gossip().find(wanted), std::string::npos)
+        << wanted << ": no unit test of common/gossip has it";
     return;
   }
   RunOptions options;
@@ -148,11 +160,12 @@ TEST_P(BrokenRules, AreNoticed) {
   EXPECT_TRUE(run_seeds(options, {1, 60}).violation) << "under " << noticed.faults;
 }
 
-INSTANTIATE_TEST_SUITE_P(Membership, BrokenRules, testing::ValuesIn(membership_rules()), [](const auto& param) {
-  std::string name = param.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Membership, BrokenRules, testing::ValuesIn(membership_rules()),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace dtrain::sim::membership
