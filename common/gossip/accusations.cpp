@@ -130,6 +130,15 @@ void Core::restart_suspicions() {
   }
 }
 
+// With the last question: our own probes of the last second decide whether we may judge (rule 18).
+void Core::call_roll() {
+  if (!with(Rule::freeze_without_quorum) || !once(Topic::called_roll, id_, options_.probe_total)) return;
+  recent_failures_ = recent_probes_ = 0;
+  const std::vector<MemberId> neighbours = rings_.neighbours();
+  for (const MemberId& id : neighbours)
+    if (const Slot slot = table_.find(id); slot != kNone) probe(slot, Probe::Why::roll_call);
+}
+
 void Core::suspicion_ends(const MemberId& id) {
   const Slot slot = table_.find(id);
   if (slot == kNone) return;
@@ -155,6 +164,7 @@ void Core::suspicion_ends(const MemberId& id) {
   }
   if (same && questioned_.emplace(id, now_).second) {
     probe(slot, Probe::Why::question);
+    call_roll();
     return time_suspicion(id, found->second);
   }
   decide(slot, RumourKind::dead, member.incarnation, "suspected and not refuted");

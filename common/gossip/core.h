@@ -64,10 +64,11 @@ class Core {
   // One ping under way.
   struct Probe {
     enum class Why : std::uint8_t {
-      watch,     // a verdict follows
-      question,  // the last one before a suspicion ends: who is accused refutes in its answer
-      retry,     // of one that is dead or down: only an answer counts
-      relay,     // for another who asked for help
+      watch,      // a verdict follows
+      question,   // the last one before a suspicion ends: who is accused refutes in its answer
+      roll_call,  // of a neighbour before our verdict on another: are we cut off?
+      retry,      // of one that is dead or down: only an answer counts
+      relay,      // for another who asked for help
     } why = Why::watch;
     MemberId target;
     std::uint64_t incarnation = 0;  // of the target, as we knew it
@@ -100,6 +101,7 @@ class Core {
 
   enum class Topic : std::uint8_t {
     looked_around,
+    called_roll,
     missed,
     told,
     told_fact,
@@ -189,6 +191,7 @@ class Core {
   void accuse(const MemberId& id, std::uint64_t incarnation);  // our own suspicion
   void begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser);
   void look_around();
+  void call_roll();
   void accuse_told(const MemberId& id, std::uint64_t incarnation);  // by a synced row
   MemberId counted(const MemberId& accuser);
   void time_suspicion(const MemberId& id, const Suspicion& suspicion);

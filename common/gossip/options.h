@@ -40,7 +40,7 @@ struct Options {
   std::size_t piggyback_bytes = 1 << 10;  // rumours on a ping or pong
   std::size_t queue_rumours = 65'536;     // beyond: the most transmitted is dropped and counted
 
-  // State sync with one random member; period * ceil(log2(n + 1) / 5), at least period.
+  // State sync with one random member; period * ceil(log2(n + 1)) / 5, at least period.
   Duration sync_period = 30s;
   std::uint32_t sync_buckets = 256;
 

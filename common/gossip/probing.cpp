@@ -74,6 +74,8 @@ void Core::time_probe(std::uint64_t sequence, const Probe& probe) {
     timers_.set(Timers::of(Wait::relay_end, sequence), probe.started + options_.connect_deadline);
     return;
   }
+  if (probe.why == Probe::Why::roll_call)
+    return timers_.set(Timers::of(Wait::probe_total, sequence), probe.started + options_.probe_total);
   const std::uint32_t factor = health_.factor();
   if (probe.why == Probe::Why::watch && !probe.helped)
     timers_.set(Timers::of(Wait::probe_direct, sequence), probe.started + options_.probe_deadline * factor);
@@ -145,6 +147,7 @@ std::optional<MemberTable::Slot> Core::random_member(const std::vector<MemberId>
 void Core::probe_fails(std::uint64_t sequence) {
   const auto found = probes_.find(sequence);
   if (found == probes_.end()) return;
+  if (found->second.why == Probe::Why::roll_call) judge_probes(true);
   if (found->second.why != Probe::Why::watch) return end_probe(sequence);
   if (found->second.cold && now_ < found->second.started + options_.connect_deadline)
     return timers_.set(Timers::of(Wait::probe_total, sequence),
@@ -222,6 +225,10 @@ void Core::receive(const Received& m, const wire::Pong& body) {
     case Probe::Why::watch:
       last_pong_ = now_;
       health_.better();
+      judge_probes(false);
+      break;
+    case Probe::Why::roll_call:
+      last_pong_ = now_;
       judge_probes(false);
       break;
     case Probe::Why::question:

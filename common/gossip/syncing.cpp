@@ -23,7 +23,7 @@ constexpr std::size_t kRowsBytes = wire::kBulkMessageBytes * 7 / 8;
 // Grows with log n: the same traffic per node whatever the size, and rumours do the work.
 Duration Core::sync_period() const {
   const auto log2 = static_cast<std::int64_t>(std::bit_width(std::uint64_t{table_.in_service()}));
-  return options_.sync_period * std::max<std::int64_t>(1, (log2 + 4) / 5);
+  return options_.sync_period * std::max<std::int64_t>(5, log2) / 5;
 }
 
 void Core::sync_round() {

@@ -220,6 +220,7 @@ TEST(Rule16, AGapInOurOwnTicksDiscardsVerdicts) {
     lone.give(Tick{});
     EXPECT_EQ(lone.count(ChangeKind::stalled), 1u);
     EXPECT_GT(lone->local_health(), 0u);
+    lone.answer_pings({3, 4});
     lone.run_answering(2s, {3, 4});
     return lone.count(ChangeKind::dead) == 0;
   };
