@@ -348,6 +348,7 @@ void Core::stalled(Duration gap) {
   if (!with(Rule::tick_gap_discards_verdicts)) return;
   while (!probes_.empty()) end_probe(probes_.begin()->first);
   checks_.clear();
+  pulses_.clear();
   recent_failures_ = recent_probes_ = 0;
   restart_suspicions();
 }

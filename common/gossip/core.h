@@ -84,6 +84,10 @@ class Core {
     MemberId asker_id;
     std::uint64_t asker_sequence = 0;
   };
+  struct Pulse {  // of a neighbour: it pings its neighbours in turn, so us at regular times
+    Instant last{};
+    Duration interval{};  // 0: not known yet
+  };
   struct Gone {  // who saw the process of a member gone
     std::uint64_t incarnation = 0;
     std::vector<MemberId> witnesses;
@@ -116,7 +120,8 @@ class Core {
   static constexpr Duration kSaveDelay = 10s;      // the record is saved at most that often
   static constexpr Duration kSyncSoon = 1s;        // after somebody came back, at a random phase
   static constexpr Duration kFreezeCheck = 250ms;
-  static constexpr Duration kCheckAgain = 1s;  // one address is not checked more often
+  static constexpr Duration kPulseGrace = 250ms;  // a ping may be that late before it is missed
+  static constexpr Duration kCheckAgain = 1s;     // one address is not checked more often
   static constexpr std::size_t kChecks =
       1024;  // under way; beyond: all are forgotten and asked anew when needed
   static constexpr std::size_t kProbes = 1024;   // under way; beyond: not begun
@@ -217,6 +222,8 @@ class Core {
 
   // ---- probing.cpp
   void probe_next();
+  void feel_pulse(const MemberId& from);  // it pinged us
+  void pulse_missed(const MemberId& of);
   void probe(Slot slot, Probe::Why why);
   std::uint64_t ping(Probe probe);          // its sequence; 0: too many are under way
   bool linked(const Member& member) const;  // our link to it is likely to be warm
@@ -342,7 +349,8 @@ class Core {
   std::uint32_t neighbour_turn_ = 0;
   std::uint32_t recent_failures_ = 0;  // one bit each of our last probes, newest lowest
   std::uint32_t recent_probes_ = 0;    // how many of them there are
-  std::set<wire::Endpoint> up_;        // links that are up
+  std::map<MemberId, Pulse> pulses_;
+  std::set<wire::Endpoint> up_;  // links that are up
 
   // ---- suspecting many
   bool frozen_ = false;

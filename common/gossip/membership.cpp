@@ -182,6 +182,8 @@ void Core::run(const Timers::Key& timer) {
   switch (timer.wait) {
     case Wait::probe:
       return probe_next();
+    case Wait::expect:
+      return pulse_missed(timer.id);
     case Wait::probe_direct:
       return ask_helpers(timer.id.low);
     case Wait::probe_total:
@@ -256,6 +258,7 @@ std::size_t Core::memory_bytes() const {
            burials_.size() * sizeof(burials_[0]);
   bytes += away_.size() * (sizeof(MemberId) + kNode);
   bytes += absent_.size() * (2 * sizeof(MemberId) + sizeof(wire::Identity) + 64 + kNode);
+  bytes += pulses_.size() * (sizeof(MemberId) + sizeof(Pulse) + kNode);
   bytes += probes_.size() * (sizeof(Probe) + kNode) + up_.size() * (sizeof(wire::Endpoint) + kNode);
   bytes += said_.size() * (sizeof(MemberId) + 16 + kNode) + kept_.capacity() * sizeof(Peer);
   return bytes;

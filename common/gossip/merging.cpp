@@ -285,6 +285,7 @@ void Core::transition(Slot slot, State state, std::uint64_t incarnation, const w
     if (state != was.state()) absent_from_service(next);
     if (was.in_service())
       neighbours = rings_.remove(id, [this](const Rings::Visit& visit) { each_candidate(visit); });
+    pulses_.erase(id);
   }
   if (moved) links_changed();
   if (neighbours || moved || next.in_service() != was.in_service()) members_changed(neighbours);

@@ -16,7 +16,7 @@ void Core::probe_next() {
     };
     const auto slot = order_.next(table_.slots(), eligible);
     if (slot && !probed_already(table_.at(*slot).identity->id)) probe(*slot, Probe::Why::watch);
-    return links_changed();
+    links_changed();
   }
   for (std::size_t tries = 0; tries < neighbours.size(); ++tries) {
     const MemberId& id = neighbours[neighbour_turn_++ % neighbours.size()];
@@ -24,6 +24,28 @@ void Core::probe_next() {
     if (slot == kNone || probed_already(id)) continue;
     return probe(slot, Probe::Why::watch);
   }
+}
+
+// Everybody pings its neighbours in turn, a period apart: so one of them misses its ping within a period of a
+// member's end, whatever the phases of those who probe it. Who misses it probes at once; nobody is accused
+// for it. The pings are there anyway: it costs nothing.
+void Core::feel_pulse(const MemberId& from) {
+  if (!rings_.is_neighbour(from)) return;
+  Pulse& pulse = pulses_[from];
+  const Duration since = now_ - pulse.last;
+  const bool regular = since > pulse.interval / 2;  // else one out of turn: a question, a helper's ping
+  if (!regular) return;
+  const Duration longest = options_.probe_period * (2 * options_.neighbour_rings + 2);
+  const bool known = pulse.last != Instant{} && since <= longest;
+  pulse = {now_, known ? since : Duration{}};
+  if (known) timers_.set(Timers::of(Wait::expect, from), now_ + pulse.interval + kPulseGrace);
+}
+
+void Core::pulse_missed(const MemberId& of) {
+  pulses_.erase(of);
+  const Slot slot = table_.find(of);
+  if (slot == kNone || !rings_.is_neighbour(of) || probed_already(of)) return;
+  if (table_.at(slot).state() == State::alive) probe(slot, Probe::Why::watch);
 }
 
 bool Core::probed_already(const MemberId& id) const {
@@ -181,6 +203,7 @@ void Core::nack(std::uint64_t sequence) {
 
 void Core::receive(const Received& m, const wire::Ping& body) {
   hear_all(body.rumours, m.header.sender);
+  feel_pulse(m.header.sender);
   if (body.target != id_) {  // rule 10: an address that was another's
     ++counters_.pings_refused;
     return;

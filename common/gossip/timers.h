@@ -16,6 +16,7 @@ namespace dtrain::gossip {
 
 enum class Wait : std::uint8_t {
   probe,         // the next probe begins
+  expect,        // by member: a neighbour's ping is overdue
   probe_direct,  // by sequence: no answer yet, ask helpers
   probe_total,   // by sequence: no answer at all
   relay_nack,    // by sequence: a helper says that it has no answer

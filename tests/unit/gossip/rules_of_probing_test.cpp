@@ -331,6 +331,28 @@ TEST(ColdLinks, ATimeOutBeforeTheLinkWasUpIsNoEvidence) {
   EXPECT_LT(suspected - since, 5s);
 }
 
+TEST(Pulse, ANeighbourThatMissesItsPingProbesAtOnceAndAccusesNobodyForIt) {
+  L lone(12);
+  std::uint64_t neighbour = 99;
+  lone.run(1s, [&] {
+    for (const auto& [to, ping] : lone.sent<wire::Ping>()) neighbour = to.low;
+  });
+  ASSERT_LT(neighbour, 12u);
+  wire::Ping ping;
+  ping.target = L::id(L::kSelf);
+  for (int i = 0; i < 3; ++i) {  // every three seconds
+    lone.receive(ping, neighbour);
+    lone.run_answering(3s);
+  }
+  lone.clear();
+  lone.run_answering(260ms);
+  std::size_t probed = 0;
+  for (const auto& [to, sent] : lone.sent<wire::Ping>()) probed += to == L::id(neighbour);
+  EXPECT_GE(probed, 1u);
+  lone.run_answering(20s);
+  EXPECT_EQ(lone.count(ChangeKind::suspect), 0u);
+}
+
 TEST(Address, WhatThreePeersSeeIsSaidOnce) {
   L lone(6);
   lone.run(20s, [&] {
