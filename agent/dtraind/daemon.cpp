@@ -1,6 +1,5 @@
 #include "agent/dtraind/daemon.h"
 
-#include <malloc.h>
 #include <signal.h>
 #include <sys/epoll.h>
 
@@ -15,7 +14,7 @@ Failure os_failure(const Error& error) { return Failure{EX_OSERR, error}; }
 }  // namespace
 
 Daemon::Daemon(Config config, Prepared prepared, LogSink& log, std::string version)
-    : config_(std::move(config)), prepared_(std::move(prepared)), log_(log), version_(std::move(version)) {}
+    : config_(std::move(config)), prepared_(std::move(prepared)), log_(log), version_(std::move(version)), housekeeping_(log) {}
 
 Daemon::~Daemon() {
   // Work under way refers to the adapters: it ends first, and nothing of it is delivered any more.
@@ -119,6 +118,7 @@ Status Daemon::turn(Instant limit) {
   for (const Source& source : sources_) deadline = std::min(deadline, source.deadline());
   if (!events_.empty()) deadline = Instant{};
   if (auto waited = loop_->turn(deadline); !waited) return waited;
+  housekeeping_.turn(loop_->now());
   const Instant now = loop_->now().boot;
   for (const Source& source : sources_)
     if (source.deadline() <= now) source.dispatch();
@@ -187,7 +187,6 @@ int Daemon::run(loop::Signals& signals, const Reload& reload) {
     log_.write(LogLevel::error, "agent.failed", {{"error", opened.error().text()}});
     return opened.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR;
   }
-  ::malloc_trim(0);  // what the start needed and nothing later does
   log_ready();
   while (!stopping_ && !storage_failed_)
     if (auto done = turn(kNever); !done) return broken(done.error());

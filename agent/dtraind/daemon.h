@@ -17,6 +17,7 @@
 #include "agent/dtraind/config.h"
 #include "agent/dtraind/decider.h"
 #include "agent/dtraind/exit_code.h"
+#include "agent/dtraind/housekeeping.h"
 #include "agent/dtraind/log_sink.h"
 #include "agent/dtraind/start.h"
 #include "agent/host/resolver.h"
@@ -112,6 +113,7 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   Prepared prepared_;
   LogSink& log_;
   const std::string version_;
+  Housekeeping housekeeping_;
   std::unique_ptr<loop::Loop> loop_;
   std::unique_ptr<Decider> decider_;
   std::unique_ptr<store::DiskWorker> worker_;

@@ -18,10 +18,6 @@ std::string_view view(const CurveKey& key) {
   return {reinterpret_cast<const char*>(key.data()), key.size()};
 }
 
-std::string bracketed(const std::string& ip) {
-  return ip.find(':') == std::string::npos ? ip : "[" + ip + "]";
-}
-
 }  // namespace
 
 Dealer::Dealer(const DealerWorld& world, std::uint64_t serial, const DealerTarget& target,
@@ -67,8 +63,9 @@ Status Dealer::connect() {
     }
   }
   socket_ = std::move(*socket);
-  const std::string from = world_.source_ip.empty() ? "" : bracketed(world_.source_ip) + ":0;";
-  if (!socket_.connect("tcp://" + from + address_text(target_.to, target_.lane))) {
+  // No source address: libzmq 4.3.4 looks it up among the interfaces at every reconnect, and aborts the program when
+  // no descriptor is free at that moment.
+  if (!socket_.connect("tcp://" + address_text(target_.to, target_.lane))) {
     const Error error{ErrorCode::invalid,
                       "could not connect to " + address_text(target_.to, target_.lane) + ": " + zmq_cause(),
                       ""};

@@ -44,7 +44,6 @@ struct DealerWorld {
   Poller& poller;
   KeyRing& keys;
   Gate& gate;
-  std::string source_ip;  // connections come from here; "": the kernel chooses
 };
 
 class Dealer {

@@ -31,7 +31,7 @@ class ZmqPeerLinks final : public PeerLinks {
         listen_(options.listen),
         source_ip_(is_any(listen_.ip) ? "" : listen_.ip),
         gone_(poller_, source_ip_),
-        dealers_(DealerWorld{context_, poller_, keys_, gate_, source_ip_}) {}
+        dealers_(DealerWorld{context_, poller_, keys_, gate_}) {}
 
   Status start();
 
