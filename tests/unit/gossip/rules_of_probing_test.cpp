@@ -100,6 +100,49 @@ TEST(Rule07, AHelperNacksAtFourFifthsOfTheDeadlineAndRelaysThePong) {
   EXPECT_EQ(lone.out.sends.back().reply, 2u) << "on the asker's connection";
 }
 
+TEST(Rule08, PassesOverAllAreShuffled) {
+  const auto order = [](const std::string& broken, std::uint64_t seed) {
+    Options options;
+    options.random_every = 1;  // each period also the next of the pass
+    options.probe_period = 3s;
+    L lone(30, broken, options, seed);
+    std::vector<std::uint64_t> probed;
+    lone.run(90s, [&] {
+      const auto pings = lone.sent<wire::Ping>();
+      if (!pings.empty()) probed.push_back(pings[0].first.low);
+      lone.answer_pings({});
+      lone.clear();
+    });
+    std::vector<std::uint64_t> first(probed.begin(),
+                                     probed.begin() + std::min<std::ptrdiff_t>(12, std::ssize(probed)));
+    return first;
+  };
+  EXPECT_GE(order("", 1).size(), 12u);
+  EXPECT_NE(order("", 1), order("", 2));
+  EXPECT_EQ(order("shuffle-probes", 1), order("shuffle-probes", 2));
+}
+
+TEST(Rule11, FewestTransmittedGoFirst) {
+  const auto all_told_in_three_rounds = [](const std::string& broken) {
+    Options options;
+    options.gossip_bytes = 60;  // one accusation a message
+    L lone(8, broken, options);
+    lone.run_answering(3s);
+    lone.clear();
+    lone.hear({L::claim(RumourKind::left, 1, L::kInc, 1)});
+    lone.hear({L::claim(RumourKind::left, 2, L::kInc, 2)});
+    lone.hear({L::claim(RumourKind::left, 3, L::kInc, 3)});
+    lone.run(options.batch * 2);
+    std::set<std::uint64_t> told;
+    for (const auto& [to, gossip] : lone.sent<wire::Gossip>())
+      for (const wire::Rumour& rumour : gossip.rumours) told.insert(rumour.subject.low);
+    EXPECT_EQ(lone.sent<wire::Gossip>().size(), 3 * options.fanout);
+    return told.size() == 3;
+  };
+  EXPECT_TRUE(all_told_in_three_rounds(""));
+  EXPECT_FALSE(all_told_in_three_rounds("fewest-transmitted-first"));
+}
+
 TEST(Rule09, AFailedSendIsAFailedProbe) {
   const auto suspected = [](const std::string& broken) {
     L lone(10, broken);
