@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "agent/net/ip_address.h"
@@ -63,6 +64,10 @@ void ListenSocket::refill() {
     if (spare < 0) spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (spare < 0) return;
   }
+}
+
+bool ListenSocket::has_spare() const {
+  return std::ranges::any_of(spares_, [](int spare) { return spare >= 0; });
 }
 
 int ListenSocket::duplicate() const {

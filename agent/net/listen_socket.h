@@ -23,6 +23,8 @@ class ListenSocket {
   int duplicate() const;
   // Accepts and closes what waits, with the descriptors kept for that; how many.
   int turn_away();
+  // False: the spares are used up and could not be replaced; nobody can be turned away.
+  bool has_spare() const;
   // Takes back descriptors for that, where some are free again.
   void refill();
 

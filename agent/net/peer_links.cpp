@@ -89,7 +89,7 @@ Status ZmqPeerLinks::start() {
 
 Instant ZmqPeerLinks::deadline() const {
   if (!unfinished_.empty() || !results_.empty() || dealers_.touched()) return Instant{};
-  return std::min({zap_->deadline(), gone_.deadline(), dealers_.deadline()});
+  return std::min({zap_->deadline(), gone_.deadline(), dealers_.deadline(), gossip_->deadline(), bulk_->deadline()});
 }
 
 bool ZmqPeerLinks::serve(Instant now, const PollTag& tag) {
@@ -121,6 +121,8 @@ void ZmqPeerLinks::dispatch(Instant now, const Sink& sink) {
   if (zap_->deadline() <= now) todo.insert({PollTag::Kind::zap, 0});
   for (const PollTag& tag : todo)
     if (serve(now, tag)) unfinished_.insert(tag);
+  gossip_->service(now, keys_);
+  bulk_->service(now, keys_);
   gone_.service(now, gate_.quiet(), results_);
   if (dealers_.deadline() <= now || !todo.empty()) dealers_.service(now);
   if (dealers_.take_exhausted())

@@ -10,7 +10,7 @@
 
 namespace dtrain::net {
 
-inline constexpr int kHandshakeMs = 3000;  // a connection that has not said who it is by then is closed
+inline constexpr int kHandshakeMs = 2000;  // a connection that has not said who it is by then is closed
 inline constexpr int kConnectTimeoutMs = 1000;
 inline constexpr int kTcpMaxRetransmitMs =
     5000;                              // unacknowledged bytes end the connection (TCP_USER_TIMEOUT)

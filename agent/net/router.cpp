@@ -36,6 +36,7 @@ std::string name_of(gossip::ReplyPath path) {
   return name;
 }
 
+constexpr Duration kShutFor = 1s;
 constexpr int kWatched = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED | ZMQ_EVENT_DISCONNECTED |
                          ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
@@ -111,7 +112,24 @@ Status Router::serve(const KeyRing& keys) {
   // The listening socket itself stays open: who connects in between waits in its queue.
   if (bound_) socket_.unbind(endpoint_);
   bound_ = false;
-  return bind(keys);
+  auto bound = bind(keys);
+  if (bound) shut_until_ = kNever;
+  return bound;
+}
+
+// No descriptor is left even to turn somebody away: libzmq would try to accept for ever, at the cost of a CPU. Who is
+// connected is let go, who comes waits in the listening socket's queue.
+void Router::shut(Instant now) {
+  if (!bound_) return;
+  socket_.unbind(endpoint_);
+  bound_ = false;
+  shut_until_ = now + kShutFor;
+}
+
+void Router::service(Instant now, const KeyRing& keys) {
+  if (shut_until_ > now) return;
+  listener_.refill();
+  shut_until_ = listener_.has_spare() && bind(keys) ? kNever : now + kShutFor;
 }
 
 bool Router::receive(Instant now, Gate& gate, std::vector<gossip::Input>& out) {
@@ -165,6 +183,7 @@ bool Router::watch(Instant now, QuietLog& log) {
           log.warn(now, "net.descriptors-exhausted", ::strerror(event->value), endpoint_,
                    "connections are turned away until some are free: raise LimitNOFILE of the agent, or see "
                    "who connects");
+          if (!listener_.has_spare()) shut(now);
         }
         break;
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:

@@ -39,6 +39,10 @@ class Router {
   // side.
   Status serve(const KeyRing& keys);
 
+  // When a door that was shut for want of descriptors is tried again; kNever: it is open.
+  Instant deadline() const { return shut_until_; }
+  void service(Instant now, const KeyRing& keys);
+
   static bool is_path(gossip::ReplyPath path, wire::Lane lane);
   std::uint64_t handshakes_failed() const { return handshakes_failed_; }
   std::uint64_t handshakes_incomplete() const { return handshakes_incomplete_; }
@@ -51,6 +55,7 @@ class Router {
          wire::Lane lane);
   Status bind(const KeyRing& keys);
   void give_memory_back();
+  void shut(Instant now);
 
   Poller& poller_;
   ListenSocket listener_;
@@ -59,6 +64,7 @@ class Router {
   const std::string endpoint_;
   const wire::Lane lane_;
   bool bound_ = false;
+  Instant shut_until_ = kNever;
   std::map<int, std::string> inbound_;  // descriptor -> address
   std::size_t inbound_peak_ = 0;        // since memory was given back
   bool failed_ = false;  // the last event was a failed handshake: the next names its descriptor
