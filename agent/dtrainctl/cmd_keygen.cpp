@@ -130,7 +130,9 @@ Result<std::size_t> add(const std::string& path) {
   if (!text) return fail(text.error());
   const Wiped wiped(*text);
   const auto keys = wire::parse_key_file(*text);
-  if (!keys) return fail(keys.error());
+  if (!keys)
+    return fail(keys.error().code, "could not add to cluster key " + path + ": " + keys.error().message,
+                keys.error().next);
   if (keys->size() == wire::kKeyPairs)
     return fail(
         ErrorCode::limit,

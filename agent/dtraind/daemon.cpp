@@ -210,9 +210,9 @@ void Daemon::reload_config(const Reload& reload) {
                {{"error", cause}, {"next", "the old one stays in force; correct it and send SIGHUP again"}});
     return;
   }
+  if (!reload_key(loaded->config)) return;
   config_.node.labels = loaded->config.node.labels;
   config_.access = loaded->config.access;
-  reload_key(loaded->config);
   node::Reconfigured changed;
   changed.labels = config_.node.labels;
   if (prepared_.keys) changed.key_print = net::key_print(prepared_.keys->pairs.front().public_key);

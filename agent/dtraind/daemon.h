@@ -97,7 +97,7 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   void seeds_resolved(std::vector<host::Endpoint> found);
   void save_members(node::SaveMembers record);
   void save_next_record();
-  void reload_key(const Config& config);
+  bool reload_key(const Config& config);
 
   // ---- control.cpp
   void on_opened(node::ConnectionId connection, const node::Caller& caller) override;

@@ -43,7 +43,8 @@ void drop_clean_file_pages() {
       mapping.drop();
       mapping = next;
     } else if (std::sscanf(line, "Private_Dirty: %lu", &kib) == 1 || std::sscanf(line, "Shared_Dirty: %lu", &kib) == 1 ||
-               std::sscanf(line, "Anonymous: %lu", &kib) == 1 || std::sscanf(line, "Locked: %lu", &kib) == 1) {
+               std::sscanf(line, "Anonymous: %lu", &kib) == 1 || std::sscanf(line, "Swap: %lu", &kib) == 1 ||
+               std::sscanf(line, "Locked: %lu", &kib) == 1) {
       if (kib != 0) mapping.clean = false;
     } else if (std::sscanf(line, "VmFlags: %4s", word) == 1 && std::strstr(line, " lo ") != nullptr) {
       mapping.clean = false;

@@ -76,15 +76,15 @@ void Daemon::save_next_record() {
   save_members(*std::exchange(next_record_, std::nullopt));
 }
 
-// A new key serves at once; hosts that still present an old one of the file are let in as before.
-void Daemon::reload_key(const Config& config) {
+// A new key serves at once; hosts that still present an old one of the file are let in as before. False: it was refused.
+bool Daemon::reload_key(const Config& config) {
   const std::string& path = config.network.key_file;
   if (!prepared_.keys) {
     if (links_ && config.network.key_file_given && !path.empty())
       log_.write(
           LogLevel::warn, "network.key-needs-restart",
           {{"file", path}, {"next", "this agent was started without a key; start it again to use one"}});
-    return;
+    return true;
   }
   auto keys = net::read_key_file(path);
   Status changed;
@@ -93,10 +93,11 @@ void Daemon::reload_key(const Config& config) {
     log_.write(LogLevel::error, "config.rejected",
                {{"error", (keys ? changed.error() : keys.error()).text()},
                 {"next", "the keys read before stay in force; correct the file and send SIGHUP again"}});
-    return;
+    return false;
   }
   config_.network.key_file = path;
   prepared_.keys = std::move(*keys);
+  return true;
 }
 
 }  // namespace dtrain::daemon

@@ -66,12 +66,14 @@ Start<host::Endpoint> choose_listen(const Config& config, bool has_keys, Log& lo
     return *listen;
   }
   if (!has_keys && !host::is_loopback(listen->ip)) {
-    const std::string wanted = listen->text();
+    const std::string wanted = listen->text(), &file = config.network.key_file;
+    const bool unreadable = !file.empty() && ::access(file.c_str(), F_OK) == 0;
     listen->ip = kLoopback;
     log.write(LogLevel::warn, "network.no-key",
               {{"listen", listen->text()}, {"instead_of", wanted},
-               {"next", "make a key with dtrainctl keygen " + std::string(kDefaultKeyFile) +
-                            ", copy it to all nodes, start the agent again"}});
+               {"next", unreadable ? "give " + file + " to the user that the agent runs as (chown), start the agent again"
+                                   : "make a key with dtrainctl keygen " + std::string(kDefaultKeyFile) +
+                                         ", copy it to all nodes, start the agent again"}});
   }
   return *listen;
 }
@@ -170,6 +172,11 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
   members.holds_ledger = true;
   if (!out.state.cluster_id.empty()) {
     members.record.cluster_id = MemberId::parse(out.state.cluster_id).value_or(MemberId{});
+    if (!config.network.join.empty() && !config.cluster.found)
+      log.write(LogLevel::warn, "cluster.join-ignored",
+                {{"cluster", out.state.cluster_id},
+                 {"next", "this node founded a cluster of its own; to join another: stop the agent, move " + out.layout.data +
+                              " away (its jobs and their history lie there), start it again"}});
     return {};
   }
   const bool member = !members.record.cluster_id.none() || members.record.left;

@@ -6,7 +6,7 @@
 namespace dtrain::net {
 
 inline constexpr std::size_t kDescriptorsWanted =
-    16'384;  // a flood of strangers: 3 s (handshake) x 1,000/s x lanes, and links
+    16'384;  // a flood of strangers: 2 s (handshake) x 1,000/s x lanes, and links
 inline constexpr std::size_t kDescriptorsNeeded = 1'024;  // fewer: said at the start
 
 // Raises the soft limit up to the hard one, at most to kDescriptorsWanted; never lowers it. What it is then.

@@ -200,9 +200,12 @@ Status ZmqPeerLinks::rekey(ClusterKeys keys) {
   const bool all_stay = std::all_of(before.begin(), before.end(),
                                     [&](const auto& print) { return keys_.pair_of_print(print); });
   if (all_stay && keys_.print(0) == before.front()) return {};
-  auto gossip = gossip_->serve(keys_);
-  auto bulk = bulk_->serve(keys_);
-  return gossip ? bulk : gossip;
+  // The new keys are in force whether or not there is a descriptor to listen anew at once.
+  for (Router* router : {gossip_.get(), bulk_.get()})
+    if (auto served = router->serve(keys_); !served)
+      log_.write(LogLevel::error, "net.not-listening",
+                 {{"error", served.error().text()}, {"next", "it is tried again every second; free descriptors"}});
+  return {};
 }
 
 LinkCounters ZmqPeerLinks::counters() const {

@@ -113,7 +113,7 @@ Status Router::serve(const KeyRing& keys) {
   if (bound_) socket_.unbind(endpoint_);
   bound_ = false;
   auto bound = bind(keys);
-  if (bound) shut_until_ = kNever;
+  shut_until_ = bound ? kNever : Instant{};  // service() tries again
   return bound;
 }
 

@@ -46,7 +46,7 @@ std::string_view next_word(std::string_view& line) {
 }
 
 auto damaged(const std::string& cause) {
-  return fail(ErrorCode::damaged, "could not read cluster key: " + cause, kNext);
+  return fail(ErrorCode::damaged, cause, kNext);  // the caller names the file
 }
 
 }  // namespace
