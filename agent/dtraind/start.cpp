@@ -17,6 +17,7 @@ namespace dtrain::daemon {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kLoopbackIpv6 = "::1";
 constexpr std::size_t kMembersFileBytes = 16 << 20;  // larger: not one of ours
 
 int exit_code_of(ErrorCode code) {
@@ -68,7 +69,7 @@ Start<host::Endpoint> choose_listen(const Config& config, bool has_keys, Log& lo
   if (!has_keys && !host::is_loopback(listen->ip)) {
     const std::string wanted = listen->text(), &file = config.network.key_file;
     const bool unreadable = !file.empty() && ::access(file.c_str(), F_OK) == 0;
-    listen->ip = kLoopback;
+    listen->ip = host::family_of(listen->ip) == host::Family::ipv6 ? kLoopbackIpv6 : kLoopback;
     log.write(LogLevel::warn, "network.no-key",
               {{"listen", listen->text()}, {"instead_of", wanted},
                {"next", unreadable ? "give " + file + " to the user that the agent runs as (chown), start the agent again"

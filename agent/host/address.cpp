@@ -14,12 +14,15 @@
 #include <charconv>
 #include <memory>
 
+#include "agent/host/resolver.h"
+
 namespace dtrain::host {
 namespace {
 
-constexpr const char* kAnySeedPort = "7400";  // only names a route; nothing is sent
-// TEST-NET-1 (RFC 5737): belongs to nobody, so the route towards it is the default route.
+// TEST-NET-1 (RFC 5737) and the documentation prefix (RFC 3849): they belong to nobody, so the route towards them is the
+// default route.
 constexpr const char* kFarAway = "192.0.2.1";
+constexpr const char* kFarAwayIpv6 = "2001:db8::1";
 constexpr const char* kSeveral = "several";
 
 std::string to_text(const sockaddr* address) {
@@ -55,6 +58,17 @@ bool is_unspecified(const std::string& ip) {
   if (::inet_pton(AF_INET, ip.c_str(), &v4) == 1) return v4.s_addr == INADDR_ANY;
   in6_addr v6{};
   return ::inet_pton(AF_INET6, ip.c_str(), &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6);
+}
+
+bool is_link_local(const std::string& ip) {
+  in_addr v4{};
+  if (::inet_pton(AF_INET, ip.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 16) == 0xa9fe;
+  in6_addr v6{};
+  return ::inet_pton(AF_INET6, ip.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6);
+}
+
+Family family_of(const std::string& ip) {
+  return ip.find(':') == std::string::npos ? Family::ipv4 : Family::ipv6;
 }
 
 Result<Endpoint> parse_endpoint(std::string_view text) {
@@ -107,36 +121,35 @@ std::string interface_of(const std::string& ip) {
   return is_loopback(ip) ? loopback : "";
 }
 
-Result<std::string> resolve_ip_or_interface(const std::string& text) {
+Result<std::string> resolve_ip_or_interface(const std::string& text, Family preferred) {
   if (is_ip(text)) return text;
   const auto all = interfaces();
   if (!all) return fail(all.error());
-  std::string known;
+  const auto rank = [&](const std::string& ip) { return (family_of(ip) == preferred ? 2 : 0) + (is_link_local(ip) ? 0 : 1); };
+  std::string known, best;
   for (const Interface& interface : *all) {
-    if (interface.name == text) return interface.ip;
+    if (interface.name == text && (best.empty() || rank(interface.ip) > rank(best))) best = interface.ip;
     if (known.find(interface.name) == std::string::npos)
       known += (known.empty() ? "" : ", ") + interface.name;
   }
+  if (!best.empty()) return best;
   return fail(ErrorCode::invalid,
               "could not find an address for \"" + text +
                   "\": it is neither an IP address nor an interface that is up",
               "interfaces with an address here: " + known);
 }
 
-Result<std::string> source_address_towards(const std::string& seed) {
-  std::string host = seed, port = kAnySeedPort;
-  const auto colon = seed.rfind(':');
-  if (colon != std::string::npos && seed.find(':') == colon) {
-    host = seed.substr(0, colon);
-    port = seed.substr(colon + 1);
-  }
+Result<std::string> source_address_towards(const std::string& seed, Family family) {
+  const auto target = parse_seed(seed);
+  if (!target) return fail(target.error());
   addrinfo hints{};
+  hints.ai_family = family == Family::ipv4 ? AF_INET : AF_INET6;
   hints.ai_socktype = SOCK_DGRAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* raw = nullptr;
-  const int code = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &raw);
+  const int code = ::getaddrinfo(target->host.c_str(), std::to_string(target->port).c_str(), &hints, &raw);
   if (code != 0)
-    return fail(ErrorCode::unavailable, "could not resolve " + host + ": " + ::gai_strerror(code));
+    return fail(ErrorCode::unavailable, "could not resolve " + target->host + ": " + ::gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(raw, &::freeaddrinfo);
   for (const addrinfo* entry = found.get(); entry; entry = entry->ai_next) {
     const int fd = ::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -146,36 +159,47 @@ Result<std::string> source_address_towards(const std::string& seed) {
     const bool routed = ::connect(fd, entry->ai_addr, entry->ai_addrlen) == 0 &&
                         ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
     ::close(fd);
-    if (routed) return to_text(reinterpret_cast<const sockaddr*>(&own));
+    if (!routed) continue;
+    std::string ip = to_text(reinterpret_cast<const sockaddr*>(&own));
+    if (!is_link_local(ip)) return ip;
   }
   return fail(ErrorCode::unavailable,
               "could not find an address towards " + seed + ": there is no route to it");
 }
 
 Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise,
-                                     const std::vector<std::string>& seeds) {
+                                     const std::vector<std::string>& targets) {
+  const Family family = family_of(listen.ip);
   if (!advertise.empty()) {
-    auto given = resolve_ip_or_interface(advertise);
-    if (given && is_unspecified(*given))
-      return fail(ErrorCode::invalid, "could not advertise " + advertise + ": nobody can reach that address",
+    auto given = resolve_ip_or_interface(advertise, family);
+    if (!given) return given;
+    const std::string named = *given == advertise ? advertise : advertise + " (" + *given + ")";
+    const bool scoped = family_of(*given) == Family::ipv6 && is_link_local(*given);
+    if (is_unspecified(*given) || scoped)
+      return fail(ErrorCode::invalid, "could not advertise " + named + ": nobody can reach that address",
                   "give the IP or INTERFACE that others reach this host at");
-    return given;
+    if (family_of(*given) == family) return given;
+    const bool v4 = family == Family::ipv4;
+    return fail(ErrorCode::invalid,
+                "could not advertise " + named + ": this agent listens on " + (v4 ? "IPv4" : "IPv6") + " only",
+                std::string("give an ") + (v4 ? "IPv4" : "IPv6") + " address, or --listen " +
+                    Endpoint{v4 ? "::" : "0.0.0.0", listen.port}.text());
   }
   if (!is_unspecified(listen.ip)) return listen.ip;
-  std::vector<std::string> targets = seeds;
-  targets.push_back(kFarAway);
-  for (const std::string& target : targets) {
-    const auto source = source_address_towards(target);
+  std::vector<std::string> all = targets;
+  all.push_back(family == Family::ipv4 ? kFarAway : kFarAwayIpv6);
+  for (const std::string& target : all) {
+    const auto source = source_address_towards(target, family);
     // 127/8 is advertised only when asked for: a seed list may name this very machine.
     if (source && !is_loopback(*source)) return *source;
   }
-  return only_address(interfaces().value_or(std::vector<Interface>()));
+  return only_address(interfaces().value_or(std::vector<Interface>()), family);
 }
 
-Result<std::string> only_address(const std::vector<Interface>& all) {
+Result<std::string> only_address(const std::vector<Interface>& all, Family family) {
   std::string first, others;
   for (const Interface& interface : all) {
-    if (is_loopback(interface.ip)) continue;
+    if (is_loopback(interface.ip) || is_link_local(interface.ip) || family_of(interface.ip) != family) continue;
     others += (others.empty() ? "" : ", ") + interface.ip + " (" + interface.name + ")";
     if (first.empty())
       first = interface.ip;
@@ -183,11 +207,12 @@ Result<std::string> only_address(const std::vector<Interface>& all) {
       first = kSeveral;
   }
   if (!first.empty() && first != kSeveral) return first;
-  return fail(
-      ErrorCode::unavailable,
-      std::string("could not choose an address to advertise: this host has no route to anywhere and ") +
-          (first.empty() ? "no address but its own loopback" : "several addresses"),
-      "give one with --advertise IP or INTERFACE" + (others.empty() ? "" : ": " + others));
+  const std::string kind = family == Family::ipv4 ? "IPv4" : "IPv6";
+  return fail(ErrorCode::unavailable,
+              "could not choose an address to advertise: this host has no " + kind + " route to anywhere and " +
+                  (first.empty() ? "no " + kind + " address but its own loopback"
+                                 : "several " + kind + " addresses"),
+              "give one with --advertise IP or INTERFACE" + (others.empty() ? "" : ": " + others));
 }
 
 std::string check_advertise(const std::string& ip, const std::vector<Interface>& all) {

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -50,7 +51,7 @@ TEST(Address, AdvertiseFollowsTheRules) {
   EXPECT_EQ(*choose_advertise({"0.0.0.0", 7400}, "10.9.8.7", {}), "10.9.8.7");
   EXPECT_EQ(*choose_advertise({"127.0.7.1", 7400}, "", {}), "127.0.7.1");
   EXPECT_EQ(*choose_advertise({"10.0.0.5", 7400}, "", {"127.0.0.1"}), "10.0.0.5");
-  EXPECT_EQ(*source_address_towards("127.0.0.1:7400"), "127.0.0.1");
+  EXPECT_EQ(*source_address_towards("127.0.0.1:7400", Family::ipv4), "127.0.0.1");
   // A seed on loopback is this machine: never advertised unasked.
   const auto chosen = choose_advertise({"0.0.0.0", 7400}, "", {"127.0.0.1"});
   EXPECT_TRUE(!chosen || !is_loopback(*chosen));
@@ -64,13 +65,44 @@ TEST(Address, AdvertiseTakesAnInterfaceAndLoopbackOnlyWhenAsked) {
     EXPECT_THAT(choose_advertise({"10.0.0.5", 7400}, nobody, {}).error().message, HasSubstr("nobody can reach that address"));
 }
 
+TEST(Address, TheFamilyIsTheOneListenedOn) {
+  EXPECT_FALSE(source_address_towards("127.0.0.1:7400", Family::ipv6));
+  EXPECT_FALSE(source_address_towards("[::1]:7400", Family::ipv4));
+  EXPECT_FALSE(source_address_towards("::1", Family::ipv4));
+  EXPECT_FALSE(source_address_towards("[::1", Family::ipv6));
+  const auto all = *interfaces();
+  if (std::any_of(all.begin(), all.end(), [](const Interface& i) { return i.ip == "::1"; })) {
+    for (const char* seed : {"::1", "[::1]", "[::1]:7400"}) EXPECT_EQ(*source_address_towards(seed, Family::ipv6), "::1") << seed;
+    EXPECT_EQ(*choose_advertise({"::", 7400}, "lo", {}), "::1");
+  }
+  for (const char* listen : {"0.0.0.0", "::"}) {
+    const auto chosen = choose_advertise({listen, 7400}, "", {"127.0.0.1", "[::1]:7400", "169.254.0.9", "10.0.0.1", "fd00::9"});
+    EXPECT_TRUE(!chosen || (family_of(*chosen) == family_of(listen) && !is_link_local(*chosen))) << *chosen;
+  }
+  EXPECT_EQ(choose_advertise({"0.0.0.0", 7400}, "fd00::5", {}).error().text(),
+            "could not advertise fd00::5: this agent listens on IPv4 only; give an IPv4 address, or --listen [::]:7400");
+  EXPECT_EQ(choose_advertise({"fd00::1", 7500}, "10.0.0.5", {}).error().text(),
+            "could not advertise 10.0.0.5: this agent listens on IPv6 only; give an IPv6 address, or --listen 0.0.0.0:7500");
+  EXPECT_EQ(*choose_advertise({"::", 7400}, "fd00::5", {}), "fd00::5");
+  EXPECT_THAT(choose_advertise({"::", 7400}, "fe80::5", {}).error().message, HasSubstr("nobody can reach that address"));
+}
+
+TEST(Address, LinkLocal) {
+  for (const char* yes : {"169.254.0.1", "169.254.255.1", "fe80::1", "febf::1"}) EXPECT_TRUE(is_link_local(yes)) << yes;
+  for (const char* no : {"169.253.0.1", "10.169.254.1", "fec0::1", "fd00::1", "", "x"}) EXPECT_FALSE(is_link_local(no)) << no;
+}
+
 TEST(Address, WithoutARouteTheOnlyAddressIsTaken) {
+  const auto only_address = [](const std::vector<Interface>& all) { return host::only_address(all, Family::ipv4); };
+  EXPECT_EQ(*only_address({{"eth0", "169.254.3.4"}, {"eth0", "10.0.0.5"}, {"eth0", "fd00::5"}}), "10.0.0.5");
+  EXPECT_EQ(*host::only_address({{"eth0", "10.0.0.5"}, {"eth0", "fe80::5"}, {"eth0", "fd00::5"}}, Family::ipv6), "fd00::5");
+
   EXPECT_EQ(*only_address({{"lo", "127.0.0.1"}, {"eth0", "10.0.0.5"}, {"lo", "::1"}}), "10.0.0.5");
   EXPECT_EQ(*only_address({{"eth0", "10.0.0.5"}, {"eth0:1", "10.0.0.5"}}), "10.0.0.5");
   const auto several = only_address({{"lo", "127.0.0.1"}, {"eth0", "10.0.0.5"}, {"ib0", "10.1.0.5"}});
   ASSERT_FALSE(several);
-  EXPECT_THAT(several.error().text(), HasSubstr("several addresses; give one with --advertise IP or INTERFACE: 10.0.0.5 (eth0), 10.1.0.5 (ib0)"));
-  EXPECT_THAT(only_address({{"lo", "127.0.0.1"}}).error().message, HasSubstr("no address but its own loopback"));
+  EXPECT_THAT(several.error().text(), HasSubstr("several IPv4 addresses; give one with --advertise IP or INTERFACE: 10.0.0.5 (eth0), 10.1.0.5 (ib0)"));
+  EXPECT_THAT(only_address({{"lo", "127.0.0.1"}}).error().message, HasSubstr("no IPv4 address but its own loopback"));
 }
 
 TEST(Address, AdvertisingWhatIsOnNoInterfaceIsDoubted) {
