@@ -130,7 +130,11 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   facts.name = config.node.name.empty() ? host::default_node_name() : config.node.name;
   facts.boot_id = out.boot_id;
   facts.labels = config.node.labels;
-  auto advertise = host::choose_advertise(out.port->endpoint(), config.network.advertise, config.network.join);
+  std::vector<std::string> peer_ips;
+  for (const wire::Identity& peer : out.members.record.book) peer_ips.push_back(peer.address.ip);
+  // Tasks of the last life wait to be adopted: no look-up of names may come before where it can be helped.
+  auto advertise = host::choose_advertise(out.port->endpoint(), config.network.advertise,
+                                          host::route_targets(config.network.join, peer_ips));
   if (!advertise) return give_up(EX_CONFIG, advertise.error());
   facts.address = host::Endpoint{*advertise, out.port->endpoint().port}.text();
   const std::string doubt =

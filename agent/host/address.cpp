@@ -167,6 +167,18 @@ Result<std::string> source_address_towards(const std::string& seed, Family famil
               "could not find an address towards " + seed + ": there is no route to it");
 }
 
+std::vector<std::string> route_targets(const std::vector<std::string>& seeds, const std::vector<std::string>& peer_ips) {
+  if (std::none_of(peer_ips.begin(), peer_ips.end(), is_ip)) return seeds;
+  std::vector<std::string> ips;
+  for (const std::string& text : seeds)
+    if (const auto seed = parse_seed(text); seed && is_ip(seed->host)) ips.push_back(text);
+  for (const std::string& ip : peer_ips) {
+    if (ips.size() >= kRouteTargets) break;
+    if (is_ip(ip)) ips.push_back(ip);
+  }
+  return ips;
+}
+
 Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise,
                                      const std::vector<std::string>& targets) {
   const Family family = family_of(listen.ip);

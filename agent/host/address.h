@@ -42,6 +42,11 @@ Result<std::string> resolve_ip_or_interface(const std::string& text, Family pref
 // one. Sends nothing; a name is resolved, which may take as long as the resolver does.
 Result<std::string> source_address_towards(const std::string& seed, Family family);
 
+inline constexpr std::size_t kRouteTargets = 16;  // further peers tell nothing new about the way to them
+// What choose_advertise() is to look towards: names among the seeds cost a look-up each, half a minute at worst, and are
+// left out where a peer's IP is known from before.
+std::vector<std::string> route_targets(const std::vector<std::string>& seeds, const std::vector<std::string>& peer_ips);
+
 // What to advertise, of the family of `listen`: `advertise` where given; else the listen address where it is a specific
 // one; else the source address towards the first target that has one; without targets that of the default route; without
 // that the only address there is. Never loopback or link-local unasked. Errors: the address given is of the other family,

@@ -87,6 +87,15 @@ TEST(Address, TheFamilyIsTheOneListenedOn) {
   EXPECT_THAT(choose_advertise({"::", 7400}, "fe80::5", {}).error().message, HasSubstr("nobody can reach that address"));
 }
 
+TEST(Address, WhereAPeerIsKnownFromBeforeNoNameIsLookedUp) {
+  using Targets = std::vector<std::string>;
+  EXPECT_EQ(route_targets({"gpu01", "10.0.0.1:7400"}, {}), (Targets{"gpu01", "10.0.0.1:7400"}));
+  EXPECT_EQ(route_targets({"gpu01", "10.0.0.1:7400", "[fd00::1]:7400"}, {"10.0.0.2", "fd00::2"}),
+            (Targets{"10.0.0.1:7400", "[fd00::1]:7400", "10.0.0.2", "fd00::2"}));
+  EXPECT_EQ(route_targets({"gpu01"}, {"", "gpu02"}), Targets{"gpu01"});  // a record is bytes from a disk
+  EXPECT_EQ(route_targets({"gpu01"}, Targets(4096, "10.0.0.2")).size(), kRouteTargets);
+}
+
 TEST(Address, LinkLocal) {
   for (const char* yes : {"169.254.0.1", "169.254.255.1", "fe80::1", "febf::1"}) EXPECT_TRUE(is_link_local(yes)) << yes;
   for (const char* no : {"169.253.0.1", "10.169.254.1", "fec0::1", "fd00::1", "", "x"}) EXPECT_FALSE(is_link_local(no)) << no;
