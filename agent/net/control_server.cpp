@@ -122,7 +122,8 @@ void ControlServer::accept_some(ControlSink& sink) {
     if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) continue;
     const node::ConnectionId id = connection->id;
     connections_.emplace(id, std::move(connection));
-    sink.on_opened(id, peer_of(fd));
+    const std::uint32_t uid = uid_of_peer(fd);
+    sink.on_opened(id, {names_.name_of(uid, now_), uid});
   }
 }
 

@@ -2,7 +2,8 @@
 //
 // Everybody on the host may connect (mode 0666); who it is says the kernel (SO_PEERCRED), what they may do decides
 // Node. Hostile input costs the sender its connection and nobody else anything: lengths, unfinished messages, unread
-// replies and the number of connections are all limited. No call blocks.
+// replies and the number of connections are all limited. No call blocks, but for the
+// name of a user that is not remembered (user_names.h).
 //
 // fd() is an epoll descriptor over everything this waits for; it is readable when dispatch() has work. dispatch() must
 // also be called at deadline().
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/net/user_names.h"
 #include "common/base/limits.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
@@ -92,6 +94,7 @@ class ControlServer {
   const int listen_fd_;
   const int epoll_fd_;
   int spare_fd_;  // given up for a moment when descriptors run out, so that a connection can be refused
+  UserNames names_{look_up_user};
   Instant now_{};
   node::ConnectionId next_id_ = 1;
   std::size_t total_input_ = 0, total_output_ = 0;

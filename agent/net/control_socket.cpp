@@ -1,7 +1,6 @@
 #include "agent/net/control_socket.h"
 
 #include <errno.h>
-#include <pwd.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <vector>
 
 namespace dtrain::net {
 namespace {
@@ -68,18 +66,11 @@ Result<int> listen_unix(const std::string& path) {
   return fd;
 }
 
-node::Caller peer_of(int fd) {
+std::uint32_t uid_of_peer(int fd) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
-  node::Caller caller;
-  caller.uid = static_cast<std::uint32_t>(-1);  // nobody, should the kernel not say
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return caller;
-  caller.uid = credentials.uid;
-  passwd entry{};
-  passwd* found = nullptr;
-  std::vector<char> buffer(16 << 10);
-  if (::getpwuid_r(caller.uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found) caller.user = found->pw_name;
-  return caller;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return static_cast<std::uint32_t>(-1);
+  return credentials.uid;
 }
 
 }  // namespace dtrain::net

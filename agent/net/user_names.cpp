@@ -1,0 +1,47 @@
+#include "agent/net/user_names.h"
+
+#include <errno.h>
+#include <pwd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace dtrain::net {
+namespace {
+
+constexpr std::size_t kEntryBytes =
+    16 << 10;  // of a line of the directory; a longer one counts as not to be asked
+
+}  // namespace
+
+UserNames::UserNames(Lookup lookup) : lookup_(std::move(lookup)) {}
+
+const std::string& UserNames::name_of(std::uint32_t uid, Instant now) {
+  auto found = names_.find(uid);
+  if (found != names_.end() && now < found->second.until) return found->second.name;
+  std::optional<std::string> name = lookup_(uid);
+  if (found == names_.end()) {
+    if (names_.size() >= kUserNames)
+      names_.erase(
+          std::ranges::min_element(names_, {}, [](const auto& entry) { return entry.second.until; }));
+    found = names_.emplace(uid, Entry{}).first;
+  }
+  Entry& entry = found->second;
+  if (name) entry.name = std::move(*name);
+  entry.until = now + (entry.name.empty() ? kNoUserNameKept : kUserNameKept);
+  return entry.name;
+}
+
+std::optional<std::string> look_up_user(std::uint32_t uid) {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> buffer(kEntryBytes);
+  const int code = ::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found);
+  if (found) return found->pw_name;
+  // How "nobody" is told differs between directories (getpwuid_r(3)).
+  if (code == 0 || code == ENOENT || code == ESRCH) return "";
+  return std::nullopt;
+}
+
+}  // namespace dtrain::net
