@@ -24,6 +24,8 @@ constexpr std::size_t kReadPerTurn = 512 << 10;    // of one connection
 constexpr std::size_t kKeptBuffer = 4 << 10;       // an idle connection keeps no more memory than this
 constexpr std::uint64_t kListenerId = 0;
 
+int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
 }  // namespace
 
 struct ControlServer::Connection {
@@ -61,7 +63,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& 
 
 ControlServer::ControlServer(std::string path, const ControlLimits& limits, int listen_fd, int epoll_fd)
     : path_(std::move(path)), limits_(limits), listen_fd_(listen_fd), epoll_fd_(epoll_fd),
-      spare_fd_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+      spare_fd_(open_spare()) {}
 
 ControlServer::~ControlServer() {
   ::unlink(path_.c_str());
@@ -78,7 +80,7 @@ ControlServer::Connection* ControlServer::find(node::ConnectionId id) const {
 
 Instant ControlServer::deadline() const {
   if (!backlog_.empty() || !doomed_.empty() || !drained_.empty()) return Instant{};
-  return timers_.empty() ? kNever : timers_.begin()->first;
+  return std::min(shut_until_, timers_.empty() ? kNever : timers_.begin()->first);
 }
 
 void ControlServer::update_interest(Connection& c) {
@@ -101,7 +103,9 @@ void ControlServer::accept_some(ControlSink& sink) {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-      if (errno == EMFILE || errno == ENFILE) refuse_one();
+      const int cause = errno;
+      if (cause == EMFILE || cause == ENFILE) refuse_one();
+      if (cause == ENOMEM || cause == ENOBUFS) shut();
       return;
     }
     auto connection = std::make_unique<Connection>();
@@ -129,11 +133,33 @@ void ControlServer::accept_some(ControlSink& sink) {
 
 // Out of descriptors: without this the waiting connection would keep the loop awake for ever.
 void ControlServer::refuse_one() {
-  if (spare_fd_ < 0) return;
+  if (spare_fd_ < 0) spare_fd_ = open_spare();
+  if (spare_fd_ < 0) return shut();
   ::close(spare_fd_);
+  // Another thread may be faster and take what was given up: the spare is then lost until something is closed.
   const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
   if (fd >= 0) ::close(fd);
-  spare_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  spare_fd_ = open_spare();
+}
+
+void ControlServer::watch_listener(bool on) {
+  epoll_event event{};
+  event.events = on ? static_cast<std::uint32_t>(EPOLLIN) : 0;
+  event.data.u64 = kListenerId;
+  ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, listen_fd_, &event);
+}
+
+// Nobody can be accepted nor refused: who comes waits in the listener's queue.
+void ControlServer::shut() {
+  watch_listener(false);
+  shut_until_ = now_ + limits_.shut;
+}
+
+void ControlServer::reopen() {
+  if (spare_fd_ < 0) spare_fd_ = open_spare();
+  if (shut_until_ == kNever || (spare_fd_ < 0 && now_ < shut_until_)) return;
+  watch_listener(true);
+  shut_until_ = kNever;
 }
 
 void ControlServer::account_input(Connection& c) {
@@ -310,12 +336,14 @@ void ControlServer::bury(ControlSink& sink) {
     drained_.erase(id);
     connections_.erase(found);
     doomed_.erase(id);
+    if (spare_fd_ < 0) reopen();
     sink.on_closed(id);
   }
 }
 
 void ControlServer::dispatch(Instant now, ControlSink& sink) {
   now_ = now;
+  if (shut_until_ <= now_) reopen();
   // Taken before reading: what is left over by this turn's reading belongs to the next turn.
   const std::set<node::ConnectionId> backlog = backlog_;
   for (const node::ConnectionId id : backlog)

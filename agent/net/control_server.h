@@ -32,6 +32,7 @@ struct ControlLimits {
   std::size_t total_input_bytes = 64 << 20;                // of unfinished messages of all: likewise
   Duration message_idle = 30s;                             // an unfinished message without progress
   Duration linger = 5s;                                    // for the last reply to a connection being closed
+  Duration shut = 1s;                                      // newcomers wait so long when no descriptor is left to refuse with
 };
 
 class ControlSink {
@@ -78,6 +79,9 @@ class ControlServer {
   ControlServer(std::string path, const ControlLimits& limits, int listen_fd, int epoll_fd);
   void accept_some(ControlSink& sink);
   void refuse_one();
+  void watch_listener(bool on);
+  void shut();
+  void reopen();
   void read_some(Connection& c, ControlSink& sink);
   void deliver(Connection& c, ControlSink& sink);
   void write_some(Connection& c);
@@ -93,7 +97,8 @@ class ControlServer {
   const ControlLimits limits_;
   const int listen_fd_;
   const int epoll_fd_;
-  int spare_fd_;  // given up for a moment when descriptors run out, so that a connection can be refused
+  int spare_fd_;  // given up for a moment when descriptors run out, so that a connection can be refused; -1: lost
+  Instant shut_until_ = kNever;  // the listener is not watched until then; kNever: it is
   UserNames names_{look_up_user};
   Instant now_{};
   node::ConnectionId next_id_ = 1;
