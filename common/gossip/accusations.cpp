@@ -319,8 +319,7 @@ bool Core::count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& 
 
 // Rule 2: above both what we were and what is said of us.
 void Core::refute(std::uint64_t accused, RumourKind accusation, const MemberId& by) {
-  incarnation_ =
-      (with(Rule::refute_goes_above_accusation) ? std::max(incarnation_, accused) : incarnation_) + 1;
+  rise_above(with(Rule::refute_goes_above_accusation) ? accused : 0);
   ++counters_.refutes;
   health_.worse();
   announce_myself();
@@ -329,6 +328,10 @@ void Core::refute(std::uint64_t accused, RumourKind accusation, const MemberId& 
   if (accusation == RumourKind::alive) detail = "another content was told of this node";
   if (!by.none()) detail += " by " + name_of(by);
   change(ChangeKind::refute, *identity_, incarnation_, std::move(detail));
+}
+
+void Core::rise_above(std::uint64_t incarnation) {
+  incarnation_ = std::min(std::max(incarnation_, incarnation), wire::kMostIncarnation - 1) + 1;
 }
 
 void Core::announce_myself() {

@@ -5,7 +5,8 @@
 //   merging.cpp      what rumours and synced rows do to the table (rules 1, 3, 6, 14)
 //   accusations.cpp  suspicion, gone, down, dead, refuting, freezing, stalls (rules 2, 4, 5, 16 to 18)
 //   probing.cpp      pings, helpers, nacks, pongs (rules 7 to 10)
-//   joining.cpp      join, seeds, retries of those who do not answer (rules 12, 13), the record
+//   joining.cpp      join, seeds, retries of those who do not answer (rules 12, 13), what the record holds
+//   record.cpp       the record's bytes
 //   admission.cpp    who may take a name or an address
 //   syncing.cpp      state sync
 //   telling.cpp      rumours out, links to keep
@@ -122,11 +123,15 @@ class Core {
   static constexpr Duration kFreezeCheck = 250ms;
   static constexpr Duration kPulseGrace = 250ms;  // a ping may be that late before it is missed
   static constexpr Duration kCheckAgain = 1s;     // one address is not checked more often
+  static constexpr Duration kBuryAgain = 60s;     // a tombstone's time begins anew at most that often
   static constexpr std::size_t kChecks =
       1024;  // under way; beyond: all are forgotten and asked anew when needed
   static constexpr std::size_t kProbes = 1024;   // under way; beyond: not begun
   static constexpr std::uint32_t kSilences = 3;  // unanswered checks of a down member's host: it is silent
   static constexpr std::uint32_t kProbesJudged = 8;  // of our own last probes, to know whether we are cut off
+  // Lives that count: the incarnations and versions made of them are far from their ends.
+  static constexpr std::uint64_t kMostLives = std::uint64_t{1} << 29;
+  static constexpr std::uint64_t kAlways = ~std::uint64_t{0};  // an incarnation that nobody reaches
 
   // ---- membership.cpp
   void start();
@@ -188,6 +193,7 @@ class Core {
   void reap(const MemberId& id);
   bool buried(const MemberId& id, std::uint64_t incarnation) const;
   void bury(const MemberId& id, std::uint64_t incarnation, bool reaped);
+  Duration kept_for(State state) const;  // until its row is reaped
   void members_changed(bool neighbours_changed);
 
   // ---- accusations.cpp
@@ -212,6 +218,7 @@ class Core {
   void check_gone(const Member& member);
   void ask_to_confirm(const Member& member);  // confirm on demand
   void refute(std::uint64_t accused, wire::RumourKind accusation, const MemberId& by);
+  void rise_above(std::uint64_t incarnation);  // ours; at the end of the numbers it stays there
   void announce_myself();
   std::string name_of(const MemberId& id) const;
   void begin_freeze(std::string why);
@@ -279,7 +286,7 @@ class Core {
   // ---- syncing.cpp
   void sync_round();
   // unless_known: not needed when the member is known at that incarnation by then.
-  void sync_soon(const MemberId& with, std::uint64_t unless_known = ~std::uint64_t{0});
+  void sync_soon(const MemberId& with, std::uint64_t unless_known = kAlways);
   void sync_with(Slot slot);
   Duration sync_period() const;
   void receive(const Received& m, const wire::SyncRoot& body);
@@ -287,6 +294,7 @@ class Core {
   void receive(const Received& m, const wire::SyncRows& body);
   void send_rows(const Received& m, const std::vector<Slot>& slots, std::vector<MemberId> wanted);
   std::vector<wire::Row> rows_for_joiner(const MemberId& joiner) const;
+  wire::Row row_told(const Member& member) const;
 
   // ---- telling.cpp
   void tell(wire::Rumour rumour);  // to everybody, in batches
@@ -350,7 +358,9 @@ class Core {
   std::uint32_t recent_failures_ = 0;  // one bit each of our last probes, newest lowest
   std::uint32_t recent_probes_ = 0;    // how many of them there are
   std::map<MemberId, Pulse> pulses_;
-  std::set<wire::Endpoint> up_;  // links that are up
+  // Links that are up for certain: only those that we keep, and those that just carried a pong. Others are
+  // closed by ourselves when idle, which nobody reports: they count as cold.
+  std::set<wire::Endpoint> up_;
 
   // ---- suspecting many
   bool frozen_ = false;

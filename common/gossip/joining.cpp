@@ -204,14 +204,12 @@ void Core::receive(const Received& m, const wire::JoinReply& body) {
   seed_members_[seed] = m.header.sender;
   joining_ = false;
   timers_.cancel(Timers::of(Wait::join));
-  const bool accused = body.accused >= incarnation_;
-  if (accused) {
-    incarnation_ = body.accused + 1;
-    send_join(seed);
-  }
+  const bool accused = body.accused >= incarnation_ && incarnation_ < wire::kMostIncarnation;
+  if (accused) rise_above(body.accused);
   if (first) enter(body.cluster_id);
   for (const wire::Row& row : body.rows) merge_row(row, m.header.sender);
   if (wanted || accused) announce_myself();
+  if (accused) send_join(seed);  // with the raised incarnation: the table has it only now
   if (first) change(ChangeKind::joined, *identity_, incarnation_, "admitted by " + name_of(m.header.sender));
   seen_as(body.observed_ip, m.header.sender);
   sync_soon(m.header.sender);

@@ -6,6 +6,7 @@
 // share() cost only what differs. Slots stay the same while a member stays; freed ones are used again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -26,15 +27,16 @@ struct Member {
   wire::IdentityPtr identity;  // null: a free slot
   FactsPtr facts;
   std::uint64_t incarnation = 0;
-  std::uint64_t since_ms : 56 = 0;  // of this state, on our clock
+  std::int64_t since_ms : 56 = 0;  // of this state, on our clock; before its start when told by others
   std::uint64_t state_bits : 8 = 0;
 
   wire::MemberState state() const { return static_cast<wire::MemberState>(state_bits); }
   void enter(wire::MemberState state, Instant now) {
     state_bits = static_cast<std::uint64_t>(state) & 0xff;
-    since_ms = static_cast<std::uint64_t>(now.time_since_epoch() / 1ms) & ((std::uint64_t{1} << 56) - 1);
+    constexpr std::int64_t kMost = (std::int64_t{1} << 55) - 1;
+    since_ms = std::clamp<std::int64_t>(now.time_since_epoch() / 1ms, -kMost, kMost);
   }
-  Instant since() const { return Instant(std::chrono::milliseconds(static_cast<std::int64_t>(since_ms))); }
+  Instant since() const { return Instant(std::chrono::milliseconds(since_ms)); }
   // Alive as far as is known: to be probed, told and counted.
   bool in_service() const {
     return state() == wire::MemberState::alive || state() == wire::MemberState::suspect;

@@ -12,7 +12,7 @@ namespace {
 
 // A timer that is due for longer: messages that waited as long are heard before anybody is judged by it.
 constexpr Duration kLate = 100ms;
-constexpr std::size_t kSaidThings = 512;  // remembered so as not to be repeated; the oldest are forgotten
+constexpr std::size_t kSaidThings = 512;  // remembered so as not to be repeated; beyond: all are forgotten
 
 ChangeKind kind_of(wire::MemberState state) {
   return static_cast<ChangeKind>(state);
@@ -45,12 +45,13 @@ Core::Core(Self self, Options options, Rng rng, Log& log)
       queue_(queue_limits(options_)) {
   identity_ = std::make_shared<const wire::Identity>(std::move(self.identity));
   // A life is durable, so incarnations survive a restart; 2^20 refutations fit in one life.
-  incarnation_ = std::max<std::uint64_t>(1, identity_->life << 20);
+  const std::uint64_t life = std::min(identity_->life, kMostLives);
+  incarnation_ = std::max<std::uint64_t>(1, life << 20);
   sequence_ = identity_->life << 32;  // no pong to an earlier life fits
   std::vector<wire::FactPtr> facts;
   for (wire::Fact& fact : self.facts) {
     // A life may repeat when an older disk is put back: its versions should not.
-    fact.version = (identity_->life << 32) + 1 + rng_.below(1 << 24);
+    fact.version = (life << 32) + 1 + rng_.below(1 << 24);
     facts.push_back(std::make_shared<const wire::Fact>(std::move(fact)));
   }
   Member row{identity_, facts_of(facts), incarnation_};
@@ -69,6 +70,10 @@ Core::Core(Self self, Options options, Rng rng, Log& log)
     auto known = std::make_shared<const wire::Identity>(std::move(peer));
     if (absent_.emplace(known->id, known).second) absent_order_.push_back(known->id);
   }
+  // After a mass restart all ask at once: not all the same few.
+  if (contacts_.size() > 1)
+    std::ranges::rotate(contacts_,
+                        contacts_.begin() + static_cast<std::ptrdiff_t>(rng_.below(contacts_.size())));
 }
 
 void Core::preload(const std::vector<wire::Row>& rows) {

@@ -29,7 +29,7 @@ namespace dtrain::gossip {
 // What outlives the agent. Lost or older: the node still comes back, more slowly.
 struct MemberRecord {
   MemberId cluster_id;                    // none: belongs to no cluster
-  std::vector<wire::Identity> book;       // peers last known, newest first (Options::book)
+  std::vector<wire::Identity> book;       // peers last known: those in service first; at most 256, and Options::book
   bool left = false;                      // left for good: does not join by itself again
   std::string encode() const;             // append-only, for the store
   static Result<MemberRecord> decode(std::string_view bytes);

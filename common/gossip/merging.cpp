@@ -110,7 +110,7 @@ bool Core::hear_alive(const wire::Rumour& rumour, const MemberId& teller) {
 void Core::hear_of_myself(const wire::Rumour& rumour) {
   if (!active()) return;
   if (rumour.kind == RumourKind::fact) {
-    if (!rumour.fact) return;
+    if (!rumour.fact || rumour.fact->version == 0) return;
     // From a life of ours that is no longer on disk: versions repeat, so that ours must go above.
     const auto key = static_cast<std::size_t>(rumour.fact->key);
     const std::uint64_t version = self_row().fact_version(key);
@@ -143,7 +143,8 @@ void Core::raise_fact(wire::FactKey key, std::uint64_t above) {
   wire::FactPtr& place = facts[static_cast<std::size_t>(key)];
   if (!place) return;
   wire::Fact raised = *place;
-  raised.version = std::max(place->version, above) + 1;
+  raised.version = std::min(std::max(place->version, above) + 1, wire::kMostFactVersion);
+  if (raised.version <= place->version) return;  // at the end: nothing goes above
   place = std::make_shared<const wire::Fact>(std::move(raised));
   wire::Rumour rumour{RumourKind::fact, id_, incarnation_, {}, nullptr, place, {}};
   me.facts = std::make_shared<const Facts>(std::move(facts));
@@ -166,7 +167,7 @@ bool Core::hear_final(const wire::Rumour& rumour) {
 }
 
 bool Core::hear_fact(const wire::Rumour& rumour) {
-  if (!rumour.fact) return false;
+  if (!rumour.fact || rumour.fact->version == 0) return false;  // 0 is "not known"
   const Slot slot = table_.find(rumour.subject);
   const auto key = static_cast<std::size_t>(rumour.fact->key);
   if (slot == kNone || table_.at(slot).fact_version(key) > rumour.fact->version) return false;
@@ -209,11 +210,19 @@ void Core::merge_state(const wire::Row& row, const MemberId& teller) {
   const bool in_service = row.state == State::alive || row.state == State::suspect;
   if (slot == kNone && !in_service) {
     const auto buried = tombstones_.find(id);
+    const bool accused = buried != tombstones_.end();
     const bool knew_better =
-        buried != tombstones_.end() && buried->second.reaped && buried->second.incarnation >= row.incarnation;
+        accused && buried->second.reaped && buried->second.incarnation >= row.incarnation;
     if (knew_better || table_.size() >= options_.members) return;
-    Member member{row.identity, facts_of(row.facts), row.incarnation};
-    member.enter(row.state, now_);
+    // Accused of more than the row tells: what is older than that does not bring it back.
+    const std::uint64_t incarnation = accused && buried->second.until > now_
+                                          ? std::max(row.incarnation, buried->second.incarnation)
+                                          : row.incarnation;
+    Member member{row.identity, facts_of(row.facts), incarnation};
+    // Its time until it is reaped does not begin anew with each that joins.
+    const auto longest = static_cast<std::uint64_t>(kept_for(row.state) / 1ms);
+    const std::chrono::milliseconds gone(static_cast<std::int64_t>(std::min(row.gone_ms, longest)));
+    member.enter(row.state, now_ - gone);
     return insert(std::move(member), "told by another member");
   }
   if (in_service) {
@@ -318,9 +327,12 @@ void Core::absent_from_service(const Member& member) {
     away_.erase(id);
   else
     away_.insert(id);
-  // A host whose agent is down may still run tasks: it is remembered longer.
-  const Duration kept = member.state() == State::down ? options_.tombstone : options_.reclaim;
-  timers_.set(Timers::of(Wait::reap, id), now_ + kept);
+  timers_.set(Timers::of(Wait::reap, id), member.since() + kept_for(member.state()));
+}
+
+// A host whose agent is down may still run tasks: it is remembered longer.
+Duration Core::kept_for(State state) const {
+  return state == State::down ? options_.tombstone : options_.reclaim;
 }
 
 void Core::reap(const MemberId& id) {
@@ -358,8 +370,10 @@ void Core::bury(const MemberId& id, std::uint64_t incarnation, bool reaped) {
   if (!with(Rule::tombstones_outlive_sync)) return;
   Tombstone& stone = tombstones_[id];
   stone.incarnation = std::max(stone.incarnation, incarnation);
-  stone.until = now_ + options_.tombstone;
   stone.reaped = stone.reaped || reaped;
+  // Said over and over of one, it must not fill the list of burials and push the others out of it.
+  if (stone.until > now_ && stone.until + kBuryAgain > now_ + options_.tombstone) return;
+  stone.until = now_ + options_.tombstone;
   burials_.emplace_back(stone.until, id);
   while (!burials_.empty() && (burials_.front().first <= now_ || burials_.size() > options_.tombstones)) {
     const auto found = tombstones_.find(burials_.front().second);

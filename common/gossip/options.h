@@ -46,7 +46,7 @@ struct Options {
 
   // Those who are gone.
   Duration retry_period = 2s;  // one dead, down or left-over address, or a seed, is tried; for ever
-  Duration join_retry = 1s;    // seeds, while no cluster is known
+  Duration join_retry = 1s;    // seeds while no cluster is known; contacts of a node that comes back
   Duration reclaim =
       1h;  // after that a dead member's name and address may be another's, and its row is reaped
   Duration tombstone = 24h;         // its incarnation is remembered that long after the reaping

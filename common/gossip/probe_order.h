@@ -29,15 +29,13 @@ class ProbeOrder {
   // are eligible.
   std::vector<Slot> peek(Slot slots, std::size_t count, const Eligible& eligible) const;
 
-  std::uint64_t pass() const { return pass_; }  // how many were begun
-
  private:
   void begin_pass(Slot slots);
   std::uint64_t permute(std::uint64_t index) const;
 
   std::uint64_t seed_;
   bool shuffles_;
-  std::uint64_t pass_ = 0;
+  std::uint64_t pass_ = 0;  // how many were begun
   std::uint64_t key_ = 0;
   std::uint32_t half_bits_ = 0;  // numbers of this pass: 4 ^ half_bits_
   std::uint64_t position_ = 0;   // in the pass; at its end: the next one begins

@@ -244,6 +244,7 @@ void Core::receive(const Received& m, const wire::Pong& body) {
   }
   const Probe probe = found->second;
   end_probe(found->first);
+  if (m.header.sender == probe.target) up_.insert(probe.address);
   switch (probe.why) {
     case Probe::Why::watch:
       last_pong_ = now_;

@@ -125,7 +125,9 @@ void Core::act(const FactChanged& changed) {
   Member me = self_row();
   Facts facts = me.facts ? *me.facts : Facts{};
   if (facts[key] && facts[key]->value == changed.value) return;
-  const std::uint64_t version = std::max(me.fact_version(key), identity_->life << 32) + 1;
+  const std::uint64_t version =
+      std::min(std::max(me.fact_version(key), std::min(identity_->life, kMostLives) << 32) + 1,
+               wire::kMostFactVersion);
   facts[key] = std::make_shared<const wire::Fact>(wire::Fact{changed.key, version, changed.value});
   wire::Rumour rumour{RumourKind::fact, id_, incarnation_, {}, nullptr, facts[key], {}};
   me.facts = std::make_shared<const Facts>(std::move(facts));
@@ -137,7 +139,7 @@ void Core::act(const FactChanged& changed) {
 void Core::act(const IdentityChanged& changed) {
   if (changed.identity.id != id_ || changed.identity == *identity_) return;
   identity_ = std::make_shared<const wire::Identity>(changed.identity);
-  ++incarnation_;
+  rise_above(0);
   announce_myself();
 }
 

@@ -35,10 +35,9 @@ class SyncTree {
  public:
   explicit SyncTree(std::uint32_t buckets);  // at least 1, at most 65,536
 
-  // Each row is added once, updated from exactly what it was, removed as it is.
+  // Each row is added once, and removed as exactly what it was.
   void add(const wire::RowSummary& row) { toggle(row); }
   void remove(const wire::RowSummary& row) { toggle(row); }
-  void update(const wire::RowSummary& was, const wire::RowSummary& is) { toggle(was), toggle(is); }
 
   // The same on all nodes with the same number of buckets; members of neighbouring ids do not share one.
   std::uint16_t bucket_of(const MemberId& id) const;

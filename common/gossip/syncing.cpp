@@ -33,10 +33,12 @@ void Core::sync_round() {
 }
 
 void Core::sync_soon(const MemberId& with, std::uint64_t unless_known) {
-  if (timers_.waits(Timers::of(Wait::sync_soon))) return;  // one of those who came back stands for all
+  // One of those who came back stands for all; a request with a condition stands for none without.
+  const bool waits = timers_.waits(Timers::of(Wait::sync_soon));
+  if (waits && (sync_unless_known_ == kAlways || unless_known != kAlways)) return;
   sync_soon_with_ = with;
   sync_unless_known_ = unless_known;
-  timers_.set(Timers::of(Wait::sync_soon), now_ + phase(kSyncSoon));
+  if (!waits) timers_.set(Timers::of(Wait::sync_soon), now_ + phase(kSyncSoon));
 }
 
 void Core::sync_with(Slot slot) {
@@ -124,10 +126,17 @@ void Core::send_rows(const Received& m, const std::vector<Slot>& slots, std::vec
       rows = {};
       bytes = 0;
     }
-    rows.rows.push_back(row_of(table_.at(slot)));
+    rows.rows.push_back(row_told(table_.at(slot)));
     bytes += more;
   }
   if (!rows.rows.empty() || !rows.wanted.empty()) answer(m, std::move(rows));
+}
+
+wire::Row Core::row_told(const Member& member) const {
+  wire::Row row = row_of(member);
+  if (!member.in_service() && now_ > member.since())
+    row.gone_ms = static_cast<std::uint64_t>((now_ - member.since()) / 1ms);
+  return row;
 }
 
 std::vector<wire::Row> Core::rows_for_joiner(const MemberId& joiner) const {
@@ -137,7 +146,7 @@ std::vector<wire::Row> Core::rows_for_joiner(const MemberId& joiner) const {
     if (!table_.used(slot) || table_.at(slot).identity->id == joiner) continue;
     bytes += row_bytes(table_.at(slot));
     if (bytes > kRowsBytes) break;
-    rows.push_back(row_of(table_.at(slot)));
+    rows.push_back(row_told(table_.at(slot)));
   }
   return rows;
 }

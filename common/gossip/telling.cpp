@@ -107,6 +107,10 @@ void Core::keep_links() {
   const auto same = [](const Peer& a, const Peer& b) {
     return a.id == b.id && a.address == b.address && a.key_print == b.key_print;
   };
+  // A link that is not kept may be closed by ourselves at any time: its silence is no evidence any more.
+  std::erase_if(up_, [&](const wire::Endpoint& to) {
+    return std::ranges::none_of(peers, [&](const Peer& peer) { return peer.address == to; });
+  });
   if (std::ranges::equal(peers, kept_, same)) return;
   kept_ = peers;
   out_->links = KeepLinks{std::move(peers)};

@@ -29,6 +29,10 @@ inline constexpr std::size_t kWordBytes = 64;                 // boot id, key fi
 inline constexpr std::size_t kProseBytes = 64;                // text for people; longer: cut when written, refused when read
 inline constexpr std::size_t kRefusedBytes = 256;             // the same of JoinReply::refused
 inline constexpr std::size_t kIpBytes = 45;
+// Counters that only grow, and that everybody would follow to the end: no honest one comes near, and one below the end can
+// always be counted up without wrapping to 0.
+inline constexpr std::uint64_t kMostIncarnation = (std::uint64_t{1} << 62) - 1;  // of rumours, rows, JoinReply::accused
+inline constexpr std::uint64_t kMostFactVersion = std::uint64_t{1} << 62;        // and at least 1: 0 is "not known"
 
 struct Endpoint {
   std::string ip;          // numeric; IPv6 without brackets
@@ -100,6 +104,7 @@ struct Row {
   std::uint64_t incarnation = 0;
   IdentityPtr identity;
   std::vector<FactPtr> facts;  // in order of key; those the sender has
+  std::uint64_t gone_ms = 0;   // down, dead, left: for how long the sender has held that
 };
 // What a row's version is, for comparing two tables cheaply.
 struct RowSummary {

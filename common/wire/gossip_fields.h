@@ -39,6 +39,9 @@ void fields(V& v, Ref<V, Fact> x) {
   v.number("version", x.version);
   v.bytes("value", x.value, kFactBytes);
 }
+inline const char* defect(Fact& x) {
+  return x.version == 0 || x.version > kMostFactVersion ? "a fact's version out of range" : nullptr;
+}
 
 // An identity names its member already: the subject is left out beside it.
 inline MemberId written_subject(const Rumour& x) {
@@ -68,6 +71,7 @@ inline const char* defect(Rumour& x) {
   if (x.identity && x.identity->id != x.subject) return "a rumour with another's identity";
   if (x.kind == RumourKind::alive && !x.identity) return "an alive without an identity";
   if (x.kind == RumourKind::fact && !x.fact) return "a fact without a value";
+  if (x.incarnation > kMostIncarnation) return "a rumour's incarnation out of range";
   return nullptr;
 }
 
@@ -77,9 +81,11 @@ void fields(V& v, Ref<V, Row> x) {
   v.number("incarnation", x.incarnation);
   v.shared("identity", x.identity);
   v.list("facts", x.facts, kFactKeys * 4);  // room for keys of newer versions, which are skipped
+  v.number("gone_ms", x.gone_ms);
 }
 inline const char* defect(Row& x) {
   if (!x.identity) return "a row without an identity";
+  if (x.incarnation > kMostIncarnation) return "a row's incarnation out of range";
   const auto by_key = [](const FactPtr& a, const FactPtr& b) { return a->key >= b->key; };
   if (std::adjacent_find(x.facts.begin(), x.facts.end(), by_key) != x.facts.end())
     return "facts out of order";
@@ -114,6 +120,10 @@ void fields(V& v, Ref<V, JoinReply> x) {
   v.word("observed_ip", x.observed_ip, kIpBytes);
   v.list("rows", x.rows, kRowsPerMessage);
 }
+inline const char* defect(JoinReply& x) {
+  return x.accused > kMostIncarnation ? "the accused incarnation out of range" : nullptr;
+}
+
 template <class V>
 void fields(V& v, Ref<V, Ping> x) {
   v.number("sequence", x.sequence);

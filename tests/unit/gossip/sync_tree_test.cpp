@@ -99,7 +99,8 @@ RC_GTEST_PROP(SyncTree, FindsExactlyTheBucketsOfDifferingRows,
       table.tree.add(row);
       table.rows[row.id] = row;
     } else {
-      table.tree.update(was->second, row);
+      table.tree.remove(was->second);
+      table.tree.add(row);
       was->second = row;
     }
   }

@@ -295,6 +295,41 @@ TEST(GossipCodec, LimitsAreNamed) {
       decode_gossip(11, encode_gossip(SyncRows{{}, std::vector<MemberId>(kRowsPerMessage + 1, {1, 2})})));
 }
 
+// Everybody would follow such a number to its end, where the next one is 0.
+TEST(GossipCodec, NumbersThatOnlyGrowHaveAnEnd) {
+  const auto refused = [](std::uint16_t type, const GossipBody& body, const char* why) {
+    const auto decoded = decode_gossip(type, encode_gossip(body));
+    if (decoded) return false;
+    EXPECT_NE(decoded.error().message.find(why), std::string::npos) << decoded.error().text();
+    EXPECT_EQ(decoded.error().code, ErrorCode::damaged);
+    return true;
+  };
+  for (const std::uint64_t number : {kMostIncarnation, kMostIncarnation + 1, ~std::uint64_t{0}}) {
+    const bool beyond = number > kMostIncarnation;
+    for (const RumourKind kind : {RumourKind::suspect, RumourKind::dead, RumourKind::left}) {
+      const Gossip gossip{{{kind, {1, 2}, number, {3, 4}, nullptr, nullptr, ""}}};
+      EXPECT_EQ(refused(8, gossip, "rumours.0: a rumour's incarnation out of range"), beyond);
+    }
+    Row row = fixed_row();
+    row.incarnation = number;
+    EXPECT_EQ(refused(11, SyncRows{{row}, {}}, "rows.0: a row's incarnation out of range"), beyond);
+    EXPECT_EQ(refused(1, Join{"lab", row}, "a row's incarnation out of range"), beyond);
+    EXPECT_EQ(refused(2, JoinReply{"", {1, 2}, number, "", {}}, "the accused incarnation out of range"),
+              beyond);
+  }
+  for (const std::uint64_t version :
+       {std::uint64_t{1}, kMostFactVersion, std::uint64_t{0}, kMostFactVersion + 1, ~std::uint64_t{0}}) {
+    const bool outside = version == 0 || version > kMostFactVersion;
+    const auto fact = std::make_shared<const Fact>(Fact{FactKey::free, version, "v"});
+    EXPECT_EQ(refused(8, Gossip{{{RumourKind::fact, {1, 2}, 0, {}, nullptr, fact, ""}}},
+                      "rumours.0.fact: a fact's version out of range"),
+              outside);
+    Row row = fixed_row();
+    row.facts = {fact};
+    EXPECT_EQ(refused(11, SyncRows{{row}, {}}, "a fact's version out of range"), outside);
+  }
+}
+
 TEST(GossipCodec, ReasonsAreCutAndMadePrintable) {
   const Rumour left{RumourKind::left, {1, 2}, 1, {}, nullptr, nullptr, "a\nb" + std::string(100, 'x')};
   const std::string encoded = encode_gossip(Gossip{{left}});

@@ -2,6 +2,7 @@
 // seeded Rng.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,7 +38,7 @@ template <class T>
 bool same(const std::vector<T>& a, const std::vector<T>& b);
 inline bool same(const Row& a, const Row& b) {
   return a.state == b.state && a.incarnation == b.incarnation && same(a.identity, b.identity) &&
-         same(a.facts, b.facts);
+         same(a.facts, b.facts) && a.gone_ms == b.gone_ms;
 }
 template <class T>
 bool same(const std::vector<T>& a, const std::vector<T>& b) {
@@ -155,7 +156,7 @@ class GossipSampler {
       case 1:
         return Join{word(63), row()};
       case 2:
-        return JoinReply{prose(256), id(), number(), word(45), some(&GossipSampler::row)};
+        return JoinReply{prose(256), id(), incarnation(), word(45), some(&GossipSampler::row)};
       case 3:
         return Ping{number(), id(), integer(), rumours()};
       case 4:
@@ -187,6 +188,7 @@ class GossipSampler {
     return rng_.chance(1, 2) ? -magnitude : magnitude;
   }
   std::uint16_t small() { return static_cast<std::uint16_t>(number()); }
+  std::uint64_t incarnation() { return std::min(number(), kMostIncarnation); }
   MemberId somebody() { return {number(), number() | 1}; }
   MemberId id() { return rng_.chance(1, 4) ? MemberId{} : somebody(); }
   IdentityPtr identity() {
@@ -200,7 +202,7 @@ class GossipSampler {
     if (out.kind == RumourKind::fact || rng_.chance(1, 8))
       out.fact = fact(static_cast<FactKey>(rng_.below(kFactKeys)));
     out.subject = out.identity ? out.identity->id : somebody();
-    out.incarnation = number();
+    out.incarnation = incarnation();
     out.from = id();
     out.reason = prose(64);
     return out;
@@ -208,8 +210,9 @@ class GossipSampler {
   Row row() {
     Row out;
     out.state = state();
-    out.incarnation = number();
+    out.incarnation = incarnation();
     out.identity = identity();
+    out.gone_ms = number();
     for (std::size_t key = 0; key < kFactKeys; ++key)
       if (rng_.chance(1, 2)) out.facts.push_back(fact(static_cast<FactKey>(key)));
     return out;
@@ -232,7 +235,7 @@ class GossipSampler {
     std::string value;
     for (std::uint64_t n = rng_.chance(1, 8) ? rng_.below(600) : rng_.below(8); n > 0; --n)
       value.push_back(static_cast<char>(rng_.below(256)));
-    return std::make_shared<const Fact>(Fact{key, number(), std::move(value)});
+    return std::make_shared<const Fact>(Fact{key, std::clamp<std::uint64_t>(number(), 1, kMostFactVersion), std::move(value)});
   }
   std::vector<Rumour> rumours() { return some(&GossipSampler::rumour); }
   template <class T>

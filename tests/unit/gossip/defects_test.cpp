@@ -1,0 +1,224 @@
+// What was wrong once and would be found by no rule's test.
+#include "tests/unit/gossip/lone_member.h"
+#include "tests/unit/gossip/tiny_cluster.h"
+
+namespace dtrain::gossip {
+namespace {
+
+using wire::MemberState;
+using wire::RumourKind;
+using L = LoneMember;
+
+wire::FactPtr fact(std::uint64_t version, const std::string& value = "v") {
+  return std::make_shared<const wire::Fact>(wire::Fact{wire::FactKey::free, version, value});
+}
+wire::Rumour fact_of(std::uint64_t i, const wire::FactPtr& fact) {
+  return {RumourKind::fact, L::id(i), L::kInc, {}, nullptr, fact, {}};
+}
+wire::Row row(MemberState state, std::uint64_t i, std::uint64_t incarnation, Duration gone = {}) {
+  return {state, incarnation, L::identity(i), {}, static_cast<std::uint64_t>(gone / 1ms)};
+}
+
+TEST(Defects, AFactOfVersionZeroWasReadThroughNull) {
+  L lone(4);
+  lone.hear({fact_of(2, fact(0)), fact_of(L::kSelf, fact(0))});
+  EXPECT_EQ(lone.count(ChangeKind::fact), 0u);
+  wire::PeerHeader header;
+  header.sender = L::id(20);
+  lone.give(Received{header, wire::Join{"lab", {MemberState::alive, 1, L::identity(20), {fact(0)}}}, 5, ""});
+  ASSERT_EQ(lone.state(20), MemberState::alive);
+  EXPECT_EQ(lone->find(L::id(20))->facts[1], nullptr);
+}
+
+// Idle links are closed by ourselves, which nobody reports.
+TEST(Defects, ALinkThatIsNotKeptCountedAsUpForEver) {
+  Options options;
+  options.random_every = 1'000'000;  // only what the test asks for is probed beside the neighbours
+  L lone(30, "", options);
+  lone.run_answering(1s);
+  ASSERT_TRUE(lone.out.links);
+  std::uint64_t other = 0;
+  const auto kept = [&](std::uint64_t i) {
+    return std::ranges::any_of(lone.out.links->peers, [&](const Peer& peer) { return peer.id == L::id(i); });
+  };
+  while (kept(other)) ++other;
+  const auto suspected_after = [&](std::uint64_t subject) {
+    lone.clear();
+    const Instant since = lone.now;
+    lone.receive(wire::ProbeNow{L::identity(subject), L::kInc}, (subject + 1) % 30);
+    Instant suspected = kNever;
+    lone.run(6s, [&] {
+      lone.answer_pings({subject});
+      if (suspected == kNever && lone.count(ChangeKind::suspect, subject) != 0) suspected = lone.now;
+    });
+    return suspected - since;
+  };
+  const Duration cold = suspected_after(other);
+  EXPECT_GE(cold, options.connect_deadline);
+  EXPECT_LE(cold, options.connect_deadline + 1s);
+  // A pong proves that it is up after all.
+  std::uint64_t answers = other + 1;
+  while (kept(answers)) ++answers;
+  ASSERT_LT(answers, 30u);
+  lone.receive(wire::ProbeNow{L::identity(answers), L::kInc}, 0);
+  lone.run_answering(100ms, {other});
+  EXPECT_LE(suspected_after(answers), options.probe_total + 100ms);
+}
+
+TEST(Defects, LinksThatWereUpOnceWereRememberedForEver) {
+  L lone(30);
+  lone.run(60s, [&] { lone.answer_pings({}), lone.clear(); });
+  const std::size_t before = lone->memory_bytes();
+  for (std::uint64_t i = 1000; i < 3000; ++i) lone.give(LinkUp{L::identity(i)->address});
+  EXPECT_GT(lone->memory_bytes(), before + 2000 * sizeof(wire::Endpoint));
+  lone.run(60s, [&] { lone.answer_pings({}), lone.clear(); });
+  EXPECT_LT(lone->memory_bytes(), before + 8192);
+}
+
+TEST(Defects, AnUnconditionalSyncWasLostBehindOneWithACondition) {
+  const auto synced = [](bool condition_first) {
+    L lone(8);
+    lone.hear({L::dead(3)});
+    lone.run_answering(100ms, {3});
+    lone.clear();
+    const auto conditional = [&] { lone.receive(wire::Gossip{}, 4, L::kInc + 1); };
+    const auto always = [&] { lone.hear({L::alive(3, L::kInc + 1)}, 3); };  // back after a cut
+    if (condition_first) conditional();
+    always();
+    if (!condition_first) conditional();
+    lone.hear({L::alive(4, L::kInc + 1)});  // the condition is met
+    lone.run_answering(1s);
+    const auto roots = lone.sent<wire::SyncRoot>();
+    return std::ranges::any_of(roots, [](const auto& sent) { return sent.first == L::id(3); });
+  };
+  EXPECT_TRUE(synced(true));
+  EXPECT_TRUE(synced(false));
+}
+
+TEST(Defects, TheSecondJoinOfAnAccusedNodeCarriedTheOldIncarnation) {
+  TinyCluster cluster;
+  cluster.start(5);
+  cluster.run(15s);
+  const std::uint64_t known = cluster[0].find(TinyCluster::id_of(2))->incarnation;
+  wire::PeerHeader header;
+  header.cluster = {7, 7};
+  header.sender = TinyCluster::id_of(1);
+  header.incarnation = cluster[1].incarnation();
+  const wire::Rumour accusation{
+      RumourKind::suspect, TinyCluster::id_of(2), known + 3, TinyCluster::id_of(1), nullptr, nullptr, {}};
+  cluster.give(2, Received{header, wire::Gossip{{accusation}}, 2, ""});
+  cluster.run(1s);
+  cluster.kill(2);
+  cluster.run(3s);
+  cluster.record_sends = true;
+  cluster.relaunch(2, 1);  // from a disk that was put back: it begins below what is known of it
+  cluster.run(1s);
+  std::vector<std::uint64_t> joins;
+  for (const auto& [from, sent] : cluster.sent)
+    if (const auto* join = std::get_if<wire::Join>(&sent.body); join && from == 2)
+      joins.push_back(join->self.incarnation);
+  ASSERT_GE(joins.size(), 2u);
+  EXPECT_LE(joins.front(), known + 4);
+  EXPECT_GT(joins.back(), known + 4);
+}
+
+TEST(Defects, IncarnationsAndVersionsWrapped) {
+  L lone(4);
+  lone.hear({L::suspect(L::kSelf, wire::kMostIncarnation - 1)});
+  EXPECT_EQ(lone->incarnation(), wire::kMostIncarnation);
+  lone.hear({L::suspect(L::kSelf, wire::kMostIncarnation)});
+  EXPECT_EQ(lone->incarnation(), wire::kMostIncarnation);
+
+  SilentLog log;
+  Self self = L::self();
+  self.identity.life = ~std::uint64_t{0};  // a damaged record
+  self.facts = {{wire::FactKey::free, 0, "free"}};
+  Membership node(self, {}, Rng(1), log);
+  Outputs out;
+  const auto told = [&] { return node.find(L::id(L::kSelf))->facts[1]->version; };
+  const auto give = [&](const Input& input) { node.step(Instant{1000s}, input, out); };
+  give(Tick{});
+  EXPECT_GT(node.incarnation(), 0u);
+  EXPECT_LT(node.incarnation(), wire::kMostIncarnation >> 10) << "room to refute";
+  EXPECT_LT(told(), wire::kMostFactVersion);
+  wire::PeerHeader header;
+  header.cluster = {7, 7};
+  header.sender = L::id(1);
+  const auto hear_mine = [&](std::uint64_t version) {
+    give(Received{header, wire::Gossip{{fact_of(L::kSelf, fact(version))}}, 2, ""});
+  };
+  hear_mine(wire::kMostFactVersion - 1);
+  EXPECT_EQ(told(), wire::kMostFactVersion);
+  hear_mine(wire::kMostFactVersion);
+  EXPECT_EQ(told(), wire::kMostFactVersion);
+  give(FactChanged{wire::FactKey::free, "less"});
+  EXPECT_EQ(told(), wire::kMostFactVersion);
+}
+
+TEST(Defects, TheHourOfADeadMemberBeganAnewAtEachWhoJoined) {
+  L lone(8);
+  lone.receive(wire::SyncRows{{row(MemberState::dead, 20, 5, 50min), row(MemberState::dead, 21, 5),
+                               row(MemberState::dead, 22, 5, 1000000h), row(MemberState::down, 23, 5, 50min)},
+                              {}});
+  EXPECT_EQ(lone.state(20), MemberState::dead);
+  lone.run(11min, [&] { lone.answer_pings({20, 21, 22, 23}), lone.clear(); });
+  EXPECT_EQ(lone.state(20), std::nullopt);
+  EXPECT_EQ(lone.state(21), MemberState::dead);
+  EXPECT_EQ(lone.state(22), std::nullopt);
+  EXPECT_EQ(lone.state(23), MemberState::down) << "kept for a day";
+  // And it passes on what it was told, not when.
+  lone.receive(wire::SyncRows{{}, {L::id(21), L::id(23), L::id(1)}});
+  const auto told = lone.sent<wire::SyncRows>();
+  ASSERT_EQ(told.size(), 1u);
+  ASSERT_EQ(told[0].second.rows.size(), 3u);
+  EXPECT_EQ(told[0].second.rows[0].gone_ms, std::uint64_t{11min / 1ms});
+  EXPECT_EQ(told[0].second.rows[1].gone_ms, std::uint64_t{61min / 1ms});
+  EXPECT_EQ(told[0].second.rows[2].gone_ms, 0u) << "alive";
+}
+
+TEST(Defects, OneBuriedAgainAndAgainPushedOutTheTombstonesOfOthers) {
+  Options options;
+  options.tombstones = 100;
+  L lone(8, "", options);
+  lone.hear({L::dead(30, 9)});
+  for (int i = 0; i < 500; ++i) lone.hear({L::dead(31, 9 + static_cast<std::uint64_t>(i % 5))});
+  lone.hear({L::alive(30, 9), L::alive(31, 13)});
+  EXPECT_EQ(lone.state(30), std::nullopt);
+  EXPECT_EQ(lone.state(31), std::nullopt) << "the highest counts";
+  lone.hear({L::alive(31, 14)});
+  EXPECT_EQ(lone.state(31), MemberState::alive);
+}
+
+TEST(Defects, ARowBelowAnAccusationBroughtItBack) {
+  L lone(8);
+  lone.hear({L::dead(30, 9)});
+  lone.receive(wire::SyncRows{{row(MemberState::dead, 30, 5)}, {}});
+  EXPECT_EQ(lone.state(30), MemberState::dead);
+  EXPECT_EQ(lone->find(L::id(30))->incarnation, 9u);
+  lone.hear({L::alive(30, 9)});
+  EXPECT_EQ(lone.state(30), MemberState::dead);
+  lone.hear({L::alive(30, 10)});
+  EXPECT_EQ(lone.state(30), MemberState::alive);
+}
+
+TEST(Defects, AfterAMassRestartAllAskedTheSameThree) {
+  SilentLog log;
+  std::set<wire::Endpoint> asked;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Self self = L::self();
+    self.found = false;
+    self.record.cluster_id = {7, 7};
+    for (std::uint64_t i = 0; i < 30; ++i) self.record.book.push_back(*L::identity(i));
+    Membership node(self, {}, Rng(seed), log);
+    Outputs out;
+    node.step(Instant{1000s}, Tick{}, out);
+    std::size_t joins = 0;
+    for (const Send& sent : out.sends)
+      if (std::holds_alternative<wire::Join>(sent.body)) asked.insert(sent.to), ++joins;
+    EXPECT_EQ(joins, 3u);
+  }
+  EXPECT_GT(asked.size(), 15u);
+}
+
+}  // namespace
+}  // namespace dtrain::gossip
