@@ -239,7 +239,8 @@ std::uint64_t Core::hash_of_record(const MemberRecord& record) {
   std::uint64_t hash = mix64(record.cluster_id, record.left ? 1 : 0);
   for (const wire::Identity& peer : record.book) {
     hash = mix64(hash, mix64(peer.id, boot_hash(peer)));
-    for (const char c : peer.address.text() + peer.name) hash = mix64(hash, static_cast<unsigned char>(c));
+    for (const char c : peer.address.text() + peer.name + peer.key_print)
+      hash = mix64(hash, static_cast<unsigned char>(c));
   }
   return hash;
 }

@@ -89,6 +89,7 @@ struct SaveRecord { MemberRecord record; };  // make durable, soon; the newest c
 enum class ChangeKind : std::uint8_t {
   alive, suspect, down, dead, left, restarted, rebooted, refute, conflict, fact, address_mismatch, joined, frozen, thawed, stalled,
   refused,  // by a node that this one asked to be admitted
+  moved,    // a member's state is what it was; its address or key is another
 };
 struct Change {                           // in order of happening; for events, logs and the views
   ChangeKind kind{};

@@ -271,14 +271,16 @@ void Core::transition(Slot slot, State state, std::uint64_t incarnation, const w
   if (state != was.state()) next.enter(state, now_);
   const wire::Identity& who = *next.identity;
   const bool new_life = who.life > was.identity->life;
+  const bool moved = who.address != was.identity->address || who.key_print != was.identity->key_print;
   if (state != was.state() || (new_life && state == State::alive))
     change_to(state, who, incarnation, std::move(detail));
+  else if (moved)
+    change(ChangeKind::moved, who, incarnation);
   if (new_life && with(Rule::restart_raises_restarted)) {
     change(ChangeKind::restarted, who, incarnation,
            "life " + std::to_string(was.identity->life) + " -> " + std::to_string(who.life));
     if (who.boot_id != was.identity->boot_id) change(ChangeKind::rebooted, who, incarnation);
   }
-  const bool moved = who.address != was.identity->address || who.key_print != was.identity->key_print;
   table_.set(slot, next);
 
   // A timer of the suspicion goes on and finds that there is none any more (rule 5).

@@ -53,6 +53,8 @@ Kind kind_of(ChangeKind kind) {
       return {"member.refused", LogLevel::warn, false};
     case ChangeKind::stalled:
       return {"agent.stalled", LogLevel::warn, false};
+    case ChangeKind::moved:
+      return {"member.moved", LogLevel::debug, false};
   }
   return {"member.changed", LogLevel::info, false};
 }
@@ -268,8 +270,9 @@ void ClusterMembers::step(const gossip::Input& input) {
   }
   for (const gossip::Change& change : outputs_.changes) {
     // Whoever is in the table may connect; one that left is no member any more.
-    if (change.kind > ChangeKind::dead) continue;
-    if (const auto member = membership_->find(change.id)) c_.emit(KnowMember{*member->identity});
+    if (change.kind > ChangeKind::dead && change.kind != ChangeKind::moved) continue;
+    const auto member = membership_->find(change.id);
+    if (member && member->state != wire::MemberState::left) c_.emit(KnowMember{*member->identity});
   }
   if (outputs_.links) c_.emit(std::move(*outputs_.links));
   for (gossip::Send& send : outputs_.sends) c_.emit(std::move(send));

@@ -257,6 +257,26 @@ TEST(Admission, ACopyOfTheDataDirectoryOnAnotherMachineIsSaid) {
   EXPECT_EQ(lone.count(ChangeKind::conflict), 1u) << "our own join by a local name";
 }
 
+TEST(Identity, AMembersNewAddressOrKeyIsSaidOnce) {
+  L lone(4);
+  const auto with = [](std::uint64_t incarnation, const std::string& ip, const std::string& key_print) {
+    wire::Identity who = *L::identity(2);
+    who.address.ip = ip;
+    who.key_print = key_print;
+    wire::Rumour rumour = L::alive(2, incarnation);
+    rumour.identity = std::make_shared<const wire::Identity>(who);
+    return rumour;
+  };
+  const std::string ip = L::identity(2)->address.ip;
+  lone.hear({with(L::kInc + 1, ip, "feed")});
+  EXPECT_EQ(lone.count(ChangeKind::moved, 2), 1u);
+  lone.hear({with(L::kInc + 2, ip, "feed")});
+  EXPECT_EQ(lone.count(ChangeKind::moved, 2), 1u) << "a refutation alone";
+  lone.hear({with(L::kInc + 3, "10.9.9.9", "feed")});
+  EXPECT_EQ(lone.count(ChangeKind::moved, 2), 2u);
+  EXPECT_EQ(lone.count(ChangeKind::alive, 2), 0u);
+}
+
 TEST(Facts, TheHigherVersionWinsAndIsPassedOn) {
   L lone(4);
   const auto fact = [](std::uint64_t version, const std::string& value) {

@@ -157,9 +157,18 @@ TEST_F(ClusterMembersTest, ChangedLabelsReachTheOthers) {
 
 TEST_F(ClusterMembersTest, ANewKeyIsANewIdentity) {
   start_both();
+  const auto key_of_n2_at_n1 = [&] {
+    std::string key = "never told";
+    for (const Effect& e : n1->effects)
+      if (const auto* known = std::get_if<KnowMember>(&e); known && known->identity.name == "n2")
+        key = known->identity.key_print;
+    return key;
+  };
   const auto before = n1->nodes("n2").at(0).incarnation;
   n2->give(Reconfigured{{}, "feedfacefeedface"});
+  EXPECT_EQ(key_of_n2_at_n1(), "") << "the links know the old one";
   town.run_for(2s);
+  EXPECT_EQ(key_of_n2_at_n1(), "feedfacefeedface");
   EXPECT_EQ(n1->nodes("n2").at(0).key_print, "feedfacefeedface");
   EXPECT_GT(n1->nodes("n2").at(0).incarnation, before);
 }
