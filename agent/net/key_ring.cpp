@@ -32,7 +32,10 @@ bool KeyRing::know(const wire::Identity& member) {
   if (plain() || member.id == self_ || member.id.none()) return false;
   const auto found = known_.find(member.id);
   if (found != known_.end()) return std::exchange(found->second, member.key_print) != member.key_print;
-  if (known_.size() >= kKnownMembers) return false;
+  if (known_.size() >= kKnownMembers) {
+    overflowed_ = true;
+    return false;
+  }
   known_.emplace(member.id, member.key_print);
   underived_[member.address.ip].push_back(member.id);
   return true;
@@ -52,14 +55,14 @@ std::optional<KeyRing::Holder> KeyRing::holder_of(const CurveKey& key, std::stri
     return Holder{false, found->second};
   };
   if (const auto found = known()) return found;
-  std::size_t derived = 0;
   for (auto bucket = underived_.find(from_ip); !underived_.empty(); bucket = underived_.begin()) {
     if (bucket == underived_.end()) continue;
     while (!bucket->second.empty()) {
-      if (derived++ == kDerivedPerQuestion) {
+      if (allowed_ < pairs_.size()) {
         more = true;
         return std::nullopt;
       }
+      allowed_ -= pairs_.size();
       derive(bucket->second.back());
       bucket->second.pop_back();
       if (const auto found = known()) {

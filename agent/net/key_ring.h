@@ -2,7 +2,8 @@
 //
 // A node key follows from a pair of the key file and the node's id, at the price of one X25519 multiplication
 // (some 30 us). In a large cluster few of the keys are ever asked for: they are derived when an unknown key
-// knocks, those first whose advertised address is the one that it knocks from.
+// knocks, those first whose advertised address is the one that it knocks from; a bounded number in a turn,
+// however many knock.
 #pragma once
 
 #include <map>
@@ -13,14 +14,17 @@
 
 #include "agent/net/cluster_keys.h"
 #include "common/wire/gossip.h"
+#include "common/wire/key_file.h"
 #include "common/wire/peer.h"
 
 namespace dtrain::net {
 
-inline constexpr std::size_t kDerivedPerQuestion =
-    256;  // keys derived for one unknown key: bounds its cost to some 10 ms
-inline constexpr std::size_t kKnownMembers =
-    65'536;  // further ones are not recognised; far above Membership's own limit
+inline constexpr std::size_t kDerivedPerTurn =
+    256;  // multiplications for all unknown keys of a turn: some 10 ms
+static_assert(kDerivedPerTurn >= wire::kKeyPairs, "or no member would ever be derived");
+// Further ones are not recognised: far above Membership's own limit on members, and of all there ever were (a
+// node that is installed anew is another member).
+inline constexpr std::size_t kKnownMembers = 65'536;
 
 class KeyRing {
  public:
@@ -39,8 +43,13 @@ class KeyRing {
 
   // True: it is new, or serves with another pair than before.
   bool know(const wire::Identity& member);
+  // A member came that there was no room for.
+  bool overflowed() const { return overflowed_; }
+
+  // Allows holder_of() kDerivedPerTurn multiplications again. (The calls of one turn share them.)
+  void begin_turn() { allowed_ = kDerivedPerTurn; }
   // Who holds this client key; nullopt: nobody that is known. `more`: not all candidates were tried, ask
-  // again.
+  // again in another turn.
   struct Holder {
     bool cluster = false;  // the cluster key itself
     MemberId node;
@@ -57,6 +66,8 @@ class KeyRing {
   void take(ClusterKeys keys);
 
   const MemberId self_;
+  std::size_t allowed_ = kDerivedPerTurn;  // multiplications left in this turn
+  bool overflowed_ = false;
   std::vector<Pair> pairs_;
   std::map<MemberId, std::string> known_;                                // print of the pair it serves with
   std::map<std::string, std::vector<MemberId>, std::less<>> underived_;  // known, by advertised ip

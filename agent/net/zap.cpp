@@ -13,6 +13,8 @@ constexpr std::string_view kVersion = "1.0";
 constexpr const char* kEndpoint = "inproc://zeromq.zap.01";
 constexpr const char* kUnknownKeyNext =
     "its key file differs from ours or it has not joined yet: compare `sha256sum` of both key files";
+constexpr const char* kTooManyNext =
+    "restart this agent when it suits: its tasks go on, and members that are long gone are forgotten";
 constexpr const char* kNoKeyNext =
     "give it this cluster's key file (--key-file), and this agent too where it runs without";
 
@@ -87,12 +89,19 @@ void Zap::refuse(Instant now, const Question& question, const char* reason, Quie
 }
 
 bool Zap::serve(Instant now, KeyRing& keys, QuietLog& log) {
+  keys.begin_turn();
+  if (keys.overflowed() && !std::exchange(told_overflow_, true))
+    log.warn(now, "net.too-many-members",
+             std::to_string(kKnownMembers) + " were seen: further ones cannot connect here", "",
+             kTooManyNext);
   if (unfinished_) retry(keys);
   while (!parked_.empty() && parked_.front().until <= now) {
     refuse(now, parked_.front(), "unknown-key", log);
     parked_.erase(parked_.begin());
   }
   for (std::size_t i = 0; i < kZapPerTurn; ++i) {
+    // Nobody is refused because it was not this one's turn: with the shelf full the rest waits in the socket.
+    if (unfinished_ && parked_.size() >= kParkedHandshakes) return true;
     Question question;
     bool well_formed = false;
     if (!read(question, well_formed)) return false;

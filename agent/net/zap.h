@@ -29,9 +29,10 @@ class Zap {
   static Result<Zap> open(const ZmqContext& context);
   int fd() const { return socket_.fd(); }
 
-  // True: more is waiting.
+  // One turn, with as many keys derived as KeyRing allows to one. True: more is waiting.
   bool serve(Instant now, KeyRing& keys, QuietLog& log);
-  // A member was made known: those parked are looked at again.
+  // A member was made known: those parked are looked at again, with what the last turn left of its keys to
+  // derive.
   void retry(KeyRing& keys);
   Instant deadline() const {
     return unfinished_ ? Instant{} : parked_.empty() ? kNever : parked_.front().until;
@@ -58,6 +59,7 @@ class Zap {
   ZmqSocket socket_;
   std::vector<Question> parked_;  // oldest first
   bool unfinished_ = false;       // one of them waits for keys still to be derived
+  bool told_overflow_ = false;
   std::uint64_t refused_ = 0;
 };
 
