@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pwd.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,105 +14,14 @@
 #include <fstream>
 #include <random>
 
+#include "tests/unit/net/control_world.h"
+
 namespace dtrain::net {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int kPatienceMs = 10'000;
-
-struct Recorder : ControlSink {
-  std::map<node::ConnectionId, node::Caller> open;
-  std::vector<std::pair<node::ConnectionId, wire::Message>> messages;
-  std::vector<node::ConnectionId> closed, drained;
-  std::function<void(node::ConnectionId)> at_message;
-  void on_opened(node::ConnectionId c, const node::Caller& caller) override { open[c] = caller; }
-  void on_message(node::ConnectionId c, wire::Message m) override {
-    messages.emplace_back(c, std::move(m));
-    if (at_message) at_message(c);
-  }
-  void on_closed(node::ConnectionId c) override {
-    closed.push_back(c);
-    open.erase(c);
-  }
-  void on_drained(node::ConnectionId c) override { drained.push_back(c); }
-};
-
-struct Client {
-  int fd = -1;
-  wire::Deframer input;
-  explicit Client(const std::string& path) {
-    fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path.copy(address.sun_path, sizeof address.sun_path - 1);
-    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  }
-  Client(Client&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
-  ~Client() {
-    if (fd >= 0) ::close(fd);
-  }
-  // Takes what the socket takes.
-  std::size_t send_some(std::string_view bytes) {
-    const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    return n < 0 ? 0 : static_cast<std::size_t>(n);
-  }
-  void send(std::string_view bytes) { EXPECT_EQ(send_some(bytes), bytes.size()); }
-  bool at_end = false;
-  // What has arrived so far.
-  std::vector<wire::Message> receive() {
-    char chunk[64 << 10];
-    for (;;) {
-      const ssize_t n = ::recv(fd, chunk, sizeof chunk, MSG_DONTWAIT);
-      if (n == 0 || (n < 0 && errno != EAGAIN)) at_end = true;
-      if (n <= 0) break;
-      input.feed(std::string_view(chunk, static_cast<std::size_t>(n)));
-    }
-    std::vector<wire::Message> out;
-    for (auto m = input.next(); m && *m; m = input.next()) out.push_back(std::move(**m));
-    return out;
-  }
-};
-
-class ControlServerTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "dtrain-net-XXXXXX").string();
-    ASSERT_TRUE(::mkdtemp(name.data()));
-    dir_ = name;
-    path_ = dir_ + "/control.sock";
-    start({});
-  }
-  void TearDown() override {
-    server_.reset();
-    std::filesystem::remove_all(dir_);
-  }
-  void start(const ControlLimits& limits) {
-    server_.reset();
-    auto server = ControlServer::listen(path_, limits);
-    ASSERT_TRUE(server) << server.error().text();
-    server_ = std::move(*server);
-  }
-  // Serves until `done` holds.
-  ::testing::AssertionResult serve(const std::function<bool()>& done) {
-    for (int waited = 0; waited < kPatienceMs; ++waited) {
-      server_->dispatch(now_, sink_);
-      if (done()) return ::testing::AssertionSuccess();
-      pollfd wait{server_->fd(), POLLIN, 0};
-      if (server_->deadline() > now_) ::poll(&wait, 1, 1);
-    }
-    return ::testing::AssertionFailure() << "did not happen";
-  }
-  std::string request(std::uint64_t number, std::size_t padding = 0) {
-    return wire::frame(wire::make_message(wire::MessageType::query_jobs, number, wire::JobName{std::string(padding, 'x')}));
-  }
-  node::ConnectionId opened() { return sink_.open.rbegin()->first; }
-
-  std::string dir_, path_;
-  Instant now_{1h};
-  Recorder sink_;
-  std::unique_ptr<ControlServer> server_;
-};
+using testing::Client;
+using ControlServerTest = testing::ControlWorld;
 
 TEST_F(ControlServerTest, CarriesRequestsAndReplies) {
   Client client(path_);
@@ -421,92 +329,6 @@ TEST_F(ControlServerTest, SocketsOfTheDeadAreReplacedThoseOfTheLivingAreNot) {
   EXPECT_EQ(ControlServer::listen(dir_ + "/" + std::string(200, 'p')).error().code, ErrorCode::invalid);
   server_.reset();
   EXPECT_FALSE(std::filesystem::exists(path_));
-}
-
-TEST_F(ControlServerTest, RunningOutOfDescriptorsRefusesInsteadOfSpinning) {
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  Client client(path_);
-  // The lowest free number is the first that may not be opened any more.
-  const int next = ::dup(client.fd);
-  ::close(next);
-  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  server_->dispatch(now_, sink_);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  client.receive();
-  EXPECT_TRUE(client.at_end || server_->connections() == 0);
-  Client later(path_);
-  ASSERT_TRUE(serve([&] { return server_->connections() == 1; }));
-}
-
-// A limit on descriptors that none is free below, until the end of the scope.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const rlimit few{3, before_.rlim_max};  // of those in use; poll() wants some
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  }
-  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
-
- private:
-  rlimit before_{};
-};
-
-TEST_F(ControlServerTest, WithNothingLeftToRefuseWithItWaitsInsteadOfSpinning) {
-  const auto has_work = [&] {
-    pollfd wait{server_->fd(), POLLIN, 0};
-    return ::poll(&wait, 1, 0) == 1 || server_->deadline() <= now_;
-  };
-  Client early(path_);
-  ASSERT_TRUE(serve([&] { return server_->connections() == 1; }));
-  Client client(path_);
-  ASSERT_TRUE(has_work());
-  {
-    // Below the limit nothing is free: the spare that is given up for the refusal cannot be had again.
-    const NoDescriptors none;
-    for (int turn = 0; turn < 2; ++turn) server_->dispatch(now_, sink_);
-    EXPECT_FALSE(has_work());
-    EXPECT_EQ(server_->deadline(), now_ + ControlLimits{}.shut);
-    now_ += ControlLimits{}.shut;
-    EXPECT_TRUE(has_work());
-    for (int turn = 0; turn < 2; ++turn) server_->dispatch(now_, sink_);
-    EXPECT_FALSE(has_work());
-    // Who is connected is served all the while.
-    early.send(request(7));
-    server_->dispatch(now_, sink_);
-    EXPECT_EQ(sink_.messages.size(), 1u);
-  }
-  now_ += ControlLimits{}.shut;
-  ASSERT_TRUE(serve([&] { return server_->connections() == 2; }));  // it was not lost
-  EXPECT_EQ(server_->deadline(), kNever);
-  // The spare is back: the next in want is refused again.
-  Client refused(path_);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int next = ::dup(refused.fd);
-  ::close(next);
-  const rlimit full{static_cast<rlim_t>(next), before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &full), 0);
-  server_->dispatch(now_, sink_);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  refused.receive();
-  EXPECT_TRUE(refused.at_end);
-}
-
-TEST_F(ControlServerTest, AClosedConnectionOpensTheDoorAgain) {
-  auto early = std::make_unique<Client>(path_);
-  ASSERT_TRUE(serve([&] { return server_->connections() == 1; }));
-  Client client(path_);
-  {
-    const NoDescriptors none;
-    for (int turn = 0; turn < 2; ++turn) server_->dispatch(now_, sink_);
-    ASSERT_EQ(server_->deadline(), now_ + ControlLimits{}.shut);
-  }
-  early.reset();
-  ASSERT_TRUE(serve([&] { return server_->connections() == 1 && !sink_.closed.empty(); }));  // no time passes
-  EXPECT_EQ(server_->deadline(), kNever);
 }
 
 }  // namespace
