@@ -37,9 +37,10 @@ TEST(Defects, ALinkThatIsNotKeptCountedAsUpForEver) {
   L lone(30, "", options);
   lone.run_answering(1s);
   ASSERT_TRUE(lone.out.links);
+  const std::vector<Peer> peers = lone.out.links->peers;
   std::uint64_t other = 0;
   const auto kept = [&](std::uint64_t i) {
-    return std::ranges::any_of(lone.out.links->peers, [&](const Peer& peer) { return peer.id == L::id(i); });
+    return std::ranges::any_of(peers, [&](const Peer& peer) { return peer.id == L::id(i); });
   };
   while (kept(other)) ++other;
   const auto suspected_after = [&](std::uint64_t subject) {
@@ -61,7 +62,7 @@ TEST(Defects, ALinkThatIsNotKeptCountedAsUpForEver) {
   while (kept(answers)) ++answers;
   ASSERT_LT(answers, 30u);
   lone.receive(wire::ProbeNow{L::identity(answers), L::kInc}, 0);
-  lone.run_answering(100ms, {other});
+  lone.answer_pings({other});
   EXPECT_LE(suspected_after(answers), options.probe_total + 100ms);
 }
 
