@@ -24,6 +24,8 @@ using job::YamlNode;
 using job::in_quotes;
 
 constexpr std::uint32_t kMostGpus = 64;  // pretended ones; they must fit into what one node tells the others
+constexpr std::size_t kMostLabels = 64;           // of a node; the same
+constexpr std::size_t kMostLabelBytes = 4 << 10;  // of their names and values together
 constexpr std::uint32_t kMostNodes = 10'000;
 constexpr std::uint32_t kMostLogFiles = 1000;
 constexpr std::uint16_t kFewestTaskPorts = 16;
@@ -167,6 +169,24 @@ void at_least(MapReader& map, const char* key, Duration least, Duration& out, Re
     report.add("out-of-range", map.path(key), "must be at least 100ms");
 }
 
+// `map`: the section node.
+void check_labels(const MapReader& map, const std::map<std::string, std::string>& labels, Report& report) {
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : labels) {
+    bytes += name.size() + value.size();
+    if (!job::is_label_name(name) || (!value.empty() && !job::is_label_name(value)))
+      report.add("out-of-range", map.path("labels"),
+                 "label " + in_quotes(name + "=" + value) + " must be letters, digits, and inner - _ . /");
+  }
+  if (labels.size() > kMostLabels)
+    report.add("limit", map.path("labels"),
+               "must be at most " + std::to_string(kMostLabels) + " labels, not " + std::to_string(labels.size()));
+  if (bytes > kMostLabelBytes)
+    report.add("limit", map.path("labels"),
+               "must have at most " + std::to_string(kMostLabelBytes) + " bytes of names and values together, not " +
+                   std::to_string(bytes));
+}
+
 void read_cluster_and_node(MapReader& root, Config& c, Report& report) {
   section(root, "cluster", report, [&](MapReader& map) {
     if (map.text("name", c.cluster.name) && !host::is_node_name(c.cluster.name))
@@ -177,10 +197,7 @@ void read_cluster_and_node(MapReader& root, Config& c, Report& report) {
   section(root, "node", report, [&](MapReader& map) {
     map.parsed("name", c.node.name, parse_node_name);
     map.text_map("labels", c.node.labels);
-    for (const auto& [name, value] : c.node.labels)
-      if (!job::is_label_name(name) || (!value.empty() && !job::is_label_name(value)))
-        report.add("out-of-range", map.path("labels"),
-                   "label " + in_quotes(name + "=" + value) + " must be letters, digits, and inner - _ . /");
+    check_labels(map, c.node.labels, report);
     map.parsed("council", c.node.council_never, parse_council);
   });
 }

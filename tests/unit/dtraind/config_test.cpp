@@ -130,6 +130,17 @@ TEST(Config, RefusesWrongValues) {
   for (const char* text : bad) EXPECT_FALSE(read(text).errors.empty()) << text;
 }
 
+TEST(Config, LabelsMustFitIntoWhatANodeTellsOfItself) {
+  const auto labels = [](int count, std::size_t value_bytes) {
+    std::string text = "node:\n  labels:\n";
+    for (int i = 10; i < 10 + count; ++i) text += "    l" + std::to_string(i) + ": " + std::string(value_bytes, 'v') + "\n";
+    return errors_of(read(text));
+  };
+  EXPECT_EQ(labels(64, 61), "");  // 4096 bytes
+  EXPECT_THAT(labels(65, 1), HasSubstr("f.yaml:2: node.labels: must be at most 64 labels, not 65"));
+  EXPECT_THAT(labels(64, 62), HasSubstr("f.yaml:2: node.labels: must have at most 4096 bytes of names and values together, not 4160"));
+}
+
 TEST(Config, EmptySectionsAndCommentsSayNothing) {
   EXPECT_EQ(errors_of(read("# nothing\n")), "");
   EXPECT_EQ(errors_of(read("tasks:\nnode:\n")), "");
