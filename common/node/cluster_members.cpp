@@ -13,6 +13,9 @@ using gossip::ChangeKind;
 // Of an id that is none of ours (tests): such a node is never heard of elsewhere.
 constexpr MemberId kNameless{0, 1};
 
+constexpr const char* kToJoinAgain =
+    "stop the agent, remove the file members of its data directory, start it with --join HOST";
+
 struct Kind {
   const char* event;  // of the log
   LogLevel level;
@@ -101,17 +104,16 @@ wire::Identity ClusterMembers::identity() const {
   return i;
 }
 
-HostFacts ClusterMembers::host_facts() const {
-  HostFacts h;
-  h.task_address = c_.facts.task_address;
-  h.task_interface = c_.facts.task_interface;
-  h.version = c_.options.version;
-  h.cpu_millis = c_.facts.cpu_millis;
-  h.memory_bytes = c_.facts.memory_bytes;
-  h.gpus = c_.facts.gpus;
-  h.labels = c_.facts.labels;
-  h.topology = c_.facts.topology;
-  return h;
+std::string ClusterMembers::own_resources() {
+  CutFacts facts = encode_within(host_facts_here(c_), wire::kFactBytes);
+  if (facts.left_out != left_out_ && !facts.left_out.empty())
+    c_.log.write(LogLevel::warn, "member.facts-cut",
+                 {{"left_out", facts.left_out},
+                  {"reason", "what this node tells of itself is longer than " +
+                                 std::to_string(wire::kFactBytes) + " bytes"},
+                  {"next", "give this node fewer or shorter labels"}});
+  left_out_ = std::move(facts.left_out);
+  return std::move(facts.value);
 }
 
 CouncilFact ClusterMembers::council_fact() const {
@@ -138,7 +140,7 @@ void ClusterMembers::start(const Started& e) {
   }
   // What is known already travels with the first word to others, and costs no rumours of its own.
   const auto fact = [&](wire::FactKey key) -> std::string& { return facts_[static_cast<std::size_t>(key)]; };
-  fact(wire::FactKey::resources) = wire::encode(host_facts());
+  fact(wire::FactKey::resources) = own_resources();
   if (!c_.holds_ledger) {
     fact(wire::FactKey::free) = wire::encode(free_here(c_));
     fact(wire::FactKey::running) = wire::encode(RunningFact{running_hash({})});
@@ -171,7 +173,9 @@ void ClusterMembers::handle(const gossip::Input& input) {
 }
 
 void ClusterMembers::tick() {
-  if (begun_ && membership_->deadline() <= c_.now.boot) step(gossip::Tick{});
+  if (!begun_) return;
+  if (membership_->deadline() <= c_.now.boot) step(gossip::Tick{});
+  if (retry_save_at_ <= c_.now.boot) save();
 }
 
 void ClusterMembers::stop() {
@@ -186,6 +190,22 @@ void ClusterMembers::reconfigured(const Reconfigured& e) {
   if (begun_) step(gossip::IdentityChanged{identity()});
 }
 
+void ClusterMembers::save() {
+  retry_save_at_ = kNever;
+  c_.emit(SaveMembers{++save_ticket_, record_});
+}
+
+void ClusterMembers::saved(const MembersSaved& e) {
+  if (e.result) {
+    durable_ = std::max(durable_, e.ticket);
+    return;
+  }
+  c_.log.write(
+      LogLevel::error, "members.not-saved",
+      {{"cause", e.result.error().text()}, {"next", "look at the disk; it is tried again every minute"}});
+  if (e.ticket == save_ticket_) retry_save_at_ = c_.now.boot + kSaveRetry;  // else a newer one is on its way
+}
+
 Result<std::uint64_t> ClusterMembers::leave() {
   if (c_.holds_ledger)
     return fail(ErrorCode::refused,
@@ -193,14 +213,18 @@ Result<std::uint64_t> ClusterMembers::leave() {
                     " holds its ledger, and no other node can take it over in this "
                     "version",
                 "to end the cluster, run dtrainctl leave on every other node, then stop this agent");
-  if (left_) return std::uint64_t{0};  // asked twice
-  if (!waiting_for().empty())
-    return fail(ErrorCode::refused, "could not leave: " + c_.facts.name + " belongs to no cluster",
-                waiting_for());
-  const std::uint64_t before = save_ticket_;
-  left_ = true;
-  step(gossip::LeaveAsked{});
-  return save_ticket_ == before ? 0 : save_ticket_;
+  if (!left_ && !waiting_for().empty())
+    return fail(
+        ErrorCode::refused,
+        "could not leave the cluster: " + c_.facts.name + " belongs to none; it waits for " + waiting_for(),
+        "nothing is to be left: stop the agent");
+  if (!left_) {
+    left_ = true;
+    step(gossip::LeaveAsked{});
+  } else if (durable_ < save_ticket_) {  // asked twice: the first write failed, or is not done
+    save();
+  }
+  return durable_ < save_ticket_ ? save_ticket_ : 0;
 }
 
 Status ClusterMembers::remove(const std::string& name) {
@@ -242,18 +266,26 @@ bool ClusterMembers::alone() const {
 
 Instant ClusterMembers::deadline() const {
   if (!begun_) return kNever;
-  Instant at = membership_->deadline();
+  Instant at = std::min(membership_->deadline(), retry_save_at_);
   if (touched_ && !alone()) at = std::min(at, next_announcement_);
   return at;
 }
 
 std::string ClusterMembers::waiting_for() const {
-  if (left_)
-    return "nothing: it left its cluster for good; to join one again, stop the agent, remove the file "
-           "`members` of its data "
-           "directory, and start it with --join HOST";
+  if (left_) return std::string("nothing: it left its cluster for good; to join one again, ") + kToJoinAgain;
   if (membership_ && !membership_->cluster_id().none()) return "";
   return start_.waiting_for + (refused_.empty() ? "" : "; " + refused_);
+}
+
+std::optional<Error> ClusterMembers::no_member(const std::string& could_not) const {
+  if (left_)
+    return Error{ErrorCode::refused, could_not + ": " + c_.facts.name + " has left its cluster",
+                 kToJoinAgain};
+  const std::string waiting = waiting_for();
+  if (waiting.empty()) return std::nullopt;
+  return Error{ErrorCode::unavailable,
+               could_not + ": " + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
+               "start the agent with --found, or with --join HOST"};
 }
 
 std::string ClusterMembers::cluster_id() const {
@@ -278,7 +310,10 @@ void ClusterMembers::step(const gossip::Input& input) {
   for (gossip::Send& send : outputs_.sends) c_.emit(std::move(send));
   for (gossip::CheckGone& check : outputs_.checks) c_.emit(std::move(check));
   if (outputs_.resolve_seeds) c_.emit(gossip::ResolveSeeds{});
-  if (outputs_.save) c_.emit(SaveMembers{++save_ticket_, outputs_.save->record.encode()});
+  if (outputs_.save) {
+    record_ = outputs_.save->record.encode();
+    save();
+  }
   for (const gossip::Change& change : outputs_.changes) note(change);
   if (!self_announced_ && !cluster_.none() && !left_)
     note({ChangeKind::alive, identity().id, c_.facts.name, membership_->incarnation(), ""});
@@ -326,7 +361,7 @@ void ClusterMembers::announce(const std::function<Running()>& running) {
   if (!begun_ || !touched_ || c_.now.boot < next_announcement_ || alone()) return;
   touched_ = false;
   next_announcement_ = c_.now.boot + kFactPause;
-  set_fact(wire::FactKey::resources, wire::encode(host_facts()));
+  set_fact(wire::FactKey::resources, own_resources());
   set_fact(wire::FactKey::free, wire::encode(free_here(c_)));
   set_fact(wire::FactKey::running, wire::encode(RunningFact{running_hash(running())}));
   set_fact(wire::FactKey::council, wire::encode(council_fact()));

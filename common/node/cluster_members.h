@@ -21,6 +21,7 @@ namespace dtrain::node {
 
 inline constexpr std::size_t kLocalEvents = 2000;  // of membership; the oldest are dropped
 inline constexpr Duration kFactPause = 100ms;  // least time between two announcements of this node's facts
+inline constexpr Duration kSaveRetry = 1min;   // until a record that could not be written is tried again
 
 class ClusterMembers {
  public:
@@ -34,6 +35,7 @@ class ClusterMembers {
   // SIGTERM: says so to the others, once; they wait for this node.
   void stop();
   void reconfigured(const Reconfigured& e);
+  void saved(const MembersSaved& e);
   // Something that this node tells of itself may have changed.
   void touch() { touched_ = true; }
   // The last thing of a step. `running`: what runs here, in order.
@@ -41,8 +43,8 @@ class ClusterMembers {
   void announce(const std::function<Running()>& running);
   Instant deadline() const;
 
-  // This node leaves for good. Answers the ticket of the record that must be durable, 0: none.
-  // ErrorCode::refused while it holds the ledger.
+  // This node leaves for good. Answers the ticket of the record that must be durable, 0: it is already.
+  // ErrorCode::refused while it holds the ledger, and while it belongs to no cluster.
   Result<std::uint64_t> leave();
   // A down or dead member is forgotten. `name`: or its id.
   Status remove(const std::string& name);
@@ -51,15 +53,18 @@ class ClusterMembers {
   // "" once a cluster has this node; else what it waits for.
   std::string waiting_for() const;
   std::string cluster_id() const;  // "" while it waits
-  bool has_left() const { return left_; }
+  // Why nothing of a cluster can be done here, after `could_not` ("could not submit job"); nothing where it
+  // can.
+  std::optional<Error> no_member(const std::string& could_not) const;
   const std::deque<wire::EventView>& local_events() const { return events_; }
 
  private:
   void step(const gossip::Input& input);
+  void save();
   void note(const gossip::Change& change);
   void add_event(const gossip::Change& change, const std::string& type);
   wire::Identity identity() const;
-  HostFacts host_facts() const;
+  std::string own_resources();
   CouncilFact council_fact() const;
   void set_fact(wire::FactKey key, std::string value);
   bool alone() const;
@@ -70,10 +75,14 @@ class ClusterMembers {
   std::uint64_t life_ = 0;
   bool begun_ = false;
   bool left_ = false;
-  std::string refused_;          // why the last one that was asked did not admit this node
-  bool self_announced_ = false;  // member.alive of oneself was said
-  MemberId cluster_;             // as the links were told
-  std::uint64_t save_ticket_ = 0;
+  std::string refused_;            // why the last one that was asked did not admit this node
+  bool self_announced_ = false;    // member.alive of oneself was said
+  MemberId cluster_;               // as the links were told
+  std::string record_;             // the newest, as it is to be on disk
+  std::uint64_t save_ticket_ = 0;  // of it
+  std::uint64_t durable_ = 0;      // ticket of the newest that is on disk
+  Instant retry_save_at_ = kNever;
+  std::string left_out_;  // of this node's facts, as last said
   bool touched_ = true;
   Instant next_announcement_{};
   std::string facts_[wire::kFactKeys];  // values as last announced

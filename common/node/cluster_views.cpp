@@ -42,15 +42,7 @@ wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
   v.incarnation = m.incarnation;
   v.role = c.serving ? "coordinator" : "member";
   v.schedulable = c.serving;
-  HostFacts host;
-  host.task_address = c.facts.task_address;
-  host.version = c.options.version;
-  host.cpu_millis = c.facts.cpu_millis;
-  host.memory_bytes = c.facts.memory_bytes;
-  host.gpus = c.facts.gpus;
-  host.labels = c.facts.labels;
-  host.topology = c.facts.topology;
-  show_facts(host, free_here(c), v);
+  show_facts(host_facts_here(c), free_here(c), v);
   return v;
 }
 
@@ -69,6 +61,19 @@ wire::NodeView member_view(const gossip::MemberView& m) {
 }
 
 }  // namespace
+
+HostFacts host_facts_here(const Context& c) {
+  HostFacts h;
+  h.task_address = c.facts.task_address;
+  h.task_interface = c.facts.task_interface;
+  h.version = c.options.version;
+  h.cpu_millis = c.facts.cpu_millis;
+  h.memory_bytes = c.facts.memory_bytes;
+  h.gpus = c.facts.gpus;
+  h.labels = c.facts.labels;
+  h.topology = c.facts.topology;
+  return h;
+}
 
 FreeFacts free_here(const Context& c) {
   FreeFacts used;

@@ -15,6 +15,8 @@ wire::StatusView status_view(const Context& c);
 // This node first, then by name. One that left is not shown once another has its name. `name`: only that
 // node, by its name or id.
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name);
+// This host, whole.
+HostFacts host_facts_here(const Context& c);
 // What nothing of this host's tasks takes.
 FreeFacts free_here(const Context& c);
 

@@ -51,6 +51,14 @@ struct HostFacts {  // fact `resources`
   }
 };
 
+// A fact that is too long would be refused by every peer, and with it all that this node says.
+struct CutFacts {
+  std::string value;     // encoded HostFacts
+  std::string left_out;  // for people; "": nothing
+};
+// Leaves out what it must so that at most `most` bytes are left: first the topology.
+CutFacts encode_within(HostFacts facts, std::size_t most);
+
 struct FreeFacts {  // fact `free`
   std::uint64_t cpu_millis = 0, memory_bytes = 0;
   std::uint32_t gpus = 0;
@@ -62,7 +70,7 @@ struct FreeFacts {  // fact `free`
   }
 };
 
-struct RunningFact {  // fact `running`
+struct RunningFact {       // fact `running`
   std::uint64_t hash = 0;  // over (job, task, generation, attempt) of what runs, in order
   template <class V>
   void fields(V& v) {
@@ -70,7 +78,7 @@ struct RunningFact {  // fact `running`
   }
 };
 
-struct CouncilFact {  // fact `council`
+struct CouncilFact {            // fact `council`
   std::string role = "member";  // coordinator | voter | learner | member
   std::uint64_t epoch = 0;
   template <class V>

@@ -377,8 +377,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const NetworkUp&) { n.members.network_up(); }
     void operator()(const Gossiped& e) { n.members.handle(e.input); }
     void operator()(const MembersSaved& e) {
-      if (!e.result)
-        n.c.log.write(LogLevel::error, "members.not-saved", {{"cause", e.result.error().text()}});
+      n.members.saved(e);
       n.requests.members_saved(e);
     }
     void operator()(const Reconfigured& e) { n.members.reconfigured(e); }

@@ -50,11 +50,9 @@ bool Requests::refuse_without_ledger(const Request& e, const wire::Message& m) {
     if (job && !job->job.empty()) what = "show job";
   }
   if (what == nullptr) return false;
-  const std::string could_not = std::string("could not ") + what + ": ";
-  if (const std::string waiting = c_.members->waiting_for(); !waiting.empty()) {
-    refuse(e, {ErrorCode::unavailable,
-               could_not + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
-               "start the agent with --found, or with --join HOST"});
+  const std::string could_not = std::string("could not ") + what;
+  if (auto none = c_.members->no_member(could_not)) {
+    refuse(e, std::move(*none));
     return true;
   }
   const auto holder = ledger_holder(c_);
@@ -63,7 +61,8 @@ bool Requests::refuse_without_ledger(const Request& e, const wire::Message& m) {
     next = "use dtrainctl on the coordinator's host " + holder->name + " (" + holder->address + ")";
     if (!holder->alive) next += ", whose agent must be started first";
   }
-  refuse(e, {ErrorCode::refused, could_not + c_.facts.name + " holds no ledger in this version", next});
+  refuse(e,
+         {ErrorCode::refused, could_not + ": " + c_.facts.name + " holds no ledger in this version", next});
   return true;
 }
 
@@ -105,7 +104,7 @@ void Requests::members_saved(const MembersSaved& e) {
     else
       reply_error(c_, l.connection, l.request,
                   {ErrorCode::io, "could not make the departure durable: " + e.result.error().message,
-                   "mend the disk and run dtrainctl leave again, or do not start this agent any more"});
+                   "mend the disk and run dtrainctl leave again; it is tried every minute too"});
     return true;
   });
 }

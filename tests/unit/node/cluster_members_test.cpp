@@ -155,6 +155,48 @@ TEST_F(ClusterMembersTest, ChangedLabelsReachTheOthers) {
   EXPECT_EQ(n2->nodes("n2").at(0).labels.at("zone"), "a");
 }
 
+TEST_F(ClusterMembersTest, WhatIsTooLongToBeToldIsCut) {
+  n2->started.facts.topology = "two packages";
+  n2->started.facts.task_interface = "ib0";
+  start_both();
+  EXPECT_EQ(n1->nodes("n2").at(0).topology, "two packages");
+  std::map<std::string, std::string> labels;
+  for (int i = 0; i < 400; ++i) labels["label" + std::to_string(i)] = std::string(60, 'v');
+  n2->give(Reconfigured{labels, ""});
+  town.run_for(2s);
+  const auto told = n1->nodes("n2").at(0);
+  EXPECT_EQ(told.topology, "");
+  EXPECT_THAT(told.labels, IsEmpty());
+  EXPECT_EQ(told.gpus.total, 2u);
+  EXPECT_EQ(n2->nodes("n2").at(0).labels, labels) << "of itself it knows all";
+  EXPECT_EQ(n2->log.count("member.facts-cut left_out=topology, names of GPUs, labels"), 1u);
+}
+
+TEST(HostFacts, AreCutNoFurtherThanNeeded) {
+  HostFacts facts;
+  facts.task_interface = "ib0";
+  facts.topology = std::string(2048, 't');
+  facts.labels = {{"rack", "r1"}};
+  facts.gpus.resize(64);
+  for (Gpu& g : facts.gpus) g.model = std::string(96, 'm'), g.uuid = std::string(96, 'u');
+  const auto size = wire::encode(facts).size();
+  EXPECT_EQ(encode_within(facts, size).value, wire::encode(facts));
+  EXPECT_EQ(encode_within(facts, size).left_out, "");
+  const auto cut = [&](std::size_t most) {
+    const CutFacts got = encode_within(facts, most);
+    EXPECT_LE(got.value.size(), most);
+    return got.left_out;
+  };
+  EXPECT_EQ(cut(size - 1), "topology");
+  EXPECT_EQ(cut(size - 2048), "topology");
+  EXPECT_EQ(cut(wire::kFactBytes), "topology, names of GPUs");
+  EXPECT_EQ(cut(200), "topology, names of GPUs, labels, GPUs");
+  const auto told = wire::decode<HostFacts>(encode_within(facts, wire::kFactBytes).value);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->gpus.size(), 64u);
+  EXPECT_EQ(told->labels, facts.labels);
+}
+
 TEST_F(ClusterMembersTest, ANewKeyIsANewIdentity) {
   start_both();
   const auto key_of_n2_at_n1 = [&] {
@@ -283,13 +325,81 @@ TEST_F(ClusterMembersTest, LeaveIsAnsweredWhenItIsDurable) {
   EXPECT_TRUE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));  // again
 }
 
-TEST_F(ClusterMembersTest, LeaveThatCannotBeWrittenIsAnError) {
+TEST_F(ClusterMembersTest, LeaveThatCannotBeWrittenIsAnErrorAndIsTriedAgain) {
   start_both();
   n2->hold_saves = true;
   EXPECT_FALSE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
   n2->give(
       MembersSaved{n2->unsaved.back().ticket, fail(ErrorCode::limit, "could not write members: no space")});
   EXPECT_EQ(n2->answers[1].type, MessageType::error);
+  const std::size_t failed = n2->unsaved.size();
+  EXPECT_FALSE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{})) << "nothing is durable yet";
+  ASSERT_EQ(n2->unsaved.size(), failed + 1);
+  EXPECT_EQ(n2->unsaved.back().record, n2->unsaved[failed - 1].record);
+  EXPECT_FALSE(n2->answers.contains(2));
+  n2->give(MembersSaved{n2->unsaved.back().ticket, {}});
+  EXPECT_EQ(n2->answers[2].type, MessageType::ok);
+  EXPECT_TRUE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
+  EXPECT_EQ(n2->unsaved.size(), failed + 1) << "it is durable";
+}
+
+TEST_F(ClusterMembersTest, ARecordThatCouldNotBeWrittenIsTriedAgainEveryMinute) {
+  start_both();
+  n2->hold_saves = true;
+  EXPECT_FALSE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
+  for (std::size_t tries = n2->unsaved.size(); tries < 4; ++tries) {
+    n2->give(MembersSaved{n2->unsaved.back().ticket, fail(ErrorCode::limit, "no space")});
+    EXPECT_EQ(n2->deadline(), town.now.boot + kSaveRetry);
+    town.run_for(kSaveRetry - 1ms);
+    EXPECT_EQ(n2->unsaved.size(), tries);
+    town.run_for(2ms);
+    ASSERT_EQ(n2->unsaved.size(), tries + 1);
+  }
+  EXPECT_GE(n2->log.count("members.not-saved"), 2u);
+  n2->give(MembersSaved{n2->unsaved.back().ticket, {}});
+  EXPECT_EQ(n2->deadline(), kNever);
+}
+
+TEST_F(ClusterMembersTest, AFailedWriteThatANewerOneFollowsIsNotTriedAgain) {
+  start_both();
+  n2->hold_saves = true;
+  EXPECT_FALSE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
+  EXPECT_FALSE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
+  ASSERT_GE(n2->unsaved.size(), 2u);
+  n2->give(MembersSaved{n2->unsaved.back().ticket - 1, fail(ErrorCode::limit, "no space")});
+  EXPECT_EQ(n2->answers[1].type, MessageType::error);
+  EXPECT_EQ(n2->deadline(), kNever);
+}
+
+TEST_F(ClusterMembersTest, WhoLeftSaysHowToJoinAgain) {
+  start_both();
+  ASSERT_TRUE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
+  const auto refused = n2->ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::refused);
+  EXPECT_EQ(refused.error().message, "could not show jobs: n2 has left its cluster");
+  EXPECT_EQ(refused.error().next,
+            "stop the agent, remove the file members of its data directory, start it with --join HOST");
+}
+
+TEST_F(ClusterMembersTest, WhoLeftInAnEarlierLifeHasNothingToWrite) {
+  n2->started.life = 2;
+  n2->started.members.record.cluster_id = {0xc1, 0x57e2};
+  n2->started.members.record.left = true;
+  n2->hold_saves = true;
+  n2->start();
+  EXPECT_TRUE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
+  EXPECT_THAT(n2->unsaved, IsEmpty());
+}
+
+TEST_F(ClusterMembersTest, WhoWaitsHasNothingToLeave) {
+  n2->start();
+  const auto refused = n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "could not leave the cluster: n2 belongs to none; it waits for the cluster of --join to admit "
+            "this node");
+  EXPECT_EQ(refused.error().next, "nothing is to be left: stop the agent");
 }
 
 TEST_F(ClusterMembersTest, WhoMayNotLeave) {

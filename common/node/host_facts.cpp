@@ -1,0 +1,28 @@
+#include "common/node/host_facts.h"
+
+#include <utility>
+
+namespace dtrain::node {
+
+CutFacts encode_within(HostFacts facts, std::size_t most) {
+  CutFacts cut{wire::encode(facts), {}};
+  // First what is only shown, last what decides where tasks may run.
+  const std::pair<const char*, void (*)(HostFacts&)> parts[] = {
+      {"topology", [](HostFacts& f) { f.topology.clear(); }},
+      {"names of GPUs",
+       [](HostFacts& f) {
+         for (Gpu& g : f.gpus) g.model.clear(), g.uuid.clear();
+       }},
+      {"labels", [](HostFacts& f) { f.labels.clear(); }},
+      {"GPUs", [](HostFacts& f) { f.gpus.clear(); }},
+  };
+  for (const auto& [name, clear] : parts) {
+    if (cut.value.size() <= most) break;
+    clear(facts);
+    cut.value = wire::encode(facts);
+    cut.left_out += (cut.left_out.empty() ? "" : ", ") + std::string(name);
+  }
+  return cut;
+}
+
+}  // namespace dtrain::node
