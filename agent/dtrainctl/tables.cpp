@@ -203,6 +203,18 @@ std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoin
   return table.render(layout);
 }
 
+// Nothing while nothing was dropped, or the agent is too old to say it.
+std::string drops_text(const wire::MembershipView& membership) {
+  std::uint64_t sum = 0;
+  std::string reasons;
+  for (const auto& [reason, count] : membership.drops) {
+    if (count == 0) continue;
+    sum += count;
+    reasons += (reasons.empty() ? "" : ", ") + std::to_string(count) + " " + reason;
+  }
+  return sum == 0 ? "" : field("Dropped", std::to_string(sum) + " messages of other nodes: " + reasons);
+}
+
 std::string status_text(const wire::StatusView& status) {
   std::string jobs;
   for (const auto& [state, count] : status.jobs)
@@ -214,7 +226,8 @@ std::string status_text(const wire::StatusView& status) {
   if (n.dead != 0) nodes += ", " + std::to_string(n.dead) + " dead";
   if (n.left != 0) nodes += ", " + std::to_string(n.left) + " left";
   if (!status.waiting_for.empty())
-    return field("Cluster", "none yet (" + status.cluster.name + ")") + field("Waiting for", status.waiting_for);
+    return field("Cluster", "none yet (" + status.cluster.name + ")") + field("Waiting for", status.waiting_for) +
+           drops_text(status.membership);
   if (!status.ledger) jobs = status.coordinator ? "ask " + status.coordinator->node : "not known here";
   return field("Cluster", status.cluster.name + " (" + status.cluster.id + ")") +
          field("Coordinator", status.coordinator ? status.coordinator->node + " (epoch " +
@@ -223,7 +236,7 @@ std::string status_text(const wire::StatusView& status) {
                joined(status.quorum.voters, " ")) +
          field("Nodes", nodes) +
          field("GPUs", std::to_string(status.gpus.free) + "/" + std::to_string(status.gpus.total) + " free") +
-         field("Jobs", jobs.empty() ? "none" : jobs);
+         field("Jobs", jobs.empty() ? "none" : jobs) + drops_text(status.membership);
 }
 
 std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks) {

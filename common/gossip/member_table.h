@@ -37,10 +37,7 @@ struct Member {
     since_ms = std::clamp<std::int64_t>(now.time_since_epoch() / 1ms, -kMost, kMost);
   }
   Instant since() const { return Instant(std::chrono::milliseconds(since_ms)); }
-  // Alive as far as is known: to be probed, told and counted.
-  bool in_service() const {
-    return state() == wire::MemberState::alive || state() == wire::MemberState::suspect;
-  }
+  bool in_service() const { return wire::in_service(state()); }
   std::uint64_t fact_version(std::size_t key) const {
     return facts && (*facts)[key] ? (*facts)[key]->version : 0;
   }

@@ -14,10 +14,6 @@ T minus(T total, T used) {
   return total - std::min(total, used);
 }
 
-bool lives(wire::MemberState state) {
-  return state == wire::MemberState::alive || state == wire::MemberState::suspect;
-}
-
 void show_facts(const HostFacts& host, const FreeFacts& free, wire::NodeView& v) {
   for (const auto& g : host.gpus)
     v.gpus.devices.push_back(
@@ -57,6 +53,18 @@ wire::NodeView member_view(const gossip::MemberView& m) {
   // Tasks are placed on the ledger's own host only, so far.
   v.schedulable = v.role == "coordinator" && m.state == wire::MemberState::alive;
   if (const auto host = host_facts_of(m)) show_facts(*host, free_facts_of(m).value_or(FreeFacts{}), v);
+  return v;
+}
+
+wire::MembershipView membership_view(const gossip::Membership& table) {
+  wire::MembershipView v;
+  const gossip::Counters& counters = table.counters();
+  for (std::size_t why = 0; why < wire::kDrops; ++why)
+    v.drops[wire::to_string(static_cast<wire::Drop>(why))] = counters.drops[why];
+  v.probe_failures = counters.probe_failures;
+  v.refutes = counters.refutes;
+  v.rumours_dropped = counters.rumours_dropped;
+  v.health = table.local_health();
   return v;
 }
 
@@ -101,7 +109,8 @@ std::optional<LedgerHolder> ledger_holder(const Context& c) {
     const CouncilFact council = council_fact_of(m);
     if (council.role != "coordinator" || m.state == wire::MemberState::left) return;
     if (holder && holder->epoch >= council.epoch) return;
-    holder = LedgerHolder{m.identity->name, m.identity->address.text(), council.epoch, lives(m.state)};
+    holder =
+        LedgerHolder{m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state)};
   });
   return holder;
 }
@@ -121,7 +130,7 @@ wire::StatusView status_view(const Context& c) {
   v.nodes = {counts.alive, counts.suspect, counts.down, counts.dead, counts.left};
   const std::string& self = c.facts.id;
   c.members->table().each([&](const gossip::MemberView& m) {
-    if (!lives(m.state) || m.identity->id.text() == self) return;
+    if (!wire::in_service(m.state) || m.identity->id.text() == self) return;
     const auto host = host_facts_of(m);
     if (!host) return;
     v.gpus.total += static_cast<std::uint32_t>(host->gpus.size());
@@ -131,6 +140,7 @@ wire::StatusView status_view(const Context& c) {
   v.gpus.free += free_here(c).gpus;
   for (const auto& [id, job] : c.ledger.state().jobs) ++v.jobs[title(to_string(job.state))];
   v.stale = !v.quorum.healthy;
+  v.membership = membership_view(c.members->table());
   return v;
 }
 

@@ -76,6 +76,8 @@ using FactPtr = std::shared_ptr<const Fact>;
 enum class MemberState : std::uint8_t { alive, suspect, down, dead, left };
 constexpr MemberState enum_last(MemberState) { return MemberState::left; }
 const char* to_string(MemberState state);  // "alive", ...
+// Alive as far as is known: to be probed, told and counted.
+constexpr bool in_service(MemberState state) { return state == MemberState::alive || state == MemberState::suspect; }
 
 enum class RumourKind : std::uint8_t {
   alive,    // identity, incarnation

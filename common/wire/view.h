@@ -189,6 +189,16 @@ struct NodeCountsView {
     v("alive", alive); v("suspect", suspect); v("down", down); v("dead", dead); v("left", left);
   }
 };
+// What the answering node's membership dropped or had to do again since its agent's start.
+struct MembershipView {
+  std::map<std::string, std::uint64_t> drops;  // messages of peers, by reason (wire::Drop), also of reasons without any
+  std::uint64_t probe_failures = 0, refutes = 0, rumours_dropped = 0;
+  std::uint32_t health = 0;                    // 0: healthy; else this node doubts itself and judges others more slowly
+  template <class V> void fields(V& v) {
+    v("drops", drops); v("probe_failures", probe_failures); v("refutes", refutes); v("rumours_dropped", rumours_dropped);
+    v("health", health);
+  }
+};
 struct StatusView {
   ClusterIdView cluster;
   std::optional<CoordinatorView> coordinator;
@@ -199,9 +209,11 @@ struct StatusView {
   bool stale = false;
   bool ledger = true;                          // the answering node holds the ledger
   std::string waiting_for;                     // while it belongs to no cluster: for what it waits
+  MembershipView membership;
   template <class V> void fields(V& v) {
     v("cluster", cluster); v("coordinator", coordinator); v("quorum", quorum); v("nodes", nodes); v("gpus", gpus);
     v("jobs", jobs); v("stale", stale); v("ledger", ledger); v("waiting_for", waiting_for);
+    v("membership", membership);
   }
 };
 

@@ -180,7 +180,22 @@ TEST_F(Cli, Status) {
   status.cluster.name = "lab";
   answers(MessageType::status, status);
   EXPECT_EQ(Json::parse(ctl({"status", "-o", "json"}).out)["cluster"]["name"], "lab");
-  EXPECT_NE(ctl({"status"}).out.find("Coordinator:  none"), std::string::npos);
+  const std::string text = ctl({"status"}).out;
+  EXPECT_NE(text.find("Coordinator:  none"), std::string::npos);
+  EXPECT_EQ(text.find("Dropped"), std::string::npos);
+}
+
+TEST_F(Cli, StatusSaysWhatWasDropped) {
+  wire::StatusView status;
+  status.membership.drops = {{"bad-body", 0}, {"malformed", 1}, {"other-cluster", 2}};
+  status.membership.refutes = 9;
+  answers(MessageType::status, status);
+  const std::string member = ctl({"status"}).out;
+  EXPECT_NE(member.find("Dropped:      3 messages of other nodes: 1 malformed, 2 other-cluster\n"), std::string::npos) << member;
+  status.waiting_for = "the cluster of --join";
+  agent_.reset();
+  answers(MessageType::status, status);
+  EXPECT_NE(ctl({"status"}).out.find("Dropped:"), std::string::npos);
 }
 
 TEST_F(Cli, DescribeJobAndNode) {

@@ -269,6 +269,30 @@ TEST_F(ClusterMembersTest, EventsOfALaterLifeAreLater) {
   EXPECT_EQ(n1->log.count("member.restarted node=n2"), 1u);
 }
 
+TEST_F(ClusterMembersTest, StatusCountsWhatWasDropped) {
+  start_both();
+  auto membership = n1->status().membership;
+  EXPECT_EQ(membership.drops.size(), wire::kDrops);
+  EXPECT_EQ(membership.drops.at("other-cluster"), 0u);
+  EXPECT_EQ(membership.health, 0u);
+  for (const auto why : {wire::Drop::other_cluster, wire::Drop::other_cluster, wire::Drop::bad_body})
+    n1->give(Gossiped{gossip::Dropped{why, "10.0.0.66"}});
+  wire::Rumour suspect;
+  suspect.kind = wire::RumourKind::suspect;
+  suspect.subject = {0x1001, 1};
+  suspect.from = {0x1002, 2};
+  suspect.incarnation = n1->nodes("n1").at(0).incarnation;
+  wire::PeerHeader header;
+  header.cluster = {0xc1, 0x57e2};
+  header.sender = {0x1002, 2};
+  header.incarnation = n1->nodes("n2").at(0).incarnation;
+  n1->give(Gossiped{gossip::Received{header, wire::Gossip{{suspect}}, 2, "10.0.0.2"}});
+  membership = n1->status().membership;
+  EXPECT_EQ(membership.drops.at("other-cluster"), 2u);
+  EXPECT_EQ(membership.drops.at("bad-body"), 1u);
+  EXPECT_EQ(membership.refutes, 1u);
+}
+
 TEST_F(ClusterMembersTest, FollowersAreToldOfMembers) {
   n1->start();
   (void)n1->ask<wire::EventsReply>(MessageType::query_events, wire::EventsRequest{"", 0, true, 0});
