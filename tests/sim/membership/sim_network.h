@@ -14,7 +14,7 @@
 #include "common/gossip/membership.h"
 #include "tests/sim/membership/cuts.h"
 #include "tests/sim/membership/event_queue.h"
-#include "tests/sim/membership/slab.h"
+#include "tests/sim/slab.h"
 
 namespace dtrain::sim::membership {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace dtrain::sim::membership {
+namespace dtrain::sim {
 
 template <class T>
 class Slab {
@@ -37,4 +37,4 @@ class Slab {
   std::vector<std::uint32_t> free_;
 };
 
-}  // namespace dtrain::sim::membership
+}  // namespace dtrain::sim
