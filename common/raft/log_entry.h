@@ -23,9 +23,9 @@ using wire::LogEntry;
 struct StoredSnapshot {
   std::uint64_t index = 0;  // the last entry it contains
   std::uint64_t term = 0;
-  std::string payload;      // an encoded cluster::LedgerState
+  std::string payload;          // an encoded cluster::LedgerState
   std::string configuration{};  // wire::encode_configuration: in force at `index`
-  Duration elapsed{};         // of the entry at `index`
+  Duration elapsed{};           // of the entry at `index`
   template <class V>
   void fields(V& v) {
     v("index", index);

@@ -1,16 +1,18 @@
 // Raft: 1, 3 or 5 voters and some learners agree on one log, whichever minority of them is lost.
 //
-// Raft as in Ongaro, "Consensus: Bridging Theory and Practice" (PhD thesis, Stanford 2014): elections 3.4 to 3.6 with pre-vote
-// (9.6) and check-quorum (6.2), membership by single server (4.1 to 4.2), leadership transfer (3.10), log compaction (5),
-// linearisable reads by read index (6.4). docs/consensus.md lists the rules that are ours.
+// Raft as in Ongaro, "Consensus: Bridging Theory and Practice" (PhD thesis, Stanford 2014): elections 3.4
+// to 3.6 with pre-vote (9.6) and check-quorum (6.2), membership by single server (4.1 to 4.2), leadership
+// transfer (3.10), log compaction (5), linearisable reads by read index (6.4). docs/consensus.md lists the
+// rules that are ours.
 //
-// A sans-IO core: told the time and what happened, it answers with what to do. Single-threaded; owns no clock, descriptor or
-// thread. It trusts nothing that a peer says beyond what Raft needs (its bytes are counted and dropped, never CHECKed), but
-// voters are not Byzantine: who holds a voter's key can lie to the log.
+// A sans-IO core: told the time and what happened, it answers with what to do. Single-threaded; owns no
+// clock, descriptor or thread. It trusts nothing that a peer says beyond what Raft needs (its bytes are
+// counted and dropped, never CHECKed), but voters are not Byzantine: who holds a voter's key can lie to the
+// log.
 //
-// What the owner promises: Outputs are carried out in the order of the steps; a Persist is atomic, and it is answered by exactly
-// one Persisted or PersistFailed with its token, unless the process ends; committed entries are applied, in order, before the
-// next step. Messages may be lost, repeated, reordered and delayed.
+// What the owner promises: Outputs are carried out in the order of the steps; a Persist is atomic, and it is
+// answered by exactly one Persisted or PersistFailed with its token, unless the process ends; committed
+// entries are applied, in order, before the next step. Messages may be lost, repeated, reordered and delayed.
 #pragma once
 
 #include <cstdint>
@@ -31,40 +33,67 @@ namespace dtrain::raft {
 
 struct Self {
   MemberId id;             // a machine that lost its disk comes back with another
-  std::uint64_t life = 1;  // counted on the data directory; at least 1. The life's mark is drawn from Rng, which every run of an
-                           // agent must therefore seed differently
-  bool may_vote = true;    // false: a disk error was seen in this boot of the machine
+  std::uint64_t life = 1;  // counted on the data directory; at least 1. The life's mark is drawn from Rng,
+                           // which every run of an agent must therefore seed differently
+  bool may_vote = true;  // false: a disk error was seen in this boot of the machine
 };
 
 // ---- what happened
-struct Tick {};            // deadline() was reached
-struct Received { wire::RaftMessage message; };  // header.sender is authenticated
-struct Persisted { std::uint64_t token = 0; };
-struct PersistFailed { std::uint64_t token = 0; };  // this member votes, acknowledges and leads no more
-struct Propose { std::uint64_t number = 0; std::string payload; };  // `number`: the owner's, told again with the answer
-struct ReadAsked { std::uint64_t number = 0; };
+struct Tick {};  // deadline() was reached
+struct Received {
+  wire::RaftMessage message;
+};  // header.sender is authenticated
+struct Persisted {
+  std::uint64_t token = 0;
+};
+struct PersistFailed {
+  std::uint64_t token = 0;
+};  // this member votes, acknowledges and leads no more
+struct Propose {
+  std::uint64_t number = 0;
+  std::string payload;
+};  // `number`: the owner's, told again with the answer
+struct ReadAsked {
+  std::uint64_t number = 0;
+};
 enum class ChangeKind : std::uint8_t {
   add_learner,
   promote,  // a learner becomes a voter; refused until it has caught up
   demote,   // a voter becomes a learner
   remove,   // a voter or learner
 };
-constexpr ChangeKind enum_last(ChangeKind) { return ChangeKind::remove; }
-struct ChangeAsked { std::uint64_t number = 0; ChangeKind kind{}; MemberId member; };
-struct TransferAsked { MemberId to; };  // none: the voter that has most of the log. The outcome shows in Outputs::leadership
-struct LeaderGone { MemberId member; };  // a new connection to it is refused: its process is gone
-struct Snapshotted { std::uint64_t index = 0; std::string state; };  // the owner's state after entry `index` (applied)
+constexpr ChangeKind enum_last(ChangeKind) {
+  return ChangeKind::remove;
+}
+struct ChangeAsked {
+  std::uint64_t number = 0;
+  ChangeKind kind{};
+  MemberId member;
+};
+struct TransferAsked {
+  MemberId to;
+};  // none: the voter that has most of the log. The outcome shows in Outputs::leadership
+struct LeaderGone {
+  MemberId member;
+};  // a new connection to it is refused: its process is gone
+struct Snapshotted {
+  std::uint64_t index = 0;
+  std::string state;
+};  // the owner's state after entry `index` (applied)
 
-using Input = std::variant<Tick, Received, Persisted, PersistFailed, Propose, ReadAsked, ChangeAsked, TransferAsked, LeaderGone,
-                           Snapshotted>;
+using Input = std::variant<Tick, Received, Persisted, PersistFailed, Propose, ReadAsked, ChangeAsked,
+                           TransferAsked, LeaderGone, Snapshotted>;
 
 // ---- what to do
-struct Send { MemberId to; wire::RaftMessage message; };
+struct Send {
+  MemberId to;
+  wire::RaftMessage message;
+};
 
-// Make this durable as one transaction, in this order, then send `sends`, then answer with the token. At most one is under way;
-// what comes meanwhile goes together in the next. store() below is the reference.
+// Make this durable as one transaction, in this order, then send `sends`, then answer with the token. At most
+// one is under way; what comes meanwhile goes together in the next. store() below is the reference.
 struct Persist {
-  std::uint64_t token = 0;                     // from 1
+  std::uint64_t token = 0;  // from 1
   std::optional<HardState> hard;
   std::optional<StoredSnapshot> snapshot;      // replaces the older one; entries up to its index go
   bool reset_log = false;                      // with a snapshot: all entries go
@@ -84,16 +113,18 @@ enum class Refusal : std::uint8_t {
   change_under_way,  // one at a time
   not_caught_up,     // the learner is too far behind
   no_such_member,
-  already,           // the member is that
-  last_voter,        // cannot go
-  full,              // no room for another voter or learner
-  unknown,           // leadership was lost: may or may not be committed. Repeat with the same request id
+  already,     // the member is that
+  last_voter,  // cannot go
+  full,        // no room for another voter or learner
+  unknown,     // leadership was lost: may or may not be committed. Repeat with the same request id
 };
-constexpr Refusal enum_last(Refusal) { return Refusal::unknown; }
+constexpr Refusal enum_last(Refusal) {
+  return Refusal::unknown;
+}
 const char* to_string(Refusal refusal);  // "not-leader"
 
-// Of a Propose or ChangeAsked, exactly one, unless the process ends: committed (its entry is in `committed` of the same step), or
-// refused. Of a ReadAsked: what is applied up to `index` may be served; or refused.
+// Of a Propose or ChangeAsked, exactly one, unless the process ends: committed (its entry is in `committed`
+// of the same step), or refused. Of a ReadAsked: what is applied up to `index` may be served; or refused.
 struct Answer {
   std::uint64_t number = 0;
   Refusal refusal = Refusal::none;
@@ -104,23 +135,26 @@ struct Answer {
 };
 
 enum class Role : std::uint8_t { follower, pre_candidate, candidate, leader };
-constexpr Role enum_last(Role) { return Role::leader; }
+constexpr Role enum_last(Role) {
+  return Role::leader;
+}
 const char* to_string(Role role);
-struct Leadership {        // changed in this step
+struct Leadership {  // changed in this step
   std::uint64_t term = 0;
   Role role{};
-  MemberId leader;         // none: not known
-  bool ready = false;      // leads and has applied its own first entry: may serve and act
+  MemberId leader;     // none: not known
+  bool ready = false;  // leads and has applied its own first entry: may serve and act
 };
 
 struct Outputs {
-  std::vector<Send> sends;              // need nothing durable
+  std::vector<Send> sends;  // need nothing durable
   std::optional<Persist> persist;
   std::optional<StoredSnapshot> installed;  // replaces the owner's state; comes before `committed`
-  std::vector<LogEntry> committed;      // in order, each once per life: after a start they begin behind the stored snapshot
+  std::vector<LogEntry>
+      committed;  // in order, each once per life: after a start they begin behind the stored snapshot
   std::vector<Answer> answers;
   std::optional<Leadership> leadership;
-  bool snapshot_wanted = false;         // the log is long: Snapshotted is welcome
+  bool snapshot_wanted = false;  // the log is long: Snapshotted is welcome
   void clear() { *this = {}; }
 };
 
@@ -129,53 +163,57 @@ struct FollowerView {
   MemberId id;
   bool voter = false;
   std::uint64_t match = 0, next = 0;
-  bool snapshot = false;     // gets one
-  Duration silent{};         // since it was heard last
+  bool snapshot = false;  // gets one
+  Duration silent{};      // since it was heard last
 };
 struct Counters {
-  std::uint64_t elections = 0,       // terms that this member began
-      pre_elections = 0,             // pre-votes it asked for
+  std::uint64_t elections = 0,  // terms that this member began
+      pre_elections = 0,        // pre-votes it asked for
       stepped_down = 0,
-      dropped = 0,                   // messages that made no sense
-      fenced = 0,                    // messages of old lives and other histories
-      appends_refused = 0,           // by this follower: its log differed
+                dropped = 0,  // messages that made no sense
+      fenced = 0,             // messages of old lives and other histories
+      appends_refused = 0,    // by this follower: its log differed
       snapshots_sent = 0, snapshots_installed = 0, persists = 0, overloaded = 0;
 };
 // Why a member does not vote.
 enum class Mute : std::uint8_t { none, disk_failed, stale_life, other_history };
-constexpr Mute enum_last(Mute) { return Mute::other_history; }
+constexpr Mute enum_last(Mute) {
+  return Mute::other_history;
+}
 const char* to_string(Mute mute);
 
 class Raft {
  public:
-  // `stored` must be what store() made, or one of found() and recovered(), or empty: a member that waits to be added.
+  // `stored` must be what store() made, or one of found() and recovered(), or empty: a member that waits to
+  // be added.
   Raft(Self self, Options options, Rng rng, Log& log, Stored stored);
   ~Raft();
   Raft(Raft&&) noexcept;
 
-  // Never blocks, never throws. The first call starts the member at `now` (any input; Tick{} is usual). Appends to `out`.
+  // Never blocks, never throws. The first call starts the member at `now` (any input; Tick{} is usual).
+  // Appends to `out`.
   void step(Instant now, const Input& input, Outputs& out);
-  Instant deadline() const;       // earliest useful Tick; kNever when nothing waits
+  Instant deadline() const;  // earliest useful Tick; kNever when nothing waits
 
   const MemberId& id() const;
   const Life& life() const;
   const History& history() const;
   std::uint64_t term() const;
   Role role() const;
-  bool ready() const;             // leads, and its own first entry is committed
-  const MemberId& leader() const; // none: not known
-  Mute mute() const;              // none: it votes
+  bool ready() const;                          // leads, and its own first entry is committed
+  const MemberId& leader() const;              // none: not known
+  Mute mute() const;                           // none: it votes
   const Configuration& configuration() const;  // in force: the newest in the log
   std::uint64_t commit() const;
-  std::uint64_t first_index() const;           // of what is in memory
+  std::uint64_t first_index() const;  // of what is in memory
   std::uint64_t last_index() const;
   std::uint64_t durable_index() const;
-  std::uint64_t snapshot_index() const;        // 0: none
-  std::uint64_t term_at(std::uint64_t index) const;  // 0: not in memory
-  Duration elapsed(Instant now) const;         // the ledger's time
+  std::uint64_t snapshot_index() const;                    // 0: none
+  std::uint64_t term_at(std::uint64_t index) const;        // 0: not in memory
+  Duration elapsed(Instant now) const;                     // the ledger's time
   std::vector<FollowerView> followers(Instant now) const;  // of a leader; by id
   const Counters& counters() const;
-  std::size_t memory_bytes() const;            // of log, snapshot and queues, for the bounds of the simulator
+  std::size_t memory_bytes() const;  // of log, snapshot and queues, for the bounds of the simulator
 
   class Core;  // raft/core.h
 
@@ -185,9 +223,9 @@ class Raft {
 
 // What the founders of a log begin with: the same on each, in their own directory. At most kMostVoters.
 Stored found(const History& history, const Configuration& configuration);
-// recover-quorum: the log of one survivor as the begin of a new history of it alone. What was never committed may be in it; what
-// the survivor did not have is lost. `mark` must be random; the other voters are refused from then on and come back empty,
-// with new ids.
+// recover-quorum: the log of one survivor as the begin of a new history of it alone. What was never committed
+// may be in it; what the survivor did not have is lost. `mark` must be random; the other voters are refused
+// from then on and come back empty, with new ids.
 Stored recovered(Stored survivor, const MemberId& self, const MemberId& mark);
 
 }  // namespace dtrain::raft

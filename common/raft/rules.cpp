@@ -25,7 +25,8 @@ constexpr std::string_view kNames[] = {
     "elapsed-from-leader",
     "history-fences",
 };
-static_assert(std::size(kNames) == static_cast<std::size_t>(enum_last(Rule{})) + 1);
+constexpr auto kLast = static_cast<std::size_t>(Rule::history_fences);
+static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace
 

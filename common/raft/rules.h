@@ -1,5 +1,5 @@
-// The rules of consensus that --break can switch off one at a time, to show that tests and simulator notice. All hold in
-// production. docs/consensus.md says what each is for.
+// The rules of consensus that --break can switch off one at a time, to show that tests and simulator notice.
+// All hold in production. docs/consensus.md says what each is for.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,36 @@
 namespace dtrain::raft {
 
 enum class Rule : std::uint8_t {
-  pre_vote,                     // who cannot win begins no term
-  check_quorum,                 // a leader without a majority steps down
-  refusal_carries_own_term,     // not that of the request
-  own_term_entry,               // a new leader commits an entry of its own term first, and older ones only with it
-  ack_verified_only,            // prev + entries, not the length of the log
-  commit_verified_only,         // min(leader commit, prev + entries)
-  durable_before_send,          // and before it is counted or voted on
-  one_change_at_a_time,         // of the configuration
+  pre_vote,                  // who cannot win begins no term
+  check_quorum,              // a leader without a majority steps down
+  refusal_carries_own_term,  // not that of the request
+  own_term_entry,        // a new leader commits an entry of its own term first, and older ones only with it
+  ack_verified_only,     // prev + entries, not the length of the log
+  commit_verified_only,  // min(leader commit, prev + entries)
+  durable_before_send,   // and before it is counted or voted on
+  one_change_at_a_time,  // of the configuration
   truncated_config_rolls_back,  // to the one in force before it
   snapshot_carries_config,
   one_vote_per_term,
-  fresh_life_only,              // an older life of a member is refused
-  applied_once,                 // a repeated request (request_window.h)
+  fresh_life_only,  // an older life of a member is refused
+  applied_once,     // a repeated request (request_window.h)
   disk_error_stops_voting,
-  read_index_confirmed,         // by a majority, after the read was asked
-  elapsed_from_leader,          // the ledger's time goes on where the last leader's stood
-  history_fences,               // a member of another history is refused
+  read_index_confirmed,  // by a majority, after the read was asked
+  elapsed_from_leader,   // the ledger's time goes on where the last leader's stood
+  history_fences,        // a member of another history is refused
 };
-constexpr Rule enum_last(Rule) { return Rule::history_fences; }
+constexpr Rule enum_last(Rule) {
+  return Rule::history_fences;
+}
 
-std::string to_string(Rule rule);                 // as --break spells it: "pre-vote", ...
+std::string to_string(Rule rule);                   // as --break spells it: "pre-vote", ...
 const std::vector<std::string>& breakable_rules();  // in the order above
 
 // Which rules hold. Compares the name once, not with every message.
 class Rules {
  public:
-  // Options::broken_rule: "" or a name unknown here breaks none; who reads a command line checks against breakable_rules().
+  // Options::broken_rule: "" or a name unknown here breaks none; who reads a command line checks against
+  // breakable_rules().
   explicit Rules(std::string_view broken_rule = {});
   bool hold(Rule rule) const { return !any_ || rule != broken_; }
 

@@ -1,8 +1,8 @@
 // What the voters and learners of one log say to each other, and what the log consists of.
 //
-// encode_raft()/decode_raft() (raft_codec.cpp) write [header, body] as append-only arrays: a shorter array leaves defaults, a
-// longer one is cut. Limits are checked before anything is allocated. Numbers that only grow end at kMostTerm and kMostIndex,
-// so that one more never wraps.
+// encode_raft()/decode_raft() (raft_codec.cpp) write [header, body] as append-only arrays: a shorter array
+// leaves defaults, a longer one is cut. Limits are checked before anything is allocated. Numbers that only
+// grow end at kMostTerm and kMostIndex, so that one more never wraps.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,14 @@ inline constexpr std::uint64_t kMostIndex = (std::uint64_t{1} << 62) - 1;
 inline constexpr Duration kMostElapsed{(std::int64_t{1} << 62) - 1};
 inline constexpr std::size_t kMostVoters = 5;
 inline constexpr std::size_t kMostLearners = 16;
-inline constexpr std::size_t kEntriesPerMessage = 4096;                          // more: refused
-inline constexpr std::size_t kEntryBytes = limits::kLedgerEntryBytes;            // one entry's payload; longer: refused
-inline constexpr std::size_t kSnapshotChunkBytes = 1 << 20;                      // longer: refused
-inline constexpr std::size_t kRaftMessageBytes = kEntryBytes + (std::size_t{64} << 10);  // larger: dropped unread
+inline constexpr std::size_t kEntriesPerMessage = 4096;                // more: refused
+inline constexpr std::size_t kEntryBytes = limits::kLedgerEntryBytes;  // one entry's payload; longer: refused
+inline constexpr std::size_t kSnapshotChunkBytes = 1 << 20;            // longer: refused
+inline constexpr std::size_t kRaftMessageBytes =
+    kEntryBytes + (std::size_t{64} << 10);  // larger: dropped unread
 
-// One life of one log's quorum. recover-quorum mints the next; voters of another are refused. Ordered: by number, then id.
+// One life of one log's quorum. recover-quorum mints the next; voters of another are refused. Ordered: by
+// number, then id.
 struct History {
   std::uint64_t number = 0;  // from 1; 0: none yet
   MemberId id;               // random, so that two recoveries of one history differ
@@ -43,8 +45,8 @@ struct History {
   }
 };
 
-// One run of an agent on its data directory. A directory that was copied, or put back to an older state, counts the same
-// number twice: the mark, drawn anew by each run, tells the two apart.
+// One run of an agent on its data directory. A directory that was copied, or put back to an older state,
+// counts the same number twice: the mark, drawn anew by each run, tells the two apart.
 struct Life {
   std::uint64_t number = 0;  // counted on the data directory, from 1
   std::uint64_t mark = 0;    // random
@@ -74,14 +76,17 @@ enum class EntryKind : std::uint8_t {
   leader,         // the first of each term: empty
   configuration,  // an encoded Configuration, in force as soon as it is in a log
 };
-constexpr EntryKind enum_last(EntryKind) { return EntryKind::configuration; }
+constexpr EntryKind enum_last(EntryKind) {
+  return EntryKind::configuration;
+}
 
 struct LogEntry {
   std::uint64_t index = 0;  // from 1, without gaps
   std::uint64_t term = 0;
   std::string payload;
   EntryKind kind = EntryKind::command;
-  Duration elapsed{};       // of this history, as its leader measured it: the ledger's time. Never less than the entry's before
+  Duration elapsed{};  // of this history, as its leader measured it: the ledger's time. Never less than the
+                       // entry's before
   bool operator==(const LogEntry&) const = default;
   template <class V>
   void fields(V& v) {
@@ -98,29 +103,29 @@ struct RaftHeader {
   History history;
   std::uint64_t term = 0;  // the sender's own current term, also in a request to vote and in a refusal
   MemberId sender;
-  Life life;               // the sender's
+  Life life;  // the sender's
   bool operator==(const RaftHeader&) const = default;
 };
 
 // ---- bodies
 struct VoteRequest {
-  bool pre = false;              // only asks whether a vote would be given: nothing is promised, no term begins
-  std::uint64_t term = 0;        // that the sender would lead
+  bool pre = false;        // only asks whether a vote would be given: nothing is promised, no term begins
+  std::uint64_t term = 0;  // that the sender would lead
   std::uint64_t last_index = 0;  // of its log
   std::uint64_t last_term = 0;
 };
 struct VoteReply {
   bool pre = false;
-  std::uint64_t term = 0;        // of the request
+  std::uint64_t term = 0;  // of the request
   bool granted = false;
 };
-struct AppendRequest {           // without entries: a heartbeat
-  std::uint64_t round = 0;       // counts the leader's broadcasts within its term; the reply names it
+struct AppendRequest {      // without entries: a heartbeat
+  std::uint64_t round = 0;  // counts the leader's broadcasts within its term; the reply names it
   std::uint64_t prev_index = 0;
   std::uint64_t prev_term = 0;
   std::uint64_t commit = 0;
-  Duration elapsed{};            // when it was sent
-  std::vector<LogEntry> entries; // from prev_index + 1 without gaps
+  Duration elapsed{};             // when it was sent
+  std::vector<LogEntry> entries;  // from prev_index + 1 without gaps
 };
 struct AppendReply {
   std::uint64_t round = 0;
@@ -132,41 +137,45 @@ struct AppendReply {
 };
 struct SnapshotChunk {
   std::uint64_t round = 0;
-  std::uint64_t index = 0;       // the last entry that the snapshot contains
+  std::uint64_t index = 0;  // the last entry that the snapshot contains
   std::uint64_t term = 0;
   Configuration configuration;
   Duration snapshot_elapsed{};
-  Duration elapsed{};            // when it was sent
-  std::uint64_t total = 0;       // bytes of the whole state
+  Duration elapsed{};       // when it was sent
+  std::uint64_t total = 0;  // bytes of the whole state
   std::uint64_t offset = 0;
   std::string bytes;
 };
 struct SnapshotReply {
   std::uint64_t round = 0;
-  std::uint64_t index = 0;       // of the snapshot
-  std::uint64_t next_offset = 0; // of it, that is wanted next
-  bool done = false;             // durable here, or covered by what is here already
+  std::uint64_t index = 0;        // of the snapshot
+  std::uint64_t next_offset = 0;  // of it, that is wanted next
+  bool done = false;              // durable here, or covered by what is here already
 };
 struct TimeoutNow {              // the leader hands over: campaign at once
   std::uint64_t last_index = 0;  // of the leader's log
 };
 enum class FenceReason : std::uint8_t { stale_life, other_history };
-constexpr FenceReason enum_last(FenceReason) { return FenceReason::other_history; }
-struct Fenced {                  // "I do not count you"; whom it meets stops voting
+constexpr FenceReason enum_last(FenceReason) {
+  return FenceReason::other_history;
+}
+struct Fenced {  // "I do not count you"; whom it meets stops voting
   FenceReason reason = FenceReason::stale_life;
-  Life seen;                     // stale_life: the one known here
-  Life yours;                    // of the message that was refused
+  Life seen;   // stale_life: the one known here
+  Life yours;  // of the message that was refused
 };
-struct Hello {};                 // of a voter in a new life, to the other voters
-struct Welcome {                 // this life is known here, durably
+struct Hello {};  // of a voter in a new life, to the other voters
+struct Welcome {  // this life is known here, durably
   Life yours;
 };
 
-using RaftBody = std::variant<VoteRequest, VoteReply, AppendRequest, AppendReply, SnapshotChunk, SnapshotReply, TimeoutNow,
-                              Fenced, Hello, Welcome>;
+using RaftBody = std::variant<VoteRequest, VoteReply, AppendRequest, AppendReply, SnapshotChunk,
+                              SnapshotReply, TimeoutNow, Fenced, Hello, Welcome>;
 inline constexpr std::uint16_t kFirstRaftType = 64;  // types 64 to 127 are the log's
 inline constexpr std::size_t kRaftTypes = std::variant_size_v<RaftBody>;
-inline std::uint16_t type_of(const RaftBody& body) { return static_cast<std::uint16_t>(kFirstRaftType + body.index()); }
+inline std::uint16_t type_of(const RaftBody& body) {
+  return static_cast<std::uint16_t>(kFirstRaftType + body.index());
+}
 
 struct RaftMessage {
   RaftHeader header;

@@ -1,0 +1,40 @@
+// Who has a copy of the log: which configuration is in force, and what a change of it may be.
+//
+// A configuration is in force from the moment its entry is in the log, committed or not (thesis, 4.1). It is
+// therefore not kept beside the log but read off it: entries that are cut off take their configurations
+// along, and a snapshot brings the one that was in force at its last entry.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/raft/log_entry.h"
+#include "common/raft/raft.h"
+
+namespace dtrain::raft {
+
+class ConfigurationHistory {
+ public:
+  ConfigurationHistory(std::uint64_t index, Configuration base) { reset(index, std::move(base)); }
+
+  const Configuration& current() const { return steps_.back().configuration; }
+  std::uint64_t current_index() const { return steps_.back().index; }
+  const Configuration& at(std::uint64_t index) const;  // in force at that entry, which must not be forgotten
+
+  void push(std::uint64_t index, Configuration configuration);  // replaces what stood at or behind that index
+  void truncate_from(std::uint64_t index);
+  void compact_to(std::uint64_t index);  // what was in force there becomes the base
+  void reset(std::uint64_t index, Configuration base);
+
+ private:
+  struct Step {
+    std::uint64_t index = 0;
+    Configuration configuration;
+  };
+  std::vector<Step> steps_;  // ascending; never empty
+};
+
+// One change by one member. none: `after` holds the result.
+Refusal changed(const Configuration& before, ChangeKind kind, const MemberId& member, Configuration& after);
+
+}  // namespace dtrain::raft

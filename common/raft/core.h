@@ -1,0 +1,241 @@
+// The inside of Raft: one state machine whose parts are told apart by file.
+//
+//   raft.cpp          the public face; stored.cpp: what is on the disk
+//   step.cpp          start, deadlines, the end of a step
+//   receiving.cpp     a message arrives: its history, life and term are judged
+//   election.cpp      roles, pre-votes, votes, hand-over
+//   leading.cpp       a leader sends, counts and commits
+//   following.cpp     a follower appends and acknowledges
+//   snapshots.cpp     compaction; a snapshot goes out or comes in
+//   asking.cpp        proposals, reads, changes of the configuration
+//   persisting.cpp    what becomes durable, and the messages that wait for it
+#pragma once
+
+#include <deque>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/raft/configuration.h"
+#include "common/raft/ledger_clock.h"
+#include "common/raft/log.h"
+#include "common/raft/progress.h"
+#include "common/raft/raft.h"
+#include "common/raft/rules.h"
+
+namespace dtrain::raft {
+
+class Raft::Core {
+ public:
+  Core(Self self, Options options, Rng rng, Log& log, Stored stored);
+
+  void step(Instant now, const Input& input, Outputs& out);
+  Instant deadline() const;
+
+  const MemberId& id() const { return id_; }
+  const Life& life() const { return life_; }
+  const History& history() const { return hard_.history; }
+  std::uint64_t term() const { return hard_.term; }
+  Role role() const { return role_; }
+  bool ready() const { return ready_; }
+  const MemberId& leader() const { return leader_; }
+  Mute mute() const { return mute_; }
+  const Configuration& configuration() const { return configurations_.current(); }
+  std::uint64_t commit() const { return commit_; }
+  const RaftLog& entries() const { return log_; }
+  std::uint64_t snapshot_index() const { return snapshot_ ? snapshot_->index : 0; }
+  Duration elapsed(Instant now) const { return clock_.now(now); }
+  std::vector<FollowerView> followers(Instant now) const;
+  const Counters& counters() const { return counters_; }
+  std::size_t memory_bytes() const;
+
+ private:
+  using Followers = std::map<MemberId, Progress>;
+  struct Waiting {  // a message that may go when entries up to `index` (0: none) and the hard state are
+                    // durable
+    Send send;
+    std::uint64_t index = 0;
+  };
+  struct Pending {  // a proposal or change of this leader
+    std::uint64_t number = 0, index = 0, term = 0;
+  };
+  struct Read {
+    std::uint64_t number = 0, round = 0, index = 0;
+  };
+  struct Incoming {  // a snapshot on its way here
+    MemberId from;
+    std::uint64_t index = 0, term = 0, total = 0;
+    std::string bytes;
+  };
+  struct Transfer {
+    MemberId to;
+    Instant until{};
+  };
+
+  static constexpr std::size_t kWaitingSends = 4096;  // for the disk; beyond: lost, as on any network
+  static constexpr std::uint32_t kQuickTries = 3;     // elections after LeaderGone, before the usual pace
+
+  // ---- step.cpp
+  void start();
+  void note_stall();
+  void run_timers();
+  void run_leader_timers();
+  void finish();
+  void act(const Tick&) {}
+  bool with(Rule rule) const { return rules_.hold(rule); }
+  bool voter() const { return configuration().votes(id_); }
+  bool just_resumed() const { return now_ < resumed_ + options_.stall; }
+  Duration between(Duration from, Duration to);  // random
+  void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+    log_sink_.write(level, event, fields);
+  }
+
+  // ---- receiving.cpp
+  void act(const Received& received);
+  bool admits(const wire::RaftMessage& message);  // by history and life
+  bool knows_life(const wire::RaftHeader& header);
+  void remember(const MemberId& id, const Life& life);
+  void forget_strangers();
+  void adopt_term(const wire::RaftMessage& message);
+  void answer_old_leader(const wire::RaftMessage& message);
+  void receive(const wire::RaftHeader& from, const wire::Fenced& fenced);
+  void receive(const wire::RaftHeader& from, const wire::Hello&);
+  void receive(const wire::RaftHeader& from, const wire::Welcome& welcome);
+  void greet();  // tells the others that a new life begins
+
+  // ---- election.cpp
+  void receive(const wire::RaftHeader& from, const wire::VoteRequest& request);
+  void receive(const wire::RaftHeader& from, const wire::VoteReply& reply);
+  void receive(const wire::RaftHeader& from, const wire::TimeoutNow& now);
+  void act(const LeaderGone& gone);
+  void act(const TransferAsked& asked);
+  bool leader_is_heard() const;
+  bool as_new(std::uint64_t last_index, std::uint64_t last_term) const;
+  bool would_vote(const wire::RaftHeader& from, const wire::VoteRequest& request) const;
+  void election_is_due();
+  void ask_for_votes(bool pre);
+  void count_votes();
+  void become_follower(std::uint64_t term, const MemberId& leader);
+  void become_leader();
+  void lose_leadership();
+  void heard_leader(const MemberId& leader);
+  void time_election();
+  void time_retry();
+  void go_mute(Mute why);
+  bool begin_transfer(MemberId to);
+  void hand_over();
+
+  // ---- leading.cpp
+  void receive(const wire::RaftHeader& from, const wire::AppendReply& reply);
+  void broadcast();  // one round: to everybody, if only to be heard
+  void feed(const MemberId& id, Progress& follower);
+  void feed_all();
+  void send_entries(const MemberId& id, Progress& follower, std::size_t most);
+  void append_own(LogEntry entry);
+  void follow_configuration();  // followers and timers, after the configuration changed
+  void count_matches();
+  void commit_to(std::uint64_t index);
+  void check_quorum();
+  void refused(const MemberId& id, Progress& follower, const wire::AppendReply& reply);
+  std::uint64_t own_durable() const;
+
+  // ---- following.cpp
+  void receive(const wire::RaftHeader& from, const wire::AppendRequest& request);
+  bool sane(const wire::AppendRequest& request, std::uint64_t term) const;
+  void take_entries(const wire::AppendRequest& request);
+  void cut_from(std::uint64_t index);
+  void refuse_append(const MemberId& to, const wire::AppendRequest& request);
+
+  // ---- snapshots.cpp
+  void receive(const wire::RaftHeader& from, const wire::SnapshotChunk& chunk);
+  void receive(const wire::RaftHeader& from, const wire::SnapshotReply& reply);
+  void act(const Snapshotted& made);
+  void begin_snapshot(Progress& follower);
+  void send_chunk(const MemberId& id, Progress& follower);
+  void install(const wire::SnapshotChunk& chunk);
+  void compact();
+
+  // ---- asking.cpp
+  void act(const Propose& asked);
+  void act(const ReadAsked& asked);
+  void act(const ChangeAsked& asked);
+  Refusal may_propose() const;
+  Refusal may_change(const ChangeAsked& asked, Configuration& after);
+  void answer(std::uint64_t number, Refusal refusal, bool read = false);
+  void confirm_reads();
+  bool change_under_way() const { return configurations_.current_index() > commit_; }
+
+  // ---- persisting.cpp
+  void act(const Persisted& done);
+  void act(const PersistFailed& failed);
+  wire::RaftHeader header() const { return {hard_.history, hard_.term, id_, life_}; }
+  void send(const MemberId& to, wire::RaftBody body, std::uint64_t durable_to = 0);
+  void send(Send send, std::uint64_t durable_to);
+  void drop_waiting_from(std::uint64_t index);
+  void hard_changed() { hard_waits_ = true; }
+  bool hard_durable() const;
+  void persist();
+
+  // ---- set once
+  const Options options_;
+  const Rules rules_;
+  Rng rng_;
+  Log& log_sink_;
+  const MemberId id_;
+  Life life_;
+
+  // ---- durable, or about to be
+  HardState hard_;
+  RaftLog log_;
+  std::shared_ptr<const StoredSnapshot> snapshot_;
+  ConfigurationHistory configurations_;
+
+  // ---- durability
+  bool hard_waits_ = false, hard_in_flight_ = false;
+  bool snapshot_waits_ = false, snapshot_resets_ = false;
+  std::uint64_t token_ = 0;
+  bool in_flight_ = false;
+  std::deque<Waiting> waiting_;  // for a Persist that is still to be made
+  std::vector<Send> held_;       // for the one under way
+
+  // ---- everybody
+  Instant now_{}, resumed_{}, expected_{kNever};
+  bool started_ = false;
+  Outputs* out_ = nullptr;
+  Counters counters_;
+  Mute mute_ = Mute::none;
+  Role role_ = Role::follower;
+  MemberId leader_;
+  std::uint64_t commit_ = 0, applied_ = 0;
+  std::size_t applied_bytes_ = 0;  // behind the snapshot
+  LedgerClock clock_;
+  Leadership told_;
+
+  // ---- followers and candidates
+  Instant heard_{};           // the leader
+  Instant election_{kNever};  // when one is due
+  MemberId last_leader_;      // of this term
+  bool leader_gone_ = false;  // its process: last_leader_'s
+  std::uint32_t quick_tries_ = 0;
+  std::set<MemberId> granted_, denied_;
+  std::optional<Incoming> incoming_;
+  std::set<MemberId> strangers_to_life_;  // who has not said yet that it knows this life
+  Instant settled_at_{}, next_hello_{kNever};
+
+  // ---- leaders
+  Followers followers_;
+  bool ready_ = false;
+  std::uint64_t own_first_ = 0;  // the entry that opened this term
+  std::uint64_t round_ = 0;
+  Instant next_broadcast_{kNever};
+  std::deque<Pending> pending_;
+  std::deque<Read> reads_;
+  std::optional<Transfer> transfer_;
+};
+
+}  // namespace dtrain::raft

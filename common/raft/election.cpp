@@ -1,0 +1,255 @@
+// Roles, pre-votes, votes and hand-over (rules 1, 8; thesis 3.4, 3.6, 3.10, 9.6).
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "common/raft/core.h"
+#include "common/raft/quorum.h"
+
+namespace dtrain::raft {
+
+// ---------------------------------------------------------------- timers
+
+void Raft::Core::time_election() {
+  election_ = voter() ? now_ + between(options_.election_min, options_.election_max) : kNever;
+}
+
+void Raft::Core::election_is_due() {
+  if (!voter()) {
+    election_ = kNever;
+  } else if (now_ < settled_at_) {
+    election_ = settled_at_;
+  } else {
+    ask_for_votes(with(Rule::pre_vote));
+  }
+}
+
+// Heard lately, so that nobody needs another. Its process known to be gone, silence is no longer needed.
+bool Raft::Core::leader_is_heard() const {
+  if (role_ == Role::leader || last_leader_.none() || leader_gone_) return false;
+  return now_ < heard_ + options_.election_min || just_resumed();
+}
+
+void Raft::Core::heard_leader(const MemberId& leader) {
+  if (role_ != Role::follower) become_follower(hard_.term, leader);
+  if (last_leader_ != leader) clock_.new_leader();
+  leader_ = last_leader_ = leader;
+  leader_gone_ = false;
+  quick_tries_ = 0;
+  heard_ = now_;
+  time_election();
+}
+
+void Raft::Core::act(const LeaderGone& gone) {
+  if (mute_ != Mute::none || role_ == Role::leader || last_leader_.none() || gone.member != last_leader_)
+    return;
+  if (!leader_gone_) quick_tries_ = kQuickTries;
+  leader_gone_ = true;
+  leader_ = {};
+  if (voter()) election_ = std::min(election_, now_ + between(options_.gone_min, options_.gone_max));
+}
+
+// ---------------------------------------------------------------- roles
+
+void Raft::Core::become_follower(std::uint64_t term, const MemberId& leader) {
+  const bool led = role_ == Role::leader;
+  if (term > hard_.term) {
+    hard_.term = term;
+    hard_.vote_for({});
+    hard_changed();
+    last_leader_ = {};
+    leader_gone_ = false;
+  }
+  role_ = Role::follower;
+  leader_ = leader;
+  granted_.clear();
+  denied_.clear();
+  if (led) {
+    lose_leadership();
+    time_election();
+  }
+}
+
+void Raft::Core::lose_leadership() {
+  ++counters_.stepped_down;
+  ready_ = false;
+  followers_.clear();
+  transfer_.reset();
+  next_broadcast_ = kNever;
+  for (const Pending& pending : std::exchange(pending_, {}))
+    out_->answers.push_back({pending.number, Refusal::unknown, pending.index, pending.term, {}, false});
+  for (const Read& read : std::exchange(reads_, {})) answer(read.number, Refusal::not_leader, true);
+  log(LogLevel::info, "raft-stepped-down", {{"term", std::to_string(hard_.term)}});
+}
+
+void Raft::Core::become_leader() {
+  role_ = Role::leader;
+  leader_ = last_leader_ = id_;
+  leader_gone_ = false;
+  election_ = next_hello_ = kNever;
+  granted_.clear();
+  denied_.clear();
+  incoming_.reset();
+  round_ = 0;
+  next_broadcast_ = now_;
+  followers_.clear();
+  follow_configuration();
+  own_first_ = log_.last_index() + 1;
+  log(LogLevel::info, "raft-leads",
+      {{"term", std::to_string(hard_.term)}, {"from", std::to_string(own_first_)}});
+  if (with(Rule::own_term_entry)) {
+    LogEntry first;
+    first.kind = EntryKind::leader;
+    append_own(std::move(first));
+  } else {
+    ready_ = true;
+  }
+}
+
+void Raft::Core::go_mute(Mute why) {
+  if (role_ != Role::follower) become_follower(hard_.term, {});
+  mute_ = why;
+  leader_ = last_leader_ = {};
+  waiting_.clear();
+  held_.clear();
+  incoming_.reset();
+  log(LogLevel::error, "raft-mute", {{"why", to_string(why)}});
+}
+
+// ---------------------------------------------------------------- asking for votes
+
+void Raft::Core::ask_for_votes(bool pre) {
+  if (hard_.term >= wire::kMostTerm) {  // the numbers have ended: only another's reign can be followed
+    election_ = kNever;
+    return;
+  }
+  if (role_ == Role::leader) return;
+  granted_.clear();
+  denied_.clear();
+  leader_ = {};
+  role_ = pre ? Role::pre_candidate : Role::candidate;
+  if (pre) {
+    ++counters_.pre_elections;
+  } else {
+    ++counters_.elections;
+    ++hard_.term;
+    hard_.vote_for(id_);
+    hard_changed();
+    last_leader_ = {};
+  }
+  granted_.insert(id_);
+  time_retry();
+  const wire::VoteRequest request{pre, pre ? hard_.term + 1 : hard_.term, log_.last_index(),
+                                  log_.last_term()};
+  for (const MemberId& voter : configuration().voters)
+    if (voter != id_) send(voter, request);
+  count_votes();
+}
+
+// A pre-vote disturbs nobody, so the next try is sooner than the first; after LeaderGone at once, a few
+// times.
+void Raft::Core::time_retry() {
+  if (quick_tries_ == 0) {
+    election_ = now_ + between(options_.election_min / 2, options_.election_max / 2);
+    return;
+  }
+  --quick_tries_;
+  election_ = now_ + options_.gone_retry + between(options_.gone_min, options_.gone_max);
+}
+
+void Raft::Core::count_votes() {
+  const auto& voters = configuration().voters;
+  const bool pre = role_ == Role::pre_candidate;
+  std::size_t granted = 0, denied = 0;
+  for (const MemberId& voter : voters) {
+    // The own vote counts when it is durable, as any other.
+    if (granted_.contains(voter) && (pre || voter != id_ || hard_durable())) ++granted;
+    if (denied_.contains(voter)) ++denied;
+  }
+  if (granted >= majority(voters.size())) return pre ? ask_for_votes(false) : become_leader();
+  if (denied > voters.size() - majority(voters.size())) become_follower(hard_.term, {});
+}
+
+void Raft::Core::receive(const wire::RaftHeader& from, const wire::VoteReply& reply) {
+  const bool pre = role_ == Role::pre_candidate;
+  if (!pre && role_ != Role::candidate) return;
+  if (reply.pre != pre || reply.term != hard_.term + (pre ? 1 : 0)) return;
+  if (!configuration().votes(from.sender)) return;
+  (reply.granted ? granted_ : denied_).insert(from.sender);
+  count_votes();
+}
+
+// ---------------------------------------------------------------- giving votes
+
+bool Raft::Core::as_new(std::uint64_t last_index, std::uint64_t last_term) const {
+  return std::tie(last_term, last_index) >= std::make_tuple(log_.last_term(), log_.last_index());
+}
+
+// By log and term alone, whatever this member believes of who votes: its configuration may be older than the
+// candidate's. Only a pre-vote is refused while a leader is heard.
+bool Raft::Core::would_vote(const wire::RaftHeader& from, const wire::VoteRequest& request) const {
+  if (!as_new(request.last_index, request.last_term)) return false;
+  if (request.pre) return request.term > hard_.term && role_ != Role::leader && !leader_is_heard();
+  if (request.term != hard_.term) return false;
+  const MemberId voted = hard_.voted_for();
+  return voted.none() || voted == from.sender || !with(Rule::one_vote_per_term);
+}
+
+void Raft::Core::receive(const wire::RaftHeader& from, const wire::VoteRequest& request) {
+  if (now_ < settled_at_) return;
+  const bool granted = would_vote(from, request);
+  if (granted && request.pre) {
+    // Two ask at the same time: the one with more, or the larger id, goes first.
+    const auto theirs = std::tie(request.last_term, request.last_index, from.sender);
+    if (role_ == Role::pre_candidate && theirs > std::make_tuple(log_.last_term(), log_.last_index(), id_))
+      become_follower(hard_.term, {});
+  } else if (granted) {
+    if (hard_.voted_for() != from.sender) {
+      hard_.vote_for(from.sender);
+      hard_changed();
+    }
+    time_election();
+  }
+  wire::RaftMessage reply{header(), wire::VoteReply{request.pre, request.term, granted}};
+  if (!granted && !with(Rule::refusal_carries_own_term)) reply.header.term = from.term;
+  send(Send{from.sender, std::move(reply)}, 0);
+}
+
+// ---------------------------------------------------------------- hand-over
+
+void Raft::Core::act(const TransferAsked& asked) {
+  if (role_ == Role::leader && !begin_transfer(asked.to))
+    log(LogLevel::warn, "raft-transfer-refused", {{"to", asked.to.text()}});
+}
+
+bool Raft::Core::begin_transfer(MemberId to) {
+  if (to.none()) {
+    std::uint64_t most = 0;
+    for (const auto& [id, follower] : followers_) {
+      if (!configuration().votes(id) || now_ - follower.heard > options_.election_min) continue;
+      if (to.none() || follower.match > most) to = id, most = follower.match;
+    }
+  }
+  if (to == id_ || !configuration().votes(to)) return false;
+  if (!transfer_ || transfer_->to != to) transfer_ = Transfer{to, now_ + options_.transfer};
+  hand_over();
+  return true;
+}
+
+// The one that takes over must have the whole log; it begins a term of its own, in which everybody has one
+// vote as in any other.
+void Raft::Core::hand_over() {
+  if (!transfer_) return;
+  const auto follower = followers_.find(transfer_->to);
+  if (follower == followers_.end()) return transfer_.reset();
+  if (follower->second.match == log_.last_index()) send(transfer_->to, wire::TimeoutNow{log_.last_index()});
+}
+
+void Raft::Core::receive(const wire::RaftHeader& from, const wire::TimeoutNow& now) {
+  if (role_ != Role::follower || from.sender != leader_ || !voter() || now_ < settled_at_) return;
+  if (now.last_index > log_.last_index()) return;
+  quick_tries_ = kQuickTries;
+  ask_for_votes(false);
+}
+
+}  // namespace dtrain::raft

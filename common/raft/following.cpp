@@ -1,0 +1,81 @@
+// A follower appends what the leader sends and acknowledges what it verified (rules 3, 6; thesis 3.5).
+#include <algorithm>
+#include <utility>
+
+#include "common/raft/core.h"
+
+namespace dtrain::raft {
+
+void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendRequest& request) {
+  const bool another_leads = role_ == Role::leader || (!last_leader_.none() && last_leader_ != from.sender);
+  if (another_leads || !sane(request, from.term)) {
+    ++counters_.dropped;
+    return;
+  }
+  heard_leader(from.sender);
+  clock_.told(request.elapsed, now_);
+  // What is committed here is the same at every leader: the request may begin before it.
+  if (request.prev_index >= commit_ &&
+      (request.prev_index > log_.last_index() || log_.term_at(request.prev_index) != request.prev_term))
+    return refuse_append(from.sender, request);
+  take_entries(request);
+  const std::uint64_t verified = request.prev_index + request.entries.size();
+  const std::uint64_t bound = with(Rule::commit_verified_only) ? verified : log_.last_index();
+  if (std::min(request.commit, bound) > commit_) commit_to(std::min(request.commit, bound));
+  // Acknowledged is what the request verified, when it is durable; without entries at once, so that a slow
+  // disk is no silence.
+  const bool only_heard = request.entries.empty();
+  std::uint64_t match = with(Rule::ack_verified_only) ? verified : log_.last_index();
+  if (only_heard && with(Rule::durable_before_send)) match = std::min(match, log_.durable());
+  send(from.sender, wire::AppendReply{request.round, true, match, request.prev_index, 0, 0},
+       only_heard ? 0 : match);
+}
+
+// What a correct leader never sends.
+bool Raft::Core::sane(const wire::AppendRequest& request, std::uint64_t term) const {
+  if (request.prev_index > wire::kMostIndex - wire::kEntriesPerMessage ||
+      request.entries.size() > wire::kEntriesPerMessage)
+    return false;
+  std::uint64_t index = request.prev_index, newest = request.prev_term;
+  for (const LogEntry& entry : request.entries) {
+    if (entry.index != ++index || entry.term < newest || entry.term > term) return false;
+    newest = entry.term;
+    if (entry.kind != EntryKind::configuration) continue;
+    const auto configuration = wire::decode_configuration(entry.payload);
+    if (!configuration || configuration->voters.empty()) return false;
+  }
+  return newest <= term;
+}
+
+void Raft::Core::take_entries(const wire::AppendRequest& request) {
+  bool reconfigured = false;
+  for (const LogEntry& entry : request.entries) {
+    if (entry.index <= commit_) continue;
+    if (entry.index <= log_.last_index()) {
+      if (log_.term_at(entry.index) == entry.term) continue;
+      cut_from(entry.index);
+      reconfigured = true;
+    }
+    if (entry.kind == EntryKind::configuration) {
+      configurations_.push(entry.index, *wire::decode_configuration(entry.payload));
+      reconfigured = true;
+    }
+    log_.append(entry);
+  }
+  if (reconfigured) follow_configuration();
+}
+
+void Raft::Core::cut_from(std::uint64_t index) {
+  log_.truncate_from(index);
+  drop_waiting_from(index);
+  if (with(Rule::truncated_config_rolls_back)) configurations_.truncate_from(index);
+}
+
+void Raft::Core::refuse_append(const MemberId& to, const wire::AppendRequest& request) {
+  ++counters_.appends_refused;
+  const std::uint64_t before = request.prev_index == 0 ? 0 : request.prev_index - 1;
+  const std::uint64_t hint = log_.last_with_term_at_most(before, request.prev_term);
+  send(to, wire::AppendReply{request.round, false, 0, request.prev_index, hint, log_.term_at(hint)});
+}
+
+}  // namespace dtrain::raft

@@ -1,0 +1,69 @@
+// What a leader knows of one follower's log, and how much it may send it.
+//
+//   probe      not known where the logs agree: one empty request at a time asks
+//   replicate  known: entries are sent ahead of the answers, up to a window of messages
+//   snapshot   the entries it needs are gone here: the snapshot is sent, chunk by chunk
+//
+// The same three states as in the published behaviour of etcd's raft; thesis 10.2 on pipelining.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "common/base/time.h"
+#include "common/raft/log_entry.h"
+
+namespace dtrain::raft {
+
+struct Progress {
+  enum class State : std::uint8_t { probe, replicate, snapshot };
+
+  Progress(std::uint64_t last_index, Instant now) : next(last_index + 1), heard(now), moved(now) {}
+
+  State state = State::probe;
+  std::uint64_t match = 0;           // durable there
+  std::uint64_t next = 1;            // to be sent; above match
+  std::uint64_t round = 0;           // of the newest broadcast that it answered
+  Instant heard;                     // its last message of this term
+  Instant moved;                     // when something was acknowledged, or sent with nothing else under way
+  bool paused = false;               // probe, snapshot: an answer is awaited
+  std::deque<std::uint64_t> window;  // replicate: last index of each message under way, ascending
+  std::shared_ptr<const StoredSnapshot> snapshot;  // that it is being sent
+  std::uint64_t offset = 0;                        // of the snapshot, that it wants next
+
+  void probe_from(std::uint64_t index) {
+    state = State::probe;
+    next = std::max(index, match + 1);
+    paused = false;
+    window.clear();
+    snapshot.reset();
+    offset = 0;
+  }
+  void replicate() {
+    probe_from(match + 1);
+    state = State::replicate;
+  }
+  void send_snapshot(std::shared_ptr<const StoredSnapshot> which) {
+    probe_from(match + 1);
+    state = State::snapshot;
+    snapshot = std::move(which);
+  }
+  // Verified and durable there up to `index`. True: more than was known.
+  bool acknowledged(std::uint64_t index, Instant now) {
+    if (index <= match) return false;
+    match = index;
+    next = std::max(next, match + 1);
+    moved = now;
+    while (!window.empty() && window.front() <= index) window.pop_front();
+    return true;
+  }
+  void sent(std::uint64_t last, Instant now) {
+    if (window.empty()) moved = now;
+    window.push_back(last);
+    next = last + 1;
+  }
+};
+
+}  // namespace dtrain::raft

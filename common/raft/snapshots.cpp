@@ -1,0 +1,141 @@
+// Compaction, and snapshots that go out or come in by chunks (rules 6, 7; thesis 5).
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/raft/core.h"
+
+namespace dtrain::raft {
+
+using State = Progress::State;
+
+// ---------------------------------------------------------------- made here
+
+void Raft::Core::act(const Snapshotted& made) {
+  if (made.index <= snapshot_index()) return;  // one that came in meanwhile holds more
+  CHECK(made.index <= applied_);
+  const LogEntry& last = log_.at(made.index);
+  snapshot_ = std::make_shared<const StoredSnapshot>(
+      StoredSnapshot{made.index, last.term, made.state,
+                     wire::encode_configuration(configurations_.at(made.index)), last.elapsed});
+  snapshot_waits_ = true;
+  log_.covered_to(made.index);
+  configurations_.compact_to(made.index);
+  applied_bytes_ = 0;
+  for (std::uint64_t index = made.index + 1; index <= applied_; ++index)
+    applied_bytes_ += log_.at(index).payload.size();
+  compact();
+}
+
+// Memory keeps a little more than the disk: a follower that is just behind gets entries, not the whole state.
+void Raft::Core::compact() {
+  std::uint64_t keep_from = snapshot_index() + 1;
+  std::size_t bytes = 0;
+  while (keep_from > log_.first_index() && snapshot_index() - keep_from + 1 < options_.kept_entries) {
+    bytes += log_.at(keep_from - 1).payload.size();
+    if (bytes > options_.kept_bytes) break;
+    --keep_from;
+  }
+  log_.compact_to(keep_from - 1);
+}
+
+// ---------------------------------------------------------------- going out
+
+void Raft::Core::begin_snapshot(Progress& follower) {
+  CHECK(snapshot_);  // what is gone from the log is in it
+  follower.send_snapshot(snapshot_);
+  ++counters_.snapshots_sent;
+}
+
+void Raft::Core::send_chunk(const MemberId& id, Progress& follower) {
+  const StoredSnapshot& snapshot = *follower.snapshot;
+  wire::SnapshotChunk chunk;
+  chunk.round = round_;
+  chunk.index = snapshot.index;
+  chunk.term = snapshot.term;
+  if (auto configuration = wire::decode_configuration(snapshot.configuration))
+    chunk.configuration = *std::move(configuration);
+  chunk.snapshot_elapsed = snapshot.elapsed;
+  chunk.elapsed = clock_.now(now_);
+  chunk.total = snapshot.payload.size();
+  chunk.offset = follower.offset;
+  chunk.bytes = snapshot.payload.substr(follower.offset,
+                                        std::min(options_.snapshot_chunk_bytes, wire::kSnapshotChunkBytes));
+  follower.moved = now_;
+  send(id, std::move(chunk));
+}
+
+void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotReply& reply) {
+  if (role_ != Role::leader || from.term != hard_.term) return;
+  const auto found = followers_.find(from.sender);
+  if (found == followers_.end()) return;
+  Progress& follower = found->second;
+  if (reply.round > round_ || reply.index > log_.last_index()) {
+    ++counters_.dropped;
+    return;
+  }
+  follower.heard = now_;
+  follower.round = std::max(follower.round, reply.round);
+  confirm_reads();
+  if (follower.state != State::snapshot || reply.index != follower.snapshot->index) return;
+  if (reply.done) {
+    follower.acknowledged(reply.index, now_);
+    follower.replicate();
+    count_matches();
+  } else if (reply.next_offset != follower.offset && reply.next_offset <= follower.snapshot->payload.size()) {
+    follower.offset = reply.next_offset;
+    follower.paused = false;
+  }
+  // Else an answer that came twice: the chunk it asks for is on its way already, or the next retry brings it.
+  if (role_ == Role::leader) feed(from.sender, follower);
+}
+
+// ---------------------------------------------------------------- coming in
+
+void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotChunk& chunk) {
+  const bool another_leads = role_ == Role::leader || (!last_leader_.none() && last_leader_ != from.sender);
+  const bool fits = chunk.index != 0 && chunk.term != 0 && chunk.term <= from.term &&
+                    chunk.total <= options_.snapshot_bytes && chunk.offset <= chunk.total &&
+                    chunk.bytes.size() <= chunk.total - chunk.offset;
+  if (another_leads || !fits || chunk.configuration.voters.empty()) {
+    ++counters_.dropped;
+    return;
+  }
+  heard_leader(from.sender);
+  clock_.told(chunk.elapsed, now_);
+  const bool matches = chunk.index > commit_ && log_.term_at(chunk.index) == chunk.term;
+  if (matches) commit_to(chunk.index);  // a snapshot holds what is committed, and the log here agrees with it
+  if (chunk.index <= commit_) {
+    incoming_.reset();
+    return send(from.sender, wire::SnapshotReply{chunk.round, chunk.index, chunk.total, true}, chunk.index);
+  }
+  const bool goes_on = incoming_ && incoming_->from == from.sender && incoming_->index == chunk.index &&
+                       incoming_->term == chunk.term && incoming_->total == chunk.total;
+  if (!goes_on) incoming_ = Incoming{from.sender, chunk.index, chunk.term, chunk.total, {}};
+  if (chunk.offset == incoming_->bytes.size()) incoming_->bytes += chunk.bytes;
+  if (incoming_->bytes.size() < chunk.total)
+    return send(from.sender, wire::SnapshotReply{chunk.round, chunk.index, incoming_->bytes.size(), false});
+  install(chunk);
+  send(from.sender, wire::SnapshotReply{chunk.round, chunk.index, chunk.total, true}, chunk.index);
+}
+
+void Raft::Core::install(const wire::SnapshotChunk& chunk) {
+  const Configuration& carried =
+      with(Rule::snapshot_carries_config) ? chunk.configuration : Configuration(configuration());
+  snapshot_ = std::make_shared<const StoredSnapshot>(
+      StoredSnapshot{chunk.index, chunk.term, std::move(incoming_->bytes),
+                     wire::encode_configuration(carried), chunk.snapshot_elapsed});
+  incoming_.reset();
+  snapshot_waits_ = snapshot_resets_ = true;
+  drop_waiting_from(1);
+  log_.reset(chunk.index, chunk.term);
+  configurations_.reset(chunk.index, carried);
+  commit_ = applied_ = chunk.index;
+  applied_bytes_ = 0;
+  out_->installed = *snapshot_;
+  ++counters_.snapshots_installed;
+  follow_configuration();
+  log(LogLevel::info, "raft-snapshot-installed", {{"index", std::to_string(chunk.index)}});
+}
+
+}  // namespace dtrain::raft
