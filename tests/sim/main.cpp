@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/job/manifest.h"
+#include "tests/sim/council/run.h"
 #include "tests/sim/membership/run.h"
 #include "tests/sim/run_seeds.h"
 
@@ -27,7 +28,7 @@ int usage(const std::string& why) {
   return kUsage;
 }
 
-std::vector<const World*> all_worlds() { return {&cluster_world(), &membership::membership_world()}; }
+std::vector<const World*> all_worlds() { return {&cluster_world(), &membership::membership_world(), &council::council_world()}; }
 
 int list_worlds(bool json) {
   nlohmann::json worlds;

@@ -1,0 +1,320 @@
+#include "tests/sim/council/chaos.h"
+
+#include <algorithm>
+
+namespace dtrain::sim::council {
+namespace {
+
+constexpr std::uint32_t kLossPerMille[] = {10, 50, 150, 300};
+constexpr std::uint32_t kDuplicatesPerMille[] = {10, 100};
+constexpr std::uint32_t kDriftPerMillion = 10'000;  // 1 %
+constexpr std::uint32_t kMostRecoveries = 2;
+constexpr Duration kLongestStall = 800ms;
+
+bool starts_once(Fault fault) {
+  return fault == Fault::loss || fault == Fault::duplicate || fault == Fault::delay ||
+         fault == Fault::clock_drift || fault == Fault::resize || fault == Fault::hasty_resize ||
+         fault == Fault::gone || fault == Fault::stall;
+}
+
+// The rarer ones: each costs a member, or everything stands still for a while.
+bool seldom(Fault fault) {
+  return fault == Fault::outage || fault == Fault::lost_disk || fault == Fault::recover_quorum ||
+         fault == Fault::isolate;
+}
+
+}  // namespace
+
+Chaos::Chaos(CouncilWorld& world, Operator& the_operator, const FaultSet& permitted, Rng rng, Instant until)
+    : world_(world), operator_(the_operator), rng_(rng), until_(until) {
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    const bool drawn = rng_.below(6) < (fault == Fault::recover_quorum || fault == Fault::outage ? 1 : 2);
+    active_.set(fault, permitted.has(fault) && (drawn || !permitted.is_all()));
+  }
+}
+
+void Chaos::begin() {
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    if (!active_.has(fault)) continue;
+    mean_[i] = seldom(fault) ? between(8s, 30s) : between(1s, 8s);
+    if (starts_once(fault))
+      lasting(fault);
+    else
+      next(fault);
+  }
+}
+
+void Chaos::next(Fault fault) {
+  world_.after(upto(2 * mean_[static_cast<std::size_t>(fault)]), [this, fault] {
+    if (over_) return;
+    strike(fault);
+    next(fault);
+  });
+}
+
+void Chaos::for_a_while(Duration longest, std::function<void()> undo) {
+  const std::uint64_t key = ++undo_count_;
+  undo_[key] = std::move(undo);
+  world_.after(upto(longest), [this, key] {
+    const auto at = undo_.find(key);
+    if (at == undo_.end()) return;
+    const auto undo_now = std::move(at->second);
+    undo_.erase(at);
+    undo_now();
+  });
+}
+
+void Chaos::heal() {
+  over_ = true;
+  while (!undo_.empty()) {
+    const auto undo = std::move(undo_.begin()->second);
+    undo_.erase(undo_.begin());
+    undo();
+  }
+  world_.links().heal();
+  world_.resume_all();
+  operator_.set_hasty(false);
+  for (Slot slot = 0; slot < world_.slots(); ++slot) {
+    world_.slow_disk(slot, 0ns);
+    const Truth& truth = world_.truth(slot);
+    const bool anew = truth.rolled_back || truth.superseded;
+    if (truth.disk_failed || anew) world_.reboot(slot);
+    if (anew) world_.wipe(slot);
+    world_.start(slot);
+  }
+}
+
+std::optional<Slot> Chaos::someone() {
+  if (const auto found = leader(); found && rng_.chance(2, 5)) return found;
+  for (int tries = 0; tries < 16; ++tries) {
+    const auto slot = static_cast<Slot>(rng_.below(world_.slots()));
+    if (world_.truth(slot).runs) return slot;
+  }
+  return std::nullopt;
+}
+
+void Chaos::come_back(Slot slot, Duration after) {
+  world_.after(after, [this, slot] {
+    if (!over_) world_.start(slot);
+  });
+}
+
+// Who has a connection to it sees it reset, connects anew, and is refused.
+void Chaos::told_gone(Slot gone) {
+  if (!active_.has(Fault::gone)) return;
+  const MemberId id = world_.truth(gone).id;
+  for (Slot slot = 0; slot < world_.slots(); ++slot) {
+    if (slot == gone || !world_.linked(slot, gone) || !rng_.chance(5, 6)) continue;
+    world_.after(upto(15ms), [this, slot, gone, id] {
+      if (!over_ && !world_.truth(gone).runs && world_.truth(gone).id == id)
+        world_.tell(slot, raft::LeaderGone{id});
+    });
+  }
+}
+
+void Chaos::crash(Slot slot, Duration back_after) {
+  world_.kill(slot);
+  told_gone(slot);
+  come_back(slot, back_after);
+}
+
+void Chaos::outage() {
+  const std::uint64_t share = rng_.chance(1, 2) ? 100 : 60;
+  for (Slot slot = 0; slot < world_.slots(); ++slot) {
+    if (rng_.below(100) >= share) continue;
+    world_.after(upto(rng_.chance(1, 2) ? 5ms : 1s), [this, slot] {
+      if (over_ || !world_.truth(slot).runs) return;
+      world_.kill(slot);
+      come_back(slot, between(10ms, 3s));
+    });
+  }
+}
+
+void Chaos::cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest) {
+  for (const auto& [from, to] : links) world_.cut(from, to, true);
+  world_.note("cut of " + std::to_string(links.size()) + " links");
+  for_a_while(longest, [this, links] {
+    for (const auto& [from, to] : links) world_.cut(from, to, false);
+    world_.note("end of a cut of " + std::to_string(links.size()) + " links");
+  });
+}
+
+void Chaos::partition() {
+  const std::uint64_t away = rng_.next();
+  std::vector<std::pair<Slot, Slot>> links;
+  for (Slot a = 0; a < world_.slots(); ++a)
+    for (Slot b = 0; b < world_.slots(); ++b)
+      if ((away >> a & 1) != (away >> b & 1)) links.emplace_back(a, b);
+  cut_for(std::move(links), 8s);
+}
+
+void Chaos::isolate() {
+  const auto one = someone();
+  if (!one) return;
+  std::vector<std::pair<Slot, Slot>> links;
+  for (Slot other = 0; other < world_.slots(); ++other) {
+    if (other == *one) continue;
+    links.emplace_back(*one, other);
+    links.emplace_back(other, *one);
+  }
+  cut_for(std::move(links), 20s);
+}
+
+void Chaos::one_way() {
+  const auto one = someone();
+  if (!one) return;
+  const bool mute = rng_.chance(1, 2);
+  std::vector<std::pair<Slot, Slot>> links;
+  for (Slot other = 0; other < world_.slots(); ++other) {
+    if (other == *one || rng_.chance(1, 3)) continue;
+    if (mute)
+      links.emplace_back(*one, other);
+    else
+      links.emplace_back(other, *one);
+  }
+  cut_for(std::move(links), 8s);
+}
+
+// One at a time, so that every majority runs at every instant.
+void Chaos::stall() {
+  if (over_) return;
+  if (const auto one = someone(); one && !world_.truth(*one).paused) {
+    const Duration most = std::min<Duration>(kLongestStall, world_.options().election_min * 8 / 10);
+    const Duration length = upto(most);
+    world_.pause(*one, length);
+    world_.after(length + upto(2s), [this] { stall(); });
+    return;
+  }
+  world_.after(upto(2s), [this] { stall(); });
+}
+
+void Chaos::lose_disk() {
+  const auto one = operator_.expendable();
+  if (!one) return;
+  operator_.lost(world_.truth(*one).id);
+  world_.reboot(*one);
+  world_.wipe(*one);
+  come_back(*one, between(100ms, 3s));
+}
+
+void Chaos::old_disk() {
+  for (Slot slot = 0; slot < world_.slots(); ++slot)
+    if (world_.truth(slot).runs && rng_.chance(1, 3)) world_.take_copy(slot);
+  const auto one = operator_.expendable();
+  if (!one || rng_.chance(1, 2)) return;
+  const MemberId id = world_.truth(*one).id;
+  world_.reboot(*one);
+  if (world_.roll_back(*one)) operator_.lost(id);
+  come_back(*one, between(100ms, 1s));
+}
+
+// All but one voter seem lost for ever; their machines come back all the same.
+void Chaos::recover_quorum() {
+  if (recoveries_ >= kMostRecoveries || !operator_.settled()) return;
+  const std::vector<MemberId> voters = world_.core(*leader())->configuration().voters;
+  const auto survivor = world_.slot_of(voters[rng_.below(voters.size())]);
+  if (!survivor || !operator_.expendable()) return;
+  ++recoveries_;
+  for (const MemberId& id : voters)
+    if (const auto slot = world_.slot_of(id)) world_.reboot(*slot);
+  world_.recover(*survivor);
+  come_back(*survivor, upto(1s));
+  for (const MemberId& id : voters)
+    if (const auto slot = world_.slot_of(id); slot && *slot != *survivor) come_back(*slot, between(1s, 8s));
+}
+
+void Chaos::strike(Fault fault) {
+  const auto one = someone();
+  if (!one) return;
+  switch (fault) {
+    case Fault::crash:
+      return crash(*one, rng_.chance(1, 2) ? between(10ms, 500ms) : between(500ms, 5s));
+    case Fault::outage:
+      return outage();
+    case Fault::reboot:
+      world_.reboot(*one);
+      return come_back(*one, between(1s, 6s));
+    case Fault::pause:
+      return world_.pause(*one, rng_.chance(1, 2) ? between(10ms, 1s) : between(1s, 6s));
+    case Fault::partition:
+      return partition();
+    case Fault::isolate:
+      return isolate();
+    case Fault::one_way:
+      return one_way();
+    case Fault::slow_disk: {
+      const Slot slot = *one;
+      world_.slow_disk(slot, 300ms);
+      return for_a_while(8s, [this, slot] { world_.slow_disk(slot, 0ns); });
+    }
+    case Fault::disk_error: {
+      const Slot slot = *one;
+      world_.fail_disk(slot);
+      return for_a_while(6s, [this, slot] {
+        if (!world_.truth(slot).disk_failed) return;
+        Duration reboots_after = 0ns;
+        if (rng_.chance(1, 4)) {  // the agent alone first: it still must not vote
+          world_.kill(slot);
+          world_.start(slot);
+          reboots_after = upto(3s);
+        }
+        world_.after(reboots_after, [this, slot] {
+          if (over_ || !world_.truth(slot).disk_failed) return;
+          world_.reboot(slot);
+          come_back(slot, between(100ms, 2s));
+        });
+      });
+    }
+    case Fault::lost_disk:
+      return lose_disk();
+    case Fault::old_disk:
+      return old_disk();
+    case Fault::transfer:
+      if (const auto from = leader()) {
+        const auto& voters = world_.core(*from)->configuration().voters;
+        world_.tell(*from,
+                    raft::TransferAsked{rng_.chance(1, 4) ? MemberId{} : voters[rng_.below(voters.size())]});
+      }
+      return;
+    case Fault::false_gone:
+      if (const auto well = leader()) {
+        const MemberId id = world_.truth(*well).id;
+        const bool all = rng_.chance(1, 3);
+        for (Slot slot = 0; slot < world_.slots(); ++slot)
+          if (slot != *well && (all || rng_.chance(1, 3))) world_.tell(slot, raft::LeaderGone{id});
+      }
+      return;
+    case Fault::recover_quorum:
+      return recover_quorum();
+    default:
+      return;
+  }
+}
+
+void Chaos::lasting(Fault fault) {
+  switch (fault) {
+    case Fault::loss:
+      return world_.links().set_loss(kLossPerMille[rng_.below(std::size(kLossPerMille))]);
+    case Fault::duplicate:
+      return world_.links().set_duplicates(kDuplicatesPerMille[rng_.below(std::size(kDuplicatesPerMille))]);
+    case Fault::delay:
+      return world_.links().set_delays(true);
+    case Fault::clock_drift:
+      for (Slot slot = 0; slot < world_.slots(); ++slot)
+        world_.drift(slot, static_cast<std::int32_t>(rng_.below(2 * kDriftPerMillion + 1)) -
+                               static_cast<std::int32_t>(kDriftPerMillion));
+      return;
+    case Fault::resize:
+      return operator_.set_resizing(true);
+    case Fault::hasty_resize:
+      return operator_.set_hasty(true);
+    case Fault::stall:
+      return stall();
+    default:
+      return;
+  }
+}
+
+}  // namespace dtrain::sim::council

@@ -1,0 +1,60 @@
+// Lets faults happen to the council at random times until a given instant, then heals everything. With all
+// faults permitted each run draws a subset of them, so that rare combinations come up too; named ones all
+// occur.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "common/base/rng.h"
+#include "tests/sim/council/council_world.h"
+#include "tests/sim/council/operator.h"
+
+namespace dtrain::sim::council {
+
+class Chaos {
+ public:
+  Chaos(CouncilWorld& world, Operator& the_operator, const FaultSet& permitted, Rng rng, Instant until);
+  void begin();
+  void heal();
+
+ private:
+  void next(Fault fault);
+  void strike(Fault fault);
+  void lasting(Fault fault);
+  void crash(Slot slot, Duration back_after);
+  void outage();
+  void come_back(Slot slot, Duration after);
+  void told_gone(Slot leader);
+  void partition();
+  void isolate();
+  void one_way();
+  void stall();
+  void lose_disk();
+  void old_disk();
+  void recover_quorum();
+  std::optional<Slot> someone();  // who runs; often the leader
+  std::optional<Slot> leader() const { return world_.ready_leader(); }
+  void cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest);
+  // Ends what lasts after a random time up to `longest`, at the latest when the time of faults is over.
+  void for_a_while(Duration longest, std::function<void()> undo);
+  Duration upto(Duration most) {
+    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1));
+  }
+  Duration between(Duration least, Duration most) { return least + upto(most - least); }
+
+  CouncilWorld& world_;
+  Operator& operator_;
+  FaultSet active_;
+  Rng rng_;
+  Instant until_;
+  std::array<Duration, kFaults> mean_{};
+  std::map<std::uint64_t, std::function<void()>> undo_;  // what still lasts
+  std::uint64_t undo_count_ = 0;
+  std::uint32_t recoveries_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace dtrain::sim::council

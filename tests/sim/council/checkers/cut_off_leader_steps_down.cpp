@@ -1,0 +1,39 @@
+// A leader that no majority hears or answers steps down soon (check-quorum): its clients must not wait for
+// it, nor its hosts obey it.
+#include <algorithm>
+
+#include "tests/sim/council/checkers/checkers.h"
+
+namespace dtrain::sim::council {
+namespace {
+
+class CutOffLeaderStepsDown final : public Checker {
+ public:
+  using Checker::Checker;
+  std::string_view name() const override { return "cut_off_leader_steps_down"; }
+
+  void sampled() override {
+    for (Slot slot = 0; slot < world_.slots(); ++slot) {
+      const raft::Raft* core = world_.core(slot);
+      const Truth& truth = world_.truth(slot);
+      if (!core || truth.paused || core->role() != raft::Role::leader || truth.cut_off_since == kNever)
+        continue;
+      const Instant since = std::max({truth.cut_off_since, truth.started, truth.resumed});
+      if (world_.now() - since > world_.options().check_quorum * 2 + kGrace)
+        violation(world_.name(slot) + " still leads term " + std::to_string(core->term()) +
+                  ", cut off from every majority for " +
+                  std::to_string((world_.now() - since).count() / 1'000'000) + " ms");
+    }
+  }
+
+ private:
+  static constexpr Duration kGrace = 3500ms;  // a message may come that late
+};
+
+}  // namespace
+
+std::unique_ptr<Checker> cut_off_leader_steps_down(WorldView& world) {
+  return std::make_unique<CutOffLeaderStepsDown>(world);
+}
+
+}  // namespace dtrain::sim::council

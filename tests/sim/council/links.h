@@ -1,0 +1,70 @@
+// What becomes of a message between two machines: lost, late, twice, or cut off. Every direction of every
+// pair is a link of its own; cuts are counted, so that faults may overlap.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "common/base/check.h"
+#include "common/base/rng.h"
+#include "common/base/time.h"
+
+namespace dtrain::sim::council {
+
+inline constexpr std::uint32_t kMostMachines = 16;
+
+class Links {
+ public:
+  explicit Links(Rng rng) : rng_(rng) {}
+
+  // When it arrives, counted from now; two times: a copy of it comes too. None: lost.
+  struct Fate {
+    std::optional<Duration> first, second;
+  };
+  Fate fate(std::uint32_t from, std::uint32_t to) {
+    Fate fate;
+    if (blocked(from, to)) return fate;
+    if (loss_ == 0 || !rng_.chance(loss_, 1000)) fate.first = latency();
+    if (duplicates_ != 0 && rng_.chance(duplicates_, 1000)) fate.second = latency() + upto(kLateCopy);
+    return fate;
+  }
+  Duration latency() {
+    Duration takes = base_ + upto(base_);
+    if (delays_) {
+      if (rng_.chance(1, 8)) takes += upto(base_ * 16 + 40ms);
+      if (rng_.chance(1, 256)) takes += upto(kLateCopy);
+    }
+    return takes;
+  }
+
+  void set_base(Duration base) { base_ = base; }
+  void set_loss(std::uint32_t per_mille) { loss_ = per_mille; }
+  void set_duplicates(std::uint32_t per_mille) { duplicates_ = per_mille; }
+  void set_delays(bool on) { delays_ = on; }
+  void cut(std::uint32_t from, std::uint32_t to, bool on) {
+    std::uint8_t& count = cuts_[from][to];
+    CHECK(on || count > 0);
+    count = static_cast<std::uint8_t>(on ? count + 1 : count - 1);
+  }
+  bool blocked(std::uint32_t from, std::uint32_t to) const { return cuts_[from][to] != 0; }
+  bool both_ways(std::uint32_t a, std::uint32_t b) const { return !blocked(a, b) && !blocked(b, a); }
+  void heal() {
+    loss_ = duplicates_ = 0;
+    delays_ = false;
+  }
+
+ private:
+  static constexpr Duration kLateCopy = 3s;
+  Duration upto(Duration most) {
+    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1)));
+  }
+
+  Rng rng_;
+  Duration base_ = 500us;
+  std::uint32_t loss_ = 0, duplicates_ = 0;  // of a thousand
+  bool delays_ = false;
+  std::array<std::array<std::uint8_t, kMostMachines>, kMostMachines> cuts_{};
+};
+
+}  // namespace dtrain::sim::council

@@ -1,0 +1,48 @@
+// Who decides in world council which machines vote: grows and shrinks the council, replaces members whose
+// disks are lost, and gives those who may not vote any more an empty disk. Asks whoever leads; may be told to
+// ask hastily.
+#pragma once
+
+#include <optional>
+
+#include "common/base/rng.h"
+#include "tests/sim/council/council_world.h"
+
+namespace dtrain::sim::council {
+
+class Operator {
+ public:
+  Operator(CouncilWorld& world, std::uint32_t nodes, std::uint32_t voters, Rng rng)
+      : world_(world), nodes_(nodes), target_(voters), rng_(rng) {}
+
+  void begin();  // acts from now on
+  void stop() { stopped_ = true; }
+  void set_resizing(bool on) { resizing_ = on; }
+  void set_hasty(bool on) { hasty_ = on; }
+
+  // A voter whose disk may be lost or put back now: all the others of three or more have the same
+  // configuration on their disks and run, so that the rest decides without it.
+  std::optional<Slot> expendable();
+  // From now on `id` is lost: nothing but its removal is asked for until that is done.
+  void lost(const MemberId& id) { lost_ = id; }
+  // All voters have the same configuration on their disks and run.
+  bool settled() const;
+
+ private:
+  void act();
+  void repair();
+  void resize(Slot leader);
+  void ask_hastily();
+  bool removed(const MemberId& id) const;
+  std::optional<MemberId> candidate(const raft::Configuration& configuration);
+  void later();
+
+  CouncilWorld& world_;
+  std::uint32_t nodes_, target_;
+  Rng rng_;
+  bool resizing_ = false, hasty_ = false, stopped_ = false;
+  MemberId lost_;
+  Instant resize_at_{};
+};
+
+}  // namespace dtrain::sim::council

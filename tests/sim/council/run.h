@@ -1,0 +1,22 @@
+// World council as dtrain-sim offers it: a range of seeds, their figures added up, a share of them run twice.
+#pragma once
+
+#include "tests/sim/council/council_world.h"
+#include "tests/sim/world.h"
+
+namespace dtrain::sim::council {
+
+struct Report {
+  std::uint64_t seeds = 0, failed_seed = 0, compared = 0;
+  std::optional<Violation> violation;
+  double virtual_seconds = 0, real_seconds = 0, cpu_seconds = 0;
+  Figures figures;
+};
+
+// Stops at the first broken seed. `base.seed` is not used.
+Report run_seeds(const RunOptions& base, SeedRange seeds);
+std::string replay_command(const RunOptions& options, std::uint64_t seed);
+
+const World& council_world();
+
+}  // namespace dtrain::sim::council
