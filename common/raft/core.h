@@ -78,7 +78,9 @@ class Raft::Core {
   };
 
   static constexpr std::size_t kWaitingSends = 4096;  // for the disk; beyond: lost, as on any network
-  static constexpr std::uint32_t kQuickTries = 3;     // elections after LeaderGone, before the usual pace
+  static constexpr std::size_t kMostLives =
+      64;  // remembered; more than any configuration has, with changes that were cut off
+  static constexpr std::uint32_t kQuickTries = 3;  // elections after LeaderGone, before the usual pace
 
   // ---- step.cpp
   void start();

@@ -109,6 +109,7 @@ void Raft::Core::become_leader() {
 void Raft::Core::go_mute(Mute why) {
   if (role_ != Role::follower) become_follower(hard_.term, {});
   mute_ = why;
+  if (why == Mute::stale_life && !std::exchange(hard_.stale, true)) hard_changed();
   leader_ = last_leader_ = {};
   waiting_.clear();
   held_.clear();

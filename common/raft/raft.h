@@ -35,7 +35,7 @@ struct Self {
   MemberId id;             // a machine that lost its disk comes back with another
   std::uint64_t life = 1;  // counted on the data directory; at least 1. The life's mark is drawn from Rng,
                            // which every run of an agent must therefore seed differently
-  bool may_vote = true;  // false: a disk error was seen in this boot of the machine
+  bool may_vote = true;    // false: a disk error was seen in this boot of the machine
 };
 
 // ---- what happened

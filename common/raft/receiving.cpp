@@ -75,12 +75,14 @@ void Raft::Core::remember(const MemberId& id, const Life& life) {
     if (at->life == life) return;
     at->life = life;
   } else {
+    if (hard_.lives.size() >= kMostLives) return forget_strangers();
     hard_.lives.insert(at, {id.high, id.low, life});
   }
   hard_changed();
 }
 
-// Only members of the configuration are remembered: so many and no more.
+// Only members of the configuration are remembered, so that there is a bound. Called when it is committed:
+// one that is cut off brings back the members that it left out.
 void Raft::Core::forget_strangers() {
   const auto stranger = [this](const SeenLife& seen) { return !configuration().has(seen.id()); };
   if (std::erase_if(hard_.lives, stranger) != 0) hard_changed();

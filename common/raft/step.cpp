@@ -44,6 +44,7 @@ Raft::Core::Core(Self self, Options options, Rng rng, Log& log, Stored stored)
       configurations_.push(entry.index, configuration_in(entry.payload));
   commit_ = applied_ = base_index(stored);
   if (stored.snapshot) snapshot_ = std::make_shared<const StoredSnapshot>(*std::move(stored.snapshot));
+  if (hard_.stale && with(Rule::fresh_life_only)) mute_ = Mute::stale_life;
   if (!self.may_vote) mute_ = Mute::disk_failed;
 }
 
@@ -66,7 +67,6 @@ void Raft::Core::start() {
   resumed_ = now_ - options_.stall;
   clock_.start(now_);
   settled_at_ = now_;
-  forget_strangers();
   for (const auto* ids : {&configuration().voters, &configuration().learners})
     for (const MemberId& id : *ids)
       if (id != id_) strangers_to_life_.insert(id);

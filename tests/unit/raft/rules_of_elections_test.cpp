@@ -259,6 +259,8 @@ TEST(FreshLife, WhoIsToldVotesNoMore) {
     voter.out.clear();
     voter.receive(2, 9, VoteRequest{false, 9, 9, 8});
     EXPECT_TRUE(voter.out.sends.empty());
+    for (int life = 0; life < 3; ++life) voter.restart();
+    EXPECT_EQ(voter->mute(), Mute::stale_life) << "a later life is no younger a copy";
   }
 }
 
@@ -295,6 +297,20 @@ TEST(FreshLife, AWelcomeSaysThatTheLifeIsDurable) {
   voter.land();
   ASSERT_EQ(voter.sent<wire::Welcome>(2).size(), 1u);
   EXPECT_EQ(voter.sent<wire::Welcome>(2)[0].yours, (Life{4, 40}));
+}
+
+TEST(FreshLife, IsRememberedUntilTheMembersRemovalIsCommitted) {
+  LoneVoter voter(3);
+  voter.receive(3, 1, wire::Hello{}, {7, 70});
+  voter.receive(2, 2, voter.request(1, 1, {LoneVoter::reconfiguration(2, 2, LoneVoter::voters(2))}));
+  EXPECT_EQ(voter.disk.hard.lives.size(), 2u);
+  voter.receive(2, 3, voter.request(1, 1, {LoneVoter::entry(2, 3)}));  // the removal is cut off
+  voter.out.clear();
+  voter.receive(3, 4, VoteRequest{false, 4, 9, 3}, {6, 1});
+  EXPECT_EQ(voter.sent<Fenced>(3).size(), 1u);
+  voter.receive(2, 4, voter.request(2, 3, {LoneVoter::reconfiguration(3, 4, LoneVoter::voters(2))}, 3));
+  voter.give(Tick{});
+  EXPECT_EQ(voter.disk.hard.lives.size(), 1u);
 }
 
 TEST(FreshLife, OnlyMembersAreRemembered) {
