@@ -44,7 +44,10 @@ bool Raft::Core::sane(const wire::AppendRequest& request, std::uint64_t term) co
     const auto configuration = wire::decode_configuration(entry.payload);
     if (!configuration || configuration->voters.empty()) return false;
   }
-  return newest <= term;
+  if (newest > term) return false;
+  // What is committed is the same at every leader: at the last such entry the terms must agree.
+  const bool spans = request.prev_index < commit_ && commit_ <= index;
+  return !spans || request.entries[commit_ - request.prev_index - 1].term == log_.term_at(commit_);
 }
 
 void Raft::Core::take_entries(const wire::AppendRequest& request) {

@@ -113,11 +113,13 @@ struct VoteRequest {
   std::uint64_t term = 0;  // that the sender would lead
   std::uint64_t last_index = 0;  // of its log
   std::uint64_t last_term = 0;
+  bool operator==(const VoteRequest&) const = default;
 };
 struct VoteReply {
   bool pre = false;
   std::uint64_t term = 0;  // of the request
   bool granted = false;
+  bool operator==(const VoteReply&) const = default;
 };
 struct AppendRequest {      // without entries: a heartbeat
   std::uint64_t round = 0;  // counts the leader's broadcasts within its term; the reply names it
@@ -126,6 +128,7 @@ struct AppendRequest {      // without entries: a heartbeat
   std::uint64_t commit = 0;
   Duration elapsed{};             // when it was sent
   std::vector<LogEntry> entries;  // from prev_index + 1 without gaps
+  bool operator==(const AppendRequest&) const = default;
 };
 struct AppendReply {
   std::uint64_t round = 0;
@@ -134,6 +137,7 @@ struct AppendReply {
   std::uint64_t prev_index = 0;  // refused: of the request
   std::uint64_t hint_index = 0;  // refused: the last entry here that may be the leader's, too
   std::uint64_t hint_term = 0;
+  bool operator==(const AppendReply&) const = default;
 };
 struct SnapshotChunk {
   std::uint64_t round = 0;
@@ -145,15 +149,18 @@ struct SnapshotChunk {
   std::uint64_t total = 0;  // bytes of the whole state
   std::uint64_t offset = 0;
   std::string bytes;
+  bool operator==(const SnapshotChunk&) const = default;
 };
 struct SnapshotReply {
   std::uint64_t round = 0;
   std::uint64_t index = 0;        // of the snapshot
   std::uint64_t next_offset = 0;  // of it, that is wanted next
   bool done = false;              // durable here, or covered by what is here already
+  bool operator==(const SnapshotReply&) const = default;
 };
 struct TimeoutNow {              // the leader hands over: campaign at once
   std::uint64_t last_index = 0;  // of the leader's log
+  bool operator==(const TimeoutNow&) const = default;
 };
 enum class FenceReason : std::uint8_t { stale_life, other_history };
 constexpr FenceReason enum_last(FenceReason) {
@@ -163,10 +170,14 @@ struct Fenced {  // "I do not count you"; whom it meets stops voting
   FenceReason reason = FenceReason::stale_life;
   Life seen;   // stale_life: the one known here
   Life yours;  // of the message that was refused
+  bool operator==(const Fenced&) const = default;
 };
-struct Hello {};  // of a voter in a new life, to the other voters
+struct Hello {  // of a voter in a new life, to the other voters
+  bool operator==(const Hello&) const = default;
+};
 struct Welcome {  // this life is known here, durably
   Life yours;
+  bool operator==(const Welcome&) const = default;
 };
 
 using RaftBody = std::variant<VoteRequest, VoteReply, AppendRequest, AppendReply, SnapshotChunk,
@@ -180,6 +191,7 @@ inline std::uint16_t type_of(const RaftBody& body) {
 struct RaftMessage {
   RaftHeader header;
   RaftBody body;
+  bool operator==(const RaftMessage&) const = default;
 };
 
 std::string encode_raft(const RaftMessage& message);
