@@ -49,7 +49,7 @@ void Chaos::begin() {
 void Chaos::next(Fault fault) {
   world_.after(upto(2 * mean_[static_cast<std::size_t>(fault)]), [this, fault] {
     if (over_) return;
-    strike(fault);
+    if (!quiet()) strike(fault);
     next(fault);
   });
 }
@@ -77,7 +77,7 @@ void Chaos::heal() {
   world_.resume_all();
   operator_.set_hasty(false);
   for (Slot slot = 0; slot < world_.slots(); ++slot) {
-    world_.slow_disk(slot, 0ns);
+    world_.heal_disk(slot);
     const Truth& truth = world_.truth(slot);
     const bool anew = truth.rolled_back || truth.superseded;
     if (truth.disk_failed || anew) world_.reboot(slot);
@@ -125,7 +125,7 @@ void Chaos::outage() {
   for (Slot slot = 0; slot < world_.slots(); ++slot) {
     if (rng_.below(100) >= share) continue;
     world_.after(upto(rng_.chance(1, 2) ? 5ms : 1s), [this, slot] {
-      if (over_ || !world_.truth(slot).runs) return;
+      if (quiet() || !world_.truth(slot).runs) return;
       world_.kill(slot);
       come_back(slot, between(10ms, 3s));
     });
@@ -134,9 +134,11 @@ void Chaos::outage() {
 
 void Chaos::cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest) {
   for (const auto& [from, to] : links) world_.cut(from, to, true);
+  ++cuts_;
   world_.note("cut of " + std::to_string(links.size()) + " links");
   for_a_while(longest, [this, links] {
     for (const auto& [from, to] : links) world_.cut(from, to, false);
+    --cuts_;
     world_.note("end of a cut of " + std::to_string(links.size()) + " links");
   });
 }
@@ -180,7 +182,7 @@ void Chaos::one_way() {
 // One at a time, so that every majority runs at every instant.
 void Chaos::stall() {
   if (over_) return;
-  if (const auto one = someone(); one && !world_.truth(*one).paused) {
+  if (const auto one = someone(); one && !quiet() && !world_.truth(*one).paused) {
     const Duration most = std::min<Duration>(kLongestStall, world_.options().election_min * 8 / 10);
     const Duration length = upto(most);
     world_.pause(*one, length);
@@ -199,15 +201,29 @@ void Chaos::lose_disk() {
   come_back(*one, between(100ms, 3s));
 }
 
+// Until `length` is over.
+void Chaos::be_quiet(Duration length) {
+  quiet_until_ = world_.now() + length;
+  world_.links().set_quiet(true);
+  for (Slot slot = 0; slot < world_.slots(); ++slot) world_.heal_disk(slot);
+  world_.after(length, [this] { world_.links().set_quiet(false); });
+}
+
+// A member that was put back may vote when nobody who remembers it can be reached for a second: more is not
+// promised. So all the others run and hear each other while it starts.
 void Chaos::old_disk() {
   for (Slot slot = 0; slot < world_.slots(); ++slot)
     if (world_.truth(slot).runs && rng_.chance(1, 3)) world_.take_copy(slot);
   const auto one = operator_.expendable();
-  if (!one || rng_.chance(1, 2)) return;
+  if (!one || cuts_ > 0 || rng_.chance(1, 2)) return;
   const MemberId id = world_.truth(*one).id;
   world_.reboot(*one);
-  if (world_.roll_back(*one)) operator_.lost(id);
-  come_back(*one, between(100ms, 1s));
+  const Duration away = between(400ms, 1s);
+  if (world_.roll_back(*one)) {
+    operator_.lost(id);
+    be_quiet(away + 2s);
+  }
+  come_back(*one, away);
 }
 
 // All but one voter seem lost for ever; their machines come back all the same.

@@ -34,6 +34,8 @@ class Chaos {
   void stall();
   void lose_disk();
   void old_disk();
+  void be_quiet(Duration length);
+  bool quiet() const { return over_ || world_.now() < quiet_until_; }
   void recover_quorum();
   std::optional<Slot> someone();  // who runs; often the leader
   std::optional<Slot> leader() const { return world_.ready_leader(); }
@@ -54,6 +56,8 @@ class Chaos {
   std::map<std::uint64_t, std::function<void()>> undo_;  // what still lasts
   std::uint64_t undo_count_ = 0;
   std::uint32_t recoveries_ = 0;
+  Instant quiet_until_{};   // nothing new goes wrong before
+  std::uint32_t cuts_ = 0;  // that last
   bool over_ = false;
 };
 

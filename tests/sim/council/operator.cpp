@@ -92,7 +92,7 @@ void Operator::resize(Slot leader) {
   for (const auto* list : {&configuration.voters, &configuration.learners})
     for (const MemberId& id : *list) {
       const auto slot = world_.slot_of(id);
-      if (!slot || id == lost_) return world_.change(leader, ChangeKind::remove, id);
+      if (!slot) return world_.change(leader, ChangeKind::remove, id);
     }
   if (!lost_.none()) return;
   if (resizing_ && world_.busy() && world_.now() >= resize_at_) {

@@ -33,10 +33,9 @@ class AcknowledgedNeverLost final : public Checker {
         core.term();  // of the newest leader: those of older terms may be behind and answer nobody
     judge(slot, core.last_index());
   }
-  void at_rest() override {
+  void at_rest() override {  // that the others are equal to the leader is another checker's
     for (Slot slot = 0; slot < world_.slots(); ++slot)
-      if (world_.core(slot) && world_.core(slot)->configuration().has(world_.truth(slot).id))
-        judge(slot, world_.machine(slot).applied());
+      if (world_.core(slot) && world_.core(slot)->ready()) judge(slot, world_.machine(slot).applied());
   }
   void recovered(Slot slot, const raft::History& old) override {
     // What only the lost ones had is lost.

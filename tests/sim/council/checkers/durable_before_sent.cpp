@@ -35,7 +35,8 @@ class DurableBeforeSent final : public Checker {
       if (chunk->done && last_index(disk) < chunk->index)
         broken(slot, "acknowledges a snapshot of entry " + std::to_string(chunk->index) +
                          " that is not on its disk");
-    } else if (const auto* welcome = std::get_if<wire::Welcome>(&send.message.body)) {
+    } else if (const auto* welcome = std::get_if<wire::Welcome>(&send.message.body);
+               welcome && world_.core(slot)->configuration().has(send.to)) {
       const auto known = std::find_if(disk.hard.lives.begin(), disk.hard.lives.end(),
                                       [&](const raft::SeenLife& seen) { return seen.id() == send.to; });
       if (known == disk.hard.lives.end() || known->life < welcome->yours)

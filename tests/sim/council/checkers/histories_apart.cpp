@@ -29,6 +29,7 @@ class HistoriesApart final : public Checker {
     if (foreign_ && (core.term() != before_ || core.last_index() != last_before_))
       violation(world_.name(slot) + " does what a member of another history told it");
     remember(slot);
+    foreign_ = false;  // what is sent before the next step was held up by the disk
   }
   void sent(Slot slot, const raft::Send& send) override {
     if (foreign_ && send.to == sender_ && !std::holds_alternative<wire::Fenced>(send.message.body))

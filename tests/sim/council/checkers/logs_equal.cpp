@@ -1,5 +1,6 @@
 // What is committed at an index is the same entry for all members of a history, for ever; what a survivor of
 // a lost quorum had applied is in the history that it begins.
+#include <algorithm>
 #include <map>
 #include <vector>
 

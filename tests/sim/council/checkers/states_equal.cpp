@@ -1,5 +1,6 @@
 // Two members of a history that have applied up to the same entry have the same state, however they came by
 // it: by entries or by a snapshot, before or after a restart.
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -23,7 +24,9 @@ class StatesEqual final : public Checker {
   void applied(Slot slot, const raft::LogEntry&, const RegisterMachine::Outcome&) override { judge(slot); }
   // The new history begins with what the survivor has.
   void recovered(Slot slot, const raft::History& old) override {
-    trails_[world_.disk(slot).hard.history] = trails_[old];
+    std::vector<std::uint64_t> trails = trails_[old];
+    trails.resize(std::min<std::size_t>(trails.size(), world_.machine(slot).applied() + 1));
+    trails_[world_.disk(slot).hard.history] = std::move(trails);
   }
 
  private:
