@@ -76,8 +76,11 @@ Refusal Raft::Core::may_change(const ChangeAsked& asked, Configuration& after) {
       refusal != Refusal::none)
     return refusal;
   if (asked.kind == ChangeKind::promote) {
+    // Near the end, heard lately, and it holds the entry that added it: an empty disk is near the end of a
+    // short log, too.
     const Progress& learner = followers_.at(asked.member);
-    const bool lags = learner.match + options_.promote_lag < log_.last_index();
+    const bool lags = learner.match + options_.promote_lag < log_.last_index() ||
+                      learner.match < configurations_.current_index();
     if (lags || now_ - learner.heard > options_.election_min) return Refusal::not_caught_up;
   }
   if (!after.votes(id_)) return begin_transfer({}) ? Refusal::transferring : Refusal::not_ready;

@@ -44,6 +44,7 @@ void ConfigurationHistory::reset(std::uint64_t index, Configuration base) {
 
 Refusal changed(const Configuration& before, ChangeKind kind, const MemberId& member, Configuration& after) {
   after = before;
+  if (member.none()) return Refusal::no_such_member;
   switch (kind) {
     case ChangeKind::add_learner:
       if (before.has(member)) return Refusal::already;

@@ -44,6 +44,11 @@ Error undecodable(std::string_view name, const std::string& cause, ErrorCode cod
 
 template <class T>
 Result<RaftMessage> read(const Document& document, const char* name) {
+  // Both must be there: of what is left out nobody asks whether it makes sense.
+  const Reader root = document.root();
+  const auto array = [](const Reader& r) { return r.kind() == Reader::Kind::array; };
+  if (!array(root) || root.size() < 2 || !array(root.at(0)) || !array(root.at(1)))
+    return fail(undecodable(name, "expected a header and a body"));
   Framed<T> out{};
   DecodeError error;
   bool unknown = false;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of fuzz_codec, fuzz_gossip, fuzz_checkpoint and fuzz_stored_records, from the golden messages
+"""Writes the seed corpora of fuzz_codec, fuzz_gossip, fuzz_raft, fuzz_checkpoint and fuzz_stored_records, from the golden messages
 and from small checkpoints made here. Run after a message type was added; the result is committed."""
 import hashlib
 import pathlib
@@ -8,6 +8,7 @@ import struct
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "control"
 GOLDEN_GOSSIP = HERE.parent / "golden" / "gossip"
+GOLDEN_RAFT = HERE.parent / "golden" / "raft"
 
 # The order of for_each_control_type in tests/unit/wire/samples.h; fuzz_codec counts from 2.
 CONTROL_TYPES = """message empty job_name node_name error_reply submit_request submit_reply jobs_request jobs_reply
@@ -17,6 +18,10 @@ checkpoints_reply blob_request put_blob_request blob_reply version_reply cancel_
 
 # The order of the types in common/wire/gossip.h; a header's type counts from 1.
 GOSSIP_TYPES = """join join_reply ping pong ping_request nack probe_now gossip sync_root sync_summaries sync_rows""".split()
+
+# The order of the bodies in common/wire/raft.h; a header's type counts from 64.
+RAFT_TYPES = """vote_request vote_reply append_request append_reply snapshot_chunk snapshot_reply timeout_now fenced hello
+welcome""".split()
 
 
 def seed(fuzzer, name, choice, content):
@@ -129,6 +134,41 @@ def gossip():
     seed("fuzz_gossip", "key_file", 255, keys.encode())
 
 
+def raft():
+    bodies = {name: (GOLDEN_RAFT / f"{name}.msgpack").read_bytes() for name in RAFT_TYPES}
+    for number, name in enumerate(RAFT_TYPES):
+        seed("fuzz_raft", name, 64 + number, bodies[name])
+    # [[history 1, id (7, 7)], term, life [1, 1]], as the member that is talked to has it.
+    own = b"\x92\x01\xc4\x10" + struct.pack(">QQ", 7, 7)
+
+    def told(name, sender, term, body):
+        content = b"\x92\x93" + own + bytes([term]) + b"\x92\x01\x01" + body
+        return bytes([64 + RAFT_TYPES.index(name), sender]) + struct.pack(">H", len(content)) + content
+
+    entry = b"\x94\x02\x00\x00\xc4\x01x"
+    append = told("append_request", 2, 2, b"\x96\x01\x01\x01\x02\x00\x92" + entry + entry)
+    cut = told("append_request", 3, 3, b"\x96\x01\x02\x02\x02\x00\x91\x94\x03\x00\x00\xc4\x01y")
+    vote = told("vote_request", 3, 4, b"\x94\x00\x04\x09\x09")
+    chunk = told("snapshot_chunk", 2, 5, b"\x99\x01\x09\x04\x91\x92" + 2 * (b"\xc4\x10" + bytes(7) + b"\x01" + bytes(7) + b"\x01")
+                 + b"\x00\x00\x01\x00\xc4\x01s")
+    wait = b"\x00\x00\x0b\xb8"  # 3 s
+    seed("fuzz_raft", "conversation_follows", 2, append + b"\x03\x00\x00\x00" + cut + vote + chunk)
+    granted = b"".join(told("vote_reply", voter, term, b"\x93\x01\x02\x01") for voter in (2, 3) for term in (1,)) + \
+        told("vote_reply", 2, 2, b"\x93\x00\x02\x01")
+    propose = b"\x01\x00\x00\x00"
+    seed("fuzz_raft", "conversation_leads", 2, wait + granted + propose + told("append_reply", 2, 2, b"\x93\x01\x01\x03") + propose
+         + b"\x02\x09\x00\x00" + told("append_reply", 3, 2, b"\x96\x01\x00\x00\x03\x01\x01"))
+    seed("fuzz_raft", "conversation_alone", 1, propose + propose + b"\x03\x00\x00\x00" + b"\x02\x09\x00\x00" + wait)
+    seed("fuzz_raft", "conversation_empty", 0, vote + append + cut + chunk)
+    seed("fuzz_raft", "configuration", 250, (GOLDEN_RAFT / "configuration.msgpack").read_bytes())
+    seed("fuzz_raft", "window", 251, struct.pack(">QQQQQQ", 1, 2, 3, 4, 5, 6))
+    life = {"number": 3, "mark": 9}
+    seed("fuzz_raft", "hard_state", 252, pack({"history": {"number": 1, "high": 2, "low": 3}, "term": 7, "voted_high": 1, "voted_low": 1,
+                                               "lives": [{"high": 1, "low": 1, "life": life}], "stale": False}))
+    seed("fuzz_raft", "entry", 253, pack({"index": 3, "term": 1, "payload": "p", "kind": 1, "elapsed": 5}))
+    seed("fuzz_raft", "snapshot", 254, pack({"index": 3, "term": 1, "payload": "p", "configuration": "c", "elapsed": 5}))
+
+
 def job_spec():
     role = {"replicas": 2, "command": ["python3", "train.py"], "env": {"A": "b"}, "restart_policy": 3,
             "resources": {"cpu_millis": 500, "memory_bytes": 1 << 33}, "start_after": {"ps": 1}}
@@ -166,6 +206,7 @@ def stored():
 
 codec()
 gossip()
+raft()
 seed("fuzz_codec", "job_spec", 1, job_spec())
 checkpoint()
 stored()

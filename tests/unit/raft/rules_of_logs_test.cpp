@@ -220,6 +220,22 @@ TEST(Change, ALearnerCatchesUpBeforeItVotes) {
   EXPECT_TRUE(voter->configuration().votes(LoneVoter::id(9))) << "in force at once";
 }
 
+TEST(Change, ALearnerHasAcknowledgedBeforeItVotes) {
+  LoneVoter voter(1);
+  voter.lead();
+  voter.give(ChangeAsked{1, ChangeKind::add_learner, LoneVoter::id(9)});
+  ASSERT_EQ(voter.answer(1)->refusal, Refusal::none);
+  voter.give(ChangeAsked{2, ChangeKind::promote, LoneVoter::id(9)});
+  EXPECT_EQ(voter.answer(2)->refusal, Refusal::not_caught_up)
+      << "the log is short, but nothing of it is there";
+  voter.acknowledge(9, voter->last_index() - 1);
+  voter.give(ChangeAsked{3, ChangeKind::promote, LoneVoter::id(9)});
+  EXPECT_EQ(voter.answer(3)->refusal, Refusal::not_caught_up);
+  voter.acknowledge(9, voter->last_index());
+  voter.give(ChangeAsked{4, ChangeKind::promote, LoneVoter::id(9)});
+  EXPECT_TRUE(voter->configuration().votes(LoneVoter::id(9)));
+}
+
 TEST(Change, ALeaderThatRemovesItselfHandsOverFirst) {
   for (const ChangeKind kind : {ChangeKind::remove, ChangeKind::demote}) {
     LoneVoter voter(3);
@@ -248,6 +264,7 @@ TEST(Change, WhatCannotBeIsRefused) {
   EXPECT_EQ(refusal(alone, ChangeKind::remove, 1), Refusal::last_voter);
   EXPECT_EQ(refusal(alone, ChangeKind::demote, 1), Refusal::last_voter);
   EXPECT_EQ(refusal(alone, ChangeKind::add_learner, 1), Refusal::already);
+  EXPECT_EQ(refusal(alone, ChangeKind::add_learner, 0), Refusal::no_such_member);
   EXPECT_EQ(refusal(alone, ChangeKind::promote, 2), Refusal::no_such_member);
   EXPECT_EQ(refusal(alone, ChangeKind::remove, 2), Refusal::no_such_member);
   for (std::uint64_t member = 10; member < 10 + wire::kMostLearners; ++member)
