@@ -214,7 +214,13 @@ TEST(Change, ALearnerCatchesUpBeforeItVotes) {
   voter.acknowledge_all();
   voter.give(ChangeAsked{101, ChangeKind::promote, LoneVoter::id(9)});
   EXPECT_EQ(voter.answer(101)->refusal, Refusal::not_caught_up);
-  voter.acknowledge(9, voter->last_index() - 16);
+  const std::uint64_t added = voter->last_index();
+  for (std::uint64_t number = 201; number <= 217; ++number) voter.give(Propose{number, "x"});
+  voter.acknowledge_all();
+  voter.acknowledge(9, added);
+  voter.give(ChangeAsked{103, ChangeKind::promote, LoneVoter::id(9)});
+  EXPECT_EQ(voter.answer(103)->refusal, Refusal::not_caught_up) << "17 behind";
+  voter.acknowledge(9, added + 1);
   voter.give(ChangeAsked{102, ChangeKind::promote, LoneVoter::id(9)});
   EXPECT_FALSE(voter.answer(102));
   EXPECT_TRUE(voter->configuration().votes(LoneVoter::id(9))) << "in force at once";
