@@ -72,8 +72,9 @@ Core::Core(Self self, Options options, Rng rng, Log& log)
   }
   // After a mass restart all ask at once: not all the same few.
   if (contacts_.size() > 1)
-    std::ranges::rotate(contacts_,
-                        contacts_.begin() + static_cast<std::ptrdiff_t>(rng_.below(contacts_.size())));
+    std::rotate(contacts_.begin(),
+                contacts_.begin() + static_cast<std::ptrdiff_t>(rng_.below(contacts_.size())),
+                contacts_.end());
 }
 
 void Core::preload(const std::vector<wire::Row>& rows) {

@@ -112,7 +112,8 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
           [&](const wire::JobsRequest& q) {
             wire::JobsReply r;
             r.stale = stale;
-            for (const auto& [id, job] : c_.ledger.state().jobs) {
+            for (const auto& entry : c_.ledger.state().jobs) {
+              const auto& job = entry.second;
               if (job.replaced) continue;  // winding down
               if (!q.job.empty() && job.spec.name != q.job) continue;
               if (!q.user.empty() && job.user.name != q.user) continue;

@@ -106,7 +106,7 @@ class ClusterWorld final : public WorldView {
   std::deque<node::Event> held_;        // while the agent is paused
   std::vector<node::Effect> effects_;
   std::optional<Violation> violation_;
-  std::uint64_t life_ = 0, boot_ = 1, node_seed_ = 0, agent_starts_ = 0;
+  std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0;
   std::uint64_t attempts_ = 0, recoveries_ = 0;
   std::map<JobId, Generation> generations_;
   Instant undisturbed_since_{}, busy_until_{};

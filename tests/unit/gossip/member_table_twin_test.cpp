@@ -78,13 +78,14 @@ void compare(const MemberTable& table, const Twin& twin) {
   for (int state = 0; state < 5; ++state)
     RC_ASSERT(table.count(static_cast<MemberState>(state)) == counts[static_cast<MemberState>(state)]);
   RC_ASSERT(table.tree().buckets() == tree.buckets());
-  for (const auto& [name, ids] : named) {
-    table.each_named(name,
-                     [&](auto slot) { return named_there[name].insert(table.at(slot).identity->id), false; });
+  for (const auto& entry : named) {
+    auto& there = named_there[entry.first];
+    table.each_named(entry.first,
+                     [&](auto slot) { return there.insert(table.at(slot).identity->id), false; });
   }
-  for (const auto& [address, ids] : at) {
-    table.each_at(address,
-                  [&](auto slot) { return at_there[address].insert(table.at(slot).identity->id), false; });
+  for (const auto& entry : at) {
+    auto& there = at_there[entry.first];
+    table.each_at(entry.first, [&](auto slot) { return there.insert(table.at(slot).identity->id), false; });
   }
   RC_ASSERT(named == named_there);
   RC_ASSERT(at == at_there);

@@ -31,7 +31,7 @@ bool pong(Agent& a, Agent& b, Duration patience = kPatience) {
 }
 
 // Sanitizers keep what was freed: there memory says nothing.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef DTRAIN_SANITIZED
 constexpr std::size_t kMemorySlackKib = 1 << 30;
 #else
 constexpr std::size_t kMemorySlackKib = 16 << 10;

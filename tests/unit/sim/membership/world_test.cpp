@@ -37,10 +37,23 @@ TEST(World, TheSameSeedTakesTheSameCourse) {
   EXPECT_NE(MembershipWorld(options).run().trace_hash, one.trace_hash);
 }
 
-void expect_holds(std::uint32_t nodes, const char* faults, SeedRange seeds) {
+// Under a sanitizer a run takes some twenty times as long, and is there for its memory errors.
+#ifdef DTRAIN_SANITIZED
+constexpr std::uint64_t kSeeds = 8;
+constexpr std::uint64_t kMeasuredSeeds = 5;
+constexpr const char* kPreloadedFaults = "loss,crash";
+constexpr Duration kPreloadedDuration = 10s;
+#else
+constexpr std::uint64_t kSeeds = 30;
+constexpr std::uint64_t kMeasuredSeeds = 8;
+constexpr const char* kPreloadedFaults = "all";
+constexpr Duration kPreloadedDuration = 90s;
+#endif
+
+void expect_holds(std::uint32_t nodes, const char* faults, SeedRange seeds, Duration duration = 90s) {
   RunOptions options;
   options.nodes = nodes;
-  options.duration = 90s;
+  options.duration = duration;
   options.faults = *FaultSet::parse(faults);
   const Report report = run_seeds(options, seeds);
   EXPECT_FALSE(report.violation) << replay_command(options, report.failed_seed) << "\nbroke "
@@ -56,14 +69,14 @@ TEST(World, HoldsWithoutFaults) {
   expect_holds(12, "none", {1, 3});
 }
 TEST(World, HoldsUnderAllFaults) {
-  expect_holds(12, "all", {1, 30});
+  expect_holds(12, "all", {1, kSeeds});
 }
 TEST(World, HoldsWithTwoMembersAndWithOne) {
   expect_holds(1, "none", {1, 2});
   expect_holds(2, "restart,pause", {1, 5});
 }
 TEST(World, HoldsWithAPreloadedTable) {
-  expect_holds(MembershipWorld::kPreloadFrom, "all", {1, 1});
+  expect_holds(MembershipWorld::kPreloadFrom, kPreloadedFaults, {1, 1}, kPreloadedDuration);
 }
 
 TEST(World, MeasuresWhatItIsAskedFor) {
@@ -71,7 +84,7 @@ TEST(World, MeasuresWhatItIsAskedFor) {
   options.nodes = 20;
   options.duration = 150s;
   options.faults = *FaultSet::parse("crash,host-crash,restart,partition");
-  const Report report = run_seeds(options, {1, 8});
+  const Report report = run_seeds(options, {1, kMeasuredSeeds});
   ASSERT_FALSE(report.violation) << report.violation->what;
   const Figures& figures = report.figures;
   for (const Samples* samples :
