@@ -3,6 +3,7 @@
 // checkers/.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -86,6 +87,11 @@ class Checker {
   virtual void at_rest() {}                                      // for long enough: all must have converged
 
  protected:
+  // recover-quorum on `slot`: so much of what it had applied is in the new history. Entries that a leader
+  // applied because the others had them need not be on its own disk yet.
+  std::uint64_t kept(Slot slot) const {
+    return std::min(world_.machine(slot).applied(), world_.disk(slot).log.back().index - 1);
+  }
   void violation(std::string what) { world_.violation(name(), std::move(what)); }
   WorldView& world_;
 };

@@ -266,6 +266,12 @@ void CouncilWorld::change(Slot slot, raft::ChangeKind kind, const MemberId& memb
   step(slot, raft::ChangeAsked{machine.numbers, kind, member});
 }
 
+void CouncilWorld::heal_disk(Slot slot) {
+  SimMachine& machine = machines_[slot];
+  machine.fail_next_persist = machine.persist_fails = false;
+  machine.disk_takes = 0ns;
+}
+
 // Who is cut off from every majority that it knows of.
 void CouncilWorld::watch_reach() {
   for (Slot slot = 0; slot < slots(); ++slot) {

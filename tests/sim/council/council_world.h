@@ -66,7 +66,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   bool roll_back(Slot slot);  // to the copy taken; while it does not run. False: there is none
   void recover(Slot slot);    // recover-quorum, while it does not run
   void fail_disk(Slot slot) { machines_[slot].fail_next_persist = true; }
-  void heal_disk(Slot slot) { machines_[slot].fail_next_persist = false, machines_[slot].disk_takes = 0ns; }
+  void heal_disk(Slot slot);  // also what is under way succeeds
   void slow_disk(Slot slot, Duration most) { machines_[slot].disk_takes = most; }
   void drift(Slot slot, std::int32_t per_million);
   void cut(Slot from, Slot to, bool on);           // counted; one direction

@@ -40,9 +40,8 @@ class AcknowledgedNeverLost final : public Checker {
   void recovered(Slot slot, const raft::History& old) override {
     // What only the lost ones had is lost.
     Acknowledged known = acknowledged_[old];
-    std::erase_if(known.index_of,
-                  [&](const auto& one) { return one.second > world_.machine(slot).applied(); });
-    known.most = std::min(known.most, world_.machine(slot).applied());
+    std::erase_if(known.index_of, [&](const auto& one) { return one.second > kept(slot); });
+    known.most = std::min(known.most, kept(slot));
     acknowledged_[world_.disk(slot).hard.history] = std::move(known);
   }
 

@@ -28,8 +28,7 @@ class ElapsedIsTrue final : public Checker {
   }
   void recovered(Slot slot, const raft::History& old) override {
     Ledger ledger = ledgers_[old];
-    if (ledger.index > world_.machine(slot).applied())
-      ledger = {world_.machine(slot).applied(), world_.machine(slot).elapsed()};
+    if (ledger.index > kept(slot)) ledger = {kept(slot), Duration(0)};
     ledgers_[world_.disk(slot).hard.history] = ledger;
   }
 

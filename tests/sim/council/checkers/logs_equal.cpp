@@ -27,10 +27,9 @@ class LogsEqual final : public Checker {
                 std::to_string(entry.term) + ", " + world_.name(first.by) +
                 " committed another there, of term " + std::to_string(first.entry.term));
   }
-  void ended(Slot slot) override { applied_[slot] = world_.machine(slot).applied(); }
   void recovered(Slot slot, const raft::History& old) override {
     std::vector<Committed> log = logs_[old];
-    log.resize(std::min<std::size_t>(log.size(), applied_[slot] + 1));
+    log.resize(std::min<std::size_t>(log.size(), kept(slot) + 1));
     logs_[world_.disk(slot).hard.history] = std::move(log);
   }
 
@@ -41,7 +40,6 @@ class LogsEqual final : public Checker {
     raft::LogEntry entry;
   };
   std::map<raft::History, std::vector<Committed>> logs_;  // by index
-  std::map<Slot, std::uint64_t> applied_;                 // when the process ended
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ class StatesEqual final : public Checker {
   // The new history begins with what the survivor has.
   void recovered(Slot slot, const raft::History& old) override {
     std::vector<std::uint64_t> trails = trails_[old];
-    trails.resize(std::min<std::size_t>(trails.size(), world_.machine(slot).applied() + 1));
+    trails.resize(std::min<std::size_t>(trails.size(), kept(slot) + 1));
     trails_[world_.disk(slot).hard.history] = std::move(trails);
   }
 
