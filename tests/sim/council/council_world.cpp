@@ -186,6 +186,7 @@ void CouncilWorld::pause(Slot slot, Duration length) {
   SimMachine& machine = machines_[slot];
   if (!machine.truth.runs || machine.truth.paused) return;
   machine.truth.paused = true;
+  machine.truth.stopped = now_;
   note("pause " + machine.truth.name + " for " + std::to_string(length.count() / 1'000'000) + "ms");
   watch_reach();
   queue_.push(now_ + length, What::resume, slot, ++machine.pauses);

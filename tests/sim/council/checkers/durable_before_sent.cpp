@@ -36,7 +36,7 @@ class DurableBeforeSent final : public Checker {
         broken(slot, "acknowledges a snapshot of entry " + std::to_string(chunk->index) +
                          " that is not on its disk");
     } else if (const auto* welcome = std::get_if<wire::Welcome>(&send.message.body);
-               welcome && world_.core(slot)->configuration().has(send.to)) {
+               welcome && world_.core(slot)->configuration().votes(send.to)) {
       const auto known = std::find_if(disk.hard.lives.begin(), disk.hard.lives.end(),
                                       [&](const raft::SeenLife& seen) { return seen.id() == send.to; });
       if (known == disk.hard.lives.end() || known->life < welcome->yours)

@@ -27,7 +27,10 @@ class TermsNeedAMajority final : public Checker {
     const raft::Raft& core = *world_.core(slot);
     if (core.role() != raft::Role::candidate || core.term() == before_) return;
     const Instant now = world_.now();
-    const Duration lately = world_.options().election_max * 2;
+    const Truth& truth = world_.truth(slot);
+    Duration lately = world_.options().election_max * 2;
+    if (now - truth.resumed <= lately)
+      lately += truth.resumed - truth.stopped;  // what came meanwhile is read now
     if (const auto told = handed_over_.find(slot); told != handed_over_.end() && now - told->second <= lately)
       return;
     std::size_t count = 0;
