@@ -19,6 +19,10 @@ class ConfigurationHistory {
 
   const Configuration& current() const { return steps_.back().configuration; }
   std::uint64_t current_index() const { return steps_.back().index; }
+  // In force before the current one; nullptr: not known here.
+  const Configuration* previous() const {
+    return steps_.size() < 2 ? nullptr : &steps_[steps_.size() - 2].configuration;
+  }
   const Configuration& at(std::uint64_t index) const;  // in force at that entry, which must not be forgotten
 
   void push(std::uint64_t index, Configuration configuration);  // replaces what stood at or behind that index

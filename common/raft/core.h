@@ -91,6 +91,7 @@ class Raft::Core {
   void act(const Tick&) {}
   bool with(Rule rule) const { return rules_.hold(rule); }
   bool voter() const { return configuration().votes(id_); }
+  bool stands() const;  // for election
   bool just_resumed() const { return now_ < resumed_ + options_.stall; }
   Duration between(Duration from, Duration to);  // random
   void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {

@@ -10,12 +10,21 @@ namespace dtrain::raft {
 
 // ---------------------------------------------------------------- timers
 
+// Also who is no voter any more by an entry that may not be committed: perhaps nobody else has that entry,
+// and those who have less cannot win (thesis 4.2.2). Its own vote does not count then, and it steps down once
+// the entry is committed.
+bool Raft::Core::stands() const {
+  if (voter()) return true;
+  const Configuration* previous = configurations_.previous();
+  return change_under_way() && previous != nullptr && previous->votes(id_);
+}
+
 void Raft::Core::time_election() {
-  election_ = voter() ? now_ + between(options_.election_min, options_.election_max) : kNever;
+  election_ = stands() ? now_ + between(options_.election_min, options_.election_max) : kNever;
 }
 
 void Raft::Core::election_is_due() {
-  if (!voter()) {
+  if (!stands()) {
     election_ = kNever;
   } else if (now_ < settled_at_) {
     election_ = settled_at_;
@@ -46,7 +55,7 @@ void Raft::Core::act(const LeaderGone& gone) {
   if (!leader_gone_) quick_tries_ = kQuickTries;
   leader_gone_ = true;
   leader_ = {};
-  if (voter()) election_ = std::min(election_, now_ + between(options_.gone_min, options_.gone_max));
+  if (stands()) election_ = std::min(election_, now_ + between(options_.gone_min, options_.gone_max));
 }
 
 // ---------------------------------------------------------------- roles

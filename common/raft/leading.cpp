@@ -94,7 +94,7 @@ void Raft::Core::append_own(LogEntry entry) {
 
 void Raft::Core::follow_configuration() {
   if (role_ != Role::leader) {
-    if (!voter())
+    if (!stands())
       election_ = kNever;
     else if (election_ == kNever)
       time_election();

@@ -115,11 +115,10 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::Fenced& fence
       if (hard_.history < from.history && with(Rule::history_fences)) go_mute(Mute::other_history);
       return;
     case wire::FenceReason::stale_life: {
+      // Whoever says it: an old copy has an old configuration and may not know who is a member by now.
       const bool newer = fenced.seen.number > life_.number ||
                          (fenced.seen.number == life_.number && fenced.seen.mark != life_.mark);
-      if (from.history == hard_.history && newer && configuration().has(from.sender) &&
-          with(Rule::fresh_life_only))
-        go_mute(Mute::stale_life);
+      if (from.history == hard_.history && newer && with(Rule::fresh_life_only)) go_mute(Mute::stale_life);
       return;
     }
   }
