@@ -128,7 +128,7 @@ class Raft::Core {
   void lose_leadership();
   void heard_leader(const MemberId& leader);
   void time_election();
-  void time_retry();
+  void time_retry(bool pre);
   void go_mute(Mute why);
   bool begin_transfer(MemberId to);
   void hand_over();

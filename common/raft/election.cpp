@@ -148,7 +148,7 @@ void Raft::Core::ask_for_votes(bool pre) {
     last_leader_ = {};
   }
   granted_.insert(id_);
-  time_retry();
+  time_retry(pre);
   const wire::VoteRequest request{pre, pre ? hard_.term + 1 : hard_.term, log_.last_index(),
                                   log_.last_term()};
   for (const MemberId& voter : configuration().voters)
@@ -158,12 +158,12 @@ void Raft::Core::ask_for_votes(bool pre) {
 
 // A pre-vote disturbs nobody, so the next try is sooner than the first; after LeaderGone at once, a few
 // times.
-void Raft::Core::time_retry() {
+void Raft::Core::time_retry(bool pre) {
   if (quick_tries_ == 0) {
     election_ = now_ + between(options_.election_min / 2, options_.election_max / 2);
     return;
   }
-  --quick_tries_;
+  if (pre) --quick_tries_;
   election_ = now_ + options_.gone_retry + between(options_.gone_min, options_.gone_max);
 }
 

@@ -45,7 +45,8 @@ void Raft::Core::feed(const MemberId& id, Progress& follower) {
       return send_entries(id, follower, 0);
     case State::replicate:
       while (follower.window.size() < options_.window && follower.next <= log_.last_index())
-        send_entries(id, follower, std::min(options_.message_entries, wire::kEntriesPerMessage));
+        send_entries(id, follower,
+                     std::clamp<std::size_t>(options_.message_entries, 1, wire::kEntriesPerMessage));
       return;
     case State::snapshot:
       if (std::exchange(follower.paused, true)) return;

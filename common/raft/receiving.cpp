@@ -112,7 +112,8 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::Fenced& fence
   if (fenced.yours != life_) return;  // of an earlier life
   switch (fenced.reason) {
     case wire::FenceReason::other_history:
-      if (hard_.history < from.history && with(Rule::history_fences)) go_mute(Mute::other_history);
+      if (!hard_.history.none() && hard_.history < from.history && with(Rule::history_fences))
+        go_mute(Mute::other_history);
       return;
     case wire::FenceReason::stale_life: {
       // Whoever says it: an old copy has an old configuration and may not know who is a member by now.
