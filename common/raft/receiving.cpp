@@ -50,6 +50,8 @@ bool Raft::Core::admits(const RaftMessage& message) {
     ++counters_.fenced;
     if (from.history < hard_.history)
       send(from.sender, wire::Fenced{wire::FenceReason::other_history, {}, from.life});
+    else if (!from.history.none())
+      go_mute(Mute::other_history);  // the log went on without this member, which may count on it still
     return false;
   }
   return !with(Rule::fresh_life_only) || knows_life(from);

@@ -345,7 +345,7 @@ TEST(FreshLife, OnlyMembersAreRemembered) {
 TEST(History, FencesAnother) {
   for (const std::string& broken : kept_and("history-fences")) {
     LoneVoter voter(3, {}, broken);
-    for (const History other : {History{2, {1, 1}}, History{1, {1, 1}}, History{}}) {
+    for (const History other : {History{1, {1, 1}}, History{}, History{2, {1, 1}}}) {
       voter.out.clear();
       voter.receive(2, 5, VoteRequest{false, 5, 9, 4}, {1, 1}, other);
       EXPECT_EQ(voter.sent<VoteReply>().empty(), broken.empty());
@@ -361,6 +361,13 @@ TEST(History, WhoIsOfTheOlderOneFallsSilent) {
   EXPECT_EQ(voter->mute(), Mute::none) << "said by an older history";
   voter.receive(2, 1, Fenced{FenceReason::other_history, {}, voter->life()}, {1, 1}, {2, {9, 9}});
   EXPECT_EQ(voter->mute(), Mute::other_history);
+  // The same when it hears of it in any other way: it was added to the new history after it had joined the
+  // old one.
+  LoneVoter learner(3);
+  learner.receive(2, 1, learner.request(1, 1), {1, 1}, {1, {1, 1}});
+  EXPECT_EQ(learner->mute(), Mute::none);
+  learner.receive(2, 1, learner.request(1, 1), {1, 1}, {2, {9, 9}});
+  EXPECT_EQ(learner->mute(), Mute::other_history);
 }
 
 TEST(DiskError, StopsVoting) {
