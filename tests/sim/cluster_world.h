@@ -46,6 +46,11 @@ class ClusterWorld final : public WorldView {
   explicit ClusterWorld(RunOptions options);
   ~ClusterWorld() override;
   RunResult run();
+  std::vector<std::string> checker_names() const {
+    std::vector<std::string> names;
+    for (const auto& checker : checkers_) names.emplace_back(checker->name());
+    return names;
+  }
 
   // For scenarios: the world without its random users and faults.
   void start_agent();

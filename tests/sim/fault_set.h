@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.h"
 
@@ -57,6 +58,8 @@ class NamedFaults {
   void set(Kind fault, bool on = true) { bits_.set(static_cast<std::size_t>(fault), on); }
   bool none() const { return bits_.none(); }
   bool is_all() const { return bits_.count() == names().size(); }
+
+  static std::vector<std::string> all_names() { return {names().begin(), names().end()}; }
 
  private:
   static std::span<const std::string_view> names() { return fault_names(Kind{}); }

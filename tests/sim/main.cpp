@@ -30,13 +30,21 @@ int usage(const std::string& why) {
 
 std::vector<const World*> all_worlds() { return {&cluster_world(), &membership::membership_world(), &council::council_world()}; }
 
+void print_names(const char* title, const std::vector<std::string>& names) {
+  std::printf("  %s:\n", title);
+  for (const std::string& name : names) std::printf("    %s\n", name.c_str());
+}
+
 int list_worlds(bool json) {
   nlohmann::json worlds;
   for (const World* world : all_worlds()) {
-    worlds[std::string(world->name)] = {{"rules", world->rules()}};
+    worlds[std::string(world->name)] = {
+        {"rules", world->rules()}, {"faults", world->faults()}, {"checkers", world->checkers()}};
     if (json) continue;
-    std::printf("%s: %s; rules that --break switches off:\n", std::string(world->name).c_str(), std::string(world->summary).c_str());
-    for (const std::string& rule : world->rules()) std::printf("  %s\n", rule.c_str());
+    std::printf("%s: %s\n", std::string(world->name).c_str(), std::string(world->summary).c_str());
+    print_names("rules that --break switches off", world->rules());
+    print_names("faults", world->faults());
+    print_names("checkers", world->checkers());
   }
   if (json) std::puts(nlohmann::json{{"worlds", worlds}}.dump().c_str());
   return kHeld;
@@ -77,7 +85,7 @@ int run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Simulated worlds for dtrain's deciding half", "dtrain-sim");
-  app.add_flag("--list", arguments.list, "name the worlds and the rules that --break knows");
+  app.add_flag("--list", arguments.list, "name the worlds, their rules for --break, faults and checkers");
   app.add_option("--world", arguments.world, "the world to run");
   app.add_option("--nodes", arguments.nodes, "hosts in it");
   app.add_option("--seeds", arguments.seeds, "FIRST..LAST");

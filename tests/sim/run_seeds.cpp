@@ -100,10 +100,12 @@ Result<RunOutcome> run(const RunRequest& request) {
   return outcome;
 }
 
+std::vector<std::string> checkers() { return ClusterWorld(RunOptions{}).checker_names(); }
+
 }  // namespace
 
 const World& cluster_world() {
-  static const World world{"cluster", "one host, its agent, tasks, disk and users", cluster_rules, run};
+  static const World world{"cluster", "one host, its agent, tasks, disk and users", cluster_rules, FaultSet::all_names, checkers, run};
   return world;
 }
 

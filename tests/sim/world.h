@@ -33,6 +33,8 @@ struct RunOutcome {
 struct World {
   std::string_view name, summary;
   std::vector<std::string> (*rules)();           // that --break knows
+  std::vector<std::string> (*faults)();          // that --faults knows
+  std::vector<std::string> (*checkers)();        // the invariants that they watch
   Result<RunOutcome> (*run)(const RunRequest&);  // an error: the request makes no sense here
 };
 

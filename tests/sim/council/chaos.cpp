@@ -245,8 +245,14 @@ void Chaos::strike(Fault fault) {
   const auto one = someone();
   if (!one) return;
   switch (fault) {
-    case Fault::crash:
-      return crash(*one, rng_.chance(1, 2) ? between(10ms, 500ms) : between(500ms, 5s));
+    case Fault::crash: {
+      const Slot slot = *one;
+      const Duration back_after = rng_.chance(1, 2) ? between(10ms, 500ms) : between(500ms, 5s);
+      if (rng_.chance(1, 2)) return crash(slot, back_after);
+      return world_.in_next_persist(slot, [this, slot, back_after] {
+        if (!quiet() && world_.truth(slot).runs) crash(slot, back_after);
+      });
+    }
     case Fault::outage:
       return outage();
     case Fault::reboot:

@@ -86,6 +86,8 @@ void CouncilWorld::draw_options() {
   raft_options_.kept_entries = rng_.below(12);
   constexpr Duration kBases[] = {200us, 200us, 2ms, 10ms, 30ms};
   links_.set_base(kBases[rng_.below(std::size(kBases))]);
+  constexpr Duration kDisks[] = {200us, 1ms, 1ms, 5ms, 20ms};
+  disk_takes_ = kDisks[rng_.below(std::size(kDisks))];
 }
 
 Slot CouncilWorld::add_machine() {
@@ -270,6 +272,7 @@ void CouncilWorld::change(Slot slot, raft::ChangeKind kind, const MemberId& memb
 void CouncilWorld::heal_disk(Slot slot) {
   SimMachine& machine = machines_[slot];
   machine.fail_next_persist = machine.persist_fails = false;
+  machine.in_next_persist = nullptr;
   machine.disk_takes = 0ns;
 }
 

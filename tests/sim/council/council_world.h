@@ -53,6 +53,11 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   explicit CouncilWorld(RunOptions options);
   ~CouncilWorld() override;
   RunResult run();
+  std::vector<std::string> checker_names() const {
+    std::vector<std::string> names;
+    for (const auto& checker : checkers_) names.emplace_back(checker->name());
+    return names;
+  }
 
   // For faults, the operator and tests. Everything happens now.
   Slot add_machine();  // with an empty disk; does not run yet
@@ -66,6 +71,9 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   bool roll_back(Slot slot);  // to the copy taken; while it does not run. False: there is none
   void recover(Slot slot);    // recover-quorum, while it does not run
   void fail_disk(Slot slot) { machines_[slot].fail_next_persist = true; }
+  void in_next_persist(Slot slot, std::function<void()> action) {
+    machines_[slot].in_next_persist = std::move(action);
+  }
   void heal_disk(Slot slot);  // also what is under way succeeds
   void slow_disk(Slot slot, Duration most) { machines_[slot].disk_takes = most; }
   void drift(Slot slot, std::int32_t per_million);
@@ -152,6 +160,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   std::optional<Violation> violation_;
   std::uint64_t hash_ = 0x9e3779b97f4a7c15ull, ids_ = 0, window_ = 1000;
   std::uint32_t first_voters_ = 1;
+  Duration disk_takes_ = 1ms;  // most, of a healthy disk
   bool busy_ = true, only_stalls_ = false, any_disk_lost_ = false;
 };
 

@@ -1,6 +1,7 @@
 // How a member of world council is told things, and how what it answers is done.
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "tests/sim/council/council_world.h"
 #include "tests/sim/council/trace_text.h"
@@ -11,7 +12,6 @@ namespace {
 constexpr std::uint32_t kTicksInPlace = 1000;  // deadlines in a row that have passed already: a busy loop
 constexpr std::uint32_t kEncodeOneIn = 16;
 constexpr std::size_t kMostHeld = 4096;  // what a stopped process is sent beyond that is lost
-constexpr Duration kDiskTakes = 1ms;     // most, of a healthy disk
 constexpr Duration kSnapshotTakes = 20ms;
 
 }  // namespace
@@ -224,8 +224,9 @@ void CouncilWorld::persist(Slot slot, raft::Persist&& persist) {
   machine.persist_fails = machine.fail_next_persist;
   machine.fail_next_persist = false;
   const Duration takes =
-      20us + upto(kDiskTakes) + (machine.disk_takes > 0ns ? upto(machine.disk_takes) : 0ns);
+      20us + upto(disk_takes_) + (machine.disk_takes > 0ns ? upto(machine.disk_takes) : 0ns);
   queue_.push(now_ + takes, What::persisted, slot, machine.truth.process);
+  if (machine.in_next_persist) after(upto(takes), std::exchange(machine.in_next_persist, nullptr));
 }
 
 // The kernel writes also for a stopped process, which hears of it later.

@@ -66,6 +66,10 @@ std::vector<std::string> rules() {
   return raft::breakable_rules();
 }
 
+std::vector<std::string> checkers() {
+  return CouncilWorld(RunOptions{}).checker_names();
+}
+
 }  // namespace
 
 Report run_seeds(const RunOptions& base, SeedRange seeds) {
@@ -110,7 +114,9 @@ std::string replay_command(const RunOptions& options, std::uint64_t seed) {
 
 const World& council_world() {
   static const World world{
-      "council", "1 to 5 voters of one log, their disks, clients, an operator, and faults", rules, run};
+      "council", "1 to 5 voters of one log, their disks, clients, an operator, and faults",
+      rules,     FaultSet::all_names,
+      checkers,  run};
   return world;
 }
 

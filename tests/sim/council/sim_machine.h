@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,8 +52,9 @@ struct SimMachine {
   std::vector<Event> held;                                                   // while it is stopped
 
   bool fail_next_persist = false;
-  Duration disk_takes{0};    // at most, beside the usual
-  std::uint32_t pauses = 0;  // counted, so that an older resume is not taken for this one's
+  std::function<void()> in_next_persist;  // happens while it is written
+  Duration disk_takes{0};                 // at most, beside the usual
+  std::uint32_t pauses = 0;               // counted, so that an older resume is not taken for this one's
 };
 
 }  // namespace dtrain::sim::council

@@ -51,6 +51,11 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   explicit MembershipWorld(RunOptions options);
   ~MembershipWorld() override;
   RunResult run();
+  std::vector<std::string> checker_names() const {
+    std::vector<std::string> names;
+    for (const auto& checker : checkers_) names.emplace_back(checker->name());
+    return names;
+  }
 
   // For faults, tests and measurements. Everything happens now.
   std::uint32_t add_member(std::uint32_t cluster, std::string name,

@@ -60,6 +60,10 @@ Result<RunOutcome> run(const RunRequest& request) {
   return outcome;
 }
 
+std::vector<std::string> checkers() {
+  return MembershipWorld(RunOptions{}).checker_names();
+}
+
 }  // namespace
 
 Report run_seeds(const RunOptions& base, SeedRange seeds) {
@@ -107,7 +111,7 @@ std::string replay_command(const RunOptions& options, std::uint64_t seed) {
 
 const World& membership_world() {
   static const World world{"membership", "up to ten thousand agents, the network between them, and faults",
-                           membership_rules, run};
+                           membership_rules, FaultSet::all_names, checkers, run};
   return world;
 }
 
