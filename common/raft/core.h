@@ -109,6 +109,7 @@ class Raft::Core {
   void receive(const wire::RaftHeader& from, const wire::Fenced& fenced);
   void receive(const wire::RaftHeader& from, const wire::Hello&);
   void receive(const wire::RaftHeader& from, const wire::Welcome& welcome);
+  bool settled() const { return now_ >= settled_at_; }
   void greet();  // tells the others that a new life begins
 
   // ---- election.cpp
@@ -161,6 +162,7 @@ class Raft::Core {
   void begin_snapshot(Progress& follower);
   void send_chunk(const MemberId& id, Progress& follower);
   void install(const wire::SnapshotChunk& chunk);
+  void say_installed(const MemberId& to, const wire::SnapshotChunk& chunk);
   void compact();
 
   // ---- asking.cpp

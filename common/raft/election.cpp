@@ -26,7 +26,7 @@ void Raft::Core::time_election() {
 void Raft::Core::election_is_due() {
   if (!stands()) {
     election_ = kNever;
-  } else if (now_ < settled_at_) {
+  } else if (!settled()) {
     election_ = settled_at_;
   } else {
     ask_for_votes(with(Rule::pre_vote));
@@ -206,7 +206,7 @@ bool Raft::Core::would_vote(const wire::RaftHeader& from, const wire::VoteReques
 }
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::VoteRequest& request) {
-  if (now_ < settled_at_) return;
+  if (!settled()) return;
   const bool granted = would_vote(from, request);
   if (granted && request.pre) {
     // Two ask at the same time: the one with more, or the larger id, goes first.
@@ -256,7 +256,7 @@ void Raft::Core::hand_over() {
 }
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::TimeoutNow& now) {
-  if (role_ != Role::follower || from.sender != leader_ || !voter() || now_ < settled_at_) return;
+  if (role_ != Role::follower || from.sender != leader_ || !voter() || !settled()) return;
   if (now.last_index > log_.last_index()) return;
   quick_tries_ = kQuickTries;
   ask_for_votes(false);

@@ -22,6 +22,9 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendRequest
   const std::uint64_t verified = request.prev_index + request.entries.size();
   const std::uint64_t bound = with(Rule::commit_verified_only) ? verified : log_.last_index();
   if (std::min(request.commit, bound) > commit_) commit_to(std::min(request.commit, bound));
+  // It only says that it hears, until it is known not to be an old copy: one may have promised a later term
+  // to somebody, and its word would let the leader of an older one commit, or read.
+  if (!settled()) return send(from.sender, wire::AppendReply{0, true, 0, request.prev_index, 0, 0});
   // Acknowledged is what the request verified, when it is durable; without entries at once, so that a slow
   // disk is no silence.
   const bool only_heard = request.entries.empty();

@@ -19,7 +19,7 @@ struct Options {
   Duration check_quorum = 2s;   // a leader that hears no majority for so long steps down
   Duration stall = 300ms;  // later than that behind our own deadline: we were stopped, and nothing may be
                            // concluded from silence until the others had so long to be heard
-  Duration settle = 1s;    // a voter in a new life waits so long for the others to know it before it votes
+  Duration settle = 1s;    // a member in a new life waits so long for the others to know it before it votes
   Duration hello_retry = 200ms;  // meanwhile it asks again that often
   Duration transfer = 1s;        // a hand-over that takes longer is given up
 

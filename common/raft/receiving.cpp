@@ -128,7 +128,9 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::Fenced& fence
 }
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::Hello&) {
-  send(from.sender, wire::Welcome{from.life});  // goes when the life is durable here
+  // Goes when the life is durable here. Of who is no member here it is not kept, so nothing can be said.
+  if (std::ranges::count(hard_.lives, SeenLife{from.sender.high, from.sender.low, from.life}) != 0)
+    send(from.sender, wire::Welcome{from.life});
 }
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::Welcome& welcome) {
@@ -139,9 +141,9 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::Welcome& welc
   if (voter() && configuration().voters.size() == 1) election_ = std::min(election_, now_);
 }
 
-// A voter whose directory is an old copy has forgotten votes and entries that the others count on. Before it
-// votes, the others are told of its life, and have `settle` to object. Who cannot be reached cannot object:
-// without a majority of witnesses this is as much as can be had (docs/consensus.md).
+// A member whose directory is an old copy has forgotten votes and entries that the others count on. Before it
+// votes or acknowledges, the others are told of its life, and have `settle` to object. Who cannot be reached
+// cannot object: without a majority of witnesses this is as much as can be had (docs/consensus.md).
 void Raft::Core::greet() {
   next_hello_ = kNever;
   if (now_ >= settled_at_) return strangers_to_life_.clear();

@@ -107,16 +107,22 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotChunk
   if (matches) commit_to(chunk.index);  // a snapshot holds what is committed, and the log here agrees with it
   if (chunk.index <= commit_) {
     incoming_.reset();
-    return send(from.sender, wire::SnapshotReply{chunk.round, chunk.index, chunk.total, true}, chunk.index);
+    return say_installed(from.sender, chunk);
   }
   const bool goes_on = incoming_ && incoming_->from == from.sender && incoming_->index == chunk.index &&
                        incoming_->term == chunk.term && incoming_->total == chunk.total;
   if (!goes_on) incoming_ = Incoming{from.sender, chunk.index, chunk.term, chunk.total, {}};
   if (chunk.offset == incoming_->bytes.size()) incoming_->bytes += chunk.bytes;
   if (incoming_->bytes.size() < chunk.total)
-    return send(from.sender, wire::SnapshotReply{chunk.round, chunk.index, incoming_->bytes.size(), false});
+    return send(from.sender, wire::SnapshotReply{settled() ? chunk.round : 0, chunk.index,
+                                                 incoming_->bytes.size(), false});
   install(chunk);
-  send(from.sender, wire::SnapshotReply{chunk.round, chunk.index, chunk.total, true}, chunk.index);
+  say_installed(from.sender, chunk);
+}
+
+// Not before it is settled, as with entries; the leader sends its last chunk again.
+void Raft::Core::say_installed(const MemberId& to, const wire::SnapshotChunk& chunk) {
+  if (settled()) send(to, wire::SnapshotReply{chunk.round, chunk.index, chunk.total, true}, chunk.index);
 }
 
 void Raft::Core::install(const wire::SnapshotChunk& chunk) {

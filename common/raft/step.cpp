@@ -70,7 +70,7 @@ void Raft::Core::start() {
   for (const auto* ids : {&configuration().voters, &configuration().learners})
     for (const MemberId& id : *ids)
       if (id != id_) strangers_to_life_.insert(id);
-  if (stands() && !strangers_to_life_.empty()) {
+  if (!strangers_to_life_.empty()) {
     settled_at_ = now_ + options_.settle;
     next_hello_ = now_;
   }

@@ -310,6 +310,24 @@ TEST(FreshLife, BeforeItVotesTheOthersAreAsked) {
   EXPECT_EQ(voter.sent<VoteReply>().size(), 1u);
 }
 
+TEST(FreshLife, UntilThenNothingIsAcknowledgedNorConfirmed) {
+  LoneVoter voter(3);
+  for (const bool welcomed : {false, true}) {
+    voter.restart(welcomed);
+    voter.receive(2, 2, voter.request(1, 1, {LoneVoter::entry(2, 2)}));
+    voter.receive(2, 2, voter.request(2, 2));
+    for (const AppendReply& reply : voter.sent<AppendReply>()) {
+      EXPECT_TRUE(reply.accepted);
+      EXPECT_EQ(reply.match, welcomed ? 2u : 0u);
+      EXPECT_EQ(reply.round, welcomed ? 1u : 0u);
+    }
+    EXPECT_EQ(voter.sent<AppendReply>().size(), 2u);
+    voter.out.clear();
+    voter.receive(2, 2, wire::SnapshotChunk{1, 2, 2, LoneVoter::voters(3), {}, {}, 0, 0, ""});
+    EXPECT_EQ(voter.sent<wire::SnapshotReply>().size(), welcomed ? 1u : 0u);
+  }
+}
+
 TEST(FreshLife, AWelcomeSaysThatTheLifeIsDurable) {
   LoneVoter voter(3);
   voter.slow = true;
@@ -340,6 +358,7 @@ TEST(FreshLife, OnlyMembersAreRemembered) {
   for (std::uint64_t stranger = 10; stranger < 1000; ++stranger)
     voter.receive(stranger, 1, wire::Hello{}, {4, 40});
   EXPECT_LE(voter.disk.hard.lives.size(), 3u);
+  EXPECT_TRUE(voter.sent<wire::Welcome>().empty());
 }
 
 TEST(History, FencesAnother) {
