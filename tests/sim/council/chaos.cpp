@@ -80,7 +80,7 @@ void Chaos::heal() {
     world_.heal_disk(slot);
     const Truth& truth = world_.truth(slot);
     const bool anew = truth.rolled_back || truth.superseded;
-    if (truth.disk_failed || anew) world_.reboot(slot);
+    if (world_.disk_failed(slot) || anew) world_.reboot(slot);
     if (anew) world_.wipe(slot);
     world_.start(slot);
   }

@@ -30,6 +30,20 @@ class TraceLog final : public Log {
   const Instant& now_;
 };
 
+raft::Configuration configuration_of(const raft::Stored& stored) {
+  for (auto entry = stored.log.rbegin(); entry != stored.log.rend(); ++entry)
+    if (entry->kind == raft::EntryKind::configuration)
+      return wire::decode_configuration(entry->payload).value_or(raft::Configuration{});
+  if (!stored.snapshot) return {};
+  return wire::decode_configuration(stored.snapshot->configuration).value_or(raft::Configuration{});
+}
+
+// An old copy that knows no other voter asks nobody whether it may vote: no protocol between members could
+// stop it.
+bool lonely(const raft::Stored& stored) {
+  return configuration_of(stored).voters.size() < 2;
+}
+
 bool harmless(const FaultSet& faults) {
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
@@ -222,7 +236,7 @@ bool CouncilWorld::roll_back(Slot slot) {
   CHECK(!machine.truth.runs);
   // Of the very state that is there it would be no older copy; and who was taken into another history since
   // is new.
-  if (!machine.copy || machine.copy->life == machine.disk.life ||
+  if (!machine.copy || machine.copy->life == machine.disk.life || lonely(machine.copy->stored) ||
       machine.copy->stored.hard.history != machine.disk.stored.hard.history)
     return false;
   ++figures_.rolled_back;
@@ -271,7 +285,8 @@ void CouncilWorld::change(Slot slot, raft::ChangeKind kind, const MemberId& memb
 
 void CouncilWorld::heal_disk(Slot slot) {
   SimMachine& machine = machines_[slot];
-  machine.fail_next_persist = machine.persist_fails = false;
+  machine.fail_next_persist = false;
+  if (!machine.stored_already) machine.persist_fails = false;
   machine.in_next_persist = nullptr;
   machine.disk_takes = 0ns;
 }
@@ -324,12 +339,7 @@ std::optional<Slot> CouncilWorld::ready_leader() const {
 }
 
 raft::Configuration CouncilWorld::durable_configuration(Slot slot) const {
-  const raft::Stored& stored = machines_[slot].disk.stored;
-  for (auto entry = stored.log.rbegin(); entry != stored.log.rend(); ++entry)
-    if (entry->kind == raft::EntryKind::configuration)
-      return wire::decode_configuration(entry->payload).value_or(raft::Configuration{});
-  if (!stored.snapshot) return {};
-  return wire::decode_configuration(stored.snapshot->configuration).value_or(raft::Configuration{});
+  return configuration_of(machines_[slot].disk.stored);
 }
 
 std::optional<Slot> CouncilWorld::slot_of(const MemberId& id) const {

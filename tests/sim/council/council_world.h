@@ -74,6 +74,10 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   void in_next_persist(Slot slot, std::function<void()> action) {
     machines_[slot].in_next_persist = std::move(action);
   }
+  // Has failed in this boot, also if the process was not told yet.
+  bool disk_failed(Slot slot) const {
+    return machines_[slot].truth.disk_failed || machines_[slot].persist_fails;
+  }
   void heal_disk(Slot slot);  // also what is under way succeeds
   void slow_disk(Slot slot, Duration most) { machines_[slot].disk_takes = most; }
   void drift(Slot slot, std::int32_t per_million);

@@ -1,6 +1,8 @@
 // What a member promises is on its disk when it is said: its term, its vote, the entries and snapshots that
 // it acknowledges, the lives of others that it knows.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "tests/sim/council/checkers/checkers.h"
 
@@ -12,6 +14,12 @@ class DurableBeforeSent final : public Checker {
   using Checker::Checker;
   std::string_view name() const override { return "durable_before_sent"; }
 
+  void stepping(Slot slot, const raft::Input& input) override {
+    const auto* received = std::get_if<raft::Received>(&input);
+    if (!received || !std::holds_alternative<wire::Hello>(received->message.body)) return;
+    const MemberId& from = received->message.header.sender;
+    greeted_by_voter_[{slot, from}] = world_.core(slot)->configuration().votes(from);
+  }
   void sent(Slot slot, const raft::Send& send) override {
     const raft::Stored& disk = world_.disk(slot);
     const std::uint64_t term = send.message.header.term;
@@ -36,7 +44,7 @@ class DurableBeforeSent final : public Checker {
         broken(slot, "acknowledges a snapshot of entry " + std::to_string(chunk->index) +
                          " that is not on its disk");
     } else if (const auto* welcome = std::get_if<wire::Welcome>(&send.message.body);
-               welcome && world_.core(slot)->configuration().votes(send.to)) {
+               welcome && greeted_by_voter_[{slot, send.to}]) {
       const auto known = std::find_if(disk.hard.lives.begin(), disk.hard.lives.end(),
                                       [&](const raft::SeenLife& seen) { return seen.id() == send.to; });
       if (known == disk.hard.lives.end() || known->life < welcome->yours)
@@ -55,6 +63,8 @@ class DurableBeforeSent final : public Checker {
   static std::uint64_t last_index(const raft::Stored& disk) {
     return !disk.log.empty() ? disk.log.back().index : disk.snapshot ? disk.snapshot->index : 0;
   }
+  std::map<std::pair<Slot, MemberId>, bool> greeted_by_voter_;  // strangers are welcomed and forgotten
+
   void broken(Slot slot, const std::string& what) { violation(world_.name(slot) + " " + what); }
 };
 
