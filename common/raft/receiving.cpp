@@ -87,7 +87,13 @@ void Raft::Core::remember(const MemberId& id, const Life& life) {
 // one that is cut off brings back the members that it left out.
 void Raft::Core::forget_strangers() {
   const auto stranger = [this](const SeenLife& seen) { return !configuration().has(seen.id()); };
-  if (std::erase_if(hard_.lives, stranger) != 0) hard_changed();
+  if (std::erase_if(hard_.lives, stranger) == 0) return;
+  hard_changed();
+  // A welcome that waits for the disk would say what will not be there.
+  std::erase_if(waiting_, [this](const Waiting& waiting) {
+    return std::holds_alternative<wire::Welcome>(waiting.send.message.body) &&
+           !configuration().has(waiting.send.to);
+  });
 }
 
 // A higher term ends whatever reign is here. But who only asks for a pre-vote, or greets, moves nobody: while
