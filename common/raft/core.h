@@ -56,8 +56,8 @@ class Raft::Core {
 
  private:
   using Followers = std::map<MemberId, Progress>;
-  struct Waiting {  // a message that may go when entries up to `index` (0: none) and the hard state are
-                    // durable
+  // A message that may go when the hard state and the entries up to `index` (0: none) are durable.
+  struct Waiting {
     Send send;
     std::uint64_t index = 0;
   };
@@ -78,9 +78,8 @@ class Raft::Core {
   };
 
   static constexpr std::size_t kWaitingSends = 4096;  // for the disk; beyond: lost, as on any network
-  static constexpr std::size_t kMostLives =
-      64;  // remembered; more than any configuration has, with changes that were cut off
-  static constexpr std::uint32_t kQuickTries = 3;  // elections after LeaderGone, before the usual pace
+  static constexpr std::size_t kMostLives = 64;       // remembered; no configuration has so many members
+  static constexpr std::uint32_t kQuickTries = 3;     // elections after LeaderGone, before the usual pace
 
   // ---- step.cpp
   void start();

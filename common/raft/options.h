@@ -19,7 +19,8 @@ struct Options {
   Duration check_quorum = 2s;   // a leader that hears no majority for so long steps down
   Duration stall = 300ms;  // later than that behind our own deadline: we were stopped, and nothing may be
                            // concluded from silence until the others had so long to be heard
-  Duration settle = 1s;    // a member in a new life waits so long for the others to know it before it votes
+  // A member in a new life waits so long for the others to know it before it votes and acknowledges.
+  Duration settle = 1s;
   Duration hello_retry = 200ms;  // meanwhile it asks again that often
   Duration transfer = 1s;        // a hand-over that takes longer is given up
 
@@ -29,9 +30,9 @@ struct Options {
   std::uint32_t window = 16;              // messages under way to one follower; further ones wait
   Duration retry = 500ms;  // no answer to a probe, chunk or full window for so long: sent again
   std::size_t snapshot_chunk_bytes = 256 << 10;
-  std::size_t snapshot_bytes = std::size_t{256}
-                               << 20;  // of a snapshot to be received; a larger one is refused and counted
-  std::uint64_t promote_lag = 16;      // a learner at most so many entries behind may become a voter
+  std::size_t snapshot_bytes =
+      256 << 20;                   // of a snapshot to be received; a larger one is dropped and counted
+  std::uint64_t promote_lag = 16;  // a learner at most so many entries behind may become a voter
 
   // The log.
   std::size_t proposals = 4096;           // without an answer; further ones are refused as overloaded

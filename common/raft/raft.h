@@ -40,19 +40,22 @@ struct Self {
 
 // ---- what happened
 struct Tick {};  // deadline() was reached
+// `message.header.sender` is authenticated.
 struct Received {
   wire::RaftMessage message;
-};  // header.sender is authenticated
+};
 struct Persisted {
   std::uint64_t token = 0;
 };
+// This member votes, acknowledges and leads no more.
 struct PersistFailed {
   std::uint64_t token = 0;
-};  // this member votes, acknowledges and leads no more
+};
+// `number`: the owner's, told again with the answer.
 struct Propose {
   std::uint64_t number = 0;
   std::string payload;
-};  // `number`: the owner's, told again with the answer
+};
 struct ReadAsked {
   std::uint64_t number = 0;
 };
@@ -70,16 +73,19 @@ struct ChangeAsked {
   ChangeKind kind{};
   MemberId member;
 };
+// To nobody in particular: the voter that has most of the log. The outcome shows in Outputs::leadership.
 struct TransferAsked {
   MemberId to;
-};  // none: the voter that has most of the log. The outcome shows in Outputs::leadership
+};
+// A new connection to it is refused: its process is gone.
 struct LeaderGone {
   MemberId member;
-};  // a new connection to it is refused: its process is gone
+};
+// The owner's state after entry `index`, which is applied.
 struct Snapshotted {
   std::uint64_t index = 0;
   std::string state;
-};  // the owner's state after entry `index` (applied)
+};
 
 using Input = std::variant<Tick, Received, Persisted, PersistFailed, Propose, ReadAsked, ChangeAsked,
                            TransferAsked, LeaderGone, Snapshotted>;
