@@ -3,6 +3,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "tests/sim/abort_note.h"
+
 namespace dtrain::sim {
 namespace {
 
@@ -16,6 +18,7 @@ Report run_seeds(const RunOptions& base, SeedRange seeds) {
   for (std::uint64_t seed = seeds.first;; ++seed) {
     RunOptions options = base;
     options.seed = seed;
+    const AbortNote note(replay_command(options, 1, seed));
     const RunResult result = ClusterWorld(options).run();
     report.virtual_seconds += std::chrono::duration<double>(result.covered).count();
     report.events += result.events;

@@ -88,9 +88,9 @@ void Clients::on_told(const Event& event) {
         self.last = last;
       }
       return rest(event.at, attempt.client);
-    case Attempt::End::too_old:  // nobody knows any more
+    case Attempt::End::too_old:  // nobody knows any more; or the index is one of a history that is over
       ++given_up_;
-      self.known_index = std::max(self.known_index, attempt.index);
+      self.known_index = attempt.index;
       return rest(event.at, attempt.client);
     default:
       if (attempt.leader && self.tries + 1 < kMostTries && rng_.chance(3, 4)) {

@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::size_t kPadding =
     96;  // so that a snapshot takes several chunks also while little is remembered
+constexpr std::uint64_t kClients = 0xc1;  // high half of their request ids
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0xff51afd7ed558ccdull;
@@ -75,29 +76,26 @@ RegisterMachine::Outcome RegisterMachine::apply(const raft::LogEntry& entry) {
 }
 
 RegisterMachine::Outcome RegisterMachine::carry_out(const Command& command, std::uint64_t index) {
-  while (!order_.empty() && requests_.at(order_.front()).index + window_ < index) {
-    requests_.erase(order_.front());
-    order_.pop_front();
-  }
+  using Verdict = raft::RequestWindow::Verdict;
   Outcome outcome;
   outcome.request = command.request;
-  const auto known = requests_.find(command.request);
-  if (rules_.hold(raft::Rule::applied_once)) {
-    if (command.minted + window_ < index) {
-      outcome.done = Done::refused;
-      return outcome;
-    }
-    if (known != requests_.end()) {
+  const auto judged = window_.judge({{kClients, command.request}, command.minted}, index);
+  answers_.erase(answers_.begin(),
+                 answers_.lower_bound(index > window_entries_ ? index - window_entries_ : 0));
+  switch (judged.verdict) {
+    case Verdict::fresh:
+      outcome.done = Done::executed;
+      reading_ = {reading_.version + 1, command.request, mixed(reading_.chain, command.request)};
+      outcome.reading = answers_[index] = reading_;
+      break;
+    case Verdict::repeated:
       outcome.done = Done::repeated;
-      outcome.reading = known->second.reading;
-      return outcome;
-    }
+      outcome.reading = answers_.at(judged.index);
+      break;
+    case Verdict::too_old:
+    case Verdict::unminted:
+      outcome.done = Done::refused;
   }
-  outcome.done = Done::executed;
-  reading_ = {reading_.version + 1, command.request, mixed(reading_.chain, command.request)};
-  outcome.reading = reading_;
-  if (known == requests_.end()) order_.push_back(command.request);
-  requests_[command.request] = {index, reading_};
   return outcome;
 }
 
@@ -105,15 +103,13 @@ std::string RegisterMachine::encode() const {
   std::string out;
   for (const std::uint64_t value :
        {reading_.version, reading_.request, reading_.chain, applied_, trail_,
-        static_cast<std::uint64_t>(elapsed_.count()), static_cast<std::uint64_t>(order_.size())})
+        static_cast<std::uint64_t>(elapsed_.count()), static_cast<std::uint64_t>(answers_.size())})
     put(out, value);
-  for (const std::uint64_t request : order_) {
-    const Remembered& known = requests_.at(request);
-    for (const std::uint64_t value :
-         {request, known.index, known.reading.version, known.reading.request, known.reading.chain})
+  for (const auto& [index, reading] : answers_)
+    for (const std::uint64_t value : {index, reading.version, reading.request, reading.chain})
       put(out, value);
-  }
   out.append(kPadding, '.');
+  out += window_.encode();
   return out;
 }
 
@@ -125,19 +121,17 @@ bool RegisterMachine::decode(std::string_view bytes) {
   applied_ = in.get();
   trail_ = in.get();
   elapsed_ = Duration(static_cast<std::int64_t>(in.get()));
-  requests_.clear();
-  order_.clear();
+  answers_.clear();
   for (std::uint64_t left = in.get(); left > 0 && in.good(); --left) {
-    const std::uint64_t request = in.get();
-    Remembered known;
-    known.index = in.get();
-    known.reading.version = in.get();
-    known.reading.request = in.get();
-    known.reading.chain = in.get();
-    requests_[request] = known;
-    order_.push_back(request);
+    const std::uint64_t index = in.get();
+    Reading reading;
+    reading.version = in.get();
+    reading.request = in.get();
+    reading.chain = in.get();
+    answers_[index] = reading;
   }
-  return in.good() && in.left() == kPadding;
+  if (!in.good() || in.left() < kPadding) return false;
+  return window_.decode(bytes.substr(bytes.size() - in.left() + kPadding)).has_value();
 }
 
 }  // namespace dtrain::sim::council

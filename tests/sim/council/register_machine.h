@@ -4,13 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/raft/log_entry.h"
+#include "common/raft/request_window.h"
 #include "common/raft/rules.h"
 
 namespace dtrain::sim::council {
@@ -33,9 +33,10 @@ std::optional<Command> decode_command(std::string_view bytes);
 class RegisterMachine {
  public:
   // Requests are remembered for `window` entries; who was minted before that is refused.
-  RegisterMachine(std::uint64_t window, const raft::Rules& rules) : window_(window), rules_(rules) {}
+  RegisterMachine(std::uint64_t window, const raft::Rules& rules)
+      : window_(rules, window), window_entries_(window) {}
 
-  enum class Done : std::uint8_t { nothing, executed, repeated, refused };  // refused: the request is too old
+  enum class Done : std::uint8_t { nothing, executed, repeated, refused };  // refused: too old to be judged
   struct Outcome {
     Done done = Done::nothing;  // no command: a leader's own entry, a configuration
     std::uint64_t request = 0;
@@ -56,14 +57,9 @@ class RegisterMachine {
   Reading reading_;
   std::uint64_t applied_ = 0, trail_ = 0;
   Duration elapsed_{0};
-  struct Remembered {
-    std::uint64_t index = 0;
-    Reading reading;
-  };
-  std::uint64_t window_;
-  raft::Rules rules_;
-  std::map<std::uint64_t, Remembered> requests_;
-  std::deque<std::uint64_t> order_;  // of requests_, oldest first
+  raft::RequestWindow window_;
+  std::uint64_t window_entries_;
+  std::map<std::uint64_t, Reading> answers_;  // of what the window remembers, by index
 };
 
 }  // namespace dtrain::sim::council

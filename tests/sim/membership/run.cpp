@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "tests/sim/abort_note.h"
+
 namespace dtrain::sim::membership {
 namespace {
 
@@ -73,6 +75,7 @@ Report run_seeds(const RunOptions& base, SeedRange seeds) {
   for (std::uint64_t seed = seeds.first;; ++seed) {
     RunOptions options = base;
     options.seed = seed;
+    const AbortNote note(replay_command(options, seed));
     const RunResult result = MembershipWorld(options).run();
     report.virtual_seconds += std::chrono::duration<double>(result.covered).count();
     report.events += result.events;

@@ -100,7 +100,7 @@ class FakeView final : public WorldView {
     entry.index = index;
     entry.term = term;
     entry.kind = request == 0 ? raft::EntryKind::leader : raft::EntryKind::command;
-    if (request != 0) entry.payload = encode_command({request, index});
+    if (request != 0) entry.payload = encode_command({request, index - 1});
     entry.elapsed = Duration(index);
     return entry;
   }
