@@ -13,7 +13,8 @@ void Core::tell(wire::Rumour rumour) {
 }
 
 // One round: the next `fanout` neighbours in turn get the same rumours. The first news after a pause goes out
-// at once.
+// at once. News without end (many are suspected and refute it) are told at a slower pace, together: else
+// telling them would take the time in which pings are answered, and so make more of them.
 void Core::flush() {
   const auto& neighbours = rings_.neighbours();
   timers_.cancel(Timers::of(Wait::batch));
@@ -28,7 +29,8 @@ void Core::flush() {
     counters_.rumours_sent += gossip.rumours.size();
     send(table_.at(slot), gossip);
   }
-  next_flush_ = now_ + options_.batch;
+  paced_ = std::max(paced_, now_ - options_.quick_rounds * options_.paced) + options_.paced;
+  next_flush_ = std::max(now_ + options_.batch, paced_);
   if (!queue_.empty()) timers_.set(Timers::of(Wait::batch), next_flush_);
 }
 

@@ -374,6 +374,37 @@ TEST(ColdLinks, ATimeOutBeforeTheLinkWasUpIsNoEvidence) {
   EXPECT_LT(suspected - since, 5s);
 }
 
+TEST(Pace, NewsWithoutEndAreToldInFewerAndFullerMessages) {
+  Options options;
+  LoneMember lone(40, {}, options);
+  constexpr std::uint64_t kNews = 1000;
+  for (std::uint64_t i = 0; i < kNews; ++i) {  // 10 s of them, at every 10 ms one
+    lone.hear({LoneMember::alive(i % 40, LoneMember::kInc + 1 + i)});
+    lone.run_answering(10ms);
+  }
+  lone.run_answering(1s);
+  const auto sent = lone.sent<wire::Gossip>();
+  const auto rounds = static_cast<std::size_t>(11s / options.paced) + options.quick_rounds + 1;
+  EXPECT_LE(sent.size(), rounds * options.fanout);
+  std::map<std::pair<MemberId, std::uint64_t>, int> told;
+  for (const auto& [to, gossip] : sent)
+    for (const wire::Rumour& rumour : gossip.rumours) ++told[{rumour.subject, rumour.incarnation}];
+  // The newest of each, to every neighbour.
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const std::uint64_t newest = LoneMember::kInc + 1 + (kNews / 40 - 1) * 40 + i;
+    EXPECT_GE((told[{LoneMember::id(i), newest}]), 2 * static_cast<int>(options.neighbour_rings)) << i;
+  }
+}
+
+TEST(Pace, OneNewsIsToldAtOnce) {
+  LoneMember lone(40);
+  lone.run_answering(10s);
+  lone.clear();
+  lone.hear({LoneMember::alive(3, LoneMember::kInc + 1)});
+  lone.run_answering(Options{}.batch * 2);
+  EXPECT_EQ(lone.sent<wire::Gossip>().size(), 8u);
+}
+
 TEST(Pulse, ANeighbourThatMissesItsPingProbesAtOnceAndAccusesNobodyForIt) {
   L lone(12);
   std::uint64_t neighbour = 99;
