@@ -1,14 +1,16 @@
 """Membership: our agents and Debian's serf, one cluster after the other on this machine, through the same faults.
 
     bench/membership.py [--quick] [--sizes 8,32,64,128] [--rows kill,frozen,...] [--programs dtrain,serf]
-                        [--raw FILE] [--publish]
+                        [--at-once N] [--raw FILE] [--publish]
 
 Each cluster lives in namespaces of its own (tests/system/agents_lab.py), each agent at its own loopback address, as its own
 user, with its files in memory. Which program goes first changes from size to size. Root is needed. All rows at one size take
-some 15 minutes a program. --raw also writes every sample with the load average at its time; --publish writes them to
-docs/benchmarks/membership.json and draws docs/membership.svg from them.
+some 15 minutes a program; --at-once runs several clusters beside each other, which is quicker and shows some of their load.
+--raw also writes every sample with the load average at its time; --publish writes them to docs/benchmarks/membership.json and
+draws docs/membership.svg from them.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -52,6 +54,7 @@ def parse(arguments):
     parser.add_argument("--sizes", help="agents per cluster, default %s" % ",".join(map(str, SIZES)))
     parser.add_argument("--rows", default=",".join(rows.ROWS), help="default: %(default)s")
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="default: %(default)s")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="clusters that run at the same time, default %(default)s")
     parser.add_argument("--raw", help="write every sample to this file, as JSON")
     parser.add_argument("--publish", action="store_true", help="put samples and plot into docs/")
     parser.add_argument("--inside", nargs=2, metavar=("PROGRAM", "SIZE"), help=argparse.SUPPRESS)
@@ -139,18 +142,22 @@ def main():
         inside(options.inside[0], int(options.inside[1]), options)
         return 0
     need_packages("iproute2", "nftables", *(["serf"] if "serf" in options.programs else []))
+    turns = [(size, program) for turn, size in enumerate(options.sizes)
+             for program in (options.programs if turn % 2 == 0 else reversed(options.programs))]
     figures, failed = [], []
-    for turn, size in enumerate(options.sizes):
-        found = []
-        for program in options.programs if turn % 2 == 0 else reversed(options.programs):
-            good, bad = cluster(program, size, options)
-            found += good
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as lanes:
+        running = {lanes.submit(cluster, program, size, options): size for size, program in turns}
+        for done in concurrent.futures.as_completed(running):
+            good, bad = done.result()
+            figures += good
             failed += bad
-        print_figures(size, found)
-        figures += found
-        raw = {"at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "processors": os.cpu_count(), "system": os.uname().release,
-               "quick": options.quick, "figures": figures, "failed": failed}
-        write(options, raw)     # after each size: a run of hours may be ended early
+            size = running.pop(done)
+            if size not in running.values():
+                print_figures(size, [figure for figure in figures if figure["agents"] == size])
+            raw = {"at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "processors": os.cpu_count(),
+                   "system": os.uname().release, "quick": options.quick, "at_once": options.at_once,
+                   "figures": sorted(figures, key=lambda figure: figure["agents"]), "failed": failed}
+            write(options, raw)     # after each cluster: a run of hours may be ended early
     return 1 if failed else 0
 
 
