@@ -15,7 +15,7 @@ struct Options {
   Duration probe_deadline = 500ms;  // direct answer; then helpers are asked
   Duration probe_total = 1s;        // no answer by then: suspect. Both are multiplied by local health + 1
   Duration connect_deadline = 3s;   // a link that was not up yet is no evidence before that
-  std::uint32_t random_every = 20;  // a cold link costs a handshake
+  std::uint32_t random_every = 30;  // a cold link costs a handshake
   std::uint32_t helpers = 3;
   std::uint32_t neighbour_rings = 4;  // one successor and one predecessor in each: up to 8 neighbours
   std::uint32_t warm_ahead = 2;       // random targets whose links are opened one pass ahead

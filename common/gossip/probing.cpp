@@ -77,7 +77,6 @@ std::uint64_t Core::ping(Probe probe) {
   wire::Ping body;
   body.sequence = sequence;
   body.target = probe.target;
-  body.sent = now_.time_since_epoch().count();
   body.rumours = piggyback();
   // Rule 7: who is accused hears of it first from the one who asks, and refutes in its answer.
   const Slot slot = table_.find(probe.target);
@@ -210,11 +209,10 @@ void Core::receive(const Received& m, const wire::Ping& body) {
   }
   wire::Pong pong;
   pong.sequence = body.sequence;
-  pong.target = id_;
   pong.incarnation = incarnation_;
   pong.boot_hash = boot_hash(*identity_);
   pong.sent = body.sent;
-  // Only what the asker does not expect: a pong a second is the steady cost.
+  // Only what the asker does not know: a pong a second is the steady cost. That it is ours says its header.
   const Slot asker = table_.find(m.header.sender);
   if (asker == kNone || table_.at(asker).identity->address.ip != m.observed_ip)
     pong.observed_ip = m.observed_ip;
@@ -230,13 +228,13 @@ void Core::receive(const Received& m, const wire::Ping& body) {
 
 void Core::receive(const Received& m, const wire::Pong& body) {
   hear_all(body.rumours, m.header.sender);
+  const MemberId& target = body.target.none() ? m.header.sender : body.target;
   auto found = probes_.find(body.sequence);
   if (!with(Rule::pong_must_match) && found == probes_.end())
-    found =
-        std::ranges::find_if(probes_, [&](const auto& entry) { return entry.second.target == body.target; });
+    found = std::ranges::find_if(probes_, [&](const auto& entry) { return entry.second.target == target; });
   const auto matches = [&](const Probe& probe) {
-    return probe.target == body.target && body.incarnation >= probe.incarnation &&
-           body.boot_hash == probe.boot && (m.header.sender == probe.target || probe.helped);
+    return probe.target == target && body.incarnation >= probe.incarnation && body.boot_hash == probe.boot &&
+           (m.header.sender == probe.target || probe.helped);
   };
   if (found == probes_.end() || (with(Rule::pong_must_match) && !matches(found->second))) {
     ++counters_.stale_pongs;
@@ -264,6 +262,7 @@ void Core::receive(const Received& m, const wire::Pong& body) {
     case Probe::Why::relay: {
       wire::Pong relayed = body;
       relayed.sequence = probe.asker_sequence;
+      relayed.target = probe.target;
       relayed.observed_ip.clear();
       send(probe.reply, probe.asker, probe.asker_id, std::move(relayed));
       return;

@@ -131,12 +131,12 @@ struct JoinReply {
 struct Ping {
   std::uint64_t sequence = 0;
   MemberId target;                       // a ping for another node is refused
-  std::int64_t sent = 0;                 // sender's clock, ns; comes back in the pong, means nothing to others
+  std::int64_t sent = 0;                 // comes back in the pong, means nothing to others; 0: not wanted
   std::vector<Rumour> rumours;           // the suspicion of the target first, if there is one
 };
 struct Pong {
   std::uint64_t sequence = 0;
-  MemberId target;                       // who was probed; not the sender when a helper relays
+  MemberId target;                       // who was probed; none: the sender. Given when a helper relays
   std::uint64_t incarnation = 0;         // of the target
   std::uint64_t boot_hash = 0;           // of the target's boot id and life
   std::int64_t sent = 0;                 // echoed
