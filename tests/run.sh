@@ -111,7 +111,9 @@ fi
 
 if build release build release; then
   run_tests release build
-  step "simulator, world cluster, seeds 1..$seeds" build/bin/dtrain-sim --world cluster --seeds "1..$seeds"
+  for world in cluster council; do
+    step "simulator, world $world, seeds 1..$seeds" build/bin/dtrain-sim --world "$world" --seeds "1..$seeds"
+  done
 fi
 if [ "$mode" != quick ]; then
   sanitized asan '^(unit_|property$|scenarios$|conformance$|fuzz_)' dtrain-shim
