@@ -1,4 +1,8 @@
 # One program per tests/unit/<core> and tests/<kind>: a broken core breaks its own tests only.
+set(test_seconds 300)
+if(DTRAIN_SANITIZE)
+  set(test_seconds 900)
+endif()
 function(dtrain_test name directory)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${directory}/*.cpp)
   if(NOT sources)
@@ -8,7 +12,7 @@ function(dtrain_test name directory)
   target_link_libraries(${name} PRIVATE ${ARGN} rapidcheck GTest::gtest_main GTest::gmock Threads::Threads)
   target_compile_definitions(${name} PRIVATE DTRAIN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DTRAIN_BINARY_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_seconds})
 endfunction()
 
 dtrain_test(unit_base tests/unit/base dtrain_base)
