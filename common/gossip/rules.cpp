@@ -1,6 +1,6 @@
 #include "common/gossip/rules.h"
 
-#include <algorithm>
+#include <iterator>
 
 namespace dtrain::gossip {
 
@@ -33,19 +33,8 @@ static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace
 
-std::string to_string(Rule rule) {
-  return std::string(kNames[static_cast<std::size_t>(rule)]);
-}
-
-const std::vector<std::string>& breakable_rules() {
-  static const std::vector<std::string> names(std::begin(kNames), std::end(kNames));
-  return names;
-}
-
-Rules::Rules(std::string_view broken_rule) {
-  const auto found = std::ranges::find(kNames, broken_rule);
-  any_ = found != std::end(kNames);
-  if (any_) broken_ = static_cast<Rule>(found - std::begin(kNames));
+std::span<const std::string_view> rule_names(Rule) {
+  return kNames;
 }
 
 }  // namespace dtrain::gossip

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <span>
 #include <string_view>
-#include <vector>
+
+#include "common/base/breakable_rules.h"
 
 namespace dtrain::raft {
 
@@ -32,20 +33,7 @@ constexpr Rule enum_last(Rule) {
   return Rule::history_fences;
 }
 
-std::string to_string(Rule rule);                   // as --break spells it: "pre-vote", ...
-const std::vector<std::string>& breakable_rules();  // in the order above
-
-// Which rules hold. Compares the name once, not with every message.
-class Rules {
- public:
-  // Options::broken_rule: "" or a name unknown here breaks none; who reads a command line checks against
-  // breakable_rules().
-  explicit Rules(std::string_view broken_rule = {});
-  bool hold(Rule rule) const { return !any_ || rule != broken_; }
-
- private:
-  bool any_ = false;
-  Rule broken_{};
-};
+std::span<const std::string_view> rule_names(Rule);  // as --break spells them, in the order above
+using Rules = BreakableRules<Rule>;
 
 }  // namespace dtrain::raft

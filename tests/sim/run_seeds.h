@@ -1,29 +1,25 @@
-// Runs a range of seeds of world cluster, compares a share of them with a second run of the same seed, and tells what
-// came of it.
+// Runs a range of seeds of world cluster, compares a share of them with a second run of the same seed, and
+// tells what came of it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "tests/sim/cluster_world.h"
-#include "tests/sim/seed_range.h"
+#include "tests/sim/seed_runs.h"
 #include "tests/sim/world.h"
 
 namespace dtrain::sim {
 
-struct Report {
-  std::uint64_t seeds = 0;              // that held
-  std::uint64_t failed_seed = 0;
-  std::optional<Violation> violation;
-  double virtual_seconds = 0, real_seconds = 0;
-  std::uint64_t events = 0, jobs = 0, attempts = 0, recoveries = 0, lives = 0, commits = 0, compared = 0;
+struct Report : SeedReport {
+  std::uint64_t events = 0, jobs = 0, attempts = 0, recoveries = 0, lives = 0, commits = 0;
 };
 
 // Stops at the first broken seed. `base.seed` is not used.
 Report run_seeds(const RunOptions& base, SeedRange seeds);
 
 // The command that runs exactly the broken seed again.
-std::string replay_command(const RunOptions& options, std::uint64_t nodes, std::uint64_t seed);
+std::string replay_command(const RunOptions& options, std::uint64_t seed);
 
 const World& cluster_world();
 

@@ -55,24 +55,12 @@ void Chaos::next(Fault fault) {
 }
 
 void Chaos::for_a_while(Duration longest, std::function<void()> undo) {
-  const std::uint64_t key = ++undo_count_;
-  undo_[key] = std::move(undo);
-  world_.after(upto(longest), [this, key] {
-    const auto at = undo_.find(key);
-    if (at == undo_.end()) return;
-    const auto undo_now = std::move(at->second);
-    undo_.erase(at);
-    undo_now();
-  });
+  world_.after(upto(longest), [this, key = undo_.add(std::move(undo))] { undo_.undo(key); });
 }
 
 void Chaos::heal() {
   over_ = true;
-  while (!undo_.empty()) {
-    const auto undo = std::move(undo_.begin()->second);
-    undo_.erase(undo_.begin());
-    undo();
-  }
+  undo_.undo_all();
   world_.links().heal();
   world_.resume_all();
   operator_.set_hasty(false);

@@ -5,12 +5,12 @@
 
 #include <array>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "common/base/rng.h"
 #include "tests/sim/council/council_world.h"
 #include "tests/sim/council/operator.h"
+#include "tests/sim/undo_list.h"
 
 namespace dtrain::sim::council {
 
@@ -53,8 +53,7 @@ class Chaos {
   Rng rng_;
   Instant until_;
   std::array<Duration, kFaults> mean_{};
-  std::map<std::uint64_t, std::function<void()>> undo_;  // what still lasts
-  std::uint64_t undo_count_ = 0;
+  UndoList undo_;  // what still lasts
   std::uint32_t recoveries_ = 0;
   Instant quiet_until_{};   // nothing new goes wrong before
   std::uint32_t cuts_ = 0;  // that last

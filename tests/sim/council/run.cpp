@@ -1,10 +1,8 @@
 #include "tests/sim/council/run.h"
 
-#include <chrono>
 #include <cstdio>
-#include <ctime>
 
-#include "tests/sim/abort_note.h"
+#include "common/raft/rules.h"
 
 namespace dtrain::sim::council {
 namespace {
@@ -38,17 +36,6 @@ Result<RunOutcome> run(const RunRequest& request) {
                          {"cpu_seconds", report.cpu_seconds},
                          {"compared", report.compared}};
   line.update(report.figures.json());
-  RunOutcome outcome;
-  outcome.violation = report.violation;
-  outcome.failed_seed = report.failed_seed;
-  if (report.violation) {
-    outcome.replay = replay_command(options, report.failed_seed);
-    line["violation"] = {{"seed", report.failed_seed},
-                         {"invariant", report.violation->invariant},
-                         {"at", seconds_text(report.violation->at)},
-                         {"what", report.violation->what}};
-  }
-  outcome.figures = line.dump();
   char text[240];
   std::snprintf(text, sizeof text,
                 "council: %llu seeds of %u nodes held, %.0f virtual seconds (%.0f per second), %llu "
@@ -60,12 +47,7 @@ Result<RunOutcome> run(const RunRequest& request) {
                 static_cast<unsigned long long>(report.figures.committed),
                 static_cast<unsigned long long>(report.figures.writes),
                 static_cast<unsigned long long>(report.figures.reads));
-  outcome.text = text;
-  return outcome;
-}
-
-std::vector<std::string> rules() {
-  return raft::breakable_rules();
+  return outcome_of(report, std::move(line), text, replay_command(options, report.failed_seed));
 }
 
 std::vector<std::string> checkers() {
@@ -76,50 +58,27 @@ std::vector<std::string> checkers() {
 
 Report run_seeds(const RunOptions& base, SeedRange seeds) {
   Report report;
-  const auto begin = std::chrono::steady_clock::now();
-  const std::clock_t cpu_begin = std::clock();
-  for (std::uint64_t seed = seeds.first;; ++seed) {
-    RunOptions options = base;
+  RunOptions options = base;
+  const auto run = [&](std::uint64_t seed) {
     options.seed = seed;
-    const AbortNote note(replay_command(options, seed));
-    const RunResult result = CouncilWorld(options).run();
-    report.virtual_seconds += std::chrono::duration<double>(result.covered).count();
-    report.figures.join(result.figures);
-    report.violation = result.violation;
-    if (!report.violation && !options.trace && (seed - seeds.first) % kCompareEvery == 0) {
-      ++report.compared;
-      const RunResult again = CouncilWorld(options).run();
-      if (again.trace_hash != result.trace_hash)
-        report.violation = Violation{"deterministic", "a second run of the same seed took another course",
-                                     Instant{} + result.covered};
-    }
-    if (report.violation) {
-      report.failed_seed = seed;
-      break;
-    }
-    ++report.seeds;
-    if (seed == seeds.last) break;
-  }
-  report.cpu_seconds = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
-  report.real_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return CouncilWorld(options).run();
+  };
+  const auto replay = [&](std::uint64_t seed) { return replay_command(base, seed); };
+  run_each_seed(report, seeds, base.trace ? 0 : kCompareEvery, run, replay,
+                [&](const RunResult& result) { report.figures.join(result.figures); });
   return report;
 }
 
 std::string replay_command(const RunOptions& options, std::uint64_t seed) {
-  std::string out =
-      "dtrain-sim --world council --nodes " + std::to_string(options.nodes) + " --seeds " +
-      std::to_string(seed) + ".." + std::to_string(seed) + " --duration " +
-      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.duration).count()) +
-      "ms --faults " + options.faults.text();
-  if (!options.broken_rule.empty()) out += " --break " + options.broken_rule;
-  return out;
+  return sim::replay_command("council", options.nodes, seed, options.duration, options.faults.text(),
+                             options.broken_rule);
 }
 
 const World& council_world() {
   static const World world{
-      "council", "1 to 5 voters of one log, their disks, clients, an operator, and faults",
-      rules,     FaultSet::all_names,
-      checkers,  run};
+      "council",          "1 to 5 voters of one log, their disks, clients, an operator, and faults",
+      raft::Rules::names, FaultSet::all_names,
+      checkers,           run};
   return world;
 }
 

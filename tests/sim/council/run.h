@@ -2,14 +2,12 @@
 #pragma once
 
 #include "tests/sim/council/council_world.h"
+#include "tests/sim/seed_runs.h"
 #include "tests/sim/world.h"
 
 namespace dtrain::sim::council {
 
-struct Report {
-  std::uint64_t seeds = 0, failed_seed = 0, compared = 0;
-  std::optional<Violation> violation;
-  double virtual_seconds = 0, real_seconds = 0, cpu_seconds = 0;
+struct Report : SeedReport {
   Figures figures;
 };
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "common/base/rng.h"
 #include "tests/sim/membership/faults.h"
 #include "tests/sim/membership/membership_world.h"
+#include "tests/sim/undo_list.h"
 
 namespace dtrain::sim::membership {
 
@@ -56,8 +56,7 @@ class Chaos {
   Rng rng_;
   Instant until_;
   std::array<Duration, kFaults> mean_{};
-  std::map<std::uint64_t, std::function<void()>> undo_;  // what still lasts
-  std::uint64_t undo_count_ = 0;
+  UndoList undo_;  // what still lasts
   std::vector<std::uint32_t> coming_back_, impostors_, others_;
   std::uint32_t lost_ = 0, names_ = 0, partitions_ = 0;  // partitions_: a bit each
   bool over_ = false;

@@ -19,6 +19,7 @@ enum class What : std::uint8_t {
   resume,      // slot, pause a
   saved,       // slot, process a: what it saved is on the disk
   action,      // a of the world
+  processor,   // what waited longest for a processor has its turn
 };
 
 using Event = EventOf<What>;

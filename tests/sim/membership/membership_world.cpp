@@ -36,13 +36,10 @@ std::string cluster_name(std::uint32_t cluster) {
 
 }  // namespace
 
-std::vector<std::string> membership_rules() {
-  return gossip::breakable_rules();
-}
-
 MembershipWorld::MembershipWorld(RunOptions options)
     : options_(std::move(options)),
       rng_(options_.seed * 0x9e3779b97f4a7c15ull + options_.nodes),
+      processors_(options_.processors),
       network_(queue_, Rng(rng_.next()), *this),
       log_(std::make_unique<TraceLog>(options_.trace, now_)),
       checkers_(all_checkers(*this)),
@@ -369,40 +366,47 @@ void MembershipWorld::run_until(Instant end_at) {
     const Event event = queue_.pop();
     now_ = event.at;
     network_.advance(now_);
-    switch (event.what) {
-      case What::tick:
-        on_tick(event);
-        break;
-      case What::action: {
-        const auto action = actions_.take(event.a);
-        action();
-        break;
-      }
-      case What::resume: {
-        SimMember& member = members_[event.slot];
-        if (!member.truth.paused || member.pauses != event.a) break;
-        member.truth.paused = false;
-        trouble(event.slot, false);
-        const bool tick_first = rng_.chance(1, 2);
-        if (tick_first) step(event.slot, gossip::Tick{});
-        network_.resume(event.slot);
-        if (!tick_first && member.truth.runs) step(event.slot, gossip::Tick{});
-        break;
-      }
-      case What::saved: {
-        SimMember& member = members_[event.slot];
-        if (network_.process(event.slot) != event.a) break;
-        member.disk.record = member.unsaved;
-        member.saving = false;
-        break;
-      }
-      default:
-        network_.handle(event);
-    }
+    if (event.what == What::processor)
+      happen(processors_.next(now_, queue_));
+    else if (processors_.begins(event, now_, queue_))
+      happen(event);
   }
   if (!violation_) {
     now_ = std::max(now_, end_at);
     network_.advance(now_);
+  }
+}
+
+void MembershipWorld::happen(const Event& event) {
+  switch (event.what) {
+    case What::tick:
+      on_tick(event);
+      break;
+    case What::action: {
+      const auto action = actions_.take(event.a);
+      action();
+      break;
+    }
+    case What::resume: {
+      SimMember& member = members_[event.slot];
+      if (!member.truth.paused || member.pauses != event.a) break;
+      member.truth.paused = false;
+      trouble(event.slot, false);
+      const bool tick_first = rng_.chance(1, 2);
+      if (tick_first) step(event.slot, gossip::Tick{});
+      network_.resume(event.slot);
+      if (!tick_first && member.truth.runs) step(event.slot, gossip::Tick{});
+      break;
+    }
+    case What::saved: {
+      SimMember& member = members_[event.slot];
+      if (network_.process(event.slot) != event.a) break;
+      member.disk.record = member.unsaved;
+      member.saving = false;
+      break;
+    }
+    default:
+      network_.handle(event);
   }
 }
 

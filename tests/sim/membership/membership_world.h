@@ -18,6 +18,7 @@
 #include "tests/sim/membership/checker.h"
 #include "tests/sim/membership/event_queue.h"
 #include "tests/sim/membership/faults.h"
+#include "tests/sim/membership/processors.h"
 #include "tests/sim/membership/sim_member.h"
 #include "tests/sim/membership/sim_network.h"
 #include "tests/sim/violation.h"
@@ -31,6 +32,7 @@ struct RunOptions {
   FaultSet faults = FaultSet::all();
   std::string broken_rule;
   bool trace = false;
+  std::uint32_t processors = 0;  // shared by all hosts; 0: each has its own
 };
 
 struct RunResult {
@@ -77,7 +79,9 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   void note(std::string text);
   SimMember& member(std::uint32_t slot) { return members_[slot]; }
   SimNetwork& network() { return network_; }
+  const Processors& processors() const { return processors_; }
   std::uint32_t running(std::uint32_t cluster) const;
+  void begin_joining();  // options.nodes members, within three seconds
   void run_until(Instant end);
   const std::optional<Violation>& broken() const { return violation_; }
 
@@ -98,7 +102,6 @@ class MembershipWorld final : public WorldView, private NetworkUser {
 
  private:
   void begin_preloaded();
-  void begin_joining();
   std::unique_ptr<gossip::Membership> make_core(std::uint32_t slot);
   void end(std::uint32_t slot, End how);
   void received(std::uint32_t slot, Message&& message) override;
@@ -106,6 +109,7 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   void step(std::uint32_t slot, const gossip::Input& input);
   void perform(std::uint32_t slot);
   void schedule(std::uint32_t slot);
+  void happen(const Event& event);
   void on_tick(const Event& event);
   void resolve(std::uint32_t slot);
   void through_codec(gossip::Send& send);
@@ -119,6 +123,7 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   RunOptions options_;
   Rng rng_;
   EventQueue queue_;
+  Processors processors_;
   SimNetwork network_;
   Instant now_{};
   std::unique_ptr<Log> log_;
@@ -137,8 +142,5 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   bool busy_ = true, over_ = false;
   Instant whole_since_{}, cut_since_{}, steady_since_{};
 };
-
-// Rules that --break knows here: those of the protocol, then promises of the world itself.
-std::vector<std::string> membership_rules();
 
 }  // namespace dtrain::sim::membership

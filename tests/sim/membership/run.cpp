@@ -1,10 +1,8 @@
 #include "tests/sim/membership/run.h"
 
-#include <chrono>
 #include <cstdio>
-#include <ctime>
 
-#include "tests/sim/abort_note.h"
+#include "common/gossip/rules.h"
 
 namespace dtrain::sim::membership {
 namespace {
@@ -40,17 +38,6 @@ Result<RunOutcome> run(const RunRequest& request) {
                          {"cpu_seconds", report.cpu_seconds},
                          {"compared", report.compared}};
   line.update(report.figures.json());
-  RunOutcome outcome;
-  outcome.violation = report.violation;
-  outcome.failed_seed = report.failed_seed;
-  if (report.violation) {
-    outcome.replay = replay_command(options, report.failed_seed);
-    line["violation"] = {{"seed", report.failed_seed},
-                         {"invariant", report.violation->invariant},
-                         {"at", seconds_text(report.violation->at)},
-                         {"what", report.violation->what}};
-  }
-  outcome.figures = line.dump();
   char text[200];
   std::snprintf(text, sizeof text,
                 "membership: %llu seeds of %u members held, %.0f virtual seconds, %llu events (%.0f/s), %llu "
@@ -58,8 +45,7 @@ Result<RunOutcome> run(const RunRequest& request) {
                 static_cast<unsigned long long>(report.seeds), options.nodes, report.virtual_seconds,
                 static_cast<unsigned long long>(report.events), rate,
                 static_cast<unsigned long long>(report.figures.false_positives));
-  outcome.text = text;
-  return outcome;
+  return outcome_of(report, std::move(line), text, replay_command(options, report.failed_seed));
 }
 
 std::vector<std::string> checkers() {
@@ -70,51 +56,32 @@ std::vector<std::string> checkers() {
 
 Report run_seeds(const RunOptions& base, SeedRange seeds) {
   Report report;
-  const auto begin = std::chrono::steady_clock::now();
-  const std::clock_t cpu_begin = std::clock();
-  for (std::uint64_t seed = seeds.first;; ++seed) {
-    RunOptions options = base;
+  RunOptions options = base;
+  const auto run = [&](std::uint64_t seed) {
     options.seed = seed;
-    const AbortNote note(replay_command(options, seed));
-    const RunResult result = MembershipWorld(options).run();
-    report.virtual_seconds += std::chrono::duration<double>(result.covered).count();
-    report.events += result.events;
-    report.figures.join_run(result.figures);
-    report.violation = result.violation;
-    if (!report.violation && !options.trace && options.nodes <= kCompareMost &&
-        (seed - seeds.first) % kCompareEvery == 0) {
-      ++report.compared;
-      const RunResult again = MembershipWorld(options).run();
-      report.events += again.events;
-      if (again.trace_hash != result.trace_hash)
-        report.violation = Violation{"deterministic", "a second run of the same seed took another course",
-                                     Instant{} + result.covered};
-    }
-    if (report.violation) {
-      report.failed_seed = seed;
-      break;
-    }
-    ++report.seeds;
-    if (seed == seeds.last) break;
-  }
-  report.cpu_seconds = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
-  report.real_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    RunResult result = MembershipWorld(options).run();
+    report.events += result.events;  // here, since a second run takes its time, too
+    return result;
+  };
+  const auto replay = [&](std::uint64_t seed) { return replay_command(base, seed); };
+  const std::uint64_t compare_every = base.trace || base.nodes > kCompareMost ? 0 : kCompareEvery;
+  run_each_seed(report, seeds, compare_every, run, replay,
+                [&](const RunResult& result) { report.figures.join_run(result.figures); });
   return report;
 }
 
 std::string replay_command(const RunOptions& options, std::uint64_t seed) {
-  std::string out =
-      "dtrain-sim --world membership --nodes " + std::to_string(options.nodes) + " --seeds " +
-      std::to_string(seed) + ".." + std::to_string(seed) + " --duration " +
-      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.duration).count()) +
-      "ms --faults " + options.faults.text();
-  if (!options.broken_rule.empty()) out += " --break " + options.broken_rule;
-  return out;
+  return sim::replay_command("membership", options.nodes, seed, options.duration, options.faults.text(),
+                             options.broken_rule);
 }
 
 const World& membership_world() {
-  static const World world{"membership", "up to ten thousand agents, the network between them, and faults",
-                           membership_rules, FaultSet::all_names, checkers, run};
+  static const World world{"membership",
+                           "up to ten thousand agents, the network between them, and faults",
+                           gossip::Rules::names,
+                           FaultSet::all_names,
+                           checkers,
+                           run};
   return world;
 }
 

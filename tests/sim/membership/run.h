@@ -3,14 +3,13 @@
 #pragma once
 
 #include "tests/sim/membership/membership_world.h"
+#include "tests/sim/seed_runs.h"
 #include "tests/sim/world.h"
 
 namespace dtrain::sim::membership {
 
-struct Report {
-  std::uint64_t seeds = 0, failed_seed = 0, compared = 0, events = 0;
-  std::optional<Violation> violation;
-  double virtual_seconds = 0, real_seconds = 0, cpu_seconds = 0;  // events per second: of CPU time
+struct Report : SeedReport {
+  std::uint64_t events = 0;
   Figures figures;
 };
 

@@ -17,6 +17,7 @@ constexpr std::uint8_t kHandshakeSteps = 10;  // and that many times: HANDSHAKE_
 constexpr Duration kQueuedMost = 5s;          // a message waits that long for its link
 constexpr std::size_t kQueued = 64;           // and so many of them: the high-water mark
 constexpr std::size_t kIdleLinks = 64;        // beyond those to keep
+constexpr Duration kIdleTime = 60s;           // a link not kept and not used that long is given up
 constexpr std::size_t kHeld = 20'000;         // what a stopped process' kernel buffers hold
 constexpr std::size_t kStalled = 4096;
 
@@ -295,7 +296,7 @@ void SimNetwork::try_again(std::uint32_t slot, Link& link, Duration after) {
     link.queued.clear();
   }
   const auto& kept = ports_[slot].kept;
-  if (link.queued.empty() && !std::binary_search(kept.begin(), kept.end(), link.key)) {
+  if (now_ - link.used >= kIdleTime && !std::binary_search(kept.begin(), kept.end(), link.key)) {
     close(slot, link);
     return;
   }

@@ -3,25 +3,26 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <vector>
 
 namespace dtrain::gossip {
 namespace {
 
 TEST(Rules, EachNameBreaksExactlyItsOwn) {
-  const auto& names = breakable_rules();
+  const std::vector<std::string> names = Rules::names();
   EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
   for (std::size_t broken = 0; broken < names.size(); ++broken) {
     const Rules rules(names[broken]);
     for (std::size_t rule = 0; rule < names.size(); ++rule)
       EXPECT_EQ(rules.hold(static_cast<Rule>(rule)), rule != broken);
-    EXPECT_EQ(to_string(static_cast<Rule>(broken)), names[broken]);
   }
 }
 
 TEST(Rules, AllHoldInProduction) {
   for (const char* name : {"", "no-such-rule"}) {
     const Rules rules(name);
-    for (std::size_t rule = 0; rule < breakable_rules().size(); ++rule)
+    for (std::size_t rule = 0; rule < Rules::names().size(); ++rule)
       EXPECT_TRUE(rules.hold(static_cast<Rule>(rule)));
   }
 }

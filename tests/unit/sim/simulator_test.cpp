@@ -84,7 +84,7 @@ TEST(Replay, NamesEveryOption) {
   RunOptions options;
   options.broken_rule = "budget";
   options.duration = 120s;
-  EXPECT_EQ(replay_command(options, 1, 9),
+  EXPECT_EQ(replay_command(options, 9),
             "dtrain-sim --world cluster --nodes 1 --seeds 9..9 --duration 120000ms --faults all --break budget");
 }
 

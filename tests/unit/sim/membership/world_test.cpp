@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "common/gossip/rules.h"
 #include "tests/sim/membership/run.h"
 
 namespace dtrain::sim::membership {
@@ -173,7 +174,7 @@ TEST_P(BrokenRules, AreNoticed) {
   EXPECT_TRUE(run_seeds(options, {1, 60}).violation) << "under " << noticed.faults;
 }
 
-INSTANTIATE_TEST_SUITE_P(Membership, BrokenRules, testing::ValuesIn(membership_rules()),
+INSTANTIATE_TEST_SUITE_P(Membership, BrokenRules, testing::ValuesIn(gossip::Rules::names()),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '-', '_');

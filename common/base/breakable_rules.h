@@ -1,0 +1,39 @@
+// A core's protocol rules, which --break can switch off one at a time, to show that tests and simulator notice. All
+// hold in production.
+//
+// `Rule` is an enum class without gaps that begins at 0; rule_names(Rule) is found by ADL and gives the names that
+// --break knows, in the same order.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtrain {
+
+// Which rules hold. Compares the name once, not with every message.
+template <class Rule>
+class BreakableRules {
+ public:
+  // "" or a name unknown here breaks none; who reads a command line checks against names().
+  explicit BreakableRules(std::string_view broken = {}) {
+    const auto all = rule_names(Rule{});
+    const auto found = std::find(all.begin(), all.end(), broken);
+    any_ = found != all.end();
+    if (any_) broken_ = static_cast<Rule>(found - all.begin());
+  }
+  bool hold(Rule rule) const { return !any_ || rule != broken_; }
+
+  static std::vector<std::string> names() {
+    const auto all = rule_names(Rule{});
+    return {all.begin(), all.end()};
+  }
+
+ private:
+  bool any_ = false;
+  Rule broken_{};
+};
+
+}  // namespace dtrain

@@ -1,0 +1,65 @@
+// Hosts that share a few processors, as a hundred agents on one test machine do: their work waits for its
+// turn, and what comes too late is what makes them suspect each other.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "tests/sim/membership/event_queue.h"
+
+namespace dtrain::sim::membership {
+
+class Processors {
+ public:
+  // What an agent's steps were measured to take of a processor, its kernel and ZeroMQ's threads included,
+  // both ends.
+  static constexpr Duration kMessage = 120us, kHandshake = 1200us, kConnect = 100us, kOther = 20us;
+
+  // 0: as many as there are hosts, and infinitely quick.
+  explicit Processors(std::uint32_t count) : count_(count) {}
+
+  // True: its turn is now. Else it waits in line, and a What::processor event at `wake` brings it forth.
+  bool begins(const Event& event, Instant now, EventQueue& queue) {
+    if (count_ == 0 || !takes_time(event.what)) return true;
+    if (free_ > now || !line_.empty()) {
+      if (line_.empty()) queue.push(free_, What::processor, 0);
+      line_.push_back(event);
+      return false;
+    }
+    free_ = now + cost(event.what) / count_;
+    return true;
+  }
+  // Of a What::processor event: the next in line.
+  Event next(Instant now, EventQueue& queue) {
+    const Event event = line_.front();
+    line_.pop_front();
+    free_ = now + cost(event.what) / count_;
+    if (!line_.empty()) queue.push(free_, What::processor, 0);
+    return event;
+  }
+  std::size_t waiting() const { return line_.size(); }
+
+ private:
+  static bool takes_time(What what) {
+    return what == What::message || what == What::handshake || what == What::connect || what == What::tick ||
+           what == What::input;
+  }
+  static Duration cost(What what) {
+    switch (what) {
+      case What::message:
+        return kMessage;
+      case What::handshake:
+        return kHandshake;
+      case What::connect:
+        return kConnect;
+      default:
+        return kOther;
+    }
+  }
+
+  std::uint32_t count_;
+  Instant free_{};
+  std::deque<Event> line_;
+};
+
+}  // namespace dtrain::sim::membership
