@@ -28,7 +28,7 @@ inline constexpr Duration kTryNextKey =
 // so.
 inline constexpr Duration kStuckTime = 10s;
 inline constexpr int kReconnectMinMs = 100;  // plus up to as much again, drawn for each link
-inline constexpr int kReconnectMaxMs = 5000;
+inline constexpr int kReconnectMaxMs = 1000;  // a cut that ends is noticed soon
 inline constexpr std::size_t kDealerPerTurn = 64;  // messages read from one link in one turn
 
 struct DealerTarget {

@@ -95,13 +95,9 @@ void Core::begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId&
 
 // The wait is for confirmation and not for chance: others probe it now.
 void Core::ask_to_confirm(const Member& member) {
-  std::vector<MemberId> asked{member.identity->id};
-  for (std::uint32_t i = 0; i < options_.confirmations; ++i) {
-    const auto slot = random_member(asked);
-    if (!slot) return;
-    asked.push_back(table_.at(*slot).identity->id);
-    send(table_.at(*slot), wire::ProbeNow{member.identity, member.incarnation});
-  }
+  if (overloaded()) return;
+  for (const Slot slot : some_others(member.identity->id, options_.confirmations))
+    send(table_.at(slot), wire::ProbeNow{member.identity, member.incarnation});
 }
 
 // Accusers ask a last question so that its answer is back at the deadline; the others, who normally hear the

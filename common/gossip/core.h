@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "common/gossip/lag.h"
 #include "common/gossip/local_health.h"
 #include "common/gossip/member_table.h"
 #include "common/gossip/membership.h"
@@ -139,6 +140,8 @@ class Core {
   void arm();
   void run_timers();
   void run(const Timers::Key& timer);
+  Duration own_lag();
+  bool overloaded();
   Duration phase(Duration period);     // rule 12: where in its period a timer begins
   Duration jittered(Duration period);  // 3/4 to 5/4 of it
   void change(ChangeKind kind, const wire::Identity& who, std::uint64_t incarnation, std::string detail = {});
@@ -239,7 +242,8 @@ class Core {
   void ask_helpers(std::uint64_t sequence);
   void probe_fails(std::uint64_t sequence);
   void end_probe(std::uint64_t sequence);
-  std::vector<Slot> helpers_for(const MemberId& target);
+  bool known_silent(const MemberId& id) const;
+  std::vector<Slot> some_others(const MemberId& target, std::uint32_t count);
   std::optional<Slot> random_member(const std::vector<MemberId>& not_these);
   bool probed_already(const MemberId& id) const;
   void nack(std::uint64_t sequence);
@@ -327,6 +331,7 @@ class Core {
   std::uint64_t incarnation_ = 0;
   Slot self_slot_ = kNone;
   LocalHealth health_;
+  Lag lag_;
   Instant started_{}, now_{}, last_step_{};
   Outputs* out_ = nullptr;
   Counters counters_;

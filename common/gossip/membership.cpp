@@ -167,6 +167,16 @@ void Core::arm() {
   if (!away_.empty() || !absent_.empty() || !seeds_.empty()) begin(Wait::retry, options_.retry_period);
 }
 
+// What others may take longer because of us: there and back.
+Duration Core::own_lag() {
+  return with(Rule::lag_counts) ? 2 * lag_.at(now_) : Duration{};
+}
+
+// This node has too much to do: it opens no connection for another's question, which would be late anyway.
+bool Core::overloaded() {
+  return own_lag() > kLate;
+}
+
 void Core::run_timers() {
   // Each runs at most once in a step, whatever they set: no loop without end.
   std::size_t most = timers_.size() + 1;
@@ -174,10 +184,13 @@ void Core::run_timers() {
     const Instant due = timers_.next();
     const auto key = timers_.pop(now_);
     if (!key) return;
+    const Duration late = now_ - due;
+    lag_.felt(late, now_);
     const bool judges =
         key->wait == Wait::probe_direct || key->wait == Wait::probe_total || key->wait == Wait::suspicion;
-    if (judges && now_ - due > kLate && with(Rule::tick_gap_discards_verdicts)) {
-      timers_.set(*key, now_ + kLate);
+    if (judges && late > kLate && with(Rule::tick_gap_discards_verdicts)) {
+      // What came meanwhile waits to be read, and for as long as we had to wait.
+      timers_.set(*key, now_ + (with(Rule::lag_counts) ? std::min(late, Lag::kMost) : kLate));
       continue;
     }
     run(*key);

@@ -98,11 +98,12 @@ void Core::time_probe(std::uint64_t sequence, const Probe& probe) {
   if (probe.why == Probe::Why::roll_call)
     return timers_.set(Timers::of(Wait::probe_total, sequence), probe.started + options_.probe_total);
   const std::uint32_t factor = health_.factor();
+  const Instant start = probe.started + own_lag();
   if (probe.why == Probe::Why::watch && !probe.helped)
-    timers_.set(Timers::of(Wait::probe_direct, sequence), probe.started + options_.probe_deadline * factor);
+    timers_.set(Timers::of(Wait::probe_direct, sequence), start + options_.probe_deadline * factor);
   const Duration total =
       probe.why == Probe::Why::watch ? options_.probe_total * factor : options_.connect_deadline;
-  timers_.set(Timers::of(Wait::probe_total, sequence), probe.started + total);
+  timers_.set(Timers::of(Wait::probe_total, sequence), start + total);
 }
 
 void Core::end_probe(std::uint64_t sequence) {
@@ -120,34 +121,42 @@ void Core::ask_helpers(std::uint64_t sequence) {
   const Slot slot = table_.find(probe.target);
   if (slot == kNone) return end_probe(sequence);
   const Member& target = table_.at(slot);
-  for (const Slot helper : helpers_for(probe.target)) {
+  if (known_silent(probe.target)) return;
+  for (const Slot helper : some_others(probe.target, options_.helpers)) {
     ++probe.asked;
     send(table_.at(helper), wire::PingRequest{sequence, target.identity, target.incarnation, {}});
   }
   if (probe.cold) check_gone(target);  // refused already? That is quicker than silence
 }
 
-// Neighbours first: their links are warm.
-std::vector<MemberTable::Slot> Core::helpers_for(const MemberId& target) {
+// Whom we accuse already has heard of it, or will; who is cut off knows that the helpers are, too. Asking them again
+// would find out nothing, and keep connections to everybody under way, which would all come up together.
+bool Core::known_silent(const MemberId& id) const {
+  const auto suspicion = suspicions_.find(id);
+  return frozen_ || (suspicion != suspicions_.end() && suspicion->second.accused_by(id_));
+}
+
+// Neighbours first: our links to them are warm, and they are as good a sample as any.
+std::vector<MemberTable::Slot> Core::some_others(const MemberId& target, std::uint32_t count) {
   std::vector<MemberId> not_these{target};
-  std::vector<Slot> helpers;
+  std::vector<Slot> others;
   std::vector<MemberId> neighbours = rings_.neighbours();
-  while (!neighbours.empty() && helpers.size() < options_.helpers) {
+  while (!neighbours.empty() && others.size() < count) {
     const auto pick = neighbours.begin() + static_cast<std::ptrdiff_t>(rng_.below(neighbours.size()));
     const Slot slot = table_.find(*pick);
     if (*pick != target && slot != kNone && table_.at(slot).state() == State::alive) {
-      helpers.push_back(slot);
+      others.push_back(slot);
       not_these.push_back(*pick);
     }
     neighbours.erase(pick);
   }
-  while (helpers.size() < options_.helpers) {
+  while (others.size() < count) {
     const auto slot = random_member(not_these);
     if (!slot) break;
-    helpers.push_back(*slot);
+    others.push_back(*slot);
     not_these.push_back(table_.at(*slot).identity->id);
   }
-  return helpers;
+  return others;
 }
 
 std::optional<MemberTable::Slot> Core::random_member(const std::vector<MemberId>& not_these) {
@@ -180,7 +189,7 @@ void Core::probe_fails(std::uint64_t sequence) {
   // Helpers that did not even say that they have no answer: we may be the one who is not heard.
   if (probe.asked > probe.nacks)
     health_.worse(probe.asked - probe.nacks);
-  else if (probe.asked == 0)
+  else if (probe.asked == 0 && !known_silent(probe.target))
     health_.worse();
   accuse(probe.target, probe.incarnation);
 }
@@ -278,6 +287,7 @@ void Core::receive(const Received& m, const wire::PingRequest& body) {
   if (slot == kNone || asker == kNone || slot == self_slot_) return answer(m, wire::Nack{body.sequence});
   const Member& member = table_.at(slot);
   if (member.incarnation > body.incarnation) answer(m, wire::Gossip{{accusation_of(member)}});
+  if (overloaded() && !linked(member)) return answer(m, wire::Nack{body.sequence});
   Probe probe;
   probe.why = Probe::Why::relay;
   probe.target = member.identity->id;
@@ -303,7 +313,7 @@ void Core::receive(const Received& m, const wire::ProbeNow& body) {
   if (slot == kNone || slot == self_slot_) return;
   const Member& member = table_.at(slot);
   if (member.incarnation > body.incarnation) return answer(m, wire::Gossip{{accusation_of(member)}});
-  if (!member.in_service()) return;
+  if (!member.in_service() || (overloaded() && !linked(member))) return;
   if (!linked(member)) check_gone(member);
   if (!probed_already(member.identity->id)) probe(slot, Probe::Why::watch);
 }

@@ -27,8 +27,9 @@ constexpr std::string_view kNames[] = {
     "freeze-without-quorum",
     "confirm-on-demand",
     "gone-needs-two",
+    "lag-counts",
 };
-constexpr auto kLast = static_cast<std::size_t>(Rule::gone_needs_two);
+constexpr auto kLast = static_cast<std::size_t>(Rule::lag_counts);
 static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace

@@ -31,9 +31,10 @@ enum class Rule : std::uint8_t {
   freeze_without_quorum,           // 18
   confirm_on_demand,               // the suspector asks k others to probe now
   gone_needs_two,                  // witnesses of a process that is gone
+  lag_counts,                      // who runs late itself waits longer and tells more seldom
 };
 constexpr Rule enum_last(Rule) {
-  return Rule::gone_needs_two;
+  return Rule::lag_counts;
 }
 
 std::span<const std::string_view> rule_names(Rule);  // as --break spells them, in the order above

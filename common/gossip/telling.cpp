@@ -30,7 +30,7 @@ void Core::flush() {
     send(table_.at(slot), gossip);
   }
   paced_ = std::max(paced_, now_ - options_.quick_rounds * options_.paced) + options_.paced;
-  next_flush_ = std::max(now_ + options_.batch, paced_);
+  next_flush_ = std::max(now_ + options_.batch, paced_) + own_lag();
   if (!queue_.empty()) timers_.set(Timers::of(Wait::batch), next_flush_);
 }
 

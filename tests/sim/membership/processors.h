@@ -11,9 +11,8 @@ namespace dtrain::sim::membership {
 
 class Processors {
  public:
-  // What an agent's steps were measured to take of a processor, its kernel and ZeroMQ's threads included,
-  // both ends.
-  static constexpr Duration kMessage = 120us, kHandshake = 1200us, kConnect = 100us, kOther = 20us;
+  // About twice what an agent's steps were measured to take, with its kernel's and ZeroMQ's part, at both ends.
+  static constexpr Duration kMessage = 240us, kHandshake = 2400us, kConnect = 200us, kOther = 40us;
 
   // 0: as many as there are hosts, and infinitely quick.
   explicit Processors(std::uint32_t count) : count_(count) {}

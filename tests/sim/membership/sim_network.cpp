@@ -11,7 +11,7 @@ constexpr Duration kSlowExtra = 18ms;    // a packet in a hundred is up to this 
 constexpr Duration kRetransmit = 200ms;  // Linux' least retransmission timeout; doubles
 constexpr Duration kGiveUp = 5s;         // TCP_MAXRT of agent/net
 constexpr Duration kConnectTimeout = 1s;
-constexpr Duration kReconnectLeast = 100ms, kReconnectMost = 5s;
+constexpr Duration kReconnectLeast = 100ms, kReconnectMost = 1s;
 constexpr Duration kHandshakeStep = 250ms;    // a stopped peer is looked at this often
 constexpr std::uint8_t kHandshakeSteps = 10;  // and that many times: HANDSHAKE_IVL
 constexpr Duration kQueuedMost = 5s;          // a message waits that long for its link
