@@ -7,6 +7,7 @@
 namespace dtrain::wire {
 namespace {
 
+constexpr std::uint32_t kElements = 64;  // of any list; ours are shorter, and say so by name
 constexpr std::uint32_t kDepth = 16;  // ours is 4; newer versions may nest deeper in what is skipped
 
 Error undecodable(const std::string& cause) {
@@ -40,7 +41,7 @@ std::string encode_formation(const FormationReport& report) {
 Result<FormationReport> decode_formation(std::string_view bytes) {
   DecodeLimits limits;
   limits.bytes = kFormationBytes;
-  limits.elements = std::max(kMostFounders, kMostWithdrawn);
+  limits.elements = kElements;
   limits.depth = kDepth;
   const auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of fuzz_codec, fuzz_gossip, fuzz_raft, fuzz_checkpoint and fuzz_stored_records, from the golden messages
-and from small checkpoints made here. Run after a message type was added; the result is committed."""
+"""Writes the seed corpora of all fuzzers of messages, records and checkpoints, from the golden messages and from small checkpoints made here. Run after a message type was added; the result is committed."""
 import hashlib
 import pathlib
 import struct
@@ -8,6 +7,7 @@ import struct
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "control"
 GOLDEN_GOSSIP = HERE.parent / "golden" / "gossip"
+GOLDEN_FORMATION = HERE.parent / "golden" / "formation"
 GOLDEN_RAFT = HERE.parent / "golden" / "raft"
 
 # The order of for_each_control_type in tests/unit/wire/samples.h; fuzz_codec counts from 2.
@@ -169,6 +169,37 @@ def raft():
     seed("fuzz_raft", "snapshot", 254, pack({"index": 3, "term": 1, "payload": "p", "configuration": "c", "elapsed": 5}))
 
 
+def formation():
+    golden = (GOLDEN_FORMATION / "report.msgpack").read_bytes()
+    seed("fuzz_formation", "report", 128, golden)
+    seed("fuzz_formation", "list_bomb", 128, b"\x9a" + b"\xc0" * 9 + b"\xdd\xff\xff\xff\xff")
+
+    def ident(number):
+        return b"\xc4\x10" + struct.pack(">QQ", number, number)
+
+    def founding(cluster, proposer):
+        members = b"".join(b"\x92" + bytes([seat]) + ident(seat + 1) for seat in range(3))
+        return b"\x93" + ident(cluster) + ident(proposer) + b"\x93" + members
+
+    def told(sender, promise, cluster=b"\xc0", rest=b""):
+        body = bytes([0x97 + len(rest)]) + b"\xa8h1,h2,h3" + bytes([sender - 1, 0, 5, 1]) + promise + cluster + rest
+        return bytes([4, sender]) + struct.pack(">H", len(body)) + body
+
+    # Echo 1 is made an answer to the question of the round.
+    free, bound = b"\xc0", founding(9, 2)
+    passing, hour = b"\x00\x00\x01\xf4", b"\x00\x00\xff\xff"
+    both = told(2, free) + told(3, free)
+    seed("fuzz_formation", "proposes", 0, both + passing + both)
+    seed("fuzz_formation", "refuses_a_larger_proposer", 0, both + told(2, bound) + passing)
+    follows = told(2, founding(9, 1)) + told(3, founding(9, 1))
+    seed("fuzz_formation", "bound_elsewhere", 0, follows + passing + follows)
+    seed("fuzz_formation", "joins", 0, told(3, bound, ident(9), b"\x01") + passing + b"\x02\x00\x00\x00" + both)
+    seed("fuzz_formation", "without", 0, passing + b"\x03\x03\x00\x00" + told(2, free) + hour + told(2, free) + told(3, free))
+    member = {"seat": 0, "high": 1, "low": 1}
+    promise = {"high": 1, "low": 2, "proposer_high": 1, "proposer_low": 1, "members": [member]}
+    seed("fuzz_formation", "record", 252, pack({"promise": promise, "started": True, "withdrawn": [promise]}))
+
+
 def job_spec():
     role = {"replicas": 2, "command": ["python3", "train.py"], "env": {"A": "b"}, "restart_policy": 3,
             "resources": {"cpu_millis": 500, "memory_bytes": 1 << 33}, "start_after": {"ps": 1}}
@@ -207,6 +238,7 @@ def stored():
 codec()
 gossip()
 raft()
+formation()
 seed("fuzz_codec", "job_spec", 1, job_spec())
 checkpoint()
 stored()
