@@ -11,7 +11,8 @@ constexpr std::string_view kNames[] = {
     "founder-by-id",    "withdrawn-is-final",  "proposer-withdraws",
     "majority-without", "void-before-without", "abandoned-by-majority",
 };
-static_assert(std::size(kNames) == static_cast<std::size_t>(enum_last(Rule{})) + 1);
+constexpr auto kLast = static_cast<std::size_t>(Rule::abandoned_by_majority);
+static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of all fuzzers of messages, records and checkpoints, from the golden messages and from small checkpoints made here. Run after a message type was added; the result is committed."""
+"""Writes the seed corpora of the fuzzers of messages, stored records and checkpoints, from the golden messages and from
+small checkpoints made here. Run after a message type was added; the result is committed."""
 import hashlib
 import pathlib
 import struct
