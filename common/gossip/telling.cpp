@@ -14,7 +14,8 @@ void Core::tell(wire::Rumour rumour) {
 
 // One round: the next `fanout` neighbours in turn get the same rumours. The first news after a pause goes out
 // at once. News without end (many are suspected and refute it) are told at a slower pace, together: else
-// telling them would take the time in which pings are answered, and so make more of them.
+// telling them would take the time in which pings are answered, and so make more of them. Who runs late tells more
+// seldom still.
 void Core::flush() {
   const auto& neighbours = rings_.neighbours();
   timers_.cancel(Timers::of(Wait::batch));
