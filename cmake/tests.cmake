@@ -50,15 +50,20 @@ dtrain_test(unit_sim_membership tests/unit/sim/membership dtrain_sim_membership)
 file(GLOB sim_council_sources CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/tests/sim/council/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/council/checkers/*.cpp)
 add_library(dtrain_sim_council STATIC ${sim_council_sources})
-target_link_libraries(dtrain_sim_council PUBLIC dtrain_raft nlohmann_json::nlohmann_json)
+target_link_libraries(dtrain_sim_council PUBLIC dtrain_cluster nlohmann_json::nlohmann_json)
 dtrain_test(unit_sim_council tests/unit/sim/council dtrain_sim_council)
+file(GLOB sim_formation_sources CONFIGURE_DEPENDS
+  ${CMAKE_SOURCE_DIR}/tests/sim/formation/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/formation/checkers/*.cpp)
+add_library(dtrain_sim_formation STATIC ${sim_formation_sources})
+target_link_libraries(dtrain_sim_formation PUBLIC dtrain_cluster nlohmann_json::nlohmann_json)
+dtrain_test(unit_sim_formation tests/unit/sim/formation dtrain_sim_formation)
 add_library(dtrain_sim_world STATIC ${sim_sources})
 target_link_libraries(dtrain_sim_world PUBLIC dtrain_node nlohmann_json::nlohmann_json fmt::fmt)
 dtrain_test(unit_sim tests/unit/sim dtrain_sim_world)
 dtrain_test(scenarios tests/scenarios dtrain_sim_world)
 dtrain_test(conformance tests/conformance dtrain_sim_world dtrain_proc dtrain_loop)
 add_executable(dtrain-sim tests/sim/main.cpp)
-target_link_libraries(dtrain-sim PRIVATE dtrain_sim_membership dtrain_sim_council dtrain_sim_world CLI11::CLI11)
+target_link_libraries(dtrain-sim PRIVATE dtrain_sim_membership dtrain_sim_council dtrain_sim_formation dtrain_sim_world CLI11::CLI11)
 
 # Python tests of the real programs: tests/system/test_*.py, tests/tidy/test_*.py; each file is one ctest.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)

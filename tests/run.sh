@@ -111,7 +111,7 @@ fi
 
 if build release build release; then
   run_tests release build
-  for world in cluster council; do
+  for world in cluster council formation; do
     step "simulator, world $world, seeds 1..$seeds" build/bin/dtrain-sim --world "$world" --seeds "1..$seeds"
   done
 fi

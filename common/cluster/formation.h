@@ -4,7 +4,7 @@
 // Atomic commitment in two phases (Gray, "Notes on Data Base Operating Systems", 1978), without a coordinator
 // whose loss would block the others for ever. When all founders are reachable and none belongs to a cluster,
 // the one with the smallest id proposes a cluster id; each promises it durably, and holds one promise at a
-// time; who sees that all have promised begins the log (raft::found), and the others follow whom they see
+// time; when all have promised the proposer begins the log (raft::found), and the others follow whom they see
 // begun. A promise is withdrawn, durably, when the founding cannot come about any more: a founder lost its
 // disk, and with it its id. What was withdrawn is never promised again nor begun, so a founding is void for
 // ever once a majority of its voters withdrew it. docs/consensus.md has the argument.

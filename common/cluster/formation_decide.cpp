@@ -110,9 +110,11 @@ void Formation::decide_free() {
   accept_or_propose();
 }
 
-// All are there and have promised.
+// All are there and have promised. The proposer begins, the others follow: so one that has not begun may
+// withdraw, and knows that nobody has begun without it.
 bool Formation::may_begin() const {
   const Founding& founding = record_.promise;
+  if (founding.proposer != id_) return false;
   std::size_t promised = 0;
   for (const Founder& founder : founding.members) {
     const Peer& peer = peers_[founder.seat];

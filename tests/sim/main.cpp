@@ -7,6 +7,7 @@
 
 #include "common/job/manifest.h"
 #include "tests/sim/council/run.h"
+#include "tests/sim/formation/run.h"
 #include "tests/sim/membership/run.h"
 #include "tests/sim/run_seeds.h"
 
@@ -28,7 +29,9 @@ int usage(const std::string& why) {
   return kUsage;
 }
 
-std::vector<const World*> all_worlds() { return {&cluster_world(), &membership::membership_world(), &council::council_world()}; }
+std::vector<const World*> all_worlds() {
+  return {&cluster_world(), &membership::membership_world(), &council::council_world(), &formation::formation_world()};
+}
 
 void print_names(const char* title, const std::vector<std::string>& names) {
   std::printf("  %s:\n", title);

@@ -291,38 +291,49 @@ TEST(Formation, TheWishEndsWhenWhomItLeavesOutIsThere) {
   EXPECT_EQ(founders.at(0).log->members.size(), 3u);
 }
 
-// h3 has begun the cluster of all and died before anybody heard; the others go without it; it gives up when
+// h1 has begun the cluster of all and died before anybody heard; the others go without it; it gives up when
 // it returns.
 TEST(Formation, WhoBeganAloneGivesUpWhenMostWithdrew) {
   TinyFounders founders(3);
-  founders.hold([](const auto& message) { return message.from == 1 && message.to == 0; });
+  founders.hold([](const auto& message) { return message.from == 0 && !message.report.cluster.none(); });
   founders.start_all();
-  founders.pass(300ms);
-  founders.deliver_held();
-  founders.pass(100ms);
-  ASSERT_TRUE(founders.at(2).log);
-  const MemberId cluster = founders.at(2).log->cluster;
-  for (const std::size_t i : {0u, 1u, 2u}) founders.kill(i);
-  for (const std::size_t i : {0u, 1u}) {
-    founders.at(i).disk.started = false;
-    founders.at(i).log.reset();
-  }
-  // h1 and h2 would form it as soon as both have heard all promises: h3 is away.
-  founders.start(0);
-  founders.start(1);
-  founders.pass(3s);
+  founders.pass(1s);
+  ASSERT_TRUE(founders.at(0).log);
+  const MemberId cluster = founders.at(0).log->cluster;
   EXPECT_EQ(founders.one_cluster(), 1u);
-  ASSERT_TRUE(founders.core(0).form_without({"h3"}));
+  founders.kill(0);
   founders.pass(3s);
-  ASSERT_TRUE(founders.at(0).log && founders.at(1).log);
-  EXPECT_NE(founders.at(0).log->cluster, cluster);
-  founders.tell(0, Established{});
-  founders.start(2);
+  ASSERT_TRUE(founders.core(1).form_without({"h1"}));
   founders.pass(3s);
-  EXPECT_EQ(founders.at(2).abandoned, 1u);
-  ASSERT_TRUE(founders.at(2).join);
-  EXPECT_EQ(founders.at(2).join->cluster, founders.at(0).log->cluster);
+  ASSERT_TRUE(founders.at(1).log && founders.at(2).log);
+  EXPECT_NE(founders.at(1).log->cluster, cluster);
+  founders.tell(1, Established{});
+  founders.start(0);
+  founders.pass(3s);
+  founders.deliver_held();
+  founders.pass(3s);
+  EXPECT_EQ(founders.at(0).abandoned, 1u);
+  ASSERT_TRUE(founders.at(0).join);
+  EXPECT_EQ(founders.at(0).join->cluster, founders.at(1).log->cluster);
   EXPECT_EQ(founders.one_cluster(), 2u);
+}
+
+// The proposer has begun; no other founder may withdraw, whoever lost its disk.
+TEST(Formation, AFollowerWithdrawsOnlyAfterItsProposer) {
+  TinyFounders founders(3);
+  founders.hold([](const auto& message) { return message.from == 0 && !message.report.cluster.none(); });
+  founders.start_all();
+  founders.pass(1s);
+  founders.kill(1);
+  founders.lose_disk(1);
+  founders.start(1);
+  founders.pass(5s);
+  EXPECT_TRUE(founders.core(2).record().withdrawn.empty());
+  founders.deliver_held();
+  founders.hold(nullptr);
+  founders.pass(3s);
+  EXPECT_EQ(founders.one_cluster(), 2u);
+  EXPECT_TRUE(founders.at(2).log);
 }
 
 // Of five founders three vote; two of those may have begun.
