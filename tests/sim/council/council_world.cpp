@@ -338,6 +338,10 @@ std::optional<Slot> CouncilWorld::ready_leader() const {
   return best;
 }
 
+std::vector<raft::FollowerView> CouncilWorld::followers(Slot slot) const {
+  return machines_[slot].core->followers(machines_[slot].clock.local(now_));
+}
+
 raft::Configuration CouncilWorld::durable_configuration(Slot slot) const {
   return configuration_of(machines_[slot].disk.stored);
 }

@@ -92,7 +92,8 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   const std::optional<Violation>& broken() const { return violation_; }
   void run_until(Instant end);
 
-  std::optional<Slot> ready_leader() const;  // of the newest history and the highest term
+  std::vector<raft::FollowerView> followers(Slot slot) const;  // as this member sees them
+  std::optional<Slot> ready_leader() const;                    // of the newest history and the highest term
 
   // WorldView.
   Instant now() const override { return now_; }

@@ -95,6 +95,7 @@ void Operator::resize(Slot leader) {
       if (!slot) return world_.change(leader, ChangeKind::remove, id);
     }
   if (!lost_.none()) return;
+  if (by_council_) return decide(leader);
   if (resizing_ && world_.busy() && world_.now() >= resize_at_) {
     resize_at_ = world_.now() + 1s + Duration(static_cast<std::int64_t>(rng_.below(Duration(8s).count())));
     constexpr std::uint32_t kSizes[] = {1, 3, 3, 5};

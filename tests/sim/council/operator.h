@@ -1,11 +1,14 @@
 // Who decides in world council which machines vote: grows and shrinks the council, replaces members whose
 // disks are lost, and gives those who may not vote any more an empty disk. Asks whoever leads; may be told to
-// ask hastily.
+// ask hastily. In half of the runs that resize, cluster::next_council_step() decides, and members come, die
+// and leave.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "common/base/rng.h"
+#include "common/cluster/council.h"
 #include "tests/sim/council/council_world.h"
 
 namespace dtrain::sim::council {
@@ -16,8 +19,11 @@ class Operator {
       : world_(world), nodes_(nodes), target_(voters), rng_(rng) {}
 
   void begin();  // acts from now on
-  void stop() { stopped_ = true; }
-  void set_resizing(bool on) { resizing_ = on; }
+  void stop();
+  void set_resizing(bool on) {
+    resizing_ = on;
+    by_council_ = on && rng_.chance(1, 2);
+  }
   void set_hasty(bool on) { hasty_ = on; }
 
   // A voter whose disk may be lost or put back now: all the others of three or more have the same
@@ -33,6 +39,11 @@ class Operator {
   void repair();
   void resize(Slot leader);
   void ask_hastily();
+  // council_decides.cpp
+  void decide(Slot leader);
+  cluster::CouncilStep council_step(Slot leader) const;
+  void keep_members();
+  void let_one_leave();
   bool removed(const MemberId& id) const;
   std::optional<MemberId> candidate(const raft::Configuration& configuration);
   void later();
@@ -40,7 +51,9 @@ class Operator {
   CouncilWorld& world_;
   std::uint32_t nodes_, target_;
   Rng rng_;
-  bool resizing_ = false, hasty_ = false, stopped_ = false;
+  bool resizing_ = false, hasty_ = false, stopped_ = false, by_council_ = false;
+  std::map<MemberId, cluster::CouncilMember> members_;  // as gossip would have them
+  Instant leave_at_{};
   MemberId lost_;
   Instant resize_at_{};
 };
