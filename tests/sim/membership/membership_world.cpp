@@ -248,9 +248,10 @@ void MembershipWorld::facts_later() {
   const std::int64_t mean = options_.nodes <= kSmall ? Duration(2s).count() : Duration(5s).count();
   after(Duration(static_cast<std::int64_t>(rng_.below(2 * mean))), [this] {
     const auto slot = static_cast<std::uint32_t>(rng_.below(slots()));
-    if (busy_ && fit(slot))
-      tell_fact(slot, wire::FactKey::free,
-                "cpu=" + std::to_string(rng_.below(64'000)) + " gpus=" + std::to_string(rng_.below(9)));
+    if (busy_ && fit(slot)) {
+      const std::uint64_t cpu = rng_.below(64'000), gpus = rng_.below(9);  // in this order with any compiler
+      tell_fact(slot, wire::FactKey::free, "cpu=" + std::to_string(cpu) + " gpus=" + std::to_string(gpus));
+    }
     facts_later();
   });
 }

@@ -352,7 +352,8 @@ TEST(CouncilProperty, EveryStepIsSoundAndItConverges) {
     for (std::uint64_t count = 1 + rng.below(11); count > 0; --count) world.join("a");
     for (int i = 0; i < 60; ++i) {
       if (rng.chance(1, 2)) something_happens(world, rng, {true});
-      world.pass(rng.chance(1, 8) ? Duration(6min) : Duration(rng.below(4000) * 1'000'000), rng.chance(2, 3));
+      const Duration length = rng.chance(1, 8) ? Duration(6min) : Duration(rng.below(4000) * 1'000'000);
+      world.pass(length, rng.chance(2, 3));
       if (!world.lead()) continue;
       ++decided;
       ASSERT_NO_FATAL_FAILURE(step_is_sound(world)) << seed;

@@ -126,7 +126,7 @@ class CouncilWorld {
       const CouncilStep step = ask();
       if (step.act == CouncilStep::Act::nothing) {
         if (++idle > 3) return steps;
-        pass(100ms);
+        pass(step.again - now_);  // a new leader sees only then who is silent
         continue;
       }
       idle = 0;
