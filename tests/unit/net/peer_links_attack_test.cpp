@@ -236,8 +236,10 @@ TEST(PeerLinksAttack, AFloodThatIsOverLeavesNoMemoryTaken) {
   }
   EXPECT_TRUE(run({&a}, [&] { return a.links->counters().handshakes_incomplete >= 1500; }));
   std::printf("%zu KiB, at its peak %zu, then %zu\n", before, peak, resident_kib());
+#ifndef DTRAIN_SANITIZED  // a sanitizer keeps what is freed for a while
   EXPECT_GT(peak, before + 1500);  // it was a flood
   EXPECT_LT(resident_kib(), before + kMemorySlackKib / 2);
+#endif
 }
 
 // Lowers the limit of open files to what is open now and `spare` more.
@@ -264,7 +266,9 @@ TEST(PeerLinksAttack, WithoutDescriptorsItSaysSoDoesNotSpinAndRecovers) {
   ASSERT_TRUE(pong(a, b));
   std::vector<RawConnection> strangers;
   {
-    const FewDescriptors few(24);
+    // Each stranger takes one here and one in b. An odd number: one stranger is left that b has no descriptor for,
+    // however quick b is.
+    const FewDescriptors few(25);
     for (int i = 0; i < 40; ++i) strangers.emplace_back(b.at);
     ASSERT_TRUE(run({&a, &b, &c}, [&] { return b.log.have("net.descriptors-exhausted", "LimitNOFILE"); }));
     // New links cannot be had now; that is said as a failure, and the old one works.
