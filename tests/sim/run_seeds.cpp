@@ -4,21 +4,8 @@
 #include <nlohmann/json.hpp>
 
 namespace dtrain::sim {
-namespace {
-
-constexpr std::uint64_t kCompareEvery = 16;  // of the seeds run twice; the first one always is
-
-}  // namespace
-
 Report run_seeds(const RunOptions& base, SeedRange seeds) {
-  Report report;
-  RunOptions options = base;
-  const auto run = [&](std::uint64_t seed) {
-    options.seed = seed;
-    return ClusterWorld(options).run();
-  };
-  const auto replay = [&](std::uint64_t seed) { return replay_command(base, seed); };
-  run_each_seed(report, seeds, base.trace ? 0 : kCompareEvery, run, replay, [&](const RunResult& result) {
+  return run_worlds<ClusterWorld, Report>(base, seeds, [](Report& report, const RunResult& result) {
     report.events += result.events;
     report.jobs += result.jobs;
     report.attempts += result.attempts;
@@ -26,7 +13,6 @@ Report run_seeds(const RunOptions& base, SeedRange seeds) {
     report.lives += result.lives;
     report.commits += result.commits;
   });
-  return report;
 }
 
 std::string replay_command(const RunOptions& options, std::uint64_t seed) {

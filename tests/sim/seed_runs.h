@@ -16,6 +16,8 @@
 
 namespace dtrain::sim {
 
+constexpr std::uint64_t kCompareEvery = 16;  // of the seeds run twice; the first one always is
+
 // A world's report begins with this; what it adds up of each run comes behind.
 struct SeedReport {
   std::uint64_t seeds = 0;  // that held
@@ -53,6 +55,64 @@ void run_each_seed(SeedReport& report, SeedRange seeds, std::uint64_t compare_ev
   }
   report.cpu_seconds = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
   report.real_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// The same for a world whose runs need nothing between them; add(report, result). Of `base` the seed is not
+// used.
+template <class World, class Report, class Options, class Add>
+Report run_worlds(const Options& base, SeedRange seeds, Add add) {
+  Report report;
+  Options options = base;
+  run_each_seed(
+      report, seeds, base.trace ? 0 : kCompareEvery,
+      [&](std::uint64_t seed) {
+        options.seed = seed;
+        return World(options).run();
+      },
+      [&](std::uint64_t seed) { return replay_command(base, seed); },
+      [&](const auto& result) { add(report, result); });
+  return report;
+}
+
+// A world's options as the command line has them; without --nodes the world's own number. An error: the
+// request makes no sense for this world.
+template <class Options>
+Result<Options> options_of(const RunRequest& request, std::string_view world, std::uint64_t most_nodes) {
+  if (request.nodes > most_nodes)
+    return fail(ErrorCode::invalid,
+                "could not run " + std::to_string(request.nodes) + " nodes: world " + std::string(world) +
+                    " takes up to " + std::to_string(most_nodes),
+                "ask for fewer");
+  Options options;
+  auto faults = decltype(options.faults)::parse(request.faults);
+  if (!faults) return tl::unexpected(faults.error());
+  if (request.nodes != 0) options.nodes = static_cast<decltype(options.nodes)>(request.nodes);
+  options.duration = request.duration;
+  options.faults = *faults;
+  options.broken_rule = request.broken_rule;
+  options.trace = request.trace;
+  return options;
+}
+
+// What every world's line of JSON has; rates are of CPU time.
+inline nlohmann::json line_of(const SeedReport& report, std::string_view world, std::uint64_t nodes) {
+  const double cpu = report.cpu_seconds > 0 ? report.cpu_seconds : 1e-9;
+  return {{"world", world},
+          {"nodes", nodes},
+          {"seeds", report.seeds},
+          {"virtual_seconds", report.virtual_seconds},
+          {"virtual_seconds_per_second", report.virtual_seconds / cpu},
+          {"seeds_per_second", static_cast<double>(report.seeds) / cpu},
+          {"real_seconds", report.real_seconds},
+          {"cpu_seconds", report.cpu_seconds},
+          {"compared", report.compared}};
+}
+
+// For tests: which seed broke what; "" when all held.
+inline std::string broken_text(const SeedReport& report) {
+  if (!report.violation) return "";
+  return "seed " + std::to_string(report.failed_seed) + ": " + report.violation->invariant + ": " +
+         report.violation->what;
 }
 
 // Exactly this seed with these options. `faults`: as --faults takes them.

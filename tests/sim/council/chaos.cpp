@@ -132,24 +132,12 @@ void Chaos::cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest) 
 }
 
 void Chaos::partition() {
-  const std::uint64_t away = rng_.next();
-  std::vector<std::pair<Slot, Slot>> links;
-  for (Slot a = 0; a < world_.slots(); ++a)
-    for (Slot b = 0; b < world_.slots(); ++b)
-      if ((away >> a & 1) != (away >> b & 1)) links.emplace_back(a, b);
-  cut_for(std::move(links), 8s);
+  cut_for(links_across(rng_.next(), world_.slots()), 8s);
 }
 
 void Chaos::isolate() {
   const auto one = someone();
-  if (!one) return;
-  std::vector<std::pair<Slot, Slot>> links;
-  for (Slot other = 0; other < world_.slots(); ++other) {
-    if (other == *one) continue;
-    links.emplace_back(*one, other);
-    links.emplace_back(other, *one);
-  }
-  cut_for(std::move(links), 20s);
+  if (one) cut_for(links_of(*one, world_.slots()), 20s);
 }
 
 void Chaos::one_way() {

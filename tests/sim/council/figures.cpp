@@ -1,13 +1,11 @@
 #include "tests/sim/council/figures.h"
 
+#include "tests/sim/counters.h"
+
 namespace dtrain::sim::council {
 namespace {
 
-// One list of all counters, so that none is forgotten in one place.
-constexpr struct {
-  const char* name;
-  std::uint64_t Figures::*counter;
-} kCounters[] = {
+constexpr Counter<Figures> kCounters[] = {
     {"events", &Figures::events},
     {"steps", &Figures::steps},
     {"messages", &Figures::messages},
@@ -30,18 +28,15 @@ constexpr struct {
     {"disk_errors", &Figures::disk_errors},
     {"crashes_in_persist", &Figures::crashes_in_persist},
 };
-static_assert(std::size(kCounters) * sizeof(std::uint64_t) == sizeof(Figures));
 
 }  // namespace
 
 void Figures::join(const Figures& run) {
-  for (const auto& [name, counter] : kCounters) this->*counter += run.*counter;
+  join_counters(kCounters, *this, run);
 }
 
 nlohmann::json Figures::json() const {
-  nlohmann::json out;
-  for (const auto& [name, counter] : kCounters) out[name] = this->*counter;
-  return out;
+  return counters_json(kCounters, *this);
 }
 
 }  // namespace dtrain::sim::council

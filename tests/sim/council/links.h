@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
@@ -13,6 +15,20 @@
 namespace dtrain::sim::council {
 
 inline constexpr std::uint32_t kMostMachines = 16;
+
+using LinkList = std::vector<std::pair<std::uint32_t, std::uint32_t>>;  // from, to
+// Both ways between those whose bit is set in `away` and the others.
+inline LinkList links_across(std::uint64_t away, std::uint32_t machines) {
+  LinkList links;
+  for (std::uint32_t a = 0; a < machines; ++a)
+    for (std::uint32_t b = 0; b < machines; ++b)
+      if ((away >> a & 1) != (away >> b & 1)) links.emplace_back(a, b);
+  return links;
+}
+// All of one machine, both ways.
+inline LinkList links_of(std::uint32_t one, std::uint32_t machines) {
+  return links_across(std::uint64_t{1} << one, machines);
+}
 
 class Links {
  public:

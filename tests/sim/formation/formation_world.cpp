@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "tests/sim/counters.h"
 #include "tests/sim/formation/chaos.h"
 
 namespace dtrain::sim::formation {
@@ -15,11 +16,7 @@ constexpr Duration kGhost = 30s;          // the longest that a message takes
 constexpr std::uint32_t kTicksInPlace = 1000;
 constexpr std::uint32_t kEncodeOneIn = 8;
 
-// One list of all counters, so that none is forgotten in one place.
-constexpr struct {
-  const char* name;
-  std::uint64_t Figures::*counter;
-} kCounters[] = {
+constexpr Counter<Figures> kCounters[] = {
     {"events", &Figures::events},
     {"messages", &Figures::messages},
     {"encoded", &Figures::encoded},
@@ -34,7 +31,6 @@ constexpr struct {
     {"abandoned", &Figures::abandoned},
     {"admitted", &Figures::admitted},
 };
-static_assert(std::size(kCounters) * sizeof(std::uint64_t) == sizeof(Figures));
 
 std::string short_text(const MemberId& id) {
   return id.none() ? "-" : std::to_string(id.low % 100000);
@@ -43,12 +39,10 @@ std::string short_text(const MemberId& id) {
 }  // namespace
 
 void Figures::join(const Figures& run) {
-  for (const auto& [name, counter] : kCounters) this->*counter += run.*counter;
+  join_counters(kCounters, *this, run);
 }
 nlohmann::json Figures::json() const {
-  nlohmann::json out;
-  for (const auto& [name, counter] : kCounters) out[name] = this->*counter;
-  return out;
+  return counters_json(kCounters, *this);
 }
 
 FormationWorld::FormationWorld(RunOptions options)

@@ -7,45 +7,26 @@
 namespace dtrain::sim::membership {
 namespace {
 
-constexpr std::uint64_t kCompareEvery = 16;  // of the seeds run twice; the first one always is
 constexpr std::uint32_t kCompareMost =
     1000;  // members: larger clusters only take the time of smaller ones' code
-constexpr std::uint32_t kNodes = 20;
 
 Result<RunOutcome> run(const RunRequest& request) {
-  if (request.nodes > MembershipWorld::kMostNodes)
-    return fail(ErrorCode::invalid,
-                "could not run " + std::to_string(request.nodes) + " nodes: world membership takes up to " +
-                    std::to_string(MembershipWorld::kMostNodes),
-                "ask for fewer");
-  const auto faults = FaultSet::parse(request.faults);
-  if (!faults) return tl::unexpected(faults.error());
-  RunOptions options;
-  options.nodes = request.nodes == 0 ? kNodes : static_cast<std::uint32_t>(request.nodes);
-  options.duration = request.duration;
-  options.faults = *faults;
-  options.broken_rule = request.broken_rule;
-  options.trace = request.trace;
-  const Report report = run_seeds(options, request.seeds);
+  const auto options = options_of<RunOptions>(request, "membership", MembershipWorld::kMostNodes);
+  if (!options) return tl::unexpected(options.error());
+  const Report report = run_seeds(*options, request.seeds);
   const double rate = report.cpu_seconds > 0 ? static_cast<double>(report.events) / report.cpu_seconds : 0;
-  nlohmann::json line = {{"world", "membership"},
-                         {"nodes", options.nodes},
-                         {"seeds", report.seeds},
-                         {"virtual_seconds", report.virtual_seconds},
-                         {"events", report.events},
-                         {"events_per_second", rate},
-                         {"real_seconds", report.real_seconds},
-                         {"cpu_seconds", report.cpu_seconds},
-                         {"compared", report.compared}};
+  nlohmann::json line = line_of(report, "membership", options->nodes);
+  line["events"] = report.events;
+  line["events_per_second"] = rate;
   line.update(report.figures.json());
   char text[200];
   std::snprintf(text, sizeof text,
                 "membership: %llu seeds of %u members held, %.0f virtual seconds, %llu events (%.0f/s), %llu "
                 "false positives",
-                static_cast<unsigned long long>(report.seeds), options.nodes, report.virtual_seconds,
+                static_cast<unsigned long long>(report.seeds), options->nodes, report.virtual_seconds,
                 static_cast<unsigned long long>(report.events), rate,
                 static_cast<unsigned long long>(report.figures.false_positives));
-  return outcome_of(report, std::move(line), text, replay_command(options, report.failed_seed));
+  return outcome_of(report, std::move(line), text, replay_command(*options, report.failed_seed));
 }
 
 std::vector<std::string> checkers() {
