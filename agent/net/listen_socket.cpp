@@ -6,9 +6,9 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "agent/net/ip_address.h"
@@ -17,7 +17,25 @@
 namespace dtrain::net {
 namespace {
 
-constexpr int kTurnedAwayAtOnce = 256;
+constexpr int kCouldNot = 255;  // exit status of the process that turns away
+
+// The rest of its process's life. Only calls that are allowed between fork() and exec().
+[[noreturn]] void turn_away_and_exit(int listener) {
+  ::close(listener == 0 ? 1 : 0);  // any but the listener: one is enough for all of them
+  int turned = 0;
+  while (turned < kTurnedAwayAtOnce) {
+    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      ::close(fd);
+      ++turned;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != ECONNABORTED && errno != EINTR) {
+      ::_exit(kCouldNot);
+    }
+  }
+  ::_exit(turned);
+}
 
 }  // namespace
 
@@ -43,52 +61,30 @@ Result<ListenSocket> ListenSocket::open(const wire::Endpoint& at) {
   return could_not(ErrorCode::io, ::strerror(cause), "");
 }
 
-ListenSocket::ListenSocket(int fd) : fd_(fd) {
-  spares_.fill(-1);
-  refill();
-}
+ListenSocket::ListenSocket(int fd) : fd_(fd) {}
 
-ListenSocket::ListenSocket(ListenSocket&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), spares_(other.spares_) {
-  other.spares_.fill(-1);
-}
+ListenSocket::ListenSocket(ListenSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
 
 ListenSocket::~ListenSocket() {
   if (fd_ >= 0) ::close(fd_);
-  for (const int spare : spares_)
-    if (spare >= 0) ::close(spare);
-}
-
-void ListenSocket::refill() {
-  for (int& spare : spares_) {
-    if (spare < 0) spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (spare < 0) return;
-  }
-}
-
-bool ListenSocket::has_spare() const {
-  return std::ranges::any_of(spares_, [](int spare) { return spare >= 0; });
 }
 
 int ListenSocket::duplicate() const {
   return ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
 }
 
-int ListenSocket::turn_away() {
-  int turned = 0;
-  for (int& spare : spares_) {
-    if (spare < 0) continue;
-    ::close(std::exchange(spare, -1));
-    int fd = -1;
-    while (turned < kTurnedAwayAtOnce &&
-           (fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-      ::close(fd);
-      ++turned;
-    }
-    if (turned == kTurnedAwayAtOnce || errno == EAGAIN || errno == EWOULDBLOCK) break;
+// In a process of its own, whose table of descriptors is a copy: one given up here would be taken by ZeroMQ's
+// thread, which waits for just that, for another stranger.
+std::optional<int> ListenSocket::turn_away() const {
+  const pid_t child = ::fork();
+  if (child < 0) return std::nullopt;
+  if (child == 0) turn_away_and_exit(fd_);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return std::nullopt;
   }
-  refill();
-  return turned;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) == kCouldNot) return std::nullopt;
+  return WEXITSTATUS(status);
 }
 
 }  // namespace dtrain::net

@@ -3,13 +3,15 @@
 // out, we can turn connections away that ZeroMQ would try to accept again and again, a whole CPU long.
 #pragma once
 
-#include <array>
+#include <optional>
 #include <string>
 
 #include "common/base/result.h"
 #include "common/wire/gossip.h"
 
 namespace dtrain::net {
+
+inline constexpr int kTurnedAwayAtOnce = 250;  // fits an exit status
 
 class ListenSocket {
  public:
@@ -21,18 +23,12 @@ class ListenSocket {
 
   // For ZMQ_USE_FD; ZeroMQ closes it. -1: no descriptor is left.
   int duplicate() const;
-  // Accepts and closes what waits, with the descriptors kept for that; how many.
-  int turn_away();
-  // False: the spares are used up and could not be replaced; nobody can be turned away.
-  bool has_spare() const;
-  // Takes back descriptors for that, where some are free again.
-  void refill();
+  // Accepts and closes what waits, at most kTurnedAwayAtOnce; how many. None: it could not be done.
+  std::optional<int> turn_away() const;
 
  private:
   explicit ListenSocket(int fd);
   int fd_;
-  // Several: ZeroMQ's thread may be faster and take one that was given up for a moment.
-  std::array<int, 8> spares_;
 };
 
 }  // namespace dtrain::net

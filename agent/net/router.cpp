@@ -117,7 +117,7 @@ Status Router::serve(const KeyRing& keys) {
   return bound;
 }
 
-// No descriptor is left even to turn somebody away: libzmq would try to accept for ever, at the cost of a CPU. Who is
+// Nobody can be turned away: libzmq would try to accept for ever, at the cost of a CPU. Who is
 // connected is let go, who comes waits in the listening socket's queue.
 void Router::shut(Instant now) {
   if (!bound_) return;
@@ -128,8 +128,7 @@ void Router::shut(Instant now) {
 
 void Router::service(Instant now, const KeyRing& keys) {
   if (shut_until_ > now) return;
-  listener_.refill();
-  shut_until_ = listener_.has_spare() && bind(keys) ? kNever : now + kShutFor;
+  shut_until_ = bind(keys) ? kNever : now + kShutFor;
 }
 
 bool Router::receive(Instant now, Gate& gate, std::vector<gossip::Input>& out) {
@@ -168,6 +167,19 @@ void Router::give_memory_back() {
 }
 
 bool Router::watch(Instant now, QuietLog& log) {
+  int exhausted = 0;  // errno of an accept() that found no descriptor; there may be thousands of them
+  const bool more = watch_events(now, log, exhausted);
+  if (exhausted == 0) return more;
+  const std::optional<int> turned = listener_.turn_away();
+  turned_away_ += static_cast<std::uint64_t>(turned.value_or(0));
+  log.warn(
+      now, "net.descriptors-exhausted", ::strerror(exhausted), endpoint_,
+      "connections are turned away until some are free: raise LimitNOFILE of the agent, or see who connects");
+  if (!turned) shut(now);
+  return more;
+}
+
+bool Router::watch_events(Instant now, QuietLog& log, int& exhausted) {
   for (std::size_t i = 0; i < kSocketEventsPerTurn; ++i) {
     const auto event = events_.next();
     if (!event) return false;
@@ -178,13 +190,8 @@ bool Router::watch(Instant now, QuietLog& log) {
         inbound_peak_ = std::max(inbound_peak_, inbound_.size());
         break;
       case ZMQ_EVENT_ACCEPT_FAILED:
-        if (event->value == EMFILE || event->value == ENFILE || event->value == ENOMEM) {
-          turned_away_ += static_cast<std::uint64_t>(listener_.turn_away());
-          log.warn(now, "net.descriptors-exhausted", ::strerror(event->value), endpoint_,
-                   "connections are turned away until some are free: raise LimitNOFILE of the agent, or see "
-                   "who connects");
-          if (!listener_.has_spare()) shut(now);
-        }
+        if (event->value == EMFILE || event->value == ENFILE || event->value == ENOMEM)
+          exhausted = event->value;
         break;
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
         failed_ = true;
@@ -199,7 +206,6 @@ bool Router::watch(Instant now, QuietLog& log) {
                    "compare `sha256sum` of both key files");
         }
         if (found != inbound_.end()) inbound_.erase(found);
-        listener_.refill();
         give_memory_back();
         break;
       }

@@ -39,7 +39,7 @@ class Router {
   // side.
   Status serve(const KeyRing& keys);
 
-  // When a door that was shut for want of descriptors is tried again; kNever: it is open.
+  // When a door that was shut because nobody could be turned away is tried again; kNever: it is open.
   Instant deadline() const { return shut_until_; }
   void service(Instant now, const KeyRing& keys);
 
@@ -54,6 +54,7 @@ class Router {
   Router(Poller& poller, ListenSocket listener, ZmqSocket socket, SocketEvents events, std::string endpoint,
          wire::Lane lane);
   Status bind(const KeyRing& keys);
+  bool watch_events(Instant now, QuietLog& log, int& exhausted);
   void give_memory_back();
   void shut(Instant now);
 

@@ -264,10 +264,10 @@ TEST(PeerLinksAttack, WithoutDescriptorsItSaysSoDoesNotSpinAndRecovers) {
   c.answer_pings();
   a.links->keep({{{b.id, b.at, ""}}});
   ASSERT_TRUE(pong(a, b));
-  std::vector<RawConnection> strangers;
+  std::vector<RawConnection> strangers(40);  // their own descriptors are not what runs out
   {
-    const FewDescriptors few(24);
-    for (int i = 0; i < 40; ++i) strangers.emplace_back(b.at);
+    const FewDescriptors few(12);
+    for (RawConnection& stranger : strangers) stranger.connect(b.at);
     ASSERT_TRUE(run({&a, &b, &c}, [&] { return b.log.have("net.descriptors-exhausted", "LimitNOFILE"); }));
     // New links cannot be had now; that is said as a failure, and the old one works.
     a.ping(c);

@@ -21,8 +21,13 @@ namespace dtrain::net::testing {
 // A TCP connection that says `words` once it is up.
 class RawConnection {
  public:
-  explicit RawConnection(const wire::Endpoint& to, std::string words = "") : words_(std::move(words)) {
-    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  // Has its descriptor and does not connect yet.
+  RawConnection() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
+  explicit RawConnection(const wire::Endpoint& to, std::string words = "") : RawConnection() {
+    words_ = std::move(words);
+    connect(to);
+  }
+  void connect(const wire::Endpoint& to) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(to.port);
