@@ -135,8 +135,7 @@ Status Daemon::adopt() {
   node::Started started;
   started.life = prepared_.state.life;
   started.facts = prepared_.facts;
-  started.snapshot = std::move(prepared_.state.snapshot);
-  started.log = std::move(prepared_.state.log);
+  started.replica = std::move(prepared_.state.replica);
   started.task_records = std::move(prepared_.state.task_records);
   started.shims = runner_->list();
   started.members = prepared_.members;

@@ -7,13 +7,21 @@
 namespace dtrain::store {
 
 void merge(Transaction& first, Transaction&& later) {
-  if (!later.append.empty()) {
-    // What a later append replaces need not be written first.
-    const std::uint64_t from = later.append.front().index;
-    std::erase_if(first.append, [from](const raft::LogEntry& entry) { return entry.index >= from; });
-    std::move(later.append.begin(), later.append.end(), std::back_inserter(first.append));
+  if (later.hard) first.hard = std::move(later.hard);
+  // What the later one takes out of the log need not be written first.
+  if (later.snapshot) {
+    std::erase_if(first.append, [&](const raft::LogEntry& entry) {
+      return later.reset_log || entry.index <= later.snapshot->index;
+    });
+    first.snapshot = std::move(later.snapshot);
+    first.reset_log = first.reset_log || later.reset_log;
   }
-  if (later.snapshot) first.snapshot = std::move(later.snapshot);
+  if (later.truncate_from) {
+    const std::uint64_t from = *later.truncate_from;
+    std::erase_if(first.append, [from](const raft::LogEntry& entry) { return entry.index >= from; });
+    first.truncate_from = std::min(from, first.truncate_from.value_or(from));
+  }
+  std::move(later.append.begin(), later.append.end(), std::back_inserter(first.append));
   for (auto& [id, record] : later.task_records) first.task_records.insert_or_assign(id, std::move(record));
 }
 
@@ -29,8 +37,11 @@ void Committer::add(node::Persist effect) {
     return;
   }
   Transaction transaction;
-  transaction.append = std::move(effect.append);
+  transaction.hard = std::move(effect.hard);
   transaction.snapshot = std::move(effect.snapshot);
+  transaction.reset_log = effect.reset_log;
+  transaction.truncate_from = effect.truncate_from;
+  transaction.append = std::move(effect.append);
   for (auto& [id, record] : effect.put_task_records) transaction.task_records[id] = std::move(record);
   for (auto& id : effect.erase_task_records) transaction.task_records[id] = std::nullopt;
   merge(waiting_.transaction, std::move(transaction));

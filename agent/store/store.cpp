@@ -11,6 +11,7 @@
 
 #include "agent/store/file.h"
 #include "common/base/check.h"
+#include "common/wire/codec.h"
 
 namespace dtrain::store {
 namespace {
@@ -18,14 +19,23 @@ namespace {
 constexpr std::size_t kSumBytes = 16;
 constexpr int kApplicationId = 0x64747261;  // "dtra": file(1) and we know whose database it is
 
-// The rows' order and meaning never change within a schema version; a new one migrates or refuses.
-constexpr const char* kSchema = R"(
+// The rows' order and meaning never change within a schema version; a new one migrates or refuses. Version 1, then
+// what each later one adds: a new database is made by the same steps as an old one is migrated.
+constexpr const char* kSchema[kSchemaVersion] = {
+    R"(
 CREATE TABLE log(idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, payload BLOB NOT NULL, sum BLOB NOT NULL);
 CREATE TABLE snapshot(one INTEGER PRIMARY KEY CHECK(one = 1), idx INTEGER NOT NULL, term INTEGER NOT NULL,
                       payload BLOB NOT NULL, sum BLOB NOT NULL);
 CREATE TABLE task_records(id TEXT PRIMARY KEY, payload BLOB NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-)";
+)",
+    R"(
+ALTER TABLE log ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE log ADD COLUMN elapsed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE snapshot ADD COLUMN configuration BLOB NOT NULL DEFAULT x'';
+ALTER TABLE snapshot ADD COLUMN elapsed INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE hard_state(one INTEGER PRIMARY KEY CHECK(one = 1), payload BLOB NOT NULL, sum BLOB NOT NULL);
+)"};
 
 // Small caches: the agent reads the database once and appends from then on.
 constexpr const char* kSettings = R"(
@@ -50,13 +60,23 @@ std::string row_sum(const std::string& key, std::string_view payload) {
   return sum;
 }
 
-std::string entry_key(std::uint64_t index, std::uint64_t term) {
-  return "entry " + std::to_string(index) + " " + std::to_string(term);
+// Columns that schema 1 did not have are left out where they hold its default: its sums stay right.
+std::string entry_key(const raft::LogEntry& entry) {
+  std::string key = "entry " + std::to_string(entry.index) + " " + std::to_string(entry.term);
+  if (entry.kind != raft::EntryKind::command || entry.elapsed != Duration{})
+    key += " " + std::to_string(static_cast<int>(entry.kind)) + " " + std::to_string(entry.elapsed.count());
+  return key;
 }
-std::string snapshot_key(std::uint64_t index, std::uint64_t term) {
-  return "snapshot " + std::to_string(index) + " " + std::to_string(term);
+std::string snapshot_key(const raft::StoredSnapshot& snapshot) {
+  std::string key = "snapshot " + std::to_string(snapshot.index) + " " + std::to_string(snapshot.term);
+  if (!snapshot.configuration.empty() || snapshot.elapsed != Duration{})
+    key += " " + std::to_string(snapshot.elapsed.count()) + " " + snapshot.configuration;
+  return key;
 }
 std::string record_key(const std::string& id) { return "task " + id; }
+constexpr const char* kHardKey = "hard state";
+constexpr const char* kNothingDeleted =
+    "nothing was deleted: copy the data directory away, restore it from a backup or start with an empty one";
 
 }  // namespace
 
@@ -74,6 +94,7 @@ class Store::Statement {
     failed_ = failed_ || sqlite3_bind_int64(statement_, ++bound_, static_cast<std::int64_t>(value)) != SQLITE_OK;
     return *this;
   }
+  Statement& bind(Duration value) { return bind(static_cast<std::uint64_t>(value.count())); }
   Statement& bind_text(const std::string& value) {
     failed_ = failed_ || sqlite3_bind_text64(statement_, ++bound_, value.data(), value.size(), SQLITE_STATIC, SQLITE_UTF8) != SQLITE_OK;
     return *this;
@@ -101,6 +122,7 @@ class Store::Statement {
     return {};
   }
   std::uint64_t number(int column) const { return static_cast<std::uint64_t>(sqlite3_column_int64(statement_, column)); }
+  Duration duration(int column) const { return Duration(sqlite3_column_int64(statement_, column)); }
   std::string bytes(int column) const {
     const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
     const int size = sqlite3_column_bytes(statement_, column);
@@ -122,8 +144,7 @@ Error Store::error(const std::string& what) const {
                     (code == SQLITE_CANTOPEN && (system == ENOSPC || system == EDQUOT));
   if (full) return Error{ErrorCode::limit, message, "free some space on the disk of the data directory"};
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
-    return Error{ErrorCode::damaged, message,
-                 "nothing was deleted: copy the data directory away, restore it from a backup or start with an empty one"};
+    return Error{ErrorCode::damaged, message, kNothingDeleted};
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
     return Error{ErrorCode::unavailable, message, "end the program that has the database open"};
   return Error{ErrorCode::io, system != 0 ? message + " (" + ::strerror(system) + ")" : message,
@@ -199,14 +220,18 @@ Status Store::prepare_schema(const std::string& version) {
       if (auto row = query.step("read the version"); !row) return fail(row.error());
       schema = query.number(0);
     }
-    if (schema == 0) {
-      if (auto done = run(kSchema); !done) return done;
-      const std::string stamp = "PRAGMA user_version = " + std::to_string(kSchemaVersion) +
-                                "; PRAGMA application_id = " + std::to_string(kApplicationId);
-      if (auto done = run(stamp.c_str()); !done) return done;
-    }
+    if (auto done = migrate(schema); !done) return done;
     return put_meta("written_by", version);
   });
+}
+
+Status Store::migrate(std::uint64_t from) {
+  if (from == kSchemaVersion) return {};
+  for (std::uint64_t version = from; version < kSchemaVersion; ++version)
+    if (auto done = run(kSchema[version]); !done) return done;
+  const std::string stamp = "PRAGMA user_version = " + std::to_string(kSchemaVersion) +
+                            "; PRAGMA application_id = " + std::to_string(kApplicationId);
+  return run(stamp.c_str());
 }
 
 Result<std::string> Store::get_meta(const std::string& key) {
@@ -242,6 +267,8 @@ Result<StoredState> Store::begin_life(const std::string& boot_id, const NodeId& 
     return put_meta("boot", boot_id);
   });
   if (!counted) return fail(counted.error());
+  if (auto done = load_hard(state); !done) return fail(done.error());
+  if (auto done = load_snapshot(state); !done) return fail(done.error());
   if (auto done = load_log(state); !done) return fail(done.error());
   if (auto done = load_task_records(state); !done) return fail(done.error());
   sqlite3_db_release_memory(db_);
@@ -252,35 +279,51 @@ Status Store::set_cluster_id(const std::string& cluster_id) {
   return in_transaction([&] { return put_meta("cluster", cluster_id); });
 }
 
+tl::unexpected<Error> Store::damaged(const std::string& what) const {
+  return fail(ErrorCode::damaged, "could not read " + path_ + ": " + what, kNothingDeleted);
+}
+
+Status Store::load_hard(StoredState& state) {
+  Statement query(*this, "SELECT payload, sum FROM hard_state");
+  auto row = query.step("read the hard state");
+  if (!row) return fail(row.error());
+  if (!*row) return {};
+  const std::string payload = query.bytes(0);
+  auto hard = wire::decode<raft::HardState>(payload);
+  if (row_sum(kHardKey, payload) != query.bytes(1) || !hard) return damaged("the hard state does not match its checksum");
+  state.replica.hard = *std::move(hard);
+  return {};
+}
+
+Status Store::load_snapshot(StoredState& state) {
+  Statement query(*this, "SELECT idx, term, payload, configuration, elapsed, sum FROM snapshot");
+  auto row = query.step("read the snapshot");
+  if (!row) return fail(row.error());
+  if (!*row) return {};
+  raft::StoredSnapshot snapshot{query.number(0), query.number(1), query.bytes(2), query.bytes(3), query.duration(4)};
+  if (row_sum(snapshot_key(snapshot), snapshot.payload) != query.bytes(5))
+    return damaged("the snapshot at " + std::to_string(snapshot.index) + " does not match its checksum");
+  state.replica.snapshot = std::move(snapshot);
+  return {};
+}
+
 Status Store::load_log(StoredState& state) {
-  const auto damaged = [&](const std::string& what) {
-    return fail(ErrorCode::damaged, "could not read " + path_ + ": " + what,
-                "nothing was deleted: copy the data directory away, restore it from a backup or start with an empty one");
-  };
-  {
-    Statement query(*this, "SELECT idx, term, payload, sum FROM snapshot");
-    auto row = query.step("read the snapshot");
-    if (!row) return fail(row.error());
-    if (*row) {
-      raft::StoredSnapshot snapshot{query.number(0), query.number(1), query.bytes(2)};
-      if (row_sum(snapshot_key(snapshot.index, snapshot.term), snapshot.payload) != query.bytes(3))
-        return damaged("the snapshot at " + std::to_string(snapshot.index) + " does not match its checksum");
-      state.snapshot = std::move(snapshot);
-    }
-  }
-  Statement query(*this, "SELECT idx, term, payload, sum FROM log ORDER BY idx");
-  std::uint64_t expected = state.snapshot ? state.snapshot->index + 1 : 1;
+  Statement query(*this, "SELECT idx, term, payload, kind, elapsed, sum FROM log ORDER BY idx");
+  std::uint64_t expected = state.replica.snapshot ? state.replica.snapshot->index + 1 : 1;
   for (;;) {
     auto row = query.step("read the log");
     if (!row) return fail(row.error());
     if (!*row) return {};
-    raft::LogEntry entry{query.number(0), query.number(1), query.bytes(2)};
+    const std::uint64_t kind = query.number(3);
+    raft::LogEntry entry{query.number(0), query.number(1), query.bytes(2), static_cast<raft::EntryKind>(kind),
+                         query.duration(4)};
     if (entry.index != expected)
       return damaged("log entry " + std::to_string(expected) + " is missing before " + std::to_string(entry.index));
-    if (row_sum(entry_key(entry.index, entry.term), entry.payload) != query.bytes(3))
+    if (kind > static_cast<std::uint64_t>(enum_last(raft::EntryKind{})) ||
+        row_sum(entry_key(entry), entry.payload) != query.bytes(5))
       return damaged("log entry " + std::to_string(entry.index) + " does not match its checksum");
     ++expected;
-    state.log.push_back(std::move(entry));
+    state.replica.log.push_back(std::move(entry));
   }
 }
 
@@ -293,8 +336,7 @@ Status Store::load_task_records(StoredState& state) {
     std::string id = query.bytes(0);
     std::string payload = query.bytes(1);
     if (row_sum(record_key(id), payload) != query.bytes(2))
-      return fail(ErrorCode::damaged, "could not read " + path_ + ": the record of task " + id + " does not match its checksum",
-                  "nothing was deleted: copy the data directory away, restore it from a backup or start with an empty one");
+      return damaged("the record of task " + id + " does not match its checksum");
     state.task_records.emplace(std::move(id), std::move(payload));
   }
 }
@@ -304,38 +346,58 @@ Status Store::commit(const Transaction& transaction) {
 }
 
 Status Store::apply(const Transaction& transaction) {
-  if (!transaction.append.empty()) {
+  if (transaction.hard) {
+    const std::string payload = wire::encode(*transaction.hard);
+    const std::string sum = row_sum(kHardKey, payload);
+    Statement replace(*this, "INSERT OR REPLACE INTO hard_state(one, payload, sum) VALUES(1, ?, ?)");
+    if (auto done = replace.bind_blob(payload).bind_blob(sum).finish("write the hard state"); !done) return done;
+  }
+  if (transaction.snapshot)
+    if (auto done = write_snapshot(*transaction.snapshot, transaction.reset_log); !done) return done;
+  if (auto done = write_log(transaction); !done) return done;
+  return write_task_records(transaction);
+}
+
+Status Store::write_snapshot(const raft::StoredSnapshot& snapshot, bool reset_log) {
+  const std::string sum = row_sum(snapshot_key(snapshot), snapshot.payload);
+  Statement replace(*this,
+                    "INSERT OR REPLACE INTO snapshot(one, idx, term, payload, configuration, elapsed, sum) "
+                    "VALUES(1, ?, ?, ?, ?, ?, ?)");
+  replace.bind(snapshot.index).bind(snapshot.term).bind_blob(snapshot.payload).bind_blob(snapshot.configuration);
+  if (auto done = replace.bind(snapshot.elapsed).bind_blob(sum).finish("write the snapshot"); !done) return done;
+  if (reset_log) return run("DELETE FROM log");
+  Statement drop(*this, "DELETE FROM log WHERE idx <= ?");
+  return drop.bind(snapshot.index).finish("write the log");
+}
+
+Status Store::write_log(const Transaction& transaction) {
+  if (transaction.truncate_from) {
     Statement cut(*this, "DELETE FROM log WHERE idx >= ?");
-    if (auto done = cut.bind(transaction.append.front().index).finish("write the log"); !done) return done;
-    Statement insert(*this, "INSERT INTO log(idx, term, payload, sum) VALUES(?, ?, ?, ?)");
-    for (const raft::LogEntry& entry : transaction.append) {
-      const std::string sum = row_sum(entry_key(entry.index, entry.term), entry.payload);
-      insert.bind(entry.index).bind(entry.term).bind_blob(entry.payload).bind_blob(sum);
-      if (auto done = insert.finish("write the log"); !done) return done;
-    }
+    if (auto done = cut.bind(*transaction.truncate_from).finish("write the log"); !done) return done;
   }
-  if (transaction.snapshot) {
-    const raft::StoredSnapshot& snapshot = *transaction.snapshot;
-    const std::string sum = row_sum(snapshot_key(snapshot.index, snapshot.term), snapshot.payload);
-    Statement replace(*this, "INSERT OR REPLACE INTO snapshot(one, idx, term, payload, sum) VALUES(1, ?, ?, ?, ?)");
-    replace.bind(snapshot.index).bind(snapshot.term).bind_blob(snapshot.payload).bind_blob(sum);
-    if (auto done = replace.finish("write the snapshot"); !done) return done;
-    Statement drop(*this, "DELETE FROM log WHERE idx <= ?");
-    if (auto done = drop.bind(snapshot.index).finish("write the log"); !done) return done;
+  if (transaction.append.empty()) return {};
+  Statement insert(*this, "INSERT INTO log(idx, term, payload, kind, elapsed, sum) VALUES(?, ?, ?, ?, ?, ?)");
+  for (const raft::LogEntry& entry : transaction.append) {
+    const std::string sum = row_sum(entry_key(entry), entry.payload);
+    insert.bind(entry.index).bind(entry.term).bind_blob(entry.payload).bind(static_cast<std::uint64_t>(entry.kind));
+    if (auto done = insert.bind(entry.elapsed).bind_blob(sum).finish("write the log"); !done) return done;
   }
-  if (!transaction.task_records.empty()) {
-    Statement put(*this, "INSERT OR REPLACE INTO task_records(id, payload, sum) VALUES(?, ?, ?)");
-    Statement erase(*this, "DELETE FROM task_records WHERE id = ?");
-    for (const auto& [id, payload] : transaction.task_records) {
-      Status done;
-      if (payload) {
-        const std::string sum = row_sum(record_key(id), *payload);
-        done = put.bind_text(id).bind_blob(*payload).bind_blob(sum).finish("write a task record");
-      } else {
-        done = erase.bind_text(id).finish("erase a task record");
-      }
-      if (!done) return done;
+  return {};
+}
+
+Status Store::write_task_records(const Transaction& transaction) {
+  if (transaction.task_records.empty()) return {};
+  Statement put(*this, "INSERT OR REPLACE INTO task_records(id, payload, sum) VALUES(?, ?, ?)");
+  Statement erase(*this, "DELETE FROM task_records WHERE id = ?");
+  for (const auto& [id, payload] : transaction.task_records) {
+    Status done;
+    if (payload) {
+      const std::string sum = row_sum(record_key(id), *payload);
+      done = put.bind_text(id).bind_blob(*payload).bind_blob(sum).finish("write a task record");
+    } else {
+      done = erase.bind_text(id).finish("erase a task record");
     }
+    if (!done) return done;
   }
   return {};
 }

@@ -1,6 +1,7 @@
-// The agent's durable state in SQLite (<data>/dtrain.db; WAL, synchronous=FULL): the log, the newest snapshot, the
-// host's task records, and who this node is. Every row carries a checksum of its own, so that rotten bytes are found
-// when they are read and not when they are believed. Nothing is ever deleted because it is damaged.
+// The agent's durable state in SQLite (<data>/dtrain.db; WAL, synchronous=FULL): what raft::Persist asks for (hard
+// state, log, newest snapshot), the host's task records, and who this node is. Every row carries a checksum of its own,
+// so that rotten bytes are found when they are read and not when they are believed. Nothing is ever deleted because it is
+// damaged.
 //
 // Used by one thread at a time: opened and loaded before the disk worker starts to commit.
 #pragma once
@@ -21,22 +22,26 @@ struct sqlite3;
 
 namespace dtrain::store {
 
-inline constexpr int kSchemaVersion = 1;
+// 1: a log of one voter, before common/raft. It is migrated when it is opened.
+inline constexpr int kSchemaVersion = 2;
 
 struct StoredState {
   NodeId node;                      // made at the first start
   std::uint64_t life = 0;           // of this start; counts from 1
   std::string cluster_id;           // "": belongs to none yet
   std::string previous_boot;        // boot id of the previous life; "": there was none
-  std::optional<raft::StoredSnapshot> snapshot;
-  std::vector<raft::LogEntry> log;  // behind the snapshot, in order, without gaps
+  raft::Stored replica;             // a hard state without a history: never a member of a council (or schema 1)
   std::map<std::string, std::string> task_records;
 };
 
 // What one transaction does: any number of node::Persist effects in order, merged (see committer.h).
+// In the order of the fields.
 struct Transaction {
-  std::vector<raft::LogEntry> append;           // entries at or behind the first one's index are replaced
+  std::optional<raft::HardState> hard;           // replaces the older one
   std::optional<raft::StoredSnapshot> snapshot;  // replaces the older one; log entries up to it are dropped
+  bool reset_log = false;                        // with a snapshot: all log entries are dropped
+  std::optional<std::uint64_t> truncate_from;    // log entries from this index on are dropped
+  std::vector<raft::LogEntry> append;            // behind what is there; an index that is taken is an error
   std::map<std::string, std::optional<std::string>> task_records;  // nullopt: erased
 };
 
@@ -61,12 +66,19 @@ class Store {
   class Statement;
   explicit Store(std::string path) : path_(std::move(path)) {}
   Status prepare_schema(const std::string& version);
+  Status migrate(std::uint64_t from);
   Status refuse_newer();
   Result<std::string> get_meta(const std::string& key);
   Status put_meta(const std::string& key, const std::string& value);
+  Status load_hard(StoredState& state);
+  Status load_snapshot(StoredState& state);
   Status load_log(StoredState& state);
   Status load_task_records(StoredState& state);
   Status apply(const Transaction& transaction);
+  Status write_snapshot(const raft::StoredSnapshot& snapshot, bool reset_log);
+  Status write_log(const Transaction& transaction);
+  Status write_task_records(const Transaction& transaction);
+  tl::unexpected<Error> damaged(const std::string& what) const;
   Status run(const char* sql);
   Status in_transaction(const std::function<Status()>& body);
   Error error(const std::string& what) const;

@@ -16,11 +16,15 @@
 
 namespace dtrain::node {
 
-// One atomic, durable commit. -> Persisted | PersistFailed
+// One atomic, durable commit, in the order of the fields (raft::Persist says what each means). -> Persisted |
+// PersistFailed
 struct Persist {
   std::uint64_t ticket = 0;
-  std::vector<raft::LogEntry> append;
+  std::optional<raft::HardState> hard;
   std::optional<raft::StoredSnapshot> snapshot;  // replaces older ones; entries up to its index are dropped
+  bool reset_log = false;                        // with a snapshot: all entries are dropped
+  std::optional<std::uint64_t> truncate_from;    // entries from this index on are dropped
+  std::vector<raft::LogEntry> append;
   std::map<std::string, std::string> put_task_records;  // AssignmentId::text() -> bytes
   std::vector<std::string> erase_task_records;
 };

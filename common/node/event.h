@@ -57,8 +57,7 @@ struct MemberStart {
 struct Started {
   std::uint64_t life = 0;  // counts the starts of this agent on this data directory
   NodeFacts facts;
-  std::optional<raft::StoredSnapshot> snapshot;     // newest
-  std::vector<raft::LogEntry> log;                  // entries behind the snapshot, in order
+  raft::Stored replica;                             // of the log
   std::map<std::string, std::string> task_records;  // AssignmentId::text() -> encoded record
   std::vector<task::FoundShim> shims;               // every assignment directory on this host
   MemberStart members;

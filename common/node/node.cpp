@@ -118,19 +118,19 @@ void Node::Impl::start(const Started& e) {
 
 void Node::Impl::start_ledger(const Started& e) {
   std::uint64_t index = 0, term = 0;
-  if (e.snapshot) {
-    auto restored = cluster::Ledger::restore(e.snapshot->payload);
+  if (const auto& snapshot = e.replica.snapshot) {
+    auto restored = cluster::Ledger::restore(snapshot->payload);
     if (!restored) {
       c.storage_failed = true;
       c.log.write(LogLevel::error, "ledger.damaged", {{"cause", restored.error().text()}});
     } else {
       c.ledger = std::move(*restored);
     }
-    index = snapshot_index = e.snapshot->index;
-    term = e.snapshot->term;
+    index = snapshot_index = snapshot->index;
+    term = snapshot->term;
   }
   c.ledger.broken_rule = c.options.broken_rule;
-  for (const auto& entry : e.log) {
+  for (const auto& entry : e.replica.log) {
     if (entry.index <= index) continue;
     CHECK(entry.index == index + 1);
     c.ledger.apply(entry.index, entry.payload);

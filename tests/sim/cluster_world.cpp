@@ -203,8 +203,7 @@ node::Started ClusterWorld::facts() const {
     gpu.pretended = true;
     started.facts.gpus.push_back(gpu);
   }
-  started.snapshot = disk_->stored().snapshot;
-  started.log = disk_->stored().log;
+  started.replica = disk_->stored().replica;
   started.task_records = disk_->stored().task_records;
   started.shims = runner_->found();
   return started;

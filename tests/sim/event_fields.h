@@ -19,7 +19,7 @@ namespace dtrain::sim {
 #define DTRAIN_SIM_FIELDS(Type, text, ...) DTRAIN_SIM_FIELDS_OF(node, Type, text, __VA_ARGS__)
 
 // Events.
-DTRAIN_SIM_FIELDS(Started, "started", v("life", e.life); v("boot", e.facts.boot_id); v("log", e.log); v("records", e.task_records);
+DTRAIN_SIM_FIELDS(Started, "started", v("life", e.life); v("boot", e.facts.boot_id); v("log", e.replica.log); v("records", e.task_records);
                   for (const auto& s : e.shims) { v("shim", s.id); v("alive", s.shim_alive); v("attempt", s.attempt);
                                                   v("running", s.running); v("exit", s.exit); v("ready", s.ready); v("frozen", s.frozen); })
 DTRAIN_SIM_FIELDS(Persisted, "persisted", v("ticket", e.ticket))
@@ -50,7 +50,8 @@ DTRAIN_SIM_FIELDS(Tick, "tick")
 DTRAIN_SIM_FIELDS(Stopping, "stopping")
 
 // Effects.
-DTRAIN_SIM_FIELDS(Persist, "persist", v("ticket", e.ticket); v("append", e.append); v("snapshot", e.snapshot);
+DTRAIN_SIM_FIELDS(Persist, "persist", v("ticket", e.ticket); v("hard", e.hard); v("snapshot", e.snapshot);
+                  v("reset", e.reset_log); v("truncate", e.truncate_from); v("append", e.append);
                   v("put", e.put_task_records); v("erase", e.erase_task_records))
 DTRAIN_SIM_FIELDS(Reply, "reply", v("connection", e.connection); v("request", e.request); v("last", e.last); v("body", e.body))
 DTRAIN_SIM_FIELDS(CloseConnection, "close-connection", v("connection", e.connection))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/raft/raft.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::sim {
@@ -62,24 +63,19 @@ void SimDisk::agent_died() {
 }
 
 void SimDisk::apply(const node::Persist& persist) {
-  if (persist.snapshot) {
-    stored_.snapshot = persist.snapshot;
-    const auto behind = std::find_if(stored_.log.begin(), stored_.log.end(),
-                                     [&](const auto& entry) { return entry.index > persist.snapshot->index; });
-    stored_.log.erase(stored_.log.begin(), behind);
-  }
+  raft::Stored& replica = stored_.replica;
+  std::uint64_t last = !replica.log.empty() ? replica.log.back().index : replica.snapshot ? replica.snapshot->index : 0;
+  if (persist.reset_log) last = persist.snapshot->index;
+  if (persist.truncate_from) last = std::min(last, *persist.truncate_from - 1);
   for (const auto& entry : persist.append) {
-    const std::uint64_t last = !stored_.log.empty() ? stored_.log.back().index
-                               : stored_.snapshot   ? stored_.snapshot->index
-                                                    : 0;
-    if (entry.index != last + 1)
-      complain_("entry " + std::to_string(entry.index) + " was appended behind entry " + std::to_string(last));
+    if (entry.index != ++last)
+      complain_("entry " + std::to_string(entry.index) + " was appended where entry " + std::to_string(last) + " belongs");
     if (entry.index % kCodedEvery == 0) {
       auto coded = wire::decode<raft::LogEntry>(wire::encode(entry));
       if (!coded || coded->payload != entry.payload) complain_("entry " + std::to_string(entry.index) + " does not survive its encoding");
     }
-    stored_.log.push_back(entry);
   }
+  raft::store(replica, {0, persist.hard, persist.snapshot, persist.reset_log, persist.truncate_from, persist.append, {}});
   for (const auto& key : persist.erase_task_records) stored_.task_records.erase(key);
   for (const auto& [key, bytes] : persist.put_task_records) stored_.task_records[key] = bytes;
 }

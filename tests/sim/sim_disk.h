@@ -19,8 +19,7 @@ namespace dtrain::sim {
 class SimDisk {
  public:
   struct Stored {
-    std::optional<raft::StoredSnapshot> snapshot;
-    std::vector<raft::LogEntry> log;                 // behind the snapshot
+    raft::Stored replica;
     std::map<std::string, std::string> task_records;
   };
   using Post = std::function<void(node::Event)>;

@@ -30,7 +30,7 @@ class ReplayEqual final : public Checker {
   void compare() {
     if (world_.node() == nullptr || failed_ || committing_ != 0) return;
     if (world_.replayed()->ledger_bytes() != world_.node()->ledger_bytes())
-      violation("replaying " + std::to_string(world_.disk().stored().log.size()) + " entries gives another ledger");
+      violation("replaying " + std::to_string(world_.disk().stored().replica.log.size()) + " entries gives another ledger");
   }
   bool failed_ = false;
   int committing_ = 0;  // what the disk has and Node was not told

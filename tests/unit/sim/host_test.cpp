@@ -76,7 +76,7 @@ TEST_F(Disk, CommitsInOrderAndAnswersEachOnce) {
   const auto done = inbox.all<node::Persisted>();
   ASSERT_EQ(done.size(), 5u);
   for (std::uint64_t i = 0; i < 5; ++i) EXPECT_EQ(done[i].ticket, i + 1);
-  EXPECT_EQ(disk.stored().log.size(), 5u);
+  EXPECT_EQ(disk.stored().replica.log.size(), 5u);
   EXPECT_EQ(disk.stored().task_records.at("t"), "5");
 }
 
@@ -87,8 +87,8 @@ TEST_F(Disk, ACrashLeavesAPrefixWithEveryAnsweredCommit) {
   disk.agent_died();
   run_until(timeline, 1s);
   EXPECT_EQ(inbox.all<node::Persisted>().size(), answered);   // nobody is told any more
-  EXPECT_GE(disk.stored().log.size(), answered);
-  for (std::size_t i = 0; i < disk.stored().log.size(); ++i) EXPECT_EQ(disk.stored().log[i].index, i + 1);
+  EXPECT_GE(disk.stored().replica.log.size(), answered);
+  for (std::size_t i = 0; i < disk.stored().replica.log.size(); ++i) EXPECT_EQ(disk.stored().replica.log[i].index, i + 1);
 }
 
 TEST_F(Disk, AfterAFailureNothingIsWrittenUntilTheAgentStartsAgain) {
@@ -99,7 +99,7 @@ TEST_F(Disk, AfterAFailureNothingIsWrittenUntilTheAgentStartsAgain) {
   disk.perform(entry(2));
   run_until(timeline, 2s);
   EXPECT_EQ(inbox.all<node::PersistFailed>().size(), 2u);
-  EXPECT_TRUE(disk.stored().log.empty());
+  EXPECT_TRUE(disk.stored().replica.log.empty());
   disk.agent_died();
   disk.perform(entry(1));
   run_until(timeline, 3s);
@@ -113,8 +113,8 @@ TEST_F(Disk, ASnapshotReplacesWhatItContainsAndGapsAreComplainedOf) {
   snapshot.snapshot = raft::StoredSnapshot{2, 1, "state"};
   disk.perform(snapshot);
   run_until(timeline, 1s);
-  ASSERT_EQ(disk.stored().log.size(), 1u);
-  EXPECT_EQ(disk.stored().log.front().index, 3u);
+  ASSERT_EQ(disk.stored().replica.log.size(), 1u);
+  EXPECT_EQ(disk.stored().replica.log.front().index, 3u);
   EXPECT_TRUE(complaints.empty());
   disk.perform(entry(5));
   run_until(timeline, 2s);

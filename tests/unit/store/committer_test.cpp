@@ -87,12 +87,14 @@ TEST(Merge, IsTheSameAsOneAfterTheOther) {
   Transaction first, second;
   first.append = {{1, 1, "a"}, {2, 1, "b"}, {3, 1, "c"}};
   first.task_records = {{"x", "1"}, {"y", "1"}};
+  second.truncate_from = 2;
   second.append = {{2, 2, "B"}};
   second.snapshot = raft::StoredSnapshot{1, 1, "s"};
   second.task_records = {{"x", std::nullopt}, {"z", "2"}};
   merge(first, std::move(second));
-  ASSERT_EQ(first.append.size(), 2u);
-  EXPECT_EQ(first.append[1].payload, "B");
+  ASSERT_EQ(first.append.size(), 1u);  // 1 is in the snapshot, 2 and 3 were cut off
+  EXPECT_EQ(first.append[0].payload, "B");
+  EXPECT_EQ(first.truncate_from, 2u);
   EXPECT_EQ(first.snapshot->index, 1u);
   EXPECT_EQ(first.task_records.at("x"), std::nullopt);
   EXPECT_EQ(first.task_records.at("y"), "1");
@@ -149,7 +151,7 @@ TEST(Committer, KeepsOrderAndEverything) {
   ring.worker.reset();
   ring.store.reset();
   auto again = Store::open(ring.dir, "1");
-  EXPECT_EQ((*again)->begin_life("b", "n")->log.size(), kCount);
+  EXPECT_EQ((*again)->begin_life("b", "n")->replica.log.size(), kCount);
 }
 
 // A small disk of its own; skipping is no option, so without the right to mount the same is shown by a quota of SQLite.
@@ -195,7 +197,7 @@ TEST(Committer, AFullDiskWaitsAndGoesOn) {
   ring.committer.reset();
   ring.worker.reset();
   ring.store.reset();
-  EXPECT_EQ((*Store::open(ring.dir, "1"))->begin_life("b", "n")->log.size(), 21u);
+  EXPECT_EQ((*Store::open(ring.dir, "1"))->begin_life("b", "n")->replica.log.size(), 21u);
 }
 
 TEST(Committer, AnyOtherErrorIsFinal) {

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <random>
 
+#include "agent/store/committer.h"
 #include "agent/store/file.h"
+#include "common/raft/raft.h"
 #include "tests/unit/store/temp_dir.h"
 
 namespace dtrain::store {
@@ -39,7 +41,7 @@ TEST(Store, BeginsEmptyAndCountsLives) {
   EXPECT_EQ(first.life, 1u);
   EXPECT_EQ(first.node, "fresh-id");
   EXPECT_EQ(first.previous_boot, "");
-  EXPECT_TRUE(first.log.empty());
+  EXPECT_TRUE(first.replica.log.empty());
   auto store = open_store(dir.path);
   const auto second = store->begin_life("boot-2", "other-id");
   ASSERT_TRUE(second);
@@ -64,27 +66,122 @@ TEST(Store, KeepsLogSnapshotRecordsAndCluster) {
     ASSERT_TRUE(store->set_cluster_id("abc"));
   }
   const StoredState state = reopen(dir.path);
-  ASSERT_TRUE(state.snapshot);
-  EXPECT_EQ(state.snapshot->index, 3u);
-  EXPECT_EQ(state.snapshot->payload, std::string("snap\0shot", 9));
-  ASSERT_EQ(state.log.size(), 2u);
-  EXPECT_EQ(state.log[0].index, 4u);
-  EXPECT_EQ(state.log[1].payload, "payload 5");
+  ASSERT_TRUE(state.replica.snapshot);
+  EXPECT_EQ(state.replica.snapshot->index, 3u);
+  EXPECT_EQ(state.replica.snapshot->payload, std::string("snap\0shot", 9));
+  ASSERT_EQ(state.replica.log.size(), 2u);
+  EXPECT_EQ(state.replica.log[0].index, 4u);
+  EXPECT_EQ(state.replica.log[1].payload, "payload 5");
   ASSERT_EQ(state.task_records.size(), 1u);
   EXPECT_EQ(state.task_records.at("17.1.worker-0"), std::string("\0\1\2", 3));
   EXPECT_EQ(state.cluster_id, "abc");
 }
 
-TEST(Store, AppendReplacesTheTail) {
+TEST(Store, TheTailIsCutBeforeWhatReplacesIt) {
   TempDir dir;
   {
     auto store = open_store(dir.path);
     ASSERT_TRUE(store->commit(entries(1, 5, 1)));
-    ASSERT_TRUE(store->commit(entries(3, 3, 2)));
+    Transaction t = entries(3, 3, 2);
+    t.truncate_from = 3;
+    ASSERT_TRUE(store->commit(t));
+    EXPECT_FALSE(store->commit(entries(3, 3, 3)));  // an index that is taken
   }
   const StoredState state = reopen(dir.path);
-  ASSERT_EQ(state.log.size(), 3u);
-  EXPECT_EQ(state.log.back().term, 2u);
+  ASSERT_EQ(state.replica.log.size(), 3u);
+  EXPECT_EQ(state.replica.log.back().term, 2u);
+}
+
+raft::HardState hard_state(std::uint64_t term) {
+  raft::HardState hard;
+  hard.history = {1, {7, 8}};
+  hard.term = term;
+  hard.vote_for({1, 2});
+  hard.lives = {{1, 2, {3, 4}}, {5, 6, {7, 8}}};
+  return hard;
+}
+
+// What the store keeps is what raft::store(), the reference, would: whatever is committed, in whatever transactions.
+TEST(Store, KeepsWhatRaftAsksFor) {
+  std::mt19937_64 random(20261120);
+  const auto below = [&](std::uint64_t bound) { return random() % bound; };
+  for (int round = 0; round < 20; ++round) {
+    TempDir dir;
+    auto store = open_store(dir.path);
+    raft::Stored expected;
+    Transaction merged;
+    for (int step = 0; step < 30; ++step) {
+      raft::Persist persist;
+      const std::uint64_t base = expected.snapshot ? expected.snapshot->index : 0;
+      std::uint64_t last = base + expected.log.size();
+      if (below(4) == 0) persist.hard = hard_state(random() >> 2);
+      if (below(6) == 0) {
+        persist.reset_log = below(2) == 0;
+        const std::uint64_t index = persist.reset_log ? last + below(5) + 1 : base + below(last - base + 1);
+        if (index > base) {
+          persist.snapshot = raft::StoredSnapshot{index, 3, "state", "configuration", Duration(below(3))};
+          if (persist.reset_log) last = index;
+        } else {
+          persist.reset_log = false;
+        }
+      }
+      const std::uint64_t first = persist.snapshot ? persist.snapshot->index + 1 : base + 1;
+      if (below(4) == 0 && last >= first) {
+        persist.truncate_from = first + below(last - first + 1);
+        last = *persist.truncate_from - 1;
+      }
+      for (std::uint64_t more = below(4); more > 0; --more)
+        persist.entries.push_back({++last, below(9) + 1, std::string(below(40), 'p'),
+                                   static_cast<raft::EntryKind>(below(3)), Duration(below(1000))});
+      raft::store(expected, persist);
+      Transaction t{persist.hard, persist.snapshot, persist.reset_log, persist.truncate_from, persist.entries, {}};
+      if (below(2) == 0) {
+        merge(merged, std::move(t));
+        continue;
+      }
+      merge(merged, std::move(t));
+      ASSERT_TRUE(store->commit(std::exchange(merged, {})));
+    }
+    ASSERT_TRUE(store->commit(merged));
+    store.reset();
+    const raft::Stored kept = reopen(dir.path).replica;
+    EXPECT_EQ(kept.hard, expected.hard);
+    EXPECT_EQ(kept.log, expected.log);
+    ASSERT_EQ(kept.snapshot.has_value(), expected.snapshot.has_value());
+    if (!kept.snapshot) continue;
+    EXPECT_EQ(kept.snapshot->index, expected.snapshot->index);
+    EXPECT_EQ(kept.snapshot->configuration, expected.snapshot->configuration);
+    EXPECT_EQ(kept.snapshot->elapsed, expected.snapshot->elapsed);
+  }
+}
+
+// Written by an agent of version 0.1.0, before the council: one job, run to its end.
+TEST(Store, OpensADirectoryOfSchema1AndGoesOn) {
+  TempDir dir;
+  fs::copy(DTRAIN_SOURCE_DIR "/tests/golden/store/schema_1.db", dir.path + "/dtrain.db");
+  const StoredState old = reopen(dir.path);
+  EXPECT_EQ(old.life, 3u);
+  EXPECT_EQ(old.node, "578a7e03cd2ebeb50988cc06b63deae8");
+  EXPECT_EQ(old.cluster_id, "8640a3c5bbf89020a5aa94e652d68ea7");
+  EXPECT_TRUE(old.replica.hard.history.none());
+  const std::uint64_t last = old.replica.log.size();
+  ASSERT_EQ(last, 11u);
+  EXPECT_EQ(old.replica.log.back().kind, raft::EntryKind::command);
+  {
+    auto store = open_store(dir.path);
+    Transaction t;
+    t.hard = hard_state(9);
+    t.append.push_back({last + 1, 9, "configuration", raft::EntryKind::configuration, 5s});
+    t.snapshot = raft::StoredSnapshot{3, 1, "state", "configuration", 4s};
+    ASSERT_TRUE(store->commit(t));
+  }
+  const StoredState next = reopen(dir.path);
+  EXPECT_EQ(next.life, 4u);
+  EXPECT_EQ(next.replica.hard, hard_state(9));
+  EXPECT_EQ(next.replica.snapshot->index, 3u);
+  ASSERT_EQ(next.replica.log.size(), last - 2);
+  EXPECT_EQ(next.replica.log.back().kind, raft::EntryKind::configuration);
+  EXPECT_EQ(next.replica.log.back().elapsed, 5s);
 }
 
 TEST(Store, RefusesANewerVersionAndChangesNothing) {
@@ -136,8 +233,14 @@ TEST(Store, NoticesRottenRows) {
   const char* const rots[] = {
       "UPDATE log SET payload = x'00' WHERE idx = 2",
       "UPDATE log SET term = 9 WHERE idx = 2",
+      "UPDATE log SET kind = 1 WHERE idx = 2",
+      "UPDATE log SET kind = 77 WHERE idx = 2",
+      "UPDATE log SET elapsed = 1 WHERE idx = 2",
       "DELETE FROM log WHERE idx = 2",
       "UPDATE snapshot SET payload = x'00'",
+      "UPDATE snapshot SET configuration = x'00'",
+      "UPDATE snapshot SET elapsed = 1",
+      "UPDATE hard_state SET payload = x'00'",
       "UPDATE task_records SET payload = x'00'",
       "UPDATE task_records SET id = 'other'",
   };
@@ -147,6 +250,7 @@ TEST(Store, NoticesRottenRows) {
       auto store = open_store(dir.path);
       Transaction t = entries(1, 3);
       t.task_records["a"] = "b";
+      t.hard = hard_state(1);
       ASSERT_TRUE(store->commit(t));
       if (std::string(rot).find("snapshot") != std::string::npos) {
         Transaction s;
@@ -190,7 +294,7 @@ TEST(Store, AnyTruncationOfTheWalOpensToACommittedPrefix) {
     ASSERT_TRUE(store) << store.error().text();
     const auto state = (*store)->begin_life("boot", "id");
     ASSERT_TRUE(state) << state.error().text();
-    const std::uint64_t have = state->log.size();
+    const std::uint64_t have = state->replica.log.size();
     ASSERT_EQ(state->task_records.empty() ? "0" : state->task_records.at("count"), std::to_string(have));
     least = std::min(least, have);
     most = std::max(most, have);
@@ -222,7 +326,7 @@ TEST(Store, AFlippedByteIsNeverBelieved) {
     if (!store) continue;
     const auto state = (*store)->begin_life("boot", "id");
     if (!state) continue;
-    for (const raft::LogEntry& entry : state->log) {
+    for (const raft::LogEntry& entry : state->replica.log) {
       EXPECT_EQ(entry.term, 1u);
       EXPECT_EQ(entry.payload, "payload " + std::to_string(entry.index));
     }
