@@ -34,7 +34,7 @@ class Raft::Core {
  public:
   Core(Self self, Options options, Rng rng, Log& log, Stored stored);
 
-  void step(Instant now, const Input& input, Outputs& out);
+  void step(Instant now, const Input& input, Outputs& out, bool more);
   Instant deadline() const;
 
   const MemberId& id() const { return id_; }
@@ -86,7 +86,7 @@ class Raft::Core {
   void note_stall();
   void run_timers();
   void run_leader_timers();
-  void finish();
+  void finish(bool more);
   void act(const Tick&) {}
   bool with(Rule rule) const { return rules_.hold(rule); }
   bool voter() const { return configuration().votes(id_); }

@@ -11,8 +11,8 @@ Raft::Raft(Self self, Options options, Rng rng, Log& log, Stored stored)
 Raft::~Raft() = default;
 Raft::Raft(Raft&&) noexcept = default;
 
-void Raft::step(Instant now, const Input& input, Outputs& out) {
-  core_->step(now, input, out);
+void Raft::step(Instant now, const Input& input, Outputs& out, bool more) {
+  core_->step(now, input, out, more);
 }
 Instant Raft::deadline() const {
   return core_->deadline();

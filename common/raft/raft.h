@@ -197,8 +197,9 @@ class Raft {
   Raft(Raft&&) noexcept;
 
   // Never blocks, never throws. The first call starts the member at `now` (any input; Tick{} is usual).
-  // Appends to `out`.
-  void step(Instant now, const Input& input, Outputs& out);
+  // Appends to `out`. `more`: another step follows at this instant: what must become durable waits for it, so that all
+  // of it goes together.
+  void step(Instant now, const Input& input, Outputs& out, bool more = false);
   Instant deadline() const;  // earliest useful Tick; kNever when nothing waits
 
   const MemberId& id() const;

@@ -48,7 +48,7 @@ Raft::Core::Core(Self self, Options options, Rng rng, Log& log, Stored stored)
   if (!self.may_vote) mute_ = Mute::disk_failed;
 }
 
-void Raft::Core::step(Instant now, const Input& input, Outputs& out) {
+void Raft::Core::step(Instant now, const Input& input, Outputs& out, bool more) {
   now_ = started_ ? std::max(now, now_) : now;
   out_ = &out;
   if (started_)
@@ -57,7 +57,7 @@ void Raft::Core::step(Instant now, const Input& input, Outputs& out) {
     start();
   std::visit([this](const auto& what) { act(what); }, input);
   run_timers();
-  finish();
+  finish(more);
   expected_ = deadline();
   out_ = nullptr;
 }
@@ -106,8 +106,8 @@ void Raft::Core::run_leader_timers() {
   broadcast();
 }
 
-void Raft::Core::finish() {
-  persist();
+void Raft::Core::finish(bool more) {
+  if (!more) persist();
   const Leadership is{hard_.term, role_, leader_, ready_};
   if (is.term == told_.term && is.role == told_.role && is.leader == told_.leader && is.ready == told_.ready)
     return;
@@ -117,7 +117,8 @@ void Raft::Core::finish() {
 
 Instant Raft::Core::deadline() const {
   if (mute_ != Mute::none) return kNever;
-  if (role_ == Role::leader) return next_broadcast_;
+  // Nobody else is there to be told: a council of one costs nothing while nothing happens.
+  if (role_ == Role::leader) return followers_.empty() ? kNever : next_broadcast_;
   return std::min(next_hello_, election_);
 }
 

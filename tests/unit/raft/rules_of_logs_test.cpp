@@ -461,5 +461,27 @@ TEST(Elapsed, TheNewestWordOfALeaderCounts) {
   EXPECT_EQ(clock.now(Instant{103s}), 30500ms);
 }
 
+// ---------------------------------------------------------------- one turn, one commit
+
+TEST(OneTurn, WhatComesInItGoesToTheDiskTogether) {
+  LoneVoter voter(1);
+  voter.slow = true;
+  for (const char* payload : {"a", "b", "c"}) voter->step(voter.now, Propose{0, payload}, voter.out, true);
+  EXPECT_FALSE(voter.out.persist);
+  voter.give(Tick{});
+  ASSERT_TRUE(voter.writing);
+  EXPECT_EQ(voter.writing->entries.size(), 3u);
+  voter.land_all();
+  EXPECT_EQ(voter->commit(), voter->last_index());
+}
+
+TEST(OneTurn, ACouncilOfOneWaitsForNothing) {
+  LoneVoter voter(1);
+  ASSERT_TRUE(voter->ready());
+  EXPECT_EQ(voter->deadline(), kNever);
+  voter.give(ChangeAsked{1, ChangeKind::add_learner, LoneVoter::id(2)});
+  EXPECT_LE(voter->deadline(), voter.now + 100ms) << "somebody is to be told that it leads";
+}
+
 }  // namespace
 }  // namespace dtrain::raft
