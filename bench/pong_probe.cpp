@@ -54,14 +54,16 @@ class Probe {
       pollfd files[2] = {{links_->fd(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
       ::poll(files, 2, static_cast<int>(wait));
       if (files[1].revents != 0) return;
-      links_->dispatch(loop::read_clocks().boot, [this](gossip::Input input) { take(std::move(input)); });
+      links_->dispatch(loop::read_clocks().boot, [this](const node::Event& event) {
+        if (const auto* gossiped = std::get_if<node::Gossiped>(&event)) take(gossiped->input);
+      });
       if (loop::read_clocks().boot >= members_.deadline()) step(gossip::Tick{});
       ask();
     }
   }
 
  private:
-  void take(gossip::Input input) {
+  void take(const gossip::Input& input) {
     if (const auto* received = std::get_if<gossip::Received>(&input)) {
       const auto* pong = std::get_if<wire::Pong>(&received->body);
       if (pong != nullptr && pong->sequence >= kOwnSequences) {

@@ -50,6 +50,9 @@ struct Daemon::Perform {
   }
   void operator()(gossip::ResolveSeeds&) { d.resolve_seeds(); }
   void operator()(node::SaveMembers& e) { d.save_members(std::move(e)); }
+  void operator()(node::SendLog& e) {
+    if (d.links_) d.links_->send(e);
+  }
   void operator()(node::KnowMember& e) {
     if (d.links_)
       d.links_->know(e.identity);

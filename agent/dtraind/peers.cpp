@@ -24,7 +24,7 @@ Status Daemon::open_network() {
           links_->fd(), [this] { return links_->deadline(); },
           [this] {
             links_->dispatch(loop_->now().boot,
-                             [this](gossip::Input input) { queue(node::Gossiped{std::move(input)}); });
+                             [this](node::Event event) { queue(std::move(event)); });
           });
       !added)
     return added;

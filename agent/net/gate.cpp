@@ -78,6 +78,13 @@ bool Gate::pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<go
   const std::uint16_t welcome = inbound ? type_of<wire::Join>() : type_of<wire::JoinReply>();
   if (auth.cluster_key && checked.header.type != welcome)
     return drop(now, wire::Drop::join_link, from, out), true;
+  if (wire::is_log_type(checked.header.type)) {
+    auto about_log = wire::decode_log(checked.header.type, checked.header.sender, message.body.bytes());
+    if (!about_log) return drop(now, wire::Drop::bad_body, from, out), true;
+    ++passed_;
+    log_.push_back({checked.header, *std::move(about_log)});
+    return true;
+  }
   auto body = wire::decode_gossip(checked.header.type, message.body.bytes());
   if (!body) return drop(now, wire::Drop::bad_body, from, out), true;
   ++passed_;

@@ -41,6 +41,7 @@ class ZmqPeerLinks final : public PeerLinks {
   void set_cluster(const MemberId& cluster) override { gate_.set_cluster(cluster); }
   void know(const wire::Identity& member) override;
   void send(const gossip::Send& message) override;
+  void send(const node::SendLog& message) override;
   void keep(const gossip::KeepLinks& links) override { dealers_.keep(links.peers); }
   void check_gone(const gossip::CheckGone& check) override;
   Status rekey(ClusterKeys keys) override;
@@ -88,7 +89,7 @@ Status ZmqPeerLinks::start() {
 }
 
 Instant ZmqPeerLinks::deadline() const {
-  if (!unfinished_.empty() || !results_.empty() || dealers_.touched()) return Instant{};
+  if (!unfinished_.empty() || !results_.empty() || gate_.any_log() || dealers_.touched()) return Instant{};
   return std::min({zap_->deadline(), gone_.deadline(), dealers_.deadline(), gossip_->deadline(), bulk_->deadline()});
 }
 
@@ -129,7 +130,8 @@ void ZmqPeerLinks::dispatch(Instant now, const Sink& sink) {
     gate_.quiet().warn(now, "net.descriptors-exhausted", "too many open files", listen_.text(),
                        "idle links are closed and others opened later: raise LimitNOFILE of the agent");
   // Only now: what the sink does may send, open and close.
-  for (gossip::Input& input : std::exchange(results_, {})) sink(std::move(input));
+  for (gossip::Input& input : std::exchange(results_, {})) sink(node::Gossiped{std::move(input)});
+  for (node::LogReceived& received : gate_.take_log()) sink(std::move(received));
 }
 
 void ZmqPeerLinks::know(const wire::Identity& member) {
@@ -179,6 +181,16 @@ void ZmqPeerLinks::send(const gossip::Send& message) {
     ++unsent_;
     results_.push_back(gossip::SendFailed{message.to});
   }
+}
+
+void ZmqPeerLinks::send(const node::SendLog& message) {
+  wire::PeerHeader head = message.header;
+  head.type = wire::type_of(message.message);
+  std::string body = wire::encode_log(message.message);
+  const DealerTarget target{message.to, wire::lane_of(message.message, body.size()), false};
+  if (plain_would_leave_host(message.to) ||
+      !dealers_.send(target, message.member, wire::encode_header(head), std::move(body)))
+    ++unsent_;
 }
 
 void ZmqPeerLinks::check_gone(const gossip::CheckGone& check) {

@@ -17,6 +17,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/gossip/membership.h"
+#include "common/node/effect.h"
 
 namespace dtrain::net {
 
@@ -44,7 +45,7 @@ struct LinkCounters {
 
 class PeerLinks {
  public:
-  using Sink = std::function<void(gossip::Input)>;
+  using Sink = std::function<void(node::Event)>;  // Gossiped and LogReceived
 
   // ErrorCode::unavailable: a port is taken.
   static Result<std::unique_ptr<PeerLinks>> open(PeerLinksOptions options, Log& log);
@@ -57,6 +58,7 @@ class PeerLinks {
   virtual void set_cluster(const MemberId& cluster) = 0;  // other clusters' messages are dropped from now on
   virtual void know(const wire::Identity& member) = 0;    // its node key may connect from now on
   virtual void send(const gossip::Send& message) = 0;     // a failure comes back as SendFailed
+  virtual void send(const node::SendLog& message) = 0;    // a failure is like a lost message
   virtual void keep(const gossip::KeepLinks& links) = 0;
   virtual void check_gone(const gossip::CheckGone& check) = 0;
   // New key file while running: the first key serves and is presented, all are accepted.

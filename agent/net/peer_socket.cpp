@@ -7,8 +7,8 @@ namespace dtrain::net {
 
 bool set_up(ZmqSocket& socket, wire::Lane lane, const std::string& ip) {
   const bool bulk = lane == wire::Lane::bulk;
-  const auto largest =
-      std::max(bulk ? wire::kBulkMessageBytes : wire::kGossipMessageBytes, wire::kHeaderBytes);
+  static_assert(wire::kHeaderBytes <= wire::kGossipMessageBytes);
+  const auto largest = bulk ? std::max(wire::kBulkMessageBytes, wire::kRaftMessageBytes) : wire::kGossipMessageBytes;
   return socket.set(ZMQ_LINGER, 0) && socket.set(ZMQ_SNDHWM, kPeerHighWater) &&
          socket.set(ZMQ_RCVHWM, kPeerHighWater) &&
          socket.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(largest)) &&

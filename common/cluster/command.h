@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/member_id.h"
 #include "common/cluster/state.h"
 #include "common/wire/codec.h"
 
@@ -29,14 +30,29 @@ constexpr CommandType enum_last(CommandType) {
   return CommandType::signal;
 }
 
+// Names a user's request, whoever proposes it and however often (raft/request_window.h).
+struct RequestStamp {
+  std::uint64_t high = 0, low = 0;  // its id
+  std::uint64_t minted = 0;
+  MemberId id() const { return {high, low}; }
+  template <class V>
+  void fields(V& v) {
+    v("h", high);
+    v("l", low);
+    v("m", minted);
+  }
+};
+
 struct Command {
   std::uint64_t epoch = 0;  // of the coordinator that proposed it
   Instant at{};             // that coordinator's clock: only differences within one boot count
   WallTime wall{};
   CommandType type = CommandType::report;
   std::string body;  // the encoded struct of `type`
+  std::optional<RequestStamp> request;
   template <class V>
   void fields(V& v) {
+    v("q", request);
     v("e", epoch);
     v("at", at);
     v("w", wall);
@@ -126,13 +142,18 @@ using job::TaskObservation;
 
 // What a host saw of its tasks. Fenced: an observation of another generation than the job's newest changes
 // nothing.
+// It is sent again until it is applied: `life` and `sequence` tell a repetition.
 struct Report {
   NodeId node;
   std::vector<TaskObservation> tasks;
+  std::uint64_t life = 0;      // of the host's agent; 0: not numbered
+  std::uint64_t sequence = 0;  // counts the reports of that life, from 1
   template <class V>
   void fields(V& v) {
     v("node", node);
     v("tasks", tasks);
+    v("life", life);
+    v("sequence", sequence);
   }
 };
 
@@ -194,6 +215,6 @@ struct JobWaits {
 
 template <class T>
 std::string make_command(CommandType type, std::uint64_t epoch, Now now, const T& body) {
-  return wire::encode(Command{epoch, now.boot, now.wall, type, wire::encode(body)});
+  return wire::encode(Command{epoch, now.boot, now.wall, type, wire::encode(body), {}});
 }
 }  // namespace dtrain::cluster

@@ -48,6 +48,9 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
   auto state = wire::decode<LedgerState>(snapshot, limits);
   if (!state) return fail(state.error());
   Ledger ledger;
+  if (auto decoded = ledger.window_.decode(state->requests); !state->requests.empty() && !decoded)
+    return fail(decoded.error());
+  state->requests.clear();
   ledger.events_.assign(std::make_move_iterator(state->events.begin()),
                         std::make_move_iterator(state->events.end()));
   state->events.clear();
@@ -63,6 +66,7 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
 std::string Ledger::snapshot() const {
   LedgerState copy = state_;
   copy.events.assign(events_.begin(), events_.end());
+  copy.requests = window_.encode();
   return wire::encode(copy);
 }
 
@@ -98,8 +102,10 @@ void Ledger::use_ports(const TaskPlacement& place) {
   if (place.address.port != 0) state_.ports[place.node][place.address.port] = state_.elapsed;
 }
 
-Applied Ledger::apply(std::uint64_t index, std::string_view payload) {
+Applied Ledger::apply(std::uint64_t index, std::string_view payload, Duration log_elapsed) {
   state_.applied = index;
+  const Duration unmeasured = std::max<Duration>(log_elapsed - state_.log_elapsed, 0ns);
+  state_.log_elapsed = std::max(log_elapsed, state_.log_elapsed);
   auto command = wire::decode<Command>(payload);
   if (!command) return refused(command.error().code, command.error().message, command.error().next);
   state_.epoch = std::max(state_.epoch, command->epoch);
@@ -107,7 +113,27 @@ Applied Ledger::apply(std::uint64_t index, std::string_view payload) {
     state_.elapsed += command->at - state_.at;
     state_.at = command->at;
   }
-  return dispatch(*command, index);
+  return command->request ? apply_request(*command, index, unmeasured) : dispatch(*command, index, unmeasured);
+}
+
+// A user's request is applied once, however often it was proposed. Repeated, it is answered with the job that it made.
+Applied Ledger::apply_request(const Command& command, std::uint64_t index, Duration unmeasured) {
+  using Verdict = raft::RequestWindow::Verdict;
+  const auto judged = window_.judge({command.request->id(), command.request->minted}, index);
+  Applied result;
+  const auto job = state_.jobs.find(judged.index);
+  if (judged.verdict == Verdict::fresh)
+    result = dispatch(command, index, unmeasured);
+  else if (judged.verdict == Verdict::repeated && job != state_.jobs.end())
+    result = done(job->second);
+  else
+    result = refused(ErrorCode::refused,
+                     judged.verdict == Verdict::repeated
+                         ? "could not carry out the request again: it was decided before, and the answer was lost"
+                         : "could not carry out the request: it is too old",
+                     "dtrainctl jobs and dtrainctl events show what came of it");
+  result.request = command.request->id();
+  return result;
 }
 
 namespace {
@@ -119,10 +145,10 @@ Applied with(const Command& command, Handler handler) {
 }
 }  // namespace
 
-Applied Ledger::dispatch(const Command& c, std::uint64_t index) {
+Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasured) {
   switch (c.type) {
     case CommandType::coordinator_started:
-      return with<CoordinatorStarted>(c, [&](const auto& b) { return apply_coordinator(b, c); });
+      return with<CoordinatorStarted>(c, [&](const auto& b) { return apply_coordinator(b, c, unmeasured); });
     case CommandType::submit:
       return with<SubmitJob>(c, [&](const auto& b) { return apply_submit(b, index, c.wall); });
     case CommandType::action:
@@ -147,8 +173,10 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index) {
   return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
 }
 
-Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& command) {
-  if (c.boot_id == state_.boot_id && command.at > state_.at) state_.elapsed += command.at - state_.at;
+// On the same boot its clock measured all the time between, also without an agent. Elsewhere what the log measured counts.
+Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& command, Duration unmeasured) {
+  const bool same_clock = c.boot_id == state_.boot_id && command.at > state_.at;
+  state_.elapsed += same_clock ? command.at - state_.at : unmeasured;
   state_.boot_id = c.boot_id;
   state_.at = command.at;
   state_.coordinator = c.node;
@@ -259,6 +287,12 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
 }
 
 Applied Ledger::apply_report(const Report& c, WallTime wall) {
+  if (c.life != 0) {
+    ReportMark& newest = state_.reports[c.node];
+    const ReportMark mark{c.life, c.sequence};
+    if (mark <= newest) return {};  // said before
+    newest = mark;
+  }
   std::set<JobId> jobs;
   for (const auto& seen : c.tasks) {
     const auto it = state_.jobs.find(seen.id.job);

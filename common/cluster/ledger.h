@@ -13,8 +13,20 @@
 #include "common/base/result.h"
 #include "common/cluster/command.h"
 #include "common/cluster/state.h"
+#include "common/raft/request_window.h"
 
 namespace dtrain::cluster {
+
+// The newest report of a host that was applied.
+struct ReportMark {
+  std::uint64_t life = 0, sequence = 0;
+  auto operator<=>(const ReportMark&) const = default;
+  template <class V>
+  void fields(V& v) {
+    v("life", life);
+    v("sequence", sequence);
+  }
+};
 
 // Everything a snapshot holds.
 struct LedgerState {
@@ -26,11 +38,14 @@ struct LedgerState {
   std::string boot_id;  // of the coordinator whose clock is meant by `at`
   Instant at{};
   Duration elapsed{0};  // of the cluster, see Command::at
+  Duration log_elapsed{0};  // the log's own time (raft::LogEntry) at `applied`; what counts when the coordinator changes
   std::uint64_t next_event = 1;
   std::map<JobId, JobRecord> jobs;
   std::map<NodeId, std::map<std::uint16_t, Duration>>
       ports;                        // when last in use; entries older than kPortRest are dropped
   std::vector<LedgerEvent> events;  // newest limits::kKeptEvents
+  std::map<NodeId, ReportMark> reports;
+  std::string requests;  // raft::RequestWindow::encode(); only in a snapshot
   template <class V>
   void fields(V& v) {
     v("format", format);
@@ -41,10 +56,13 @@ struct LedgerState {
     v("boot_id", boot_id);
     v("at", at);
     v("elapsed", elapsed);
+    v("log_elapsed", log_elapsed);
     v("next_event", next_event);
     v("jobs", jobs);
     v("ports", ports);
     v("events", events);
+    v("reports", reports);
+    v("requests", requests);
   }
 };
 
@@ -57,6 +75,7 @@ struct Applied {
   JobId job = 0;
   std::string name;
   bool unchanged = false;  // submit: the same job was there already
+  MemberId request;        // Command::request; none: no user's
 };
 
 class Ledger {
@@ -66,8 +85,10 @@ class Ledger {
   std::string snapshot() const;
 
   // An entry that does not decode is damage of our own log: refused with ErrorCode::damaged, state unchanged
-  // but for `applied`. Touched jobs are added to touched().
-  Applied apply(std::uint64_t index, std::string_view payload);
+  // but for `applied`. Touched jobs are added to touched(). `log_elapsed`: of the entry.
+  Applied apply(std::uint64_t index, std::string_view payload, Duration log_elapsed = {});
+  // An entry that is the log's own business.
+  void skip(std::uint64_t index) { state_.applied = index; }
 
   const LedgerState& state() const { return state_; }
   const std::deque<LedgerEvent>& events() const { return events_; }
@@ -87,8 +108,10 @@ class Ledger {
 
  private:
   friend class JobTransition;
-  Applied dispatch(const Command& command, std::uint64_t index);
-  Applied apply_coordinator(const CoordinatorStarted& c, const Command& command);
+  // `unmeasured`: the log's time since the entry before.
+  Applied dispatch(const Command& command, std::uint64_t index, Duration unmeasured);
+  Applied apply_request(const Command& command, std::uint64_t index, Duration unmeasured);
+  Applied apply_coordinator(const CoordinatorStarted& c, const Command& command, Duration unmeasured);
   Applied apply_submit(const SubmitJob& c, std::uint64_t index, WallTime wall);
   Applied apply_action(const JobAction& c, WallTime wall);
   Applied apply_begin(const BeginGeneration& c, bool extend, WallTime wall);
@@ -105,6 +128,7 @@ class Ledger {
   void use_ports(const TaskPlacement& place);
   bool taken(const BeginGeneration& c) const;
 
+  raft::RequestWindow window_;
   LedgerState state_;  // its `events` stay empty: they live in events_ until a snapshot
   std::deque<LedgerEvent> events_;
   std::map<std::string, JobId, std::less<>> names_, requests_;

@@ -10,9 +10,6 @@ namespace {
 
 using gossip::ChangeKind;
 
-// Of an id that is none of ours (tests): such a node is never heard of elsewhere.
-constexpr MemberId kNameless{0, 1};
-
 constexpr const char* kToJoinAgain =
     "stop the agent, remove the file members of its data directory, start it with --join HOST";
 
@@ -117,8 +114,10 @@ std::string ClusterMembers::own_resources() {
 }
 
 CouncilFact ClusterMembers::council_fact() const {
-  if (c_.holds_ledger && c_.serving) return {"coordinator", c_.ledger.state().epoch};
-  return {};
+  if (c_.serving) return {"coordinator", c_.ledger.state().epoch};
+  if (!c_.holds_ledger()) return {};
+  const raft::Raft& raft = c_.replicated->raft();
+  return {raft.configuration().votes(raft.id()) ? "voter" : "learner", c_.replicated->epoch()};
 }
 
 void ClusterMembers::start(const Started& e) {
@@ -135,13 +134,13 @@ void ClusterMembers::start(const Started& e) {
   self.seeds = start_.seeds;
   if (!start_.network && !self.found &&
       self.record.cluster_id.none()) {  // --dev, tests: nobody else will ever be there
-    self.found = c_.holds_ledger;
+    self.found = start_.holds_ledger;
     self.new_cluster_id = MemberId::parse(c_.options.cluster_id).value_or(kNameless);
   }
   // What is known already travels with the first word to others, and costs no rumours of its own.
   const auto fact = [&](wire::FactKey key) -> std::string& { return facts_[static_cast<std::size_t>(key)]; };
   fact(wire::FactKey::resources) = own_resources();
-  if (!c_.holds_ledger) {
+  if (!start_.holds_ledger) {
     fact(wire::FactKey::free) = wire::encode(free_here(c_));
     fact(wire::FactKey::running) = wire::encode(RunningFact{running_hash({})});
     fact(wire::FactKey::council) = wire::encode(council_fact());
@@ -207,12 +206,10 @@ void ClusterMembers::saved(const MembersSaved& e) {
 }
 
 Result<std::uint64_t> ClusterMembers::leave() {
-  if (c_.holds_ledger)
-    return fail(ErrorCode::refused,
-                "could not leave the cluster: " + c_.facts.name +
-                    " holds its ledger, and no other node can take it over in this "
-                    "version",
-                "to end the cluster, run dtrainctl leave on every other node, then stop this agent");
+  if (c_.serving || (c_.replicated && c_.replicated->alone()))
+    return fail(ErrorCode::refused, "could not leave the cluster: " + c_.facts.name + " coordinates it",
+                c_.replicated->alone() ? "to end the cluster, run dtrainctl leave on every other node, then stop this agent"
+                                       : "stop its agent and start it again, so that another node coordinates; then leave");
   if (!left_ && !waiting_for().empty())
     return fail(
         ErrorCode::refused,
@@ -247,7 +244,9 @@ Status ClusterMembers::remove(const std::string& name) {
     case wire::MemberState::dead:
       break;
   }
-  if (council_fact_of(*member).role == "coordinator")
+  const auto holder = ledger_holder(c_);
+  const bool needed = c_.holds_ledger() && without_leader(c_) && c_.replicated->raft().configuration().votes(id);
+  if (needed || (holder && holder->name == known_as))
     return fail(ErrorCode::refused, "could not forget node " + known_as + ": it holds the cluster's ledger",
                 "start its agent again");
   step(gossip::RemoveAsked{id});
@@ -286,6 +285,15 @@ std::optional<Error> ClusterMembers::no_member(const std::string& could_not) con
   return Error{ErrorCode::unavailable,
                could_not + ": " + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
                "start the agent with --found, or with --join HOST"};
+}
+
+wire::PeerHeader ClusterMembers::header() const {
+  wire::PeerHeader header;
+  header.cluster = membership_->cluster_id();
+  header.sender = identity().id;
+  header.incarnation = membership_->incarnation();
+  header.epoch = c_.replicated ? c_.replicated->epoch() : 0;
+  return header;
 }
 
 std::string ClusterMembers::cluster_id() const {

@@ -53,6 +53,7 @@ class ClusterMembers {
   // "" once a cluster has this node; else what it waits for.
   std::string waiting_for() const;
   std::string cluster_id() const;  // "" while it waits
+  wire::PeerHeader header() const;  // of what this node tells others about the log; without a type
   // Why nothing of a cluster can be done here, after `could_not` ("could not submit job"); nothing where it
   // can.
   std::optional<Error> no_member(const std::string& could_not) const;

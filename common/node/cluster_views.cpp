@@ -28,6 +28,14 @@ void show_facts(const HostFacts& host, const FreeFacts& free, wire::NodeView& v)
   v.topology = host.topology;
 }
 
+// As this node's copy of the log says.
+std::string role_of(const Context& c, const MemberId& id) {
+  if (!c.holds_ledger()) return "member";
+  const raft::Raft& raft = c.replicated->raft();
+  if (id == raft.id() ? c.serving : id == raft.leader()) return "coordinator";
+  return raft.configuration().votes(id) ? "voter" : raft.configuration().learns(id) ? "learner" : "member";
+}
+
 // Of this node: from its own facts, without the way over gossip.
 wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
   wire::NodeView v;
@@ -36,20 +44,20 @@ wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
   v.address = c.facts.address;
   v.state = wire::to_string(m.state);
   v.incarnation = m.incarnation;
-  v.role = c.serving ? "coordinator" : "member";
+  v.role = role_of(c, MemberId::parse(c.facts.id).value_or(kNameless));
   v.schedulable = c.serving;
   show_facts(host_facts_here(c), free_here(c), v);
   return v;
 }
 
-wire::NodeView member_view(const gossip::MemberView& m) {
+wire::NodeView member_view(const Context& c, const gossip::MemberView& m) {
   wire::NodeView v;
   v.name = m.identity->name;
   v.id = m.identity->id.text();
   v.address = m.identity->address.text();
   v.state = wire::to_string(m.state);
   v.incarnation = m.incarnation;
-  v.role = council_fact_of(m).role;
+  v.role = c.holds_ledger() ? role_of(c, m.identity->id) : council_fact_of(m).role;
   // Tasks are placed on the ledger's own host only, so far.
   v.schedulable = v.role == "coordinator" && m.state == wire::MemberState::alive;
   if (const auto host = host_facts_of(m)) show_facts(*host, free_facts_of(m).value_or(FreeFacts{}), v);
@@ -69,6 +77,31 @@ wire::MembershipView membership_view(const gossip::Membership& table) {
 }
 
 }  // namespace
+
+namespace {
+
+// The leader that this copy of the log follows, while it is in service: a learner's would be silent for ever.
+std::optional<gossip::MemberView> leader_of(const Context& c) {
+  const MemberId leader = c.replicated->raft().leader();
+  const auto m = leader.none() ? std::nullopt : c.members->table().find(leader);
+  return m && wire::in_service(m->state) ? m : std::nullopt;
+}
+
+}  // namespace
+
+bool without_leader(const Context& c) {
+  return !c.serving && (!c.holds_ledger() || !leader_of(c));
+}
+
+std::vector<std::string> voter_names(const Context& c) {
+  std::vector<std::string> names;
+  for (const MemberId& id : c.replicated->raft().configuration().voters) {
+    const auto m = c.members->table().find(id);
+    names.push_back(id == c.replicated->raft().id() ? c.facts.name : m ? m->identity->name : id.text());
+  }
+  std::ranges::sort(names);
+  return names;
+}
 
 HostFacts host_facts_here(const Context& c) {
   HostFacts h;
@@ -105,6 +138,10 @@ std::optional<LedgerHolder> ledger_holder(const Context& c) {
   if (c.serving)
     return LedgerHolder{c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
   std::optional<LedgerHolder> holder;
+  if (c.holds_ledger()) {
+    if (const auto m = leader_of(c)) holder = LedgerHolder{m->identity->name, m->identity->address.text(), c.replicated->epoch(), true};
+    return holder;
+  }
   c.members->table().each([&](const gossip::MemberView& m) {
     const CouncilFact council = council_fact_of(m);
     if (council.role != "coordinator" || m.state == wire::MemberState::left) return;
@@ -119,12 +156,12 @@ wire::StatusView status_view(const Context& c) {
   wire::StatusView v;
   v.cluster = {c.options.cluster_name, c.members->cluster_id()};
   if (v.cluster.id.empty()) v.cluster.id = c.options.cluster_id;
-  v.ledger = c.holds_ledger;
+  v.ledger = c.holds_ledger();
   v.waiting_for = c.members->waiting_for();
   const auto holder = ledger_holder(c);
   if (holder && holder->alive) v.coordinator = wire::CoordinatorView{holder->name, holder->epoch};
   if (holder) v.quorum.voters = {holder->name};
-  if (c.holds_ledger) v.quorum.voters = {c.facts.name};
+  if (c.holds_ledger()) v.quorum.voters = voter_names(c);
   v.quorum.healthy = v.coordinator.has_value();
   const auto counts = c.members->table().counts();
   v.nodes = {counts.alive, counts.suspect, counts.down, counts.dead, counts.left};
@@ -161,7 +198,7 @@ std::vector<wire::NodeView> node_views(const Context& c, const std::string& name
     } else if (name != id && (name != m.identity->name || !stands_for_its_name(m))) {
       return;
     }
-    wire::NodeView v = own ? own_view(c, m) : member_view(m);
+    wire::NodeView v = own ? own_view(c, m) : member_view(c, m);
     v.boot_id = m.identity->boot_id;
     v.key_print = m.identity->key_print;
     v.life = m.identity->life;

@@ -20,6 +20,11 @@ HostFacts host_facts_here(const Context& c);
 // What nothing of this host's tasks takes.
 FreeFacts free_here(const Context& c);
 
+// Nobody in service is known to lead: what is read here may be old, and nothing can be written.
+bool without_leader(const Context& c);
+// Of the configuration in force here.
+std::vector<std::string> voter_names(const Context& c);
+
 struct LedgerHolder {
   std::string name, address;
   std::uint64_t epoch = 0;

@@ -2,6 +2,7 @@
 // out.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,11 +15,14 @@
 #include "common/node/effect.h"
 #include "common/node/event.h"
 #include "common/node/node.h"
-#include "common/raft/solo_log.h"
+#include "common/node/replica.h"
 
 namespace dtrain::node {
 
 class ClusterMembers;
+
+// Of an id that is none of ours (tests): such a node is never heard of elsewhere.
+inline constexpr MemberId kNameless{0, 1};
 
 struct Context {
   Context(Options o, Rng r, Log& l) : options(std::move(o)), rng(r), log(l) {}
@@ -27,11 +31,11 @@ struct Context {
   Rng rng;
   Log& log;
   NodeFacts facts;
-  bool holds_ledger = true;           // false: a member of a cluster whose ledger another node holds
   ClusterMembers* members = nullptr;  // whom this node knows
   cluster::Ledger ledger;
-  std::optional<raft::SoloLog> replicated;
-  bool serving = false;         // this life's own entry is applied
+  std::optional<Replica> replicated;
+  bool serving = false;         // this node coordinates: it leads, and its own entry of this term is applied
+  bool current = false;         // an entry of this life is applied: what the ledger says of this host is not old
   bool storage_failed = false;  // nothing is decided any more
   Now now;
   std::vector<Effect>* out = nullptr;
@@ -40,12 +44,26 @@ struct Context {
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }
   std::uint64_t next_token() { return ++last_token; }
-  Duration elapsed() const { return ledger.elapsed_at(now.boot); }
+  // A copy of the log: this node votes or learns.
+  bool holds_ledger() const {
+    return replicated && replicated->raft().configuration().has(replicated->raft().id());
+  }
+  // By the coordinator's clock, or by the log's.
+  Duration elapsed() const {
+    if (serving || !replicated || replicated->alone()) return ledger.elapsed_at(now.boot);
+    const Duration since = replicated->raft().elapsed(now.boot) - ledger.state().log_elapsed;
+    return ledger.state().elapsed + std::max<Duration>(since, 0ns);
+  }
 
-  // Index at which the command will be applied.
+  // Index at which the command will be applied; 0: refused.
   template <class T>
   std::uint64_t propose(cluster::CommandType type, const T& body) {
-    return replicated->propose(cluster::make_command(type, replicated->term(), now, body));
+    return propose_encoded(type, wire::encode(body), {});
+  }
+  std::uint64_t propose_encoded(cluster::CommandType type, std::string body,
+                                std::optional<cluster::RequestStamp> request) {
+    const cluster::Command command{replicated->epoch(), now.boot, now.wall, type, std::move(body), request};
+    return replicated->propose(now.boot, wire::encode(command));
   }
 };
 

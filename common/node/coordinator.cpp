@@ -74,6 +74,15 @@ std::set<JobId> Coordinator::applied(std::uint64_t index) {
   return ids;
 }
 
+void Coordinator::reset() {
+  for (const auto& [id, soft] : jobs_)
+    if (soft.watched) c_.emit(WatchCheckpoints{id, {}, {}, false});
+  jobs_.clear();
+  proposals_.clear();
+  bookings_.clear();
+  unplaced_.clear();
+}
+
 void Coordinator::consider(JobId id) {
   const JobRecord* job = c_.ledger.find(id);
   if (job == nullptr) {

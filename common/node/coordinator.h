@@ -18,6 +18,8 @@ class Coordinator {
  public:
   explicit Coordinator(Context& context) : c_(context) {}
 
+  // Another node coordinates: nothing of this is known here any more.
+  void reset();
   // A job changed (or is gone). Its assignments here are quiet when `quiet`.
   void consider(JobId id);
   // Entries up to this index are applied: what was proposed with them may be proposed anew. Returns the jobs

@@ -161,6 +161,13 @@ struct SaveMembers {
   std::uint64_t ticket = 0;
   std::string record;  // gossip::MemberRecord::encode(); the newest counts
 };                     // -> MembersSaved, one for all that were asked before it was written
+// To another member, about the log; lost like any message. Goes where membership last saw that member.
+struct SendLog {
+  wire::Endpoint to;
+  MemberId member;
+  wire::PeerHeader header;  // without a type
+  wire::LogMessage message;
+};
 struct KnowMember {
   wire::Identity identity;  // its node key may connect from now on
 };
@@ -172,7 +179,7 @@ using Effect =
     std::variant<Persist, Reply, CloseConnection, WriteBlob, OpenLog, UpdateLog, OpenExec, Stage, LaunchShim,
                  StartAttempt, SignalTask, KillTask, FreezeTask, EndShim, RemoveJobFiles, WatchCheckpoints,
                  ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook,
-                 gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, KnowMember,
-                 EnterCluster>;
+                 gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,
+                 KnowMember, EnterCluster>;
 
 }  // namespace dtrain::node

@@ -15,6 +15,7 @@
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
 #include "common/transfer/checkpoint.h"
+#include "common/wire/log_message.h"
 
 namespace dtrain::node {
 
@@ -167,6 +168,11 @@ struct NetworkUp {};  // the links are open, the host's tasks adopted: membershi
 struct Gossiped {
   gossip::Input input;
 };  // what the links saw and received
+// From another member, about the log; `header` is checked, the sender authenticated.
+struct LogReceived {
+  wire::PeerHeader header;
+  wire::LogMessage message;
+};
 struct MembersSaved {
   std::uint64_t ticket = 0;  // of the newest SaveMembers that this covers; older ones with it
   Status result;
@@ -182,7 +188,7 @@ struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed,
                            BlobWritten, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
                            ShimGone, FreezeDone, JobFilesRemoved, Notified, CheckpointsScanned,
-                           CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, MembersSaved,
+                           CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, LogReceived, MembersSaved,
                            Reconfigured, Tick, Stopping>;
 
 }  // namespace dtrain::node

@@ -5,84 +5,17 @@
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
-#include "common/node/cluster_members.h"
-#include "common/node/context.h"
-#include "common/node/coordinator.h"
-#include "common/node/orders.h"
-#include "common/node/requests.h"
-#include "common/node/streams.h"
-#include "common/task/assignments.h"
+#include "common/node/node_impl.h"
 
 namespace dtrain::node {
-namespace {
 
 using cluster::JobRecord;
 
-// Turns what the host's tasks want into effects.
-class EffectActions final : public task::HostActions {
- public:
-  explicit EffectActions(Context& c) : c_(c) {}
-  void stage(const task::TaskOrder& o) override {
-    const job::JobSpec& spec = o.context->spec;
-    c_.emit(Stage{o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
-                  o.address.host, o.address.port, true});
-  }
-  void launch(task::ShimSpec spec) override { c_.emit(LaunchShim{std::move(spec)}); }
-  void start(const AssignmentId& id, AttemptNumber attempt) override { c_.emit(StartAttempt{id, attempt}); }
-  void signal(const AssignmentId& id, std::int32_t signal) override {
-    c_.emit(SignalTask{id, signal, false});
-  }
-  void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
-  void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }
-  void end(const AssignmentId& id) override { c_.emit(EndShim{id}); }
+namespace {
 
- private:
-  Context& c_;
-};
+constexpr std::size_t kEarlyEvents = 65'536;
 
 }  // namespace
-
-struct Node::Impl {
-  Impl(Options options, Rng rng, Log& log)
-      : c(std::move(options), rng, log),
-        actions(c),
-        members(c),
-        coordinator(c),
-        streams(c),
-        requests(c, coordinator, streams) {
-    c.members = &members;
-  }
-
-  Context c;
-  EffectActions actions;
-  ClusterMembers members;
-  Coordinator coordinator;
-  Streams streams;
-  Requests requests;
-  std::optional<task::Assignments> host;
-  std::map<JobId, std::shared_ptr<const task::JobContext>>
-      contexts;                     // of active jobs, per generation and size
-  std::set<JobId> files_to_remove;  // forgotten jobs, until nothing of them runs
-  std::vector<Event> early;         // arrived before this life's own entry was applied: kept until then
-  std::uint64_t ticket = 0;         // of the Persist in flight; 0: none
-  std::uint64_t last_ticket = 0;
-  std::uint64_t snapshot_index = 0;
-  std::uint64_t logged_event = 0;  // newest event written to the log
-  std::uint64_t told_local = 0;    // newest event of members that followers were told
-
-  void start(const Started& e);
-  void start_ledger(const Started& e);
-  void tell_members();
-  void commit();
-  void after_commit();
-  void give_orders(JobId id);
-  void report();
-  void persist();
-  void log_events();
-  void run_hooks(const cluster::LedgerEvent& e);
-  void handle(const Event& event);
-  void decide(const Event& event);
-};
 
 Node::Node(Options options, Rng rng, Log& log)
     : impl_(std::make_unique<Impl>(std::move(options), rng, log)) {}
@@ -92,16 +25,18 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->c.now = now;
   impl_->c.out = &out;
   impl_->handle(event);
-  impl_->report();
-  impl_->persist();
+  impl_->follow_log();
   impl_->tell_members();
   impl_->c.out = nullptr;
 }
 
 Instant Node::deadline() const {
-  const Instant always = std::min(impl_->streams.deadline(), impl_->members.deadline());
-  if (!impl_->c.serving || impl_->c.storage_failed) return always;
-  return std::min({impl_->host->deadline(), impl_->coordinator.deadline(), always});
+  Instant always = std::min(impl_->streams.deadline(), impl_->members.deadline());
+  if (impl_->c.storage_failed) return always;
+  if (impl_->c.replicated)
+    always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});
+  if (impl_->c.current) always = std::min(always, impl_->host->deadline());
+  return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
 }
 
 std::string Node::ledger_bytes() const {
@@ -111,75 +46,22 @@ std::string Node::ledger_bytes() const {
 void Node::Impl::start(const Started& e) {
   CHECK(!host);
   c.facts = e.facts;
-  c.holds_ledger = e.members.holds_ledger;
-  if (c.holds_ledger) start_ledger(e);
+  start_ledger(e);
+  start_host(e);
   members.start(e);
+  if (!c.storage_failed) c.replicated->step(c.now.boot, raft::Tick{});
 }
 
-void Node::Impl::start_ledger(const Started& e) {
-  std::uint64_t index = 0, term = 0;
-  if (const auto& snapshot = e.replica.snapshot) {
-    auto restored = cluster::Ledger::restore(snapshot->payload);
-    if (!restored) {
-      c.storage_failed = true;
-      c.log.write(LogLevel::error, "ledger.damaged", {{"cause", restored.error().text()}});
-    } else {
-      c.ledger = std::move(*restored);
-    }
-    index = snapshot_index = snapshot->index;
-    term = snapshot->term;
-  }
-  c.ledger.broken_rule = c.options.broken_rule;
-  for (const auto& entry : e.replica.log) {
-    if (entry.index <= index) continue;
-    CHECK(entry.index == index + 1);
-    c.ledger.apply(entry.index, entry.payload);
-    index = entry.index;
-    term = entry.term;
-  }
-  logged_event = c.ledger.state().next_event - 1;
+void Node::Impl::start_host(const Started& e) {
   for (const JobId id : c.ledger.take_forgotten()) files_to_remove.insert(id);
   c.ledger.take_touched();
-  c.replicated.emplace(index, term);
   host.emplace(task::HostContext{c.facts.name, c.facts.task_interface, c.options.pass_env}, actions);
   host->broken_rule = c.options.broken_rule;
-  // Files of a job that the ledger does not know (its removal was cut short): they go too.
-  for (const auto& shim : e.shims)
-    if (c.ledger.find(shim.id.job) == nullptr) files_to_remove.insert(shim.id.job);
-  for (const auto& shim : e.shims)
+  for (const auto& shim : e.shims) {
+    shim_jobs.insert(shim.id.job);
     if (shim.running && !shim.status.empty()) c.status_text[shim.id] = shim.status;
-  host->adopt(e.shims);
-  if (!c.storage_failed)
-    c.propose(cluster::CommandType::coordinator_started,
-              cluster::CoordinatorStarted{c.facts.id, c.facts.name, c.facts.boot_id});
-}
-
-void Node::Impl::commit() {
-  for (const auto& entry : c.replicated->persisted()) {
-    const cluster::Applied result = c.ledger.apply(entry.index, entry.payload);
-    if (!result.status && result.status.error().code == ErrorCode::damaged)
-      c.log.write(LogLevel::error, "ledger.entry-refused", {{"cause", result.status.error().text()}});
-    requests.applied(entry.index, result);
   }
-  after_commit();
-}
-
-void Node::Impl::after_commit() {
-  const bool begins = !c.serving;
-  c.serving = true;
-  members.touch();
-  std::set<JobId> touched = c.ledger.take_touched();
-  touched.merge(coordinator.applied(c.ledger.state().applied));
-  if (begins)
-    for (const auto& [id, job] : c.ledger.state().jobs) touched.insert(id);
-  for (const JobId id : c.ledger.take_forgotten()) files_to_remove.insert(id);
-  for (const JobId id : touched) give_orders(id);
-  if (begins) host->finish_adoption();
-  for (const JobId id : touched) coordinator.consider(id);
-  for (const JobId id : touched) streams.changed(id);
-  log_events();
-  if (begins)
-    for (const auto& event : std::exchange(early, {})) decide(event);
+  host->adopt(e.shims);
 }
 
 // Recomputes what this host is to do for one job.
@@ -206,9 +88,14 @@ void Node::Impl::give_orders(JobId id) {
 
 // Observations become one proposal; forgotten jobs lose their files once nothing of them runs.
 void Node::Impl::report() {
-  if (!host || !c.serving || c.storage_failed) return;
+  // What the ledger says of this host may be old until it shows a report of this life: before that nothing is done.
+  if (!c.current && !asked_for_current && c.holds_ledger() && !c.replicated->alone()) {
+    asked_for_current = true;
+    proposals.report({});
+  }
+  if (!c.current) return;
   auto seen = host->take_observations();
-  if (!seen.empty()) c.propose(cluster::CommandType::report, cluster::Report{c.facts.id, std::move(seen)});
+  if (!seen.empty()) proposals.report(std::move(seen));
   for (auto it = files_to_remove.begin(); it != files_to_remove.end();) {
     if (!host->quiet(*it)) {
       ++it;
@@ -219,21 +106,6 @@ void Node::Impl::report() {
   }
 }
 
-void Node::Impl::persist() {
-  if (!c.replicated || ticket != 0 || c.storage_failed) return;
-  auto batch = c.replicated->take_batch();
-  if (!batch) return;
-  Persist p;
-  p.ticket = ticket = ++last_ticket;
-  p.append = std::move(*batch);
-  const std::uint64_t applied = c.ledger.state().applied;
-  if (applied >= snapshot_index + c.options.snapshot_every) {
-    p.snapshot = raft::StoredSnapshot{applied, c.replicated->term(), c.ledger.snapshot()};
-    snapshot_index = applied;
-  }
-  c.emit(std::move(p));
-}
-
 // What this node says of itself, once the step is decided; and what it saw of the others, to those who
 // follow.
 void Node::Impl::tell_members() {
@@ -241,6 +113,7 @@ void Node::Impl::tell_members() {
   const auto& events = members.local_events();
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;
+  seats.touch();
   streams.new_events();
 }
 
@@ -253,9 +126,9 @@ void Node::Impl::log_events() {
     std::vector<LogField> fields;
     for (const auto& d : from->details) fields.push_back({d.key, d.value});
     if (!from->reason.empty()) fields.push_back({"reason", from->reason});
-    c.log.write(LogLevel::info, from->type, fields);
+    if (c.serving) c.log.write(LogLevel::info, from->type, fields);
     logged_event = from->seq;
-    run_hooks(*from);
+    if (c.serving) run_hooks(*from);
   }
   if (any) streams.new_events();
 }
@@ -279,8 +152,9 @@ void Node::Impl::run_hooks(const cluster::LedgerEvent& e) {
                  job->user});
 }
 
-// Until this life's own entry is applied nothing is decided: what tasks and clients say meanwhile waits.
-// Bounded: a shim says little, and the control server limits connections and frames.
+// Until the ledger is current here nothing is decided for this host: what its tasks say meanwhile waits; and so do
+// clients where that is a matter of this node's disk alone. Bounded: a shim says little, and the control server limits
+// connections and frames; texts beyond kEarlyEvents are dropped.
 void Node::Impl::handle(const Event& event) {
   const bool storage = std::holds_alternative<Started>(event) || std::holds_alternative<Persisted>(event) ||
                        std::holds_alternative<PersistFailed>(event);
@@ -289,11 +163,12 @@ void Node::Impl::handle(const Event& event) {
   // What others do does not wait for this node's disk.
   const bool of_members = std::holds_alternative<NetworkUp>(event) ||
                           std::holds_alternative<Gossiped>(event) ||
+                          std::holds_alternative<LogReceived>(event) ||
                           std::holds_alternative<MembersSaved>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
-  if (storage || connection || of_members || !c.holds_ledger || c.serving || c.storage_failed)
-    return decide(event);
-  early.push_back(event);
+  if (storage || connection || of_members || c.current || c.storage_failed || !c.holds_ledger()) return decide(event);
+  if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);
+  if (early.size() < kEarlyEvents || !std::holds_alternative<Notified>(event)) early.push_back(event);
 }
 
 void Node::Impl::decide(const Event& event) {
@@ -312,7 +187,8 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const Persisted& e) {
       if (e.ticket != n.ticket) return;
       n.ticket = 0;
-      n.commit();
+      for (const raft::Send& message : std::exchange(n.held_sends, {})) n.send(message);
+      n.c.replicated->step(now, raft::Persisted{e.ticket});
     }
     void operator()(const PersistFailed& e) {
       n.c.storage_failed = true;
@@ -375,22 +251,34 @@ void Node::Impl::decide(const Event& event) {
                       {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
     }
     void operator()(const NetworkUp&) { n.members.network_up(); }
-    void operator()(const Gossiped& e) { n.members.handle(e.input); }
+    void operator()(const Gossiped& e) { n.gossiped(e.input); }
+    void operator()(const LogReceived& e) {
+      if (n.c.storage_failed) return;
+      if (const auto* message = std::get_if<wire::RaftMessage>(&e.message))
+        n.c.replicated->step(now, raft::Received{*message});
+      else
+        n.forwarded(std::get<wire::Forward>(e.message));
+    }
     void operator()(const MembersSaved& e) {
       n.members.saved(e);
       n.requests.members_saved(e);
     }
     void operator()(const Reconfigured& e) { n.members.reconfigured(e); }
     void operator()(const Tick&) {
-      if (n.c.serving && !n.c.storage_failed) {
-        n.host->tick(now);
-        n.coordinator.tick();
+      if (n.c.current && !n.c.storage_failed) n.host->tick(now);
+      if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();
+      if (!n.c.storage_failed && n.c.replicated->deadline() <= now) {
+        n.c.replicated->step(now, raft::Tick{});
+        n.take_office();  // where the log refused it
       }
       n.streams.tick();
       n.members.tick();
     }
     void operator()(const Stopping&) {
       n.c.log.write(LogLevel::info, "agent.stopping", {{"node", n.c.facts.name}});
+      // Whoever is left elects at once instead of waiting for this node's silence.
+      if (n.c.serving && !n.c.storage_failed && !n.c.replicated->alone())
+        n.c.replicated->step(now, raft::TransferAsked{});
       n.members.stop();
     }
   };

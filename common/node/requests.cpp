@@ -62,7 +62,7 @@ void with(const wire::Message& m, Handler handler, Refuse refuse) {
 }  // namespace
 
 void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& caller) {
-  if (refuse_without_ledger(e, m)) return;
+  if (refuse_elsewhere(e, m)) return;
   const auto wrong = [&](const Error& error) { refuse(e, error); };
   switch (m.type) {
     case MessageType::submit:
@@ -102,7 +102,7 @@ void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& 
 // Reading verbs: answered from local knowledge, with or without a coordinator.
 void Requests::query(const Request& e, const wire::Message& m, const Caller& caller) {
   const auto wrong = [&](const Error& error) { refuse(e, error); };
-  const bool stale = !c_.serving || c_.storage_failed;
+  const bool stale = without_leader(c_) || c_.storage_failed;
   switch (m.type) {
     case MessageType::query_version:
       return answer(e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name});
@@ -207,6 +207,9 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
               return refuse(
                   e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
                       "dtrainctl tasks " + q.job});
+            for (const auto& [id, t] : job->tasks)
+              if ((q.task.empty() || is_task(id)) && refuse_for_host(e, "could not read logs of " + q.job, t.place.node))
+                return;
             streams_.open_log(e.connection, e.request, q, job->id);
           },
           wrong);
@@ -283,7 +286,7 @@ Result<job::JobSpec> Requests::checked_spec(const Request& e, const std::string&
 
 bool Requests::room_for_proposal(const Request& e) {
   if (c_.storage_failed) return refuse(e, storage_error()), false;
-  if (c_.replicated->pending() < limits::kPendingProposals) return true;
+  if (std::max<std::uint64_t>(c_.replicated->pending(), proposals_.commands()) < limits::kPendingProposals) return true;
   refuse(e, {ErrorCode::unavailable,
              "could not take the request: " + std::to_string(limits::kPendingProposals) +
                  " are waiting for the disk",
@@ -291,9 +294,8 @@ bool Requests::room_for_proposal(const Request& e) {
   return false;
 }
 
-void Requests::pend(std::uint64_t index, const Request& e, MessageType type,
-                    std::vector<std::string> warnings) {
-  pending_[index] = {e.connection, e.request, type, std::move(warnings)};
+void Requests::pend(const MemberId& id, const Request& e, MessageType type, std::vector<std::string> warnings) {
+  pending_[id] = {e.connection, e.request, type, std::move(warnings)};
 }
 
 void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller) {
@@ -303,12 +305,13 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
     return refuse(
         e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace};
-  const std::uint64_t index = c_.propose(cluster::CommandType::submit, command);
-  pend(index, e, MessageType::submit);
-  if (c_.options.broken_rule == "ack-after-commit") {  // for the simulator: an answer before the disk has it
-    answer(e, MessageType::submitted, wire::SubmitReply{spec->name, index, 0, false, {}});
-    pending_.erase(index);
-  }
+  if (!c_.serving && !spec->package_digest.empty())
+    return refuse_for_coordinator(e, "could not submit job", "its package is needed on the coordinator's host");
+  const MemberId id = proposals_.add(cluster::CommandType::submit, command);
+  if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit);
+  // For the simulator: an answer before the disk has it.
+  answer(e, MessageType::submitted,
+         wire::SubmitReply{spec->name, c_.replicated->raft().last_index() + 1, 0, false, {}});
 }
 
 void Requests::plan(const Request& e, const wire::SubmitRequest& q, const Caller& caller) {
@@ -371,12 +374,27 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
                 errors.front().next});
     }
   }
-  pend(c_.propose(cluster::CommandType::action, a), e,
+  pend(proposals_.add(cluster::CommandType::action, a), e,
        q.action == wire::Action::rerun ? MessageType::submit : MessageType::action);
 }
 
-void Requests::applied(std::uint64_t index, const cluster::Applied& result) {
-  const auto it = pending_.find(index);
+void Requests::given_up(const MemberId& id) {
+  const auto it = pending_.find(id);
+  if (it == pending_.end()) return;
+  const Pending p = std::move(it->second);
+  pending_.erase(it);
+  if (p.connection == 0) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(kAnswerWithin).count();
+  reply_error(c_, p.connection, p.request,
+              {ErrorCode::refused,
+               "could not carry out the request: no coordinator took it within " + std::to_string(seconds) +
+                   " s; a majority of the voters must be up",
+               "dtrainctl status and dtrainctl nodes show which agents are missing: start them. It may still be carried "
+               "out"});
+}
+
+void Requests::applied(const cluster::Applied& result) {
+  const auto it = result.request.none() ? pending_.end() : pending_.find(result.request);
   if (it == pending_.end()) return;
   const Pending p = std::move(it->second);
   pending_.erase(it);
@@ -453,6 +471,7 @@ void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& 
     return refuse(e, {ErrorCode::unavailable,
                       "could not run a command in " + q.job + " " + q.task + ": it does not run",
                       "dtrainctl tasks " + q.job});
+  if (refuse_for_host(e, "could not run a command in " + q.job + " " + q.task, task->second.place.node)) return;
   c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
 }
 

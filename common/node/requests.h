@@ -6,6 +6,7 @@
 
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
+#include "common/node/proposals.h"
 #include "common/node/streams.h"
 #include "common/wire/control.h"
 
@@ -13,15 +14,17 @@ namespace dtrain::node {
 
 class Requests {
  public:
-  Requests(Context& context, Coordinator& coordinator, Streams& streams)
-      : c_(context), coordinator_(coordinator), streams_(streams) {}
+  Requests(Context& context, Coordinator& coordinator, Proposals& proposals, Streams& streams)
+      : c_(context), coordinator_(coordinator), proposals_(proposals), streams_(streams) {}
 
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
   void closed(ConnectionId connection);
   void handle(const Request& e);
   void blob_written(const BlobWritten& e);
-  // The command at `index` was applied: whoever proposed it is answered.
-  void applied(std::uint64_t index, const cluster::Applied& result);
+  // A command was applied: the client whose it is is answered.
+  void applied(const cluster::Applied& result);
+  // Nobody could carry it out in time.
+  void given_up(const MemberId& id);
   // Nothing will be committed any more.
   void storage_failed(const Error& error);
   // checkpoints --verify: the answers of VerifyCheckpoint. True when it was ours.
@@ -50,8 +53,12 @@ class Requests {
   };
 
   void dispatch(const Request& e, const wire::Message& m, const Caller& caller);
-  // Of a node without the ledger: what it cannot answer is refused, with where to ask. False: it can.
-  bool refuse_without_ledger(const Request& e, const wire::Message& m);
+  // What this node cannot answer is refused, with where to ask: without a copy of the ledger all about jobs, with one
+  // what only the coordinator's host has. False: it can.
+  bool refuse_elsewhere(const Request& e, const wire::Message& m);
+  void refuse_for_coordinator(const Request& e, const std::string& could_not, const std::string& because);
+  // The task runs or ran on another node, whose agent has its log: refused. False: it is here.
+  bool refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node);
   void nodes(const Request& e, const wire::NodeName& q);
   void leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller);
   void query(const Request& e, const wire::Message& m, const Caller& caller);
@@ -68,7 +75,7 @@ class Requests {
                                       const std::string& verb);
   Status may_submit(const Caller& caller) const;
   bool room_for_proposal(const Request& e);
-  void pend(std::uint64_t index, const Request& e, wire::MessageType type,
+  void pend(const MemberId& id, const Request& e, wire::MessageType type,
             std::vector<std::string> warnings = {});
   template <class T>
   void answer(const Request& e, wire::MessageType type, const T& payload);
@@ -76,9 +83,10 @@ class Requests {
 
   Context& c_;
   Coordinator& coordinator_;
+  Proposals& proposals_;
   Streams& streams_;
   std::map<ConnectionId, Caller> callers_;
-  std::map<std::uint64_t, Pending> pending_;  // by log index
+  std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;
   std::vector<Leaving> leaving_;
 };

@@ -41,8 +41,26 @@ const char* needs_ledger(MessageType type) {
 
 }  // namespace
 
-bool Requests::refuse_without_ledger(const Request& e, const wire::Message& m) {
-  if (c_.holds_ledger) return false;
+void Requests::refuse_for_coordinator(const Request& e, const std::string& could_not, const std::string& because) {
+  const auto holder = ledger_holder(c_);
+  std::string next = "dtrainctl nodes shows which node coordinates";
+  if (holder) {
+    next = "use dtrainctl on the coordinator's host " + holder->name + " (" + holder->address + ")";
+    if (!holder->alive) next += ", whose agent must be started first";
+  }
+  refuse(e, {ErrorCode::refused, could_not + ": " + because, next});
+}
+
+bool Requests::refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node) {
+  if (node == c_.facts.id) return false;
+  const auto id = MemberId::parse(node);
+  const auto member = id ? c_.members->table().find(*id) : std::nullopt;
+  const std::string name = member ? member->identity->name : node;
+  refuse(e, {ErrorCode::refused, could_not + ": its tasks are on host " + name, "use dtrainctl on that host"});
+  return true;
+}
+
+bool Requests::refuse_elsewhere(const Request& e, const wire::Message& m) {
   const char* what = needs_ledger(m.type);
   if (m.type == MessageType::query_status || m.type == MessageType::query_events) {
     // Both start with the job's name; "" is the cluster.
@@ -55,21 +73,22 @@ bool Requests::refuse_without_ledger(const Request& e, const wire::Message& m) {
     refuse(e, std::move(*none));
     return true;
   }
-  const auto holder = ledger_holder(c_);
-  std::string next = "dtrainctl nodes shows which node coordinates";
-  if (holder) {
-    next = "use dtrainctl on the coordinator's host " + holder->name + " (" + holder->address + ")";
-    if (!holder->alive) next += ", whose agent must be started first";
+  if (c_.holds_ledger()) {
+    if (c_.serving || c_.replicated->alone()) return false;
+    if (m.type != MessageType::put_blob && m.type != MessageType::plan) return false;
+    refuse_for_coordinator(e, could_not,
+                           m.type == MessageType::plan ? "only the coordinator places tasks"
+                                                       : "its package is needed on the coordinator's host");
+    return true;
   }
-  refuse(e,
-         {ErrorCode::refused, could_not + ": " + c_.facts.name + " holds no ledger in this version", next});
+  refuse_for_coordinator(e, could_not, c_.facts.name + " has no copy of the ledger");
   return true;
 }
 
 void Requests::nodes(const Request& e, const wire::NodeName& q) {
   wire::NodesReply r;
   r.nodes = node_views(c_, q.node);
-  r.stale = c_.holds_ledger && (!c_.serving || c_.storage_failed);
+  r.stale = c_.storage_failed || (c_.holds_ledger() && without_leader(c_));
   if (!q.node.empty() && r.nodes.empty()) {
     std::vector<std::string> names;
     c_.members->table().each([&](const gossip::MemberView& m) { names.push_back(m.identity->name); });

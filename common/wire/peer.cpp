@@ -1,6 +1,7 @@
 #include "common/wire/peer.h"
 
 #include "common/wire/gossip.h"
+#include "common/wire/log_message.h"
 #include "common/wire/positional.h"
 
 namespace dtrain::wire {
@@ -33,8 +34,10 @@ static_assert(std::is_same_v<std::variant_alternative_t<kJoinReply - 1, GossipBo
 std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, const MemberId& self,
                            const MemberId& cluster, const LinkAuth& auth) {
   const auto lane = lane_of(header.type);
+  const bool of_log = is_log_type(header.type);
   const bool joining = header.type == kJoin || header.type == kJoinReply;
-  if (body_bytes > (lane == Lane::gossip ? kGossipMessageBytes : kBulkMessageBytes)) return Drop::too_large;
+  const std::size_t most = of_log ? kRaftMessageBytes : lane == Lane::gossip ? kGossipMessageBytes : kBulkMessageBytes;
+  if (body_bytes > most) return Drop::too_large;
   if (cluster.none()) {
     if (header.type != kJoinReply || header.cluster.none()) return Drop::other_cluster;
   } else if (header.cluster != cluster && !(header.type == kJoin && header.cluster.none())) {
@@ -43,7 +46,7 @@ std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, con
   if (auth.curve && !auth.cluster_key && header.sender != auth.node) return Drop::not_the_key_holder;
   if (header.sender == self) return Drop::self;
   if (auth.curve && auth.cluster_key && !joining) return Drop::join_link;
-  if (!lane) return Drop::unknown_type;
+  if (!lane && !of_log) return Drop::unknown_type;
   return std::nullopt;
 }
 

@@ -17,7 +17,7 @@ inline constexpr std::size_t kHeaderBytes = 128;         // longer: dropped unre
 
 struct PeerHeader {
   std::uint16_t format = kPeerFormat;
-  std::uint16_t type = 0;          // of the body; 1 to 63: gossip (wire/gossip.h)
+  std::uint16_t type = 0;          // of the body; 1 to 63: gossip (wire/gossip.h); 64 to 127: the log (wire/log_message.h)
   MemberId cluster;                // none: the sender belongs to no cluster yet (Join only)
   MemberId sender;
   std::uint64_t incarnation = 0;   // of the sender

@@ -297,7 +297,7 @@ void ClusterWorld::perform(const node::Effect& effect) {
           soon(node::MembersSaved{e.ticket, {}});
         } else if constexpr (std::is_same_v<E, gossip::Send> || std::is_same_v<E, gossip::KeepLinks> ||
                              std::is_same_v<E, gossip::CheckGone> || std::is_same_v<E, gossip::ResolveSeeds> ||
-                             std::is_same_v<E, node::KnowMember> || std::is_same_v<E, node::EnterCluster>) {
+                             std::is_same_v<E, node::SendLog> || std::is_same_v<E, node::KnowMember> || std::is_same_v<E, node::EnterCluster>) {
           // One node alone: nobody hears it. Many nodes are the world `membership`.
         } else {
           runner_->perform(e);

@@ -326,6 +326,64 @@ TEST_F(Ledgers, ElapsedTimeGoesOnOverARestartOfTheAgentButNotOverAReboot) {
   EXPECT_EQ(ledger_.state().elapsed, 13s);
 }
 
+TEST_F(Ledgers, AnotherMachinesCoordinatorGoesOnWithWhatTheLogMeasured) {
+  const auto applied = [&](CommandType type, const auto& body, Duration log_elapsed) {
+    const Now now{Instant(clock_), WallTime(0ms)};
+    log_.push_back(make_command(type, epoch_, now, body));
+    return ledger_.apply(log_.size(), log_.back(), log_elapsed);
+  };
+  pass(10s);
+  applied(CommandType::coordinator_started, CoordinatorStarted{"n1", "n1", "boot-1"}, 10s);
+  const Duration before = ledger_.state().elapsed;
+  clock_ = 1000s;  // another machine's clock, which says nothing here
+  applied(CommandType::coordinator_started, CoordinatorStarted{"n2", "n2", "boot-2"}, 17s);
+  EXPECT_EQ(ledger_.state().elapsed, before + 7s);
+  pass(2s);
+  applied(CommandType::forget, ForgetJob{77}, 19s);
+  EXPECT_EQ(ledger_.state().elapsed, before + 9s);
+}
+
+TEST_F(Ledgers, ARequestIsAppliedOnceHoweverOftenItIsProposed) {
+  auto spec = generic_job(1, "");
+  spec.generate_name = "j-";  // a second one would get a name of its own
+  const auto propose = [&](std::uint64_t low, std::uint64_t minted) {
+    Command command{epoch_, Instant(clock_), WallTime(0ms), CommandType::submit, "", RequestStamp{7, low, minted}};
+    command.body = wire::encode(SubmitJob{wire::encode(spec), {"alice", 1000}, "", false});
+    log_.push_back(wire::encode(command));
+    return ledger_.apply(log_.size(), log_.back());
+  };
+  const Applied first = propose(1, 1);
+  ASSERT_TRUE(first.status);
+  EXPECT_EQ(first.request, (MemberId{7, 1}));
+  Applied again = propose(1, 1);
+  EXPECT_EQ(again.job, first.job);
+  EXPECT_EQ(again.request, first.request);
+  // The snapshot carries what was applied.
+  ledger_ = *Ledger::restore(ledger_.snapshot());
+  again = propose(1, 1);
+  EXPECT_EQ(again.job, first.job);
+  EXPECT_EQ(ledger_.state().jobs.size(), 1u);
+  EXPECT_EQ(propose(2, 2).job, log_.size());
+  EXPECT_FALSE(propose(3, log_.size() + 1).status) << "minted at an entry that is not there yet";
+  act(first.job, ActionKind::remove, [](JobAction& a) { a.force = true; });
+  EXPECT_FALSE(propose(1, 1).status) << "what came of it is gone";
+  EXPECT_EQ(ledger_.state().jobs.size(), 1u);
+}
+
+TEST_F(Ledgers, ANumberedReportCountsOnce) {
+  const JobId id = submit(generic_job(1));
+  begin(id);
+  const auto say = [&](TaskState state, std::uint64_t life, std::uint64_t sequence) {
+    apply(CommandType::report, Report{"n1", {seen(id, {"worker", 0}, state)}, life, sequence});
+    return job(id).tasks.begin()->second.state;
+  };
+  EXPECT_EQ(say(TaskState::staged, 2, 1), TaskState::staged);
+  EXPECT_EQ(say(TaskState::running, 2, 2), TaskState::running);
+  EXPECT_EQ(say(TaskState::staged, 2, 1), TaskState::running) << "a repetition";
+  EXPECT_EQ(say(TaskState::staged, 1, 9), TaskState::running) << "of an earlier life";
+  EXPECT_EQ(ledger_.state().reports.at("n1"), (ReportMark{2, 2}));
+}
+
 TEST_F(Ledgers, AWrongEntryIsRefusedAndChangesNothingElse) {
   const std::string before = ledger_.snapshot();
   const Applied a = ledger_.apply(99, "\xc1junk");

@@ -64,6 +64,7 @@ struct Agent {
   std::unique_ptr<PeerLinks> links;
   std::vector<gossip::Received> received;
   std::vector<gossip::Dropped> dropped;
+  std::vector<node::LogReceived> log_received;
   std::vector<wire::Endpoint> up, lost, failed;
   std::vector<gossip::GoneChecked> checked;
   std::function<void(const gossip::Received&)> at_message;
@@ -107,7 +108,10 @@ struct Agent {
   void turn() {
     pollfd waiting{links->fd(), POLLIN, 0};
     if (::poll(&waiting, 1, 0) > 0 || links->deadline() <= now())
-      links->dispatch(now(), [this](gossip::Input input) { take(std::move(input)); });
+      links->dispatch(now(), [this](node::Event event) {
+        if (auto* gossiped = std::get_if<node::Gossiped>(&event)) return take(std::move(gossiped->input));
+        log_received.push_back(std::get<node::LogReceived>(std::move(event)));
+      });
   }
   gossip::Send message(const Agent& to, wire::GossipBody body) const {
     gossip::Send send;

@@ -49,6 +49,30 @@ TEST(PeerLinks, CarryBothLanesUnderCurve) {
   EXPECT_EQ(a.up.size(), 1u);  // the bulk lane is no evidence of life
 }
 
+TEST(PeerLinks, CarryTheLogOnTheLaneThatFits) {
+  Agent a(1, one_key()), b(2, one_key());
+  introduce({&a, &b});
+  const auto send = [&](wire::LogMessage message) {
+    a.links->send(node::SendLog{b.at, b.id, a.message(b, wire::Ping{}).header, std::move(message)});
+  };
+  const wire::RaftHeader header{{1, {1, 1}}, 7, a.id, {1, 1}};
+  const wire::RaftMessage vote{header, wire::VoteRequest{true, 8, 3, 7}};
+  wire::AppendRequest append{1, 3, 7, 3, {}, {}};
+  append.entries.push_back({4, 7, std::string(wire::kEntryBytes, 'x')});
+  const wire::RaftMessage large{header, append};
+  send(vote);
+  ASSERT_TRUE(run({&a, &b}, [&] { return b.log_received.size() == 1; }));
+  send(large);
+  ASSERT_TRUE(run({&a, &b}, [&] { return b.log_received.size() == 2; }));
+  send(wire::Forward{{1, 2}, 3, 1, "command"});
+  ASSERT_TRUE(run({&a, &b}, [&] { return b.log_received.size() == 3; }));
+  EXPECT_EQ(std::get<wire::RaftMessage>(b.log_received[0].message), vote);
+  EXPECT_EQ(std::get<wire::RaftMessage>(b.log_received[1].message), large);
+  EXPECT_EQ(std::get<wire::Forward>(b.log_received[2].message).body, "command");
+  EXPECT_EQ(b.log_received[0].header.sender, a.id);
+  EXPECT_TRUE(b.dropped.empty());
+}
+
 TEST(PeerLinks, WithoutKeysStayOnLoopback) {
   Agent a(1), b(2);
   ASSERT_TRUE(exchange(a, b));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/node/node.h"
+#include "common/raft/raft.h"
 #include "common/wire/control.h"
 
 namespace dtrain::node {
@@ -43,6 +44,9 @@ class House {
   Options options;
 
   void start();
+  // The process ends; start() begins its next life with what the disk has.
+  void kill() { node_.reset(); }
+  bool runs() const { return node_ != nullptr; }
   void give(const Event& event);
   Instant deadline() const { return node_->deadline(); }
   const wire::Endpoint& address() const { return started.members.endpoint; }
@@ -50,6 +54,9 @@ class House {
   // A client's request; its last answer so far. `uid` of the client.
   template <class Reply, class Query>
   Result<Reply> ask(wire::MessageType type, const Query& query, std::uint32_t uid = 0);
+  template <class Reply>
+  Result<Reply> answer(std::uint64_t number) const;
+  std::uint64_t requests() const { return requests_; }  // number of the last one
   wire::StatusView status() {
     return ask<wire::StatusView>(wire::MessageType::query_status, wire::JobName{})
         .value_or(wire::StatusView{});
@@ -70,6 +77,7 @@ class House {
   std::vector<Effect> effects;       // all so far
   std::vector<SaveMembers> unsaved;  // with hold_saves
   bool hold_saves = false;
+  raft::Stored disk;
   std::map<std::uint64_t, wire::Message> answers;  // newest of each request
 
  private:
@@ -111,13 +119,33 @@ class Town {
       for (const auto& house : houses_)
         if (house->address() == send.to && house->node_) to = house.get();
     }
-    if (to == nullptr) return;
+    if (to == nullptr || !to->runs()) return;
     std::size_t path = 1;
     while (houses_[path - 1].get() != &from) ++path;
     if (send.reply == 0 && links_.insert({&from, to}).second)
-      mail_.emplace_back(&from, gossip::LinkUp{send.to});
-    mail_.emplace_back(to, gossip::Received{send.header, send.body, path, from.address().ip});
+      mail_.emplace_back(&from, Gossiped{gossip::LinkUp{send.to}});
+    mail_.emplace_back(to, Gossiped{gossip::Received{send.header, send.body, path, from.address().ip}});
   }
+  void send(const SendLog& send) {
+    for (const auto& house : houses_)
+      for (int times = 0; house->address() == send.to && house->runs() && times < copies; ++times)
+        mail_.emplace_back(house.get(), LogReceived{send.header, send.message});
+  }
+  // Its process is gone: whoever had a link to it sees that.
+  void kill(House& gone) {
+    gone.kill();
+    std::erase_if(links_, [&](const auto& link) { return link.first == &gone; });
+    for (const auto& house : houses_)
+      if (links_.erase({house.get(), &gone}) != 0)
+        mail_.emplace_back(house.get(), Gossiped{gossip::LinkLost{gone.address()}});
+  }
+  void check_gone(House& from, const wire::Endpoint& to) {
+    using Answer = gossip::GoneChecked::Answer;
+    bool runs = false;
+    for (const auto& house : houses_) runs = runs || (house->address() == to && house->runs());
+    mail_.emplace_back(&from, Gossiped{gossip::GoneChecked{to, runs ? Answer::accepts : Answer::refused}});
+  }
+  int copies = 1;  // of each message about the log
 
   Now now{Instant(1000s), WallTime(1'000'000ms)};
 
@@ -129,13 +157,13 @@ class Town {
   }
   void deliver() {
     while (!mail_.empty()) {
-      auto [to, input] = std::move(mail_.front());
+      auto [to, event] = std::move(mail_.front());
       mail_.pop_front();
-      to->give(Gossiped{std::move(input)});
+      if (to->runs()) to->give(event);
     }
   }
   std::vector<std::unique_ptr<House>> houses_;
-  std::deque<std::pair<House*, gossip::Input>> mail_;
+  std::deque<std::pair<House*, Event>> mail_;
   std::set<std::pair<House*, House*>> links_;
 };
 
@@ -163,7 +191,9 @@ inline House::House(Town& town, std::string name, std::uint8_t number) : town_(t
 }
 
 inline void House::start() {
-  node_ = std::make_unique<Node>(options, Rng(started.members.endpoint.ip.back()), log);
+  const auto number = static_cast<std::uint64_t>(started.members.endpoint.ip.back());
+  node_ = std::make_unique<Node>(options, Rng(number + 1000 * started.life), log);
+  started.replica = disk;
   give(started);
   if (started.members.network) give(NetworkUp{});
 }
@@ -178,10 +208,15 @@ inline void House::give(const Event& event) {
 }
 
 inline void House::perform(const Effect& effect) {
-  if (const auto* persist = std::get_if<Persist>(&effect)) return give(Persisted{persist->ticket});
+  if (const auto* p = std::get_if<Persist>(&effect)) {
+    raft::store(disk, {0, p->hard, p->snapshot, p->reset_log, p->truncate_from, p->append, {}});
+    return give(Persisted{p->ticket});
+  }
   if (const auto* save = std::get_if<SaveMembers>(&effect))
     return hold_saves ? unsaved.push_back(*save) : give(MembersSaved{save->ticket, {}});
   if (const auto* send = std::get_if<gossip::Send>(&effect)) return town_.send(*this, *send);
+  if (const auto* send = std::get_if<SendLog>(&effect)) return town_.send(*send);
+  if (const auto* check = std::get_if<gossip::CheckGone>(&effect)) return town_.check_gone(*this, check->to);
   if (std::holds_alternative<gossip::ResolveSeeds>(effect))
     return give(Gossiped{gossip::SeedsResolved{{{"10.0.0.1", 7400}}}});
   if (const auto* reply = std::get_if<Reply>(&effect))
@@ -198,8 +233,14 @@ Result<Reply_> House::ask(wire::MessageType type, const Query& query, std::uint3
   const std::uint64_t number = ++requests_;
   give(ConnectionOpened{number, {"somebody", uid}});
   give(Request{number, number, wire::encode(wire::make_message(type, number, query))});
-  if (!answers.contains(number)) return fail(ErrorCode::unavailable, "no answer yet");
-  const wire::Message& answer = answers[number];
+  return answer<Reply_>(number);
+}
+
+template <class Reply_>
+Result<Reply_> House::answer(std::uint64_t number) const {
+  const auto found = answers.find(number);
+  if (found == answers.end()) return fail(ErrorCode::unavailable, "no answer yet");
+  const wire::Message& answer = found->second;
   if (answer.type == wire::MessageType::error) {
     const auto error = wire::decode<wire::ErrorReply>(answer.payload);
     if (!error || error->errors.empty()) return fail(ErrorCode::internal, "an error that says nothing");

@@ -1,0 +1,39 @@
+// Asks cluster::next_council_step() what the next change of the council should be, with what membership and the log
+// say, and has the log make it. Only where this node coordinates.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/cluster/council.h"
+#include "common/node/context.h"
+
+namespace dtrain::node {
+
+class CouncilSeats {
+ public:
+  explicit CouncilSeats(Context& context) : c_(context) {}
+
+  // Membership or the log may have changed: looked at when it is due.
+  void touch() { next_ = std::min(next_, c_.now.boot); }
+  void drive();
+  void answered(const raft::Answer& answer);
+  void lost_leadership() { asked_ = 0; }
+  Instant deadline() const { return c_.serving && asked_ == 0 ? next_ : kNever; }
+
+ private:
+  cluster::CouncilView view();
+
+  Context& c_;
+  struct Held {
+    cluster::CouncilMember::State state{};
+    Instant since{};
+  };
+  std::map<MemberId, Held> states_;
+  Instant next_{};
+  std::uint64_t numbers_ = 0, asked_ = 0;  // asked_: of the change under way; 0: none
+  std::string why_;                        // as last said
+};
+
+}  // namespace dtrain::node

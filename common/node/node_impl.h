@@ -1,0 +1,106 @@
+// The inside of Node: its parts, and what routes between them.
+//
+//   node.cpp      events in; orders for this host, reports of it
+//   node_log.cpp  the log: what it wants, who leads, what is applied
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "common/node/cluster_members.h"
+#include "common/node/context.h"
+#include "common/node/coordinator.h"
+#include "common/node/council_seats.h"
+#include "common/node/node.h"
+#include "common/node/orders.h"
+#include "common/node/proposals.h"
+#include "common/node/requests.h"
+#include "common/node/streams.h"
+#include "common/task/assignments.h"
+
+namespace dtrain::node {
+
+// Turns what the host's tasks want into effects.
+class EffectActions final : public task::HostActions {
+ public:
+  explicit EffectActions(Context& c) : c_(c) {}
+  void stage(const task::TaskOrder& o) override {
+    const job::JobSpec& spec = o.context->spec;
+    c_.emit(Stage{o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
+                  o.address.host, o.address.port, true});
+  }
+  void launch(task::ShimSpec spec) override { c_.emit(LaunchShim{std::move(spec)}); }
+  void start(const AssignmentId& id, AttemptNumber attempt) override { c_.emit(StartAttempt{id, attempt}); }
+  void signal(const AssignmentId& id, std::int32_t signal) override {
+    c_.emit(SignalTask{id, signal, false});
+  }
+  void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
+  void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }
+  void end(const AssignmentId& id) override { c_.emit(EndShim{id}); }
+
+ private:
+  Context& c_;
+};
+
+struct Node::Impl {
+  Impl(Options options, Rng rng, Log& log)
+      : c(std::move(options), rng, log),
+        actions(c),
+        members(c),
+        coordinator(c),
+        seats(c),
+        proposals(c),
+        streams(c),
+        requests(c, coordinator, proposals, streams) {
+    c.members = &members;
+  }
+
+  Context c;
+  EffectActions actions;
+  ClusterMembers members;
+  Coordinator coordinator;
+  CouncilSeats seats;
+  Proposals proposals;
+  Streams streams;
+  Requests requests;
+  std::optional<task::Assignments> host;
+  std::map<JobId, std::shared_ptr<const task::JobContext>>
+      contexts;                     // of active jobs, per generation and size
+  std::set<JobId> files_to_remove;  // forgotten jobs, until nothing of them runs
+  std::set<JobId> shim_jobs;        // whose shims were found at the start
+  std::vector<Event> early;         // arrived before the ledger was current here: kept until then
+  bool asked_for_current = false;   // by a report of this life
+  std::uint64_t ticket = 0;         // of the Persist in flight; 0: none
+  std::vector<raft::Send> held_sends;  // say what is durable with that
+  std::uint64_t own_entry = 0;         // by which this node coordinates, once it is applied; 0: none proposed
+  std::uint64_t own_term = 0;          // of it
+  std::uint64_t logged_event = 0;  // newest event written to the log
+  std::uint64_t told_local = 0;    // newest event of members that followers were told
+
+  void start(const Started& e);
+  void start_ledger(const Started& e);
+  void start_host(const Started& e);
+  void tell_members();
+  void follow_log();
+  void take_outputs(raft::Outputs out);
+  void install(const raft::StoredSnapshot& snapshot);
+  void lead_or_follow();
+  void take_office();
+  void apply(const raft::LogEntry& entry);
+  void after_commit();
+  void send(const raft::Send& send);
+  void forwarded(wire::Forward forward);
+  void gossiped(const gossip::Input& input);
+  void give_orders(JobId id);
+  void report();
+  void persist(raft::Persist wanted);
+  void log_events();
+  void run_hooks(const cluster::LedgerEvent& e);
+  void handle(const Event& event);
+  void decide(const Event& event);
+};
+
+}  // namespace dtrain::node

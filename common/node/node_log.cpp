@@ -1,0 +1,190 @@
+// Node and its log: what the log wants done, who leads, what is applied (rules: docs/consensus.md).
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/node/node_impl.h"
+
+namespace dtrain::node {
+namespace {
+
+// Of entries in one message of the log: it goes, in order with the heartbeats, on the lane of small messages.
+constexpr std::size_t kAppendBytes = 32 << 10;
+
+}  // namespace
+
+void Node::Impl::start_ledger(const Started& e) {
+  if (const auto& snapshot = e.replica.snapshot) install(*snapshot);
+  c.ledger.broken_rule = c.options.broken_rule;
+  raft::Options options;
+  options.snapshot_every = c.options.snapshot_every;
+  options.proposals = kProposals;
+  options.message_bytes = kAppendBytes;
+  std::optional<MemberId> found;
+  if (e.members.holds_ledger)
+    found = e.members.record.cluster_id.none() ? e.members.new_cluster_id : e.members.record.cluster_id;
+  c.replicated.emplace(raft::Self{MemberId::parse(c.facts.id).value_or(kNameless), e.life}, options,
+                       Rng(c.rng.next()), c.log, e.replica, found);
+  if (c.replicated->alone())
+    for (const auto& entry : e.replica.log) apply(entry);
+  logged_event = c.ledger.state().next_event - 1;
+}
+
+// The state that a snapshot holds replaces what was here.
+void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
+  auto restored = cluster::Ledger::restore(snapshot.payload);
+  if (!restored) {
+    c.storage_failed = true;
+    c.log.write(LogLevel::error, "ledger.damaged", {{"cause", restored.error().text()}});
+    return;
+  }
+  c.ledger = std::move(*restored);
+  c.ledger.broken_rule = c.options.broken_rule;
+  logged_event = c.ledger.state().next_event - 1;
+}
+
+// What the log wants, until it wants nothing more of this turn: all that is proposed in it goes to the disk together.
+void Node::Impl::follow_log() {
+  if (!c.replicated) return;
+  while (!c.storage_failed) {
+    while (auto out = c.storage_failed ? std::nullopt : c.replicated->take()) take_outputs(std::move(*out));
+    report();
+    seats.drive();
+    proposals.drive();
+    for (const MemberId& id : proposals.give_up()) requests.given_up(id);
+    if (!c.replicated->dirty()) return;
+    c.replicated->flush(c.now.boot);
+  }
+}
+
+void Node::Impl::take_outputs(raft::Outputs out) {
+  for (const raft::Send& message : out.sends) send(message);
+  if (out.installed) {
+    install(*out.installed);
+    if (c.storage_failed) return;
+    std::vector<JobId> gone;
+    for (const auto& [id, context] : contexts)
+      if (c.ledger.find(id) == nullptr) gone.push_back(id);
+    for (const JobId id : gone) {
+      give_orders(id);
+      files_to_remove.insert(id);
+    }
+  }
+  for (const raft::LogEntry& entry : out.committed) apply(entry);
+  if (out.leadership) lead_or_follow();
+  for (const raft::Answer& answer : out.answers) seats.answered(answer);
+  if (out.installed || !out.committed.empty()) after_commit();
+  if (out.snapshot_wanted)
+    c.replicated->step(c.now.boot, raft::Snapshotted{c.ledger.state().applied, c.ledger.snapshot()});
+  if (out.persist) persist(std::move(*out.persist));
+}
+
+// Whoever leads and has applied its own entry of this term coordinates: nobody else decides anything for others.
+void Node::Impl::lead_or_follow() {
+  const raft::Raft& raft = c.replicated->raft();
+  proposals.leadership_changed();
+  members.touch();
+  if (own_entry != 0 && (!raft.ready() || raft.term() != own_term)) {
+    own_entry = 0;
+    if (std::exchange(c.serving, false)) coordinator.reset();
+    seats.lost_leadership();
+  }
+  take_office();
+}
+
+void Node::Impl::take_office() {
+  if (!c.replicated->raft().ready() || own_entry != 0) return;
+  own_term = c.replicated->raft().term();
+  own_entry = c.propose(cluster::CommandType::coordinator_started,
+                        cluster::CoordinatorStarted{c.facts.id, c.facts.name, c.facts.boot_id});
+}
+
+void Node::Impl::send(const raft::Send& message) {
+  const auto member = members.table().find(message.to);
+  if (!member || members.cluster_id().empty()) return;  // lost, as on any network
+  c.emit(SendLog{member->identity->address, message.to, members.header(), message.message});
+}
+
+// From a member that believes this node to lead. It sends again until it sees it applied.
+void Node::Impl::forwarded(wire::Forward forward) {
+  const auto type = static_cast<cluster::CommandType>(forward.type);
+  const bool of_user = type == cluster::CommandType::submit || type == cluster::CommandType::action;
+  if (!c.serving || c.storage_failed || (!of_user && type != cluster::CommandType::report) ||
+      of_user == forward.id.none() || c.replicated->pending() >= limits::kPendingProposals)
+    return;
+  std::optional<cluster::RequestStamp> request;
+  if (of_user) request = cluster::RequestStamp{forward.id.high, forward.id.low, forward.minted};
+  c.propose_encoded(type, std::move(forward.body), request);
+}
+
+// A new connection to the leader is refused: nobody needs to wait for its silence.
+void Node::Impl::gossiped(const gossip::Input& input) {
+  const auto* checked = std::get_if<gossip::GoneChecked>(&input);
+  if (checked != nullptr && checked->answer == gossip::GoneChecked::Answer::refused && !c.storage_failed) {
+    const MemberId leader = c.replicated->raft().leader();
+    const auto member = leader.none() ? std::nullopt : members.table().find(leader);
+    if (member && member->identity->address == checked->to)
+      c.replicated->step(c.now.boot, raft::LeaderGone{leader});
+  }
+  members.handle(input);
+}
+
+// A sole voter's entries were applied when it started: they come again once they are known to be committed.
+void Node::Impl::apply(const raft::LogEntry& entry) {
+  if (entry.index <= c.ledger.state().applied) return;
+  CHECK(entry.index == c.ledger.state().applied + 1);
+  if (entry.kind != raft::EntryKind::command) return c.ledger.skip(entry.index);
+  const cluster::Applied result = c.ledger.apply(entry.index, entry.payload, entry.elapsed);
+  if (!result.status && result.status.error().code == ErrorCode::damaged)
+    c.log.write(LogLevel::error, "ledger.entry-refused", {{"cause", result.status.error().text()}});
+  if (result.request.none()) return;
+  proposals.applied(result.request);
+  requests.applied(result);
+}
+
+void Node::Impl::after_commit() {
+  const cluster::LedgerState& state = c.ledger.state();
+  members.touch();
+  const auto reports = state.reports.find(c.facts.id);
+  if (reports != state.reports.end()) proposals.reported(reports->second);
+  const bool leads = !c.serving && own_entry != 0 && state.applied >= own_entry;
+  c.serving = c.serving || leads;
+  const bool reported =
+      reports != state.reports.end() && reports->second.life == c.replicated->raft().life().number;
+  const bool begins = !c.current && (c.serving || reported);
+  c.current = c.current || begins;
+  if (!c.current) return;
+  std::set<JobId> touched = c.ledger.take_touched();
+  if (c.serving) touched.merge(coordinator.applied(state.applied));
+  if (begins || leads)
+    for (const auto& [id, job] : state.jobs) touched.insert(id);
+  for (const JobId id : c.ledger.take_forgotten()) files_to_remove.insert(id);
+  // Files of a job that the ledger does not know (its removal was cut short): they go too.
+  if (begins)
+    for (const JobId id : std::exchange(shim_jobs, {}))
+      if (c.ledger.find(id) == nullptr) files_to_remove.insert(id);
+  for (const JobId id : touched) give_orders(id);
+  if (begins) host->finish_adoption();
+  if (c.serving)
+    for (const JobId id : touched) coordinator.consider(id);
+  if (leads) seats.touch();
+  for (const JobId id : touched) streams.changed(id);
+  log_events();
+  if (begins)
+    for (const auto& event : std::exchange(early, {})) decide(event);
+}
+
+void Node::Impl::persist(raft::Persist wanted) {
+  CHECK(ticket == 0);
+  Persist p;
+  p.ticket = ticket = wanted.token;
+  p.hard = std::move(wanted.hard);
+  p.snapshot = std::move(wanted.snapshot);
+  p.reset_log = wanted.reset_log;
+  p.truncate_from = wanted.truncate_from;
+  p.append = std::move(wanted.entries);
+  held_sends = std::move(wanted.sends);
+  c.emit(std::move(p));
+}
+
+}  // namespace dtrain::node

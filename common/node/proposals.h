@@ -1,0 +1,75 @@
+// What this node wants in the log and cannot see applied yet: its users' commands and its host's reports.
+//
+// Where this node coordinates it proposes them itself; else it sends them to the leader that it knows, and again until
+// it sees them applied in its own copy of the ledger. A command has an id and a report a number, so that nothing is
+// applied twice. Reports go one after the other, commands in the order in which they came.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "common/cluster/command.h"
+#include "common/cluster/ledger.h"
+#include "common/node/context.h"
+
+namespace dtrain::node {
+
+inline constexpr Duration kForwardRetry = 500ms;  // until what was sent to the leader is sent again
+inline constexpr Duration kAnswerWithin = 10s;    // a command that is not applied by then is given up
+inline constexpr std::size_t kForwards = 64;      // commands sent to the leader and not applied; further ones wait
+
+class Proposals {
+ public:
+  explicit Proposals(Context& context) : c_(context) {}
+
+  // Answers the id that Ledger::apply will tell.
+  template <class T>
+  MemberId add(cluster::CommandType type, const T& body) {
+    return add_encoded(type, wire::encode(body));
+  }
+  std::size_t commands() const { return commands_.size(); }
+  // `seen` may be empty: a report all the same.
+  void report(std::vector<job::TaskObservation> seen);
+
+  // Another leader, or none: everything is said again.
+  void leadership_changed();
+  // At the end of a turn: proposes or sends what is due.
+  void drive();
+  void applied(const MemberId& request);
+  void reported(const cluster::ReportMark& mark);
+  // Commands that took too long: nobody proposes them any more, though one may be applied yet.
+  std::vector<MemberId> give_up();
+  Instant deadline() const;
+
+ private:
+  struct Wanted {
+    MemberId id;
+    std::uint64_t minted = 0;
+    cluster::CommandType type{};
+    std::string body;
+    Instant expires{};
+  };
+  struct Seen {
+    std::uint64_t sequence = 0;
+    std::vector<job::TaskObservation> tasks;
+  };
+
+  MemberId add_encoded(cluster::CommandType type, std::string body);
+  bool propose(cluster::CommandType type, const std::string& body, std::optional<cluster::RequestStamp> request);
+  void propose_all();
+  void forward();
+  void send(const wire::Endpoint& to, const MemberId& leader, wire::Forward forward);
+  std::string encoded(const Seen& report) const;
+
+  Context& c_;
+  std::deque<Wanted> commands_;
+  std::size_t said_ = 0;  // of commands_, from the front: to this leader
+  std::deque<Seen> reports_;
+  std::size_t reports_said_ = 0;
+  std::uint64_t sequence_ = 0;
+  Instant retry_ = kNever;
+};
+
+}  // namespace dtrain::node

@@ -1,0 +1,39 @@
+// Whatever one member tells another about the log: Raft's messages (wire/raft.h), and commands on their way to the
+// leader.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "common/wire/gossip.h"
+#include "common/wire/raft.h"
+
+namespace dtrain::wire {
+
+// "Propose this." Sent by a member to the one that leads, as it knows, and again until the member sees the command
+// applied; there is no answer. The id (of a user's request) makes that harmless; a report carries a number of its own
+// instead (cluster/command.h).
+struct Forward {
+  MemberId id;               // none: of a report
+  std::uint64_t minted = 0;  // a committed index that the sender knew when it made the id
+  std::uint16_t type = 0;    // cluster::CommandType
+  std::string body;          // the encoded struct of that type
+  bool operator==(const Forward&) const = default;
+};
+inline constexpr std::uint16_t kForwardType = 112;  // types 64 to 127 are the log's
+
+using LogMessage = std::variant<RaftMessage, Forward>;
+
+bool is_log_type(std::uint16_t type);
+std::uint16_t type_of(const LogMessage& message);
+std::string encode_log(const LogMessage& message);
+// limit: longer than kRaftMessageBytes. damaged: anything else.
+Result<LogMessage> decode_log(std::uint16_t type, const MemberId& sender, std::string_view bytes);
+// Votes, heartbeats and what fits go in order on the lane that nothing large delays; snapshots and large entries on the
+// other.
+Lane lane_of(const LogMessage& message, std::size_t encoded_bytes);
+
+}  // namespace dtrain::wire

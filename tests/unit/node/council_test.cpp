@@ -1,0 +1,191 @@
+// Several nodes with one log: whoever is asked answers, whoever leads coordinates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/cluster/command.h"
+#include "tests/unit/node/two_nodes.h"
+
+namespace dtrain::node {
+namespace {
+
+using ::testing::HasSubstr;
+using wire::MessageType;
+
+class CouncilTest : public ::testing::Test {
+ protected:
+  CouncilTest() {
+    for (const char* name : {"n1", "n2", "n3"}) houses.push_back(&town.add(name));
+  }
+  void start_all() {
+    for (House* house : houses) {
+      house->start();
+      town.run_for(1s);
+    }
+    town.run_for(10s);
+  }
+  wire::SubmitRequest job(const std::string& name, const std::string& request_id = "") {
+    job::JobSpec spec;
+    spec.name = name;
+    spec.framework = job::Framework::generic;
+    spec.suspend = true;  // nothing of it runs: it is about the log
+    job::RoleSpec role;
+    role.replicas = role.min_replicas = 1;
+    role.command = {"true"};
+    spec.roles["worker"] = role;
+    wire::SubmitRequest submit;
+    submit.spec = wire::encode(spec);
+    submit.request_id = request_id;
+    return submit;
+  }
+  // Asks, and lets time go on until the answer is there.
+  template <class Reply, class Query>
+  Result<Reply> ask(House& house, MessageType type, const Query& query, Duration patience = 15s) {
+    const std::uint64_t before = house.requests();
+    (void)house.ask<Reply>(type, query, 1000);
+    for (Duration waited{}; !house.answers.contains(before + 1) && waited < patience; waited += 50ms) town.run_for(50ms);
+    return house.answer<Reply>(before + 1);
+  }
+  std::vector<std::string> jobs(House& house) {
+    std::vector<std::string> names;
+    const auto reply = house.ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{});
+    if (reply)
+      for (const auto& view : reply->jobs) names.push_back(view.name);
+    return names;
+  }
+  House& coordinator() {
+    for (House* house : houses)
+      if (house->runs())
+        if (const auto status = house->status(); status.coordinator)
+          for (House* named : houses)
+            if (named->started.facts.name == status.coordinator->node) return *named;
+    return *houses.front();
+  }
+
+  Town town;
+  std::vector<House*> houses;
+};
+
+TEST_F(CouncilTest, ThreeMembersAreThreeVotersAndEachAnswers) {
+  start_all();
+  for (House* house : houses) {
+    const auto status = house->status();
+    EXPECT_EQ(status.quorum.voters, (std::vector<std::string>{"n1", "n2", "n3"}));
+    ASSERT_TRUE(status.coordinator);
+    EXPECT_EQ(status.coordinator->node, "n1");
+    EXPECT_FALSE(status.stale);
+  }
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("at-n1")));
+  const auto at_n2 = ask<wire::SubmitReply>(*houses[1], MessageType::submit, job("at-n2"));
+  ASSERT_TRUE(at_n2) << at_n2.error().text();
+  EXPECT_EQ(at_n2->name, "at-n2");
+  EXPECT_NE(at_n2->id, 0u);
+  EXPECT_THAT(jobs(*houses[1]), ::testing::Contains("at-n2")) << "who was answered sees it there";
+  town.run_for(1s);
+  for (House* house : houses) EXPECT_EQ(jobs(*house), (std::vector<std::string>{"at-n1", "at-n2"}));
+}
+
+TEST_F(CouncilTest, TheCoordinatorDiesAndNothingAcknowledgedIsLost) {
+  start_all();
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[1], MessageType::submit, job("before")));
+  town.kill(*houses[0]);
+  const Instant died = town.now.boot;
+  const auto after = ask<wire::SubmitReply>(*houses[1], MessageType::submit, job("after"));
+  ASSERT_TRUE(after) << after.error().text();
+  EXPECT_LT(town.now.boot - died, 1s);
+  town.run_for(1s);
+  EXPECT_NE(coordinator().started.facts.name, "n1");
+  for (House* house : {houses[1], houses[2]}) EXPECT_EQ(jobs(*house), (std::vector<std::string>{"before", "after"}));
+  houses[0]->started.life = 2;
+  houses[0]->started.members.found = false;
+  houses[0]->started.members.record.cluster_id = {0xc1, 0x57e2};
+  houses[0]->started.members.record.book = {};
+  houses[0]->started.members.seeds = {"10.0.0.2"};
+  houses[0]->start();
+  houses[0]->give(Gossiped{gossip::SeedsResolved{{{"10.0.0.2", 7400}}}});
+  town.run_for(20s);
+  EXPECT_EQ(jobs(*houses[0]), (std::vector<std::string>{"before", "after"}));
+  EXPECT_EQ(houses[0]->status().quorum.voters.size(), 3u);
+}
+
+TEST_F(CouncilTest, WithoutAMajorityNothingIsWrittenAndReadingSaysThatItMayBeOld) {
+  start_all();
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[2], MessageType::submit, job("before")));
+  town.kill(*houses[0]);
+  town.kill(*houses[1]);
+  town.run_for(5s);
+  const auto refused = ask<wire::SubmitReply>(*houses[2], MessageType::submit, job("after"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::refused);
+  EXPECT_THAT(refused.error().text(), HasSubstr("majority"));
+  EXPECT_THAT(refused.error().next, HasSubstr("start them"));
+  const auto reply = houses[2]->ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{});
+  ASSERT_TRUE(reply);
+  EXPECT_TRUE(reply->stale);
+  EXPECT_EQ(reply->jobs.size(), 1u);
+  EXPECT_TRUE(houses[2]->status().stale);
+  EXPECT_FALSE(houses[2]->status().coordinator);
+}
+
+TEST_F(CouncilTest, ACommandThatArrivesTwiceIsAppliedOnce) {
+  start_all();
+  town.copies = 2;
+  wire::SubmitRequest named = job("");
+  auto spec = *wire::decode<job::JobSpec>(named.spec);
+  spec.name = "";
+  spec.generate_name = "twice-";  // a second one would get a name of its own
+  named.spec = wire::encode(spec);
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[1], MessageType::submit, named));
+  town.run_for(5s);
+  for (House* house : houses) EXPECT_EQ(jobs(*house).size(), 1u);
+}
+
+TEST_F(CouncilTest, AStoppedCoordinatorHandsOver) {
+  start_all();
+  houses[0]->give(Stopping{});
+  const Instant asked = town.now.boot;
+  while (coordinator().started.facts.name == "n1" && town.now.boot < asked + 5s) town.run_for(10ms);
+  EXPECT_LT(town.now.boot - asked, 500ms);
+  EXPECT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("after"))) << "it is a member still";
+}
+
+// What a follower says that is no command of a user's or a host's report is not proposed.
+TEST_F(CouncilTest, OnlyRequestsAndReportsAreForwarded) {
+  start_all();
+  const auto before = houses[0]->disk.log.size();
+  const wire::PeerHeader header{wire::kPeerFormat, 0, {0xc1, 0x57e2}, {0x1002, 2}, 1, 1, 0};
+  for (const std::uint16_t type : {0, 3, 4, 6, 7, 8, 9, 10, 11, 255})
+    houses[0]->give(LogReceived{header, wire::Forward{{1, type}, 1, type, "x"}});
+  houses[0]->give(LogReceived{header, wire::Forward{{}, 1, 1, "x"}});  // a submit without an id
+  town.run_for(1s);
+  EXPECT_EQ(houses[0]->disk.log.size(), before);
+}
+
+// A data directory of the version before the council: entries without a configuration, no hard state.
+TEST_F(CouncilTest, AnOlderLogOfOneVoterGoesOn) {
+  using cluster::CommandType;
+  House& n1 = *houses[0];
+  const auto entry = [&](CommandType type, const auto& body) {
+    const std::string payload = cluster::make_command(type, 3, town.now, body);
+    n1.disk.log.push_back({n1.disk.log.size() + 1, 3, payload, raft::EntryKind::command, {}});
+  };
+  entry(CommandType::coordinator_started, cluster::CoordinatorStarted{n1.started.facts.id, "n1", "boot-1"});
+  entry(CommandType::submit, cluster::SubmitJob{job("old").spec, {"somebody", 1000}, "", false});
+  n1.started.life = 9;
+  start_all();
+  EXPECT_EQ(jobs(n1), std::vector<std::string>{"old"});
+  EXPECT_EQ(n1.disk.hard.history.number, 1u);
+  EXPECT_GT(n1.status().coordinator->epoch, 3u) << "orders of the older version are refused";
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[1], MessageType::submit, job("new")));
+  EXPECT_EQ(jobs(*houses[1]), (std::vector<std::string>{"new", "old"}));
+  // And once more, with what this version left on the disk.
+  n1.kill();
+  n1.started.life = 10;
+  n1.started.members.found = false;
+  n1.started.members.record.cluster_id = {0xc1, 0x57e2};
+  n1.start();
+  town.run_for(20s);
+  EXPECT_EQ(jobs(n1).size(), 2u);
+}
+
+}  // namespace
+}  // namespace dtrain::node
