@@ -9,6 +9,7 @@
 #include "common/gossip/membership.h"
 #include "common/node/host_facts.h"
 #include "common/wire/key_file.h"
+#include "common/wire/log_message.h"
 #include "tests/fuzz/round_trip.h"
 #include "tests/unit/wire/gossip_samples.h"
 
@@ -70,7 +71,8 @@ void check_envelope(std::string_view input) {
     return;
   }
   const PeerHeader& header = checked.header;
-  CHECK(input.size() <= kHeaderBytes && header.format == kPeerFormat && lane_of(header.type));
+  CHECK(input.size() <= kHeaderBytes && header.format == kPeerFormat &&
+        (lane_of(header.type) || is_log_type(header.type)));
   CHECK(!header.sender.none() && header.sender != self);
   CHECK(!auth.curve || auth.cluster_key || header.sender == auth.node);
   CHECK(header.type <= 2 || (!ours.none() && header.cluster == ours && !(auth.curve && auth.cluster_key)));

@@ -176,7 +176,7 @@ TEST_F(CouncilTest, AnOlderLogOfOneVoterGoesOn) {
   EXPECT_EQ(n1.disk.hard.history.number, 1u);
   EXPECT_GT(n1.status().coordinator->epoch, 3u) << "orders of the older version are refused";
   ASSERT_TRUE(ask<wire::SubmitReply>(*houses[1], MessageType::submit, job("new")));
-  EXPECT_EQ(jobs(*houses[1]), (std::vector<std::string>{"new", "old"}));
+  EXPECT_EQ(jobs(*houses[1]), (std::vector<std::string>{"old", "new"}));
   // And once more, with what this version left on the disk.
   n1.kill();
   n1.started.life = 10;

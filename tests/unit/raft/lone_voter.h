@@ -90,8 +90,9 @@ class LoneVoter {
     }
     now = end;
   }
-  // Wins with the votes of all others; its first entry is committed.
+  // Wins with the votes of all others; its first entry is committed. A council of one leads from its start.
   void lead() {
+    if (raft_->ready()) return;
     stand();
     for (const MemberId& member : raft_->configuration().voters)
       if (member != id(kSelf))
