@@ -4,6 +4,7 @@
 //   node_log.cpp  the log: what it wants, who leads, what is applied
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,6 +76,7 @@ struct Node::Impl {
   bool asked_for_current = false;   // by a report of this life
   std::uint64_t ticket = 0;         // of the Persist in flight; 0: none
   std::vector<raft::Send> held_sends;  // say what is durable with that
+  std::deque<wire::Forward> before_office;  // said by others to a leader that does not coordinate yet
   std::uint64_t own_entry = 0;         // by which this node coordinates, once it is applied; 0: none proposed
   std::uint64_t own_term = 0;          // of it
   std::uint64_t logged_event = 0;  // newest event written to the log

@@ -10,6 +10,8 @@ namespace {
 
 // Of entries in one message of the log: it goes, in order with the heartbeats, on the lane of small messages.
 constexpr std::size_t kAppendBytes = 32 << 10;
+// Forwarded commands that wait until this leader coordinates; further ones are dropped: whoever sent them sends them again.
+constexpr std::size_t kBeforeOffice = 256;
 
 }  // namespace
 
@@ -89,6 +91,7 @@ void Node::Impl::lead_or_follow() {
     if (std::exchange(c.serving, false)) coordinator.reset();
     seats.lost_leadership();
   }
+  if (raft.role() != raft::Role::leader) before_office.clear();
   take_office();
 }
 
@@ -109,9 +112,13 @@ void Node::Impl::send(const raft::Send& message) {
 void Node::Impl::forwarded(wire::Forward forward) {
   const auto type = static_cast<cluster::CommandType>(forward.type);
   const bool of_user = type == cluster::CommandType::submit || type == cluster::CommandType::action;
-  if (!c.serving || c.storage_failed || (!of_user && type != cluster::CommandType::report) ||
-      of_user == forward.id.none() || c.replicated->pending() >= limits::kPendingProposals)
+  if (c.storage_failed || (!of_user && type != cluster::CommandType::report) || of_user == forward.id.none()) return;
+  if (!c.serving) {
+    const bool soon = c.replicated->raft().role() == raft::Role::leader;
+    if (soon && before_office.size() < kBeforeOffice) before_office.push_back(std::move(forward));
     return;
+  }
+  if (c.replicated->pending() >= limits::kPendingProposals) return;
   std::optional<cluster::RequestStamp> request;
   if (of_user) request = cluster::RequestStamp{forward.id.high, forward.id.low, forward.minted};
   c.propose_encoded(type, std::move(forward.body), request);
@@ -167,7 +174,10 @@ void Node::Impl::after_commit() {
   if (begins) host->finish_adoption();
   if (c.serving)
     for (const JobId id : touched) coordinator.consider(id);
-  if (leads) seats.touch();
+  if (leads) {
+    seats.touch();
+    for (wire::Forward& forward : std::exchange(before_office, {})) forwarded(std::move(forward));
+  }
   for (const JobId id : touched) streams.changed(id);
   log_events();
   if (begins)

@@ -137,6 +137,7 @@ class Raft::Core {
   void receive(const wire::RaftHeader& from, const wire::AppendReply& reply);
   void broadcast();  // one round: to everybody, if only to be heard
   void feed(const MemberId& id, Progress& follower);
+  void tell_commit();
   void feed_all();
   void send_entries(const MemberId& id, Progress& follower, std::size_t most);
   void append_own(LogEntry entry);

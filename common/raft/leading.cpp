@@ -36,6 +36,16 @@ void Raft::Core::feed_all() {
   for (auto& [id, follower] : followers_) feed(id, follower);
 }
 
+// What is committed shows at a follower with the next message; with none under way that would be the next heartbeat,
+// and whoever asked there would wait for it.
+void Raft::Core::tell_commit() {
+  if (role_ != Role::leader) return;
+  for (auto& [id, follower] : followers_)
+    if (follower.state == State::replicate && follower.window.empty() && follower.told < commit_ &&
+        follower.next >= log_.first_index())
+      send_entries(id, follower, 0);
+}
+
 // Whatever may be sent now.
 void Raft::Core::feed(const MemberId& id, Progress& follower) {
   if (follower.state != State::snapshot && follower.next < log_.first_index()) begin_snapshot(follower);
@@ -66,6 +76,7 @@ void Raft::Core::send_entries(const MemberId& id, Progress& follower, std::size_
     request.entries.push_back(entry);
   }
   if (!request.entries.empty()) follower.sent(request.entries.back().index, now_);
+  follower.told = commit_;
   // A leader's own disk is not waited for: its entries are no promise of its own, and it counts itself only
   // when they are durable (thesis 10.2.1).
   send(id, std::move(request));

@@ -25,6 +25,7 @@ struct Progress {
   State state = State::probe;
   std::uint64_t match = 0;           // durable there
   std::uint64_t next = 1;            // to be sent; above match
+  std::uint64_t told = 0;            // commit index of the newest message to it
   std::uint64_t round = 0;           // of the newest broadcast that it answered
   Instant heard;                     // its last message of this term
   Instant moved;                     // when something was acknowledged, or sent with nothing else under way

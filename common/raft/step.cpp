@@ -107,7 +107,10 @@ void Raft::Core::run_leader_timers() {
 }
 
 void Raft::Core::finish(bool more) {
-  if (!more) persist();
+  if (!more) {
+    tell_commit();
+    persist();
+  }
   const Leadership is{hard_.term, role_, leader_, ready_};
   if (is.term == told_.term && is.role == told_.role && is.leader == told_.leader && is.ready == told_.ready)
     return;

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -103,11 +102,13 @@ class Town {
       deliver();
       Instant next = end;
       House* due = nullptr;
+      bool letter = false;
+      if (!mail_.empty() && mail_.begin()->first < next) next = mail_.begin()->first, letter = true;
       for (const auto& house : houses_)
         if (house->node_ && house->deadline() < next) next = house->deadline(), due = house.get();
-      if (due == nullptr) break;
+      if (due == nullptr && !letter) break;
       advance(next);
-      due->give(Tick{});
+      if (due != nullptr) due->give(Tick{});
     }
     advance(end);
   }
@@ -123,13 +124,13 @@ class Town {
     std::size_t path = 1;
     while (houses_[path - 1].get() != &from) ++path;
     if (send.reply == 0 && links_.insert({&from, to}).second)
-      mail_.emplace_back(&from, Gossiped{gossip::LinkUp{send.to}});
-    mail_.emplace_back(to, Gossiped{gossip::Received{send.header, send.body, path, from.address().ip}});
+      post(&from, Gossiped{gossip::LinkUp{send.to}});
+    post(to, Gossiped{gossip::Received{send.header, send.body, path, from.address().ip}});
   }
   void send(const SendLog& send) {
     for (const auto& house : houses_)
       for (int times = 0; house->address() == send.to && house->runs() && times < copies; ++times)
-        mail_.emplace_back(house.get(), LogReceived{send.header, send.message});
+        post(house.get(), LogReceived{send.header, send.message});
   }
   // Its process is gone: whoever had a link to it sees that.
   void kill(House& gone) {
@@ -137,15 +138,17 @@ class Town {
     std::erase_if(links_, [&](const auto& link) { return link.first == &gone; });
     for (const auto& house : houses_)
       if (links_.erase({house.get(), &gone}) != 0)
-        mail_.emplace_back(house.get(), Gossiped{gossip::LinkLost{gone.address()}});
+        post(house.get(), Gossiped{gossip::LinkLost{gone.address()}});
   }
   void check_gone(House& from, const wire::Endpoint& to) {
     using Answer = gossip::GoneChecked::Answer;
     bool runs = false;
     for (const auto& house : houses_) runs = runs || (house->address() == to && house->runs());
-    mail_.emplace_back(&from, Gossiped{gossip::GoneChecked{to, runs ? Answer::accepts : Answer::refused}});
+    post(&from, Gossiped{gossip::GoneChecked{to, runs ? Answer::accepts : Answer::refused}});
   }
   int copies = 1;  // of each message about the log
+  Duration travel{}, disk{};  // of a message; of a write
+  std::uint64_t seed = 0;
 
   Now now{Instant(1000s), WallTime(1'000'000ms)};
 
@@ -155,15 +158,22 @@ class Town {
     now.wall += std::chrono::duration_cast<std::chrono::milliseconds>(to - now.boot);
     now.boot = to;
   }
+  friend class House;
+  struct Letter {
+    House* to;
+    std::uint64_t life;  // 0: of any
+    Event event;
+  };
+  void post(House* to, Event event) { mail_.emplace(now.boot + travel, Letter{to, 0, std::move(event)}); }
   void deliver() {
-    while (!mail_.empty()) {
-      auto [to, event] = std::move(mail_.front());
-      mail_.pop_front();
-      if (to->runs()) to->give(event);
+    while (!mail_.empty() && mail_.begin()->first <= now.boot) {
+      const Letter letter = std::move(mail_.extract(mail_.begin()).mapped());
+      const std::uint64_t life = letter.to->started.life;
+      if (letter.to->runs() && (letter.life == 0 || letter.life == life)) letter.to->give(letter.event);
     }
   }
   std::vector<std::unique_ptr<House>> houses_;
-  std::deque<std::pair<House*, Event>> mail_;
+  std::multimap<Instant, Letter> mail_;
   std::set<std::pair<House*, House*>> links_;
 };
 
@@ -192,7 +202,7 @@ inline House::House(Town& town, std::string name, std::uint8_t number) : town_(t
 
 inline void House::start() {
   const auto number = static_cast<std::uint64_t>(started.members.endpoint.ip.back());
-  node_ = std::make_unique<Node>(options, Rng(number + 1000 * started.life), log);
+  node_ = std::make_unique<Node>(options, Rng(number + 1000 * started.life + 1'000'000 * town_.seed), log);
   started.replica = disk;
   give(started);
   if (started.members.network) give(NetworkUp{});
@@ -210,7 +220,9 @@ inline void House::give(const Event& event) {
 inline void House::perform(const Effect& effect) {
   if (const auto* p = std::get_if<Persist>(&effect)) {
     raft::store(disk, {0, p->hard, p->snapshot, p->reset_log, p->truncate_from, p->append, {}});
-    return give(Persisted{p->ticket});
+    if (town_.disk == Duration{}) return give(Persisted{p->ticket});
+    town_.mail_.emplace(town_.now.boot + town_.disk, Town::Letter{this, started.life, Persisted{p->ticket}});
+    return;
   }
   if (const auto* save = std::get_if<SaveMembers>(&effect))
     return hold_saves ? unsaved.push_back(*save) : give(MembersSaved{save->ticket, {}});
