@@ -51,13 +51,9 @@ void GoneChecks::end(std::map<std::uint64_t, Check>::iterator check, Answer answ
   under_way_.erase(check);
 }
 
-void GoneChecks::begin(Instant now, const wire::Endpoint& to, QuietLog& log,
-                       std::vector<gossip::Input>& out) {
-  // What fails here says something about this host and nothing about the other.
-  const auto silent = [&](const char* reason) {
-    log.warn(now, "net.check-failed", reason, to.text(), "see this host's network, firewall and open files");
-    out.push_back(gossip::GoneChecked{to, Answer::silent});
-  };
+// What fails here says something about this host and nothing about the other.
+GoneChecks::Begun GoneChecks::connect(const wire::Endpoint& to, std::uint64_t serial) {
+  const auto silent = [](const char* cause) { return Begun{-1, Answer::silent, cause}; };
   const auto address = SocketAddress::of(to);
   if (!address) return silent("not a numeric address");
   const int fd = ::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -72,15 +68,27 @@ void GoneChecks::begin(Instant now, const wire::Endpoint& to, QuietLog& log,
     const int cause = errno;
     close_hard(fd);
     if (cause != ECONNREFUSED) return silent(::strerror(cause));
-    out.push_back(gossip::GoneChecked{to, Answer::refused});
-    return;
+    return {-1, Answer::refused, ""};
   }
-  const std::uint64_t serial = next_serial_++;
   if (!poller_.add(fd, EPOLLOUT, {PollTag::Kind::gone_check, serial})) {
     close_hard(fd);
     return silent("could not be watched");
   }
-  under_way_.emplace(serial, Check{fd, to, now + kGoneCheckTime});
+  return {fd, {}, ""};
+}
+
+void GoneChecks::begin(Instant now, const wire::Endpoint& to, QuietLog& log,
+                       std::vector<gossip::Input>& out) {
+  const std::uint64_t serial = next_serial_++;
+  const Begun begun = connect(to, serial);
+  if (begun.fd >= 0) {
+    under_way_.emplace(serial, Check{begun.fd, to, now + kGoneCheckTime});
+    return;
+  }
+  if (!begun.cause.empty())
+    log.warn(now, "net.check-failed", begun.cause, to.text(),
+             "see this host's network, firewall and open files");
+  out.push_back(gossip::GoneChecked{to, begun.answer});
 }
 
 void GoneChecks::examine(std::uint64_t serial, std::vector<gossip::Input>& out) {
@@ -88,13 +96,36 @@ void GoneChecks::examine(std::uint64_t serial, std::vector<gossip::Input>& out) 
   if (check == under_way_.end()) return;
   int cause = 0;
   socklen_t size = sizeof cause;
-  if (::getsockopt(check->second.fd, SOL_SOCKET, SO_ERROR, &cause, &size) != 0) cause = errno;
-  end(check, cause == 0 ? Answer::accepts : cause == ECONNREFUSED ? Answer::refused : Answer::silent, out);
+  Check& c = check->second;
+  if (c.connected) return hear(check, out);
+  if (::getsockopt(c.fd, SOL_SOCKET, SO_ERROR, &cause, &size) != 0) cause = errno;
+  if (cause != 0 && cause != ECONNRESET)
+    return end(check, cause == ECONNREFUSED ? Answer::refused : Answer::silent, out);
+  c.connected = true;
+  poller_.remove(c.fd);
+  if (!poller_.add(c.fd, EPOLLIN, {PollTag::Kind::gone_check, serial}))
+    return end(check, Answer::accepts, out);
+}
+
+// Its first word, or the end of the connection.
+void GoneChecks::hear(std::map<std::uint64_t, Check>::iterator check, std::vector<gossip::Input>& out) {
+  Check& c = check->second;
+  char byte = 0;
+  const auto got = ::recv(c.fd, &byte, 1, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got > 0 || c.tries >= kGoneCheckTries) return end(check, Answer::accepts, out);
+  const Begun begun = connect(c.to, check->first);
+  if (begun.fd < 0) return end(check, begun.answer, out);
+  poller_.remove(c.fd);
+  close_hard(c.fd);
+  c.fd = begun.fd;
+  c.connected = false;
+  ++c.tries;
 }
 
 void GoneChecks::service(Instant now, QuietLog& log, std::vector<gossip::Input>& out) {
   while (!under_way_.empty() && under_way_.begin()->second.until <= now)
-    end(under_way_.begin(), Answer::silent, out);
+    end(under_way_.begin(), under_way_.begin()->second.connected ? Answer::accepts : Answer::silent, out);
   for (const wire::Endpoint& to : std::exchange(overflowed_, {}))
     out.push_back(gossip::GoneChecked{to, Answer::silent});
   for (; !waiting_.empty() && under_way_.size() < kGoneChecks; waiting_.pop_front())

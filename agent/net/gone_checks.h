@@ -1,5 +1,7 @@
 // Is a process still there? One raw connect tells: its kernel refuses at once when nobody listens. Nothing is
-// sent; a connection that comes up is reset.
+// sent; a connection that comes up is reset once the other side has said its first word. A process that is
+// being ended loses its connections before it stops listening: the kernel accepts for it still, and resets.
+// Then it is asked again.
 #pragma once
 
 #include <deque>
@@ -14,7 +16,8 @@
 
 namespace dtrain::net {
 
-inline constexpr Duration kGoneCheckTime = 500ms;        // no answer by then: silent
+inline constexpr Duration kGoneCheckTime = 500ms;        // no answer by then: silent; no first word: accepts
+inline constexpr int kGoneCheckTries = 5;                // connections that end without a word; then: accepts
 inline constexpr std::size_t kGoneChecksWaiting = 1024;  // for their turn; further ones are answered `silent`
 
 class GoneChecks {
@@ -36,7 +39,16 @@ class GoneChecks {
     int fd = -1;
     wire::Endpoint to;
     Instant until{};
+    int tries = 1;
+    bool connected = false;
   };
+  struct Begun {
+    int fd = -1;  // none: `answer`
+    gossip::GoneChecked::Answer answer{};
+    std::string cause;  // of this host's own doing
+  };
+  Begun connect(const wire::Endpoint& to, std::uint64_t serial);
+  void hear(std::map<std::uint64_t, Check>::iterator check, std::vector<gossip::Input>& out);
   void begin(Instant now, const wire::Endpoint& to, QuietLog& log, std::vector<gossip::Input>& out);
   void end(std::map<std::uint64_t, Check>::iterator check, gossip::GoneChecked::Answer answer,
            std::vector<gossip::Input>& out);

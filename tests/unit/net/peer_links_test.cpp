@@ -1,7 +1,13 @@
 #include "agent/net/peer_links.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <utility>
+
+#include "agent/net/gone_checks.h"
 #include "tests/unit/net/links_world.h"
 
 namespace dtrain::net::testing {
@@ -273,6 +279,49 @@ TEST(PeerLinks, GoneChecksTellRefusedAcceptedAndSilent) {
   EXPECT_TRUE(a.log.have("net.check-failed"));
   run_for({&b}, 100ms);
   EXPECT_TRUE(b.log.lines.empty()) << b.log.lines.front();  // being looked at is nothing to tell
+}
+
+// As the kernel plays a process that listens: `say` is its first word.
+struct Listener {
+  wire::Endpoint at = free_endpoint();
+  int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  Listener() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(at.port);
+    EXPECT_EQ(::inet_pton(AF_INET, at.ip.c_str(), &address.sin_addr), 1);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(fd, 8), 0);
+  }
+  ~Listener() { end(); }
+  void end() {
+    if (fd >= 0) ::close(std::exchange(fd, -1));
+  }
+  bool connected() const {
+    pollfd waiting{fd, POLLIN, 0};
+    return ::poll(&waiting, 1, 0) == 1;
+  }
+};
+
+TEST(PeerLinks, AGoneCheckOfAProcessThatIsBeingEndedAsksAgain) {
+  Agent a(1, one_key());
+  Listener dying;
+  a.links->check_gone({dying.at});
+  ASSERT_TRUE(run({&a}, [&] { return dying.connected(); }));
+  run_for({&a}, 20ms);
+  dying.end();  // with it the connection that nobody took
+  const Instant ended = now();
+  ASSERT_TRUE(run({&a}, [&] { return a.checked.size() == 1; }));
+  EXPECT_EQ(a.checked.front().answer, gossip::GoneChecked::Answer::refused);
+  EXPECT_LT(now() - ended, kGoneCheckTime / 2);
+}
+
+TEST(PeerLinks, AGoneCheckOfAStoppedProcessFindsItThere) {
+  Agent a(1, one_key());
+  Listener stopped;
+  a.links->check_gone({stopped.at});
+  ASSERT_TRUE(run({&a}, [&] { return a.checked.size() == 1; }));
+  EXPECT_EQ(a.checked.front().answer, gossip::GoneChecked::Answer::accepts);
 }
 
 TEST(PeerLinks, GoneChecksBeyondTheLimitAreAnsweredToo) {
