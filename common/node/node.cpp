@@ -94,7 +94,8 @@ void Node::Impl::report() {
     proposals.report({});
   }
   if (!c.current) return;
-  auto seen = host->take_observations();
+  // What finds no room stays with the tasks, where only the newest state of each is kept.
+  auto seen = host->take_observations(proposals.report_room());
   if (!seen.empty()) proposals.report(std::move(seen));
   for (auto it = files_to_remove.begin(); it != files_to_remove.end();) {
     if (!host->quiet(*it)) {

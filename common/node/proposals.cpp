@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/node/cluster_members.h"
 
 namespace dtrain::node {
@@ -16,7 +17,13 @@ MemberId Proposals::add_encoded(CommandType type, std::string body) {
   return id;
 }
 
+std::size_t Proposals::report_room() const {
+  if (reports_.size() > reports_said_) return kReportTasks - reports_.back().tasks.size();
+  return reports_.size() < kReports ? kReportTasks : 0;
+}
+
 void Proposals::report(std::vector<job::TaskObservation> seen) {
+  CHECK(seen.size() <= report_room());
   if (reports_.size() > reports_said_) {  // one that nobody was told yet takes them along
     auto& tasks = reports_.back().tasks;
     tasks.insert(tasks.end(), std::make_move_iterator(seen.begin()), std::make_move_iterator(seen.end()));

@@ -19,6 +19,8 @@ namespace dtrain::node {
 inline constexpr Duration kForwardRetry = 500ms;  // until what was sent to the leader is sent again
 inline constexpr Duration kAnswerWithin = 10s;    // a command that is not applied by then is given up
 inline constexpr std::size_t kForwards = 64;      // commands sent to the leader and not applied; further ones wait
+inline constexpr std::size_t kReportTasks = 256;  // in one report, which fits in an entry; further ones go in the next
+inline constexpr std::size_t kReports = 1024;     // said and not applied; what changes meanwhile waits in report_room()
 
 class Proposals {
  public:
@@ -30,8 +32,9 @@ class Proposals {
     return add_encoded(type, wire::encode(body));
   }
   std::size_t commands() const { return commands_.size(); }
-  // `seen` may be empty: a report all the same.
+  // `seen` may be empty: a report all the same. At most report_room() of them.
   void report(std::vector<job::TaskObservation> seen);
+  std::size_t report_room() const;
 
   // Another leader, or none: everything is said again.
   void leadership_changed();

@@ -93,10 +93,17 @@ Instant Assignments::deadline() const {
   return d;
 }
 
-std::vector<job::TaskObservation> Assignments::take_observations() {
+std::vector<job::TaskObservation> Assignments::take_observations(std::size_t most) {
   std::vector<job::TaskObservation> seen;
-  for (auto& [id, task] : tasks_)
-    if (task->dirty()) seen.push_back(task->take_observation());
+  const auto take = [&](auto first, auto last) {
+    for (; first != last && seen.size() < most; ++first)
+      if (first->second->dirty()) seen.push_back(first->second->take_observation());
+  };
+  // Behind those who had their turn, so that nobody's changes keep the others waiting.
+  const auto begin = tasks_.upper_bound(observed_to_);
+  take(begin, tasks_.end());
+  take(tasks_.begin(), begin);
+  if (most > 0) observed_to_ = seen.size() == most ? seen.back().id : AssignmentId{};
   return seen;
 }
 

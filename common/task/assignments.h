@@ -33,8 +33,9 @@ class Assignments : private RestartGate {
   void tick(Instant now);
   Instant deadline() const;
 
-  // What changed since the last call.
-  std::vector<job::TaskObservation> take_observations();
+  // What changed since the last call, of at most so many tasks: each as it is now. The others' turn comes with the next
+  // call.
+  std::vector<job::TaskObservation> take_observations(std::size_t most);
   // True when nothing of this job is or may come alive on this host.
   bool quiet(JobId job) const;
 
@@ -54,6 +55,7 @@ class Assignments : private RestartGate {
   std::map<JobId, std::optional<std::uint32_t>> budget_left_;
   std::map<AssignmentId, FoundShim> found_;  // not yet claimed by an order
   std::map<AssignmentId, bool> ending_;      // shims that nobody ordered, being ended
+  AssignmentId observed_to_;                 // where the last full take_observations() ended
 };
 
 }  // namespace dtrain::task

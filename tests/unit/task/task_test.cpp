@@ -80,6 +80,23 @@ class Tasks : public ::testing::Test {
   Instant now_{Duration(1h)};
 };
 
+TEST_F(Tasks, ObservationsComeInTurns) {
+  give({order(0), order(1)});
+  const auto next = [&] {
+    const auto seen = host_.take_observations(1);
+    return seen.size() == 1 ? seen.front().id.task.index : 9;
+  };
+  EXPECT_TRUE(host_.take_observations(0).empty());
+  EXPECT_EQ(next(), 0u);
+  task(0).staged(std::string("/w"));  // has something new to tell, but had its turn
+  EXPECT_EQ(next(), 1u);
+  EXPECT_EQ(next(), 0u);
+  EXPECT_EQ(next(), 9u) << "nothing";
+  task(0).shim_up(now_, {});
+  task(1).staged(std::string("/w"));
+  EXPECT_EQ(host_.take_observations(5).size(), 2u);
+}
+
 TEST_F(Tasks, StagedLaunchedStartedOnlyWhenOrdered) {
   TaskOrder waits = order();
   waits.go = false;
