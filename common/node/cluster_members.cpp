@@ -205,11 +205,35 @@ void ClusterMembers::saved(const MembersSaved& e) {
   if (e.ticket == save_ticket_) retry_save_at_ = c_.now.boot + kSaveRetry;  // else a newer one is on its way
 }
 
+std::optional<Error> ClusterMembers::bound() const {
+  if (!c_.holds_ledger()) return std::nullopt;
+  const auto counts = membership_->counts();
+  if (counts.alive + counts.suspect <= 1 && c_.replicated->raft().configuration().votes(c_.replicated->raft().id()))
+    return Error{ErrorCode::refused, "could not leave the cluster: " + c_.facts.name + " is the last of it that is up",
+                 "to end the cluster, stop this agent"};
+  for (const auto& [id, job] : c_.ledger.state().jobs)
+    for (const auto& [task, t] : job.tasks)
+      if (!t.ended && t.place.node == c_.facts.id)
+        return Error{ErrorCode::refused,
+                     "could not leave the cluster: tasks of job " + job.spec.name + " run on " + c_.facts.name,
+                     "wait for their end, or dtrainctl cancel " + job.spec.name};
+  return std::nullopt;
+}
+
+bool ClusterMembers::may_go() const {
+  if (left_ || !c_.holds_ledger()) return true;
+  const raft::Raft& raft = c_.replicated->raft();
+  if (c_.serving || raft.role() == raft::Role::leader || without_leader(c_)) return false;
+  const auto& voters = raft.configuration().voters;
+  if (!raft.configuration().votes(raft.id())) return true;
+  const auto stay = std::ranges::count_if(voters, [&](const MemberId& id) {
+    const auto member = membership_->find(id);
+    return id != raft.id() && member && wire::in_service(member->state);
+  });
+  return static_cast<std::size_t>(stay) > voters.size() / 2;
+}
+
 Result<std::uint64_t> ClusterMembers::leave() {
-  if (c_.serving || (c_.replicated && c_.replicated->alone()))
-    return fail(ErrorCode::refused, "could not leave the cluster: " + c_.facts.name + " coordinates it",
-                c_.replicated->alone() ? "to end the cluster, run dtrainctl leave on every other node, then stop this agent"
-                                       : "stop its agent and start it again, so that another node coordinates; then leave");
   if (!left_ && !waiting_for().empty())
     return fail(
         ErrorCode::refused,

@@ -44,8 +44,12 @@ class ClusterMembers {
   Instant deadline() const;
 
   // This node leaves for good. Answers the ticket of the record that must be durable, 0: it is already.
-  // ErrorCode::refused while it holds the ledger, and while it belongs to no cluster.
+  // ErrorCode::refused while it belongs to no cluster. Only when may_go().
   Result<std::uint64_t> leave();
+  // Why this node cannot leave whatever the others do; nothing where it can.
+  std::optional<Error> bound() const;
+  // Another coordinates, and the voters that are left are a majority.
+  bool may_go() const;
   // A down or dead member is forgotten. `name`: or its id.
   Status remove(const std::string& name);
 

@@ -53,7 +53,7 @@ cluster::CouncilView CouncilSeats::view() {
   std::map<MemberId, Held> states;
   c_.members->table().each([&](const gossip::MemberView& m) {
     const MemberId id = m.identity->id;
-    const State state = state_of(m.state);
+    const State state = leaving_ && id == raft.id() ? State::left : state_of(m.state);
     const auto before = states_.find(id);
     const bool same = before != states_.end() && before->second.state == state;
     states[id] = same ? before->second : Held{state, c_.now.boot};

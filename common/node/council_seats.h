@@ -17,6 +17,11 @@ class CouncilSeats {
 
   // Membership or the log may have changed: looked at when it is due.
   void touch() { next_ = std::min(next_, c_.now.boot); }
+  // This node is about to leave for good: others shall vote and lead in its place.
+  void leave(bool on) {
+    leaving_ = on;
+    touch();
+  }
   void drive();
   void answered(const raft::Answer& answer);
   void lost_leadership() { asked_ = 0; }
@@ -34,6 +39,7 @@ class CouncilSeats {
   Instant next_{};
   std::uint64_t numbers_ = 0, asked_ = 0;  // asked_: of the change under way; 0: none
   std::string why_;                        // as last said
+  bool leaving_ = false;
 };
 
 }  // namespace dtrain::node

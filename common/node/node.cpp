@@ -31,7 +31,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
 }
 
 Instant Node::deadline() const {
-  Instant always = std::min(impl_->streams.deadline(), impl_->members.deadline());
+  Instant always = std::min({impl_->streams.deadline(), impl_->members.deadline(), impl_->requests.deadline()});
   if (impl_->c.storage_failed) return always;
   if (impl_->c.replicated)
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});

@@ -55,7 +55,7 @@ struct Node::Impl {
         seats(c),
         proposals(c),
         streams(c),
-        requests(c, coordinator, proposals, streams) {
+        requests(c, coordinator, proposals, seats, streams) {
     c.members = &members;
   }
 

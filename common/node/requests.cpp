@@ -35,6 +35,8 @@ void Requests::closed(ConnectionId connection) {
   streams_.closed(connection);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
+  if (std::erase_if(departures_, [&](const Departure& d) { return d.connection == connection; }) != 0)
+    seats_.leave(!departures_.empty());
   for (auto& [index, p] : pending_)
     if (p.connection == connection) p.connection = 0;  // its command commits all the same
 }

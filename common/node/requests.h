@@ -6,16 +6,19 @@
 
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
+#include "common/node/council_seats.h"
 #include "common/node/proposals.h"
 #include "common/node/streams.h"
 #include "common/wire/control.h"
 
 namespace dtrain::node {
 
+inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in the place of one that leaves; then: refused
+
 class Requests {
  public:
-  Requests(Context& context, Coordinator& coordinator, Proposals& proposals, Streams& streams)
-      : c_(context), coordinator_(coordinator), proposals_(proposals), streams_(streams) {}
+  Requests(Context& context, Coordinator& coordinator, Proposals& proposals, CouncilSeats& seats, Streams& streams)
+      : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams) {}
 
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
   void closed(ConnectionId connection);
@@ -31,6 +34,9 @@ class Requests {
   bool verified(const CheckpointVerified& e);
   // The record of members up to this ticket is durable, or cannot be made so: `leave` is answered.
   void members_saved(const MembersSaved& e);
+  // At the end of a turn: who waits to leave leaves as soon as the cluster can do without.
+  void drive_departure();
+  Instant deadline() const { return departures_.empty() ? kNever : departures_.front().until; }
 
  private:
   struct Pending {
@@ -46,6 +52,11 @@ class Requests {
     std::map<std::uint64_t, std::size_t> awaited;  // token -> view
   };
 
+  struct Departure {  // one `leave` that waits until the cluster can do without this node
+    ConnectionId connection = 0;
+    std::uint64_t request = 0;
+    Instant until{};
+  };
   struct Leaving {  // one `leave`
     ConnectionId connection = 0;
     std::uint64_t request = 0;
@@ -61,6 +72,7 @@ class Requests {
   bool refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node);
   void nodes(const Request& e, const wire::NodeName& q);
   void leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller);
+  void depart(ConnectionId connection, std::uint64_t request);
   void query(const Request& e, const wire::Message& m, const Caller& caller);
   void submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
   void plan(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
@@ -84,10 +96,12 @@ class Requests {
   Context& c_;
   Coordinator& coordinator_;
   Proposals& proposals_;
+  CouncilSeats& seats_;
   Streams& streams_;
   std::map<ConnectionId, Caller> callers_;
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;
+  std::vector<Departure> departures_;  // in order of time; as many as there are connections at most
   std::vector<Leaving> leaving_;
 };
 

@@ -109,10 +109,41 @@ void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller
     if (const Status removed = c_.members->remove(q.node); !removed) return refuse(e, removed.error());
     return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
   }
+  if (auto bound = c_.members->bound()) return refuse(e, *bound);
+  if (c_.members->may_go()) return depart(e.connection, e.request);
+  departures_.push_back({e.connection, e.request, c_.now.boot + kLeaveWithin});
+  seats_.leave(true);
+}
+
+void Requests::depart(ConnectionId connection, std::uint64_t request) {
   const auto ticket = c_.members->leave();
-  if (!ticket) return refuse(e, ticket.error());
-  if (*ticket == 0) return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
-  leaving_.push_back({e.connection, e.request, *ticket});
+  if (!ticket) return reply_error(c_, connection, request, ticket.error());
+  if (*ticket == 0) return reply(c_, connection, request, MessageType::ok, wire::Empty{});
+  leaving_.push_back({connection, request, *ticket});
+}
+
+void Requests::drive_departure() {
+  if (departures_.empty()) return;
+  const bool may_go = c_.members->may_go();
+  std::vector<Departure> waiting;
+  for (const Departure& d : std::exchange(departures_, {})) {
+    if (const auto bound = c_.members->bound()) {
+      reply_error(c_, d.connection, d.request, *bound);
+    } else if (may_go) {
+      depart(d.connection, d.request);
+    } else if (d.until <= c_.now.boot) {
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(kLeaveWithin).count();
+      reply_error(c_, d.connection, d.request,
+                  {ErrorCode::refused,
+                   "could not leave the cluster: within " + std::to_string(seconds) +
+                       " s the other voters did not become a majority that can do without " + c_.facts.name,
+                   "dtrainctl status and dtrainctl nodes show which agents are missing: start them, then try again"});
+    } else {
+      waiting.push_back(d);
+    }
+  }
+  departures_ = std::move(waiting);
+  if (departures_.empty()) seats_.leave(false);
 }
 
 void Requests::members_saved(const MembersSaved& e) {

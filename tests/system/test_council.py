@@ -96,6 +96,17 @@ class CouncilTest(test_members.Members):
               "its end at all")
         until(lambda: subprocess.run(["kill", "-0", str(pid)], capture_output=True).returncode != 0, "the task to be gone")
 
+    def test_the_coordinator_leaves(self):
+        agents = self.council_of_three()
+        leader = self.coordinator(agents)
+        others = [agent for agent in agents if agent is not leader]
+        leader.do("leave")
+        self.assertIn("left", leader.ask("status")["waiting_for"])
+        until(lambda: (c := self.coordinator(others)) and c is not leader, "another coordinator")
+        self.submit_until_taken(others[0], "after")
+        until(lambda: all(agent.ask("status")["quorum"]["voters"] == [self.coordinator(others).name] for agent in others),
+              "a council of one: two members are left")
+
     def test_without_a_majority_nothing_is_written(self):
         agents = self.council_of_three()
         last = agents[2]

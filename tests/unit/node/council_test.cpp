@@ -45,6 +45,12 @@ class CouncilTest : public ::testing::Test {
     for (Duration waited{}; !house.answers.contains(before + 1) && waited < patience; waited += 2ms) town.run_for(2ms);
     return house.answer<Reply>(before + 1);
   }
+  Result<wire::Empty> leave(House& house) {
+    const std::uint64_t before = house.requests();
+    (void)house.ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}, 0);
+    for (Duration waited{}; !house.answers.contains(before + 1) && waited < 15s; waited += 10ms) town.run_for(10ms);
+    return house.answer<wire::Empty>(before + 1);
+  }
   std::vector<std::string> jobs(House& house) {
     std::vector<std::string> names;
     const auto reply = house.ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{});
@@ -174,6 +180,45 @@ TEST_F(CouncilTest, AStoppedCoordinatorHandsOver) {
   while (coordinator().started.facts.name == "n1" && town.now.boot < asked + 5s) town.run_for(10ms);
   EXPECT_LT(town.now.boot - asked, 500ms);
   EXPECT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("after"))) << "it is a member still";
+}
+
+// Others vote and lead in its place before it goes; of three, and then of two.
+TEST_F(CouncilTest, TheCoordinatorLeaves) {
+  start_all();
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("before")));
+  House& first = coordinator();
+  const auto left = leave(first);
+  ASSERT_TRUE(left) << left.error().text();
+  first.kill();
+  town.run_for(20s);
+  House& second = coordinator();
+  ASSERT_NE(&second, &first);
+  ASSERT_TRUE(ask<wire::SubmitReply>(second, MessageType::submit, job("between")));
+  const auto left_too = leave(second);
+  ASSERT_TRUE(left_too) << left_too.error().text();
+  second.kill();
+  town.run_for(20s);
+  House& last = coordinator();
+  EXPECT_EQ(last.status().quorum.voters.size(), 1u);
+  ASSERT_TRUE(ask<wire::SubmitReply>(last, MessageType::submit, job("after")));
+  EXPECT_EQ(jobs(last), (std::vector<std::string>{"before", "between", "after"}));
+  const auto refused = leave(last);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().text(), HasSubstr("the last of it"));
+}
+
+TEST_F(CouncilTest, WhoseVoteIsNeededDoesNotLeave) {
+  start_all();
+  town.kill(*houses[2]);
+  town.run_for(5s);
+  for (House* house : {houses[0], houses[1]}) {
+    const auto refused = leave(*house);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::refused);
+    EXPECT_THAT(refused.error().text(), HasSubstr("can do without " + house->started.facts.name));
+    EXPECT_EQ(house->status().nodes.alive, 2u);
+  }
+  EXPECT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("after")));
 }
 
 // What a follower says that is no command of a user's or a host's report is not proposed.
