@@ -18,17 +18,17 @@ MemberId Proposals::add_encoded(CommandType type, std::string body) {
 }
 
 std::size_t Proposals::report_room() const {
-  if (reports_.size() > reports_said_) return kReportTasks - reports_.back().tasks.size();
+  if (extendable()) return kReportTasks - reports_.back().tasks.size();
   return reports_.size() < kReports ? kReportTasks : 0;
 }
 
 void Proposals::report(std::vector<job::TaskObservation> seen) {
   CHECK(seen.size() <= report_room());
-  if (reports_.size() > reports_said_) {  // one that nobody was told yet takes them along
+  if (extendable()) {  // one that nobody was told yet takes them along
     auto& tasks = reports_.back().tasks;
     tasks.insert(tasks.end(), std::make_move_iterator(seen.begin()), std::make_move_iterator(seen.end()));
   } else {
-    reports_.push_back({++sequence_, std::move(seen)});
+    reports_.push_back({++sequence_, false, std::move(seen)});
   }
 }
 
@@ -57,8 +57,10 @@ void Proposals::drive() {
 void Proposals::propose_all() {
   if (retry_ != kNever && retry_ > c_.now.boot) return;
   retry_ = kNever;
-  for (; reports_said_ < reports_.size(); ++reports_said_)
+  for (; reports_said_ < reports_.size(); ++reports_said_) {
+    reports_[reports_said_].said = true;
     if (!propose(CommandType::report, encoded(reports_[reports_said_]), {})) break;
+  }
   for (; said_ < commands_.size(); ++said_) {
     const Wanted& w = commands_[said_];
     if (!propose(w.type, w.body, cluster::RequestStamp{w.id.high, w.id.low, w.minted})) break;
@@ -87,6 +89,7 @@ void Proposals::forward() {
   if (!anything) return;
   const wire::Endpoint to = member->identity->address;
   if (reports_said_ == 0 && !reports_.empty()) {
+    reports_.front().said = true;
     send(to, leader, {{}, 0, static_cast<std::uint16_t>(CommandType::report), encoded(reports_.front())});
     reports_said_ = 1;
   }

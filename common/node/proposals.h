@@ -56,11 +56,13 @@ class Proposals {
   };
   struct Seen {
     std::uint64_t sequence = 0;
+    bool said = false;  // to anybody, ever: that number means these tasks, and may be applied yet
     std::vector<job::TaskObservation> tasks;
   };
 
   MemberId add_encoded(cluster::CommandType type, std::string body);
   bool propose(cluster::CommandType type, const std::string& body, std::optional<cluster::RequestStamp> request);
+  bool extendable() const { return !reports_.empty() && !reports_.back().said; }
   void propose_all();
   void forward();
   void send(const wire::Endpoint& to, const MemberId& leader, wire::Forward forward);

@@ -1,8 +1,12 @@
-// What waits for a leader is bounded.
+// What waits for a leader is bounded, and what was said once stays as it was said.
 #include "common/node/proposals.h"
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
+#include "common/cluster/command.h"
 #include "tests/unit/node/two_nodes.h"
 
 namespace dtrain::node {
@@ -31,6 +35,43 @@ TEST_F(ProposalsTest, WithoutALeaderAReportTakesSoManyTasksAndNoMore) {
   }
   EXPECT_EQ(proposals.report_room(), 0u);
   EXPECT_TRUE(out.empty());
+}
+
+// Its number is how a repetition is known: with more in it under the same number, the rest would never be applied.
+TEST_F(ProposalsTest, AReportThatWasProposedIsNeverAddedTo) {
+  const raft::Stored disk = raft::found({1, {7, 7}}, {{{1, 1}}, {}});
+  c.replicated.emplace(raft::Self{{1, 1}}, raft::Options{}, Rng(1), log, disk, MemberId{7, 7});
+  c.replicated->step(c.now.boot, raft::Tick{});
+  c.serving = true;
+  std::map<std::uint64_t, std::set<AssignmentId>> said;  // by the report's number
+  const auto turn = [&] {
+    proposals.drive();
+    c.replicated->flush(c.now.boot);
+    while (const auto taken = c.replicated->take()) {
+      if (!taken->persist) continue;
+      for (const raft::LogEntry& entry : taken->persist->entries) {
+        const auto command = wire::decode<cluster::Command>(entry.payload);
+        if (entry.kind != raft::EntryKind::command || !command) continue;
+        const auto report = wire::decode<cluster::Report>(command->body);
+        ASSERT_TRUE(report);
+        std::set<AssignmentId> tasks;
+        for (const auto& seen : report->tasks) tasks.insert(seen.id);
+        const auto known = said.emplace(report->sequence, tasks).first;
+        EXPECT_EQ(known->second, tasks) << "report " << report->sequence;
+      }
+      c.replicated->step(c.now.boot, raft::Persisted{taken->persist->token});
+    }
+  };
+  job::TaskObservation first, second;
+  first.id = {1, 1, {"worker", 0}};
+  second.id = {1, 1, {"worker", 1}};
+  turn();  // it leads
+  proposals.report({first});
+  turn();
+  proposals.leadership_changed();  // nobody knows whether the entry is lost
+  proposals.report({second});
+  turn();
+  EXPECT_EQ(said.size(), 2u);
 }
 
 }  // namespace
