@@ -43,6 +43,14 @@ std::string Node::ledger_bytes() const {
   return impl_->c.ledger.snapshot();
 }
 
+std::uint64_t Node::ledger_index() const {
+  return impl_->c.holds_ledger() ? impl_->c.ledger.state().applied : 0;
+}
+
+bool Node::coordinates() const {
+  return impl_->c.serving;
+}
+
 void Node::Impl::start(const Started& e) {
   CHECK(!host);
   c.facts = e.facts;

@@ -39,6 +39,9 @@ class Node {
   Instant deadline() const;
   // Encoded ledger, for the replay check of tests.
   std::string ledger_bytes() const;
+  // For tests likewise: the newest entry of the log in it (0: no copy is here); whether this node coordinates, as it knows.
+  std::uint64_t ledger_index() const;
+  bool coordinates() const;
 
  private:
   struct Impl;

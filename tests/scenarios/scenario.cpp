@@ -31,7 +31,7 @@ class Story {
   Story(std::string file) : file_(std::move(file)), world_(options()) {}
 
   std::string run(std::string_view text) {
-    world_.start_agent();
+    world_.start_agents();
     std::istringstream in{std::string(text)};
     for (std::string line; std::getline(in, line) && problem_.empty();) {
       ++line_;
@@ -180,19 +180,19 @@ class Story {
       return true;
     }
     if (w[0] == "kill" && w.size() == 4 && w[2] == "of") return with_shim(w[1], w[3], [&](const AssignmentId& id) {
-      world_.host().kill_process(id, SIGKILL);
+      world_.host().tasks().kill_process(id, SIGKILL);
     });
     if (w[0] == "kill" && w.size() == 6 && w[1] == "shim") return with_shim(w[3], w[5], [&](const AssignmentId& id) {
-      world_.host().kill_shim(id);
+      world_.host().tasks().kill_shim(id);
     });
-    if (w.size() == 4 && w[0] == "kill" && w[1] == "agent") return world_.kill_agent(duration(w[3])), true;
-    if (w.size() == 3 && w[0] == "reboot") return world_.reboot(duration(w[2])), true;
-    if (w.size() == 4 && w[0] == "pause") return world_.pause_agent(duration(w[3])), true;
-    if (w.size() == 2 && w[0] == "disk" && w[1] == "error") return world_.storage().fail_next(), true;
+    if (w.size() == 4 && w[0] == "kill" && w[1] == "agent") return world_.host().kill_agent(duration(w[3])), true;
+    if (w.size() == 3 && w[0] == "reboot") return world_.host().reboot(duration(w[2])), true;
+    if (w.size() == 4 && w[0] == "pause") return world_.host().pause_agent(duration(w[3])), true;
+    if (w.size() == 2 && w[0] == "disk" && w[1] == "error") return world_.host().storage().fail_next(), true;
     if (w.size() == 4 && w[0] == "rot") {
       const std::string dir = "/ckpt/" + w[3];
-      if (world_.files().in(dir).empty()) return fail_with("there is no checkpoint of " + w[3]), true;
-      world_.files().rot(dir, std::string(world_.files().in(dir).front().info.path));
+      if (world_.host().files().in(dir).empty()) return fail_with("there is no checkpoint of " + w[3]), true;
+      world_.host().files().rot(dir, std::string(world_.host().files().in(dir).front().info.path));
       return true;
     }
     return false;
@@ -211,7 +211,7 @@ class Story {
   // ---- checks: what is seen instead, "" when it is as told
   std::string difference(const Words& w) {
     if (w.size() == 2 && w[0] == "nothing" && w[1] == "runs") {
-      const std::size_t live = world_.host().live_processes();
+      const std::size_t live = world_.host().tasks().live_processes();
       return live == 0 ? "" : std::to_string(live) + " processes run";
     }
     if (w.size() == 3 && w[1] == "is") {
@@ -252,14 +252,14 @@ class Story {
 
   std::uint64_t newest_generation(JobId id) {
     std::uint64_t newest = 0;
-    for (const auto& [assignment, shim] : world_.host().shims())
+    for (const auto& [assignment, shim] : world_.host().tasks().shims())
       if (assignment.job == id) newest = std::max<std::uint64_t>(newest, assignment.generation);
     return newest;
   }
 
   const SimShim* newest(const std::string& task, const std::string& name) {
     const SimShim* found = nullptr;
-    for (const auto& [id, shim] : world_.host().shims())
+    for (const auto& [id, shim] : world_.host().tasks().shims())
       if (id.task.text() == task && shim.spec.job_name == name) found = &shim;
     return found;
   }

@@ -15,10 +15,14 @@ constexpr Usual kUsual[] = {
     {Fault::task_kill, 10s},  {Fault::shim_kill, 30s}, {Fault::agent_kill, 20s}, {Fault::reboot, 60s},
     {Fault::disk_error, 40s}, {Fault::slow_disk, 40s}, {Fault::full_disk, 60s},  {Fault::clock_jump, 20s},
     {Fault::pause, 25s},      {Fault::checkpoint_damage, 10s}, {Fault::stage_error, 25s},
+    {Fault::coordinator_kill, 25s}, {Fault::partition, 40s}, {Fault::isolate, 40s}, {Fault::one_way, 40s},
+    {Fault::loss, 40s}, {Fault::duplicate, 40s}, {Fault::delay, 40s},
 };
 constexpr std::int64_t kLongestJumpMs = 86'400'000;
 constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 3s, kLongestFull = 4s, kLongestSlow = 8s,
-                   kLongestFailing = 12s, kSlowCommit = 1500ms;
+                   kLongestFailing = 12s, kSlowCommit = 1500ms,
+                   kLongestCut = 12s;
+constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
 // An order on its way when the agent dies is over by then: see SimRunner.
 constexpr Duration kBackAtLeast = 30ms;
 // A checkpoint rots only while its job has been left in peace that long: the death that makes it matter comes later.
@@ -28,7 +32,7 @@ constexpr Duration kPeace = 2s;
 
 Chaos::Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until) : world_(world), rng_(rng), until_(until) {
   for (const Usual& usual : kUsual) {
-    if (!allowed.has(usual.fault) || !rng_.chance(1, 2)) continue;
+    if (!allowed.has(usual.fault) || (among_several(usual.fault) && world_.alone()) || !rng_.chance(1, 2)) continue;
     active_.set(usual.fault);
     mean_[static_cast<std::size_t>(usual.fault)] = usual.mean * static_cast<std::int64_t>(3 + rng_.below(25)) / 10;
   }
@@ -47,76 +51,124 @@ void Chaos::next(Fault fault) {
   });
 }
 
-void Chaos::for_a_while(Duration longest, std::function<void()> undo) {
+void Chaos::for_a_while(SimHost& host, Duration longest, std::function<void()> undo) {
   const Instant end = std::min(until_, world_.now() + upto(longest));
-  world_.disk_disturbed_until(end);
+  host.disturbed_until(end);
+  world_.cluster_disturbed_until(end);
   world_.timeline().at(end, std::move(undo));
 }
 
 void Chaos::strike(Fault fault) {
-  world_.note(to_string(fault));
+  if (among_several(fault)) return strike_between(fault);
+  const std::size_t number = world_.alone() ? 0 : rng_.below(world_.hosts());
+  SimHost& host = world_.host(number);
+  world_.note(number, to_string(fault));
   switch (fault) {
-    case Fault::task_kill: return kill_some_task();
-    case Fault::shim_kill: return kill_some_shim();
-    case Fault::agent_kill: return world_.kill_agent(kBackAtLeast + upto(rng_.chance(1, 2) ? kBackAfterKill / 50 : kBackAfterKill));
-    case Fault::reboot: return world_.reboot(kBackAtLeast + upto(kBackAfterReboot));
-    case Fault::disk_error: return world_.storage().fail_next();
+    case Fault::task_kill: return kill_some_task(host);
+    case Fault::shim_kill: return kill_some_shim(host);
+    case Fault::agent_kill: return host.kill_agent(until_back());
+    case Fault::reboot: return host.reboot(kBackAtLeast + upto(kBackAfterReboot));
+    case Fault::disk_error: return host.storage().fail_next();
     case Fault::slow_disk:
-      world_.storage().set_slowest(upto(kSlowCommit));
-      return for_a_while(kLongestSlow, [this] { world_.storage().set_slowest(SimDisk::kUsualCommit); });
+      host.storage().set_slowest(upto(kSlowCommit));
+      return for_a_while(host, kLongestSlow, [&host] { host.storage().set_slowest(SimDisk::kUsualCommit); });
     case Fault::full_disk:
-      world_.storage().set_full(true);
-      return for_a_while(kLongestFull, [this] { world_.storage().set_full(false); });
+      host.storage().set_full(true);
+      return for_a_while(host, kLongestFull, [&host] { host.storage().set_full(false); });
     case Fault::clock_jump: {
       const auto by = static_cast<std::int64_t>(rng_.below(2 * kLongestJumpMs)) - kLongestJumpMs;
-      return world_.clock().jump(std::chrono::milliseconds(by));
+      return host.clock().jump(std::chrono::milliseconds(by));
     }
-    case Fault::pause: return world_.pause_agent(upto(kLongestPause));
+    case Fault::pause: return host.pause_agent(upto(kLongestPause));
     case Fault::checkpoint_damage: return damage_some_checkpoint();
     case Fault::stage_error:
-      world_.host().set_failing(true);
-      return for_a_while(kLongestFailing, [this] { world_.host().set_failing(false); });
+      host.tasks().set_failing(true);
+      return for_a_while(host, kLongestFailing, [&host] { host.tasks().set_failing(false); });
+    default: return;
   }
 }
 
-void Chaos::kill_some_task() {
-  const auto& shims = world_.host().shims();
-  if (world_.host().live_processes() == 0) return;
-  std::uint64_t nth = rng_.below(world_.host().live_processes());
+Duration Chaos::until_back() {
+  return kBackAtLeast + upto(rng_.chance(1, 2) ? kBackAfterKill / 50 : kBackAfterKill);
+}
+
+void Chaos::strike_between(Fault fault) {
+  const std::size_t number = rng_.below(world_.hosts());
+  SimHost& host = world_.host(number);
+  ClusterNetwork& network = world_.network();
+  world_.note(number, to_string(fault));
+  switch (fault) {
+    case Fault::coordinator_kill:
+      for (std::size_t i = 0; i < world_.hosts(); ++i)
+        if (world_.host(i).node() != nullptr && world_.host(i).node()->coordinates()) world_.host(i).kill_agent(until_back());
+      return;
+    case Fault::partition: {
+      const std::uint64_t group = 1 + rng_.below((1ull << world_.hosts()) - 2);  // neither nobody nor everybody
+      network.part(group, true);
+      return for_a_while(host, kLongestCut, [&network, group] { network.part(group, false); });
+    }
+    case Fault::isolate:
+      network.isolate(number, true);
+      return for_a_while(host, kLongestCut, [&network, number] { network.isolate(number, false); });
+    case Fault::one_way:
+      network.mute(number, true);
+      return for_a_while(host, kLongestCut, [&network, number] { network.mute(number, false); });
+    case Fault::loss:
+      network.set_loss(static_cast<std::uint32_t>(rng_.below(kMostLost)));
+      return for_a_while(host, kLongestCut, [&network] { network.set_loss(0); });
+    case Fault::duplicate:
+      network.set_duplicates(static_cast<std::uint32_t>(rng_.below(kMostTwice)));
+      return for_a_while(host, kLongestCut, [&network] { network.set_duplicates(0); });
+    case Fault::delay:
+      network.set_delays(true);
+      return for_a_while(host, kLongestCut, [&network] { network.set_delays(false); });
+    default: return;
+  }
+}
+
+void Chaos::kill_some_task(SimHost& host) {
+  const auto& shims = host.tasks().shims();
+  if (host.tasks().live_processes() == 0) return;
+  std::uint64_t nth = rng_.below(host.tasks().live_processes());
   for (const auto& [id, shim] : shims) {
     if (!shim.running || nth-- != 0) continue;
-    world_.note("kill -9 " + id.text());
-    return world_.host().kill_process(AssignmentId(id), SIGKILL);
+    world_.note(host.number(), "kill -9 " + id.text());
+    return host.tasks().kill_process(AssignmentId(id), SIGKILL);
   }
 }
 
-void Chaos::kill_some_shim() {
+void Chaos::kill_some_shim(SimHost& host) {
   std::uint64_t alive = 0;
-  for (const auto& [id, shim] : world_.host().shims()) alive += shim.alive;
+  for (const auto& [id, shim] : host.tasks().shims()) alive += shim.alive;
   if (alive == 0) return;
   std::uint64_t nth = rng_.below(alive);
-  for (const auto& [id, shim] : world_.host().shims()) {
+  for (const auto& [id, shim] : host.tasks().shims()) {
     if (!shim.alive || nth-- != 0) continue;
-    world_.note("kill -9 shim of " + id.text());
-    return world_.host().kill_shim(AssignmentId(id));
+    world_.note(host.number(), "kill -9 shim of " + id.text());
+    return host.tasks().kill_shim(AssignmentId(id));
   }
 }
 
 void Chaos::damage_some_checkpoint() {
-  if (!world_.agent_runs()) return;
-  for (const std::string& dir : world_.files().directories()) {
-    const auto& found = world_.files().in(dir);
+  for (std::size_t i = 0; i < world_.hosts(); ++i)
+    if (!world_.host(i).agent_runs()) return;
+  SimCheckpoints& files = world_.host().files();
+  for (const std::string& dir : files.directories()) {
+    const auto& found = files.in(dir);
     if (found.empty() || !found.front().good) continue;
     const JobId job = found.front().job;
-    bool peace = !world_.files().looking_at(job), any = false;
-    for (const auto& [id, shim] : world_.host().shims()) {
-      if (id.job != job || !shim.alive) continue;
-      any = true;
-      peace = peace && shim.running && world_.now() - shim.started_at > kPeace;
+    bool peace = true, any = false;
+    for (std::size_t i = 0; i < world_.hosts(); ++i) {
+      peace = peace && !world_.host(i).files().looking_at(job);
+      for (const auto& [id, shim] : world_.host(i).runner().shims()) {
+        if (id.job != job || !shim.alive) continue;
+        any = true;
+        peace = peace && shim.running && world_.now() - shim.started_at > kPeace;
+      }
     }
     if (!any || !peace) continue;
-    world_.note("rot " + found.front().info.path);
-    return world_.files().rot(dir, std::string(found.front().info.path));
+    world_.note(0, "rot " + found.front().info.path);
+    return files.rot(dir, std::string(found.front().info.path));
   }
 }
 

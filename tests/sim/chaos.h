@@ -18,11 +18,13 @@ class Chaos {
  private:
   void next(Fault fault);
   void strike(Fault fault);
-  void kill_some_task();
-  void kill_some_shim();
+  void strike_between(Fault fault);
+  void kill_some_task(SimHost& host);
+  void kill_some_shim(SimHost& host);
   void damage_some_checkpoint();
-  // Undoes a lasting fault after up to `longest`, or when the time of faults is over.
-  void for_a_while(Duration longest, std::function<void()> undo);
+  Duration until_back();  // of a killed agent
+  // Undoes a lasting fault of `host` after up to `longest`, or when the time of faults is over.
+  void for_a_while(SimHost& host, Duration longest, std::function<void()> undo);
   Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
 
   ClusterWorld& world_;

@@ -19,23 +19,46 @@
 
 namespace dtrain::sim {
 
-// What a checker may look at.
+// What a checker may look at of one host.
+class HostView {
+ public:
+  virtual ~HostView() = default;
+  virtual const std::string& name() const = 0;
+  virtual const SimRunner& runner() const = 0;
+  virtual const SimDisk& disk() const = 0;
+  virtual const node::Node* node() const = 0;          // nullptr: the agent is down
+  // A Node that has just started from what the disk holds now, beside the real one; its effects go nowhere.
+  virtual std::unique_ptr<node::Node> replayed() const = 0;
+  // Since when the agent has been up, awake, with a disk that works, and nothing kept it from the others.
+  virtual Instant undisturbed_since() const = 0;
+};
+
+// And of all of them.
 class WorldView {
  public:
   virtual ~WorldView() = default;
   virtual Instant now() const = 0;
-  virtual const SimRunner& runner() const = 0;
-  virtual const SimDisk& disk() const = 0;
-  virtual const SimCheckpoints& checkpoints() const = 0;
+  virtual std::size_t hosts() const = 0;
+  virtual const HostView& host_view(std::size_t number) const = 0;
+  virtual const SimCheckpoints& checkpoints() const = 0;  // all hosts share them
   virtual const SimClient& client() const = 0;
   virtual const JobBook& book() const = 0;
-  virtual const node::Node* node() const = 0;          // nullptr: the agent is down
-  // A Node that has just started from what the disk holds now, beside the real one; its effects go nowhere.
-  virtual std::unique_ptr<node::Node> replayed() const = 0;
-  // Since when the agent has been up, awake, and with a disk that works.
-  virtual Instant undisturbed_since() const = 0;
   virtual bool calm() const = 0;                        // faults are over
+  // What hosts saw of their tasks is in the ledger by now.
+  virtual bool all_reported() const = 0;
+  // A request takes effect, if it ever does, within this of being made.
+  virtual Duration takes_effect() const = 0;
   virtual void violation(std::string_view invariant, std::string what) = 0;
+
+  bool alone() const { return hosts() == 1; }
+  // On whichever host it is; nullptr: nowhere.
+  const SimShim* find_shim(const AssignmentId& id) const {
+    for (std::size_t i = 0; i < hosts(); ++i) {
+      const auto& shims = host_view(i).runner().shims();
+      if (const auto it = shims.find(id); it != shims.end()) return &it->second;
+    }
+    return nullptr;
+  }
 };
 
 class Checker {
@@ -45,9 +68,11 @@ class Checker {
   virtual std::string_view name() const = 0;
   virtual void on_event(const node::Event&) {}          // delivered to Node
   virtual void on_effect(const node::Effect&) {}
+  virtual void stepped(std::size_t) {}                   // the Node of that host, its effects are on their way
   virtual void process_started(const SimShim&) {}
   virtual void process_ended(const SimShim&) {}
-  virtual void on_jobs(const wire::JobsReply&) {}        // what the observer is told, every few seconds
+  // What the observer is told, every few seconds, by the agent with the newest ledger; never older than the last time.
+  virtual void on_jobs(const wire::JobsReply&) {}
   virtual void on_reply(const SentRequest&, const wire::Message&) {}
   virtual void agent_dies() {}                           // before anything is lost
   virtual void at_rest() {}                              // faults were over long enough: all must have converged
@@ -58,7 +83,20 @@ class Checker {
   WorldView& world_;
 };
 
+// Watches one host: is told of its events, effects and processes only, and of the end of its agent.
+class HostChecker : public Checker {
+ public:
+  HostChecker(WorldView& world, std::size_t host) : Checker(world), host_(host) {}
+
+ protected:
+  const HostView& host() const { return world_.host_view(host_); }
+
+ private:
+  std::size_t host_;
+};
+
 using CheckerList = std::vector<std::unique_ptr<Checker>>;
-CheckerList all_checkers(WorldView& world);   // checkers/all.cpp
+CheckerList all_checkers(WorldView& world);                           // of the whole cluster; checkers/all.cpp
+CheckerList all_host_checkers(WorldView& world, std::size_t host);    // of that host; likewise
 
 }  // namespace dtrain::sim

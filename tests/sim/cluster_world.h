@@ -1,11 +1,11 @@
-// World `cluster`: one host, one agent (the real Node), its disk, tasks and users, under faults.
+// World `cluster`: hosts, each with its agent (the real Node), disk and tasks; the network between them; users who ask any
+// of them; faults.
 //
 // A run has three parts: busy (users act, faults happen), calm (faults are over, tasks end well: everything must
 // converge), end (every job is cancelled: nothing may run).
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,14 +14,19 @@
 
 #include "common/node/node.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/cluster_network.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/sim_host.h"
 #include "tests/sim/trace.h"
 #include "tests/sim/violation.h"
 
 namespace dtrain::sim {
 
+inline constexpr std::size_t kMostHosts = 9;
+
 struct RunOptions {
   std::uint64_t seed = 1;
+  std::size_t nodes = 1;               // at most kMostHosts
   Duration duration = 300s;
   FaultSet faults = FaultSet::all();
   std::string broken_rule;             // "": none
@@ -46,78 +51,63 @@ class ClusterWorld final : public WorldView {
   explicit ClusterWorld(RunOptions options);
   ~ClusterWorld() override;
   RunResult run();
-  std::vector<std::string> checker_names() const {
-    std::vector<std::string> names;
-    for (const auto& checker : checkers_) names.emplace_back(checker->name());
-    return names;
-  }
+  std::vector<std::string> checker_names() const;
 
   // For scenarios: the world without its random users and faults.
-  void start_agent();
+  void start_agents();
   void run_until(Instant end);
+  SimHost& host(std::size_t number = 0) { return *hosts_[number]; }
   SimClient& users() { return *client_; }
-  SimRunner& host() { return *runner_; }
   JobBook& known() { return book_; }
-  void kill_agent(Duration back_after);
-  void reboot(Duration back_after);
-  void pause_agent(Duration length);
-  SimDisk& storage() { return *disk_; }
-  HostClock& clock() { return clock_; }
   Timeline& timeline() { return timeline_; }
-  SimCheckpoints& files() { return *checkpoints_; }
+  ClusterNetwork& network() { return *network_; }
   void begin_calm();
-  void disk_disturbed_until(Instant until) { undisturbed_since_ = std::max(undisturbed_since_, until); }
-  void note(std::string_view text) { trace_.note(timeline_.now(), text); }
+  // Of several hosts: one of them, or what is between them, is not what it should be until then.
+  void cluster_disturbed_until(Instant until);
+  void note(std::size_t host, std::string_view text);
   const std::optional<Violation>& broken() const { return violation_; }
-  bool agent_runs() const { return node_ != nullptr && !paused_; }
 
   // WorldView.
   Instant now() const override { return timeline_.now(); }
-  const SimRunner& runner() const override { return *runner_; }
-  const SimDisk& disk() const override { return *disk_; }
-  const SimCheckpoints& checkpoints() const override { return *checkpoints_; }
+  std::size_t hosts() const override { return hosts_.size(); }
+  const HostView& host_view(std::size_t number) const override { return *hosts_[number]; }
+  const SimCheckpoints& checkpoints() const override { return *hosts_.front()->checkpoints_; }
   const SimClient& client() const override { return *client_; }
   const JobBook& book() const override { return book_; }
-  const node::Node* node() const override { return node_.get(); }
-  std::unique_ptr<node::Node> replayed() const override;
-  Instant undisturbed_since() const override { return undisturbed_since_; }
   bool calm() const override { return calm_; }
+  bool all_reported() const override;
+  Duration takes_effect() const override;
   void violation(std::string_view invariant, std::string what) override;
 
  private:
-  void post(node::Event event);
-  void step(const node::Event& event);
-  void perform(const node::Effect& effect);
-  void agent_lost(bool host_too, Duration back_after);
+  friend class SimHost;
+  // Independent streams of one seed, so that a change in one part of the world does not reshuffle the others.
+  Rng stream(std::uint64_t which) const { return Rng(options_.seed * 0x9e3779b97f4a7c15ull + which); }
+  Instant undisturbed_since() const { return undisturbed_since_; }
+  std::string node_rule() const;   // to break in Node; "": none
+  std::size_t newest_host() const;
+  void tell_checkers(const std::function<void(Checker&)>& tell);  // all there are
+  void count_start(const SimShim& shim);
   void observe_later();
   void act_later();
-  node::Started facts() const;
-  node::Options node_options() const;
   bool breaks(std::string_view rule) const { return options_.broken_rule == rule; }
 
   RunOptions options_;
   Rng rng_;
   Timeline timeline_;
-  HostClock clock_;
+  Rng chosen_;                          // whom users ask
   Trace trace_;
   JobBook book_;
-  std::unique_ptr<SimDisk> disk_;
-  std::unique_ptr<SimRunner> runner_;
-  std::unique_ptr<SimCheckpoints> checkpoints_;
   std::unique_ptr<SimClient> client_;
   std::unique_ptr<Log> log_;
-  std::unique_ptr<node::Node> node_;
+  std::unique_ptr<ClusterNetwork> network_;   // of several hosts
   CheckerList checkers_;
-  std::deque<node::Event> held_;        // while the agent is paused
-  std::vector<node::Effect> effects_;
+  std::vector<std::unique_ptr<SimHost>> hosts_;
   std::optional<Violation> violation_;
-  std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0;
   std::uint64_t attempts_ = 0, recoveries_ = 0;
   std::map<JobId, Generation> generations_;
   Instant undisturbed_since_{}, busy_until_{};
-  Instant last_tick_{};
-  std::uint32_t ticks_in_place_ = 0;
-  bool paused_ = false, calm_ = false, stepping_ = false, users_act_ = false;
+  bool calm_ = false, users_act_ = false;
 };
 
 }  // namespace dtrain::sim

@@ -21,8 +21,17 @@ enum class Fault : unsigned char {
   pause,              // the agent gets no CPU for a while; the tasks run on
   checkpoint_damage,  // a good checkpoint rots on disk
   stage_error,        // preparing or launching an assignment fails
+  // Of several hosts.
+  coordinator_kill,   // the agent of whoever coordinates is killed
+  partition,          // some hosts and the others do not hear each other
+  isolate,            // one host and the others
+  one_way,            // what one host sends is lost
+  loss,               // of messages
+  duplicate,          // messages about the log come twice, the second time late
+  delay,              // messages about the log take long
 };
-inline constexpr std::size_t kFaultCount = 11;
+inline constexpr std::size_t kFaultCount = 18;
+constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 std::string_view to_string(Fault fault);   // "task-kill"
 
 std::span<const std::string_view> fault_names(Fault);

@@ -28,6 +28,8 @@ KnownJob& JobBook::know(JobId id, std::uint64_t tag, const std::string& name, In
     // Its submit was never answered: what was asked of its name since may have met it.
     for (const auto& [action, when] : lately_)
       if (action.job == name) apply(job, action, when);
+    for (const Replace& by : replaced_lately_)
+      if (by.name == name && by.tag != tag && now - by.at <= kUnknownFor) job.removal_asked = true;
   }
   return job;
 }
@@ -85,12 +87,16 @@ void JobBook::apply(KnownJob& job, const wire::ActionRequest& action, Instant no
   }
 }
 
-void JobBook::replace_asked(const std::string& name) {
+void JobBook::replace_asked(const std::string& name, std::uint64_t tag, Instant now) {
+  std::erase_if(replaced_lately_, [&](const Replace& by) { return now - by.at > kUnknownFor; });
+  replaced_lately_.push_back({name, tag, now});
   for (auto& [id, job] : jobs_)
     if (job.name == name) job.removal_asked = true;
 }
 
-void JobBook::seen(const wire::JobsReply& jobs, Instant now) {
+bool JobBook::seen(const wire::JobsReply& jobs, std::uint64_t index, Instant now) {
+  if (index < index_) return false;
+  index_ = index;
   for (auto& [id, job] : jobs_) {
     bool listed = false;
     for (const auto& view : jobs.jobs) listed = listed || view.id == id;
@@ -104,6 +110,7 @@ void JobBook::seen(const wire::JobsReply& jobs, Instant now) {
     }
     job.restarts = view.restarts;
   }
+  return true;
 }
 
 void JobBook::agent_died(bool host_too) {

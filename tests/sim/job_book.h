@@ -53,8 +53,12 @@ class JobBook {
   const job::JobSpec* spec_of(JobId id) const;      // as submitted; nullptr: never heard of
 
   void asked(const wire::ActionRequest& action, Instant now);
-  void replace_asked(const std::string& name);
-  void seen(const wire::JobsReply& jobs, Instant now);
+  // With the file of that tag.
+  void replace_asked(const std::string& name, std::uint64_t tag, Instant now);
+  // `index`: of the newest entry in the ledger that the list was made from. False: an older list than was seen before,
+  // which tells nothing new.
+  bool seen(const wire::JobsReply& jobs, std::uint64_t index, Instant now);
+  std::uint64_t index() const { return index_; }
   void agent_died(bool host_too);
 
  private:
@@ -62,9 +66,16 @@ class JobBook {
   static constexpr Duration kUnknownFor = 60s;
   static void apply(KnownJob& job, const wire::ActionRequest& action, Instant now);
 
+  struct Replace {
+    std::string name;
+    std::uint64_t tag = 0;
+    Instant at{};
+  };
   std::vector<std::pair<wire::ActionRequest, Instant>> lately_;
+  std::vector<Replace> replaced_lately_;
   std::map<std::uint64_t, JobFile> files_;
   std::map<JobId, KnownJob> jobs_;
+  std::uint64_t index_ = 0;
 };
 
 std::uint64_t tag_of(const std::map<std::string, std::string>& labels);   // 0: none

@@ -1,5 +1,6 @@
 #include "tests/sim/run_seeds.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -16,20 +17,20 @@ Report run_seeds(const RunOptions& base, SeedRange seeds) {
 }
 
 std::string replay_command(const RunOptions& options, std::uint64_t seed) {
-  return replay_command("cluster", 1, seed, options.duration, options.faults.text(), options.broken_rule);
+  return replay_command("cluster", options.nodes, seed, options.duration, options.faults.text(), options.broken_rule);
 }
 
 namespace {
 
 Result<RunOutcome> run(const RunRequest& request) {
-  if (request.nodes > 1)
-    return fail(
-        ErrorCode::invalid,
-        "could not run " + std::to_string(request.nodes) + " nodes: this version of world cluster has one",
-        "leave --nodes out");
+  if (request.nodes > kMostHosts)
+    return fail(ErrorCode::invalid,
+                "could not run " + std::to_string(request.nodes) + " nodes: world cluster has at most " + std::to_string(kMostHosts),
+                "use --nodes " + std::to_string(kMostHosts));
   const auto faults = FaultSet::parse(request.faults);
   if (!faults) return tl::unexpected(faults.error());
   RunOptions options;
+  options.nodes = std::max<std::size_t>(request.nodes, 1);
   options.duration = request.duration;
   options.faults = *faults;
   options.broken_rule = request.broken_rule;
@@ -37,7 +38,7 @@ Result<RunOutcome> run(const RunRequest& request) {
   const Report report = run_seeds(options, request.seeds);
   const double rate = report.real_seconds > 0 ? static_cast<double>(report.events) / report.real_seconds : 0;
   nlohmann::json line = {{"world", "cluster"},
-                         {"nodes", 1},
+                         {"nodes", options.nodes},
                          {"seeds", report.seeds},
                          {"virtual_seconds", report.virtual_seconds},
                          {"events", report.events},
@@ -67,7 +68,7 @@ std::vector<std::string> checkers() {
 }  // namespace
 
 const World& cluster_world() {
-  static const World world{"cluster",     "one host, its agent, tasks, disk and users",
+  static const World world{"cluster",     "hosts, their agents, tasks and disks, the network between them, users",
                            cluster_rules, FaultSet::all_names,
                            checkers,      run};
   return world;

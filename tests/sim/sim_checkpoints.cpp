@@ -10,15 +10,20 @@ constexpr Duration kSlowestRead = 400ms;
 
 }  // namespace
 
+SimCheckpoints::SimCheckpoints(Timeline& timeline, Rng rng, Post post, std::shared_ptr<Files> files)
+    : timeline_(timeline), rng_(rng), post_(std::move(post)), files_(files ? std::move(files) : std::make_shared<Files>()) {
+  files_->viewers.push_back(this);
+}
+
 const std::vector<SimCheckpoint>& SimCheckpoints::in(const std::string& dir) const {
   static const std::vector<SimCheckpoint> kNone;
-  const auto it = dirs_.find(dir);
-  return it == dirs_.end() ? kNone : it->second;
+  const auto it = files_->dirs.find(dir);
+  return it == files_->dirs.end() ? kNone : it->second;
 }
 
 std::vector<std::string> SimCheckpoints::directories() const {
   std::vector<std::string> out;
-  for (const auto& [dir, found] : dirs_) out.push_back(dir);
+  for (const auto& [dir, found] : files_->dirs) out.push_back(dir);
   return out;
 }
 
@@ -39,14 +44,14 @@ void SimCheckpoints::later(JobId job, std::function<void()> action) {
 
 void SimCheckpoints::write(const std::string& dir, JobId job, Generation generation, std::int64_t step, bool torn,
                            bool rotten) {
-  auto& all = dirs_[dir];
+  auto& all = files_->dirs[dir];
   SimCheckpoint c;
   c.info.path = dir + "/ckpt-" + std::to_string(step);
   c.info.step = step;
   c.info.complete = !torn;
   if (torn) c.info.defect = "weights.bin has fewer bytes than the manifest says";
   c.info.bytes = 4096;
-  c.info.digest = "d" + std::to_string(++written_);
+  c.info.digest = "d" + std::to_string(++files_->written);
   c.good = !torn && !rotten;
   c.job = job;
   c.generation = generation;
@@ -63,8 +68,8 @@ void SimCheckpoints::rot(const std::string& dir, const std::string& path) {
 }
 
 SimCheckpoint* SimCheckpoints::find(const std::string& path) {
-  const auto it = dirs_.find(path.substr(0, path.rfind('/')));
-  if (it == dirs_.end()) return nullptr;
+  const auto it = files_->dirs.find(path.substr(0, path.rfind('/')));
+  if (it == files_->dirs.end()) return nullptr;
   for (SimCheckpoint& c : it->second)
     if (c.info.path == path) return &c;
   return nullptr;
@@ -77,6 +82,10 @@ Result<std::vector<transfer::CheckpointInfo>> SimCheckpoints::list(const std::st
 }
 
 void SimCheckpoints::changed(const std::string& dir) {
+  for (SimCheckpoints* viewer : files_->viewers) viewer->noticed(dir);
+}
+
+void SimCheckpoints::noticed(const std::string& dir) {
   for (const auto& [job, watched] : watched_) {
     if (watched != dir) continue;
     timeline_.after(Duration(static_cast<std::int64_t>(rng_.below(kNoticed.count()) + 1)), [this, job = job, dir, life = life_] {
@@ -120,7 +129,7 @@ void SimCheckpoints::perform(const node::QuarantineCheckpoint& effect) {
       return;
     }
     const std::string dir = path.substr(0, path.rfind('/'));
-    std::erase_if(dirs_[dir], [&](const SimCheckpoint& c) { return c.info.path == path; });
+    std::erase_if(files_->dirs[dir], [&](const SimCheckpoint& c) { return c.info.path == path; });
     post_(node::CheckpointQuarantined{job, token, path, dir + "/.quarantine" + path.substr(path.rfind('/'))});
     changed(dir);
   });
@@ -129,7 +138,7 @@ void SimCheckpoints::perform(const node::QuarantineCheckpoint& effect) {
 void SimCheckpoints::perform(const node::DeleteCheckpoint& effect) {
   const std::string& path = effect.info.path;
   const std::string dir = path.substr(0, path.rfind('/'));
-  std::erase_if(dirs_[dir], [&](const SimCheckpoint& c) { return c.info.path == path; });
+  std::erase_if(files_->dirs[dir], [&](const SimCheckpoint& c) { return c.info.path == path; });
   changed(dir);
 }
 

@@ -1,9 +1,11 @@
-// The checkpoint directories of the simulated host: what tasks wrote there, what of it is good, and who looks.
+// The checkpoint directories, which all simulated hosts share: what tasks wrote there, what of it is good, and which
+// agent looks.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +27,16 @@ struct SimCheckpoint {
 class SimCheckpoints {
  public:
   using Post = std::function<void(node::Event)>;
-  SimCheckpoints(Timeline& timeline, Rng rng, Post post) : timeline_(timeline), rng_(rng), post_(std::move(post)) {}
+  // What lies there, and who is to hear of changes.
+  struct Files {
+    std::map<std::string, std::vector<SimCheckpoint>> dirs;
+    std::uint64_t written = 0;
+    std::vector<SimCheckpoints*> viewers;
+  };
+  // One host's view. Without `files`: of files that nobody else sees.
+  SimCheckpoints(Timeline& timeline, Rng rng, Post post, std::shared_ptr<Files> files = nullptr);
+  SimCheckpoints(const SimCheckpoints&) = delete;
+  SimCheckpoints& operator=(const SimCheckpoints&) = delete;
 
   // A task committed a checkpoint. The same step in the same directory is overwritten.
   void write(const std::string& dir, JobId job, Generation generation, std::int64_t step, bool torn, bool rotten);
@@ -47,16 +58,17 @@ class SimCheckpoints {
   Result<std::vector<transfer::CheckpointInfo>> list(const std::string& dir) const;
   SimCheckpoint* find(const std::string& path);
   void changed(const std::string& dir);
+  void noticed(const std::string& dir);
   Duration reading_time();
   void later(JobId job, std::function<void()> action);
 
   Timeline& timeline_;
   Rng rng_;
   Post post_;
-  std::map<std::string, std::vector<SimCheckpoint>> dirs_;
+  std::shared_ptr<Files> files_;
   std::map<JobId, std::string> watched_;
   std::map<JobId, std::uint32_t> looking_;
-  std::uint64_t life_ = 0, written_ = 0;
+  std::uint64_t life_ = 0;
 };
 
 }  // namespace dtrain::sim

@@ -38,22 +38,33 @@ node::ConnectionId SimClient::send(SentRequest sent, const T& payload) {
   const node::ConnectionId connection = ++connections_;
   sent.request = 1 + rng_.below(3);
   sent.at = timeline_.now();
+  sent.host = host_;
   const std::string body = wire::encode(wire::make_message(sent.type, sent.request, payload));
   const std::uint64_t request = sent.request;
   open_[connection] = std::move(sent);
-  hooks_.post(node::ConnectionOpened{connection, node::Caller{"mluser", kUid}});
-  hooks_.post(node::Request{connection, request, body});
+  const std::size_t host = host_;
+  hooks_.post(host, node::ConnectionOpened{connection, node::Caller{"mluser", kUid}});
+  hooks_.post(host, node::Request{connection, request, body});
   return connection;
 }
 
 void SimClient::hang_up(node::ConnectionId connection) {
-  if (open_.erase(connection) != 0) hooks_.post(node::ConnectionClosed{connection});
+  const auto it = open_.find(connection);
+  if (it == open_.end()) return;
+  const std::size_t host = it->second.host;
+  open_.erase(it);
+  hooks_.post(host, node::ConnectionClosed{connection});
+}
+
+bool SimClient::reached(std::size_t host) {
+  host_ = host;
+  return hooks_.agent_listens(host);
 }
 
 void SimClient::submit(job::JobSpec spec, std::uint64_t tag, bool replace) {
-  if (!hooks_.agent_listens()) return;
+  if (!reached(hooks_.choose_host())) return;
   const JobFile& file = book_.file(tag) != nullptr ? *book_.file(tag) : book_.add_file(std::move(spec), tag);
-  if (replace) book_.replace_asked(file.spec.name);
+  if (replace) book_.replace_asked(file.spec.name, tag, timeline_.now());
   SentRequest sent;
   sent.type = MessageType::submit;
   sent.tag = tag;
@@ -66,7 +77,7 @@ void SimClient::submit(job::JobSpec spec, std::uint64_t tag, bool replace) {
 }
 
 void SimClient::action(wire::ActionRequest request) {
-  if (!hooks_.agent_listens()) return;
+  if (!reached(hooks_.choose_host())) return;
   book_.asked(request, timeline_.now());
   SentRequest sent;
   sent.type = MessageType::action;
@@ -75,7 +86,7 @@ void SimClient::action(wire::ActionRequest request) {
 }
 
 void SimClient::observe() {
-  if (!hooks_.agent_listens()) return;
+  if (!reached(hooks_.newest_host())) return;
   SentRequest sent;
   sent.type = MessageType::query_jobs;
   sent.observer = true;
@@ -101,7 +112,7 @@ const KnownJob* SimClient::random_job_of_book() {
 }
 
 void SimClient::act() {
-  if (!hooks_.agent_listens()) return;
+  if (!reached(hooks_.choose_host())) return;
   const KnownJob* job = random_job_of_book();
   if (!unacknowledged_.empty() && rng_.chance(1, 2)) {   // again, with the same request id
     const std::uint64_t tag = *unacknowledged_.begin();
@@ -209,7 +220,7 @@ void SimClient::query(const KnownJob* job) {
   }
 }
 
-void SimClient::receive(node::ConnectionId connection, const std::string& body) {
+void SimClient::receive(node::ConnectionId connection, const std::string& body, std::uint64_t index) {
   const auto it = open_.find(connection);
   if (it == open_.end()) return;   // we hung up
   auto message = wire::decode<wire::Message>(body);
@@ -221,11 +232,11 @@ void SimClient::receive(node::ConnectionId connection, const std::string& body) 
   sent.answered = true;
   const SentRequest copy = sent;
   if (message->last) hang_up(connection);
-  check_payload(copy, *message);
+  check_payload(copy, *message, index);
   hooks_.replied(copy, *message);
 }
 
-void SimClient::check_payload(const SentRequest& sent, const wire::Message& message) {
+void SimClient::check_payload(const SentRequest& sent, const wire::Message& message, std::uint64_t index) {
   const bool compare = ++received_ % kCodedEvery == 0;
   std::string why;
   bool good = true;
@@ -250,7 +261,7 @@ void SimClient::check_payload(const SentRequest& sent, const wire::Message& mess
     case MessageType::jobs: {
       auto reply = wire::decode<wire::JobsReply>(message.payload);
       good = reply.has_value();
-      if (good && sent.observer) hooks_.looked(*reply);
+      if (good && sent.observer) hooks_.looked(*reply, index);
       break;
     }
     case MessageType::tasks: good = round_trip<wire::TasksReply>(message, compare, why); break;
@@ -278,6 +289,8 @@ void SimClient::on_submitted(const SentRequest& sent, const wire::Message& messa
   book_.know(reply->id, tag, reply->name, timeline_.now()).acknowledged = true;
 }
 
-void SimClient::agent_died() { open_.clear(); }
+void SimClient::agent_died(std::size_t host) {
+  std::erase_if(open_, [&](const auto& entry) { return entry.second.host == host; });
+}
 
 }  // namespace dtrain::sim

@@ -25,16 +25,19 @@ struct SentRequest {
   wire::ActionRequest action;         // action
   bool answered = false;              // at least once
   bool observer = false;              // asked by the observer, not by a user
+  std::size_t host = 0;               // whose agent was asked
   Instant at{};
 };
 
 class SimClient {
  public:
   struct Hooks {
-    std::function<bool()> agent_listens;                              // a connection can be made
-    std::function<void(node::Event)> post;
+    std::function<std::size_t()> choose_host;                         // whose agent a user asks
+    std::function<std::size_t()> newest_host;                         // and the observer: the one that knows most
+    std::function<bool(std::size_t host)> agent_listens;              // a connection can be made
+    std::function<void(std::size_t host, node::Event)> post;
     std::function<void(const SentRequest&, const wire::Message&)> replied;
-    std::function<void(const wire::JobsReply&)> looked;               // an answer to the observer
+    std::function<void(const wire::JobsReply&, std::uint64_t index)> looked;  // an answer to the observer
     std::function<void(std::string_view invariant, std::string what)> complain;
   };
   SimClient(Timeline& timeline, Rng rng, JobBook& book, Hooks hooks);
@@ -46,21 +49,23 @@ class SimClient {
   void action(wire::ActionRequest request);
   std::uint64_t next_tag() { return ++tags_; }
 
-  void receive(node::ConnectionId connection, const std::string& body);
+  // `index`: of the newest entry in the ledger of who answers.
+  void receive(node::ConnectionId connection, const std::string& body, std::uint64_t index);
   void closed(node::ConnectionId connection) { open_.erase(connection); }   // by the agent
-  void agent_died();                   // every connection is gone; lost submits are tried again
+  void agent_died(std::size_t host);   // every connection to it is gone; lost submits are tried again
   const std::map<node::ConnectionId, SentRequest>& open() const { return open_; }
 
   static bool streams(wire::MessageType type);   // answers until the client goes
 
  private:
+  bool reached(std::size_t host);                // the next deed is done at this one
   template <class T>
   node::ConnectionId send(SentRequest sent, const T& payload);
   void hang_up(node::ConnectionId connection);
   void act_on_job(const KnownJob& job);
   void query(const KnownJob* job);
   void submit_something();
-  void check_payload(const SentRequest& sent, const wire::Message& message);
+  void check_payload(const SentRequest& sent, const wire::Message& message, std::uint64_t index);
   void on_submitted(const SentRequest& sent, const wire::Message& message);
   const KnownJob* random_job_of_book();
   bool asks_for_gpus(const std::string& name, const std::string& role) const;
@@ -73,6 +78,7 @@ class SimClient {
   std::set<std::uint64_t> unacknowledged_;       // tags of submits that got no answer
   node::ConnectionId connections_ = 0;
   std::uint64_t tags_ = 0, received_ = 0;
+  std::size_t host_ = 0;                         // of the deed under way
 };
 
 }  // namespace dtrain::sim

@@ -67,6 +67,8 @@ void SimDisk::apply(const node::Persist& persist) {
   std::uint64_t last = !replica.log.empty() ? replica.log.back().index : replica.snapshot ? replica.snapshot->index : 0;
   if (persist.reset_log) last = persist.snapshot->index;
   if (persist.truncate_from) last = std::min(last, *persist.truncate_from - 1);
+  // What others made durable may be applied, and in a snapshot, before it was written here.
+  if (persist.snapshot) last = std::max(last, persist.snapshot->index);
   for (const auto& entry : persist.append) {
     if (entry.index != ++last)
       complain_("entry " + std::to_string(entry.index) + " was appended where entry " + std::to_string(last) + " belongs");

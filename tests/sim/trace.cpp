@@ -106,8 +106,9 @@ struct TextLeaf {
 };
 
 template <class Variant>
-void hash_of(std::uint64_t& hash, Instant at, const Variant& value) {
+void hash_of(std::uint64_t& hash, Instant at, std::size_t host, const Variant& value) {
   HashLeaf leaf{hash};
+  if (host != 0) leaf.natural(host);
   leaf.natural(static_cast<std::uint64_t>(at.time_since_epoch().count()));
   leaf.natural(value.index());
   Walker<HashLeaf> walker{leaf};
@@ -127,12 +128,12 @@ std::string text_of(const Variant& value) {
 
 void Trace::event(Instant at, const node::Event& event) {
   ++events_;
-  hash_of(hash_, at, event);
+  hash_of(hash_, at, host_, event);
   if (print_) line(at, "->", text_of(event));
 }
 
 void Trace::effect(Instant at, const node::Effect& effect) {
-  hash_of(hash_, at, effect);
+  hash_of(hash_, at, host_, effect);
   if (print_) line(at, "<-", text_of(effect));
 }
 
@@ -143,7 +144,8 @@ void Trace::note(Instant at, std::string_view text) {
 }
 
 void Trace::line(Instant at, std::string_view mark, std::string_view text) {
-  std::printf("%s %.*s %.*s\n", seconds_text(at).c_str(), static_cast<int>(mark.size()), mark.data(),
+  const std::string host = several_ ? " sim" + std::to_string(host_) : "";
+  std::printf("%s%s %.*s %.*s\n", seconds_text(at).c_str(), host.c_str(), static_cast<int>(mark.size()), mark.data(),
               static_cast<int>(text.size()), text.data());
 }
 

@@ -14,7 +14,9 @@ namespace dtrain::sim {
 
 class Trace {
  public:
-  explicit Trace(bool print) : print_(print) {}
+  // `several`: hosts, which are told apart.
+  Trace(bool print, bool several) : print_(print), several_(several) {}
+  void at_host(std::size_t number) { host_ = number; }  // what comes next happens there
   void event(Instant at, const node::Event& event);
   void effect(Instant at, const node::Effect& effect);
   void note(Instant at, std::string_view text);   // what the world did by itself: a fault, an end
@@ -27,7 +29,8 @@ class Trace {
 
   std::uint64_t hash_ = 0x9e3779b97f4a7c15ull;
   std::uint64_t events_ = 0;
-  bool print_;
+  std::size_t host_ = 0;
+  bool print_, several_;
 };
 
 }  // namespace dtrain::sim

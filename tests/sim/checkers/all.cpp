@@ -4,10 +4,17 @@ namespace dtrain::sim {
 
 CheckerList all_checkers(WorldView& world) {
   CheckerList list;
-  for (const auto make : {acknowledged_submit_never_lost, budgets_respected, completed_task_never_rerun,
-                          every_job_progresses, gpus_not_shared, no_orphan, ports_not_reused, replay_equal, restore_choice,
-                          single_completion, start_order, stateful_task_never_twice, stops_when_disk_fails})
+  for (const auto make : {acknowledged_submit_never_lost, budgets_respected, completed_task_never_rerun, copies_equal,
+                          every_job_progresses, restore_choice, start_order, stateful_task_never_twice})
     list.push_back(make(world));
+  return list;
+}
+
+CheckerList all_host_checkers(WorldView& world, std::size_t host) {
+  CheckerList list;
+  for (const auto make :
+       {gpus_not_shared, no_orphan, ports_not_reused, replay_equal, single_completion, stops_when_disk_fails})
+    list.push_back(make(world, host));
   return list;
 }
 

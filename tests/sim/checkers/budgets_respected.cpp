@@ -61,7 +61,7 @@ class BudgetsRespected final : public Checker {
       if (known == nullptr || known->steered != 0 || it == jobs_.end()) continue;
       const Counts& job = it->second;
       const std::uint32_t observed = job.restarts + job.recoveries;
-      if (view.restarts + known->crashes < observed && world_.now() - job.last_start > kTogether && world_.disk().idle())
+      if (view.restarts + known->crashes < observed && world_.now() - job.last_start > kTogether && world_.all_reported())
         return violation("job " + std::to_string(view.id) + " says " + std::to_string(view.restarts) + " restarts, " +
                          std::to_string(observed) + " were seen");
       if (is_final(view.state) && known->crashes == 0 && view.restarts > observed + job.ends)

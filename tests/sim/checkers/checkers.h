@@ -10,15 +10,18 @@ namespace dtrain::sim {
 std::unique_ptr<Checker> acknowledged_submit_never_lost(WorldView& world);
 std::unique_ptr<Checker> budgets_respected(WorldView& world);
 std::unique_ptr<Checker> completed_task_never_rerun(WorldView& world);
+std::unique_ptr<Checker> copies_equal(WorldView& world);
 std::unique_ptr<Checker> every_job_progresses(WorldView& world);
-std::unique_ptr<Checker> gpus_not_shared(WorldView& world);
-std::unique_ptr<Checker> no_orphan(WorldView& world);
-std::unique_ptr<Checker> ports_not_reused(WorldView& world);
-std::unique_ptr<Checker> replay_equal(WorldView& world);
 std::unique_ptr<Checker> restore_choice(WorldView& world);
-std::unique_ptr<Checker> single_completion(WorldView& world);
 std::unique_ptr<Checker> start_order(WorldView& world);
 std::unique_ptr<Checker> stateful_task_never_twice(WorldView& world);
-std::unique_ptr<Checker> stops_when_disk_fails(WorldView& world);
+
+// Of one host.
+std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> no_orphan(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> ports_not_reused(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> replay_equal(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> single_completion(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> stops_when_disk_fails(WorldView& world, std::size_t host);
 
 }  // namespace dtrain::sim

@@ -32,7 +32,7 @@ class CompletedTaskNeverRerun final : public Checker {
   // lost that; and where a stop was under way the record does not tell an own end from an obedient one.
   void agent_dies() override {
     for (auto& [task, done] : completed_)
-      if (world_.now() - done.at < kTakesEffect) done.uncertain = true;
+      if (world_.now() - done.at < world_.takes_effect()) done.uncertain = true;
   }
 
   void process_ended(const SimShim& shim) override {
@@ -46,9 +46,6 @@ class CompletedTaskNeverRerun final : public Checker {
   }
 
  private:
-  // A request takes effect when the disk has it: on a slow one this much later.
-  static constexpr Duration kTakesEffect = 5s;
-
   struct Completion {
     Generation generation = 0;
     Instant at{};
@@ -56,8 +53,8 @@ class CompletedTaskNeverRerun final : public Checker {
   };
 
   // A user asked for a new run since, or gave the task up and asked for another of its number.
-  static bool asked_again(const KnownJob& job, const TaskId& task, Instant when) {
-    const Instant completed = when - kTakesEffect;
+  bool asked_again(const KnownJob& job, const TaskId& task, Instant when) const {
+    const Instant completed = when - world_.takes_effect();
     const auto shrunk = job.shrunk.find(task.role);
     if (shrunk != job.shrunk.end() && shrunk->second.first <= task.index && shrunk->second.second >= completed) return true;
     const auto restarted = job.tasks_restarted.find(task.text());

@@ -15,7 +15,8 @@ class EveryJobProgresses final : public Checker {
   void on_jobs(const wire::JobsReply& jobs) override { last_ = jobs; }
 
   void at_rest() override {
-    if (world_.node() == nullptr) return violation("the agent is down although faults are over");
+    for (std::size_t i = 0; i < world_.hosts(); ++i)
+      if (world_.host_view(i).node() == nullptr) return violation("the agent is down although faults are over");
     const bool room_taken = std::any_of(last_.jobs.begin(), last_.jobs.end(),
                                         [&](const auto& v) { return runs_for_ever(v) || (is_final(v.state) && lives(v.id)); });
     for (const auto& view : last_.jobs) {
@@ -29,8 +30,10 @@ class EveryJobProgresses final : public Checker {
  private:
   // What cleanPodPolicy None left running holds its room for good.
   bool lives(JobId id) const {
-    return std::any_of(world_.runner().shims().begin(), world_.runner().shims().end(),
-                       [&](const auto& entry) { return entry.first.job == id && entry.second.running; });
+    for (std::size_t i = 0; i < world_.hosts(); ++i)
+      for (const auto& [assignment, shim] : world_.host_view(i).runner().shims())
+        if (assignment.job == id && shim.running) return true;
+    return false;
   }
 
   // A role that restarts always keeps its job running for good, where its success would have decided.

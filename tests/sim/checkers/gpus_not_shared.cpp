@@ -5,14 +5,14 @@
 namespace dtrain::sim {
 namespace {
 
-class GpusNotShared final : public Checker {
+class GpusNotShared final : public HostChecker {
  public:
-  using Checker::Checker;
+  using HostChecker::HostChecker;
   std::string_view name() const override { return "gpus_not_shared"; }
 
   void process_started(const SimShim& shim) override {
     std::uint64_t cpus = 0, memory = 0;
-    for (const auto& [id, other] : world_.runner().shims()) {
+    for (const auto& [id, other] : host().runner().shims()) {
       if (!other.running) continue;
       cpus += other.spec.cpu_millis;
       memory += other.spec.memory_bytes;
@@ -29,6 +29,8 @@ class GpusNotShared final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> gpus_not_shared(WorldView& world) { return std::make_unique<GpusNotShared>(world); }
+std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host) {
+  return std::make_unique<GpusNotShared>(world, host);
+}
 
 }  // namespace dtrain::sim

@@ -8,9 +8,9 @@ namespace {
 
 constexpr Duration kSlack = 6s;   // on top of the grace period: commits, orders, removal of files
 
-class NoOrphan final : public Checker {
+class NoOrphan final : public HostChecker {
  public:
-  using Checker::Checker;
+  using HostChecker::HostChecker;
   std::string_view name() const override { return "no_orphan"; }
 
   void on_jobs(const wire::JobsReply&) override { look(kSlack); }
@@ -19,13 +19,13 @@ class NoOrphan final : public Checker {
   void on_effect(const node::Effect& effect) override {
     const auto* removal = std::get_if<node::RemoveJobFiles>(&effect);
     if (removal == nullptr) return;
-    for (const auto& [id, shim] : world_.runner().shims())
+    for (const auto& [id, shim] : host().runner().shims())
       if (id.job == removal->job && shim.alive) return violation("the files of " + id.text() + " are removed under its living shim");
   }
 
  private:
   void look(Duration slack) {
-    for (const auto& [id, shim] : world_.runner().shims()) {
+    for (const auto& [id, shim] : host().runner().shims()) {
       if (!shim.running && !shim.alive) continue;
       const KnownJob* job = world_.book().find(id.job);
       if (job == nullptr || job->gone) {
@@ -38,7 +38,7 @@ class NoOrphan final : public Checker {
         return violation(id.text() + " runs although its job is " + job->state);
     }
     for (const auto& [id, job] : world_.book().jobs()) {
-      if (job.gone && world_.runner().has_files(id)) {
+      if (job.gone && host().runner().has_files(id)) {
         if (overdue(since(gone_since_, id), slack + 10s))
           return violation("files of job " + std::to_string(id) + " are left although it was removed");
       }
@@ -48,7 +48,7 @@ class NoOrphan final : public Checker {
   Instant since(std::map<JobId, Instant>& when, JobId id) { return when.try_emplace(id, world_.now()).first->second; }
 
   bool overdue(Instant from, Duration within) const {
-    return world_.node() != nullptr && world_.now() - std::max(from, world_.undisturbed_since()) > within;
+    return host().node() != nullptr && world_.now() - std::max(from, host().undisturbed_since()) > within;
   }
 
   Duration grace(JobId id) const {
@@ -67,6 +67,8 @@ class NoOrphan final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> no_orphan(WorldView& world) { return std::make_unique<NoOrphan>(world); }
+std::unique_ptr<Checker> no_orphan(WorldView& world, std::size_t host) {
+  return std::make_unique<NoOrphan>(world, host);
+}
 
 }  // namespace dtrain::sim

@@ -7,9 +7,9 @@ namespace {
 
 constexpr Duration kRest = 2min;
 
-class PortsNotReused final : public Checker {
+class PortsNotReused final : public HostChecker {
  public:
-  using Checker::Checker;
+  using HostChecker::HostChecker;
   std::string_view name() const override { return "ports_not_reused"; }
 
   void process_started(const SimShim& shim) override {
@@ -45,6 +45,8 @@ class PortsNotReused final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> ports_not_reused(WorldView& world) { return std::make_unique<PortsNotReused>(world); }
+std::unique_ptr<Checker> ports_not_reused(WorldView& world, std::size_t host) {
+  return std::make_unique<PortsNotReused>(world, host);
+}
 
 }  // namespace dtrain::sim

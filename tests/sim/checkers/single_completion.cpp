@@ -5,9 +5,9 @@
 namespace dtrain::sim {
 namespace {
 
-class SingleCompletion final : public Checker {
+class SingleCompletion final : public HostChecker {
  public:
-  using Checker::Checker;
+  using HostChecker::HostChecker;
   std::string_view name() const override { return "single_completion"; }
 
   void on_effect(const node::Effect& effect) override {
@@ -17,7 +17,7 @@ class SingleCompletion final : public Checker {
     std::visit([this](const auto& e) { end(e); }, event);
   }
   void at_end() override {
-    if (world_.node() == nullptr) return;
+    if (host().node() == nullptr) return;
     const Instant long_ago = world_.now() - kSlowest;
     for (const auto& [key, open] : waiting_)
       if (open.since < long_ago) return violation(key.text() + " was never completed");
@@ -117,6 +117,8 @@ class SingleCompletion final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> single_completion(WorldView& world) { return std::make_unique<SingleCompletion>(world); }
+std::unique_ptr<Checker> single_completion(WorldView& world, std::size_t host) {
+  return std::make_unique<SingleCompletion>(world, host);
+}
 
 }  // namespace dtrain::sim

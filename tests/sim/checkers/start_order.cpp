@@ -44,8 +44,8 @@ class StartOrder final : public Checker {
     switch (what) {
       case job::StartAfter::running: return attempts_.ran_in_generation(id);
       case job::StartAfter::ready: {
-        const auto it = world_.runner().shims().find(id);
-        return ready_.contains(id) || (it != world_.runner().shims().end() && it->second.ready);
+        const SimShim* shim = world_.find_shim(id);
+        return ready_.contains(id) || (shim != nullptr && shim->ready);
       }
       case job::StartAfter::succeeded: return false;
     }

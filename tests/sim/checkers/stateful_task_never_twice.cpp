@@ -1,4 +1,4 @@
-// At no instant do two instances of one task of a job live, and when a generation's first task starts, nothing of an
+// At no instant do two instances of one task of a job live, on whichever hosts, and when a generation's first task starts, nothing of an
 // older generation of that job lives any more.
 #include "tests/sim/checkers/checkers.h"
 
@@ -12,7 +12,11 @@ class StatefulTaskNeverTwice final : public Checker {
 
   void process_started(const SimShim& shim) override {
     const AssignmentId& id = shim.spec.id;
-    const auto& shims = world_.runner().shims();
+    for (std::size_t i = 0; i < world_.hosts(); ++i) judge(id, world_.host_view(i).runner().shims());
+  }
+
+ private:
+  void judge(const AssignmentId& id, const std::map<AssignmentId, SimShim>& shims) {
     for (auto it = shims.lower_bound(AssignmentId{id.job, 0, {}}); it != shims.end() && it->first.job == id.job; ++it) {
       const auto& [other, state] = *it;
       if (!state.running || other == id) continue;

@@ -5,9 +5,9 @@
 namespace dtrain::sim {
 namespace {
 
-class StopsWhenDiskFails final : public Checker {
+class StopsWhenDiskFails final : public HostChecker {
  public:
-  using Checker::Checker;
+  using HostChecker::HostChecker;
   std::string_view name() const override { return "stops_when_disk_fails"; }
 
   void on_event(const node::Event& event) override {
@@ -29,6 +29,8 @@ class StopsWhenDiskFails final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> stops_when_disk_fails(WorldView& world) { return std::make_unique<StopsWhenDiskFails>(world); }
+std::unique_ptr<Checker> stops_when_disk_fails(WorldView& world, std::size_t host) {
+  return std::make_unique<StopsWhenDiskFails>(world, host);
+}
 
 }  // namespace dtrain::sim

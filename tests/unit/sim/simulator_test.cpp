@@ -68,6 +68,20 @@ constexpr std::uint64_t kHeldSeeds = 21;
 constexpr std::uint64_t kHeldSeeds = 40;
 #endif
 
+TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
+  for (const std::size_t nodes : {2u, 3u, 5u}) {
+    for (const bool with_faults : {false, true}) {
+      RunOptions options;
+      options.nodes = nodes;
+      if (!with_faults) options.faults = FaultSet();
+      const Report report = run_seeds(options, SeedRange{1, kHeldSeeds / 2});
+      EXPECT_FALSE(report.violation) << nodes << " nodes, seed " << report.failed_seed << " broke "
+                                     << report.violation->invariant << ": " << report.violation->what;
+      EXPECT_GT(report.attempts, report.jobs);
+    }
+  }
+}
+
 TEST(World, HoldsWithAndWithoutFaults) {
   for (const bool with_faults : {false, true}) {
     RunOptions options;

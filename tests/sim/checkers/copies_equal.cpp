@@ -1,0 +1,65 @@
+// All copies of the ledger that have applied as many entries of the log are the same, byte for byte; and once the
+// cluster was left in peace, none of them is more than a few entries behind.
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "tests/sim/checkers/checkers.h"
+
+namespace dtrain::sim {
+namespace {
+
+class CopiesEqual final : public Checker {
+ public:
+  using Checker::Checker;
+  std::string_view name() const override { return "copies_equal"; }
+
+  void stepped(std::size_t host) override {
+    const node::Node* node = world_.host_view(host).node();
+    if (world_.alone() || node == nullptr) return;
+    const std::uint64_t index = node->ledger_index();
+    std::uint64_t& last = last_[host];
+    if (index == last) return;
+    last = index;
+    if (index % kEvery == 0) judge(host, index);
+  }
+  void at_rest() override { all_equal(); }
+  void at_end() override { all_equal(); }
+
+ private:
+  static constexpr std::uint64_t kEvery = 16;      // to encode a whole ledger takes long
+  static constexpr std::uint64_t kOnTheirWay = 8;  // at any instant
+
+  void judge(std::size_t host, std::uint64_t index) {
+    const std::size_t print = std::hash<std::string>{}(world_.host_view(host).node()->ledger_bytes());
+    const auto [seen, first] = prints_.try_emplace(index, print);
+    if (!first && seen->second != print)
+      violation("the ledger of " + world_.host_view(host).name() + " is another than was seen elsewhere after entry " +
+                std::to_string(index));
+  }
+
+  void all_equal() {
+    if (world_.alone()) return;
+    std::uint64_t index = 0;
+    for (std::size_t i = 0; i < world_.hosts(); ++i) {
+      const HostView& host = world_.host_view(i);
+      if (host.node() == nullptr) return violation("the agent of " + host.name() + " is down although faults are over");
+      const std::uint64_t here = host.node()->ledger_index();
+      if (here == 0) continue;  // no copy is kept there
+      if (index == 0) index = here;
+      if (std::max(here, index) - std::min(here, index) > kOnTheirWay)
+        return violation(host.name() + " has applied " + std::to_string(here) + " entries, another " + std::to_string(index));
+      judge(i, here);
+    }
+    if (index == 0) violation("nobody has a copy of the ledger");
+  }
+
+  std::map<std::uint64_t, std::size_t> prints_;
+  std::map<std::size_t, std::uint64_t> last_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checker> copies_equal(WorldView& world) { return std::make_unique<CopiesEqual>(world); }
+
+}  // namespace dtrain::sim

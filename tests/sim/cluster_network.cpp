@@ -1,0 +1,134 @@
+#include "tests/sim/cluster_network.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace dtrain::sim {
+namespace {
+
+constexpr Duration kResolveTakes = 5ms;
+
+}  // namespace
+
+ClusterNetwork::ClusterNetwork(Timeline& timeline, Rng rng, Deliver deliver, Complain complain)
+    : timeline_(timeline),
+      deliver_(std::move(deliver)),
+      complain_(std::move(complain)),
+      network_(queue_, Rng(rng.next()), *this),
+      links_(Rng(rng.next())) {}
+
+wire::Endpoint ClusterNetwork::endpoint(std::size_t host) {
+  return {membership::ip_text(static_cast<std::uint32_t>(host + 1)), membership::SimNetwork::kPort};
+}
+
+void ClusterNetwork::add_host() {
+  CHECK(hosts_ < council::kMostMachines);
+  network_.add_host(static_cast<std::uint32_t>(++hosts_));
+  network_.cuts().resize(hosts_);
+}
+
+void ClusterNetwork::agent_starts(std::size_t host) {
+  network_.advance(timeline_.now());
+  network_.set_host_up(slot(host), true);
+  network_.start_process(slot(host));
+}
+
+void ClusterNetwork::agent_ends(std::size_t host, bool host_too) {
+  network_.advance(timeline_.now());
+  if (host_too) network_.set_host_up(slot(host), false);
+  if (network_.listening(slot(host))) network_.end_process(slot(host));
+}
+
+void ClusterNetwork::run_next() {
+  const membership::Event event = queue_.pop();
+  timeline_.advance_to(std::max(event.at, timeline_.now()));
+  network_.advance(timeline_.now());
+  network_.handle(event);
+}
+
+void ClusterNetwork::perform(std::size_t host, const gossip::Send& send) {
+  network_.advance(timeline_.now());
+  gossip::Send copy = send;
+  if (crosses_as_bytes()) {
+    auto read = wire::decode_gossip(send.header.type, wire::encode_gossip(send.body));
+    if (!read)
+      complain_("encoded_equal", "gossip could not be read back: " + read.error().text());
+    else
+      copy.body = std::move(*read);
+  }
+  network_.send(slot(host), std::move(copy));
+}
+
+void ClusterNetwork::perform(std::size_t host, const gossip::ResolveSeeds&) {
+  network_.advance(timeline_.now());
+  network_.tell(slot(host), kResolveTakes, gossip::SeedsResolved{{endpoint(0)}});
+}
+
+void ClusterNetwork::perform(std::size_t host, const node::SendLog& send) {
+  for (std::size_t to = 0; to < hosts_; ++to) {
+    if (endpoint(to) != send.to) continue;
+    const council::Links::Fate fate = links_.fate(slot(host), slot(to));
+    if (fate.first) deliver_log(to, send, *fate.first);
+    if (fate.second) deliver_log(to, send, *fate.second);
+  }
+}
+
+void ClusterNetwork::deliver_log(std::size_t to, const node::SendLog& send, Duration after) {
+  node::LogReceived event{send.header, send.message};
+  if (crosses_as_bytes()) {
+    auto read = wire::decode_log(wire::type_of(send.message), send.header.sender, wire::encode_log(send.message));
+    if (!read)
+      complain_("encoded_equal", "a message of the log could not be read back: " + read.error().text());
+    else
+      event.message = std::move(*read);
+  }
+  timeline_.after(after, [this, to, event = std::move(event)] { deliver_(to, event); });
+}
+
+void ClusterNetwork::received(std::uint32_t slot, membership::Message&& message) {
+  deliver_(slot, node::Gossiped{gossip::Received{message.header, std::move(message.body), message.reply,
+                                                 membership::ip_text(network_.address(message.from))}});
+}
+
+void ClusterNetwork::happened(std::uint32_t slot, const gossip::Input& input) { deliver_(slot, node::Gossiped{input}); }
+
+void ClusterNetwork::mute(std::size_t host, bool on) {
+  muted_[host] += on ? 1 : -1;
+  network_.cuts().mute(slot(host), muted_[host] > 0);
+  for (std::size_t other = 0; other < hosts_; ++other)
+    if (other != host) links_.cut(slot(host), slot(other), on);
+}
+
+void ClusterNetwork::isolate(std::size_t host, bool on) { part(1ull << host, on); }
+
+void ClusterNetwork::part(std::uint64_t group, bool on) {
+  const auto begun = std::ranges::find(parts_, on ? 0 : group);
+  if (begun == parts_.end()) return;  // too many at once
+  const auto partition = static_cast<unsigned>(begun - parts_.begin());
+  *begun = on ? group : 0;
+  for (std::size_t a = 0; a < hosts_; ++a) {
+    const bool away = (group >> a & 1) != 0;
+    if (away) network_.cuts().part(slot(a), partition, on);
+    for (std::size_t b = 0; b < hosts_; ++b)
+      if (away != ((group >> b & 1) != 0)) links_.cut(slot(a), slot(b), on);
+  }
+}
+
+void ClusterNetwork::set_loss(std::uint32_t per_mille) {
+  network_.set_loss(per_mille);
+  links_.set_loss(per_mille);
+}
+
+void ClusterNetwork::set_duplicates(std::uint32_t per_mille) {
+  network_.set_duplicates(per_mille);
+  links_.set_duplicates(per_mille);
+}
+
+void ClusterNetwork::heal() {
+  set_loss(0);
+  set_duplicates(0);
+  links_.heal();
+}
+
+}  // namespace dtrain::sim

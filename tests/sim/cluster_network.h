@@ -1,0 +1,71 @@
+// The network between the hosts of world cluster. Gossip goes over the connections of world membership, as TCP and libzmq
+// show them; what members tell each other about the log over the links of world council, which lose, delay and repeat: the
+// log must bear more than the real network does. Partitions and cuts are those of both.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/base/rng.h"
+#include "common/node/effect.h"
+#include "common/node/event.h"
+#include "tests/sim/council/links.h"
+#include "tests/sim/membership/sim_network.h"
+#include "tests/sim/timeline.h"
+
+namespace dtrain::sim {
+
+class ClusterNetwork final : private membership::NetworkUser {
+ public:
+  using Deliver = std::function<void(std::size_t host, node::Event)>;
+  using Complain = std::function<void(std::string_view invariant, std::string what)>;
+  ClusterNetwork(Timeline& timeline, Rng rng, Deliver deliver, Complain complain);
+
+  static wire::Endpoint endpoint(std::size_t host);
+  void add_host();
+  void agent_starts(std::size_t host);
+  void agent_ends(std::size_t host, bool host_too);
+
+  void perform(std::size_t host, const gossip::Send& send);
+  void perform(std::size_t host, const gossip::KeepLinks& links) { network_.keep(slot(host), links); }
+  void perform(std::size_t host, const gossip::CheckGone& check) { network_.check_gone(slot(host), check.to); }
+  void perform(std::size_t host, const gossip::ResolveSeeds&);  // everybody begins at the first host
+  void perform(std::size_t host, const node::SendLog& send);
+
+  Instant next() const { return queue_.next(); }
+  void run_next();
+
+  // Faults. Each cut is ended by the same call with `on` false; cuts may overlap.
+  void mute(std::size_t host, bool on);        // what it sends is lost
+  void isolate(std::size_t host, bool on);     // both ways
+  // Hosts whose bits are set from the others; beyond Cuts::kPartitions at once nothing happens.
+  void part(std::uint64_t group, bool on);
+  void set_loss(std::uint32_t per_mille);
+  void set_duplicates(std::uint32_t per_mille);
+  void set_delays(bool on) { links_.set_delays(on); }
+  void heal();                                 // loss, copies, delays; cuts end by themselves
+
+ private:
+  static std::uint32_t slot(std::size_t host) { return static_cast<std::uint32_t>(host); }
+  void received(std::uint32_t slot, membership::Message&& message) override;
+  void happened(std::uint32_t slot, const gossip::Input& input) override;
+  void deliver_log(std::size_t to, const node::SendLog& send, Duration after);
+  bool crosses_as_bytes() { return ++messages_ % kCodedEvery == 0; }
+
+  static constexpr std::uint64_t kCodedEvery = 16;  // every such message is written, read and compared
+
+  Timeline& timeline_;
+  Deliver deliver_;
+  Complain complain_;
+  membership::EventQueue queue_;
+  membership::SimNetwork network_;
+  council::Links links_;
+  std::size_t hosts_ = 0;
+  std::uint64_t messages_ = 0;
+  std::array<std::uint64_t, membership::Cuts::kPartitions> parts_{};  // groups; 0: none
+  std::array<int, council::kMostMachines> muted_{};
+};
+
+}  // namespace dtrain::sim

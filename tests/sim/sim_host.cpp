@@ -1,0 +1,287 @@
+#include "tests/sim/sim_host.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "tests/sim/cluster_world.h"
+#include "tests/sim/job_factory.h"
+
+namespace dtrain::sim {
+namespace {
+
+constexpr Duration kReplyTime = 1ms;
+constexpr Duration kRestartAfterDiskError = 1s;
+constexpr std::uint32_t kTicksInPlace = 64;   // more Ticks without time going on: the agent spins
+// Each host draws from streams of its own; those of the first are as they were when there was but one.
+constexpr std::uint64_t kStreams = 1'000'000;
+constexpr MemberId kCluster{0xc1, 0x57e2};
+
+std::string host_id(std::size_t number) {
+  std::string id = "0123456789abcdef0123456789abcdef";
+  id.back() = "fedcba9876543210"[number];
+  return id;
+}
+
+}  // namespace
+
+SimHost::SimHost(ClusterWorld& world, std::size_t number, std::shared_ptr<SimCheckpoints::Files> files)
+    : world_(world), number_(number), name_("sim" + std::to_string(number)) {
+  const auto to_node = [this](node::Event event) { post(std::move(event)); };
+  const std::uint64_t streams = number_ * kStreams;
+  disk_ = std::make_unique<SimDisk>(world_.timeline_, world_.stream(streams + 2), to_node,
+                                    [this](std::string what) { world_.violation("log_without_gaps", std::move(what)); });
+  checkpoints_ = std::make_unique<SimCheckpoints>(world_.timeline_, world_.stream(streams + 3), to_node, std::move(files));
+  runner_ = std::make_unique<SimRunner>(world_.timeline_, world_.stream(streams + 4), to_node, observer());
+  runner_->set_wall([this] { return clock_.read(world_.now()).wall; });
+  if (world_.breaks("commit-durable")) disk_->set_forgetful();
+  if (world_.breaks("end-is-true")) runner_->set_lying();
+  checkers_ = all_host_checkers(world_, number_);
+}
+
+SimRunner::Observer SimHost::observer() {
+  SimRunner::Observer observer;
+  observer.started = [this](const SimShim& shim) {
+    world_.count_start(shim);
+    for (const auto* list : {&world_.checkers_, &checkers_})
+      for (const auto& checker : *list) checker->process_started(shim);
+  };
+  observer.ended = [this](const SimShim& shim) {
+    for (const auto* list : {&world_.checkers_, &checkers_})
+      for (const auto& checker : *list) checker->process_ended(shim);
+  };
+  observer.checkpoint = [this](const SimShim& shim, std::int64_t step, bool torn, bool rotten) {
+    const auto dir = shim.spec.env.find("DTRAIN_CHECKPOINT_DIR");
+    if (dir != shim.spec.env.end())
+      checkpoints_->write(dir->second, shim.spec.id.job, shim.spec.id.generation, step, torn, rotten);
+  };
+  return observer;
+}
+
+node::Options SimHost::node_options() const {
+  node::Options options;
+  options.snapshot_every = 50;  // a run is short: snapshots must happen in it
+  options.cluster_name = "sim";
+  options.version = "sim";
+  options.broken_rule = world_.node_rule();
+  return options;
+}
+
+node::MemberStart SimHost::member_start() const {
+  node::MemberStart start;
+  if (world_.alone()) return start;
+  start.network = true;
+  start.holds_ledger = number_ == 0;
+  start.endpoint = ClusterNetwork::endpoint(number_);
+  if (!member_record_.empty()) start.record = gossip::MemberRecord::decode(member_record_).value_or(gossip::MemberRecord{});
+  start.found = number_ == 0 && start.record.cluster_id.none();
+  start.new_cluster_id = kCluster;
+  if (number_ != 0) {
+    start.seeds = {"sim0"};
+    start.waiting_for = "the cluster of --join to admit this node";
+  }
+  return start;
+}
+
+node::Started SimHost::facts() const {
+  node::Started started;
+  started.life = life_;
+  started.facts.id = host_id(number_);
+  started.facts.name = name_;
+  started.facts.boot_id = (number_ == 0 ? "boot-" : name_ + "-boot-") + std::to_string(boot_);
+  started.facts.address = started.facts.task_address = world_.alone() ? "127.0.0.1" : ClusterNetwork::endpoint(number_).ip;
+  started.facts.task_interface = "lo";
+  started.facts.cpu_millis = kHostCpuMillis;
+  started.facts.memory_bytes = kHostMemoryBytes;
+  for (std::uint32_t i = 0; i < kHostGpus; ++i) {
+    node::NodeFacts::Gpu gpu;
+    gpu.index = i;
+    gpu.pci = "0000:0" + std::to_string(i + 1) + ":00.0";
+    gpu.pretended = true;
+    started.facts.gpus.push_back(gpu);
+  }
+  started.replica = disk_->stored().replica;
+  started.task_records = disk_->stored().task_records;
+  started.shims = runner_->found();
+  started.members = member_start();
+  return started;
+}
+
+std::unique_ptr<node::Node> SimHost::make_node() const {
+  return std::make_unique<node::Node>(node_options(), world_.stream(number_ * kStreams + 100 + life_), *world_.log_);
+}
+
+std::unique_ptr<node::Node> SimHost::replayed() const {
+  auto node = make_node();
+  std::vector<node::Effect> ignored;
+  node->step(clock_.read(world_.now()), facts(), ignored);
+  return node;
+}
+
+Instant SimHost::undisturbed_since() const { return std::max(undisturbed_since_, world_.undisturbed_since()); }
+
+void SimHost::start_agent() {
+  ++life_;
+  paused_ = false;
+  held_.clear();
+  disturbed_until(world_.now());
+  node_ = make_node();
+  if (world_.network_) world_.network_->agent_starts(number_);
+  step(facts());
+  if (world_.network_) step(node::NetworkUp{});
+}
+
+void SimHost::post(node::Event event) {
+  if (node_ == nullptr) return;   // nobody listens
+  Rng& rng = world_.rng_;
+  if (world_.breaks("exit-told") && std::holds_alternative<node::AttemptExited>(event) && rng.chance(1, 8)) return;
+  if (world_.breaks("staging-told") && std::holds_alternative<node::Staged>(event) && rng.chance(1, 8)) return;
+  if (world_.breaks("one-completion") && !paused_ && std::holds_alternative<node::ShimUp>(event) && rng.chance(1, 8)) step(event);
+  if (paused_)
+    held_.push_back(std::move(event));
+  else
+    step(event);
+}
+
+void SimHost::tick() {
+  ticks_in_place_ = last_tick_ == world_.now() ? ticks_in_place_ + 1 : 0;
+  last_tick_ = world_.now();
+  if (ticks_in_place_ > kTicksInPlace) return world_.violation("no_spinning", "the agent's deadline does not move on");
+  step(node::Tick{});
+}
+
+void SimHost::step(const node::Event& event) {
+  CHECK(!stepping_);              // effects only schedule; nothing answers within the same turn
+  if (world_.violation_) return;
+  stepping_ = true;
+  world_.trace_.at_host(number_);
+  world_.trace_.event(world_.now(), event);
+  for (const auto* list : {&world_.checkers_, &checkers_})
+    for (const auto& checker : *list) checker->on_event(event);
+  effects_.clear();
+  const auto* failed = std::get_if<node::PersistFailed>(&event);
+  if (failed != nullptr && world_.breaks("disk-failure-told"))
+    node_->step(clock_.read(world_.now()), node::Persisted{failed->ticket}, effects_);
+  else
+    node_->step(clock_.read(world_.now()), event, effects_);
+  for (const node::Effect& effect : effects_) {
+    world_.trace_.effect(world_.now(), effect);
+    for (const auto* list : {&world_.checkers_, &checkers_})
+      for (const auto& checker : *list) checker->on_effect(effect);
+    perform(effect);
+  }
+  for (const auto& checker : world_.checkers_) checker->stepped(number_);
+  stepping_ = false;
+  // The agent ends itself when its disk fails; somebody starts it again. The tasks run on.
+  if (failed != nullptr)
+    world_.timeline_.after(kReplyTime, [this, life = life_] {
+      if (node_ != nullptr && life == life_) agent_lost(false, kRestartAfterDiskError);
+    });
+}
+
+void SimHost::soon(node::Event event) {
+  world_.timeline_.after(kReplyTime, [this, life = life_, event = std::move(event)] {
+    if (life == life_) post(event);
+  });
+}
+
+void SimHost::perform(const node::Effect& effect) {
+  SimClient& client = *world_.client_;
+  Timeline& timeline = world_.timeline_;
+  std::visit(
+      [&](const auto& e) {
+        using E = std::decay_t<decltype(e)>;
+        if constexpr (std::is_same_v<E, node::Persist>) {
+          disk_->perform(e);
+        } else if constexpr (std::is_same_v<E, node::Reply>) {
+          timeline.after(kReplyTime, [&client, connection = e.connection, body = e.body, index = node_->ledger_index()] {
+            client.receive(connection, body, index);
+          });
+        } else if constexpr (std::is_same_v<E, node::CloseConnection>) {
+          timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
+        } else if constexpr (std::is_same_v<E, node::WriteBlob>) {
+          if (e.last) soon(node::BlobWritten{e.connection, e.request, e.digest});
+        } else if constexpr (std::is_same_v<E, node::OpenLog> || std::is_same_v<E, node::UpdateLog>) {
+          // Streams pass Node by; the users hang up by themselves.
+        } else if constexpr (std::is_same_v<E, node::OpenExec>) {
+          timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
+        } else if constexpr (std::is_same_v<E, node::RunHook>) {
+          soon(node::HookEnded{e.token, {}});
+        } else if constexpr (std::is_same_v<E, node::WatchCheckpoints> || std::is_same_v<E, node::ScanCheckpoints> ||
+                             std::is_same_v<E, node::VerifyCheckpoint> || std::is_same_v<E, node::QuarantineCheckpoint> ||
+                             std::is_same_v<E, node::DeleteCheckpoint>) {
+          checkpoints_->perform(e);
+        } else if constexpr (std::is_same_v<E, node::LaunchShim>) {
+          node::LaunchShim launch = e;
+          if (world_.breaks("new-ports") && launch.spec.port != 0)
+            launch.spec.port = static_cast<std::uint16_t>(20000 + launch.spec.id.task.index);
+          if (world_.breaks("own-gpu")) launch.spec.gpu_ids.assign(1, "0");
+          runner_->perform(launch);
+        } else if constexpr (std::is_same_v<E, node::SaveMembers>) {
+          timeline.after(kReplyTime, [this, life = life_, e] {
+            if (life != life_ || node_ == nullptr) return;
+            member_record_ = e.record;
+            post(node::MembersSaved{e.ticket, {}});
+          });
+        } else if constexpr (std::is_same_v<E, gossip::Send> || std::is_same_v<E, gossip::KeepLinks> ||
+                             std::is_same_v<E, gossip::CheckGone> || std::is_same_v<E, gossip::ResolveSeeds> ||
+                             std::is_same_v<E, node::SendLog>) {
+          if (world_.network_) world_.network_->perform(number_, e);
+        } else if constexpr (std::is_same_v<E, node::KnowMember> || std::is_same_v<E, node::EnterCluster>) {
+          // Whom the links believe: all of them are of one cluster here.
+        } else {
+          runner_->perform(e);
+        }
+      },
+      effect);
+}
+
+void SimHost::kill_agent(Duration back_after) {
+  if (node_ != nullptr) agent_lost(false, back_after);
+}
+
+void SimHost::reboot(Duration back_after) { agent_lost(true, back_after); }
+
+void SimHost::agent_lost(bool host_too, Duration back_after) {
+  const std::uint64_t start = ++agent_starts_;   // an earlier plan to start it again is void
+  if (node_ != nullptr)
+    for (const auto* list : {&world_.checkers_, &checkers_})
+      for (const auto& checker : *list) checker->agent_dies();
+  world_.note(number_, host_too ? "host goes down" : "agent dies");
+  node_.reset();
+  held_.clear();
+  paused_ = false;
+  world_.book_.agent_died(host_too);
+  world_.client_->agent_died(number_);
+  disk_->agent_died();
+  checkpoints_->agent_died();
+  runner_->agent_died();
+  if (world_.network_) world_.network_->agent_ends(number_, host_too);
+  if (host_too) {
+    runner_->host_died();
+    ++boot_;
+  }
+  disturbed_until(world_.now() + back_after);
+  world_.cluster_disturbed_until(world_.now() + back_after);
+  world_.timeline_.after(back_after, [this, start, host_too] {
+    if (start != agent_starts_) return;
+    if (host_too) clock_.reboot(world_.now());
+    start_agent();
+  });
+}
+
+void SimHost::pause_agent(Duration length) {
+  if (node_ == nullptr || paused_) return;
+  paused_ = true;
+  disturbed_until(world_.now() + length);
+  world_.cluster_disturbed_until(world_.now() + length);
+  world_.timeline_.after(length, [this, life = life_] {
+    if (life != life_ || !paused_) return;
+    paused_ = false;
+    // What came meanwhile is delivered in order, before anything new.
+    const std::deque<node::Event> held = std::exchange(held_, {});
+    for (const node::Event& event : held)
+      if (node_ != nullptr && life == life_) step(event);
+  });
+}
+
+}  // namespace dtrain::sim

@@ -1,0 +1,79 @@
+// One host of world cluster: its agent (the real Node), disk, clock, processes and its view of the checkpoints. It tells
+// Node what happens and does what Node wants.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/checker.h"
+#include "tests/sim/timeline.h"
+
+namespace dtrain::sim {
+
+class ClusterWorld;
+
+class SimHost final : public HostView {
+ public:
+  SimHost(ClusterWorld& world, std::size_t number, std::shared_ptr<SimCheckpoints::Files> files);
+
+  void start_agent();
+  void post(node::Event event);          // to the agent, if there is one
+  void kill_agent(Duration back_after);
+  void reboot(Duration back_after);
+  void pause_agent(Duration length);
+  bool agent_runs() const { return node_ != nullptr && !paused_; }
+  void disturbed_until(Instant until) { undisturbed_since_ = std::max(undisturbed_since_, until); }
+
+  Instant next_tick() const { return agent_runs() ? clock_.to_world(node_->deadline()) : kNever; }
+  void tick();
+
+  SimRunner& tasks() { return *runner_; }
+  SimDisk& storage() { return *disk_; }
+  SimCheckpoints& files() { return *checkpoints_; }
+  HostClock& clock() { return clock_; }
+  std::size_t number() const { return number_; }
+  std::uint64_t lives() const { return life_; }
+
+  // HostView.
+  const std::string& name() const override { return name_; }
+  const SimRunner& runner() const override { return *runner_; }
+  const SimDisk& disk() const override { return *disk_; }
+  const node::Node* node() const override { return node_.get(); }
+  std::unique_ptr<node::Node> replayed() const override;
+  Instant undisturbed_since() const override;
+
+ private:
+  void step(const node::Event& event);
+  void perform(const node::Effect& effect);
+  void soon(node::Event event);
+  void agent_lost(bool host_too, Duration back_after);
+  std::unique_ptr<node::Node> make_node() const;
+  node::Options node_options() const;
+  node::Started facts() const;
+  node::MemberStart member_start() const;
+  SimRunner::Observer observer();
+
+  ClusterWorld& world_;
+  const std::size_t number_;
+  const std::string name_;
+  HostClock clock_;
+  std::unique_ptr<SimDisk> disk_;
+  std::unique_ptr<SimRunner> runner_;
+  std::unique_ptr<SimCheckpoints> checkpoints_;
+  std::unique_ptr<node::Node> node_;
+  CheckerList checkers_;
+  std::deque<node::Event> held_;        // while the agent is paused
+  std::vector<node::Effect> effects_;
+  std::string member_record_;           // on the disk
+  std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0;
+  Instant undisturbed_since_{}, last_tick_{};
+  std::uint32_t ticks_in_place_ = 0;
+  bool paused_ = false, stepping_ = false;
+
+  friend class ClusterWorld;
+};
+
+}  // namespace dtrain::sim
