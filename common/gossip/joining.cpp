@@ -17,6 +17,7 @@ constexpr std::size_t kJoinsOpen = 64;       // unanswered; the oldest is forgot
 constexpr std::size_t kSeedEndpoints = 256;  // of one resolution; further ones are not used
 constexpr std::uint32_t kJoinRounds = 5;     // of a node that has a cluster; then the retries go on
 constexpr std::size_t kRecordedPeers = 256;  // enough to find the cluster again
+constexpr Duration kSyncAgain = 3s;  // to twice that after an admission: this node is known to all by then
 }  // namespace
 
 void Core::join_round() {
@@ -213,6 +214,9 @@ void Core::receive(const Received& m, const wire::JoinReply& body) {
   if (first) change(ChangeKind::joined, *identity_, incarnation_, "admitted by " + name_of(m.header.sender));
   seen_as(body.observed_ip, m.header.sender);
   sync_soon(m.header.sender);
+  // And once more when everybody knows this node. What was on its way when the table was copied is told by
+  // nobody to one who is not known yet, and the next periodic sync is minutes away in a large cluster.
+  timers_.set(Timers::of(Wait::sync), now_ + kSyncAgain + phase(kSyncAgain));
   rearm_ = true;
 }
 

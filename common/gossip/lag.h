@@ -19,9 +19,9 @@ class Lag {
     newer_ = std::max(newer_, std::min(late, kMost));
   }
   // The most that was felt lately.
-  Duration at(Instant now) {
-    turn(now);
-    return std::max(older_, newer_);
+  Duration at(Instant now) const {
+    if (now - since_ >= 2 * kRemembered) return {};
+    return now - since_ >= kRemembered ? newer_ : std::max(older_, newer_);
   }
 
  private:

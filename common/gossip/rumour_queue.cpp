@@ -27,7 +27,8 @@ std::uint32_t decimal_digits(std::uint64_t n) {
 }  // namespace
 
 bool RumourQueue::Rank::operator<(const Rank& other) const {
-  return std::tie(transmitted, smallness, age) < std::tie(other.transmitted, other.smallness, other.age);
+  return std::tie(transmitted, fact, smallness, age) <
+         std::tie(other.transmitted, other.fact, other.smallness, other.age);
 }
 
 RumourQueue::RumourQueue(const Limits& limits, SizeOf size_of) : limits_(limits), size_of_(size_of) {
@@ -60,6 +61,7 @@ RumourQueue::Key RumourQueue::key_of(const Rumour& rumour) {
 
 RumourQueue::Rank RumourQueue::rank_of(Slots::iterator slot) const {
   return {.transmitted = limits_.fewest_transmitted_first ? slot->second.transmitted : 0,
+          .fact = slot->first.kind == Class::fact,
           .smallness = ~slot->second.bytes,
           .age = ~slot->second.number,
           .slot = slot};
@@ -138,9 +140,9 @@ std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector
         static_cast<std::uint32_t>(std::min<std::size_t>(budget, std::numeric_limits<std::uint32_t>::max()));
     for (auto rank = order_.begin(); rank != order_.end() && taken.size() < limit;) {
       const std::uint32_t bytes = ~rank->smallness;
-      if (bytes > left) {  // on to the largest that fits, of the same number of transmissions or more
-        rank =
-            order_.lower_bound({.transmitted = rank->transmitted, .smallness = ~left, .age = 0, .slot = {}});
+      if (bytes > left) {  // on to the largest that fits, of the same kind and number of transmissions or after them
+        rank = order_.lower_bound(
+            {.transmitted = rank->transmitted, .fact = rank->fact, .smallness = ~left, .age = 0, .slot = {}});
         continue;
       }
       left -= bytes;

@@ -3,7 +3,9 @@
 //
 // SWIM's infection-style dissemination (DSN 2002, section 4.1) in the order of memberlist's
 // TransmitLimitedQueue: those transmitted least first, among them the largest that still fits, then the
-// newest (rule 11). Every operation takes O(log size) per rumour touched.
+// newest (rule 11). Facts come after states and accusations that were transmitted as often: when many members
+// start again at once, what they have is tens of times as long as who died, and would keep it waiting for
+// seconds at each hop. Every operation takes O(log size) per rumour touched.
 //
 // One slot per subject and class; a new rumour takes the slot of the older one:
 // - the state of a subject (alive, down, dead, left). It also ends queued accusations that it beats. An
@@ -79,6 +81,7 @@ class RumourQueue {
   using Slots = std::map<Key, Slot>;
   struct Rank {  // order of sending
     std::uint32_t transmitted = 0;
+    bool fact = false;            // what a member has comes after who is there
     std::uint32_t smallness = 0;  // ~bytes
     std::uint64_t age = 0;        // ~number
     Slots::iterator slot;

@@ -30,6 +30,35 @@ TEST(Defects, AFactOfVersionZeroWasReadThroughNull) {
   EXPECT_EQ(lone->find(L::id(20))->facts[1], nullptr);
 }
 
+// What is told between the copy of the table and the moment in which others know the newcomer reaches it by
+// nobody: at 10,000 members that start again in hundreds, one missed a death, another a fact, until the
+// periodic sync.
+TEST(Defects, ANewcomerMissedWhatWasToldBeforeItWasKnown) {
+  Options options;
+  options.sync_period = 1h;
+  TinyCluster cluster(options);
+  cluster.start(12);
+  cluster.run(20s);
+  const Instant joined = cluster.now();
+  cluster.launch(12, cluster.self_of(12));
+  cluster.lost = [&](std::size_t, std::size_t to, const wire::GossipBody& body) {
+    return to == 12 && cluster.now() > joined + 1100ms && cluster.now() < joined + 2900ms &&
+           !std::holds_alternative<wire::Pong>(body);
+  };
+  cluster.run(1200ms);
+  ASSERT_TRUE(cluster.all_alive_everywhere()) << cluster.story();
+  cluster.give(1, FactChanged{wire::FactKey::free, "news"});
+  cluster.run(1600ms);
+  const auto known = [&](std::size_t at) {
+    const auto view = cluster[at].find(TinyCluster::id_of(1));
+    const auto& facts = view->facts;
+    return std::ranges::any_of(facts, [](const auto& one) { return one && one->value == "news"; });
+  };
+  ASSERT_TRUE(known(11));
+  ASSERT_FALSE(known(12)) << "the test loses nothing";
+  EXPECT_TRUE(cluster.run_until([&] { return known(12); }, 5s)) << cluster.story();
+}
+
 // Idle links are closed by ourselves, which nobody reports.
 TEST(Defects, ALinkThatIsNotKeptCountedAsUpForEver) {
   Options options;

@@ -74,6 +74,14 @@ TEST(Rule11RumourQueue, ThenTheLargestThatFitsThenTheNewest) {
   EXPECT_EQ(take(queue, 29), (Told{}));
 }
 
+TEST(Rule11RumourQueue, WhoIsThereComesBeforeWhatTheyHave) {
+  RumourQueue queue({.retransmit = 4}, kSize);
+  queue.add(fact(1, wire::FactKey{1}, 7));
+  queue.add(rumour(RumourKind::down, 2, 1));
+  EXPECT_EQ(take(queue, 1000, 1), (Told{{2, 1}})) << "the fact is as long and older";
+  EXPECT_EQ(take(queue, 1000, 1), (Told{{1, 7}})) << "but a state does not go twice before it";
+}
+
 TEST(Rule11RumourQueue, NothingTwiceInOneMessage) {
   RumourQueue queue({}, kSize);
   queue.add(rumour(RumourKind::alive, 1, 1));
@@ -222,7 +230,7 @@ struct NaiveQueue {
     return true;
   }
   static auto order(const Item& item) {
-    return std::tuple(item.transmitted, ~kSize(item.rumour), ~item.number);
+    return std::tuple(item.transmitted, item.rumour.kind == RumourKind::fact, ~kSize(item.rumour), ~item.number);
   }
 
   void add(const Rumour& added) {
