@@ -111,8 +111,9 @@ fi
 
 if build release build release; then
   run_tests release build
-  for world in cluster council formation; do
-    step "simulator, world $world, seeds 1..$seeds" build/bin/dtrain-sim --world "$world" --seeds "1..$seeds"
+  for world in cluster "cluster --nodes 3" council formation; do
+    # shellcheck disable=SC2086
+    step "simulator, world $world, seeds 1..$seeds" build/bin/dtrain-sim --world $world --seeds "1..$seeds"
   done
 fi
 if [ "$mode" != quick ]; then

@@ -63,11 +63,11 @@ void Node::Impl::follow_log() {
 void Node::Impl::take_outputs(raft::Outputs out) {
   for (const raft::Send& message : out.sends) send(message);
   if (out.installed) {
+    std::vector<JobId> gone;  // also those that had ended: their files are still here
+    for (const auto& [id, job] : c.ledger.state().jobs) gone.push_back(id);
     install(*out.installed);
     if (c.storage_failed) return;
-    std::vector<JobId> gone;
-    for (const auto& [id, context] : contexts)
-      if (c.ledger.find(id) == nullptr) gone.push_back(id);
+    std::erase_if(gone, [&](JobId id) { return c.ledger.find(id) != nullptr; });
     for (const JobId id : gone) {
       give_orders(id);
       files_to_remove.insert(id);

@@ -48,7 +48,7 @@ class Replica {
   std::vector<raft::LogEntry> unwritten_;  // of a log that is being founded; its hard state is raft_'s
   raft::Raft raft_;
   raft::Outputs out_;
-  bool any_ = false, dirty_ = false;
+  bool dirty_ = false;
 };
 
 }  // namespace dtrain::node
