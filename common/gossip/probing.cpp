@@ -121,11 +121,10 @@ void Core::ask_helpers(std::uint64_t sequence) {
   const Slot slot = table_.find(probe.target);
   if (slot == kNone) return end_probe(sequence);
   const Member& target = table_.at(slot);
-  if (!known_silent(probe.target)) {
-    for (const Slot helper : some_others(probe.target, options_.helpers)) {
-      ++probe.asked;
-      send(table_.at(helper), wire::PingRequest{sequence, target.identity, target.incarnation, {}});
-    }
+  if (known_silent(probe.target)) return;
+  for (const Slot helper : some_others(probe.target, options_.helpers)) {
+    ++probe.asked;
+    send(table_.at(helper), wire::PingRequest{sequence, target.identity, target.incarnation, {}});
   }
   if (probe.cold) check_gone(target);  // refused already? That is quicker than silence
 }
