@@ -63,9 +63,9 @@ TEST(World, TheSameSeedTakesTheSameCourse) {
 
 // Under a sanitizer a run takes some twenty times as long, and is there for its memory errors.
 #ifdef DTRAIN_SANITIZED
-constexpr std::uint64_t kHeldSeeds = 21;
+constexpr std::uint64_t kHeldSeeds = 21, kSeveralHostsSeeds = 2;
 #else
-constexpr std::uint64_t kHeldSeeds = 40;
+constexpr std::uint64_t kHeldSeeds = 40, kSeveralHostsSeeds = 20;
 #endif
 
 TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
@@ -74,7 +74,7 @@ TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
       RunOptions options;
       options.nodes = nodes;
       if (!with_faults) options.faults = FaultSet();
-      const Report report = run_seeds(options, SeedRange{1, kHeldSeeds / 2});
+      const Report report = run_seeds(options, SeedRange{1, kSeveralHostsSeeds});
       EXPECT_FALSE(report.violation) << nodes << " nodes, seed " << report.failed_seed << " broke "
                                      << report.violation->invariant << ": " << report.violation->what;
       EXPECT_GT(report.attempts, report.jobs);
