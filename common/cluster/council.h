@@ -17,6 +17,7 @@
 #include "common/base/member_id.h"
 #include "common/base/time.h"
 #include "common/raft/raft.h"
+#include "common/wire/gossip.h"
 
 namespace dtrain::cluster {
 
@@ -32,7 +33,7 @@ struct CouncilOptions {
 };
 
 struct CouncilMember {
-  enum class State : std::uint8_t { alive, suspect, down, dead, left };  // left: or forgotten
+  using State = wire::MemberState;  // left: or forgotten
   MemberId id;
   std::string name;
   std::string zone;  // its label; "": none
@@ -47,8 +48,8 @@ struct CouncilView {
   raft::Configuration configuration;  // in force
   std::vector<raft::FollowerView> followers;
   std::uint64_t last_index = 0;  // of the leader's log
-  // Everybody who was admitted to the cluster, oneself included, also those whose row gossip has reaped
-  // since: who is left out is not counted, unless the configuration has it.
+  // Everybody who was admitted to the cluster, oneself included. Who is left out (gossip reaps the row of one
+  // that was dead for days) is not counted, unless the configuration has it.
   std::vector<CouncilMember> members;
 };
 

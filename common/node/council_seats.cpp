@@ -10,22 +10,6 @@ namespace {
 
 using State = cluster::CouncilMember::State;
 
-State state_of(wire::MemberState state) {
-  switch (state) {
-    case wire::MemberState::alive:
-      return State::alive;
-    case wire::MemberState::suspect:
-      return State::suspect;
-    case wire::MemberState::down:
-      return State::down;
-    case wire::MemberState::dead:
-      return State::dead;
-    case wire::MemberState::left:
-      return State::left;
-  }
-  return State::dead;
-}
-
 std::string label(const std::map<std::string, std::string>& labels, const std::string& key) {
   const auto found = labels.find(key);
   return found == labels.end() ? "" : found->second;
@@ -53,7 +37,7 @@ cluster::CouncilView CouncilSeats::view() {
   std::map<MemberId, Held> states;
   c_.members->table().each([&](const gossip::MemberView& m) {
     const MemberId id = m.identity->id;
-    const State state = leaving_ && id == raft.id() ? State::left : state_of(m.state);
+    const State state = leaving_ && id == raft.id() ? State::left : m.state;
     const auto before = states_.find(id);
     const bool same = before != states_.end() && before->second.state == state;
     states[id] = same ? before->second : Held{state, c_.now.boot};

@@ -101,7 +101,7 @@ class Requests {
   std::map<ConnectionId, Caller> callers_;
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;
-  std::vector<Departure> departures_;  // in order of time; as many as there are connections at most
+  std::vector<Departure> departures_;  // in order of time; one of a connection
   std::vector<Leaving> leaving_;
 };
 

@@ -111,6 +111,9 @@ void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller
   }
   if (auto bound = c_.members->bound()) return refuse(e, *bound);
   if (c_.members->may_go()) return depart(e.connection, e.request);
+  const auto same = [&](const Departure& d) { return d.connection == e.connection; };
+  if (std::any_of(departures_.begin(), departures_.end(), same))
+    return refuse(e, {ErrorCode::refused, "could not leave the cluster: this connection asked already", "wait for its answer"});
   departures_.push_back({e.connection, e.request, c_.now.boot + kLeaveWithin});
   seats_.leave(true);
 }

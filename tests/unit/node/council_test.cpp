@@ -207,6 +207,21 @@ TEST_F(CouncilTest, TheCoordinatorLeaves) {
   EXPECT_THAT(refused.error().text(), HasSubstr("the last of it"));
 }
 
+TEST_F(CouncilTest, OneLeaveOfAConnectionWaits) {
+  start_all();
+  town.kill(*houses[2]);
+  town.run_for(5s);
+  House& waits = *houses[1];
+  (void)waits.ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}, 0);
+  const std::uint64_t first = waits.requests(), second = 1'000'000;
+  waits.give(Request{first, second, wire::encode(wire::make_message(MessageType::leave, second, wire::LeaveRequest{}))});
+  ASSERT_TRUE(waits.answers.contains(second));
+  EXPECT_FALSE(waits.answers.contains(first));
+  EXPECT_THAT(waits.answer<wire::Empty>(second).error().text(), HasSubstr("asked already"));
+  town.run_for(15s);
+  EXPECT_FALSE(waits.answer<wire::Empty>(first)) << "the vote of two is needed";
+}
+
 TEST_F(CouncilTest, WhoseVoteIsNeededDoesNotLeave) {
   start_all();
   town.kill(*houses[2]);
