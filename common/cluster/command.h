@@ -148,12 +148,14 @@ struct Report {
   std::vector<TaskObservation> tasks;
   std::uint64_t life = 0;      // of the host's agent; 0: not numbered
   std::uint64_t sequence = 0;  // counts the reports of that life, from 1
+  std::string node_name;       // for people; "": of the coordinator's host, which was the only one before
   template <class V>
   void fields(V& v) {
     v("node", node);
     v("tasks", tasks);
     v("life", life);
     v("sequence", sequence);
+    v("node_name", node_name);
   }
 };
 

@@ -134,7 +134,7 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
         Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
 }
 
-void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
+void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name) {
   const TaskState before = task.state;
   count_attempts(task, seen);
   if (seen.attempt == task.attempt && seen.started != WallTime{}) task.started = seen.started;
@@ -161,7 +161,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen) {
       (seen.state == TaskState::running && seen.attempt > 0 && before != TaskState::running)) {
     switch (task.state) {
       case TaskState::running:
-        details.push_back({"node", ledger_.state_.coordinator_name});
+        details.push_back({"node", node_name});
         details.push_back({"pid", std::to_string(task.pid)});
         if (before == TaskState::frozen)
           task_event(task, "thawed", "");

@@ -20,7 +20,7 @@ class JobTransition {
   void finish(JobState state, std::string reason, bool force_end);
   // The newest generation is to end; the next begins once nothing of it runs (unless goal says otherwise).
   void halt(Halt why, bool graceful, bool next_generation);
-  void observe(TaskRecord& task, const TaskObservation& seen);
+  void observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name);
   // Derives state, completion, suspension and removal from the tasks. Call after every change.
   void settle();
   // A new run of the same job: budgets, completions and the passed list start anew.

@@ -221,8 +221,9 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
       return refused(ErrorCode::damaged, "could not begin a generation: job has no role " + place.task.role);
   if (taken(c)) return refused(ErrorCode::refused, "a place was taken meanwhile");
   touched_.insert(job.id);
-  std::erase_if(state_.ports[state_.coordinator],
-                [&](const auto& entry) { return state_.elapsed - entry.second > kPortRest; });
+  for (const auto& place : c.placements)
+    if (const auto resting = state_.ports.find(place.node); resting != state_.ports.end())
+      std::erase_if(resting->second, [&](const auto& entry) { return state_.elapsed - entry.second > kPortRest; });
 
   std::map<TaskId, TaskRecord> tasks;
   if (extend) tasks = job.tasks;
@@ -293,6 +294,7 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
     if (mark <= newest) return {};  // said before
     newest = mark;
   }
+  const std::string& node_name = c.node_name.empty() ? state_.coordinator_name : c.node_name;
   std::set<JobId> jobs;
   for (const auto& seen : c.tasks) {
     const auto it = state_.jobs.find(seen.id.job);
@@ -302,7 +304,7 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
     if (job.generation != seen.id.generation) continue;
     const auto task = job.tasks.find(seen.id.task);
     if (task == job.tasks.end() || task->second.ended) continue;
-    JobTransition(*this, job, wall).observe(task->second, seen);
+    JobTransition(*this, job, wall).observe(task->second, seen, node_name);
     if (task->second.ended) use_ports(task->second.place);  // rests from now on
     jobs.insert(job.id);
   }

@@ -38,7 +38,8 @@ void Proposals::leadership_changed() {
 }
 
 std::string Proposals::encoded(const Seen& report) const {
-  return wire::encode(cluster::Report{c_.facts.id, report.tasks, c_.replicated->raft().life().number, report.sequence});
+  return wire::encode(cluster::Report{c_.facts.id, report.tasks, c_.replicated->raft().life().number, report.sequence,
+                                      c_.facts.name});
 }
 
 bool Proposals::propose(CommandType type, const std::string& body, std::optional<cluster::RequestStamp> request) {

@@ -375,7 +375,7 @@ TEST_F(Ledgers, ANumberedReportCountsOnce) {
   const JobId id = submit(generic_job(1));
   begin(id);
   const auto say = [&](TaskState state, std::uint64_t life, std::uint64_t sequence) {
-    apply(CommandType::report, Report{"n1", {seen(id, {"worker", 0}, state)}, life, sequence});
+    apply(CommandType::report, Report{"n1", {seen(id, {"worker", 0}, state)}, life, sequence, "n1"});
     return job(id).tasks.begin()->second.state;
   };
   EXPECT_EQ(say(TaskState::staged, 2, 1), TaskState::staged);
@@ -383,6 +383,29 @@ TEST_F(Ledgers, ANumberedReportCountsOnce) {
   EXPECT_EQ(say(TaskState::staged, 2, 1), TaskState::running) << "a repetition";
   EXPECT_EQ(say(TaskState::staged, 1, 9), TaskState::running) << "of an earlier life";
   EXPECT_EQ(ledger_.state().reports.at("n1"), (ReportMark{2, 2}));
+}
+
+TEST_F(Ledgers, AnEventNamesTheHostOfItsTask) {
+  const JobId id = submit(generic_job(1));
+  begin(id);
+  apply(CommandType::coordinator_started, CoordinatorStarted{"n2", "h2", "boot-2"});
+  apply(CommandType::report, Report{"n1", {seen(id, {"worker", 0}, TaskState::running)}, 1, 1, "h1"});
+  ASSERT_EQ(ledger_.events().back().type, "job.running");
+  const LedgerEvent& running = *std::prev(ledger_.events().end(), 2);
+  ASSERT_EQ(running.type, "task.running");
+  const auto node = std::find_if(running.details.begin(), running.details.end(), [](const auto& d) { return d.key == "node"; });
+  ASSERT_NE(node, running.details.end());
+  EXPECT_EQ(node->value, "h1");
+}
+
+TEST_F(Ledgers, RestedPortsOfAnyHostAreForgotten) {
+  const JobId first = submit(generic_job(1));
+  begin(first);
+  apply(CommandType::coordinator_started, CoordinatorStarted{"n2", "h2", "boot-2"});
+  pass(kPortRest + 1s);
+  const JobId second = submit(generic_job(1, "second"));
+  begin(second);
+  EXPECT_EQ(ledger_.state().ports.at("n1").size(), 1u) << "that of the second";
 }
 
 TEST_F(Ledgers, AWrongEntryIsRefusedAndChangesNothingElse) {

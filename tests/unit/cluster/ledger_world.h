@@ -82,7 +82,7 @@ class LedgerWorld : public ::testing::Test {
     if (state == TaskState::running) o.pid = 100;
     return o;
   }
-  void report(std::vector<TaskObservation> tasks) { apply(CommandType::report, Report{"n1", std::move(tasks)}); }
+  void report(std::vector<TaskObservation> tasks) { apply(CommandType::report, Report{"n1", std::move(tasks), 0, 0, ""}); }
   void all(JobId id, TaskState state) {
     std::vector<TaskObservation> o;
     for (const auto& [task, t] : job(id).tasks)
