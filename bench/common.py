@@ -100,8 +100,12 @@ class Bench:
         # An address of its own per process: measurements and tests may run at once, and the ports are the same.
         number = os.getpid() % 64000
         agent = Agent(self.top, "n1", "127.%d.%d.%d" % (10 + os.getpid() // 64000 % 8, number // 250, 1 + number % 250))
+        return self.keep(agent).start()
+
+    def keep(self, agent):
+        """Ends it with the measurement."""
         self._agents.append(agent)
-        return agent.start()
+        return agent
 
     def path(self, *parts):
         return os.path.join(self.top, *parts)
@@ -149,10 +153,11 @@ def remove(agent, name):
 
 # ---- a measurement's main
 
-def run(measure, description):
-    """Parses the options and calls measure(bench, options). Exit 1: a property did not hold, or it could not be measured."""
+def run(measure, description, more_options=lambda parser: None):
+    """Parses the options, those that more_options(parser) adds among them, and calls measure(bench, options). Exit 1: a property did not hold, or it could not be measured."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer samples, to see that it works")
+    more_options(parser)
     options = parser.parse_args()
     name = os.path.basename(sys.argv[0])
     try:

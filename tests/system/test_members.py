@@ -7,36 +7,7 @@ import subprocess
 import unittest
 
 import harness
-from harness import Agent, Refused, SystemTest, until
-
-
-class Member(Agent):
-    """One of several agents. `joins`: the addresses of --join; none: it founds the cluster."""
-
-    def __init__(self, top, name, ip, key, joins=(), cluster="test"):
-        super().__init__(top, name, ip)
-        self.key, self.joins, self.cluster = key, list(joins), cluster
-
-    def command(self):
-        found = ["--join", ",".join(self.joins)] if self.joins else ["--found"]
-        key = ["--key-file", self.key] if self.key else []
-        return [os.path.join(harness.BIN, "dtraind"), "--name", self.name, "--cluster", self.cluster, "--data-dir", self.data,
-                "--run-dir", self.run, "--listen", self.ip + ":7400", "--advertise", self.ip, "--launch", "direct",
-                "--set", "tasks.allowRoot=true", *key, *found]
-
-    def nodes(self):
-        return {node["name"]: node for node in self.ask("nodes")}
-
-    def states(self):
-        return {name: node["state"] for name, node in self.nodes().items()}
-
-    def events(self):
-        return [json.loads(line) for line in self.do("-o", "json", "events").splitlines()]
-
-    def saw(self, type, node, **more):
-        """How often an event of this type and node stands in the agent's log."""
-        lines = [line for line in self.log().splitlines() if " event=%s node=%s " % (type, node) in line + " "]
-        return sum(all(" %s=%s" % item in line for item in more.items()) for line in lines)
+from harness import Member, Refused, SystemTest, until
 
 
 class Members(SystemTest):
@@ -47,9 +18,7 @@ class Members(SystemTest):
         self.key = self.make_key("cluster.key")
 
     def make_key(self, name):
-        path = self.path(name)
-        subprocess.run([os.path.join(harness.BIN, "dtrainctl"), "keygen", path], check=True, capture_output=True)
-        return path
+        return harness.make_key(self.path(name))
 
     def ip_of(self, number):
         return self.ip.rsplit(".", 1)[0] + "." + str((int(self.ip.rsplit(".", 1)[1]) + 40 * number) % 250 + 1)

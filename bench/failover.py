@@ -1,0 +1,200 @@
+"""The coordinator of three agents is killed or stopped: until the next submit is acknowledged, beside three etcd members.
+
+Interleaved pairs, with the order changing from pair to pair. A client that is not answered tries again at once, under
+another name: a try without an answer may have been committed. etcd is not encrypted (its default), ours is.
+
+    failover.py [--quick] [--pauses SECONDS]
+      --pauses   how long random members are stopped for up to 0.8 s, in both clusters alike: how many elections that
+                 costs (default 60)
+
+What must hold: no acknowledged submit is lost, no task is touched.
+"""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import common
+from common import harness, until
+
+MEMBERS = 3
+GIVE_UP_S = 30
+PEER_TRY_S = 0.3            # etcdctl waits for an answer: longer than an answer takes, far shorter than its own 5 s
+LONGEST_PAUSE_S = 0.8
+BETWEEN_PAUSES_S = 0.4
+
+
+def ip_of(number):
+    pid = os.getpid() % 64000
+    return "127.%d.%d.%d" % (90 + number, pid // 250, 1 + pid % 250)
+
+
+def next_taken(attempt):
+    """Milliseconds until an attempt succeeds."""
+    since = time.monotonic()
+    while not attempt():
+        common.need(time.monotonic() - since < GIVE_UP_S, "nothing was acknowledged for %d s" % GIVE_UP_S)
+    return (time.monotonic() - since) * 1000
+
+
+class Ours:
+    def __init__(self, bench):
+        self.bench, self.tries, self.acknowledged = bench, 0, []
+        key = harness.make_key(bench.path("cluster.key"))
+        self.members = []
+        for number in range(MEMBERS):
+            joins = [ip_of(0)] if number else []
+            self.members.append(bench.keep(harness.Member(bench.top, "a%d" % (number + 1), ip_of(number), key, joins)).start())
+        until(lambda: all(len(self.status(m)["quorum"]["voters"]) == MEMBERS for m in self.members), "three voters")
+        self.members[0].do("submit", bench.job_file("long", {"worker": {"replicas": 3, "command": harness.SLEEP}}))
+        self.tasks = until(lambda: (t := self.pids()) and len(t) == 3 and all(t.values()) and t, "three tasks")
+
+    def status(self, member):
+        return member.ask("status")
+
+    def pids(self):
+        return {name: task["pid"] for name, task in common.tasks_of(self.members[0], "long").items() if task["state"] == "Running"}
+
+    def leader(self):
+        """All name the same, and all are there."""
+        def agreed():
+            seen = [self.status(m) for m in self.members]
+            named = {(s["coordinator"]["node"], s["coordinator"]["epoch"]) for s in seen}
+            everybody = all(s["nodes"]["alive"] == MEMBERS for s in seen)
+            return everybody and len(named) == 1 and named.pop()
+        name, self.epoch = until(agreed, lambda: "a coordinator of all: %s" % [self.status(m) for m in self.members])
+        return next(m for m in self.members if m.name == name)
+
+    def attempt(self, member):
+        self.tries += 1
+        name = "t%d" % self.tries
+        done = member.ctl("submit", self.bench.job_file(name, {"worker": {"replicas": 1, "command": ["true"]}}, suspend=True))
+        if done.returncode == 0:
+            self.acknowledged.append(name)
+        return done.returncode == 0
+
+    def check(self):
+        names = {job["name"] for job in self.members[1].ask("jobs")}
+        common.need(set(self.acknowledged) <= names, "acknowledged and lost: %s" % sorted(set(self.acknowledged) - names))
+        common.need(self.pids() == self.tasks, "tasks were touched: %s, now %s" % (self.tasks, self.pids()))
+
+    def elections(self):
+        self.leader()
+        return int(self.epoch)
+
+
+class EtcdMember:
+    def __init__(self, bench, number):
+        self.bench, self.name, self.ip = bench, "e%d" % (number + 1), ip_of(10 + number)
+        self.log_path = bench.path(self.name + ".log")
+
+    def start(self):
+        peers = ",".join("e%d=http://%s:2380" % (n + 1, ip_of(10 + n)) for n in range(MEMBERS))
+        client, peer = "http://%s:2379" % self.ip, "http://%s:2380" % self.ip
+        with open(self.log_path, "a") as log:
+            self.process = subprocess.Popen(
+                ["etcd", "--name", self.name, "--data-dir", self.bench.path(self.name), "--listen-client-urls", client,
+                 "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                 "--initial-cluster", peers, "--initial-cluster-state", "new", "--initial-cluster-token", self.bench.top],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return self
+
+    def end(self):
+        self.process.kill()
+        self.process.wait(harness.PATIENCE)
+
+    def ctl(self, *words, patience=5.0):
+        return subprocess.run(["etcdctl", "--endpoints", "http://%s:2379" % self.ip, "--command-timeout", "%.1fs" % patience,
+                               "--dial-timeout", "1s", *words], capture_output=True, text=True,
+                              env=dict(os.environ, ETCDCTL_API="3"))
+
+
+class Etcd:
+    def __init__(self, bench):
+        self.tries = 0
+        self.members = [EtcdMember(bench, number).start() for number in range(MEMBERS)]
+        self.leader()
+
+    def status(self, member):
+        return json.loads(member.ctl("endpoint", "status", "-w", "json").stdout)[0]["Status"]
+
+    def leader(self):
+        def agreed():
+            seen = {m: self.status(m) for m in self.members}
+            named = {s["leader"] for s in seen.values()}
+            self.term = max(s["raftTerm"] for s in seen.values())
+            return len(named) == 1 and next((m for m, s in seen.items() if s["header"]["member_id"] in named), None)
+        return until(agreed, "a leader of all etcd members")
+
+    def attempt(self, member):
+        self.tries += 1
+        return member.ctl("put", "k%d" % self.tries, "v", patience=PEER_TRY_S).returncode == 0
+
+    def elections(self):
+        self.leader()
+        return self.term
+
+    def stop(self):
+        for member in self.members:
+            member.end()
+
+
+def fault(side, kill):
+    """One coordinator is killed or stopped, and there again afterwards."""
+    victim = side.leader()
+    other = next(m for m in side.members if m is not victim)
+    if kill:
+        victim.end()
+    else:
+        victim.process.send_signal(signal.SIGSTOP)
+    taken = next_taken(lambda: side.attempt(other))
+    if kill:
+        victim.start()
+    else:
+        victim.process.send_signal(signal.SIGCONT)
+    side.leader()
+    return taken
+
+
+def pause_members(sides, seconds):
+    """Elections of each side while the same places are stopped for the same random times."""
+    before = [side.elections() for side in sides]
+    draw, end = random.Random(4), time.monotonic() + seconds
+    while time.monotonic() < end:
+        index, pause = draw.randrange(MEMBERS), draw.uniform(0, LONGEST_PAUSE_S)
+        stopped = [side.members[index].process for side in sides]
+        for process in stopped:
+            process.send_signal(signal.SIGSTOP)
+        time.sleep(pause)
+        for process in stopped:
+            process.send_signal(signal.SIGCONT)
+        time.sleep(draw.uniform(0, BETWEEN_PAUSES_S))
+    return [side.elections() - since for side, since in zip(sides, before)]
+
+
+def measure(bench, options):
+    common.need_packages("etcd-server", "etcd-client")
+    ours, peer = Ours(bench), Etcd(bench)
+    for what, kill, pairs in (("coordinator killed to the next acknowledged submit", True, 30),
+                              ("coordinator stopped to the next acknowledged submit", False, 20)):
+        times = {ours: [], peer: []}
+        for pair in range(3 if options.quick else pairs):
+            for side in ((ours, peer), (peer, ours))[pair % 2]:
+                times[side].append(fault(side, kill))
+        common.report("failover", what, "ms", times[ours], "etcd, leader, etcdctl put", times[peer])
+    seconds = 5 if options.quick else options.pauses
+    mine, theirs = pause_members((ours, peer), seconds)
+    common.report("failover", "elections in %g s of pauses of up to 0.8 s" % seconds, "elections", [mine], "etcd", [theirs])
+    ours.check()
+    peer.stop()
+
+
+def more_options(parser):
+    parser.add_argument("--pauses", type=float, default=60, metavar="SECONDS", help="of random pauses (default 60)")
+
+
+if __name__ == "__main__":
+    sys.exit(common.run(measure, __doc__, more_options))
