@@ -2,7 +2,8 @@
 # Everything that shows that this tree works, from a machine with nothing installed.
 #   tests/run.sh           all tests: release, address+undefined and thread sanitizers, fuzz corpora, system, simulator
 #   tests/run.sh --quick   the release build and its tests only, few simulator seeds
-#   tests/run.sh --soak    all tests, longer: 20,000 simulator seeds, a minute of fuzzing per decoder and of a frozen machine
+#   tests/run.sh --soak    all tests, longer: 20,000 simulator seeds, 10,000 submits,
+#                          a minute of fuzzing per decoder and of a frozen machine
 # The last line is 'N passed, N failed'; exit 0 when nothing failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,10 +15,10 @@ case "${1:-}" in
   "") ;;
   --quick) mode=quick ;;
   --soak) mode=soak ;;
-  *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 jobs=$(nproc)
-if [ "$mode" = soak ]; then export DTRAIN_FROZEN_SECONDS=60; fi
+if [ "$mode" = soak ]; then export DTRAIN_FROZEN_SECONDS=60 DTRAIN_SUBMITS=10000; fi
 case $mode in quick) seeds=50 ;; full) seeds=500 ;; soak) seeds=20000 ;; esac
 fuzz_seconds=60
 passed=0
