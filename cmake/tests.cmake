@@ -76,6 +76,7 @@ foreach(kind tidy system)
       ENVIRONMENT "DTRAIN_BIN=${CMAKE_BINARY_DIR}/bin;DTRAIN_SOURCE=${CMAKE_SOURCE_DIR}" TIMEOUT 600)
   endforeach()
 endforeach()
+set_tests_properties(system_test_submits PROPERTIES TIMEOUT 1800)  # with the 10,000 of --soak
 
 # Fuzzers: each tests/fuzz/fuzz_*.cpp is a libFuzzer program with DTRAIN_FUZZ (clang), else a program that replays its
 # corpus, as a test.

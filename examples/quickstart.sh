@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# One command on a Debian 12 machine: installs what is missing, builds, trains examples/digits with parameter servers,
-# kills a worker and a parameter server on the way, shows what healed and how fast, and leaves nothing behind.
+# One command on a Debian 12 machine: installs what is missing, builds, starts three agents on this machine (one cluster,
+# as three hosts would), trains examples/digits with parameter servers, kills a worker, a parameter server and the agent
+# that coordinates on the way, shows what healed and how fast, and leaves nothing behind.
 # Exit 0: everything healed and the accuracy is above 0.9.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -8,12 +9,25 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$PWD/build/bin
 job=digits
 top=
-agent=
+hosts=(h1 h2 h3)
+network=127.$((100 + RANDOM % 100)).$((RANDOM % 256))  # agents of other runs have other addresses
+home=h1  # whose agent is asked
+declare -A agents
 follower=
 
 say() { printf '\n==> %s\n' "$*"; }
 give_up() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
-ctl() { "$bin/dtrainctl" --agent "$top/run/control.sock" "$@"; }
+ctl() { at "$home" "$@"; }
+at() { "$bin/dtrainctl" --agent "$top/$1/run/control.sock" "${@:2}"; }
+start_agent() {
+  local host=$1 address=$network.${1#h}
+  local options=(--name "$host" --cluster quickstart --data-dir "$top/$host/data" --run-dir "$top/$host/run"
+    --listen "$address:7400" --advertise "$address" --key-file "$top/cluster.key" --launch direct)
+  if [ "$host" = h1 ]; then options+=(--found); else options+=(--join "$network.1"); fi
+  if [ "$(id -u)" = 0 ]; then options+=(--set tasks.allowRoot=true); fi
+  "$bin/dtraind" "${options[@]}" >>"$top/$host.log" 2>&1 &
+  agents[$host]=$!
+}
 # pick EXPRESSION: a Python expression over the JSON document `v` on stdin.
 pick() {
   /usr/bin/python3 -c '
@@ -32,10 +46,12 @@ print("%.0f ms" % ((end - float(sys.argv[1])) * 1000))' "$1" "$2"
 }
 # await SECONDS WHAT COMMAND...: until the command succeeds.
 await() {
-  local end=$((SECONDS + $1)) what=$2
+  local end=$((SECONDS + $1)) what=$2 host
   shift 2
   until "$@"; do
-    kill -0 "$agent" 2>/dev/null || give_up "the agent ended while waiting for $what"
+    for host in "${!agents[@]}"; do
+      kill -0 "${agents[$host]}" 2>/dev/null || give_up "the agent of $host ended while waiting for $what"
+    done
     [ $SECONDS -lt $end ] || give_up "no $what within the time limit"
     sleep 0.05
   done
@@ -72,20 +88,20 @@ clean_up() {
   trap - EXIT
   trap '' INT TERM
   if [ -n "$top" ]; then
-    if [ $status -ne 0 ] && [ -s "$top/agent.log" ]; then
-      printf '\nThe last lines of the agent:\n' >&2
-      tail -n 20 "$top/agent.log" >&2
+    if [ $status -ne 0 ] && [ -s "$top/$home.log" ]; then
+      printf '\nThe last lines of the agent of %s:\n' "$home" >&2
+      tail -n 20 "$top/$home.log" >&2
     fi
     if [ -n "$follower" ]; then
       disown "$follower" 2>/dev/null || true
       kill -TERM "$follower" 2>/dev/null || true
     fi
-    if [ -n "$agent" ]; then
+    if [ ${#agents[@]} -gt 0 ]; then
       ctl --timeout 5s delete "$job" --force >/dev/null 2>&1 || true
-      disown "$agent" 2>/dev/null || true
-      kill -TERM "$agent" 2>/dev/null || true
+      disown "${agents[@]}" 2>/dev/null || true
+      kill -TERM "${agents[@]}" 2>/dev/null || true
       for _ in {1..50}; do
-        kill -0 "$agent" 2>/dev/null || break
+        kill -0 "${agents[@]}" 2>/dev/null || break
         sleep 0.1
       done
     fi
@@ -111,11 +127,16 @@ if ! { cmake --preset release && cmake --build build --target dtraind dtrainctl 
 fi
 ctl version 2>/dev/null || give_up "dtrainctl does not run"
 
-say "Start an agent: dtraind --dev"
-"$bin/dtraind" --dev --data-dir "$top/data" --run-dir "$top/run" >"$top/agent.log" 2>&1 &
-agent=$!
-answers() { ctl --timeout 2s status >/dev/null 2>&1; }
-await 30 "answer of the agent" answers
+say "Start three agents: dtraind --found on h1, dtraind --join h1 on h2 and h3, one key"
+"$bin/dtrainctl" keygen "$top/cluster.key" >/dev/null
+for host in "${hosts[@]}"; do start_agent "$host"; done
+three_voters() {
+  local host
+  for host in "${hosts[@]}"; do
+    [ "$(at "$host" --timeout 2s -o json status 2>/dev/null | pick "len(v['quorum']['voters']) if v['coordinator'] else 0")" = 3 ] || return 1
+  done
+}
+await 60 "council of three" three_voters
 ctl status
 
 say "Train: dtrainctl run examples/digits/job.yaml (1 chief, 2 parameter servers, 2 workers)"
@@ -170,12 +191,37 @@ restored=$(ctl -o json describe job "$job" | pick "v['restored']['path'].rsplit(
 ps_healed="every worker stepped again after $(milliseconds "$killed" "$slowest"), in generation 2, from $restored"
 echo "$victim: $ps_healed"
 
+coordinator() { at "$1" -o json status 2>/dev/null | pick "v['coordinator']['node']"; }
+pids() { at "$1" -o json tasks "$job" 2>/dev/null | pick "sorted((t['task'], t['pid']) for t in v if t['state'] == 'Running')"; }
+victim=$(coordinator h1)
+[ "$victim" = h1 ] || give_up "$victim coordinates, and not h1, which founded the cluster"
+home=h2
+before=$(pids h2)
+say "Kill the coordinator: kill -9 ${agents[$victim]} (dtraind of $victim), and submit at $home"
+killed=$EPOCHREALTIME
+disown "${agents[$victim]}"
+kill -9 "${agents[$victim]}"
+unset "agents[$victim]"
+acknowledged() { ctl submit examples/hello/job.yaml >/dev/null 2>&1; }
+await 30 "acknowledged submit" acknowledged
+now=$EPOCHREALTIME
+successor=$(coordinator h2)
+took=$(/usr/bin/python3 -c 'import sys; print("%.0f ms" % ((float(sys.argv[2]) - float(sys.argv[1])) * 1000))' "$killed" "$now")
+start_agent "$victim"
+returned() { at "$victim" --timeout 2s status >/dev/null 2>&1; }
+await 30 "answer of $victim" returned
+[ "$(pids h2)" = "$before" ] || give_up "tasks were touched: $before, now $(pids h2)"
+coordinator_healed="next submit acknowledged after $took, $successor coordinates; no process of the training was touched"
+echo "$victim: $coordinator_healed"
+ctl --timeout 30s wait hello --for Succeeded >/dev/null
+
 say "Wait for the end"
 status=0
 wait "$follower" || status=$?
 follower=
 [ $status -eq 0 ] || give_up "dtrainctl run ended with exit code $status"
 seconds=$(/usr/bin/python3 -c 'import sys; print("%.1f" % (float(sys.argv[2]) - float(sys.argv[1])))' "$began" "$EPOCHREALTIME")
+home=h1  # whose host ran it
 accuracy=$(ctl logs "$job" chief-0 | sed -n 's/^accuracy=//p' | tail -n 1)
 
 say "What happened (dtrainctl events $job)"
@@ -185,6 +231,7 @@ ctl jobs
 echo
 echo "worker killed:           $worker_healed"
 echo "parameter server killed: $ps_healed"
-echo "trained in $seconds s, both deaths included; accuracy=$accuracy on images never trained on"
+echo "coordinator killed:      $coordinator_healed"
+echo "trained in $seconds s, all three deaths included; accuracy=$accuracy on images never trained on"
 /usr/bin/python3 -c 'import sys; sys.exit(0 if float(sys.argv[1] or 0) > 0.9 else 1)' "$accuracy" ||
   give_up "the accuracy is not above 0.9"

@@ -176,7 +176,7 @@ wire::StatusView status_view(const Context& c) {
   v.gpus.total += static_cast<std::uint32_t>(c.facts.gpus.size());
   v.gpus.free += free_here(c).gpus;
   for (const auto& [id, job] : c.ledger.state().jobs) ++v.jobs[title(to_string(job.state))];
-  v.stale = !v.quorum.healthy;
+  v.stale = !v.quorum.healthy || (c.holds_ledger() && !c.current);
   v.membership = membership_view(c.members->table());
   return v;
 }

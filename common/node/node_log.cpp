@@ -52,6 +52,7 @@ void Node::Impl::follow_log() {
     while (auto out = c.storage_failed ? std::nullopt : c.replicated->take()) take_outputs(std::move(*out));
     report();
     requests.drive_departure();
+    requests.drive_waiting();
     seats.drive();
     proposals.drive();
     for (const MemberId& id : proposals.give_up()) requests.given_up(id);

@@ -35,6 +35,7 @@ void Requests::closed(ConnectionId connection) {
   streams_.closed(connection);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
+  std::erase_if(waiting_, [&](const Waiting& w) { return w.request.connection == connection; });
   if (std::erase_if(departures_, [&](const Departure& d) { return d.connection == connection; }) != 0)
     seats_.leave(!departures_.empty());
   for (auto& [index, p] : pending_)
@@ -64,7 +65,7 @@ void with(const wire::Message& m, Handler handler, Refuse refuse) {
 }  // namespace
 
 void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& caller) {
-  if (refuse_elsewhere(e, m)) return;
+  if (refuse_elsewhere(e, m) || wait_until_current(e, m)) return;
   const auto wrong = [&](const Error& error) { refuse(e, error); };
   switch (m.type) {
     case MessageType::submit:

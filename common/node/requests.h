@@ -1,6 +1,8 @@
 // What clients ask: decoded, permitted, answered at once or turned into a proposal whose fate is the answer.
 #pragma once
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <string>
 
@@ -13,6 +15,8 @@
 
 namespace dtrain::node {
 
+inline constexpr Duration kCurrentWithin = 10s;  // a request about jobs waits so long for a copy of the ledger that is not old
+inline constexpr std::size_t kWaitingRequests = 256;  // for that; further ones are refused
 inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in the place of one that leaves; then: refused
 
 class Requests {
@@ -36,7 +40,12 @@ class Requests {
   void members_saved(const MembersSaved& e);
   // At the end of a turn: who waits to leave leaves as soon as the cluster can do without.
   void drive_departure();
-  Instant deadline() const { return departures_.empty() ? kNever : departures_.front().until; }
+  // Likewise: what waits for a current ledger is answered once it is, or refused.
+  void drive_waiting();
+  Instant deadline() const {
+    return std::min(departures_.empty() ? kNever : departures_.front().until,
+                    waiting_.empty() ? kNever : waiting_.front().until);
+  }
 
  private:
   struct Pending {
@@ -52,6 +61,10 @@ class Requests {
     std::map<std::uint64_t, std::size_t> awaited;  // token -> view
   };
 
+  struct Waiting {  // until the ledger is current here
+    Request request;
+    Instant until{};
+  };
   struct Departure {  // one `leave` that waits until the cluster can do without this node
     ConnectionId connection = 0;
     std::uint64_t request = 0;
@@ -67,6 +80,9 @@ class Requests {
   // What this node cannot answer is refused, with where to ask: without a copy of the ledger all about jobs, with one
   // what only the coordinator's host has. False: it can.
   bool refuse_elsewhere(const Request& e, const wire::Message& m);
+  // This node has a copy, but since its start no leader told it yet what of it is committed: what it would say of jobs may
+  // be long past, so the request waits. False: it is current.
+  bool wait_until_current(const Request& e, const wire::Message& m);
   void refuse_for_coordinator(const Request& e, const std::string& could_not, const std::string& because);
   // The task runs or ran on another node, whose agent has its log: refused. False: it is here.
   bool refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node);
@@ -101,6 +117,7 @@ class Requests {
   std::map<ConnectionId, Caller> callers_;
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;
+  std::deque<Waiting> waiting_;  // in order of time
   std::vector<Departure> departures_;  // in order of time; one of a connection
   std::vector<Leaving> leaving_;
 };

@@ -100,6 +100,32 @@ void Requests::nodes(const Request& e, const wire::NodeName& q) {
   reply(c_, e.connection, e.request, MessageType::nodes, r);
 }
 
+bool Requests::wait_until_current(const Request& e, const wire::Message& m) {
+  const bool events = m.type == MessageType::query_events;
+  if (c_.current || c_.storage_failed || !c_.holds_ledger() || m.type == MessageType::put_blob) return false;
+  const char* asked = events ? "show events" : needs_ledger(m.type);
+  if (asked == nullptr) return false;
+  if (waiting_.size() >= kWaitingRequests)
+    refuse(e, {ErrorCode::limit, std::string("could not ") + asked + ": too many requests wait for the ledger already",
+               "try again in a moment"});
+  else
+    waiting_.push_back({e, c_.now.boot + kCurrentWithin});
+  return true;
+}
+
+void Requests::drive_waiting() {
+  if (waiting_.empty()) return;
+  if (c_.current || c_.storage_failed || !c_.holds_ledger()) {
+    for (const Waiting& w : std::exchange(waiting_, {})) handle(w.request);
+    return;
+  }
+  for (; !waiting_.empty() && waiting_.front().until <= c_.now.boot; waiting_.pop_front())
+    refuse(waiting_.front().request,
+           {ErrorCode::unavailable,
+            "could not read the ledger: since this agent started no coordinator told it what of its copy still holds",
+            "dtrainctl status and dtrainctl nodes show which agents are missing: start them, then try again"});
+}
+
 void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller) {
   if (caller.uid != 0 && caller.uid != c_.options.agent_uid)
     return refuse(e, {ErrorCode::refused,

@@ -81,7 +81,7 @@ class SubmitsTest(test_members.Members):
         self.assertEqual(self.errors, [])
         wanted = sorted("s%d" % number for number in range(SUBMITS))
         until(lambda: len(self.ran()) >= SUBMITS, lambda: "all to run; missing: %s" % sorted(set(wanted) - set(self.ran()))[:9])
-        until(lambda: all(job["state"] in harness.FINAL for job in agents[0].ask("jobs")), "all to have ended")
+        until(lambda: all(job["state"] in harness.FINAL for agent in agents for job in agent.ask("jobs")), "all to have ended")
         self.assertEqual(self.ran(), wanted)
         states = {job["state"] for agent in agents for job in agent.ask("jobs")}
         self.assertEqual(states, {"Succeeded"})

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/cluster/command.h"
+#include "common/node/requests.h"
 #include "tests/unit/node/two_nodes.h"
 
 namespace dtrain::node {
@@ -50,6 +51,16 @@ class CouncilTest : public ::testing::Test {
     (void)house.ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}, 0);
     for (Duration waited{}; !house.answers.contains(before + 1) && waited < 15s; waited += 10ms) town.run_for(10ms);
     return house.answer<wire::Empty>(before + 1);
+  }
+  // After kill(): the next life, which finds the others through n2.
+  void start_again(House& house) {
+    ++house.started.life;
+    house.started.members.found = false;
+    house.started.members.record.cluster_id = {0xc1, 0x57e2};
+    house.started.members.record.book = {};
+    house.started.members.seeds = {"10.0.0.2"};
+    house.start();
+    house.give(Gossiped{gossip::SeedsResolved{{{"10.0.0.2", 7400}}}});
   }
   std::vector<std::string> jobs(House& house) {
     std::vector<std::string> names;
@@ -101,16 +112,46 @@ TEST_F(CouncilTest, TheCoordinatorDiesAndNothingAcknowledgedIsLost) {
   town.run_for(1s);
   EXPECT_NE(coordinator().started.facts.name, "n1");
   for (House* house : {houses[1], houses[2]}) EXPECT_EQ(jobs(*house), (std::vector<std::string>{"before", "after"}));
-  houses[0]->started.life = 2;
-  houses[0]->started.members.found = false;
-  houses[0]->started.members.record.cluster_id = {0xc1, 0x57e2};
-  houses[0]->started.members.record.book = {};
-  houses[0]->started.members.seeds = {"10.0.0.2"};
-  houses[0]->start();
-  houses[0]->give(Gossiped{gossip::SeedsResolved{{{"10.0.0.2", 7400}}}});
+  start_again(*houses[0]);
   town.run_for(20s);
   EXPECT_EQ(jobs(*houses[0]), (std::vector<std::string>{"before", "after"}));
   EXPECT_EQ(houses[0]->status().quorum.voters.size(), 3u);
+}
+
+// What it has on its disk may be long past, and how much of it is committed only a leader can tell.
+TEST_F(CouncilTest, WhoStartedAgainSaysNothingOfJobsBeforeItIsToldWhatHolds) {
+  start_all();
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("before")));
+  House& again = *houses[0];
+  town.kill(again);
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[1], MessageType::submit, job("after")));
+  start_again(again);
+  (void)again.ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{});
+  const std::uint64_t asked = again.requests();
+  EXPECT_FALSE(again.answers.contains(asked));
+  EXPECT_TRUE(again.status().stale);
+  for (Duration waited{}; !again.answers.contains(asked) && waited < 8s; waited += 10ms) town.run_for(10ms);
+  const auto reply = again.answer<wire::JobsReply>(asked);
+  ASSERT_TRUE(reply) << reply.error().text();
+  EXPECT_EQ(reply->jobs.size(), 2u);
+  EXPECT_FALSE(reply->stale);
+  EXPECT_FALSE(again.status().stale);
+}
+
+TEST_F(CouncilTest, WithoutAMajorityItRefusesAfterAWhile) {
+  start_all();
+  ASSERT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("before")));
+  for (House* house : houses) town.kill(*house);
+  House& alone = *houses[0];
+  start_again(alone);
+  (void)alone.ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{});
+  const std::uint64_t asked = alone.requests();
+  town.run_for(kCurrentWithin - 1s);
+  EXPECT_FALSE(alone.answers.contains(asked));
+  town.run_for(2s);
+  const auto refused = alone.answer<wire::JobsReply>(asked);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().text(), HasSubstr("since this agent started no coordinator told it"));
 }
 
 // With a disk and a network that take time: nobody waits for what could be said at once.
