@@ -154,7 +154,10 @@ def remove(agent, name):
 # ---- a measurement's main
 
 def run(measure, description, more_options=lambda parser: None):
-    """Parses the options, those that more_options(parser) adds among them, and calls measure(bench, options). Exit 1: a property did not hold, or it could not be measured."""
+    """Parses the options, those that more_options(parser) adds among them, and calls measure(bench, options).
+
+    Exit 1: a property did not hold, or it could not be measured.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer samples, to see that it works")
     more_options(parser)

