@@ -1,156 +1,152 @@
 #include "common/cluster/placement.h"
 
 #include <algorithm>
-#include <optional>
+#include <map>
+#include <utility>
 
+#include "common/cluster/attempt.h"
+#include "common/cluster/closeness.h"
 #include "common/cluster/cluster_change.h"
+#include "common/cluster/placement_reasons.h"
+#include "common/cluster/placement_search.h"
 
 namespace dtrain::cluster {
 namespace {
 
-HostCapacity* find_host(std::vector<HostCapacity>& hosts, const NodeId& id) {
-  const auto it = std::find_if(hosts.begin(), hosts.end(), [&](const HostCapacity& h) { return h.id == id; });
-  return it == hosts.end() ? nullptr : &*it;
+// Tasks by role, in the order of roles.
+std::vector<Demand> demands_of(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const Capacity& capacity,
+                               const std::vector<TaskPlacement>& standing) {
+  std::map<std::string, Demand> by_role;
+  for (std::size_t i = 0; i < tasks.size(); ++i) by_role[tasks[i].role].tasks.push_back(i);
+  std::vector<Demand> demands;
+  for (auto& [name, demand] : by_role) {
+    demand.role_name = name;
+    demand.role = &spec.roles.at(name);
+    demand.first_index = tasks[demand.tasks.front()].index;
+    demand.rank = job::is_collective(spec) && job::is_stateful(spec, {name, 0});
+    for (const TaskPlacement& place : standing)
+      if (const auto h = capacity.find(place.node); h && place.task.role == name) demand.standing.push_back(*h);
+    demands.push_back(std::move(demand));
+  }
+  return demands;
 }
 
-std::uint32_t free_gpus(const HostCapacity& host, const std::string& model) {
-  return static_cast<std::uint32_t>(std::count_if(host.gpus.begin(), host.gpus.end(), [&](const auto& g) {
-    return g.free && (model.empty() || g.model.find(model) != std::string::npos);
-  }));
+std::vector<std::uint32_t> standing_by_host(const Capacity& capacity, const std::vector<TaskPlacement>& standing) {
+  std::vector<std::uint32_t> count;
+  if (!standing.empty()) count.resize(capacity.size(), 0);
+  for (const TaskPlacement& place : standing)
+    if (const auto h = capacity.find(place.node)) ++count[*h];
+  return count;
 }
 
-// Why `role` cannot go to `host` now; "" when it can. `permanent` words come first: they name what never will
-// fit.
-std::string obstacle(const job::RoleSpec& role, const std::string& role_name, const HostCapacity& host,
-                     const std::map<std::string, std::set<NodeId>>& used_hosts) {
-  for (const auto& [key, value] : role.node_selector) {
-    const auto label = host.labels.find(key);
-    if (label == host.labels.end() || label->second != value)
-      return "needs a host with label " + key + "=" + value + ", " + host.name + " has not";
-  }
-  if (role.avoid_gpu_hosts == job::AvoidGpuHosts::require && !host.gpus.empty())
-    return "avoids hosts with GPUs, " + host.name + " has " + std::to_string(host.gpus.size());
-  if (role.anti_affinity == "host") {
-    const auto used = used_hosts.find(role_name);
-    if (used != used_hosts.end() && used->second.contains(host.id))
-      return "needs a host of its own for each task (antiAffinity: host), " + host.name + " has one already";
-  }
-  const auto& want = role.resources;
-  if (want.gpus > 0) {
-    const std::uint32_t free = free_gpus(host, want.gpu_model);
-    if (free < want.gpus)
-      return "needs " + std::to_string(want.gpus) + (want.gpu_model.empty() ? "" : " " + want.gpu_model) +
-             (want.gpus == 1 ? " GPU" : " GPUs") + " on one host, " + std::to_string(free) + " free on " +
-             host.name;
-  }
-  if (host.cpu_used + want.cpu_millis > host.cpu_millis)
-    return "needs " + std::to_string(want.cpu_millis) + "m CPU, " +
-           std::to_string(host.cpu_millis - std::min(host.cpu_used, host.cpu_millis)) + "m free on " +
-           host.name;
-  if (host.memory_used + want.memory_bytes > host.memory_bytes)
-    return "needs " + std::to_string(want.memory_bytes >> 20) + " MiB memory, " +
-           std::to_string((host.memory_bytes - std::min(host.memory_used, host.memory_bytes)) >> 20) +
-           " MiB free on " + host.name;
-  return "";
+// Roles with the least room for each of their tasks come first: the others can go elsewhere.
+std::vector<std::size_t> most_constrained_first(const Attempt& attempt, const std::vector<Fit>& fits) {
+  struct Slack {
+    std::uint64_t slots = 0, count = 0;
+    std::size_t fit = 0;
+  };
+  std::vector<Slack> order;
+  for (std::size_t f = 0; f < fits.size(); ++f)
+    order.push_back({attempt.slots_in_all(f, kSlotsCounted), fits[f].demand().count(), f});
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Slack& a, const Slack& b) { return a.slots * b.count < b.slots * a.count; });
+  std::vector<std::size_t> fit_order;
+  for (const Slack& s : order) fit_order.push_back(s.fit);
+  return fit_order;
 }
 
-// One task's share of its host is taken.
-void hold(const job::JobSpec& spec, const TaskPlacement& place, std::vector<HostCapacity>& hosts) {
-  HostCapacity* host = find_host(hosts, place.node);
-  const auto role = spec.roles.find(place.task.role);
-  if (host == nullptr || role == spec.roles.end()) return;
-  host->cpu_used += role->second.resources.cpu_millis;
-  host->memory_used += role->second.resources.memory_bytes;
-  host->tasks += 1;
-  if (place.address.port != 0) host->ports_in_use.insert(place.address.port);
-  for (const std::uint32_t index : place.gpus)
-    for (auto& gpu : host->gpus)
-      if (gpu.index == index) gpu.free = false;
-}
-
-// The lowest port that is neither taken nor resting; the range is walked in order so that runs are
-// repeatable.
-std::optional<std::uint16_t> take_port(HostCapacity& host, PortRange range) {
-  for (std::uint32_t port = range.first; port <= range.last; ++port) {
-    if (host.ports_in_use.insert(static_cast<std::uint16_t>(port)).second)
-      return static_cast<std::uint16_t>(port);
+// The role that found no room; nullopt: all did.
+std::optional<std::size_t> put_all(Attempt& attempt, const std::vector<Fit>& fits, const std::vector<std::size_t>& order,
+                                   job::Placement wish) {
+  std::vector<std::size_t> ranks, others;
+  for (const std::size_t f : order) (fits[f].demand().rank ? ranks : others).push_back(f);
+  if (wish == job::Placement::spread || ranks.empty()) {
+    const HostOrder host_order = wish == job::Placement::spread ? HostOrder::spread : HostOrder::pack;
+    for (const std::size_t f : order)
+      if (!attempt.put(f, {host_order})) return f;
+    return std::nullopt;
   }
+  if (const auto failed = put_close(attempt, fits, ranks)) return failed;
+  for (const std::size_t f : others)
+    if (!attempt.put(f, {HostOrder::pack})) return f;
   return std::nullopt;
+}
+
+bool put_tight(Attempt& attempt, const std::vector<std::size_t>& order) {
+  for (const std::size_t f : order)
+    if (!attempt.put(f, {HostOrder::tight})) {
+      attempt.back_to(0);
+      return false;
+    }
+  return true;
+}
+
+std::vector<TaskPlacement> with_ports(const std::vector<TaskId>& tasks, const std::vector<Choice>& choices,
+                                      const Capacity& capacity, bool ports) {
+  std::vector<TaskPlacement> placements(tasks.size());
+  std::map<std::uint32_t, std::uint16_t> last;  // by pool: given out just now
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    TaskPlacement& place = placements[i];
+    const HostNumber h = choices[i].host;
+    place.task = tasks[i];
+    place.node = capacity.host(h).id;
+    place.address.host = capacity.host(h).task_address;
+    for (std::size_t g = 0; g < std::min(capacity.host(h).gpus.size(), kGpusPerHost); ++g)
+      if ((choices[i].gpus >> g & 1) != 0) place.gpus.push_back(capacity.host(h).gpus[g].index);
+    if (!ports) continue;
+    const auto given = last.find(capacity.pool(h));
+    const auto port = capacity.next_free_port(h, given == last.end() ? std::nullopt : std::optional(given->second));
+    place.address.port = port.value_or(0);  // always there: slots() counted them
+    last[capacity.pool(h)] = place.address.port;
+  }
+  return placements;
 }
 
 }  // namespace
 
-void subtract_used(const Ledger& ledger, std::vector<HostCapacity>& hosts) {
-  const LedgerState& state = ledger.state();
-  for (auto& host : hosts) {
-    const auto resting = state.ports.find(host.id);
-    if (resting == state.ports.end()) continue;
-    for (const auto& [port, used] : resting->second)
-      if (state.elapsed - used <= kPortRest) host.ports_in_use.insert(port);
-  }
-  for (const auto& [id, job] : state.jobs)
-    for (const auto& [task, record] : job.tasks)
-      if (!record.ended) hold(job.spec, record.place, hosts);
-}
-
-void book(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements,
-          std::vector<HostCapacity>& hosts) {
-  for (const auto& place : placements) hold(spec, place, hosts);
+std::vector<TaskId> wanted_tasks(const job::JobSpec& spec) {
+  std::vector<TaskId> tasks;
+  for (const auto& [name, role] : spec.roles)
+    for (std::uint32_t i = 0; i < role.replicas; ++i) tasks.push_back({name, i});
+  return tasks;
 }
 
 Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks,
-                                         std::vector<HostCapacity> hosts, PortRange ports) {
-  std::vector<TaskPlacement> placements;
-  std::map<std::string, std::set<NodeId>> used_hosts;
-  const bool with_ports = needs_ports(spec);
-  for (const TaskId& task : tasks) {
-    const job::RoleSpec& role = spec.roles.at(task.role);
-    HostCapacity* best = nullptr;
-    std::string why = "no host is known";
-    for (auto& host : hosts) {
-      std::string obstacle_here = obstacle(role, task.role, host, used_hosts);
-      if (!obstacle_here.empty()) {
-        why = std::move(obstacle_here);
-        continue;
-      }
-      const auto score = [&](const HostCapacity& h) {
-        const bool avoided = role.avoid_gpu_hosts == job::AvoidGpuHosts::prefer && !h.gpus.empty();
-        const std::int64_t load = h.tasks;
-        return std::pair(avoided, spec.policy.placement == job::Placement::spread ? load : -load);
-      };
-      if (best == nullptr || score(host) < score(*best)) best = &host;
-    }
-    if (best == nullptr) return fail(ErrorCode::unavailable, task.text() + " " + why);
-
-    TaskPlacement p;
-    p.task = task;
-    p.node = best->id;
-    p.address.host = best->task_address;
-    if (with_ports) {
-      const auto port = take_port(*best, ports);
-      if (!port)
-        return fail(ErrorCode::unavailable, task.text() + " needs a port, all of " +
-                                                std::to_string(ports.first) + "-" +
-                                                std::to_string(ports.last) + " on " + best->name +
-                                                " are in use or were within two minutes");
-      p.address.port = *port;
-    }
-    for (std::uint32_t taken = 0; auto& gpu : best->gpus) {
-      if (taken == role.resources.gpus) break;
-      if (!gpu.free || (!role.resources.gpu_model.empty() &&
-                        gpu.model.find(role.resources.gpu_model) == std::string::npos))
-        continue;
-      gpu.free = false;
-      p.gpus.push_back(gpu.index);
-      ++taken;
-    }
-    best->cpu_used += role.resources.cpu_millis;
-    best->memory_used += role.resources.memory_bytes;
-    best->tasks += 1;
-    used_hosts[task.role].insert(best->id);
-    placements.push_back(std::move(p));
+                                         const Capacity& capacity, const std::vector<TaskPlacement>& standing) {
+  const bool ports = needs_ports(spec);
+  const std::vector<Demand> demands = demands_of(spec, tasks, capacity, standing);
+  std::vector<Fit> fits;
+  fits.reserve(demands.size());
+  for (const Demand& demand : demands) fits.emplace_back(capacity, demand, ports);
+  Attempt attempt(capacity, fits, tasks.size(), ports, standing_by_host(capacity, standing));
+  const std::vector<std::size_t> order = most_constrained_first(attempt, fits);
+  if (const auto failed = put_all(attempt, fits, order, spec.policy.placement)) {
+    const std::string reason = why_not(fits[*failed], *failed, attempt);  // by what its other roles left
+    attempt.back_to(0);
+    const bool several = fits.size() > 1;
+    if (!several || (!put_tight(attempt, order) && !search(attempt, fits)))
+      return fail(ErrorCode::unavailable, reason);
   }
-  return placements;
+  return with_ports(tasks, attempt.choices(), capacity, ports);
+}
+
+bool may_fit(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const RoomInAll& free) {
+  std::uint64_t cpu = 0, memory = 0, gpus = 0;
+  const std::string* name = nullptr;
+  const job::Resources* each = nullptr;
+  for (const TaskId& task : tasks) {
+    if (name == nullptr || *name != task.role) {
+      name = &task.role;
+      each = &spec.roles.at(task.role).resources;
+      if (each->cpu_millis > free.most_cpu_millis || each->memory_bytes > free.most_memory_bytes ||
+          each->gpus > free.most_gpus)
+        return false;
+    }
+    cpu += each->cpu_millis;
+    memory += each->memory_bytes;
+    gpus += each->gpus;
+  }
+  return cpu <= free.cpu_millis && memory <= free.memory_bytes && gpus <= free.gpus;
 }
 
 }  // namespace dtrain::cluster

@@ -21,21 +21,13 @@ std::string identity(const transfer::CheckpointInfo& info) {
   return info.digest + " " + info.path;
 }
 
-std::vector<TaskId> wanted_tasks(const job::JobSpec& spec) {
-  std::vector<TaskId> tasks;
-  for (const auto& [name, role] : spec.roles)
-    for (std::uint32_t i = 0; i < role.replicas; ++i) tasks.push_back({name, i});
-  return tasks;
-}
-
 bool wants_restore(const JobRecord& job) {
   return job.spec.checkpoint && (job.spec.checkpoint->restore != "never" || job.from_scratch);
 }
 
 }  // namespace
 
-Result<std::vector<cluster::TaskPlacement>> Coordinator::place(const job::JobSpec& spec,
-                                                               const std::vector<TaskId>& tasks) const {
+cluster::Capacity Coordinator::capacity() const {
   cluster::HostCapacity host;
   host.id = c_.facts.id;
   host.name = c_.facts.name;
@@ -44,16 +36,17 @@ Result<std::vector<cluster::TaskPlacement>> Coordinator::place(const job::JobSpe
   host.memory_bytes = c_.facts.memory_bytes;
   host.labels = c_.facts.labels;
   for (const auto& g : c_.facts.gpus)
-    if (g.healthy) host.gpus.push_back({g.index, g.model, true});
+    if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa});
   std::vector<cluster::HostCapacity> hosts{std::move(host)};
-  cluster::subtract_used(c_.ledger, hosts);
-  for (const Booking& b : bookings_) cluster::book(b.spec, b.placements, hosts);
-  return cluster::place(spec, tasks, std::move(hosts),
-                        {c_.options.task_port_first, c_.options.task_port_last});
+  cluster::add_resting_ports(c_.ledger, hosts);
+  cluster::Capacity free(std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
+  cluster::hold_used(c_.ledger, free);
+  for (const Booking& b : bookings_) free.hold(b.spec, b.placements);
+  return free;
 }
 
 Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
-  return place(spec, wanted_tasks(spec));
+  return cluster::place(spec, cluster::wanted_tasks(spec), capacity());
 }
 
 std::string Coordinator::waiting_for(JobId id) const {
@@ -174,8 +167,8 @@ void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
     soft.deadline = std::min(soft.deadline, at(job.not_before));
     return;
   }
-  const auto tasks = wanted_tasks(job.spec);
-  auto placed = place(job.spec, tasks);
+  const auto tasks = cluster::wanted_tasks(job.spec);
+  auto placed = cluster::place(job.spec, tasks, capacity());
   if (!placed) {
     unplaced_.insert(job.id);
     return wait(job, soft, placed.error().message);
@@ -225,10 +218,13 @@ void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
 
 void Coordinator::extend(const JobRecord& job, Job& soft) {
   std::vector<TaskId> missing;
-  for (const TaskId& id : wanted_tasks(job.spec))
+  for (const TaskId& id : cluster::wanted_tasks(job.spec))
     if (!job.tasks.contains(id)) missing.push_back(id);
   if (missing.empty() || job.generation == 0) return;
-  auto placed = place(job.spec, missing);
+  std::vector<cluster::TaskPlacement> standing;
+  for (const auto& [id, task] : job.tasks)
+    if (!task.ended) standing.push_back(task.place);
+  auto placed = cluster::place(job.spec, missing, capacity(), standing);
   if (!placed) {
     unplaced_.insert(job.id);
     return wait(job, soft, placed.error().message);

@@ -65,8 +65,7 @@ class Coordinator {
   void delete_surplus(const cluster::JobRecord& job, Job& soft);
   void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason);
   bool watch_time(const cluster::JobRecord& job, Job& soft);
-  Result<std::vector<cluster::TaskPlacement>> place(const job::JobSpec& spec,
-                                                    const std::vector<TaskId>& tasks) const;
+  cluster::Capacity capacity() const;  // what is free now, proposals in flight taken off
   Instant at(Duration elapsed) const { return c_.now.boot + (elapsed - c_.elapsed()); }
 
   struct Booking {
