@@ -1,0 +1,136 @@
+// Which waiting jobs start now: by priority, then age, with a reservation for the first that does not fit, so that small
+// jobs never starve a big one. Pure: what is free, what runs and what waits is handed in; the answer is told, not done.
+//
+// Source: EASY back-filling. Lifka, "The ANL/IBM SP Scheduling System" (JSSPP 1995); Mu'alem and Feitelson, "Utilization,
+// Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with Backfilling" (IEEE TPDS 12(6), 2001).
+// As there, only the first that waits has a reservation. Unlike there, run times need not be known: a reservation names
+// hosts and resources and the jobs whose ends it waits for, and is kept until its job starts. Others go ahead of it
+// (back-fill) only on what it does not need, or where they are known to end before it can begin.
+//
+// What follows, as long as hosts stay and nobody of higher priority comes:
+// - the first that waits starts at the latest when the last job has ended that ran when it became the first. Where somebody
+//   was back-filled by time and that job ends before it had said, the first may wait on until then
+//   (Reservation::begins_by), as with EASY; QueueOptions::back_fill_by_time = false keeps it strictly;
+// - jobs are placed whole, so no two of them can each hold a part and wait for the other's;
+// - a job that fits no empty cluster reserves nothing and delays nobody.
+// A job that has run before and waits again (a recovery) goes before the others of its priority.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/cluster/placement.h"
+#include "common/cluster/queue_rules.h"
+
+namespace dtrain::cluster {
+
+// Hosts and tasks that are looked at in one decision, over all searches for room (10,000 hosts: some 50 searches, 100 ms).
+// Jobs behind are not looked at this time (Decision::more); they wait as if they did not fit. What has no room by sums, or
+// asks for the same as one that found none, or is known never to fit, costs nothing.
+inline constexpr std::uint64_t kHostLooks = 500'000;
+// Jobs without room whose reason is looked for in one decision; of the others it is said in general words.
+inline constexpr std::uint32_t kReasonTries = 10;
+// Running jobs of lower priority that are weighed as victims, cheapest first.
+inline constexpr std::size_t kVictimsWeighed = 1000;
+// Searches for room in finding which victims suffice; beyond, what was found so far counts.
+inline constexpr std::uint32_t kVictimTries = 64;
+
+struct QueueOptions {
+  bool preempt = true;           // false: no victims, whatever the priorities
+  bool back_fill_by_time = true; // false: nobody uses reserved room, however short its run is said to be
+  std::string_view broken_rule;  // of rule_names(); "" in production
+};
+
+// A job that holds something and will give it back. All times are elapsed time of the cluster.
+struct RunningJob {
+  JobId id = 0;
+  const job::JobSpec* spec = nullptr;
+  std::vector<TaskPlacement> placements;  // what has not ended
+  Duration started{0};
+  std::optional<Duration> ends_by;  // at the latest; past or nullopt: not known
+  bool ending = false;              // stops already: never a victim
+};
+
+struct WaitingJob {
+  JobId id = 0;
+  const job::JobSpec* spec = nullptr;
+  std::vector<TaskId> tasks;
+  Duration submitted{0};
+  std::optional<Duration> runs_for;     // at most, once it has started
+  bool resumes = false;                 // ran before: a recovery
+  std::vector<TaskPlacement> standing;  // not empty: more tasks of a job that runs; has no reservation, preempts nobody
+};
+
+struct Reservation {
+  JobId job = 0;
+  std::vector<TaskPlacement> placements;  // ports are chosen anew when it starts
+  std::vector<JobId> waits_for;           // sorted: jobs that hold what it needs, or are known to end before
+  std::optional<Duration> begins_by;      // at the latest; nullopt: not known
+  std::vector<JobId> victims;             // of waits_for, those that were told to end for it
+};
+
+struct Start {
+  JobId job = 0;
+  std::vector<TaskPlacement> placements;
+  bool back_filled = false;  // ahead of the one with the reservation
+};
+
+struct Preemption {
+  JobId victim = 0, beneficiary = 0;
+  Duration grace{0};  // between the stop signal and the kill: time for a checkpoint
+};
+
+enum class WaitKind : unsigned char {
+  never_fits,  // not even on the empty cluster
+  reserved,    // the first that waits
+  behind       // others come first, or there is no room now
+};
+struct Waits {
+  JobId job = 0;
+  WaitKind kind = WaitKind::behind;
+  std::string reason;  // for people
+};
+
+struct Decision {
+  std::vector<Start> starts;
+  std::optional<Reservation> reservation;
+  std::vector<Preemption> preemptions;
+  std::vector<Waits> waits;  // in the order of the queue
+  bool more = false;         // some were not looked at: decide again soon
+};
+
+class JobQueue {
+ public:
+  explicit JobQueue(QueueOptions options = {}) 
+      : preempt_(options.preempt), by_time_(options.back_fill_by_time), rules_(options.broken_rule) {}
+
+  // `free`: what is free now; what `running` holds is taken already. Each job is there once, except that a running one
+  // may wait with `standing`. What was reserved is remembered until the next call.
+  Decision decide(const Capacity& free, const std::vector<RunningJob>& running, std::vector<WaitingJob> waiting,
+                  Duration now);
+
+  // Another node decided meanwhile.
+  void forget();
+
+ private:
+  struct Verdict {
+    std::uint64_t shape = 0;
+    std::size_t tasks = 0;
+    std::string reason;
+  };
+  friend class QueueTurn;
+
+  bool preempt_, by_time_;
+  BreakableRules<QueueRule> rules_;
+  std::optional<Reservation> reservation_;
+  std::map<JobId, Verdict> never_fits_;  // of those that wait: found out once for each shape of the cluster
+};
+
+// How long a job is known to run: what ends it (activeDeadlineSeconds) or what its user said (expectedSeconds), whichever
+// is shorter. Who says less than is true delays the reservation behind which it was back-filled by the difference.
+std::optional<Duration> runs_for(const job::JobSpec& spec);
+
+}  // namespace dtrain::cluster

@@ -1,0 +1,162 @@
+#include "common/cluster/queue_turn.h"
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "common/cluster/cluster_change.h"
+#include "common/wire/codec.h"
+
+namespace dtrain::cluster {
+namespace {
+
+// Two jobs with the same words find room in the same places.
+std::string demand_of(const WaitingJob& job) {
+  std::string words = std::to_string(static_cast<int>(job.spec->framework)) + (needs_ports(*job.spec) ? "p" : "") +
+                      std::to_string(static_cast<int>(job.spec->policy.placement));
+  std::map<std::string_view, std::size_t> counts;
+  for (const TaskId& task : job.tasks) ++counts[task.role];
+  for (const auto& [name, count] : counts) {
+    const job::RoleSpec& role = job.spec->roles.at(std::string(name));
+    words += wire::encode(role.resources) + wire::encode(role.node_selector) + role.anti_affinity;
+    words += ' ' + std::string(name) + ' ' + std::to_string(count) + std::to_string(static_cast<int>(role.avoid_gpu_hosts));
+  }
+  return words;
+}
+
+}  // namespace
+
+QueueTurn::QueueTurn(JobQueue& queue, const Capacity& free, const std::vector<RunningJob>& running, Duration now)
+    : queue_(queue), now_(now), free_(free), at_first_(free) {
+  for (const RunningJob& job : running) {
+    running_.push_back(&job);
+    by_id_[job.id] = &job;
+  }
+}
+
+Decision QueueTurn::run(std::vector<WaitingJob> waiting) {
+  std::sort(waiting.begin(), waiting.end(), [](const WaitingJob& a, const WaitingJob& b) {
+    const auto rank = [](const WaitingJob& j) {
+      return std::tuple(-std::int64_t{j.spec->policy.priority}, !j.resumes, j.submitted, j.id);
+    };
+    return rank(a) < rank(b);
+  });
+  std::erase_if(queue_.never_fits_, [&](const auto& verdict) {
+    return verdict.second.shape != free_.shape() || std::none_of(waiting.begin(), waiting.end(), [&](const WaitingJob& j) {
+             return j.id == verdict.first && j.tasks.size() == verdict.second.tasks;
+           });
+  });
+  for (const WaitingJob& job : waiting) look_at(job);
+  // Who had it and was not reached this time has it still.
+  if (decision_.reservation || !decision_.more) queue_.reservation_ = decision_.reservation;
+  return std::move(decision_);
+}
+
+void QueueTurn::look_at(const WaitingJob& job) {
+  if (first_ != nullptr) return back_fill(job);
+  if (blocked_) return wait(job, WaitKind::behind, "waits behind a job that never fits");
+  if (start(job, free_, false)) return;
+  if (auto never = never_fits(job)) {
+    blocked_ = !queue_.rules_.hold(QueueRule::never_fits_delays_nobody);
+    return wait(job, WaitKind::never_fits, std::move(*never));
+  }
+  if (tired()) return wait(job, WaitKind::behind, "was not looked at yet: many jobs wait");
+  const std::string reason = short_of(job, free_).value_or("waits for a place");
+  if (!job.standing.empty() || !queue_.rules_.hold(QueueRule::first_is_reserved) || !reserve(job))
+    return wait(job, WaitKind::behind, reason);
+  first_ = &job;
+  wait(job, WaitKind::reserved, reason + words_of_reservation());
+}
+
+void QueueTurn::back_fill(const WaitingJob& job) {
+  const auto& begins_by = decision_.reservation->begins_by;
+  const bool ends_before = (queue_.by_time_ && begins_by && job.runs_for && now_ + *job.runs_for <= *begins_by) ||
+                           !queue_.rules_.hold(QueueRule::back_fill_delays_nobody);
+  if (!ends_before && !both_) {
+    both_ = free_;
+    both_->meet(*shadow_);
+  }
+  if (start(job, ends_before ? free_ : *both_, ends_before)) return;
+  if (auto never = never_fits(job)) return wait(job, WaitKind::never_fits, std::move(*never));
+  if (reasons_ >= kReasonTries) return wait(job, WaitKind::behind, "waits behind " + first_->spec->name);
+  const auto reason = short_of(job, free_);
+  wait(job, WaitKind::behind,
+       reason ? *reason : "there is room, but it is reserved for " + first_->spec->name + ", which comes first" +
+                              (job.runs_for || !begins_by || !queue_.by_time_ ? "" : " (expectedSeconds could let it go ahead)"));
+}
+
+bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_before) {
+  if (!in_all_) in_all_ = free_.in_all();
+  const auto verdict = queue_.never_fits_.find(job.id);
+  if (verdict != queue_.never_fits_.end() || !may_fit(*job.spec, job.tasks, *in_all_)) return false;
+  auto& no_room = &where == &free_ ? no_room_now_ : no_room_then_;
+  const std::string demand = job.standing.empty() ? demand_of(job) : "";
+  if (no_room_now_.contains(demand) || no_room.contains(demand) || tired()) return false;
+  searched(job);
+  auto placed = place(*job.spec, job.tasks, where, job.standing);
+  if (!placed) {
+    if (!demand.empty()) no_room.insert(demand);
+    return false;
+  }
+  free_.hold(*job.spec, *placed);
+  if (shadow_ && !ends_before) shadow_->hold(*job.spec, *placed);
+  in_all_.reset();
+  both_.reset();
+  RunningJob now_running{job.id, job.spec, *placed, now_, {}, false};
+  if (job.runs_for) now_running.ends_by = now_ + *job.runs_for;
+  started_.push_back(std::move(now_running));
+  running_.push_back(&started_.back());
+  if (first_ != nullptr && ends_before) {
+    auto& waits_for = decision_.reservation->waits_for;
+    waits_for.insert(std::lower_bound(waits_for.begin(), waits_for.end(), job.id), job.id);
+  }
+  decision_.starts.push_back({job.id, std::move(*placed), first_ != nullptr});
+  return true;
+}
+
+std::optional<std::string> QueueTurn::never_fits(const WaitingJob& job) {
+  const auto known = queue_.never_fits_.find(job.id);
+  if (known != queue_.never_fits_.end()) return known->second.reason;
+  if (tired()) return std::nullopt;
+  if (!emptied_) {
+    emptied_ = at_first_;
+    std::vector<Holding> all;
+    for (const auto& [id, running] : by_id_) all.push_back({running->spec, &running->placements});
+    emptied_->release(all);
+  }
+  Capacity empty = *emptied_;
+  if (!job.standing.empty()) empty.hold(*job.spec, job.standing);
+  searched(job);
+  const auto placed = place(*job.spec, job.tasks, empty, job.standing);
+  if (placed) return std::nullopt;
+  const std::string reason = "can never run here: " + placed.error().message;
+  queue_.never_fits_[job.id] = {free_.shape(), job.tasks.size(), reason};
+  return reason;
+}
+
+std::optional<std::string> QueueTurn::short_of(const WaitingJob& job, const Capacity& where) {
+  ++reasons_;
+  const auto placed = place(*job.spec, job.tasks, where, job.standing);
+  if (placed) return std::nullopt;
+  return placed.error().message;
+}
+
+bool QueueTurn::tired() {
+  decision_.more = decision_.more || looks_ >= kHostLooks;
+  return decision_.more;
+}
+
+void QueueTurn::wait(const WaitingJob& job, WaitKind kind, std::string reason) {
+  decision_.waits.push_back({job.id, kind, std::move(reason)});
+}
+
+Capacity QueueTurn::after(const Running& ended) const {
+  Capacity capacity = free_;
+  std::vector<Holding> holdings;
+  for (const RunningJob* job : ended) holdings.push_back({job->spec, &job->placements});
+  capacity.release(holdings);
+  return capacity;
+}
+
+}  // namespace dtrain::cluster
