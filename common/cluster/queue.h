@@ -64,12 +64,19 @@ struct WaitingJob {
   std::vector<TaskPlacement> standing;  // not empty: more tasks of a job that runs; has no reservation, preempts nobody
 };
 
+// A job from one start on: started again it is another.
+struct StartedJob {
+  JobId job = 0;
+  Duration started{0};
+  auto operator<=>(const StartedJob&) const = default;
+};
+
 struct Reservation {
   JobId job = 0;
   std::vector<TaskPlacement> placements;  // ports are chosen anew when it starts
-  std::vector<JobId> waits_for;           // sorted: jobs that hold what it needs, or are known to end before
+  std::vector<StartedJob> waits_for;      // sorted: they hold what it needs, or are known to end before
   std::optional<Duration> begins_by;      // at the latest; nullopt: not known
-  std::vector<JobId> victims;             // of waits_for, those that were told to end for it
+  std::vector<StartedJob> victims;        // of waits_for, those that were told to end for it
 };
 
 struct Start {

@@ -52,8 +52,8 @@ bool QueueTurn::keep_reservation(const WaitingJob& job) {
   if (kept->job != job.id || !same_tasks(kept->placements, job.tasks)) return false;
   if (kept->victims.empty() && make_victims(job)) return true;
   Running ended;
-  for (const JobId id : kept->waits_for)
-    if (const auto it = by_id_.find(id); it != by_id_.end()) ended.push_back(it->second);
+  for (const StartedJob& run : kept->waits_for)
+    if (const RunningJob* running = find(run)) ended.push_back(running);
   Capacity then = after(ended);
   if (!has_room(then, *job.spec, kept->placements)) return false;
   shadow_ = std::move(then);
@@ -79,16 +79,16 @@ bool QueueTurn::make_victims(const WaitingJob& job) {
   Running ended = ending;
   for (const RunningJob* candidate : candidates)
     if (std::count(choice->victims.begin(), choice->victims.end(), candidate->id) > 0) ended.push_back(candidate);
-  set_reservation(job, std::move(choice->placements), ended, std::move(choice->victims));
+  set_reservation(job, std::move(choice->placements), ended, choice->victims);
   tell_victims();
   return true;
 }
 
 void QueueTurn::tell_victims() {
-  for (const JobId id : decision_.reservation->victims) {
-    const auto it = by_id_.find(id);
-    if (it == by_id_.end() || it->second->ending) continue;
-    decision_.preemptions.push_back({id, decision_.reservation->job, it->second->spec->policy.stop_grace_period});
+  for (const StartedJob& run : decision_.reservation->victims) {
+    const RunningJob* victim = find(run);
+    if (victim == nullptr || victim->ending) continue;
+    decision_.preemptions.push_back({run.job, decision_.reservation->job, victim->spec->policy.stop_grace_period});
   }
 }
 
@@ -130,7 +130,7 @@ bool QueueTurn::reserve_after_ends(const WaitingJob& job) {
 }
 
 void QueueTurn::set_reservation(const WaitingJob& job, std::vector<TaskPlacement> placements, const Running& ended,
-                                std::vector<JobId> victims) {
+                                const std::vector<JobId>& victims) {
   Reservation reservation;
   reservation.job = job.id;
   std::set<NodeId> nodes;
@@ -143,8 +143,9 @@ void QueueTurn::set_reservation(const WaitingJob& job, std::vector<TaskPlacement
   for (const RunningJob* running : ended) {
     if (!on_one_of(*running, nodes)) continue;
     needed.push_back(running);
-    reservation.waits_for.push_back(running->id);
+    reservation.waits_for.push_back({running->id, running->started});
     const bool victim = std::count(victims.begin(), victims.end(), running->id) > 0;
+    if (victim) reservation.victims.push_back({running->id, running->started});
     const auto end = victim ? std::optional(now_ + running->spec->policy.stop_grace_period) : end_of(*running);
     if (!end)
       reservation.begins_by.reset();
@@ -153,7 +154,6 @@ void QueueTurn::set_reservation(const WaitingJob& job, std::vector<TaskPlacement
   }
   std::sort(reservation.waits_for.begin(), reservation.waits_for.end());
   reservation.placements = std::move(placements);
-  reservation.victims = std::move(victims);
   shadow_ = after(needed);
   shadow_->hold(*job.spec, reservation.placements);
   decision_.reservation = std::move(reservation);
@@ -164,9 +164,14 @@ std::string QueueTurn::words_of_reservation() const {
   std::string text = "; it is next in the queue";
   std::string first;
   std::size_t others = 0;
-  for (const JobId id : r.waits_for)
-    for (const RunningJob* running : running_)
-      if (running->id == id) first.empty() ? void(first = running->spec->name) : void(++others);
+  for (const StartedJob& run : r.waits_for)
+    for (const RunningJob* running : running_) {
+      if (running->id != run.job || running->started != run.started) continue;
+      if (first.empty())
+        first = running->spec->name;
+      else
+        ++others;
+    }
   if (first.empty()) return text;
   text += ", and waits for the end of " + first;
   if (others > 0) text += " and " + std::to_string(others) + (others == 1 ? " other job" : " other jobs");

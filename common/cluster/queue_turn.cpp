@@ -109,7 +109,8 @@ bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_be
   running_.push_back(&started_.back());
   if (first_ != nullptr && ends_before) {
     auto& waits_for = decision_.reservation->waits_for;
-    waits_for.insert(std::lower_bound(waits_for.begin(), waits_for.end(), job.id), job.id);
+    const StartedJob run{job.id, now_};
+    waits_for.insert(std::lower_bound(waits_for.begin(), waits_for.end(), run), run);
   }
   decision_.starts.push_back({job.id, std::move(*placed), first_ != nullptr});
   return true;
@@ -145,6 +146,11 @@ std::optional<std::string> QueueTurn::short_of(const WaitingJob& job, const Capa
 bool QueueTurn::tired() {
   decision_.more = decision_.more || looks_ >= kHostLooks;
   return decision_.more;
+}
+
+const RunningJob* QueueTurn::find(const StartedJob& run) const {
+  const auto it = by_id_.find(run.job);
+  return it == by_id_.end() || it->second->started != run.started ? nullptr : it->second;
 }
 
 void QueueTurn::wait(const WaitingJob& job, WaitKind kind, std::string reason) {

@@ -50,10 +50,11 @@ class QueueTurn {
   bool make_victims(const WaitingJob& job);
   bool reserve_after_ends(const WaitingJob& job);
   void set_reservation(const WaitingJob& job, std::vector<TaskPlacement> placements, const Running& ended,
-                       std::vector<JobId> victims);
+                       const std::vector<JobId>& victims);
   void tell_victims();
   std::string words_of_reservation() const;
 
+  const RunningJob* find(const StartedJob& run) const;  // nullptr: it has ended
   // What is free once these have ended.
   Capacity after(const Running& ended) const;
   std::optional<Duration> end_of(const RunningJob& job) const;
