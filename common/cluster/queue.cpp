@@ -22,7 +22,7 @@ Decision JobQueue::decide(const Capacity& free, const std::vector<RunningJob>& r
 
 void JobQueue::forget() {
   reservation_.reset();
-  never_fits_.clear();
+  on_empty_.clear();
 }
 
 std::optional<Duration> runs_for(const job::JobSpec& spec) {

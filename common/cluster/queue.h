@@ -123,17 +123,14 @@ class JobQueue {
   void forget();
 
  private:
-  struct Verdict {
-    std::uint64_t shape = 0;
-    std::size_t tasks = 0;
-    std::string reason;
-  };
   friend class QueueTurn;
 
   bool preempt_, by_time_;
   BreakableRules<QueueRule> rules_;
   std::optional<Reservation> reservation_;
-  std::map<JobId, Verdict> never_fits_;  // of those that wait: found out once for each shape of the cluster
+  // Why a demand (queue_turn.h) does not fit the empty cluster, "" where it does; of those that wait. Found out once.
+  std::map<std::string, std::string> on_empty_;
+  std::uint64_t shape_ = 0;  // of the cluster that on_empty_ is about
 };
 
 // How long a job is known to run: what ends it (activeDeadlineSeconds) or what its user said (expectedSeconds), whichever

@@ -9,23 +9,21 @@
 #include "common/wire/codec.h"
 
 namespace dtrain::cluster {
-namespace {
 
-// Two jobs with the same words find room in the same places.
 std::string demand_of(const WaitingJob& job) {
-  std::string words = std::to_string(static_cast<int>(job.spec->framework)) + (needs_ports(*job.spec) ? "p" : "") +
-                      std::to_string(static_cast<int>(job.spec->policy.placement));
-  std::map<std::string_view, std::size_t> counts;
-  for (const TaskId& task : job.tasks) ++counts[task.role];
-  for (const auto& [name, count] : counts) {
-    const job::RoleSpec& role = job.spec->roles.at(std::string(name));
-    words += wire::encode(role.resources) + wire::encode(role.node_selector) + role.anti_affinity;
-    words += ' ' + std::string(name) + ' ' + std::to_string(count) + std::to_string(static_cast<int>(role.avoid_gpu_hosts));
+  if (!job.standing.empty()) return "";
+  const job::JobSpec& spec = *job.spec;
+  std::string words = std::to_string(static_cast<int>(spec.framework)) + (needs_ports(spec) ? " ports " : " ") +
+                      std::to_string(static_cast<int>(spec.policy.placement));
+  for (std::size_t from = 0, to = 0; from < job.tasks.size(); from = to) {
+    while (to < job.tasks.size() && job.tasks[to].role == job.tasks[from].role) ++to;
+    const job::RoleSpec& role = spec.roles.at(job.tasks[from].role);
+    words += ' ' + job.tasks[from].role + ' ' + std::to_string(to - from) + wire::encode(role.resources) +
+             wire::encode(role.node_selector) + role.anti_affinity +
+             std::to_string(static_cast<int>(role.avoid_gpu_hosts));
   }
   return words;
 }
-
-}  // namespace
 
 QueueTurn::QueueTurn(JobQueue& queue, const Capacity& free, const std::vector<RunningJob>& running, Duration now)
     : queue_(queue), now_(now), free_(free), at_first_(free) {
@@ -42,18 +40,18 @@ Decision QueueTurn::run(std::vector<WaitingJob> waiting) {
     };
     return rank(a) < rank(b);
   });
-  std::erase_if(queue_.never_fits_, [&](const auto& verdict) {
-    return verdict.second.shape != free_.shape() || std::none_of(waiting.begin(), waiting.end(), [&](const WaitingJob& j) {
-             return j.id == verdict.first && j.tasks.size() == verdict.second.tasks;
-           });
-  });
+  if (queue_.shape_ != free_.shape()) queue_.on_empty_.clear();
+  queue_.shape_ = free_.shape();
   for (const WaitingJob& job : waiting) look_at(job);
+  queue_.on_empty_ = std::move(on_empty_);
   // Who had it and was not reached this time has it still.
   if (decision_.reservation || !decision_.more) queue_.reservation_ = decision_.reservation;
   return std::move(decision_);
 }
 
 void QueueTurn::look_at(const WaitingJob& job) {
+  demand_ = demand_of(job);
+  if (const auto known = queue_.on_empty_.extract(demand_)) on_empty_.insert({demand_, known.mapped()});
   if (first_ != nullptr) return back_fill(job);
   if (blocked_) return wait(job, WaitKind::behind, "waits behind a job that never fits");
   if (start(job, free_, false)) return;
@@ -88,15 +86,14 @@ void QueueTurn::back_fill(const WaitingJob& job) {
 
 bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_before) {
   if (!in_all_) in_all_ = free_.in_all();
-  const auto verdict = queue_.never_fits_.find(job.id);
-  if (verdict != queue_.never_fits_.end() || !may_fit(*job.spec, job.tasks, *in_all_)) return false;
+  const auto known = on_empty_.find(demand_);
+  if ((known != on_empty_.end() && !known->second.empty()) || !may_fit(*job.spec, job.tasks, *in_all_)) return false;
   auto& no_room = &where == &free_ ? no_room_now_ : no_room_then_;
-  const std::string demand = job.standing.empty() ? demand_of(job) : "";
-  if (no_room_now_.contains(demand) || no_room.contains(demand) || tired()) return false;
+  if (no_room_now_.contains(demand_) || no_room.contains(demand_) || tired()) return false;
   searched(job);
   auto placed = place(*job.spec, job.tasks, where, job.standing);
   if (!placed) {
-    if (!demand.empty()) no_room.insert(demand);
+    if (!demand_.empty()) no_room.insert(demand_);
     return false;
   }
   free_.hold(*job.spec, *placed);
@@ -117,8 +114,8 @@ bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_be
 }
 
 std::optional<std::string> QueueTurn::never_fits(const WaitingJob& job) {
-  const auto known = queue_.never_fits_.find(job.id);
-  if (known != queue_.never_fits_.end()) return known->second.reason;
+  const auto known = on_empty_.find(demand_);
+  if (known != on_empty_.end()) return known->second.empty() ? std::nullopt : std::optional(known->second);
   if (tired()) return std::nullopt;
   if (!emptied_) {
     emptied_ = at_first_;
@@ -130,10 +127,9 @@ std::optional<std::string> QueueTurn::never_fits(const WaitingJob& job) {
   if (!job.standing.empty()) empty.hold(*job.spec, job.standing);
   searched(job);
   const auto placed = place(*job.spec, job.tasks, empty, job.standing);
-  if (placed) return std::nullopt;
-  const std::string reason = "can never run here: " + placed.error().message;
-  queue_.never_fits_[job.id] = {free_.shape(), job.tasks.size(), reason};
-  return reason;
+  const std::string reason = placed ? "" : "can never run here: " + placed.error().message;
+  if (!demand_.empty()) on_empty_[demand_] = reason;
+  return placed ? std::nullopt : std::optional(reason);
 }
 
 std::optional<std::string> QueueTurn::short_of(const WaitingJob& job, const Capacity& where) {

@@ -23,6 +23,10 @@ struct VictimChoice {
 std::optional<VictimChoice> choose_victims(const WaitingJob& job, const Capacity& free,
                                            std::vector<const RunningJob*> candidates);
 
+// What a job asks for, in words: jobs with the same words find room in the same places. "": it asks for something of its
+// own (more tasks beside others that stand).
+std::string demand_of(const WaitingJob& job);
+
 class QueueTurn {
  public:
   QueueTurn(JobQueue& queue, const Capacity& free, const std::vector<RunningJob>& running, Duration now);
@@ -72,6 +76,8 @@ class QueueTurn {
   std::optional<Capacity> both_;         // free now and then
   const WaitingJob* first_ = nullptr;    // that has the reservation
   bool blocked_ = false;               // a rule is switched off
+  std::string demand_;                                // of the job that is looked at
+  std::map<std::string, std::string> on_empty_;       // as JobQueue's, of those that wait now
   std::set<std::string> no_room_now_, no_room_then_;  // demands that found none: in free_, in both_
   std::uint64_t looks_ = 0;
   std::uint32_t reasons_ = 0;
