@@ -111,7 +111,7 @@ struct Decision {
 
 class JobQueue {
  public:
-  explicit JobQueue(QueueOptions options = {}) 
+  explicit JobQueue(QueueOptions options = {})
       : preempt_(options.preempt), by_time_(options.back_fill_by_time), rules_(options.broken_rule) {}
 
   // `free`: what is free now; what `running` holds is taken already. Each job is there once, except that a running one
