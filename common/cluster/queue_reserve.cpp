@@ -107,20 +107,28 @@ bool QueueTurn::reserve_after_ends(const WaitingJob& job) {
     };
     return rank(*a) < rank(*b);
   });
-  const auto room_after = [&](std::size_t ends) {
-    const Capacity then = after({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(ends)});
+  const auto release = [&](Capacity then, std::size_t from, std::size_t to) {
+    std::vector<Holding> holdings;
+    for (std::size_t i = from; i < to; ++i) holdings.push_back({order[i]->spec, &order[i]->placements});
+    then.release(holdings);
+    return then;
+  };
+  const auto room_in = [&](const Capacity& then) {
     return may_fit(*job.spec, job.tasks, then.in_all()) ? place(*job.spec, job.tasks, then)
                                                         : fail(ErrorCode::unavailable, "no room by sums");
   };
   std::size_t too_few = 0, enough = order.size();
-  auto placed = room_after(enough);
+  Capacity after_too_few = free_;  // each end is released once on the way, not once for each step
+  auto placed = room_in(release(free_, 0, enough));
   if (!placed) return false;
   while (too_few + 1 < enough) {
     const std::size_t middle = too_few + (enough - too_few) / 2;
-    if (auto earlier = room_after(middle)) {
+    Capacity then = release(after_too_few, too_few, middle);
+    if (auto earlier = room_in(then)) {
       placed = std::move(earlier);
       enough = middle;
     } else {
+      after_too_few = std::move(then);
       too_few = middle;
     }
   }

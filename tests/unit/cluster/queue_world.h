@@ -36,6 +36,8 @@ class QueueWorld {
     Duration submitted{0};
     bool arrived = false;
     bool ended = false;
+    bool recovers = false;  // its first run dies, and it goes on
+    bool resumes = false;
     std::uint32_t run = 0;  // counts starts: an end of an earlier run is void
     std::optional<RunningJob> running;
   };
@@ -44,6 +46,8 @@ class QueueWorld {
       : rng_(options.seed), options_{true, true, options.broken_rule}, queue_(options_) {
     options_.preempt = rng_.chance(1, 2);
     options_.back_fill_by_time = rng_.chance(1, 2);
+    liars_ = !options_.back_fill_by_time && rng_.chance(1, 2);
+    recoveries_ = rng_.chance(1, 3);
     queue_ = JobQueue(options_);
     make_hosts();
     make_jobs();
@@ -79,6 +83,8 @@ class QueueWorld {
       job.spec.policy.stop_grace_period = std::chrono::seconds(draw(0, 10));
       job.length = std::chrono::seconds(draw(1, 100));
       if (rng_.chance(1, 2)) job.spec.policy.expected = job.length + std::chrono::seconds(draw(0, 20));
+      if (liars_) job.spec.policy.expected = std::chrono::seconds(draw(1, 100));
+      job.recovers = recoveries_ && rng_.chance(1, 4);
       at += std::chrono::seconds(draw(0, pause));
       job.submitted = at;
       events_.push(Instant(at), What::submit, i);
@@ -104,6 +110,10 @@ class QueueWorld {
       job.arrived = true;
     } else if (job.running && job.run == event.a) {
       job.ended = !job.running->ending || event.b == 0;  // ended for another, it waits again
+      if (job.ended && job.recovers && !job.running->ending) {
+        job.ended = job.recovers = false;
+        job.resumes = true;
+      }
       job.running.reset();
     }
   }
@@ -118,7 +128,7 @@ class QueueWorld {
         free.hold(job.spec, job.running->placements);
         running.push_back(*job.running);
       } else if (job.arrived && !job.ended) {
-        waiting.push_back({i, &job.spec, wanted_tasks(job.spec), job.submitted, runs_for(job.spec), false, {}});
+        waiting.push_back({i, &job.spec, wanted_tasks(job.spec), job.submitted, runs_for(job.spec), job.resumes, {}});
       }
     }
     Decision decision = queue_.decide(free, running, waiting, now_);
@@ -200,7 +210,9 @@ class QueueWorld {
   // The first that waits is there at the latest when all have ended that ran when it became the first.
   void the_first_waits_for_nobody_who_came_later(const Decision& decision) {
     std::optional<std::uint32_t> first;
-    const auto rank = [&](std::uint32_t i) { return std::tuple(-jobs_[i].spec.policy.priority, jobs_[i].submitted, i); };
+    const auto rank = [&](std::uint32_t i) {
+      return std::tuple(-jobs_[i].spec.policy.priority, !jobs_[i].resumes, jobs_[i].submitted, i);
+    };
     for (std::uint32_t i = 0; i < jobs_.size(); ++i)
       if (waits(jobs_[i]) && ever_fits(jobs_[i]) && (!first || rank(i) < rank(*first))) first = i;
     // Who starts before it by right may take what it waited for: it waits anew.
@@ -221,7 +233,7 @@ class QueueWorld {
 
   // Back-fill delays nobody: what was promised is kept.
   void reservation_holds(const Decision& decision) {
-    if (!decision.reservation) return promised_.reset();
+    if (!decision.reservation || liars_) return promised_.reset();
     const Reservation& r = *decision.reservation;
     const bool overtaken = std::any_of(decision.starts.begin(), decision.starts.end(), [](const Start& s) { return !s.back_filled; });
     if (!promised_ || promised_->first != r.job || overtaken) promised_.reset();
@@ -231,6 +243,8 @@ class QueueWorld {
   }
 
   Rng rng_;
+  bool liars_ = false;       // some run longer than they say
+  bool recoveries_ = false;  // some run twice, and go before others then
   QueueOptions options_;
   JobQueue queue_;
   std::vector<HostCapacity> hosts_;
