@@ -27,33 +27,6 @@ bool wants_restore(const JobRecord& job) {
 
 }  // namespace
 
-cluster::Capacity Coordinator::capacity() const {
-  cluster::HostCapacity host;
-  host.id = c_.facts.id;
-  host.name = c_.facts.name;
-  host.task_address = c_.facts.task_address;
-  host.cpu_millis = c_.facts.cpu_millis;
-  host.memory_bytes = c_.facts.memory_bytes;
-  host.labels = c_.facts.labels;
-  for (const auto& g : c_.facts.gpus)
-    if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa});
-  std::vector<cluster::HostCapacity> hosts{std::move(host)};
-  cluster::add_resting_ports(c_.ledger, hosts);
-  cluster::Capacity free(std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
-  cluster::hold_used(c_.ledger, free);
-  for (const Booking& b : bookings_) free.hold(b.spec, b.placements);
-  return free;
-}
-
-Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
-  return cluster::place(spec, cluster::wanted_tasks(spec), capacity());
-}
-
-std::string Coordinator::waiting_for(JobId id) const {
-  const auto it = jobs_.find(id);
-  return it == jobs_.end() ? "" : it->second.waiting;
-}
-
 std::set<JobId> Coordinator::applied(std::uint64_t index) {
   std::set<JobId> ids;
   const auto last = proposals_.upper_bound(index);
@@ -74,9 +47,17 @@ void Coordinator::reset() {
   proposals_.clear();
   bookings_.clear();
   unplaced_.clear();
+  queue_.forget();
 }
 
-void Coordinator::consider(JobId id) {
+void Coordinator::consider(const std::set<JobId>& ids) {
+  bool changed = false;
+  for (const JobId id : ids) changed = look_at(id) || changed;
+  if (changed) start_waiting();
+}
+
+// True: it wants a place, or something that it held may be free.
+bool Coordinator::look_at(JobId id) {
   const JobRecord* job = c_.ledger.find(id);
   if (job == nullptr) {
     if (const auto gone = jobs_.find(id); gone != jobs_.end()) {
@@ -90,38 +71,26 @@ void Coordinator::consider(JobId id) {
     watch(*job, soft);
     // A choice made for a generation that is not wanted any more; its outstanding answer finds nobody.
     if (job->goal != cluster::Goal::run || !job->needs_generation) soft.choosing.reset();
-    if (soft.proposed == 0 && !watch_time(*job, soft)) {
-      const bool quiet = job->nothing_runs() || c_.options.broken_rule == "kill-before-next-generation";
-      if (job->goal == cluster::Goal::run && job->needs_generation && quiet && !is_final(job->state))
-        begin_generation(*job, soft);
-      else if (job->goal == cluster::Goal::run && job->halt == cluster::Halt::none && !job->needs_generation)
-        extend(*job, soft);
+    if (soft.proposed == 0) watch_time(*job, soft);
+    if (!tasks_to_place(*job, soft).empty()) {
+      unplaced_.insert(id);
+      return true;
     }
-    if (job->goal != cluster::Goal::run || (!job->needs_generation && soft.waiting.empty()))
+    const bool waits = job->goal == cluster::Goal::run && !is_final(job->state) && job->needs_generation;
+    if (!waits) {  // else for its turn, a checkpoint, or the end of what runs
       unplaced_.erase(id);
+      soft.waiting.clear();
+    }
     // A quiet finished job without a time to live needs nothing more: 10,000 of them may be kept.
     if (is_final(job->state) && job->nothing_runs() && !job->deleting &&
         !job->spec.policy.ttl_after_finished && soft.proposed == 0 && !soft.watched)
       jobs_.erase(id);
   }
-  if (job != nullptr && !job->nothing_runs()) return;
-  // Something may have been freed: jobs that wait for room try again, in order of priority, then age.
-  std::vector<std::pair<std::int32_t, JobId>> queue;
-  for (const JobId other : unplaced_)
-    if (const JobRecord* waiting = c_.ledger.find(other); waiting != nullptr && other != id)
-      queue.emplace_back(-waiting->spec.policy.priority, other);
-  std::sort(queue.begin(), queue.end());
-  for (const auto& [priority, other] : queue) {
-    const auto it = jobs_.find(other);
-    const JobRecord* waiting = c_.ledger.find(other);
-    if (it != jobs_.end() && it->second.proposed == 0 && waiting->needs_generation &&
-        waiting->nothing_runs() && !is_final(waiting->state) && waiting->goal == cluster::Goal::run)
-      begin_generation(*waiting, it->second);
-  }
+  return job == nullptr || job->nothing_runs();
 }
 
-// Deadlines of the job as a whole. True when one has passed and something was proposed.
-bool Coordinator::watch_time(const JobRecord& job, Job& soft) {
+// Deadlines of the job as a whole: when one has passed something is proposed.
+void Coordinator::watch_time(const JobRecord& job, Job& soft) {
   const Duration now = c_.elapsed();
   const auto due = [&](Duration when) {
     if (when <= now) return true;
@@ -133,50 +102,32 @@ bool Coordinator::watch_time(const JobRecord& job, Job& soft) {
     const bool expired = ttl && job.finished_elapsed && due(*job.finished_elapsed + *ttl);
     if ((job.deleting && job.nothing_runs()) || (expired && (job.nothing_runs() || job.leave_running))) {
       propose(soft, job.id, CommandType::forget, cluster::ForgetJob{job.id});
-      return true;
     }
-    return false;
+    return;
   }
   const auto limit = job.spec.policy.active_deadline;
-  if (!limit || !job.run_started || job.goal != cluster::Goal::run) return false;
+  if (!limit || !job.run_started || job.goal != cluster::Goal::run) return;
   if (due(*job.run_started + *limit)) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(*limit).count();
     propose(soft, job.id, CommandType::finish,
             cluster::FinishJob{job.id, cluster::JobState::failed,
                                "activeDeadlineSeconds of " + std::to_string(seconds) + " is over"});
-    return true;
+    return;
   }
   const auto warning = job.spec.policy.signal_before_deadline;
   if (warning && !job.signalled && due(*job.run_started + *limit - warning->before)) {
     for (const auto& [id, t] : job.tasks)
       if (t.pid != 0) c_.emit(SignalTask{{job.id, job.generation, id}, warning->signal, false});
     propose(soft, job.id, CommandType::signal, cluster::SignalJob{job.id});
-    return true;
   }
-  return false;
 }
 
-void Coordinator::wait(const JobRecord& job, Job& soft, const std::string& reason) {
-  if (soft.waiting == reason && job.reason == reason) return;
-  soft.waiting = reason;
-  if (job.reason != reason) propose(soft, job.id, CommandType::waits, cluster::JobWaits{job.id, reason});
-}
-
-void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
-  if (job.not_before > c_.elapsed()) {
-    soft.deadline = std::min(soft.deadline, at(job.not_before));
-    return;
-  }
-  const auto tasks = cluster::wanted_tasks(job.spec);
-  auto placed = cluster::place(job.spec, tasks, capacity());
-  if (!placed) {
-    unplaced_.insert(job.id);
-    return wait(job, soft, placed.error().message);
-  }
+// False: it cannot begin now, and its place is free for others.
+bool Coordinator::begin_generation(const JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements) {
   cluster::BeginGeneration begin;
   begin.job = job.id;
   begin.generation = job.generation + 1;
-  begin.placements = std::move(*placed);
+  begin.placements = std::move(placements);
   if (wants_restore(job)) {
     if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch) choose(job, soft);
     if (soft.choosing->choice.step().kind == RestoreChoice::Step::Kind::blocked &&
@@ -188,20 +139,20 @@ void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
       if (soft.choosing->choice.pinned()) {
         propose(soft, job.id, CommandType::finish,
                 cluster::FinishJob{job.id, cluster::JobState::failed, "could not restore: " + step.reason});
-        return;
+        return false;
       }
       // Another look only when the user acts (restart --from-scratch changes the job) or the directory may
       // have.
-      unplaced_.insert(job.id);
       const std::string reason = "no checkpoint to restore: " + step.reason + "; dtrainctl restart " +
                                  job.spec.name + " --from-scratch gives up what was trained";
       if (soft.choosing->retry == kNever) soft.choosing->retry = c_.now.boot + kScanRetry;
       soft.deadline = std::min(soft.deadline, soft.choosing->retry);
-      return wait(job, soft, reason);
+      wait(job, soft, reason);
+      return false;
     }
     if (step.kind != RestoreChoice::Step::Kind::chosen && step.kind != RestoreChoice::Step::Kind::nothing) {
       soft.deadline = std::min(soft.deadline, soft.choosing->retry);
-      return;  // an answer is on its way
+      return true;  // an answer is on its way
     }
     if (step.kind == RestoreChoice::Step::Kind::chosen) {
       begin.restore = job::Restore{step.info.path, step.info.step};
@@ -212,27 +163,9 @@ void Coordinator::begin_generation(const JobRecord& job, Job& soft) {
   soft.waiting.clear();
   unplaced_.erase(job.id);
   propose(soft, job.id, CommandType::begin_generation, begin);
-  bookings_.push_back({soft.proposed, job.spec, std::move(begin.placements)});
+  bookings_.push_back({soft.proposed, job.id, job.spec, std::move(begin.placements)});
   soft.choosing.reset();
-}
-
-void Coordinator::extend(const JobRecord& job, Job& soft) {
-  std::vector<TaskId> missing;
-  for (const TaskId& id : cluster::wanted_tasks(job.spec))
-    if (!job.tasks.contains(id)) missing.push_back(id);
-  if (missing.empty() || job.generation == 0) return;
-  std::vector<cluster::TaskPlacement> standing;
-  for (const auto& [id, task] : job.tasks)
-    if (!task.ended) standing.push_back(task.place);
-  auto placed = cluster::place(job.spec, missing, capacity(), standing);
-  if (!placed) {
-    unplaced_.insert(job.id);
-    return wait(job, soft, placed.error().message);
-  }
-  soft.waiting.clear();
-  propose(soft, job.id, CommandType::extend_generation,
-          cluster::BeginGeneration{job.id, job.generation, *placed, {}, "", ""});
-  bookings_.push_back({soft.proposed, job.spec, std::move(*placed)});
+  return true;
 }
 
 void Coordinator::choose(const JobRecord& job, Job& soft) {
@@ -302,7 +235,7 @@ void Coordinator::scanned(const CheckpointsScanned& e) {
   } else {
     soft.choosing->choice.scanned(*e.found);
   }
-  consider(e.job);
+  consider({e.job});
 }
 
 void Coordinator::verified(const CheckpointVerified& e) {
@@ -333,13 +266,13 @@ void Coordinator::verified(const CheckpointVerified& e) {
     ++soft.choosing->unreadable;
     soft.choosing->retry = c_.now.boot + kScanRetry;
     wait(*job, soft, e.result.error().text());
-    return consider(e.job);
+    return consider({e.job});
   }
   if (e.result)
     c_.propose(CommandType::checkpoint, cluster::CheckpointSeen{e.job, soft.choosing->choice.step().info,
                                                                 cluster::CheckpointState::verified, ""});
   soft.choosing->choice.verified(e.result);
-  consider(e.job);
+  consider({e.job});
 }
 
 void Coordinator::quarantined(const CheckpointQuarantined& e) {
@@ -350,7 +283,7 @@ void Coordinator::quarantined(const CheckpointQuarantined& e) {
     c_.log.write(LogLevel::warn, "checkpoint.not-moved",
                  {{"path", e.path}, {"cause", e.moved_to.error().text()}});
   it->second.choosing->choice.quarantined();
-  consider(e.job);
+  consider({e.job});
 }
 
 void Coordinator::watch(const JobRecord& job, Job& soft) {
@@ -393,10 +326,10 @@ void Coordinator::delete_surplus(const JobRecord& job, Job& soft) {
 }
 
 void Coordinator::tick() {
-  std::vector<JobId> due;
+  std::set<JobId> due;
   for (const auto& [id, soft] : jobs_)
-    if (soft.deadline <= c_.now.boot) due.push_back(id);
-  for (const JobId id : due) consider(id);
+    if (soft.deadline <= c_.now.boot) due.insert(id);
+  consider(due);
 }
 
 Instant Coordinator::deadline() const {

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "common/cluster/placement.h"
+#include "common/cluster/queue.h"
 #include "common/cluster/restore.h"
 #include "common/node/context.h"
 
@@ -20,8 +20,8 @@ class Coordinator {
 
   // Another node coordinates: nothing of this is known here any more.
   void reset();
-  // A job changed (or is gone). Its assignments here are quiet when `quiet`.
-  void consider(JobId id);
+  // These jobs changed, or are gone.
+  void consider(const std::set<JobId>& ids);
   // Entries up to this index are applied: what was proposed with them may be proposed anew. Returns the jobs
   // meant.
   std::set<JobId> applied(std::uint64_t index);
@@ -53,23 +53,31 @@ class Coordinator {
     std::vector<transfer::CheckpointInfo> to_verify;    // found by the watch
     std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
     std::string waiting;                                // why no generation can begin
+    cluster::WaitKind waits_as = cluster::WaitKind::behind;  // of `waiting`, in the queue
     Instant deadline = kNever;
   };
 
-  void begin_generation(const cluster::JobRecord& job, Job& soft);
-  void extend(const cluster::JobRecord& job, Job& soft);
+  bool look_at(JobId id);
+  std::vector<TaskId> tasks_to_place(const cluster::JobRecord& job, Job& soft);
+  std::vector<cluster::RunningJob> running_jobs() const;
+  void start_waiting();
+  bool decide();
+  bool begin_generation(const cluster::JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements);
+  void extend(const cluster::JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements);
+  void wait_in_queue(const cluster::JobRecord& job, Job& soft, const cluster::Waits& waits);
   void choose(const cluster::JobRecord& job, Job& soft);
   void drive_choice(const cluster::JobRecord& job, Job& soft);
   void watch(const cluster::JobRecord& job, Job& soft);
   void verify_next(const cluster::JobRecord& job, Job& soft);
   void delete_surplus(const cluster::JobRecord& job, Job& soft);
   void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason);
-  bool watch_time(const cluster::JobRecord& job, Job& soft);
+  void watch_time(const cluster::JobRecord& job, Job& soft);
   cluster::Capacity capacity() const;  // what is free now, proposals in flight taken off
   Instant at(Duration elapsed) const { return c_.now.boot + (elapsed - c_.elapsed()); }
 
   struct Booking {
     std::uint64_t index = 0;  // of the proposal
+    JobId job = 0;
     job::JobSpec spec;
     std::vector<cluster::TaskPlacement> placements;
   };
@@ -84,7 +92,8 @@ class Coordinator {
   std::map<JobId, Job> jobs_;
   std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
   std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them
-  std::set<JobId> unplaced_;                  // tried again when something was freed
+  std::set<JobId> unplaced_;                  // want a place: the queue says who gets one
+  cluster::JobQueue queue_{{.preempt = false, .back_fill_by_time = true, .broken_rule = {}}};
 };
 
 }  // namespace dtrain::node

@@ -174,8 +174,7 @@ void Node::Impl::after_commit() {
       if (c.ledger.find(id) == nullptr) files_to_remove.insert(id);
   for (const JobId id : touched) give_orders(id);
   if (begins) host->finish_adoption();
-  if (c.serving)
-    for (const JobId id : touched) coordinator.consider(id);
+  if (c.serving) coordinator.consider(touched);
   if (leads) {
     seats.touch();
     for (wire::Forward& forward : std::exchange(before_office, {})) forwarded(std::move(forward));

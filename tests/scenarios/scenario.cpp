@@ -93,6 +93,12 @@ class Story {
       spec.policy.active_deadline = std::chrono::seconds(std::stol(w[1]));
     } else if (w[0] == "grace") {
       spec.policy.stop_grace_period = std::chrono::seconds(std::stol(w[1]));
+    } else if (w[0] == "priority") {
+      spec.policy.priority = static_cast<std::int32_t>(std::stol(w[1]));
+    } else if (w[0] == "expected") {
+      spec.policy.expected = std::chrono::seconds(std::stol(w[1]));
+    } else if (w[0] == "gpus" && w.size() == 3) {
+      spec.roles[w[1]].resources.gpus = static_cast<std::uint32_t>(std::stoul(w[2]));
     } else if (w[0] == "clean") {
       spec.policy.clean_pod_policy = w[1] == "All"    ? job::CleanPodPolicy::all
                                      : w[1] == "None" ? job::CleanPodPolicy::none

@@ -1,0 +1,162 @@
+// The coordinator's waiting jobs: what the queue is told of the ledger, and what is made of its decisions.
+#include <algorithm>
+#include <utility>
+
+#include "common/node/coordinator.h"
+
+namespace dtrain::node {
+namespace {
+
+using cluster::CommandType;
+using cluster::JobRecord;
+
+// Decisions in a row, where one made room for the next or was not at its end; the rest waits for the next change.
+constexpr int kDecisionsInARow = 16;
+
+bool stops(const JobRecord& job) {
+  return (job.goal != cluster::Goal::run || is_final(job.state) || job.halt != cluster::Halt::none) && !job.leave_running;
+}
+
+}  // namespace
+
+cluster::Capacity Coordinator::capacity() const {
+  cluster::HostCapacity host;
+  host.id = c_.facts.id;
+  host.name = c_.facts.name;
+  host.task_address = c_.facts.task_address;
+  host.cpu_millis = c_.facts.cpu_millis;
+  host.memory_bytes = c_.facts.memory_bytes;
+  host.labels = c_.facts.labels;
+  for (const auto& g : c_.facts.gpus)
+    if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa});
+  std::vector<cluster::HostCapacity> hosts{std::move(host)};
+  cluster::add_resting_ports(c_.ledger, hosts);
+  cluster::Capacity free(std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
+  cluster::hold_used(c_.ledger, free);
+  for (const Booking& b : bookings_) free.hold(b.spec, b.placements);
+  return free;
+}
+
+Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
+  return cluster::place(spec, cluster::wanted_tasks(spec), capacity());
+}
+
+std::string Coordinator::waiting_for(JobId id) const {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? "" : it->second.waiting;
+}
+
+// Which tasks of the job want a place now. None: it has one, or waits for something else, of which soft.deadline knows.
+std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft) {
+  if (soft.proposed != 0 || job.goal != cluster::Goal::run || is_final(job.state)) return {};
+  const std::vector<TaskId> wanted = cluster::wanted_tasks(job.spec);
+  if (job.needs_generation) {
+    if (!job.nothing_runs() && c_.options.broken_rule != "kill-before-next-generation") return {};
+    Instant until = job.not_before > c_.elapsed() ? at(job.not_before) : c_.now.boot;
+    if (soft.choosing && soft.choosing->choice.from_scratch() == job.from_scratch && soft.choosing->retry != kNever &&
+        soft.choosing->choice.step().kind == cluster::RestoreChoice::Step::Kind::blocked)
+      until = std::max(until, soft.choosing->retry);
+    if (until <= c_.now.boot) return wanted;
+    soft.deadline = std::min(soft.deadline, until);
+    return {};
+  }
+  std::vector<TaskId> missing;
+  if (job.halt == cluster::Halt::none && job.generation != 0)
+    for (const TaskId& id : wanted)
+      if (!job.tasks.contains(id)) missing.push_back(id);
+  return missing;
+}
+
+std::vector<cluster::RunningJob> Coordinator::running_jobs() const {
+  std::map<JobId, cluster::RunningJob> running;
+  const auto holds = [&](JobId id, const job::JobSpec& spec, const cluster::TaskPlacement& place) {
+    cluster::RunningJob& job = running[id];
+    job.id = id;
+    job.spec = &spec;
+    job.placements.push_back(place);
+  };
+  for (const auto& [id, job] : c_.ledger.state().jobs)
+    for (const auto& [task, record] : job.tasks)
+      if (!record.ended) holds(id, job.spec, record.place);
+  for (const Booking& b : bookings_)
+    for (const auto& place : b.placements) holds(b.job, b.spec, place);
+  std::vector<cluster::RunningJob> list;
+  for (auto& [id, entry] : running) {
+    if (const JobRecord* job = c_.ledger.find(id)) {
+      entry.started = job->created_elapsed;  // the same before and after its proposal is applied
+      const auto most = cluster::runs_for(job->spec);
+      if (most) entry.ends_by = job->run_started.value_or(c_.elapsed()) + *most;
+      entry.ending = stops(*job);
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+void Coordinator::start_waiting() {
+  for (int i = 0; i < kDecisionsInARow && !unplaced_.empty(); ++i)
+    if (!decide()) return;
+}
+
+// One decision of the queue. True: the next can come at once.
+bool Coordinator::decide() {
+  std::vector<cluster::WaitingJob> waiting;
+  for (const JobId id : unplaced_) {
+    const JobRecord* job = c_.ledger.find(id);
+    const auto soft = jobs_.find(id);
+    if (job == nullptr || soft == jobs_.end()) continue;
+    cluster::WaitingJob entry;
+    entry.tasks = tasks_to_place(*job, soft->second);
+    if (entry.tasks.empty()) continue;
+    entry.id = id;
+    entry.spec = &job->spec;
+    entry.submitted = job->created_elapsed;
+    entry.runs_for = cluster::runs_for(job->spec);
+    entry.resumes = job->run_started.has_value();
+    if (!job->needs_generation)
+      for (const auto& [task, record] : job->tasks)
+        if (!record.ended) entry.standing.push_back(record.place);
+    waiting.push_back(std::move(entry));
+  }
+  if (waiting.empty()) return false;
+  cluster::Decision decision = queue_.decide(capacity(), running_jobs(), std::move(waiting), c_.elapsed());
+  bool again = decision.more;
+  for (cluster::Start& start : decision.starts) {
+    const JobRecord& job = *c_.ledger.find(start.job);
+    Job& soft = jobs_.at(start.job);
+    if (!job.needs_generation)
+      extend(job, soft, std::move(start.placements));
+    else if (!begin_generation(job, soft, std::move(start.placements)))
+      again = true;
+  }
+  for (const cluster::Waits& w : decision.waits) wait_in_queue(*c_.ledger.find(w.job), jobs_.at(w.job), w);
+  return again;
+}
+
+// The ledger hears of it when another kind of waiting begins; numbers that change with every start and end are shown to who
+// asks the coordinator.
+void Coordinator::wait_in_queue(const JobRecord& job, Job& soft, const cluster::Waits& waits) {
+  if (soft.waits_as == waits.kind && !soft.waiting.empty()) {
+    soft.waiting = waits.reason;
+    return;
+  }
+  soft.waits_as = waits.kind;
+  wait(job, soft, waits.reason);
+}
+
+// No proposal that this job waits for: meanwhile it keeps its place in the queue.
+void Coordinator::wait(const JobRecord& job, Job& soft, const std::string& reason) {
+  const bool said = soft.waiting == reason;
+  soft.waiting = reason;
+  if (!said && job.reason != reason) c_.propose(CommandType::waits, cluster::JobWaits{job.id, reason});
+}
+
+void Coordinator::extend(const JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements) {
+  soft.waiting.clear();
+  unplaced_.erase(job.id);
+  propose(soft, job.id, CommandType::extend_generation,
+          cluster::BeginGeneration{job.id, job.generation, placements, {}, "", ""});
+  bookings_.push_back({soft.proposed, job.id, job.spec, std::move(placements)});
+}
+
+}  // namespace dtrain::node
