@@ -1,0 +1,53 @@
+#include "common/task/lease_guard.h"
+
+#include <algorithm>
+
+namespace dtrain::task {
+
+using lease::Rule;
+
+LeaseGuard::LeaseGuard(const LeaseOptions& options, Instant now)
+    : options_(options), rules_(options.broken_rule), until_(now + options.lease) {
+  if (!rules_.hold(Rule::guard_knows_nothing)) until_ = kNever;
+}
+
+void LeaseGuard::wake(Instant now, GuardActions& out) {
+  if (!rules_.hold(Rule::guard_freezes)) return;
+  if (phase_ == Phase::freezing && now >= freeze_by_) {
+    phase_ = Phase::idle;
+    out.kill = true;
+  }
+  if (phase_ == Phase::watching && now >= until_ - kFreezeAhead + kAfterShim) {
+    phase_ = Phase::freezing;
+    freeze_by_ = std::max(until_, now + kLateFreeze);
+    out.freeze = true;
+  }
+}
+
+void LeaseGuard::granted(Instant now, std::uint64_t nonce, GuardActions& out) {
+  wake(now, out);
+  const auto ask = asks_.take(nonce);
+  if (!ask || ask->t0 + options_.lease - kFreezeAhead <= now) return;  // the shim would not use it either
+  const Instant until = ask->t0 + options_.lease;
+  until_ = until_ == kNever ? until : std::max(until_, until);
+  attempt_ = std::max(attempt_, ask->attempt);
+  phase_ = Phase::watching;  // also while freezing: the shim may thaw by this, and may run until then
+  out.freeze = out.kill = false;
+}
+
+void LeaseGuard::frozen(Instant now, GuardActions& out) {
+  if (phase_ == Phase::freezing) phase_ = Phase::frozen;
+  wake(now, out);
+}
+
+void LeaseGuard::ended(AttemptNumber attempt) {
+  if (attempt >= attempt_) phase_ = Phase::idle;
+}
+
+Instant LeaseGuard::deadline() const {
+  if (!rules_.hold(Rule::guard_freezes)) return kNever;
+  if (phase_ == Phase::watching && until_ != kNever) return until_ - kFreezeAhead + kAfterShim;
+  return phase_ == Phase::freezing ? freeze_by_ : kNever;
+}
+
+}  // namespace dtrain::task

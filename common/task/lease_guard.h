@@ -1,0 +1,48 @@
+// The agent's second pair of eyes on the lease of a shim: it keeps the same deadline and freezes by the same file, in
+// case the shim is stopped. It never starts and never thaws.
+//
+// Every question and every answer of the shim passes through the agent, so what the guard knows is never older than
+// what the shim knows. A new life of the agent has heard nothing; but all that its predecessor passed on had been
+// asked for before, so that no lease can end later than one counted from the start of this life.
+//
+// Contract: pure. Say granted() before the answer goes on to the shim. Call wake() at deadline() and after every wake-up.
+#pragma once
+
+#include <cstdint>
+
+#include "common/task/lease.h"
+
+namespace dtrain::task {
+
+struct GuardActions {
+  bool freeze = false;
+  bool kill = false;  // it could not be frozen in time; the end must say so
+};
+
+class LeaseGuard {
+ public:
+  static constexpr Duration kAfterShim = 200ms;  // the shim comes first: only one of them writes as a rule
+
+  LeaseGuard(const LeaseOptions& options, Instant now);
+
+  void wake(Instant now, GuardActions& out);
+  void asked(const LeaseAsk& ask) { asks_.asked(ask); }
+  void granted(Instant now, std::uint64_t nonce, GuardActions& out);
+  void frozen(Instant now, GuardActions& out);  // cgroup.events says so; look there before wake()
+  // The shim's record says that this attempt has ended. Until told, something is supposed to run.
+  void ended(AttemptNumber attempt);
+
+  Instant deadline() const;
+
+ private:
+  enum class Phase : std::uint8_t { watching, freezing, frozen, idle };
+
+  LeaseOptions options_;
+  lease::Rules rules_;
+  GrantedTime asks_;
+  Phase phase_ = Phase::watching;
+  AttemptNumber attempt_ = 0;  // of the newest grant
+  Instant until_, freeze_by_{};
+};
+
+}  // namespace dtrain::task
