@@ -57,13 +57,19 @@ file(GLOB sim_formation_sources CONFIGURE_DEPENDS
 add_library(dtrain_sim_formation STATIC ${sim_formation_sources})
 target_link_libraries(dtrain_sim_formation PUBLIC dtrain_cluster nlohmann_json::nlohmann_json)
 dtrain_test(unit_sim_formation tests/unit/sim/formation dtrain_sim_formation)
+file(GLOB sim_lease_sources CONFIGURE_DEPENDS
+  ${CMAKE_SOURCE_DIR}/tests/sim/lease/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/lease/checkers/*.cpp)
+add_library(dtrain_sim_lease STATIC ${sim_lease_sources})
+target_link_libraries(dtrain_sim_lease PUBLIC dtrain_cluster dtrain_task nlohmann_json::nlohmann_json)
+dtrain_test(unit_sim_lease tests/unit/sim/lease dtrain_sim_lease)
 add_library(dtrain_sim_world STATIC ${sim_sources})
 target_link_libraries(dtrain_sim_world PUBLIC dtrain_node dtrain_sim_membership nlohmann_json::nlohmann_json fmt::fmt)
 dtrain_test(unit_sim tests/unit/sim dtrain_sim_world)
 dtrain_test(scenarios tests/scenarios dtrain_sim_world)
 dtrain_test(conformance tests/conformance dtrain_sim_world dtrain_proc dtrain_loop)
 add_executable(dtrain-sim tests/sim/main.cpp)
-target_link_libraries(dtrain-sim PRIVATE dtrain_sim_membership dtrain_sim_council dtrain_sim_formation dtrain_sim_world CLI11::CLI11)
+target_link_libraries(dtrain-sim PRIVATE dtrain_sim_membership dtrain_sim_council dtrain_sim_formation dtrain_sim_lease
+  dtrain_sim_world CLI11::CLI11)
 
 # Python tests of the real programs: tests/system/test_*.py, tests/tidy/test_*.py; each file is one ctest.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)

@@ -97,6 +97,8 @@ class Lease {
   bool hold(Instant now, bool on, std::uint64_t epoch, LeaseActions& out);
   // cgroup.events says frozen now, whoever asked for it. Look there after every wake-up, and before wake().
   void frozen(Instant now, LeaseActions& out);
+  // A coordinator of this epoch was heard of: its predecessors are refused from now on.
+  bool accept(std::uint64_t epoch) { return admit(epoch); }
   // No longer exempt: a first grant must come within one lease.
   void require(Instant now, LeaseActions& out);
   // Nothing of the attempt is left.

@@ -32,7 +32,6 @@ void LeaseGuard::granted(Instant now, std::uint64_t nonce, GuardActions& out) {
   until_ = until_ == kNever ? until : std::max(until_, until);
   attempt_ = std::max(attempt_, ask->attempt);
   phase_ = Phase::watching;  // also while freezing: the shim may thaw by this, and may run until then
-  out.freeze = out.kill = false;
 }
 
 void LeaseGuard::frozen(Instant now, GuardActions& out) {

@@ -22,6 +22,12 @@ class OrderFence {
     highest_ = std::max(highest_, order);
     return true;
   }
+  // Of an answer, which has no revision.
+  bool admit_epoch(std::uint64_t epoch) {
+    if (epoch < highest_.epoch && rules_.hold(lease::Rule::epoch_fence)) return false;
+    remember(epoch);
+    return true;
+  }
   // A shim remembers a higher epoch than the store does.
   void remember(std::uint64_t epoch) {
     if (epoch > highest_.epoch) highest_ = {epoch, 0};

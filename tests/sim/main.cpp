@@ -8,6 +8,7 @@
 #include "common/job/manifest.h"
 #include "tests/sim/council/run.h"
 #include "tests/sim/formation/run.h"
+#include "tests/sim/lease/run.h"
 #include "tests/sim/membership/run.h"
 #include "tests/sim/run_seeds.h"
 
@@ -30,7 +31,8 @@ int usage(const std::string& why) {
 }
 
 std::vector<const World*> all_worlds() {
-  return {&cluster_world(), &membership::membership_world(), &council::council_world(), &formation::formation_world()};
+  return {&cluster_world(), &membership::membership_world(), &council::council_world(), &formation::formation_world(),
+          &lease::lease_world()};
 }
 
 void print_names(const char* title, const std::vector<std::string>& names) {

@@ -1,0 +1,66 @@
+// A checker of world lease watches one invariant: it hears of what really happened on the hosts, never of what anybody
+// believes, and reports the first break; the run ends there. One file each in checkers/.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/lease.h"
+#include "common/base/time.h"
+#include "tests/sim/lease/message.h"
+
+namespace dtrain::sim::lease {
+
+// A shim: one assignment on one host.
+struct Instance {
+  std::uint32_t number = 0;  // unique in a run
+  std::uint32_t task = 0;
+  Generation generation = 0;
+  Slot host = 0;
+};
+
+class WorldView {
+ public:
+  virtual ~WorldView() = default;
+  virtual Instant now() const = 0;
+  virtual void violation(std::string_view invariant, std::string what) = 0;
+};
+
+inline std::string name(const Instance& instance) {
+  return "task " + std::to_string(instance.task) + " generation " + std::to_string(instance.generation) + " on m" +
+         std::to_string(instance.host);
+}
+
+class Checker {
+ public:
+  explicit Checker(WorldView& world) : world_(world) {}
+  virtual ~Checker() = default;
+  virtual std::string_view name() const = 0;
+
+  // Its processes began or ceased to be executed. `excused`: its host was stopped when the lease ended, and has gone
+  // on for less than kExposure; excuse_over() follows.
+  virtual void executing(const Instance&, bool /*on*/, bool /*excused*/) {}
+  virtual void excuse_over(const Instance&) {}
+  virtual void signalled(const Instance&, bool /*frozen*/) {}
+  // An order took effect on a host, or a word on a shim.
+  virtual void host_obeyed(Slot, const Fence&) {}
+  virtual void shim_obeyed(const Instance&, std::uint64_t /*epoch*/) {}
+  virtual void store_wiped(Slot, std::uint64_t /*highest epoch of its shims*/) {}
+  // The end of a run, when all is well: this host is lost, or its agent alone, for good. A successor of the task must
+  // be executed within [earliest, latest].
+  virtual void lost_for_good(std::uint32_t /*task*/, Instant /*earliest*/, Instant /*latest*/) {}
+  // All was well for long enough. `standing`: instances that exist and do not run.
+  virtual void at_rest(const std::vector<Instance>& /*standing*/) {}
+  virtual void over() {}  // the run
+
+ protected:
+  void violation(std::string what) { world_.violation(name(), std::move(what)); }
+  WorldView& world_;
+};
+
+using CheckerList = std::vector<std::unique_ptr<Checker>>;
+CheckerList all_checkers(WorldView& world);  // checkers/all.cpp
+
+}  // namespace dtrain::sim::lease

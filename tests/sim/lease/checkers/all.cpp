@@ -1,0 +1,13 @@
+#include "tests/sim/lease/checkers/checkers.h"
+
+namespace dtrain::sim::lease {
+
+CheckerList all_checkers(WorldView& world) {
+  CheckerList list;
+  for (const Maker make :
+       {never_two, not_frozen_for_ever, successor_in_time, old_order_never_acts, thawed_before_signalled})
+    list.push_back(make(world));
+  return list;
+}
+
+}  // namespace dtrain::sim::lease

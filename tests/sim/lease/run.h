@@ -1,0 +1,23 @@
+// World lease as dtrain-sim offers it: a range of seeds, their figures added up, a share of them run
+// twice.
+#pragma once
+
+#include "tests/sim/lease/lease_world.h"
+#include "tests/sim/seed_runs.h"
+#include "tests/sim/world.h"
+
+namespace dtrain::sim::lease {
+
+struct Report : SeedReport {
+  Figures figures;
+};
+
+// Stops at the first broken seed. `base.seed` is not used.
+Report run_seeds(const RunOptions& base, SeedRange seeds);
+std::string replay_command(const RunOptions& options, std::uint64_t seed);
+
+std::vector<std::string> rules();  // of the holder and of who grants
+
+const World& lease_world();
+
+}  // namespace dtrain::sim::lease

@@ -1,0 +1,295 @@
+#include "tests/sim/lease/sim_host.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dtrain::sim::lease {
+
+SimHost::SimHost(Slot self, const Setting& setting, Surroundings& world, Rng rng)
+    : self_(self), setting_(setting), world_(world), rng_(rng) {}
+
+task::LeaseOptions SimHost::lease_options(bool exempt) const {
+  task::LeaseOptions options;
+  options.lease = setting_.lease;
+  options.ask_every = setting_.lease / 5;
+  options.exempt = exempt;
+  options.broken_rule = setting_.broken_rule;
+  return options;
+}
+
+SimHost::Shim* SimHost::find(std::uint32_t number) {
+  const auto it = std::find_if(shims_.begin(), shims_.end(), [&](const auto& s) { return s->instance.number == number; });
+  return it == shims_.end() ? nullptr : it->get();
+}
+SimHost::Shim* SimHost::find(std::uint32_t task, Generation generation) {
+  const auto it = std::find_if(shims_.begin(), shims_.end(), [&](const auto& s) {
+    return s->instance.task == task && s->instance.generation == generation;
+  });
+  return it == shims_.end() ? nullptr : it->get();
+}
+
+// ---------------------------------------------------------------- machine
+
+void SimHost::power_on() {
+  if (up_) return;
+  up_ = true;
+  ++boot_;
+  clock_.boot(world_.now(), upto(100s));
+  world_.note("power on", self_, boot_);
+  start_agent();
+}
+
+void SimHost::power_off() {
+  if (!up_) return;
+  world_.note("power off", self_, boot_);
+  up_ = paused_ = false;
+  agent_.alive = agent_.paused = false;
+  ++agent_.life;
+  agent_.inbox.clear();
+  deferred_.clear();
+  for (const auto& shim : shims_) {
+    shim->exists = false;
+    judge(*shim);
+  }
+  shims_.clear();
+}
+
+bool SimHost::pause_host() {
+  if (!up_ || paused_) return false;
+  paused_ = true;
+  world_.note("pause", self_, 0);
+  for (const auto& shim : shims_) judge(*shim);
+  return true;
+}
+
+// The tasks run at once; shims and the agent a little later.
+void SimHost::resume_host() {
+  if (!up_ || !paused_) return;
+  paused_ = false;
+  world_.note("resume", self_, 0);
+  for (const auto& shim : shims_) {
+    const std::uint32_t number = shim->instance.number;
+    if (shim->exists && !shim->frozen && !shim->exempt && shim->lease.until() <= local()) {
+      shim->excused = true;
+      ++figures_.excused;
+      world_.after(kExposure * 102 / 100, [this, number] {
+        Shim* due = find(number);
+        if (due == nullptr || !due->excused || paused_) return;
+        due->excused = false;
+        if (due->executing)
+          for (const auto& checker : world_.checkers()) checker->excuse_over(due->instance);
+      });
+    }
+    judge(*shim);
+    if (shim->paused) continue;
+    shim->paused = true;
+    world_.after(upto(kWakeWindow), [this, number] {
+      if (Shim* due = find(number); due != nullptr && !paused_) open_shim(*due);
+    });
+  }
+  if (agent_.alive && !agent_.paused) {
+    agent_.paused = true;
+    world_.after(upto(kWakeWindow), [this, life = agent_.life] {
+      if (agent_.life == life && !paused_) open_agent();
+    });
+  }
+  for (const Action& action : std::exchange(deferred_, {})) action();
+}
+
+// ---------------------------------------------------------------- kernel
+
+void SimHost::judge(Shim& shim) {
+  const bool on = shim.exists && !shim.frozen && up_ && !paused_;
+  if (on == shim.executing) return;
+  shim.executing = on;
+  if (!on) shim.excused = false;
+  world_.note(on ? "executes" : "stands", self_, shim.instance.task * 1000 + shim.instance.generation);
+  for (const auto& checker : world_.checkers()) checker->executing(shim.instance, on, shim.excused);
+}
+
+void SimHost::kernel_after(Duration delay, std::uint32_t number, std::function<void(Shim&)> action) {
+  Action run = [this, number, action = std::move(action)] {
+    if (Shim* shim = find(number)) action(*shim);
+  };
+  world_.after(delay, [this, run = std::move(run), boot = boot_] {
+    if (!up_ || boot != boot_) return;
+    if (paused_) return deferred_.push_back(run);
+    run();
+  });
+}
+
+void SimHost::freeze(Shim& shim) {
+  shim.freeze_wanted = true;
+  const bool slow = slow_freeze_ && rng_.chance(1, 2);
+  const Duration takes = shim.frozen || !shim.exists ? 10us : 1ms + upto(slow ? 4s : 9ms);
+  kernel_after(takes, shim.instance.number, [this, freezing = ++shim.freezing](Shim& due) {
+    if (due.freezing == freezing && due.freeze_wanted) became_frozen(due);
+  });
+}
+
+void SimHost::became_frozen(Shim& shim) {
+  shim.frozen = true;
+  judge(shim);
+  const std::uint32_t number = shim.instance.number;
+  to_agent([this, number] {
+    Shim* due = find(number);
+    if (due == nullptr || !due->guard || !due->frozen) return;
+    task::GuardActions out;
+    due->guard->frozen(local(), out);
+    act(*due, out);
+  });
+  if (shim.exists && !shim.paused)
+    step(shim, [&](task::LeaseActions& out) { shim.lease.frozen(local(), out); });
+}
+
+void SimHost::kill(Shim& shim) {
+  ++figures_.kills;
+  kernel_after(1ms + upto(kKillTime - 2ms), shim.instance.number, [this, process = shim.process](Shim& due) {
+    if (due.exists && due.process == process) gone(due);
+  });
+}
+
+// A task ends within seconds of the signal, once it can run.
+void SimHost::try_signal(std::uint32_t number, std::uint32_t process) {
+  kernel_after(100ms + upto(2s), number, [this, number, process](Shim& due) {
+    if (!due.exists || due.process != process) return;
+    if (due.frozen) return try_signal(number, process);
+    gone(due);
+  });
+}
+
+void SimHost::gone(Shim& shim) {
+  shim.exists = shim.frozen = shim.freeze_wanted = false;
+  judge(shim);
+  shim.gone_unseen = true;
+  if (!shim.paused) wake_shim(shim);
+}
+
+void SimHost::crash_a_task(Rng& rng) {
+  if (!up_ || paused_ || shims_.empty()) return;
+  Shim& shim = *shims_[rng.below(shims_.size())];
+  if (shim.exists && !shim.frozen) gone(shim);
+}
+
+// ---------------------------------------------------------------- shims
+
+void SimHost::to_shim(std::uint32_t number, std::function<void(Shim&)> action) {
+  world_.after(kSocket, [this, number, action = std::move(action), boot = boot_] {
+    Shim* shim = boot == boot_ ? find(number) : nullptr;
+    if (shim == nullptr) return;
+    if (shim->paused || paused_)
+      return shim->inbox.push_back([this, number, action] {
+        if (Shim* due = find(number)) action(*due);
+      });
+    action(*shim);
+  });
+}
+
+void SimHost::act(Shim& shim, const task::LeaseActions& out) {
+  const std::uint32_t number = shim.instance.number;
+  if (out.kill) kill(shim);
+  if (out.unfenced) ++figures_.unfenced;
+  if (out.freeze) {
+    ++figures_.freezes;
+    freeze(shim);
+  }
+  if (out.thaw) {
+    ++figures_.thaws;
+    ++shim.freezing;
+    shim.frozen = shim.freeze_wanted = false;
+    judge(shim);
+  }
+  if (out.start) {
+    ++figures_.starts;
+    ++shim.process;
+    ++shim.freezing;
+    shim.exists = true;
+    shim.frozen = shim.freeze_wanted = false;
+    shim.started = shim.lease.attempt();
+    judge(shim);
+  }
+  if (out.signal) {
+    for (const auto& checker : world_.checkers()) checker->signalled(shim.instance, shim.frozen);
+    try_signal(number, shim.process);
+  }
+  if (out.ask)
+    to_agent([this, number, ask = *out.ask] {
+      if (Shim* due = find(number)) asked(*due, ask);
+    });
+}
+
+void SimHost::wake_shim(Shim& shim) {
+  if (std::exchange(shim.gone_unseen, false)) {
+    step(shim, [&](task::LeaseActions& out) { shim.lease.ended(local(), out); });
+    const std::uint32_t number = shim.instance.number;
+    to_agent([this, number, attempt = shim.started] {
+      Shim* due = find(number);
+      if (due == nullptr) return;
+      if (due->guard) due->guard->ended(attempt);
+      follow_order();
+      report();
+    });
+    return;
+  }
+  step(shim, [&](task::LeaseActions& out) {
+    if (shim.exists && shim.frozen) return shim.lease.frozen(local(), out);
+    shim.lease.wake(local(), out);
+  });
+}
+
+// It runs again: the clock first, then what was received. Without that rule what piled up comes first, and that takes
+// a while.
+void SimHost::open_shim(Shim& shim) {
+  shim.paused = false;
+  const bool clock_first = task::lease::Rules(setting_.broken_rule).hold(task::lease::Rule::expiry_first);
+  if (clock_first) wake_shim(shim);
+  const std::uint32_t number = shim.instance.number;
+  for (const Action& action : std::exchange(shim.inbox, {})) action();
+  if (clock_first) return;
+  world_.after(upto(800ms), [this, number] {
+    if (Shim* due = find(number); due != nullptr && !due->paused && !paused_) wake_shim(*due);
+  });
+}
+
+void SimHost::schedule(Shim& shim) {
+  const Instant wanted = std::max(clock_.world(shim.lease.deadline()), world_.now());
+  if (wanted == kNever || wanted == shim.tick_at) return;
+  shim.tick_at = wanted;
+  world_.after(wanted - world_.now(), [this, number = shim.instance.number, wanted] {
+    Shim* due = find(number);
+    if (due == nullptr || due->tick_at != wanted) return;
+    due->tick_at = kNever;
+    if (!due->paused && !paused_) wake_shim(*due);
+  });
+}
+
+bool SimHost::pause_shim(Rng& rng) {
+  if (!up_ || paused_ || !agent_.alive || agent_.paused || !agent_.found || shims_.empty()) return false;
+  Shim& shim = *shims_[rng.below(shims_.size())];
+  shim.paused = true;
+  world_.note("pause shim", self_, shim.instance.task);
+  return true;
+}
+
+void SimHost::resume_shims() {
+  if (paused_) return;
+  std::vector<std::uint32_t> numbers;
+  for (const auto& shim : shims_)
+    if (shim->paused) numbers.push_back(shim->instance.number);
+  for (const std::uint32_t number : numbers)
+    if (Shim* shim = find(number)) open_shim(*shim);
+}
+
+bool SimHost::runs(std::uint32_t task) const {
+  return std::any_of(shims_.begin(), shims_.end(),
+                     [&](const auto& shim) { return shim->instance.task == task && shim->executing; });
+}
+
+std::vector<Instance> SimHost::standing() const {
+  std::vector<Instance> all;
+  for (const auto& shim : shims_)
+    if (shim->exists && !shim->executing) all.push_back(shim->instance);
+  return all;
+}
+
+}  // namespace dtrain::sim::lease

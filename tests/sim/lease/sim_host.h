@@ -1,0 +1,142 @@
+// One host: its kernel (processes, cgroup.freeze), its agent, and a shim for each assignment. Between agent and shim
+// lies a local socket, in order and quick; each of the two can be stopped by itself, then what it is told waits.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "common/task/lease_guard.h"
+#include "common/task/order_fence.h"
+#include "tests/sim/lease/checker.h"
+#include "tests/sim/lease/coordinator.h"
+#include "tests/sim/sim_clock.h"
+
+namespace dtrain::sim::lease {
+
+// What a host asks of the world.
+class Surroundings {
+ public:
+  virtual ~Surroundings() = default;
+  virtual Instant now() const = 0;
+  virtual void after(Duration delay, std::function<void()> action) = 0;
+  virtual void send(Message message) = 0;
+  virtual const CheckerList& checkers() const = 0;
+  virtual void note(const char* what, Slot host, std::uint64_t detail) = 0;
+};
+
+struct HostFigures {
+  std::uint64_t starts = 0, freezes = 0, thaws = 0, kills = 0, unfenced = 0, guard_freezes = 0, excused = 0,
+                refused = 0;
+};
+
+class SimHost {
+ public:
+  SimHost(Slot self, const Setting& setting, Surroundings& world, Rng rng);
+
+  void power_on();  // another boot
+  void power_off();
+  void receive(const Message& message);
+
+  // Faults. Each says whether it did anything.
+  bool pause_shim(Rng& rng);  // one whose agent looks after it
+  bool pause_agent();
+  bool pause_host();
+  bool kill_agent(bool wipe);
+  void start_agent();
+  void resume_shims();
+  void resume_agent();
+  void resume_host();
+  void crash_a_task(Rng& rng);
+  void set_slow_freeze(bool on) { slow_freeze_ = on; }
+  void set_drift(std::int32_t per_million) { clock_.drift(world_.now(), per_million); }
+
+  bool up() const { return up_; }
+  bool agent_runs() const { return agent_.alive; }
+  bool runs(std::uint32_t task) const;
+  std::vector<Instance> standing() const;
+  const HostFigures& figures() const { return figures_; }
+
+ private:
+  using Action = std::function<void()>;
+  struct Shim {
+    Instance instance;
+    task::Lease lease;
+    std::optional<task::LeaseGuard> guard;  // the agent's
+    bool exempt = false, paused = false, exists = false, frozen = false, freeze_wanted = false;
+    bool executing = false, excused = false, gone_unseen = false;
+    AttemptNumber started = 0;
+    std::uint32_t process = 0, freezing = 0;  // which of them
+    Instant tick_at = kNever;
+    std::deque<Action> inbox;
+  };
+  struct Agent {
+    bool alive = false, paused = false, found = false, ordered = false;
+    std::uint32_t life = 0;
+    task::OrderFence fence;
+    std::uint32_t count = 0;
+    std::array<Entry, Message::kMostEntries> order;
+    Instant next_report{}, tick_at = kNever;
+    std::deque<Action> inbox;
+  };
+  static constexpr Duration kSocket = 100us, kReport = 1s, kStopGrace = 3s;
+
+  // Kernel.
+  void kernel_after(Duration delay, std::uint32_t number, std::function<void(Shim&)> action);
+  void judge(Shim& shim);
+  void freeze(Shim& shim);
+  void became_frozen(Shim& shim);
+  void kill(Shim& shim);
+  void try_signal(std::uint32_t number, std::uint32_t process);
+  void gone(Shim& shim);
+  // Shims.
+  void to_shim(std::uint32_t number, std::function<void(Shim&)> action);
+  template <class Step>
+  void step(Shim& shim, Step what) {
+    task::LeaseActions out;
+    what(out);
+    act(shim, out);
+    schedule(shim);
+  }
+  void act(Shim& shim, const task::LeaseActions& out);
+  void wake_shim(Shim& shim);
+  void open_shim(Shim& shim);
+  void schedule(Shim& shim);
+  Shim* find(std::uint32_t number);
+  Shim* find(std::uint32_t task, Generation generation);
+  // Agent.
+  void to_agent(Action action);
+  void obey(const Message& order);
+  void follow_order();
+  void asked(Shim& shim, const task::LeaseAsk& ask);
+  void answered(const Message& message);
+  void act(Shim& shim, const task::GuardActions& out);
+  void wake_agent();
+  void open_agent();
+  void schedule_agent();
+  void report();
+
+  task::LeaseOptions lease_options(bool exempt) const;
+  Instant local() const { return clock_.local(world_.now()); }
+  Duration upto(Duration most) {
+    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1)));
+  }
+
+  Slot self_;
+  const Setting& setting_;
+  Surroundings& world_;
+  Rng rng_;
+  SimClock clock_;
+  bool up_ = false, paused_ = false, slow_freeze_ = false;
+  std::uint32_t boot_ = 0, numbers_ = 0;
+  Agent agent_;
+  Fence stored_;
+  std::vector<std::unique_ptr<Shim>> shims_;
+  std::deque<Action> deferred_;  // of the kernel, while the host is stopped
+  HostFigures figures_;
+};
+
+}  // namespace dtrain::sim::lease
