@@ -26,8 +26,11 @@ void LeaseGrants::placed(const AssignmentId& id, const LeasedPlace& place, const
   it->second.last_answer = elected_;
 }
 
-void LeaseGrants::withdraw(const AssignmentId& id) {
-  if (const auto it = places_.find(id); it != places_.end()) it->second.withdrawn = true;
+void LeaseGrants::withdraw(const AssignmentId& id, const Fence& fence) {
+  const auto it = places_.find(id);
+  if (it == places_.end()) return;
+  it->second.withdrawn = true;
+  it->second.stop = fence;
 }
 
 void LeaseGrants::set_decided(const AssignmentId& id, bool decided) {
@@ -105,6 +108,9 @@ void LeaseGrants::report(const LeaseReport& report) {
       if (!rules_.hold(Rule::silence_is_no_proof)) place.rebooted = true;
       continue;
     }
+    // Without a lease its host starts it again by itself, unless it was told to stop.
+    const bool told = place.withdrawn && report.fence >= place.stop;
+    if (!place.place.leased && !told && rules_.hold(Rule::exempt_stays)) continue;
     if (!entry->exited) continue;
     place.proven_exit = true;
     place.exited = std::max(place.exited, entry->attempt);

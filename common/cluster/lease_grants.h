@@ -113,8 +113,8 @@ class LeaseGrants {
   // As the log applies it. `fence`: of the order that first tells the host. Again with the same fence: nothing changes.
   void placed(const AssignmentId& id, const LeasedPlace& place, const Fence& fence);
   void removed(const AssignmentId& id) { places_.erase(id); }
-  // Somebody wants it elsewhere (drain, move): a host that is alive keeps it no longer than its lease.
-  void withdraw(const AssignmentId& id);
+  // Somebody wants it elsewhere (drain, move): nothing more is granted. `fence`: of the order that stops it.
+  void withdraw(const AssignmentId& id, const Fence& fence);
   // A successor is proposed: nothing more is granted, until removed(), or restored because the log refused.
   void decided(const AssignmentId& id) { set_decided(id, true); }
   void restored(const AssignmentId& id) { set_decided(id, false); }
@@ -132,7 +132,7 @@ class LeaseGrants {
   using Rule = lease::Rule;
   struct Place {
     LeasedPlace place;
-    Fence fence;
+    Fence fence, stop;      // of the order that tells of it; of the one that stops it, if withdrawn
     Instant last_answer{};  // of the newest grant of this epoch, or the election
     AttemptNumber granted = 0, exited = 0;
     bool proven_exit = false, rebooted = false, withdrawn = false, decided = false;

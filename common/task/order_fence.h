@@ -12,7 +12,8 @@ namespace dtrain::task {
 
 class OrderFence {
  public:
-  explicit OrderFence(std::string_view broken_rule = {}, Fence stored = {}) : rules_(broken_rule), highest_(stored) {}
+  OrderFence() = default;  // on a host that never heard a coordinator
+  explicit OrderFence(Fence stored, std::string_view broken_rule = {}) : rules_(broken_rule), highest_(stored) {}
 
   // The same again is admitted: orders are idempotent.
   bool admit(const Fence& order) {

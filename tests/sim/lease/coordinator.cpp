@@ -106,7 +106,7 @@ void Coordinator::receive(Instant now, const Message& message) {
   if (message.kind != Kind::report) return;
   from.heard = now;
   from.boot = message.boot;
-  from.fence = message.fence;
+  from.fence = message.yes ? message.fence : Fence{};  // a new life has heard no order yet
   if (from.seen.state != State::alive) from.seen = {State::alive, now};
   cluster::LeaseReport report{member_of(message.from), boot_id(message.boot), message.fence, {}};
   for (std::uint32_t i = 0; i < message.count; ++i) {
@@ -156,8 +156,8 @@ void Coordinator::move(Instant, std::uint32_t task) {
   const TaskRecord& record = applied_.tasks[task];
   if (!active_ || proposed_ || record.generation == 0 || moving_[task]) return;
   moving_[task] = true;
-  grants_.withdraw(id_of(task, record.generation));
   ++host(record.host).revision;
+  grants_.withdraw(id_of(task, record.generation), {term_, host(record.host).revision});
   order(record.host);
 }
 

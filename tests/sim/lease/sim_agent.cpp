@@ -12,15 +12,15 @@ using Kind = Message::Kind;
 
 void SimHost::start_agent() {
   if (!up_ || agent_.alive) return;
-  agent_ = Agent{.alive = true,
-                 .life = agent_.life + 1,
-                 .fence = task::OrderFence(setting_.broken_rule, stored_),
-                 .order = {},
-                 .inbox = {}};
+  const std::uint32_t next_life = agent_.life + 1;
+  agent_ = Agent{};
+  agent_.alive = true;
+  agent_.life = next_life;
+  agent_.fence = task::OrderFence(stored_, setting_.broken_rule);
   agent_.next_report = local();
   schedule_agent();
   // Shims are found without the store.
-  world_.after(upto(300ms), [this, life = agent_.life, started = local()] {
+  world_.after(upto(300ms), [this, life = next_life, started = local()] {
     if (agent_.life != life || !agent_.alive) return;
     to_agent([this, started] {
       agent_.found = true;
@@ -129,6 +129,7 @@ void SimHost::report() {
   report.from = self_;
   report.boot = boot_;
   report.fence = stored_;
+  report.yes = agent_.ordered;
   if (agent_.found)
     for (const auto& shim : shims_) {
       if (shim->lease.epoch() < report.fence.epoch) report.fence = {shim->lease.epoch(), 0};
@@ -178,9 +179,8 @@ void SimHost::follow_order() {
     if (entry.boot != boot_ || find(entry.task, entry.generation) != nullptr) continue;
     const bool exempt = setting_.exempt[entry.task];
     const Instance instance{(self_ << 16) + ++numbers_, entry.task, entry.generation, self_};
-    shims_.push_back(std::make_unique<Shim>(
-        Shim{.instance = instance, .lease = task::Lease(lease_options(exempt), rng_.next() | 1, epoch),
-             .exempt = exempt, .inbox = {}}));
+    shims_.push_back(
+        std::make_unique<Shim>(instance, task::Lease(lease_options(exempt), rng_.next() | 1, epoch), exempt));
     if (!exempt) shims_.back()->guard.emplace(lease_options(false), local());
   }
   for (const auto& shim : shims_) {

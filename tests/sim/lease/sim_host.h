@@ -63,10 +63,12 @@ class SimHost {
  private:
   using Action = std::function<void()>;
   struct Shim {
+    Shim(const Instance& of, const task::Lease& fresh, bool is_exempt)
+        : instance(of), lease(fresh), exempt(is_exempt) {}
     Instance instance;
     task::Lease lease;
     std::optional<task::LeaseGuard> guard;  // the agent's
-    bool exempt = false, paused = false, exists = false, frozen = false, freeze_wanted = false;
+    bool exempt, paused = false, exists = false, frozen = false, freeze_wanted = false;
     bool executing = false, excused = false, gone_unseen = false;
     AttemptNumber started = 0;
     std::uint32_t process = 0, freezing = 0;  // which of them
