@@ -1,7 +1,5 @@
 #include "tests/sim/lease/chaos.h"
 
-#include <algorithm>
-
 namespace dtrain::sim::lease {
 namespace {
 
@@ -78,6 +76,8 @@ void Chaos::strike(Fault fault) {
       return;
     case Fault::coordinator_pause:
       return pause_coordinator();
+    case Fault::deposed:
+      return depose();
     case Fault::host_pause:
       if (host.pause_host()) for_a_while(a_while(), [&host] { host.resume_host(); });
       return;
@@ -99,21 +99,29 @@ void Chaos::strike(Fault fault) {
   }
 }
 
-// Often just after a round began.
 void Chaos::pause_coordinator() {
   const auto slot = world_.coordinating();
   if (!slot) return;
-  const auto pause = [this, slot = *slot] {
+  world_.pause_candidate(*slot, true);
+  for_a_while(a_while(), [this, slot = *slot] { world_.pause_candidate(slot, false); });
+}
+
+// What its voters said before comes late, and what hosts ask comes in between.
+void Chaos::depose() {
+  const auto slot = world_.coordinating();
+  if (!slot) return;
+  for (Slot other = 0; other < kCandidates; ++other)
+    if (other != *slot) world_.slow_replies(other, upto(6s));
+  world_.after(upto(1s), [this, slot = *slot] {
+    for (Slot other = 0; other < kCandidates; ++other) world_.slow_replies(other, 0ns);
     if (over_) return;
     world_.pause_candidate(slot, true);
-    for_a_while(a_while(), [this, slot] { world_.pause_candidate(slot, false); });
-  };
-  const bool in_round = world_.round_under_way() || rng_.chance(1, 2);
-  if (in_round) return pause();
-  for (int i = 1; i <= 20; ++i)
-    world_.after(i * 50ms, [this, pause, done = std::make_shared<bool>(false)] {
-      if (!*done && world_.round_under_way()) pause();
-    });
+    world_.after(2s + upto(5s), [this, slot] { world_.pause_candidate(slot, false); });
+    std::uint64_t away = std::uint64_t{1} << slot;
+    for (Slot host = kCandidates; host < world_.machines(); ++host)
+      if (rng_.chance(1, 2)) away |= std::uint64_t{1} << host;
+    cut_for(council::links_across(away, world_.machines()), "deposed");
+  });
 }
 
 void Chaos::cut_for(const council::LinkList& links, const char* what) {
@@ -138,6 +146,10 @@ void Chaos::heal() {
   over_ = true;
   undo_.undo_all();
   world_.links().heal();
+  for (Slot slot = 0; slot < kCandidates; ++slot) {
+    world_.slow_replies(slot, 0ns);
+    world_.pause_candidate(slot, false);
+  }
   for (Slot slot = kCandidates; slot < world_.machines(); ++slot) {
     SimHost& host = world_.host(slot);
     host.set_slow_freeze(false);

@@ -25,6 +25,7 @@ class Chaos {
   void cut_for(const council::LinkList& links, const char* what);
   void one_way();
   void pause_coordinator();
+  void depose();
   void for_a_while(Duration longest, std::function<void()> undo);
   Slot machine() { return static_cast<Slot>(rng_.below(world_.machines())); }
   Slot a_host() { return kCandidates + static_cast<Slot>(rng_.below(world_.machines() - kCandidates)); }

@@ -43,6 +43,9 @@ class Checker {
   // on for less than kExposure; excuse_over() follows.
   virtual void executing(const Instance&, bool /*on*/, bool /*excused*/) {}
   virtual void excuse_over(const Instance&) {}
+  // It started or was thawed, by a grant that was asked for at `asked`; the start had been ordered, or its freezing had
+  // begun, at `since`.
+  virtual void let_run(const Instance&, Instant /*asked*/, Instant /*since*/) {}
   virtual void signalled(const Instance&, bool /*frozen*/) {}
   // An order took effect on a host, or a word on a shim.
   virtual void host_obeyed(Slot, const Fence&) {}

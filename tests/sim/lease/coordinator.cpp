@@ -19,7 +19,7 @@ void Coordinator::begin(Instant now) {
   term_ = voter_.term();
   round_ = voter_round_ = 0;
   proposed_.reset();
-  moving_ = {};
+  moving_ = died_ = {};
   applied_ = voter_.ledger();
   hosts_.assign(setting_.hosts, {});
   for (Host& each : hosts_) {
@@ -61,7 +61,7 @@ void Coordinator::apply(Instant) {
     ++host(done.before.host).revision;
   }
   if (done.after.host != done.before.host || done.before.generation == 0) ++host(done.after.host).revision;
-  moving_[done.task] = false;
+  moving_[done.task] = died_[done.task] = false;
   place(done.task);
   replaced_.push_back(done);
   if (done.before.generation != 0) order(done.before.host);
@@ -112,6 +112,7 @@ void Coordinator::receive(Instant now, const Message& message) {
   for (std::uint32_t i = 0; i < message.count; ++i) {
     const Entry& entry = message.entries[i];
     report.entries.push_back({id_of(entry.task, entry.generation), entry.attempt, entry.flag});
+    if (entry.generation == applied_.tasks[entry.task].generation) died_[entry.task] = entry.flag && entry.attempt > 0;
   }
   grants_.report(report);
   for (std::uint32_t task = 0; task < kTasks; ++task) consider(now, task);
@@ -181,7 +182,8 @@ void Coordinator::consider(Instant now, std::uint32_t task) {
   if (record.generation != 0) {
     const cluster::HostSeen& seen = host(record.host).seen;
     const auto may = grants_.replaceable(id_of(task, record.generation), seen);
-    const bool wanted = moving_[task] || may.why == Why::rebooted || seen.state != State::alive;
+    const bool exited = setting_.replace_on_exit && died_[task] && may.why == Why::exited;
+    const bool wanted = exited || moving_[task] || may.why == Why::rebooted || seen.state != State::alive;
     if (!wanted || may.at > now) return;
     next.why = may.why;
   }

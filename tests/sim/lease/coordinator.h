@@ -18,6 +18,7 @@ struct Setting {  // of a run; drawn by its seed
   Duration lease = 10s, agent_grace = 20s;
   std::uint32_t hosts = 3;
   std::array<bool, kTasks> exempt{};
+  bool replace_on_exit = false;  // the coordinator wants a successor elsewhere, while the host restarts in place
   std::string broken_rule;
 };
 
@@ -38,7 +39,6 @@ class Coordinator {
   Instant deadline() const { return active_ ? next_look_ : kNever; }
 
   bool active() const { return active_; }
-  bool round_under_way() const { return active_ && round_ != 0; }
   void move(Instant now, std::uint32_t task);
   const cluster::LeaseCounters& counters() const { return grants_.counters(); }
   std::vector<Replaced> take_replaced() { return std::exchange(replaced_, {}); }
@@ -73,7 +73,7 @@ class Coordinator {
   std::uint64_t term_ = 0, round_ = 0, voter_round_ = 0;
   std::optional<Replaced> proposed_;
   Ledger applied_;
-  std::array<bool, kTasks> moving_{};
+  std::array<bool, kTasks> moving_{}, died_{};
   std::vector<Host> hosts_;
   std::vector<Replaced> replaced_;
   Instant next_look_{}, next_probe_{};

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::array<std::string_view, kFaults> kNames = {
     "loss",       "duplicate",   "delay",       "slow-acks",   "slow-freeze", "partition",
-    "isolate",    "one-way",     "shim-pause",  "agent-pause", "coordinator-pause", "host-pause",
+    "isolate",    "one-way",     "shim-pause",  "agent-pause", "coordinator-pause", "deposed", "host-pause",
     "agent-kill", "wiped-store", "reboot",      "task-crash",  "move",        "clock-drift"};
 
 }  // namespace

@@ -20,6 +20,7 @@ enum class Fault : unsigned char {
   shim_pause,         // a shim is stopped, its task runs on
   agent_pause,        // an agent is stopped
   coordinator_pause,  // who coordinates is stopped, often while a round is under way
+  deposed,            // is stopped during a round, deposed, cut off together with some hosts, and goes on
   host_pause,         // a whole host is stopped; its task runs again before its shim does
   agent_kill,         // an agent is killed and started again
   wiped_store,        // and finds its store empty
@@ -30,7 +31,7 @@ enum class Fault : unsigned char {
 };
 std::string_view to_string(Fault fault);
 std::span<const std::string_view> fault_names(Fault);
-inline constexpr std::size_t kFaults = 18;
+inline constexpr std::size_t kFaults = 19;
 
 using FaultSet = NamedFaults<Fault>;
 

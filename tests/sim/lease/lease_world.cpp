@@ -56,6 +56,7 @@ LeaseWorld::LeaseWorld(RunOptions options)
   setting_.agent_grace = kGraces[rng_.below(std::size(kGraces))];
   setting_.hosts = options_.nodes;
   setting_.exempt[1] = rng_.chance(1, 4);
+  setting_.replace_on_exit = rng_.chance(1, 3);
   setting_.broken_rule = options_.broken_rule;
   links_.set_base(kBases[rng_.below(std::size(kBases))]);
   for (Slot slot = 0; slot < kCandidates; ++slot) {
@@ -193,11 +194,6 @@ std::optional<Slot> LeaseWorld::coordinating() const {
       found = slot;
     }
   return found;
-}
-
-bool LeaseWorld::round_under_way() const {
-  const auto slot = coordinating();
-  return slot && candidates_[*slot].coordinator->round_under_way();
 }
 
 void LeaseWorld::move(std::uint32_t task) {

@@ -70,7 +70,6 @@ class LeaseWorld final : public WorldView, public Surroundings {
   void pause_candidate(Slot candidate, bool on);
   void drift_candidate(Slot candidate, std::int32_t per_million);
   std::optional<Slot> coordinating() const;
-  bool round_under_way() const;
   void move(std::uint32_t task);
   void note(const char* what, Slot machine, std::uint64_t detail) override;
 

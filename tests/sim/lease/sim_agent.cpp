@@ -165,6 +165,7 @@ void SimHost::obey(const Message& order) {
 void SimHost::follow_order() {
   if (!agent_.found || !agent_.ordered) return;
   const std::uint64_t epoch = stored_.epoch;
+  const bool one_boot = cluster::lease::Rules(setting_.broken_rule).hold(cluster::lease::Rule::one_boot);
   const auto wanted = [&](const Shim& shim) -> const Entry* {
     for (std::uint32_t i = 0; i < agent_.count; ++i)
       if (agent_.order[i].task == shim.instance.task && agent_.order[i].generation == shim.instance.generation)
@@ -176,7 +177,8 @@ void SimHost::follow_order() {
   });
   for (std::uint32_t i = 0; i < agent_.count; ++i) {
     const Entry& entry = agent_.order[i];
-    if (entry.boot != boot_ || find(entry.task, entry.generation) != nullptr) continue;
+    const bool other_boot = entry.boot != boot_ && one_boot;
+    if (other_boot || find(entry.task, entry.generation) != nullptr) continue;
     const bool exempt = setting_.exempt[entry.task];
     const Instance instance{(self_ << 16) + ++numbers_, entry.task, entry.generation, self_};
     shims_.push_back(
@@ -190,6 +192,7 @@ void SimHost::follow_order() {
     if (entry != nullptr && !stop && !start) continue;
     to_shim(shim->instance.number, [this, epoch, entry = entry != nullptr, stop](Shim& due) {
       bool obeyed = false;
+      if (due.lease.phase() == task::Lease::Phase::idle) due.stands_since = world_.now();
       step(due, [&](task::LeaseActions& out) {
         if (!entry) obeyed = due.lease.superseded(local(), epoch, out);
         else if (stop) obeyed = due.lease.stop(local(), kStopGrace, epoch, out);
@@ -233,6 +236,7 @@ void SimHost::answered(const Message& message) {
   }
   to_shim(shim->instance.number, [this, granted, epoch, nonce = message.nonce](Shim& due) {
     bool obeyed = false;
+    if (granted) due.answered = nonce;
     step(due, [&](task::LeaseActions& out) {
       obeyed = granted ? due.lease.granted(local(), nonce, epoch, out) : due.lease.superseded(local(), epoch, out);
     });
@@ -245,7 +249,10 @@ void SimHost::answered(const Message& message) {
 void SimHost::act(Shim& shim, const task::GuardActions& out) {
   if (out.kill && shim.exists) kill(shim);
   if (!out.freeze || !shim.exists) return;
-  if (!shim.frozen) ++figures_.guard_freezes;
+  if (!shim.freeze_wanted) {
+    ++figures_.guard_freezes;
+    shim.stands_since = world_.now();
+  }
   freeze(shim);
 }
 

@@ -189,8 +189,10 @@ void SimHost::act(Shim& shim, const task::LeaseActions& out) {
   const std::uint32_t number = shim.instance.number;
   if (out.kill) kill(shim);
   if (out.unfenced) ++figures_.unfenced;
+  if ((out.thaw || out.start) && !shim.exempt) let_run(shim);
   if (out.freeze) {
     ++figures_.freezes;
+    shim.stands_since = world_.now();
     freeze(shim);
   }
   if (out.thaw) {
@@ -212,10 +214,19 @@ void SimHost::act(Shim& shim, const task::LeaseActions& out) {
     for (const auto& checker : world_.checkers()) checker->signalled(shim.instance, shim.frozen);
     try_signal(number, shim.process);
   }
-  if (out.ask)
-    to_agent([this, number, ask = *out.ask] {
-      if (Shim* due = find(number)) asked(*due, ask);
-    });
+  if (!out.ask) return;
+  shim.asks.emplace_back(out.ask->nonce, world_.now());
+  if (shim.asks.size() > kAsksSeen) shim.asks.pop_front();
+  to_agent([this, number, ask = *out.ask] {
+    if (Shim* due = find(number)) asked(*due, ask);
+  });
+}
+
+void SimHost::let_run(const Shim& shim) {
+  Instant asked = Instant::min();
+  for (const auto& [nonce, at] : shim.asks)
+    if (nonce == shim.answered) asked = at;
+  for (const auto& checker : world_.checkers()) checker->let_run(shim.instance, asked, shim.stands_since);
 }
 
 void SimHost::wake_shim(Shim& shim) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -72,7 +73,9 @@ class SimHost {
     bool executing = false, excused = false, gone_unseen = false;
     AttemptNumber started = 0;
     std::uint32_t process = 0, freezing = 0;  // which of them
-    Instant tick_at = kNever;
+    Instant tick_at = kNever, stands_since{};
+    std::deque<std::pair<std::uint64_t, Instant>> asks;  // the latest, as the world's clock saw them
+    std::uint64_t answered = 0;                          // nonce of the newest answer
     std::deque<Action> inbox;
   };
   struct Agent {
@@ -84,6 +87,7 @@ class SimHost {
     Instant next_report{}, tick_at = kNever;
     std::deque<Action> inbox;
   };
+  static constexpr std::size_t kAsksSeen = 32;
   static constexpr Duration kSocket = 100us, kReport = 1s, kStopGrace = 3s;
 
   // Kernel.
@@ -92,6 +96,7 @@ class SimHost {
   void freeze(Shim& shim);
   void became_frozen(Shim& shim);
   void kill(Shim& shim);
+  void let_run(const Shim& shim);
   void try_signal(std::uint32_t number, std::uint32_t process);
   void gone(Shim& shim);
   // Shims.
