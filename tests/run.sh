@@ -112,7 +112,7 @@ fi
 
 if build release build release; then
   run_tests release build
-  for world in cluster "cluster --nodes 3" council formation; do
+  for world in cluster "cluster --nodes 3" council formation lease; do
     # shellcheck disable=SC2086
     step "simulator, world $world, seeds 1..$seeds" build/bin/dtrain-sim --world $world --seeds "1..$seeds"
   done

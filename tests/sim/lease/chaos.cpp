@@ -111,12 +111,12 @@ void Chaos::depose() {
   const auto slot = world_.coordinating();
   if (!slot) return;
   for (Slot other = 0; other < kCandidates; ++other)
-    if (other != *slot) world_.slow_replies(other, upto(6s));
+    if (other != *slot) world_.slow_replies(other, 4s + upto(6s));
   world_.after(upto(1s), [this, slot = *slot] {
     for (Slot other = 0; other < kCandidates; ++other) world_.slow_replies(other, 0ns);
     if (over_) return;
     world_.pause_candidate(slot, true);
-    world_.after(2s + upto(5s), [this, slot] { world_.pause_candidate(slot, false); });
+    world_.after(3s + upto(5s), [this, slot] { world_.pause_candidate(slot, false); });
     std::uint64_t away = std::uint64_t{1} << slot;
     for (Slot host = kCandidates; host < world_.machines(); ++host)
       if (rng_.chance(1, 2)) away |= std::uint64_t{1} << host;

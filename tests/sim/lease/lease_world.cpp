@@ -112,7 +112,10 @@ void LeaseWorld::send(Message message) {
                 static_cast<unsigned long long>(message.fence.revision), message.boot, message.count,
                 message.entries[0].task, message.entries[0].generation, message.entries[0].attempt);
   auto fate = links_.fate(message.from, message.to);
-  if (fate.first && message.kind == Kind::append_reply) *fate.first += upto(candidates_[message.from].slow_replies);
+  if (fate.first && message.kind == Kind::append_reply) {
+    const Duration slow = candidates_[message.from].slow_replies / 2;
+    *fate.first += slow + upto(slow);
+  }
   if (fate.second) queue_.push(now_ + *fate.second, What::deliver, 0, messages_.put(message));
   if (fate.first) queue_.push(now_ + *fate.first, What::deliver, 0, messages_.put(std::move(message)));
 }

@@ -66,6 +66,7 @@ class LeaseWorld final : public WorldView, public Surroundings {
   Slot machines() const { return kCandidates + setting_.hosts; }
   council::Links& links() { return links_; }
   void cut(Slot from, Slot to, bool on) { links_.cut(from, to, on); }
+  // Its answers to appends take between half of it and all of it.
   void slow_replies(Slot candidate, Duration most) { candidates_[candidate].slow_replies = most; }
   void pause_candidate(Slot candidate, bool on);
   void drift_candidate(Slot candidate, std::int32_t per_million);
