@@ -66,7 +66,9 @@ struct LeaseOutputs {
 struct LeaseReport {
   MemberId host;
   std::string boot;
-  // The highest that it has accepted durably; for an assignment whose shim lives, no higher than that shim has.
+  // The highest order that it has accepted durably, and that every shim which lives has confirmed: all that was sent
+  // to it before is done.(An agent that accepts a stop while a start of its own is still on its way to the shim
+  // would report an end that is none: world lease found that.)
   Fence fence;
   struct Entry {
     AssignmentId id;

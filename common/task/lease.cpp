@@ -71,7 +71,7 @@ void Lease::ask(Instant now, LeaseActions& out) {
 Instant Lease::deadline() const {
   Instant at = kNever;
   if (wants_grant()) at = std::min(at, next_ask_);
-  if (phase_ == Phase::running) at = std::min(at, until_ - kFreezeAhead);
+  if (phase_ == Phase::running && until_ != kNever) at = std::min(at, until_ - kFreezeAhead);
   if (phase_ == Phase::freezing && rules_.hold(Rule::freeze_bounded)) at = std::min(at, freeze_by_);
   if (exists()) at = std::min(at, kill_at_);
   return at;

@@ -132,7 +132,7 @@ void SimHost::report() {
   report.yes = agent_.ordered;
   if (agent_.found)
     for (const auto& shim : shims_) {
-      if (shim->lease.epoch() < report.fence.epoch) report.fence = {shim->lease.epoch(), 0};
+      report.fence = std::min(report.fence, shim->obeyed);
       if (report.count < Message::kMostEntries)
         report.entries[report.count++] = {shim->instance.task, shim->instance.generation, boot_, shim->started,
                                           !shim->exists};
@@ -157,6 +157,9 @@ void SimHost::obey(const Message& order) {
       for (const auto& checker : world_.checkers()) checker->shim_obeyed(due.instance, epoch);
     });
   follow_order();
+  // Behind all that it was just told: the local socket keeps the order.
+  for (const auto& shim : shims_)
+    to_shim(shim->instance.number, [fence = order.fence](Shim& due) { due.obeyed = std::max(due.obeyed, fence); });
   world_.after(1ms, [this, life = agent_.life] {
     if (agent_.life == life && agent_.alive && !agent_.paused && !paused_) report();
   });

@@ -72,6 +72,7 @@ class SimHost {
     bool exempt, paused = false, exists = false, frozen = false, freeze_wanted = false;
     bool executing = false, excused = false, gone_unseen = false;
     AttemptNumber started = 0;
+    Fence obeyed;  // all that this order asked of it is done
     std::uint32_t process = 0, freezing = 0;  // which of them
     Instant tick_at = kNever, stands_since{};
     std::deque<std::pair<std::uint64_t, Instant>> asks;  // the latest, as the world's clock saw them

@@ -91,10 +91,7 @@ TEST(OldOrderNeverActs, AHostOrAShimGoesBack) {
     checker->shim_obeyed(kOld, 2);
     checker->shim_obeyed(kNew, 1);
     EXPECT_FALSE(world.violation_);
-    if (host)
-      checker->host_obeyed(3, {2, 4});
-    else
-      checker->shim_obeyed(kOld, 1);
+    host ? checker->host_obeyed(3, {2, 4}) : checker->shim_obeyed(kOld, 1);
     EXPECT_TRUE(world.broke("old_order_never_acts"));
   }
 }
