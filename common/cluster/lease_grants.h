@@ -67,7 +67,7 @@ struct LeaseReport {
   MemberId host;
   std::string boot;
   // The highest order that it has accepted durably, and that every shim which lives has confirmed: all that was sent
-  // to it before is done.(An agent that accepts a stop while a start of its own is still on its way to the shim
+  // to it before is done. (An agent that accepts a stop while a start of its own is still on its way to the shim
   // would report an end that is none: world lease found that.)
   Fence fence;
   struct Entry {

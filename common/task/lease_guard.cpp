@@ -6,11 +6,6 @@ namespace dtrain::task {
 
 using lease::Rule;
 
-LeaseGuard::LeaseGuard(const LeaseOptions& options, Instant now)
-    : options_(options), rules_(options.broken_rule), until_(now + options.lease) {
-  if (!rules_.hold(Rule::guard_knows_nothing)) until_ = kNever;
-}
-
 void LeaseGuard::wake(Instant now, GuardActions& out) {
   if (!rules_.hold(Rule::guard_freezes)) return;
   if (phase_ == Phase::freezing && now >= freeze_by_) {
@@ -28,8 +23,7 @@ void LeaseGuard::granted(Instant now, std::uint64_t nonce, GuardActions& out) {
   wake(now, out);
   const auto ask = asks_.take(nonce);
   if (!ask || ask->t0 + options_.lease - kFreezeAhead <= now) return;  // the shim would not use it either
-  const Instant until = ask->t0 + options_.lease;
-  until_ = until_ == kNever ? until : std::max(until_, until);
+  until_ = std::max(until_, ask->t0 + options_.lease);
   attempt_ = std::max(attempt_, ask->attempt);
   phase_ = Phase::watching;  // also while freezing: the shim may thaw by this, and may run until then
 }
@@ -39,13 +33,17 @@ void LeaseGuard::frozen(Instant now, GuardActions& out) {
   wake(now, out);
 }
 
-void LeaseGuard::ended(AttemptNumber attempt) {
-  if (attempt >= attempt_) phase_ = Phase::idle;
+void LeaseGuard::told(AttemptNumber attempt, bool runs, Instant until) {
+  if (attempt < attempt_) return;  // said before the newest grant
+  attempt_ = attempt;
+  until_ = std::max(until_, until);
+  if (!runs) phase_ = Phase::idle;
+  if (runs && phase_ == Phase::idle) phase_ = Phase::watching;
 }
 
 Instant LeaseGuard::deadline() const {
   if (!rules_.hold(Rule::guard_freezes)) return kNever;
-  if (phase_ == Phase::watching && until_ != kNever) return until_ - kFreezeAhead + kAfterShim;
+  if (phase_ == Phase::watching) return until_ - kFreezeAhead + kAfterShim;
   return phase_ == Phase::freezing ? freeze_by_ : kNever;
 }
 

@@ -22,10 +22,10 @@ enum class Rule : std::uint8_t {
   epoch_fence,          // a lower epoch is refused
   revision_fence,       // within an epoch a lower revision is refused
   guard_freezes,        // the agent freezes where the shim does not
-  guard_knows_nothing,  // a new life of the agent supposes no longer lease than its predecessor can have passed on
+  guard_reads_record,   // a new life of the agent learns from the shim's record until when the lease is
 };
 constexpr Rule enum_last(Rule) {
-  return Rule::guard_knows_nothing;
+  return Rule::guard_reads_record;
 }
 
 std::span<const std::string_view> rule_names(Rule);  // as --break spells them, in the order above

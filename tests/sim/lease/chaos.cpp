@@ -69,8 +69,7 @@ void Chaos::strike(Fault fault) {
     case Fault::one_way:
       return one_way();
     case Fault::shim_pause:
-      if (host.pause_shim(rng_)) for_a_while(a_while(), [&host] { host.resume_shims(); });
-      return;
+      return pause_shim(slot);
     case Fault::agent_pause:
       if (host.pause_agent()) for_a_while(a_while(), [&host] { host.resume_agent(); });
       return;
@@ -130,6 +129,19 @@ void Chaos::cut_for(const council::LinkList& links, const char* what) {
   for_a_while(a_while(), [this, links] {
     for (const auto& [from, to] : links) world_.cut(from, to, false);
   });
+}
+
+// Sometimes its agent is in a new life, and nothing was granted since.
+void Chaos::pause_shim(Slot slot) {
+  SimHost& host = world_.host(slot);
+  const auto pause = [this, &host] {
+    if (!over_ && host.pause_shim(rng_)) for_a_while(a_while(), [&host] { host.resume_shims(); });
+  };
+  const bool new_life = active_.has(Fault::agent_kill) && rng_.chance(1, 3);
+  if (!new_life || !host.kill_agent(false)) return pause();
+  host.start_agent();
+  cut_for(council::links_of(slot, world_.machines()), "new life cut off");
+  world_.after(400ms, pause);
 }
 
 void Chaos::one_way() {

@@ -24,6 +24,7 @@ class Chaos {
   void strike(Fault fault);
   void cut_for(const council::LinkList& links, const char* what);
   void one_way();
+  void pause_shim(Slot slot);
   void pause_coordinator();
   void depose();
   void for_a_while(Duration longest, std::function<void()> undo);

@@ -20,12 +20,16 @@ void SimHost::start_agent() {
   agent_.next_report = local();
   schedule_agent();
   // Shims are found without the store.
-  world_.after(upto(300ms), [this, life = next_life, started = local()] {
+  const bool reads = task::lease::Rules(setting_.broken_rule).hold(task::lease::Rule::guard_reads_record);
+  world_.after(upto(300ms), [this, life = next_life, reads] {
     if (agent_.life != life || !agent_.alive) return;
-    to_agent([this, started] {
+    to_agent([this, reads] {
       agent_.found = true;
       for (const auto& shim : shims_) {
-        if (!shim->exempt) shim->guard.emplace(lease_options(false), started);
+        if (!shim->exempt) {
+          shim->guard.emplace(lease_options(false));
+          if (reads) shim->guard->told(shim->started, shim->exists, shim->lease.until());
+        }
         agent_.fence.remember(shim->lease.epoch());
       }
       schedule_agent();
@@ -34,10 +38,10 @@ void SimHost::start_agent() {
 }
 
 bool SimHost::kill_agent(bool wipe) {
-  const bool watches = std::any_of(shims_.begin(), shims_.end(), [](const auto& shim) { return shim->paused; });
+  const bool watches = std::any_of(shims_.begin(), shims_.end(), [](const auto& shim) { return shim->stopped; });
   if (!up_ || paused_ || !agent_.alive || watches) return false;
   world_.note("agent killed", self_, wipe);
-  agent_.alive = agent_.paused = false;
+  agent_.alive = agent_.stopped = agent_.waking = false;
   ++agent_.life;
   agent_.inbox.clear();
   for (const auto& shim : shims_) shim->guard.reset();
@@ -50,19 +54,18 @@ bool SimHost::kill_agent(bool wipe) {
 }
 
 bool SimHost::pause_agent() {
-  const bool watches = std::any_of(shims_.begin(), shims_.end(), [](const auto& shim) { return shim->paused; });
-  if (!up_ || paused_ || !agent_.alive || agent_.paused || watches) return false;
-  agent_.paused = true;
+  const bool watches = std::any_of(shims_.begin(), shims_.end(), [](const auto& shim) { return shim->stopped; });
+  if (!up_ || paused_ || !agent_.alive || agent_.asleep() || watches) return false;
+  agent_.stopped = true;
   world_.note("pause agent", self_, 0);
   return true;
 }
 
 void SimHost::resume_agent() {
-  if (!paused_ && agent_.paused) open_agent();
+  if (std::exchange(agent_.stopped, false) && !agent_.waking && !paused_) open_agent();
 }
 
 void SimHost::open_agent() {
-  agent_.paused = false;
   wake_agent();
   for (const Action& action : std::exchange(agent_.inbox, {})) action();
 }
@@ -71,7 +74,7 @@ void SimHost::to_agent(Action action) {
   if (!agent_.alive) return;
   world_.after(kSocket, [this, action = std::move(action), life = agent_.life] {
     if (agent_.life != life || !agent_.alive) return;
-    if (agent_.paused || paused_) return agent_.inbox.push_back(action);
+    if (agent_.asleep() || paused_) return agent_.inbox.push_back(action);
     action();
   });
 }
@@ -100,7 +103,7 @@ void SimHost::schedule_agent() {
   world_.after(wanted - world_.now(), [this, wanted, life = agent_.life] {
     if (agent_.life != life || agent_.tick_at != wanted) return;
     agent_.tick_at = kNever;
-    if (!agent_.paused && !paused_) wake_agent();
+    if (!agent_.asleep() && !paused_) wake_agent();
   });
 }
 
@@ -118,7 +121,7 @@ void SimHost::receive(const Message& message) {
   }
   if (message.kind == Kind::probe) return;
   Action handle = [this, message] { message.kind == Kind::order ? obey(message) : answered(message); };
-  if (agent_.paused || paused_) return agent_.inbox.push_back(std::move(handle));
+  if (agent_.asleep() || paused_) return agent_.inbox.push_back(std::move(handle));
   handle();
 }
 
@@ -161,7 +164,7 @@ void SimHost::obey(const Message& order) {
   for (const auto& shim : shims_)
     to_shim(shim->instance.number, [fence = order.fence](Shim& due) { due.obeyed = std::max(due.obeyed, fence); });
   world_.after(1ms, [this, life = agent_.life] {
-    if (agent_.life == life && agent_.alive && !agent_.paused && !paused_) report();
+    if (agent_.life == life && agent_.alive && !agent_.asleep() && !paused_) report();
   });
 }
 
@@ -186,7 +189,7 @@ void SimHost::follow_order() {
     const Instance instance{(self_ << 16) + ++numbers_, entry.task, entry.generation, self_};
     shims_.push_back(
         std::make_unique<Shim>(instance, task::Lease(lease_options(exempt), rng_.next() | 1, epoch), exempt));
-    if (!exempt) shims_.back()->guard.emplace(lease_options(false), local());
+    if (!exempt) shims_.back()->guard.emplace(lease_options(false));
   }
   for (const auto& shim : shims_) {
     const Entry* entry = wanted(*shim);
@@ -244,9 +247,20 @@ void SimHost::answered(const Message& message) {
       obeyed = granted ? due.lease.granted(local(), nonce, epoch, out) : due.lease.superseded(local(), epoch, out);
     });
     if (!obeyed) return;
+    push_record(due);
     for (const auto& checker : world_.checkers()) checker->shim_obeyed(due.instance, epoch);
   });
   schedule_agent();
+}
+
+void SimHost::push_record(const Shim& shim) {
+  to_agent([this, number = shim.instance.number, attempt = shim.started, runs = shim.exists,
+            until = shim.lease.until()] {
+    Shim* due = find(number);
+    if (due == nullptr || !due->guard) return;
+    due->guard->told(attempt, runs, until);
+    schedule_agent();
+  });
 }
 
 void SimHost::act(Shim& shim, const task::GuardActions& out) {

@@ -43,7 +43,7 @@ void SimHost::power_off() {
   if (!up_) return;
   world_.note("power off", self_, boot_);
   up_ = paused_ = false;
-  agent_.alive = agent_.paused = false;
+  agent_.alive = false;
   ++agent_.life;
   agent_.inbox.clear();
   deferred_.clear();
@@ -57,6 +57,8 @@ void SimHost::power_off() {
 bool SimHost::pause_host() {
   if (!up_ || paused_) return false;
   paused_ = true;
+  agent_.waking = false;
+  for (const auto& shim : shims_) shim->waking = false;
   world_.note("pause", self_, 0);
   for (const auto& shim : shims_) judge(*shim);
   return true;
@@ -66,33 +68,36 @@ bool SimHost::pause_host() {
 void SimHost::resume_host() {
   if (!up_ || !paused_) return;
   paused_ = false;
+  const std::uint32_t resumes = ++resumes_;
   world_.note("resume", self_, 0);
   for (const auto& shim : shims_) {
     const std::uint32_t number = shim->instance.number;
     if (shim->exists && !shim->frozen && !shim->exempt && shim->lease.until() <= local()) {
       shim->excused = true;
       ++figures_.excused;
-      world_.after(kExposure * 102 / 100, [this, number] {
+      world_.after(kExposure * 102 / 100, [this, number, resumes] {
         Shim* due = find(number);
-        if (due == nullptr || !due->excused || paused_) return;
+        if (due == nullptr || resumes != resumes_ || !due->excused) return;
         due->excused = false;
         if (due->executing)
           for (const auto& checker : world_.checkers()) checker->excuse_over(due->instance);
       });
     }
     judge(*shim);
-    if (shim->paused) continue;
-    shim->paused = true;
-    world_.after(upto(kWakeWindow), [this, number] {
-      if (Shim* due = find(number); due != nullptr && !paused_) open_shim(*due);
+    shim->waking = true;
+    world_.after(upto(kWakeWindow), [this, number, resumes] {
+      Shim* due = find(number);
+      if (due == nullptr || resumes != resumes_ || !due->waking) return;
+      due->waking = false;
+      if (!due->stopped) open_shim(*due);
     });
   }
-  if (agent_.alive && !agent_.paused) {
-    agent_.paused = true;
-    world_.after(upto(kWakeWindow), [this, life = agent_.life] {
-      if (agent_.life == life && !paused_) open_agent();
-    });
-  }
+  agent_.waking = agent_.alive;
+  world_.after(upto(kWakeWindow), [this, life = agent_.life, resumes] {
+    if (agent_.life != life || resumes != resumes_ || !agent_.waking) return;
+    agent_.waking = false;
+    if (!agent_.stopped) open_agent();
+  });
   for (const Action& action : std::exchange(deferred_, {})) action();
 }
 
@@ -138,7 +143,7 @@ void SimHost::became_frozen(Shim& shim) {
     due->guard->frozen(local(), out);
     act(*due, out);
   });
-  if (shim.exists && !shim.paused)
+  if (shim.exists && !shim.asleep())
     step(shim, [&](task::LeaseActions& out) { shim.lease.frozen(local(), out); });
 }
 
@@ -162,7 +167,7 @@ void SimHost::gone(Shim& shim) {
   shim.exists = shim.frozen = shim.freeze_wanted = false;
   judge(shim);
   shim.gone_unseen = true;
-  if (!shim.paused) wake_shim(shim);
+  if (!shim.asleep()) wake_shim(shim);
 }
 
 void SimHost::crash_a_task(Rng& rng) {
@@ -177,7 +182,7 @@ void SimHost::to_shim(std::uint32_t number, std::function<void(Shim&)> action) {
   world_.after(kSocket, [this, number, action = std::move(action), boot = boot_] {
     Shim* shim = boot == boot_ ? find(number) : nullptr;
     if (shim == nullptr) return;
-    if (shim->paused || paused_)
+    if (shim->asleep() || paused_)
       return shim->inbox.push_back([this, number, action] {
         if (Shim* due = find(number)) action(*due);
       });
@@ -232,15 +237,11 @@ void SimHost::let_run(const Shim& shim) {
 void SimHost::wake_shim(Shim& shim) {
   if (std::exchange(shim.gone_unseen, false)) {
     step(shim, [&](task::LeaseActions& out) { shim.lease.ended(local(), out); });
-    const std::uint32_t number = shim.instance.number;
-    to_agent([this, number, attempt = shim.started] {
-      Shim* due = find(number);
-      if (due == nullptr) return;
-      if (due->guard) due->guard->ended(attempt);
+    push_record(shim);
+    return to_agent([this] {
       follow_order();
       report();
     });
-    return;
   }
   step(shim, [&](task::LeaseActions& out) {
     if (shim.exists && shim.frozen) return shim.lease.frozen(local(), out);
@@ -251,14 +252,13 @@ void SimHost::wake_shim(Shim& shim) {
 // It runs again: the clock first, then what was received. Without that rule what piled up comes first, and that takes
 // a while.
 void SimHost::open_shim(Shim& shim) {
-  shim.paused = false;
   const bool clock_first = task::lease::Rules(setting_.broken_rule).hold(task::lease::Rule::expiry_first);
   if (clock_first) wake_shim(shim);
   const std::uint32_t number = shim.instance.number;
   for (const Action& action : std::exchange(shim.inbox, {})) action();
   if (clock_first) return;
   world_.after(upto(800ms), [this, number] {
-    if (Shim* due = find(number); due != nullptr && !due->paused && !paused_) wake_shim(*due);
+    if (Shim* due = find(number); due != nullptr && !due->asleep() && !paused_) wake_shim(*due);
   });
 }
 
@@ -270,23 +270,23 @@ void SimHost::schedule(Shim& shim) {
     Shim* due = find(number);
     if (due == nullptr || due->tick_at != wanted) return;
     due->tick_at = kNever;
-    if (!due->paused && !paused_) wake_shim(*due);
+    if (!due->asleep() && !paused_) wake_shim(*due);
   });
 }
 
 bool SimHost::pause_shim(Rng& rng) {
-  if (!up_ || paused_ || !agent_.alive || agent_.paused || !agent_.found || shims_.empty()) return false;
+  if (!up_ || paused_ || !agent_.alive || agent_.asleep() || !agent_.found || shims_.empty()) return false;
   Shim& shim = *shims_[rng.below(shims_.size())];
-  shim.paused = true;
+  shim.stopped = true;
   world_.note("pause shim", self_, shim.instance.task);
   return true;
 }
 
 void SimHost::resume_shims() {
-  if (paused_) return;
   std::vector<std::uint32_t> numbers;
   for (const auto& shim : shims_)
-    if (shim->paused) numbers.push_back(shim->instance.number);
+    if (std::exchange(shim->stopped, false) && !shim->waking) numbers.push_back(shim->instance.number);
+  if (paused_) return;
   for (const std::uint32_t number : numbers)
     if (Shim* shim = find(number)) open_shim(*shim);
 }

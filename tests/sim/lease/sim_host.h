@@ -69,7 +69,8 @@ class SimHost {
     Instance instance;
     task::Lease lease;
     std::optional<task::LeaseGuard> guard;  // the agent's
-    bool exempt, paused = false, exists = false, frozen = false, freeze_wanted = false;
+    bool asleep() const { return stopped || waking; }
+    bool exempt, stopped = false, waking = false, exists = false, frozen = false, freeze_wanted = false;
     bool executing = false, excused = false, gone_unseen = false;
     AttemptNumber started = 0;
     Fence obeyed;  // all that this order asked of it is done
@@ -80,7 +81,9 @@ class SimHost {
     std::deque<Action> inbox;
   };
   struct Agent {
-    bool alive = false, paused = false, found = false, ordered = false;
+    bool asleep() const { return stopped || waking; }
+    // Stopped: by a fault of its own. Waking: its host just went on.
+    bool alive = false, stopped = false, waking = false, found = false, ordered = false;
     std::uint32_t life = 0;
     task::OrderFence fence;
     std::uint32_t count = 0;
@@ -121,6 +124,7 @@ class SimHost {
   void follow_order();
   void asked(Shim& shim, const task::LeaseAsk& ask);
   void answered(const Message& message);
+  void push_record(const Shim& shim);
   void act(Shim& shim, const task::GuardActions& out);
   void wake_agent();
   void open_agent();
@@ -139,7 +143,7 @@ class SimHost {
   Rng rng_;
   SimClock clock_;
   bool up_ = false, paused_ = false, slow_freeze_ = false;
-  std::uint32_t boot_ = 0, numbers_ = 0;
+  std::uint32_t boot_ = 0, numbers_ = 0, resumes_ = 0;
   Agent agent_;
   Fence stored_;
   std::vector<std::unique_ptr<Shim>> shims_;

@@ -7,7 +7,7 @@ namespace dtrain::task {
 namespace {
 
 struct Guarded {
-  explicit Guarded(std::string_view broken = {}) : guard({.lease = 10s, .broken_rule = broken}, Instant{}) {}
+  explicit Guarded(std::string_view broken = {}) : guard({.lease = 10s, .broken_rule = broken}) {}
   GuardActions wake(Duration now) {
     GuardActions out;
     guard.wake(Instant{} + now, out);
@@ -67,20 +67,23 @@ TEST(LeaseGuard, ALateGrantIsOfNoUse) {
   EXPECT_TRUE(agent.wake(10s).kill);
 }
 
-TEST(LeaseGuard, ANewLifeSupposesNoMoreThanItsPredecessorCanHavePassedOn) {
+TEST(LeaseGuard, ANewLifeKnowsWhatTheRecordSays) {
   Guarded agent;
-  EXPECT_TRUE(agent.wake(9200ms).freeze);
-  Guarded broken("guard-knows-nothing");
-  EXPECT_FALSE(broken.wake(1h).freeze);
+  EXPECT_EQ(agent.guard.deadline(), kNever);
+  agent.guard.told(3, true, Instant{} + 4s);
+  EXPECT_EQ(agent.guard.deadline(), Instant{} + 3200ms);
+  agent.guard.told(3, true, Instant{} + 6s);
+  agent.guard.told(3, true, Instant{} + 5s);  // said late
+  EXPECT_TRUE(agent.wake(5200ms).freeze);
 }
 
 TEST(LeaseGuard, WhatEndedIsNotWatchedUntilItsSuccessorIsGranted) {
   Guarded agent;
   agent.pass_on(0s, 1s, 1);
-  agent.guard.ended(1);
+  agent.guard.told(1, false, {});
   EXPECT_FALSE(agent.wake(1h).freeze);
   agent.pass_on(2h, 2h, 2);
-  agent.guard.ended(1);  // said late
+  agent.guard.told(1, false, {});  // said late
   EXPECT_TRUE(agent.wake(2h + 9200ms).freeze);
 }
 
