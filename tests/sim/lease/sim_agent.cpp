@@ -198,12 +198,15 @@ void SimHost::follow_order() {
     if (entry != nullptr && !stop && !start) continue;
     to_shim(shim->instance.number, [this, epoch, entry = entry != nullptr, stop](Shim& due) {
       bool obeyed = false;
+      const bool waited = due.lease.phase() == task::Lease::Phase::waiting;
       if (due.lease.phase() == task::Lease::Phase::idle) due.stands_since = world_.now();
       step(due, [&](task::LeaseActions& out) {
         if (!entry) obeyed = due.lease.superseded(local(), epoch, out);
         else if (stop) obeyed = due.lease.stop(local(), kStopGrace, epoch, out);
         else obeyed = due.lease.start(local(), due.lease.attempt() + 1, epoch, out);
       });
+      // What never started has ended, too: the agent may know more by then than when it sent the stop.
+      if (waited && due.lease.phase() == task::Lease::Phase::idle) to_agent([this] { follow_order(); });
       if (!obeyed) return;
       for (const auto& checker : world_.checkers()) checker->shim_obeyed(due.instance, epoch);
     });
