@@ -1,6 +1,7 @@
 // The gate for what a coordinator orders of this host: an older epoch, or within one an older revision, is refused.
-// What was admitted is to be stored before it is said to the coordinator; each shim keeps the epoch too, so that an
-// agent that lost its store does not let an old order in.
+// What was admitted is to be stored before it is said to the coordinator. The record of each shim keeps the newest
+// fence that the shim was told of, too, and a new life of the agent remembers those before it admits anything: an agent
+// that lost its store does not let an old order in, which might not know of the shim yet, and end it.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +27,11 @@ class OrderFence {
   // Of an answer, which has no revision.
   bool admit_epoch(std::uint64_t epoch) {
     if (epoch < highest_.epoch && rules_.hold(lease::Rule::epoch_fence)) return false;
-    remember(epoch);
+    remember({epoch, 0});
     return true;
   }
-  // A shim remembers a higher epoch than the store does.
-  void remember(std::uint64_t epoch) {
-    if (epoch > highest_.epoch) highest_ = {epoch, 0};
-  }
+  // As the record of a shim says.
+  void remember(const Fence& fence) { highest_ = std::max(highest_, fence); }
   Fence highest() const { return highest_; }
 
  private:

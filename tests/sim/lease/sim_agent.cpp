@@ -30,7 +30,8 @@ void SimHost::start_agent() {
           shim->guard.emplace(lease_options(false));
           if (reads) shim->guard->told(shim->started, shim->exists, shim->lease.until());
         }
-        agent_.fence.remember(shim->lease.epoch());
+        agent_.fence.remember({shim->lease.epoch(), 0});
+        agent_.fence.remember(shim->obeyed);
       }
       schedule_agent();
     });

@@ -352,7 +352,9 @@ TEST(OrderFence, RefusesWhatIsOlder) {
   EXPECT_FALSE(fence.admit({2, 9}));
   EXPECT_TRUE(fence.admit({4, 1}));
   EXPECT_EQ(fence.highest(), (Fence{4, 1}));
-  fence.remember(9);  // as a shim does
+  fence.remember({4, 3});  // as a shim does
+  EXPECT_FALSE(fence.admit({4, 2}));
+  fence.remember({9, 0});
   EXPECT_FALSE(fence.admit({8, 1}));
   EXPECT_FALSE(fence.admit_epoch(8));
   EXPECT_TRUE(fence.admit_epoch(9));
