@@ -50,7 +50,7 @@ class Checker {
   // An order took effect on a host, or a word on a shim.
   virtual void host_obeyed(Slot, const Fence&) {}
   virtual void shim_obeyed(const Instance&, std::uint64_t /*epoch*/) {}
-  virtual void store_wiped(Slot, std::uint64_t /*highest epoch of its shims*/) {}
+  virtual void store_wiped(Slot, const Fence& /*highest that its shims remember*/) {}
   // The end of a run, when all is well: this host is lost, or its agent alone, for good. A successor of the task must
   // be executed within [earliest, latest].
   virtual void lost_for_good(std::uint32_t /*task*/, Instant /*earliest*/, Instant /*latest*/) {}

@@ -48,8 +48,8 @@ bool SimHost::kill_agent(bool wipe) {
   for (const auto& shim : shims_) shim->guard.reset();
   if (!wipe) return true;
   stored_ = {};
-  std::uint64_t remembered = 0;
-  for (const auto& shim : shims_) remembered = std::max(remembered, shim->lease.epoch());
+  Fence remembered;
+  for (const auto& shim : shims_) remembered = std::max({remembered, shim->obeyed, Fence{shim->lease.epoch(), 0}});
   for (const auto& checker : world_.checkers()) checker->store_wiped(self_, remembered);
   return true;
 }

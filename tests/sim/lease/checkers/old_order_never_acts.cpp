@@ -27,7 +27,7 @@ class OldOrderNeverActs final : public Checker {
                 std::to_string(highest));
     highest = std::max(highest, epoch);
   }
-  void store_wiped(Slot host, std::uint64_t epoch) override { hosts_[host] = {epoch, 0}; }
+  void store_wiped(Slot host, const Fence& remembered) override { hosts_[host] = remembered; }
 
  private:
   static std::string text(const Fence& fence) {

@@ -86,7 +86,7 @@ TEST(OldOrderNeverActs, AHostOrAShimGoesBack) {
     checker->host_obeyed(3, {2, 5});
     checker->host_obeyed(4, {1, 1});
     checker->host_obeyed(3, {2, 5});
-    checker->store_wiped(4, 0);
+    checker->store_wiped(4, {});
     checker->host_obeyed(4, {1, 0});
     checker->shim_obeyed(kOld, 2);
     checker->shim_obeyed(kNew, 1);
