@@ -14,8 +14,7 @@ void Core::tell(wire::Rumour rumour) {
 
 // One round: all neighbours get the same rumours. Were it some of them in turn, a rumour whose turn comes every
 // second round would always go to the same half, and at times nobody's would reach a member (world membership, 10,000
-// members, 500 killed at once, seed 8). The first news after a pause goes out at once. News without end (many are
-// suspected and refute it) are told at a slower pace, together: else
+// members, 500 killed at once, seed 8). The first news after a pause goes out at once. News without end (many are suspected and refute it) are told at a slower pace, together: else
 // telling them would take the time in which pings are answered, and so make more of them. Who runs late tells more
 // seldom still.
 void Core::flush() {
