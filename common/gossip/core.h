@@ -375,6 +375,7 @@ class Core {
   // ---- telling
   Instant next_flush_{};
   Instant paced_{};  // no round before, quick ones apart
+  std::uint32_t fan_turn_ = 0;
   std::vector<Peer> kept_;
 
   // ---- joining, retrying

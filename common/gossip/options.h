@@ -34,8 +34,9 @@ struct Options {
 
   // Rumours.
   Duration batch = 20ms;                  // between two gossip rounds while there is something to say
-  Duration paced = 200ms;                 // the same while there always is: fewer, fuller messages
-  std::uint32_t quick_rounds = 4;         // that many rounds may follow each other at once before that
+  Duration paced = 100ms;                 // the same while there always is: fewer, fuller messages
+  std::uint32_t quick_rounds = 8;         // that many rounds may follow each other at once before that
+  std::uint32_t fanout = 4;               // neighbours per round
   std::uint32_t retransmit = 4;           // times ceil(log10(n + 1)) sends of each rumour
   std::size_t gossip_bytes = 8 << 10;     // rumours in one Gossip
   std::size_t piggyback_bytes = 1 << 10;  // rumours on a ping or pong

@@ -119,8 +119,7 @@ void RumourQueue::add(Rumour rumour) {
   slot->second = {.rumour = std::move(rumour),
                   .number = ++next_number_,
                   .transmitted = 0,
-                  .bytes = static_cast<std::uint32_t>(bytes),
-                  .in_round = false};
+                  .bytes = static_cast<std::uint32_t>(bytes)};
   bytes_ += bytes;
   order_.insert(rank_of(slot));
 }
@@ -131,10 +130,10 @@ void RumourQueue::forget(const MemberId& subject) {
 }
 
 std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector<Rumour>& out,
-                              std::uint32_t copies, bool round) {
+                              std::uint32_t copies, bool larger_alone) {
   if (limit == 0 || order_.empty()) return 0;
   std::vector<std::set<Rank>::iterator> taken;
-  if (round && order_.begin()->slot->second.bytes > budget) {
+  if (larger_alone && order_.begin()->slot->second.bytes > budget) {
     taken.push_back(order_.begin());
   } else {
     auto left =
@@ -157,8 +156,7 @@ std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector
     bytes += slot.bytes;
     out.push_back(slot.rumour);
     slot.transmitted += std::max(copies, 1u);
-    slot.in_round = slot.in_round || round;
-    if (slot.transmitted >= transmissions_ && slot.in_round) {
+    if (slot.transmitted >= transmissions_) {
       bytes_ -= slot.bytes;
       slots_.erase(rank->slot);
       order_.erase(rank);

@@ -51,18 +51,12 @@ class RumourQueue {
   // The subject is forgotten: nothing of it is told any more.
   void forget(const MemberId& subject);
 
-  // For one peer: appends rumours of at most `budget` bytes together and at most `limit` of them to out. Returns their
-  // bytes. A rumour larger than the budget waits for a round.
-  std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out) {
-    return take(budget, limit, out, 1, false);
-  }
-  // For all of so many neighbours: likewise, but that a larger rumour goes by itself when it is the first in order:
-  // nobody is to be starved for its size. A rumour that was in no round yet stays, however often single peers were
-  // told: pings, most of them to those who do not answer, would else use up its transmissions.
-  std::size_t take_round(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out,
-                         std::uint32_t neighbours) {
-    return take(budget, limit, out, neighbours, true);
-  }
+  // Appends rumours of at most `budget` bytes together and at most `limit` of them to out. `copies`: to how
+  // many peers the message goes; counts as so many transmissions. Returns their bytes. A rumour larger than
+  // the budget waits, unless `larger_alone` is set and it is the first in order: then it goes by itself.
+  // Nobody is to be starved for its size.
+  std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out,
+                   std::uint32_t copies = 1, bool larger_alone = false);
 
   bool empty() const { return slots_.empty(); }
   std::size_t size() const { return slots_.size(); }
@@ -83,7 +77,6 @@ class RumourQueue {
     std::uint64_t number = 0;  // counts additions: the highest is the newest
     std::uint32_t transmitted = 0;
     std::uint32_t bytes = 0;
-    bool in_round = false;  // of take_round()
   };
   using Slots = std::map<Key, Slot>;
   struct Rank {  // order of sending
@@ -95,8 +88,6 @@ class RumourQueue {
     bool operator<(const Rank& other) const;
   };
 
-  std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out, std::uint32_t copies,
-                   bool round);
   static Key key_of(const wire::Rumour& rumour);
   Rank rank_of(Slots::iterator slot) const;
   Slots::iterator erase(Slots::iterator slot);

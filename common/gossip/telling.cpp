@@ -12,21 +12,20 @@ void Core::tell(wire::Rumour rumour) {
     timers_.set(Timers::of(Wait::batch), std::max(now_, next_flush_));
 }
 
-// One round: all neighbours get the same rumours. Were it some of them in turn, a rumour whose turn comes every
-// second round would always go to the same half, and at times nobody's would reach a member (world membership, 10,000
-// members, 500 killed at once, seed 8). The first news after a pause goes out at once. News without end (many are suspected and refute it) are told at a slower pace, together: else
+// One round: the next `fanout` neighbours in turn get the same rumours. The first news after a pause goes out
+// at once. News without end (many are suspected and refute it) are told at a slower pace, together: else
 // telling them would take the time in which pings are answered, and so make more of them. Who runs late tells more
 // seldom still.
 void Core::flush() {
   const auto& neighbours = rings_.neighbours();
   timers_.cancel(Timers::of(Wait::batch));
   if (neighbours.empty()) return;
+  const auto copies = std::min<std::uint32_t>(options_.fanout, static_cast<std::uint32_t>(neighbours.size()));
   wire::Gossip gossip;
-  queue_.take_round(options_.gossip_bytes, wire::kRumoursPerMessage, gossip.rumours,
-                    static_cast<std::uint32_t>(neighbours.size()));
+  queue_.take(options_.gossip_bytes, wire::kRumoursPerMessage, gossip.rumours, copies, true);
   counters_.rumours_dropped = queue_.dropped();
-  for (const MemberId& neighbour : neighbours) {
-    const Slot slot = table_.find(neighbour);
+  for (std::uint32_t copy = 0; copy < copies; ++copy) {
+    const Slot slot = table_.find(neighbours[fan_turn_++ % neighbours.size()]);
     if (slot == kNone) continue;
     counters_.rumours_sent += gossip.rumours.size();
     send(table_.at(slot), gossip);

@@ -40,17 +40,10 @@ Told told(const std::vector<Rumour>& rumours) {
   for (const Rumour& one : rumours) found.emplace_back(one.subject.low, one.incarnation);
   return found;
 }
-// A round, to so many neighbours.
 Told take(RumourQueue& queue, std::size_t budget = 1 << 20, std::size_t limit = 1000,
-          std::uint32_t neighbours = 1) {
+          std::uint32_t copies = 1) {
   std::vector<Rumour> out;
-  queue.take_round(budget, limit, out, neighbours);
-  return told(out);
-}
-// To one peer.
-Told take_one(RumourQueue& queue, std::size_t budget = 1 << 20, std::size_t limit = 1000) {
-  std::vector<Rumour> out;
-  queue.take(budget, limit, out);
+  queue.take(budget, limit, out, copies);
   return told(out);
 }
 
@@ -76,9 +69,9 @@ TEST(Rule11RumourQueue, ThenTheLargestThatFitsThenTheNewest) {
   queue.add(rumour(RumourKind::alive, 2, 1, 40));
   queue.add(rumour(RumourKind::alive, 3, 1, 20));
   queue.add(rumour(RumourKind::alive, 4, 1, 20));
-  EXPECT_EQ(take_one(queue, 99), (Told{{2, 1}, {4, 1}}))
+  EXPECT_EQ(take(queue, 99), (Told{{2, 1}, {4, 1}}))
       << "100 bytes do not fit; then of the two of 30 the newest";
-  EXPECT_EQ(take_one(queue, 29), (Told{}));
+  EXPECT_EQ(take(queue, 29), (Told{}));
 }
 
 TEST(Rule11RumourQueue, WhoIsThereComesBeforeWhatTheyHave) {
@@ -206,23 +199,13 @@ TEST(Rule11RumourQueue, LargerThanEveryBudgetGoesAloneWhenAsked) {
   RumourQueue queue({}, kSize);
   queue.add(rumour(RumourKind::alive, 1, 1, 500));
   queue.add(rumour(RumourKind::alive, 2, 1));
-  EXPECT_EQ(take_one(queue, 100), (Told{{2, 1}}));
+  EXPECT_EQ(take(queue, 100), (Told{{2, 1}}));
   std::vector<Rumour> out;
-  EXPECT_EQ(queue.take_round(100, 10, out, 1), 510u);
+  EXPECT_EQ(queue.take(100, 10, out, 1, true), 510u);
   EXPECT_EQ(told(out), (Told{{1, 1}}));
   out.clear();
-  EXPECT_EQ(queue.take(100, 10, out), 10u);
+  EXPECT_EQ(queue.take(100, 10, out, 1, false), 10u);
   EXPECT_EQ(told(out), (Told{{2, 1}}));
-}
-
-// Pings to those who do not answer would else use up what everybody is to hear (world membership, 10,000, seed 8).
-TEST(Rule11RumourQueue, EndsOnlyWhenAllNeighboursWereTold) {
-  RumourQueue queue({.retransmit = 2}, kSize);
-  queue.add(rumour(RumourKind::down, 1, 1));
-  for (int ping = 0; ping < 9; ++ping) EXPECT_EQ(take_one(queue), (Told{{1, 1}}));
-  EXPECT_EQ(queue.size(), 1u);
-  EXPECT_EQ(take(queue, 1000, 10, 8), (Told{{1, 1}}));
-  EXPECT_TRUE(queue.empty());
 }
 
 // Twin: a plain list, searched in full each time.
@@ -231,7 +214,6 @@ struct NaiveQueue {
     Rumour rumour;
     std::uint32_t transmitted = 0;
     std::uint64_t number = 0;
-    bool in_round = false;
   };
   std::vector<Item> items;
   std::uint32_t limit;
@@ -261,17 +243,11 @@ struct NaiveQueue {
       return added.kind == RumourKind::alive ? old.incarnation < added.incarnation
                                              : old.incarnation <= added.incarnation;
     });
-    items.push_back({added, 0, ++numbers, false});
+    items.push_back({added, 0, ++numbers});
   }
-  Told take(std::size_t budget, std::size_t count, bool round) {
+  Told take(std::size_t budget, std::size_t count) {
     Told found;
     std::vector<bool> used(items.size());
-    const auto first = std::ranges::min_element(items, {}, order);
-    if (round && count > 0 && first != items.end() && kSize(first->rumour) > budget) {
-      found.emplace_back(first->rumour.subject.low, first->rumour.incarnation);
-      used[static_cast<std::size_t>(first - items.begin())] = true;
-      count = 0;
-    }
     while (found.size() < count) {
       std::size_t best = items.size();
       for (std::size_t at = 0; at < items.size(); ++at) {
@@ -283,12 +259,8 @@ struct NaiveQueue {
       budget -= kSize(items[best].rumour);
       found.emplace_back(items[best].rumour.subject.low, items[best].rumour.incarnation);
     }
-    for (std::size_t at = 0; at < used.size(); ++at) {
-      items[at].transmitted += used[at] ? 1 : 0;
-      items[at].in_round = items[at].in_round || (round && used[at]);
-    }
-    std::size_t at = 0;
-    std::erase_if(items, [&](const Item& item) { return used[at++] && item.in_round && item.transmitted >= limit; });
+    for (std::size_t at = 0; at < used.size(); ++at) items[at].transmitted += used[at] ? 1 : 0;
+    std::erase_if(items, [&](const Item& item) { return item.transmitted >= limit; });
     return found;
   }
 };
@@ -312,8 +284,7 @@ RC_GTEST_PROP(Rule11RumourQueue, AgreesWithAPlainList, ()) {
     } else {
       const auto budget = *rc::gen::inRange<std::size_t>(0, 200),
                  count = *rc::gen::inRange<std::size_t>(0, 6);
-      const bool round = *rc::gen::arbitrary<bool>();
-      RC_ASSERT((round ? take(queue, budget, count) : take_one(queue, budget, count)) == twin.take(budget, count, round));
+      RC_ASSERT(take(queue, budget, count) == twin.take(budget, count));
     }
     RC_ASSERT(queue.size() == twin.items.size());
     std::size_t bytes = 0;
