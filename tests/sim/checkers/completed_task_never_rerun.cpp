@@ -11,7 +11,19 @@ class CompletedTaskNeverRerun final : public Checker {
   using Checker::Checker;
   std::string_view name() const override { return "completed_task_never_rerun"; }
 
-  void on_effect(const node::Effect& effect) override { attempts_.effect(effect); }
+  // A stop that was sent before the agent was told of the end (it was paused meanwhile): to the agent that end may be an
+  // obedient one, and the task runs again when its job is resumed (seed 10965).
+  void on_effect(const node::Effect& effect) override {
+    attempts_.effect(effect);
+    const auto* stop = std::get_if<node::SignalTask>(&effect);
+    Completion* done = stop == nullptr ? nullptr : completion_of(stop->id);
+    if (done != nullptr && !done->told) done->uncertain = true;
+  }
+  void on_event(const node::Event& event) override {
+    const auto* exited = std::get_if<node::AttemptExited>(&event);
+    Completion* done = exited == nullptr ? nullptr : completion_of(exited->id);
+    if (done != nullptr) done->told = true;
+  }
 
   void process_started(const SimShim& shim) override {
     const AssignmentId& id = shim.spec.id;
@@ -42,7 +54,7 @@ class CompletedTaskNeverRerun final : public Checker {
     if (spec == nullptr) return;
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
-    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false});
+    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false, false});
   }
 
  private:
@@ -50,7 +62,12 @@ class CompletedTaskNeverRerun final : public Checker {
     Generation generation = 0;
     Instant at{};
     bool uncertain = false;
+    bool told = false;  // the agent
   };
+  Completion* completion_of(const AssignmentId& id) {
+    const auto done = completed_.find({id.job, id.task});
+    return done != completed_.end() && done->second.generation == id.generation ? &done->second : nullptr;
+  }
 
   // A user asked for a new run since, or gave the task up and asked for another of its number.
   bool asked_again(const KnownJob& job, const TaskId& task, Instant when) const {
