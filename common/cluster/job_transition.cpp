@@ -219,20 +219,26 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   finish(JobState::failed, seen.reason.empty() ? cause : cause + ": " + seen.reason, false);
 }
 
+bool JobTransition::spend_restart(const std::string& cause) {
+  const auto& limit = job_.spec.policy.backoff_limit;
+  if (limit && job_.budget_spent >= *limit && ledger_.broken_rule != "budget") {
+    finish(JobState::failed, cause + ": backoffLimit of " + std::to_string(*limit) + " restarts is used up", true);
+    return false;
+  }
+  ++job_.restarts;
+  ++job_.budget_spent;
+  return true;
+}
+
 void JobTransition::recover(const TaskRecord& task, const std::string& cause) {
   const auto& policy = job_.spec.policy;
-  if (policy.backoff_limit && job_.budget_spent >= *policy.backoff_limit && ledger_.broken_rule != "budget")
-    return finish(
-        JobState::failed,
-        cause + ": backoffLimit of " + std::to_string(*policy.backoff_limit) + " restarts is used up", true);
+  if (!spend_restart(cause)) return;
   const Duration now = ledger_.state_.elapsed;
   const bool healthy = job_.was_running && now - job_.all_running_since >= policy.restart_backoff.reset_after;
   if (healthy) job_.recoveries_in_row = 0;
   job_.not_before =
       now + job::backoff_delay(policy.restart_backoff, job_.recoveries_in_row, jitter_seed(job_));
   ++job_.recoveries_in_row;
-  ++job_.restarts;
-  ++job_.budget_spent;
   if (job_.restored) ++job_.fruitless_restores;  // a later checkpoint that verifies sets it back
   halt(Halt::recovery, false, true);
   set_state(JobState::recovering, cause, {{"task", task.place.task.text()}});
@@ -245,6 +251,8 @@ void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& 
   if (code == ErrorCode::invalid || code == ErrorCode::not_found || code == ErrorCode::refused ||
       code == ErrorCode::damaged)
     return finish(JobState::failed, seen.reason, true);
+  // A task that ran in this generation died before: what replaces it is a restart, wherever that begins (seed 12791).
+  if (task.attempt >= task.first_attempt && !spend_restart(seen.reason)) return;
   job::RestartBackoff wait;
   wait.reset_after = 0s;
   job_.not_before = ledger_.state_.elapsed + job::backoff_delay(wait, job_.stage_failures, jitter_seed(job_));

@@ -34,6 +34,8 @@ class JobTransition {
   void task_failed(TaskRecord& task, const TaskObservation& seen);
   void stage_failed(const TaskRecord& task, const TaskObservation& seen);
   void recover(const TaskRecord& task, const std::string& cause);
+  // One restart is counted against the job's budget; false: it was used up, and the job has failed.
+  bool spend_restart(const std::string& cause);
   bool check_success();
   bool wanted(const TaskId& id) const;  // not scaled away
   void drop_scaled_away();

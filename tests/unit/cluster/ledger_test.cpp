@@ -314,6 +314,23 @@ TEST_F(Ledgers, StageFailureOfTheUserFailsTheJobOfTheHostCostsAPlacement) {
   EXPECT_EQ(job(id).reason, missing.reason);
 }
 
+TEST_F(Ledgers, ADeathWhoseReplacementCouldNotBeStagedCostsARestart) {
+  job::JobSpec spec = generic_job(1);
+  spec.policy.backoff_limit = 1;
+  const JobId id = submit(spec);
+  for (const bool used_up : {false, true}) {
+    begin(id);
+    report({seen(id, {"worker", 0}, TaskState::running)});
+    auto busy = seen(id, {"worker", 0}, TaskState::failed);
+    busy.ended = busy.stage_failed = true;
+    busy.stage_error = ErrorCode::unavailable;
+    busy.reason = "could not launch";
+    report({busy});
+    EXPECT_EQ(job(id).restarts, 1u);
+    EXPECT_EQ(job(id).state, used_up ? JobState::failed : JobState::pending);
+  }
+}
+
 TEST_F(Ledgers, ElapsedTimeGoesOnOverARestartOfTheAgentButNotOverAReboot) {
   pass(10s);
   apply(CommandType::coordinator_started, CoordinatorStarted{"n1", "n1", "boot-1"});
