@@ -252,7 +252,9 @@ void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& 
       code == ErrorCode::damaged)
     return finish(JobState::failed, seen.reason, true);
   // A task that ran in this generation died before: what replaces it is a restart, wherever that begins (seed 12791).
-  if (task.attempt >= task.first_attempt && !spend_restart(seen.reason)) return;
+  // Unless a user asked for its end.
+  const bool died = task.attempt >= task.first_attempt && task.attempt != task.restart_attempt;
+  if (died && !spend_restart(seen.reason)) return;
   job::RestartBackoff wait;
   wait.reset_after = 0s;
   job_.not_before = ledger_.state_.elapsed + job::backoff_delay(wait, job_.stage_failures, jitter_seed(job_));

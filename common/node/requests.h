@@ -17,6 +17,7 @@ namespace dtrain::node {
 
 inline constexpr Duration kCurrentWithin = 10s;  // a request about jobs waits so long for a copy of the ledger that is not old
 inline constexpr std::size_t kWaitingRequests = 256;  // for that; further ones are refused
+inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of them together: a single one may be as long as a frame
 inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in the place of one that leaves; then: refused
 
 class Requests {
@@ -118,6 +119,7 @@ class Requests {
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;
   std::deque<Waiting> waiting_;  // in order of time
+  std::size_t waiting_bytes() const;
   std::vector<Departure> departures_;  // in order of time; one of a connection
   std::vector<Leaving> leaving_;
 };

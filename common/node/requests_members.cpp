@@ -100,12 +100,18 @@ void Requests::nodes(const Request& e, const wire::NodeName& q) {
   reply(c_, e.connection, e.request, MessageType::nodes, r);
 }
 
+std::size_t Requests::waiting_bytes() const {
+  std::size_t bytes = 0;
+  for (const Waiting& w : waiting_) bytes += w.request.body.size();
+  return bytes;
+}
+
 bool Requests::wait_until_current(const Request& e, const wire::Message& m) {
   const bool events = m.type == MessageType::query_events;
   if (c_.current || c_.storage_failed || !c_.holds_ledger() || m.type == MessageType::put_blob) return false;
   const char* asked = events ? "show events" : needs_ledger(m.type);
   if (asked == nullptr) return false;
-  if (waiting_.size() >= kWaitingRequests)
+  if (waiting_.size() >= kWaitingRequests || waiting_bytes() + e.body.size() > kWaitingBytes)
     refuse(e, {ErrorCode::limit, std::string("could not ") + asked + ": too many requests wait for the ledger already",
                "try again in a moment"});
   else

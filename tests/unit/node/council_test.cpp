@@ -138,6 +138,24 @@ TEST_F(CouncilTest, WhoStartedAgainSaysNothingOfJobsBeforeItIsToldWhatHolds) {
   EXPECT_FALSE(again.status().stale);
 }
 
+TEST_F(CouncilTest, WhatWaitsIsBoundedInBytes) {
+  start_all();
+  town.kill(*houses[0]);
+  town.kill(*houses[1]);
+  town.kill(*houses[2]);
+  House& alone = *houses[0];
+  start_again(alone);
+  wire::SubmitRequest long_one = job("long");
+  long_one.spec.resize(4 << 20);
+  for (std::size_t sent = 4 << 20; sent < kWaitingBytes; sent += 4 << 20) {
+    (void)alone.ask<wire::SubmitReply>(MessageType::submit, long_one);
+    EXPECT_FALSE(alone.answers.contains(alone.requests()));
+  }
+  (void)alone.ask<wire::SubmitReply>(MessageType::submit, long_one);
+  ASSERT_TRUE(alone.answers.contains(alone.requests()));
+  EXPECT_THAT(alone.answer<wire::SubmitReply>(alone.requests()).error().text(), HasSubstr("too many requests wait"));
+}
+
 TEST_F(CouncilTest, WithoutAMajorityItRefusesAfterAWhile) {
   start_all();
   ASSERT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("before")));
