@@ -133,6 +133,7 @@ void Core::start() {
   }
   rings_.rebuild([this](const Rings::Visit& visit) { each_candidate(visit); });
   queue_.set_members(transmission_members());
+  queue_.set_neighbours(static_cast<std::uint32_t>(rings_.neighbours().size()));
   if (left_) {
     phase_ = Phase::left;
     cluster_ = first_cluster_;

@@ -317,7 +317,10 @@ std::uint64_t Core::transmission_members() const {
 
 void Core::members_changed(bool neighbours_changed) {
   queue_.set_members(transmission_members());
-  if (neighbours_changed) links_changed();
+  if (neighbours_changed) {
+    queue_.set_neighbours(static_cast<std::uint32_t>(rings_.neighbours().size()));
+    links_changed();
+  }
   rearm_ = true;
   save_later(kSaveDelay);
 }

@@ -1,6 +1,7 @@
 #include "common/gossip/rumour_queue.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <limits>
 #include <tuple>
@@ -39,6 +40,11 @@ RumourQueue::RumourQueue(const Limits& limits, SizeOf size_of) : limits_(limits)
 
 void RumourQueue::set_members(std::uint64_t n) {
   transmissions_ = std::max(limits_.retransmit, 1u) * decimal_digits(n);
+}
+
+void RumourQueue::set_neighbours(std::uint32_t count) {
+  neighbours_ = static_cast<std::uint32_t>((std::uint64_t{1} << std::min(count, 32u)) - 1);
+  ++neighbours_number_;
 }
 
 RumourQueue::Key RumourQueue::key_of(const Rumour& rumour) {
@@ -119,7 +125,9 @@ void RumourQueue::add(Rumour rumour) {
   slot->second = {.rumour = std::move(rumour),
                   .number = ++next_number_,
                   .transmitted = 0,
-                  .bytes = static_cast<std::uint32_t>(bytes)};
+                  .bytes = static_cast<std::uint32_t>(bytes),
+                  .reached = 0,
+                  .of = neighbours_number_};
   bytes_ += bytes;
   order_.insert(rank_of(slot));
 }
@@ -129,8 +137,29 @@ void RumourQueue::forget(const MemberId& subject) {
   while (slot != slots_.end() && slot->first.subject == subject) slot = erase(slot);
 }
 
-std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector<Rumour>& out,
-                              std::uint32_t copies, bool larger_alone) {
+std::uint32_t RumourQueue::next_round(std::uint32_t fanout, std::uint32_t turn) const {
+  const std::uint32_t missed = order_.empty() ? 0 : neighbours_ & ~reached(order_.begin()->slot->second);
+  const auto count = static_cast<std::uint32_t>(std::popcount(neighbours_));
+  std::uint32_t round = 0;
+  for (const std::uint32_t wanted : {missed, neighbours_}) {
+    for (std::uint32_t step = 0; step < count && static_cast<std::uint32_t>(std::popcount(round)) < fanout; ++step)
+      round |= wanted & (1u << ((turn + step) % count));
+  }
+  return round;
+}
+
+std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector<Rumour>& out) {
+  return take(budget, limit, out, false, 1, 0);
+}
+
+std::size_t RumourQueue::take_round(std::size_t budget, std::size_t limit, std::vector<Rumour>& out,
+                                    std::uint32_t neighbours) {
+  const auto copies = static_cast<std::uint32_t>(std::max(std::popcount(neighbours), 1));
+  return take(budget, limit, out, true, copies, neighbours);
+}
+
+std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector<Rumour>& out, bool larger_alone,
+                              std::uint32_t copies, std::uint32_t neighbours) {
   if (limit == 0 || order_.empty()) return 0;
   std::vector<std::set<Rank>::iterator> taken;
   if (larger_alone && order_.begin()->slot->second.bytes > budget) {
@@ -155,8 +184,10 @@ std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector
     Slot& slot = rank->slot->second;
     bytes += slot.bytes;
     out.push_back(slot.rumour);
-    slot.transmitted += std::max(copies, 1u);
-    if (slot.transmitted >= transmissions_) {
+    slot.transmitted += copies;
+    slot.reached = reached(slot) | neighbours;
+    slot.of = neighbours_number_;
+    if (slot.transmitted >= transmissions_ && (neighbours_ & ~slot.reached) == 0) {
       bytes_ -= slot.bytes;
       slots_.erase(rank->slot);
       order_.erase(rank);

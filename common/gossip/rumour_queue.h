@@ -5,7 +5,8 @@
 // TransmitLimitedQueue: those transmitted least first, among them the largest that still fits, then the
 // newest (rule 11). Facts come after states and accusations that were transmitted as often: when many members
 // start again at once, what they have is tens of times as long as who died, and would keep it waiting for
-// seconds at each hop. Every operation takes O(log size) per rumour touched.
+// seconds at each hop. A rumour ends when it was transmitted often enough and each neighbour was sent it.
+// Every operation takes O(log size) per rumour touched.
 //
 // One slot per subject and class; a new rumour takes the slot of the older one:
 // - the state of a subject (alive, down, dead, left). It also ends queued accusations that it beats. An
@@ -51,12 +52,20 @@ class RumourQueue {
   // The subject is forgotten: nothing of it is told any more.
   void forget(const MemberId& subject);
 
-  // Appends rumours of at most `budget` bytes together and at most `limit` of them to out. `copies`: to how
-  // many peers the message goes; counts as so many transmissions. Returns their bytes. A rumour larger than
-  // the budget waits, unless `larger_alone` is set and it is the first in order: then it goes by itself.
-  // Nobody is to be starved for its size.
-  std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out,
-                   std::uint32_t copies = 1, bool larger_alone = false);
+  // The neighbours, to whom rounds go, are others now: so many (at most 32), counted from 0. What waits is told to all.
+  void set_neighbours(std::uint32_t count);
+
+  // For one peer: appends rumours of at most `budget` bytes together and at most `limit` of them to out. Returns
+  // their bytes. A larger rumour waits for a round. Ends none that a neighbour has not had in a round: pings, when
+  // many die most of them to the dead, would use up its transmissions.
+  std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out);
+  // For a round to some neighbours: likewise, but that a larger rumour which is the first in order goes by itself:
+  // nobody is to be starved for its size. `neighbours`: a bit for each.
+  std::size_t take_round(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out,
+                         std::uint32_t neighbours);
+  // To whom the next round goes: up to `fanout` neighbours from `turn` on, before others those whom the first rumour
+  // in order has not reached. A bit for each.
+  std::uint32_t next_round(std::uint32_t fanout, std::uint32_t turn) const;
 
   bool empty() const { return slots_.empty(); }
   std::size_t size() const { return slots_.size(); }
@@ -77,6 +86,8 @@ class RumourQueue {
     std::uint64_t number = 0;  // counts additions: the highest is the newest
     std::uint32_t transmitted = 0;
     std::uint32_t bytes = 0;
+    std::uint32_t reached = 0;  // neighbours that were in a round with it, of set_neighbours() number `of`
+    std::uint32_t of = 0;
   };
   using Slots = std::map<Key, Slot>;
   struct Rank {  // order of sending
@@ -88,6 +99,9 @@ class RumourQueue {
     bool operator<(const Rank& other) const;
   };
 
+  std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out, bool larger_alone,
+                   std::uint32_t copies, std::uint32_t neighbours);
+  std::uint32_t reached(const Slot& slot) const { return slot.of == neighbours_number_ ? slot.reached : 0; }
   static Key key_of(const wire::Rumour& rumour);
   Rank rank_of(Slots::iterator slot) const;
   Slots::iterator erase(Slots::iterator slot);
@@ -97,6 +111,8 @@ class RumourQueue {
   Limits limits_;
   SizeOf size_of_;
   std::uint32_t transmissions_;
+  std::uint32_t neighbours_ = 0;         // a bit for each
+  std::uint32_t neighbours_number_ = 0;  // how often they changed
   std::uint64_t next_number_ = 0;
   std::uint64_t dropped_ = 0;
   std::size_t bytes_ = 0;

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <tuple>
 
@@ -40,10 +41,14 @@ Told told(const std::vector<Rumour>& rumours) {
   for (const Rumour& one : rumours) found.emplace_back(one.subject.low, one.incarnation);
   return found;
 }
-Told take(RumourQueue& queue, std::size_t budget = 1 << 20, std::size_t limit = 1000,
-          std::uint32_t copies = 1) {
+Told take(RumourQueue& queue, std::size_t budget = 1 << 20, std::size_t limit = 1000) {
   std::vector<Rumour> out;
-  queue.take(budget, limit, out, copies);
+  queue.take(budget, limit, out);
+  return told(out);
+}
+Told take_round(RumourQueue& queue, std::uint32_t neighbours, std::size_t budget = 1 << 20, std::size_t limit = 1000) {
+  std::vector<Rumour> out;
+  queue.take_round(budget, limit, out, neighbours);
   return told(out);
 }
 
@@ -101,15 +106,75 @@ TEST(Rule11RumourQueue, TransmittedOftenEnoughItGoes) {
   }
 }
 
-TEST(Rule11RumourQueue, OneMessageToSeveralCountsAsSeveral) {
+TEST(Rule11RumourQueue, OneRoundToSeveralCountsAsSeveral) {
   RumourQueue queue({.retransmit = 4}, kSize);
   queue.set_members(99);
   queue.add(rumour(RumourKind::alive, 1, 1));
-  take(queue, 1000, 10, 4);
+  take_round(queue, 0x0f);
   EXPECT_EQ(queue.size(), 1u);
-  take(queue, 1000, 10, 4);
+  take_round(queue, 0xf0);
   EXPECT_TRUE(queue.empty());
   EXPECT_EQ(queue.bytes(), 0u);
+}
+
+TEST(Rule11RumourQueue, GoesOnlyWhenEveryNeighbourWasInARoundWithIt) {
+  RumourQueue queue({.retransmit = 4}, kSize);
+  queue.set_members(99);
+  queue.set_neighbours(8);
+  queue.add(rumour(RumourKind::dead, 1, 1));
+  for (int ping = 0; ping < 100; ++ping) take(queue);
+  EXPECT_EQ(queue.size(), 1u) << "those who were pinged may all be dead";
+  for (int round = 0; round < 100; ++round) take_round(queue, 0x0f);
+  EXPECT_EQ(queue.size(), 1u) << "the other half has not had it";
+  take_round(queue, 0xf0);
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(Rule11RumourQueue, OtherNeighboursAreToldAnew) {
+  RumourQueue queue({.retransmit = 1}, kSize);
+  queue.set_neighbours(2);
+  queue.add(rumour(RumourKind::dead, 1, 1));
+  take_round(queue, 0b01);
+  queue.set_neighbours(3);
+  take_round(queue, 0b110);
+  EXPECT_EQ(queue.size(), 1u) << "the first of them is another one now";
+  take_round(queue, 0b001);
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(Rule11RumourQueue, ARoundGoesFirstToThoseWhomTheFirstRumourHasNotReached) {
+  RumourQueue queue({.retransmit = 4}, kSize);
+  queue.set_members(99);
+  EXPECT_EQ(queue.next_round(4, 0), 0u);
+  queue.set_neighbours(8);
+  EXPECT_EQ(queue.next_round(4, 6), 0b1100'0011u) << "in turn";
+  queue.add(rumour(RumourKind::dead, 1, 1));
+  take_round(queue, 0b1100'0011);
+  EXPECT_EQ(queue.next_round(4, 6), 0b0011'1100u);
+  take_round(queue, 0b0001'1100);
+  EXPECT_EQ(queue.next_round(4, 6), 0b1110'0001u) << "the one that is left, the others in turn";
+  EXPECT_EQ(queue.next_round(9, 6), 0xffu);
+}
+
+// A queue of several rounds in which every rumour comes up every second round: turns of four alone would always meet
+// the same half with the same rumours.
+TEST(Rule11RumourQueue, HoweverManyWaitEachReachesAll) {
+  for (std::uint64_t rumours = 1; rumours <= 20; ++rumours) {
+    RumourQueue queue({.retransmit = 4}, kSize);
+    queue.set_members(99);
+    queue.set_neighbours(8);
+    for (std::uint64_t subject = 1; subject <= rumours; ++subject) queue.add(rumour(RumourKind::dead, subject, 1));
+    std::map<std::uint64_t, std::uint32_t> reached;
+    std::uint32_t turn = 0, rounds = 0;
+    for (; !queue.empty(); turn += 4, ++rounds) {
+      take(queue, 100, 3);  // pings in between
+      const std::uint32_t round = queue.next_round(4, turn);
+      for (const auto& [subject, incarnation] : take_round(queue, round, 1000, 5)) reached[subject] |= round;
+      ASSERT_LE(rounds, 4 * rumours) << rumours;
+    }
+    ASSERT_EQ(reached.size(), rumours);
+    for (const auto& [subject, neighbours] : reached) EXPECT_EQ(neighbours, 0xffu) << subject << " of " << rumours;
+  }
 }
 
 TEST(Rule11RumourQueue, NewOneReplacesTheQueuedAndBeginsAnew) {
@@ -201,10 +266,10 @@ TEST(Rule11RumourQueue, LargerThanEveryBudgetGoesAloneWhenAsked) {
   queue.add(rumour(RumourKind::alive, 2, 1));
   EXPECT_EQ(take(queue, 100), (Told{{2, 1}}));
   std::vector<Rumour> out;
-  EXPECT_EQ(queue.take(100, 10, out, 1, true), 510u);
+  EXPECT_EQ(queue.take_round(100, 10, out, 1), 510u);
   EXPECT_EQ(told(out), (Told{{1, 1}}));
   out.clear();
-  EXPECT_EQ(queue.take(100, 10, out, 1, false), 10u);
+  EXPECT_EQ(queue.take(100, 10, out), 10u);
   EXPECT_EQ(told(out), (Told{{2, 1}}));
 }
 
@@ -214,9 +279,11 @@ struct NaiveQueue {
     Rumour rumour;
     std::uint32_t transmitted = 0;
     std::uint64_t number = 0;
+    std::uint32_t reached = 0;
   };
   std::vector<Item> items;
   std::uint32_t limit;
+  std::uint32_t neighbours = 0;
   std::uint64_t numbers = 0;
 
   static bool accusation(const Rumour& one) {
@@ -245,9 +312,20 @@ struct NaiveQueue {
     });
     items.push_back({added, 0, ++numbers});
   }
-  Told take(std::size_t budget, std::size_t count) {
+  void set_neighbours(std::uint32_t count) {
+    neighbours = (1u << count) - 1;
+    for (Item& item : items) item.reached = 0;
+  }
+  Told take(std::size_t budget, std::size_t count, std::uint32_t round = 0) {
     Told found;
     std::vector<bool> used(items.size());
+    if (round != 0) {  // the first, if it is larger than the budget, by itself
+      const auto first = std::ranges::min_element(items, {}, order);
+      if (first != items.end() && kSize(first->rumour) > budget) {
+        budget = kSize(first->rumour);
+        count = std::min<std::size_t>(count, 1);
+      }
+    }
     while (found.size() < count) {
       std::size_t best = items.size();
       for (std::size_t at = 0; at < items.size(); ++at) {
@@ -259,8 +337,16 @@ struct NaiveQueue {
       budget -= kSize(items[best].rumour);
       found.emplace_back(items[best].rumour.subject.low, items[best].rumour.incarnation);
     }
-    for (std::size_t at = 0; at < used.size(); ++at) items[at].transmitted += used[at] ? 1 : 0;
-    std::erase_if(items, [&](const Item& item) { return item.transmitted >= limit; });
+    for (std::size_t at = 0; at < used.size(); ++at) {
+      if (!used[at]) continue;
+      items[at].transmitted += round == 0 ? 1 : static_cast<std::uint32_t>(std::popcount(round));
+      items[at].reached |= round;
+    }
+    // Only what was sent ends, be there fewer neighbours now or not.
+    std::size_t at = 0;
+    std::erase_if(items, [&](const Item& item) {
+      return used[at++] && item.transmitted >= limit && (item.reached & neighbours) == neighbours;
+    });
     return found;
   }
 };
@@ -281,10 +367,16 @@ RC_GTEST_PROP(Rule11RumourQueue, AgreesWithAPlainList, ()) {
                        *rc::gen::inRange<std::size_t>(0, 40), *rc::gen::inRange<std::uint64_t>(1, 6));
       queue.add(added);
       twin.add(added);
+    } else if (*rc::gen::inRange(0, 20) == 0) {
+      const auto neighbours = *rc::gen::inRange<std::uint32_t>(0, 5);
+      queue.set_neighbours(neighbours);
+      twin.set_neighbours(neighbours);
     } else {
       const auto budget = *rc::gen::inRange<std::size_t>(0, 200),
                  count = *rc::gen::inRange<std::size_t>(0, 6);
-      RC_ASSERT(take(queue, budget, count) == twin.take(budget, count));
+      const auto round = *rc::gen::inRange<std::uint32_t>(0, twin.neighbours + 1);
+      const Told expected = twin.take(budget, count, round);
+      RC_ASSERT((round == 0 ? take(queue, budget, count) : take_round(queue, round, budget, count)) == expected);
     }
     RC_ASSERT(queue.size() == twin.items.size());
     std::size_t bytes = 0;
