@@ -15,8 +15,7 @@ namespace dtrain::ctl {
 namespace {
 
 // Verbs of docs/contract.md that need more than one host.
-constexpr std::array<std::string_view, 9> kLacking{"drain", "undrain", "form",
-                                                    "recover-quorum", "doctor", "top"};
+constexpr std::array<std::string_view, 5> kLacking{"drain", "undrain", "recover-quorum", "doctor", "top"};
 
 using Pair = std::pair<std::string, std::string>;
 
@@ -195,6 +194,11 @@ class CommandLine {
     CLI::App* forget = verb("forget-node", "forgets a node that is down or dead: its name is free");
     forget->add_option("node", named_.name, "node")->required();
     does(forget, [this](Session& s) { return cmd_leave(s, named_); });
+    CLI::App* form = verb("form", "the founders that are there form the cluster without those who will not come");
+    form->add_option("--without", without_, "a founder as `join` names it; repeat it, or separate by commas")
+        ->required()
+        ->delimiter(',');
+    does(form, [this](Session& s) { return cmd_form(s, without_); });
     CLI::App* events = verb("events", "what happened, in order");
     events->add_option("job", events_.job, "job; without: the whole cluster");
     events->add_flag("-f,--follow", events_.follow, "go on showing");
@@ -350,7 +354,7 @@ class CommandLine {
   std::string key_file_, timeout_, kind_, path_, attempt_, since_, shell_, names_of_, names_job_;
   bool no_color_ = false;
   FileOptions file_;
-  std::vector<std::string> sets_, params_, labels_, scale_;
+  std::vector<std::string> sets_, params_, labels_, scale_, without_;
   RunOptions run_;
   SubmitOptions submit_;
   JobsOptions jobs_;

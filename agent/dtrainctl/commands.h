@@ -56,6 +56,8 @@ int cmd_nodes(Session& session, const NamedOptions& options);
 int cmd_topology(Session& session, const NamedOptions& options);
 // name "": this node leaves its cluster for good; else a node that is down or dead is forgotten.
 int cmd_leave(Session& session, const NamedOptions& options);
+// The founders that are there need not wait for those.
+int cmd_form(Session& session, const std::vector<std::string>& without);
 
 struct WaitOptions {
   std::string job, target;   // target: a job state, Finished, deleted

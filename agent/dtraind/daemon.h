@@ -17,6 +17,7 @@
 #include "agent/dtraind/config.h"
 #include "agent/dtraind/decider.h"
 #include "agent/dtraind/exit_code.h"
+#include "agent/dtraind/founders.h"
 #include "agent/dtraind/housekeeping.h"
 #include "agent/dtraind/log_sink.h"
 #include "agent/dtraind/start.h"
@@ -95,6 +96,7 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   Status open_network();
   void resolve_seeds();
   void seeds_resolved(std::vector<host::Endpoint> found);
+  void send_formation(const node::SendFormation& message);
   void save_members(node::SaveMembers record);
   void save_next_record();
   bool reload_key(const Config& config);
@@ -127,6 +129,7 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   std::unique_ptr<net::ControlServer> control_;
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet
   std::unique_ptr<net::PeerLinks> links_;
+  Founders founders_;
   std::vector<Source> sources_;
 
   std::deque<node::Event> events_;

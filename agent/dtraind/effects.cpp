@@ -53,6 +53,7 @@ struct Daemon::Perform {
   void operator()(node::SendLog& e) {
     if (d.links_) d.links_->send(e);
   }
+  void operator()(node::SendFormation& e) { d.send_formation(e); }
   void operator()(node::KnowMember& e) {
     if (d.links_)
       d.links_->know(e.identity);

@@ -33,6 +33,13 @@ Status Daemon::open_network() {
           [this] { resolver_->dispatch([this](auto found) { seeds_resolved(std::move(found)); }); });
       !added)
     return added;
+  if (auto opened = founders_.open(
+          prepared_.members.founders,
+          [this](int fd, std::function<void()> dispatch) {
+            return add_source(fd, [] { return kNever; }, std::move(dispatch));
+          });
+      !opened)
+    return opened;
   for (node::Effect& effect : std::exchange(before_network_, {})) perform(effect);
   queue(node::NetworkUp{});
   drain();
@@ -50,6 +57,13 @@ void Daemon::seeds_resolved(std::vector<host::Endpoint> found) {
   for (host::Endpoint& endpoint : found)
     resolved.endpoints.push_back({std::move(endpoint.ip), endpoint.port});
   queue(node::Gossiped{std::move(resolved)});
+}
+
+// To wherever the founder's name leads: a machine with several addresses hears it several times, which is harmless.
+void Daemon::send_formation(const node::SendFormation& message) {
+  if (!links_) return;
+  for (const host::Endpoint& at : founders_.addresses(message.founder, loop_->now().boot))
+    links_->send({at.ip, at.port}, message);
 }
 
 // One write at a time; of those that are asked meanwhile only the newest.

@@ -8,10 +8,12 @@
 #include <array>
 #include <filesystem>
 
+#include "agent/dtraind/founders.h"
 #include "agent/dtraind/hardware.h"
 #include "agent/host/address.h"
 #include "agent/host/facts.h"
 #include "agent/store/file.h"
+#include "common/node/forming.h"
 
 namespace dtrain::daemon {
 namespace {
@@ -170,6 +172,45 @@ Start<void> read_members(Prepared& out, Log& log) {
   return {};
 }
 
+// What this machine has promised to other founders.
+Start<void> read_formation(Prepared& out) {
+  node::MemberStart& members = out.members;
+  if (!out.state.formation.empty()) {
+    auto record = cluster::formation::Record::decode(out.state.formation);
+    if (!record) return give_up(exit_code_of(record.error().code), record.error());
+    members.formation = std::move(*record);
+  }
+  members.record = node::record_of_members(members);
+  return {};
+}
+
+// Those that begin a cluster together. Who belongs to one already only tells them so, if the config says who they are.
+Start<void> choose_founders(const Config& config, Prepared& out, Log& log) {
+  node::MemberStart& members = out.members;
+  if (config.cluster.expect <= 1 || !members.network) return {};
+  const bool belongs = members.found || !members.record.cluster_id.none();
+  const bool has_log = !out.state.replica.hard.history.none();
+  if (!belongs && has_log) {  // of a cluster that an operator made it forget: it may only join one
+    log.write(LogLevel::warn, "formation.no-part",
+              {{"reason", "a log of an earlier cluster lies in " + out.layout.data},
+               {"next", "this node asks those of --join to be admitted; to begin another cluster give an empty data directory"}});
+    return {};
+  }
+  auto own = own_founder(out.seeds, out.facts.name, {members.endpoint.ip, members.endpoint.port}, !belongs);
+  std::vector<std::string> founders;
+  for (const host::Seed& seed : out.seeds) founders.push_back(founder_name(seed));
+  const std::string name = own && !own->empty() ? *own : out.facts.name;
+  Status good = own ? cluster::formation::check_founders(founders, name, config.cluster.expect) : fail(own.error());
+  const auto& promise = members.formation.promise;
+  if (good && !belongs && !promise.none() && promise.members.back().seat >= founders.size())
+    good = fail(ErrorCode::invalid, "could not form a cluster: this machine has promised another number of founders",
+                "name the same founders in `join` as before, or give an empty data directory");
+  if (!good) return belongs ? Start<void>() : give_up(EX_CONFIG, good.error());
+  members.founders = std::move(founders);
+  members.founder = name;
+  return {};
+}
+
 // A cluster is made once, by a node without data that was told to; everybody else is asked in. Who has data goes on with it,
 // whatever the command line says.
 Start<void> form(const Config& config, Prepared& out, Log& log) {
@@ -197,6 +238,11 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
       members.waiting_for = "--found (a new cluster of this machine) or --join HOST (an existing one)";
     return {};
   }
+  // The others may have begun the cluster that it promised to begin with them.
+  if (!members.formation.promise.none())
+    return give_up(EX_CONFIG,
+                   Error{ErrorCode::refused, "could not found a cluster: this machine has promised others to begin one with them",
+                         "start it with --expect and --join as before, or give an empty data directory"});
   auto id = host::random_id();
   if (!id) return give_up(EX_OSERR, id.error());
   if (auto stored = out.store->set_cluster_id(*id); !stored)
@@ -255,8 +301,10 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   if (!state) return give_up(exit_code_of(state.error().code), state.error());
   out.state = std::move(*state);
   if (auto read = read_members(out, log); !read) return tl::unexpected<Failure>(read.error());
+  if (auto read = read_formation(out); !read) return tl::unexpected<Failure>(read.error());
   if (auto formed = form(config, out, log); !formed) return tl::unexpected<Failure>(formed.error());
   if (auto gathered = gather_facts(config, out, log); !gathered) return tl::unexpected<Failure>(gathered.error());
+  if (auto chosen = choose_founders(config, out, log); !chosen) return tl::unexpected<Failure>(chosen.error());
   return out;
 }
 

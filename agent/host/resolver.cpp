@@ -18,7 +18,6 @@
 #include <utility>
 
 namespace dtrain::host {
-namespace {
 
 std::vector<std::string> addresses_of(const std::string& name) {
   addrinfo hints{};
@@ -40,8 +39,6 @@ std::vector<std::string> addresses_of(const std::string& name) {
   }
   return ips;
 }
-
-}  // namespace
 
 Result<Seed> parse_seed(std::string_view text) {
   const auto wrong = [&](const std::string& cause) {

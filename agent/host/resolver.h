@@ -24,6 +24,9 @@ struct Seed {
 };
 Result<Seed> parse_seed(std::string_view text);
 
+// Addresses of the name; none: not now. Waits for the name server, for as long as that takes.
+std::vector<std::string> addresses_of(const std::string& name);
+
 class Resolver {
  public:
   // All addresses found so far; called again when a name adds to them.

@@ -59,7 +59,9 @@ wire::LinkAuth authenticated(std::string_view user) {
 
 void Gate::drop(Instant now, wire::Drop why, const std::string& from, std::vector<gossip::Input>& out) {
   ++dropped_;
-  quiet_.warn(now, "net.dropped", wire::to_string(why), from, next_step(why));
+  // Founders that began a moment earlier, and a cluster that this node asks to be admitted, do nothing wrong.
+  const bool expected = why == wire::Drop::other_cluster && cluster_.none();
+  if (!expected) quiet_.warn(now, "net.dropped", wire::to_string(why), from, next_step(why));
   out.push_back(gossip::Dropped{why, from});
 }
 
@@ -76,13 +78,21 @@ bool Gate::pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<go
       wire::check_header(message.header.bytes(), message.body.bytes().size(), self_, cluster_, auth);
   if (!checked.ok) return drop(now, checked.drop, from, out), true;
   const std::uint16_t welcome = inbound ? type_of<wire::Join>() : type_of<wire::JoinReply>();
-  if (auth.cluster_key && checked.header.type != welcome)
+  const bool forming = checked.header.type == wire::kFormationType;
+  if (auth.cluster_key && checked.header.type != welcome && !(inbound && forming))
     return drop(now, wire::Drop::join_link, from, out), true;
+  if (forming) {
+    auto report = wire::decode_formation(message.body.bytes());
+    if (!report) return drop(now, wire::Drop::bad_body, from, out), true;
+    ++passed_;
+    others_.push_back(node::FormationReceived{checked.header, *std::move(report)});
+    return true;
+  }
   if (wire::is_log_type(checked.header.type)) {
     auto about_log = wire::decode_log(checked.header.type, checked.header.sender, message.body.bytes());
     if (!about_log) return drop(now, wire::Drop::bad_body, from, out), true;
     ++passed_;
-    log_.push_back({checked.header, *std::move(about_log)});
+    others_.push_back(node::LogReceived{checked.header, *std::move(about_log)});
     return true;
   }
   auto body = wire::decode_gossip(checked.header.type, message.body.bytes());

@@ -23,16 +23,16 @@ class Gate {
   QuietLog& quiet() { return quiet_; }
 
   // Reads one message [header][body] whose first frame is next in `socket`, and appends Received or Dropped
-  // to `out`, or keeps it for take_log(). False: nothing was there.
+  // to `out`, or keeps it for take_others(). False: nothing was there.
   struct Side {
     enum class Kind : unsigned char { inbound, outbound } kind{};
     wire::LinkAuth auth;  // outbound: as whom we expect the other end
     gossip::ReplyPath reply = 0;
   };
   bool pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<gossip::Input>& out);
-  // What the messages about the log among them were, since the last call.
-  std::vector<node::LogReceived> take_log() { return std::exchange(log_, {}); }
-  bool any_log() const { return !log_.empty(); }
+  // LogReceived and FormationReceived among them, since the last call.
+  std::vector<node::Event> take_others() { return std::exchange(others_, {}); }
+  bool any_others() const { return !others_.empty(); }
   std::uint64_t passed() const { return passed_; }
   std::uint64_t dropped() const { return dropped_; }
 
@@ -41,7 +41,7 @@ class Gate {
   const MemberId self_;
   MemberId cluster_;
   QuietLog quiet_;
-  std::vector<node::LogReceived> log_;
+  std::vector<node::Event> others_;
   std::uint64_t passed_ = 0, dropped_ = 0;
 };
 

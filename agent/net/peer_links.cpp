@@ -42,6 +42,7 @@ class ZmqPeerLinks final : public PeerLinks {
   void know(const wire::Identity& member) override;
   void send(const gossip::Send& message) override;
   void send(const node::SendLog& message) override;
+  void send(const wire::Endpoint& to, const node::SendFormation& message) override;
   void keep(const gossip::KeepLinks& links) override { dealers_.keep(links.peers); }
   void check_gone(const gossip::CheckGone& check) override;
   Status rekey(ClusterKeys keys) override;
@@ -89,7 +90,7 @@ Status ZmqPeerLinks::start() {
 }
 
 Instant ZmqPeerLinks::deadline() const {
-  if (!unfinished_.empty() || !results_.empty() || gate_.any_log() || dealers_.touched()) return Instant{};
+  if (!unfinished_.empty() || !results_.empty() || gate_.any_others() || dealers_.touched()) return Instant{};
   return std::min({zap_->deadline(), gone_.deadline(), dealers_.deadline(), gossip_->deadline(), bulk_->deadline()});
 }
 
@@ -131,7 +132,7 @@ void ZmqPeerLinks::dispatch(Instant now, const Sink& sink) {
                        "idle links are closed and others opened later: raise LimitNOFILE of the agent");
   // Only now: what the sink does may send, open and close.
   for (gossip::Input& input : std::exchange(results_, {})) sink(node::Gossiped{std::move(input)});
-  for (node::LogReceived& received : gate_.take_log()) sink(std::move(received));
+  for (node::Event& received : gate_.take_others()) sink(std::move(received));
 }
 
 void ZmqPeerLinks::know(const wire::Identity& member) {
@@ -190,6 +191,16 @@ void ZmqPeerLinks::send(const node::SendLog& message) {
   const DealerTarget target{message.to, wire::lane_of(message.message, body.size()), false};
   if (plain_would_leave_host(message.to) ||
       !dealers_.send(target, message.member, wire::encode_header(head), std::move(body)))
+    ++unsent_;
+}
+
+// Like a Join, and on the same connection: whose node key is there is not known before the cluster is formed.
+void ZmqPeerLinks::send(const wire::Endpoint& to, const node::SendFormation& message) {
+  wire::PeerHeader head = message.header;
+  head.type = wire::kFormationType;
+  const DealerTarget target{to, wire::Lane::bulk, true};
+  if (plain_would_leave_host(to) ||
+      !dealers_.send(target, {}, wire::encode_header(head), wire::encode_formation(message.report)))
     ++unsent_;
 }
 

@@ -45,7 +45,7 @@ struct LinkCounters {
 
 class PeerLinks {
  public:
-  using Sink = std::function<void(node::Event)>;  // Gossiped and LogReceived
+  using Sink = std::function<void(node::Event)>;  // Gossiped, LogReceived and FormationReceived
 
   // ErrorCode::unavailable: a port is taken.
   static Result<std::unique_ptr<PeerLinks>> open(PeerLinksOptions options, Log& log);
@@ -59,6 +59,8 @@ class PeerLinks {
   virtual void know(const wire::Identity& member) = 0;    // its node key may connect from now on
   virtual void send(const gossip::Send& message) = 0;     // a failure comes back as SendFailed
   virtual void send(const node::SendLog& message) = 0;    // a failure is like a lost message
+  // To an address of that founder, who may be anybody; likewise.
+  virtual void send(const wire::Endpoint& to, const node::SendFormation& message) = 0;
   virtual void keep(const gossip::KeepLinks& links) = 0;
   virtual void check_gone(const gossip::CheckGone& check) = 0;
   // New key file while running: the first key serves and is presented, all are accepted.

@@ -7,6 +7,15 @@
 namespace dtrain::store {
 
 void merge(Transaction& first, Transaction&& later) {
+  if (later.forget_log) {
+    first.forget_log = true;
+    first.hard.reset();
+    first.snapshot.reset();
+    first.reset_log = false;
+    first.truncate_from.reset();
+    first.append.clear();
+  }
+  if (later.formation) first.formation = std::move(later.formation);
   if (later.hard) first.hard = std::move(later.hard);
   // What the later one takes out of the log need not be written first.
   if (later.snapshot) {
@@ -37,6 +46,8 @@ void Committer::add(node::Persist effect) {
     return;
   }
   Transaction transaction;
+  transaction.forget_log = effect.forget_log;
+  transaction.formation = std::move(effect.formation);
   transaction.hard = std::move(effect.hard);
   transaction.snapshot = std::move(effect.snapshot);
   transaction.reset_log = effect.reset_log;

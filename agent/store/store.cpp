@@ -35,6 +35,9 @@ ALTER TABLE log ADD COLUMN elapsed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE snapshot ADD COLUMN configuration BLOB NOT NULL DEFAULT x'';
 ALTER TABLE snapshot ADD COLUMN elapsed INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE hard_state(one INTEGER PRIMARY KEY CHECK(one = 1), payload BLOB NOT NULL, sum BLOB NOT NULL);
+)",
+    R"(
+CREATE TABLE formation(one INTEGER PRIMARY KEY CHECK(one = 1), payload BLOB NOT NULL, sum BLOB NOT NULL);
 )"};
 
 // Small caches: the agent reads the database once and appends from then on.
@@ -75,6 +78,7 @@ std::string snapshot_key(const raft::StoredSnapshot& snapshot) {
 }
 std::string record_key(const std::string& id) { return "task " + id; }
 constexpr const char* kHardKey = "hard state";
+constexpr const char* kFormationKey = "formation";
 constexpr const char* kNothingDeleted =
     "nothing was deleted: copy the data directory away, restore it from a backup or start with an empty one";
 
@@ -271,6 +275,7 @@ Result<StoredState> Store::begin_life(const std::string& boot_id, const NodeId& 
   if (auto done = load_snapshot(state); !done) return fail(done.error());
   if (auto done = load_log(state); !done) return fail(done.error());
   if (auto done = load_task_records(state); !done) return fail(done.error());
+  if (auto done = load_formation(state); !done) return fail(done.error());
   sqlite3_db_release_memory(db_);
   return state;
 }
@@ -341,11 +346,26 @@ Status Store::load_task_records(StoredState& state) {
   }
 }
 
+Status Store::load_formation(StoredState& state) {
+  Statement query(*this, "SELECT payload, sum FROM formation");
+  auto row = query.step("read the record of formation");
+  if (!row) return fail(row.error());
+  if (!*row) return {};
+  state.formation = query.bytes(0);
+  if (row_sum(kFormationKey, state.formation) != query.bytes(1))
+    return damaged("the record of formation does not match its checksum");
+  return {};
+}
+
 Status Store::commit(const Transaction& transaction) {
   return in_transaction([&] { return apply(transaction); });
 }
 
 Status Store::apply(const Transaction& transaction) {
+  if (transaction.forget_log)
+    if (auto done = run("DELETE FROM hard_state; DELETE FROM snapshot; DELETE FROM log"); !done) return done;
+  if (transaction.formation)
+    if (auto done = write_formation(*transaction.formation); !done) return done;
   if (transaction.hard) {
     const std::string payload = wire::encode(*transaction.hard);
     const std::string sum = row_sum(kHardKey, payload);
@@ -356,6 +376,12 @@ Status Store::apply(const Transaction& transaction) {
     if (auto done = write_snapshot(*transaction.snapshot, transaction.reset_log); !done) return done;
   if (auto done = write_log(transaction); !done) return done;
   return write_task_records(transaction);
+}
+
+Status Store::write_formation(const std::string& record) {
+  const std::string sum = row_sum(kFormationKey, record);
+  Statement replace(*this, "INSERT OR REPLACE INTO formation(one, payload, sum) VALUES(1, ?, ?)");
+  return replace.bind_blob(record).bind_blob(sum).finish("write the record of formation");
 }
 
 Status Store::write_snapshot(const raft::StoredSnapshot& snapshot, bool reset_log) {

@@ -1,7 +1,7 @@
 // The agent's durable state in SQLite (<data>/dtrain.db; WAL, synchronous=FULL): what raft::Persist asks for (hard
-// state, log, newest snapshot), the host's task records, and who this node is. Every row carries a checksum of its own,
-// so that rotten bytes are found when they are read and not when they are believed. Nothing is ever deleted because it is
-// damaged.
+// state, log, newest snapshot), the host's task records, what it promised to other founders, and who this node is. Every
+// row carries a checksum of its own, so that rotten bytes are found when they are read and not when they are believed.
+// Nothing is ever deleted because it is damaged.
 //
 // Used by one thread at a time: opened and loaded before the disk worker starts to commit.
 #pragma once
@@ -23,7 +23,7 @@ struct sqlite3;
 namespace dtrain::store {
 
 // 1: a log of one voter, before common/raft. It is migrated when it is opened.
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 
 struct StoredState {
   NodeId node;                      // made at the first start
@@ -32,17 +32,20 @@ struct StoredState {
   std::string previous_boot;        // boot id of the previous life; "": there was none
   raft::Stored replica;             // a hard state without a history: never a member of a council (or schema 1)
   std::map<std::string, std::string> task_records;
+  std::string formation;            // an encoded cluster::formation::Record; "": never took part in one
 };
 
 // What one transaction does: any number of node::Persist effects in order, merged (see committer.h).
 // In the order of the fields.
 struct Transaction {
+  bool forget_log = false;                       // hard state, snapshot and log are dropped, before all that follows
   std::optional<raft::HardState> hard;           // replaces the older one
   std::optional<raft::StoredSnapshot> snapshot;  // replaces the older one; log entries up to it are dropped
   bool reset_log = false;                        // with a snapshot: all log entries are dropped
   std::optional<std::uint64_t> truncate_from;    // log entries from this index on are dropped
   std::vector<raft::LogEntry> append;            // behind what is there; an index that is taken is an error
   std::map<std::string, std::optional<std::string>> task_records;  // nullopt: erased
+  std::optional<std::string> formation;          // replaces the older one
 };
 
 class Store {
@@ -74,10 +77,12 @@ class Store {
   Status load_snapshot(StoredState& state);
   Status load_log(StoredState& state);
   Status load_task_records(StoredState& state);
+  Status load_formation(StoredState& state);
   Status apply(const Transaction& transaction);
   Status write_snapshot(const raft::StoredSnapshot& snapshot, bool reset_log);
   Status write_log(const Transaction& transaction);
   Status write_task_records(const Transaction& transaction);
+  Status write_formation(const std::string& record);
   tl::unexpected<Error> damaged(const std::string& what) const;
   Status run(const char* sql);
   Status in_transaction(const std::function<Status()>& body);

@@ -21,7 +21,7 @@ std::string Formation::status() const {
     return "cluster " + cluster_.text().substr(0, 8) + " was formed; waits for a majority of its voters";
   if (!others_founders_.empty() && now_ - others_named_ <= options_.fresh)
     return "waits: another machine names the founders " + others_founders_ + ", this one " + founders_ +
-           "; `join` and `expect` must be alike on all of them";
+           "; the cluster's name, `join` and `expect` must be alike on all of them";
   if (const auto join = cluster_to_join())
     return names_[join->seat] + " belongs to cluster " + join->cluster.text().substr(0, 8) +
            "; waits to be admitted there";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/node/cluster_views.h"
+#include "common/node/forming.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::node {
@@ -122,21 +123,32 @@ CouncilFact ClusterMembers::council_fact() const {
 
 void ClusterMembers::start(const Started& e) {
   start_ = e.members;
+  start_.record = record_of_members(start_);
   life_ = e.life;
   left_ = start_.record.left;
   local_ = life_ << 32;  // goes on above what earlier lives said, without a file
+  if (!start_.network && !start_.found &&
+      start_.record.cluster_id.none()) {  // --dev, tests: nobody else will ever be there
+    start_.found = start_.holds_ledger;
+    start_.new_cluster_id = MemberId::parse(c_.options.cluster_id).value_or(kNameless);
+  }
+  begin_membership(start_.founders.empty() || start_.found || !start_.record.cluster_id.none());
+  if (start_.network) {
+    if (!start_.record.cluster_id.none()) c_.emit(EnterCluster{cluster_ = start_.record.cluster_id});
+    for (const wire::Identity& known : start_.record.book) c_.emit(KnowMember{known});
+  } else {
+    network_up();
+  }
+}
+
+void ClusterMembers::begin_membership(bool with_seeds) {
   gossip::Self self;
   self.identity = identity();
   self.cluster_name = c_.options.cluster_name;
   self.record = start_.record;
   self.found = start_.found;
   self.new_cluster_id = start_.new_cluster_id;
-  self.seeds = start_.seeds;
-  if (!start_.network && !self.found &&
-      self.record.cluster_id.none()) {  // --dev, tests: nobody else will ever be there
-    self.found = start_.holds_ledger;
-    self.new_cluster_id = MemberId::parse(c_.options.cluster_id).value_or(kNameless);
-  }
+  if (asks_seeds_ = with_seeds; with_seeds) self.seeds = start_.seeds;
   // What is known already travels with the first word to others, and costs no rumours of its own.
   const auto fact = [&](wire::FactKey key) -> std::string& { return facts_[static_cast<std::size_t>(key)]; };
   fact(wire::FactKey::resources) = own_resources();
@@ -147,17 +159,28 @@ void ClusterMembers::start(const Started& e) {
   }
   for (std::size_t key = 0; key < wire::kFactKeys; ++key)
     if (!facts_[key].empty()) self.facts.push_back({static_cast<wire::FactKey>(key), 0, facts_[key]});
-  const auto book = self.record.book;
-  const MemberId cluster = self.record.cluster_id;
   gossip::Options options;
   options.broken_rule = c_.options.broken_rule;
   membership_.emplace(std::move(self), options, Rng(c_.rng.next()), c_.log);
-  if (start_.network) {
-    if (!cluster.none()) c_.emit(EnterCluster{cluster_ = cluster});
-    for (const wire::Identity& known : book) c_.emit(KnowMember{known});
-  } else {
-    network_up();
+}
+
+void ClusterMembers::enter(const MemberId& cluster) {
+  start_.record = {};
+  start_.record.cluster_id = cluster;
+  refused_.clear();
+  self_announced_ = false;
+  if (cluster.none()) {  // what was written of the other may not bring it back
+    record_ = start_.record.encode();
+    save();
   }
+  begin_membership(!cluster.none());
+  step(gossip::Tick{});
+}
+
+void ClusterMembers::ask_seeds() {
+  if (asks_seeds_ || !begun_) return;
+  begin_membership(true);
+  step(gossip::Tick{});
 }
 
 void ClusterMembers::network_up() {
@@ -297,6 +320,8 @@ Instant ClusterMembers::deadline() const {
 std::string ClusterMembers::waiting_for() const {
   if (left_) return std::string("nothing: it left its cluster for good; to join one again, ") + kToJoinAgain;
   if (membership_ && !membership_->cluster_id().none()) return "";
+  if (const std::string forming = c_.forming->waiting_for(); !forming.empty())
+    return "the cluster to be formed: " + forming + (refused_.empty() ? "" : "; " + refused_);
   return start_.waiting_for + (refused_.empty() ? "" : "; " + refused_);
 }
 
@@ -308,7 +333,7 @@ std::optional<Error> ClusterMembers::no_member(const std::string& could_not) con
   if (waiting.empty()) return std::nullopt;
   return Error{ErrorCode::unavailable,
                could_not + ": " + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
-               "start the agent with --found, or with --join HOST"};
+               holds_back() ? "start the agents of all founders" : "start the agent with --found, or with --join HOST"};
 }
 
 wire::PeerHeader ClusterMembers::header() const {

@@ -30,6 +30,11 @@ class ClusterMembers {
   // Begins at once where there is no network, else with network_up().
   void start(const Started& e);
   void network_up();
+  // Another cluster than the one it has, or than none: with its own seeds, where there are other members. None: it waits.
+  void enter(const MemberId& cluster);
+  // A founder asks nobody to be admitted until it is known by which cluster.
+  void ask_seeds();
+  bool holds_back() const { return !start_.founders.empty(); }
   void handle(const gossip::Input& input);
   void tick();
   // SIGTERM: says so to the others, once; they wait for this node.
@@ -64,6 +69,7 @@ class ClusterMembers {
   const std::deque<wire::EventView>& local_events() const { return events_; }
 
  private:
+  void begin_membership(bool with_seeds);
   void step(const gossip::Input& input);
   void save();
   void note(const gossip::Change& change);
@@ -80,6 +86,7 @@ class ClusterMembers {
   std::uint64_t life_ = 0;
   bool begun_ = false;
   bool left_ = false;
+  bool asks_seeds_ = false;
   std::string refused_;            // why the last one that was asked did not admit this node
   bool self_announced_ = false;    // member.alive of oneself was said
   MemberId cluster_;               // as the links were told

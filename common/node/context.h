@@ -20,6 +20,7 @@
 namespace dtrain::node {
 
 class ClusterMembers;
+class Forming;
 
 // Of an id that is none of ours (tests): such a node is never heard of elsewhere.
 inline constexpr MemberId kNameless{0, 1};
@@ -32,6 +33,7 @@ struct Context {
   Log& log;
   NodeFacts facts;
   ClusterMembers* members = nullptr;  // whom this node knows
+  Forming* forming = nullptr;         // what it does until there is a cluster
   cluster::Ledger ledger;
   std::optional<Replica> replicated;
   bool serving = false;         // this node coordinates: it leads, and its own entry of this term is applied

@@ -16,10 +16,12 @@
 
 namespace dtrain::node {
 
-// One atomic, durable commit, in the order of the fields (raft::Persist says what each means). -> Persisted |
+// One atomic, durable commit, in the order of the fields (raft::Persist says what most of them mean). -> Persisted |
 // PersistFailed
 struct Persist {
   std::uint64_t ticket = 0;
+  bool forget_log = false;               // hard state, snapshot and entries are dropped before what follows
+  std::optional<std::string> formation;  // an encoded cluster::formation::Record; replaces the older one
   std::optional<raft::HardState> hard;
   std::optional<raft::StoredSnapshot> snapshot;  // replaces older ones; entries up to its index are dropped
   bool reset_log = false;                        // with a snapshot: all entries are dropped
@@ -168,6 +170,13 @@ struct SendLog {
   wire::PeerHeader header;  // without a type
   wire::LogMessage message;
 };
+// To another founder (cluster/formation.h), by the name that `join` has for it; lost like any message. Every address that
+// the name stands for now gets it.
+struct SendFormation {
+  std::string founder;
+  wire::PeerHeader header;  // without a type
+  wire::FormationReport report;
+};
 struct KnowMember {
   wire::Identity identity;  // its node key may connect from now on
 };
@@ -180,6 +189,6 @@ using Effect =
                  StartAttempt, SignalTask, KillTask, FreezeTask, EndShim, RemoveJobFiles, WatchCheckpoints,
                  ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook,
                  gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,
-                 KnowMember, EnterCluster>;
+                 SendFormation, KnowMember, EnterCluster>;
 
 }  // namespace dtrain::node

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/cluster/formation.h"
 #include "common/gossip/membership.h"
 #include "common/node/host_facts.h"
 #include "common/raft/log_entry.h"
@@ -54,6 +55,11 @@ struct MemberStart {
   std::string key_print;       // of the cluster key that serves; "": plain
   std::vector<std::string> seeds;
   std::string waiting_for;     // while no cluster admitted it: for what it waits, for people
+  // Of a machine that is to begin a cluster with others: their names in `seeds`, this one included (check_founders() holds),
+  // and which of them it is. None: it takes no part.
+  std::vector<std::string> founders;
+  std::string founder;
+  cluster::formation::Record formation;  // what it has promised them, ever
 };
 struct Started {
   std::uint64_t life = 0;  // counts the starts of this agent on this data directory
@@ -173,6 +179,11 @@ struct LogReceived {
   wire::PeerHeader header;
   wire::LogMessage message;
 };
+// From another founder; `header` is checked, the sender authenticated.
+struct FormationReceived {
+  wire::PeerHeader header;
+  wire::FormationReport report;
+};
 struct MembersSaved {
   std::uint64_t ticket = 0;  // of the newest SaveMembers that this covers; older ones with it
   Status result;
@@ -188,7 +199,7 @@ struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed,
                            BlobWritten, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
                            ShimGone, FreezeDone, JobFilesRemoved, Notified, CheckpointsScanned,
-                           CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, LogReceived, MembersSaved,
-                           Reconfigured, Tick, Stopping>;
+                           CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived,
+                           MembersSaved, Reconfigured, Tick, Stopping>;
 
 }  // namespace dtrain::node

@@ -26,14 +26,16 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->c.out = &out;
   impl_->handle(event);
   impl_->follow_log();
+  impl_->follow_forming();
   impl_->tell_members();
   impl_->c.out = nullptr;
 }
 
 Instant Node::deadline() const {
-  Instant always = std::min({impl_->streams.deadline(), impl_->members.deadline(), impl_->requests.deadline()});
+  Instant always = std::min({impl_->streams.deadline(), impl_->members.deadline(), impl_->requests.deadline(),
+                             impl_->forming.deadline()});
   if (impl_->c.storage_failed) return always;
-  if (impl_->c.replicated)
+  if (impl_->c.replicated && !impl_->forming.log_changes())
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});
   if (impl_->c.current) always = std::min(always, impl_->host->deadline());
   return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
@@ -56,6 +58,7 @@ void Node::Impl::start(const Started& e) {
   c.facts = e.facts;
   start_ledger(e);
   start_host(e);
+  forming.start(e.members);
   members.start(e);
   if (!c.storage_failed) c.replicated->step(c.now.boot, raft::Tick{});
 }
@@ -173,6 +176,7 @@ void Node::Impl::handle(const Event& event) {
   const bool of_members = std::holds_alternative<NetworkUp>(event) ||
                           std::holds_alternative<Gossiped>(event) ||
                           std::holds_alternative<LogReceived>(event) ||
+                          std::holds_alternative<FormationReceived>(event) ||
                           std::holds_alternative<MembersSaved>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   if (storage || connection || of_members || c.current || c.storage_failed || !c.holds_ledger()) return decide(event);
@@ -194,6 +198,7 @@ void Node::Impl::decide(const Event& event) {
 
     void operator()(const Started& e) { n.start(e); }
     void operator()(const Persisted& e) {
+      if (Forming::owns(e.ticket)) return n.formation_persisted(e.ticket);
       if (e.ticket != n.ticket) return;
       n.ticket = 0;
       for (const raft::Send& message : std::exchange(n.held_sends, {})) n.send(message);
@@ -259,15 +264,19 @@ void Node::Impl::decide(const Event& event) {
         n.c.log.write(LogLevel::warn, "hook.failed",
                       {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
     }
-    void operator()(const NetworkUp&) { n.members.network_up(); }
+    void operator()(const NetworkUp&) {
+      n.members.network_up();
+      n.forming.network_up();
+    }
     void operator()(const Gossiped& e) { n.gossiped(e.input); }
     void operator()(const LogReceived& e) {
-      if (n.c.storage_failed) return;
+      if (n.c.storage_failed || n.forming.log_changes()) return;
       if (const auto* message = std::get_if<wire::RaftMessage>(&e.message))
         n.c.replicated->step(now, raft::Received{*message});
       else
         n.forwarded(std::get<wire::Forward>(e.message));
     }
+    void operator()(const FormationReceived& e) { n.forming.received(e); }
     void operator()(const MembersSaved& e) {
       n.members.saved(e);
       n.requests.members_saved(e);
@@ -276,12 +285,13 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();
-      if (!n.c.storage_failed && n.c.replicated->deadline() <= now) {
+      if (!n.c.storage_failed && !n.forming.log_changes() && n.c.replicated->deadline() <= now) {
         n.c.replicated->step(now, raft::Tick{});
         n.take_office();  // where the log refused it
       }
       n.streams.tick();
       n.members.tick();
+      n.forming.tick();
     }
     void operator()(const Stopping&) {
       n.c.log.write(LogLevel::info, "agent.stopping", {{"node", n.c.facts.name}});

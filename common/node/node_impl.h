@@ -1,7 +1,8 @@
 // The inside of Node: its parts, and what routes between them.
 //
-//   node.cpp      events in; orders for this host, reports of it
-//   node_log.cpp  the log: what it wants, who leads, what is applied
+//   node.cpp          events in; orders for this host, reports of it
+//   node_log.cpp      the log: what it wants, who leads, what is applied
+//   node_forming.cpp  how a cluster begins
 #pragma once
 
 #include <deque>
@@ -15,6 +16,7 @@
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
 #include "common/node/council_seats.h"
+#include "common/node/forming.h"
 #include "common/node/node.h"
 #include "common/node/orders.h"
 #include "common/node/proposals.h"
@@ -51,17 +53,20 @@ struct Node::Impl {
       : c(std::move(options), rng, log),
         actions(c),
         members(c),
+        forming(c),
         coordinator(c),
         seats(c),
         proposals(c),
         streams(c),
         requests(c, coordinator, proposals, seats, streams) {
     c.members = &members;
+    c.forming = &forming;
   }
 
   Context c;
   EffectActions actions;
   ClusterMembers members;
+  Forming forming;
   Coordinator coordinator;
   CouncilSeats seats;
   Proposals proposals;
@@ -74,9 +79,10 @@ struct Node::Impl {
   std::set<JobId> shim_jobs;        // whose shims were found at the start
   std::vector<Event> early;         // arrived before the ledger was current here: kept until then
   bool asked_for_current = false;   // by a report of this life
-  std::uint64_t ticket = 0;         // of the Persist in flight; 0: none
+  std::uint64_t ticket = 0;         // of the log's Persist in flight; 0: none
   std::vector<raft::Send> held_sends;  // say what is durable with that
   std::deque<wire::Forward> before_office;  // said by others to a leader that does not coordinate yet
+  std::uint64_t life = 0;
   std::uint64_t own_entry = 0;         // by which this node coordinates, once it is applied; 0: none proposed
   std::uint64_t own_term = 0;          // of it
   std::uint64_t logged_event = 0;  // newest event written to the log
@@ -84,9 +90,14 @@ struct Node::Impl {
 
   void start(const Started& e);
   void start_ledger(const Started& e);
+  void open_log(raft::Stored stored, std::optional<MemberId> found);
   void start_host(const Started& e);
   void tell_members();
   void follow_log();
+  void formation_persisted(std::uint64_t ticket_of_it);
+  void replace_log(raft::Stored stored);
+  void follow_forming();
+  bool may_hear(const gossip::Input& input) const;
   void take_outputs(raft::Outputs out);
   void install(const raft::StoredSnapshot& snapshot);
   void lead_or_follow();

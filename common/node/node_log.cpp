@@ -15,18 +15,23 @@ constexpr std::size_t kBeforeOffice = 256;
 
 }  // namespace
 
-void Node::Impl::start_ledger(const Started& e) {
-  if (const auto& snapshot = e.replica.snapshot) install(*snapshot);
-  c.ledger.broken_rule = c.options.broken_rule;
+void Node::Impl::open_log(raft::Stored stored, std::optional<MemberId> found) {
   raft::Options options;
   options.snapshot_every = c.options.snapshot_every;
   options.proposals = kProposals;
   options.message_bytes = kAppendBytes;
+  c.replicated.emplace(raft::Self{MemberId::parse(c.facts.id).value_or(kNameless), life}, options,
+                       Rng(c.rng.next()), c.log, std::move(stored), found);
+}
+
+void Node::Impl::start_ledger(const Started& e) {
+  life = e.life;
+  if (const auto& snapshot = e.replica.snapshot) install(*snapshot);
+  c.ledger.broken_rule = c.options.broken_rule;
   std::optional<MemberId> found;
   if (e.members.holds_ledger)
     found = e.members.record.cluster_id.none() ? e.members.new_cluster_id : e.members.record.cluster_id;
-  c.replicated.emplace(raft::Self{MemberId::parse(c.facts.id).value_or(kNameless), e.life}, options,
-                       Rng(c.rng.next()), c.log, e.replica, found);
+  open_log(e.replica, found);
   if (c.replicated->alone())
     for (const auto& entry : e.replica.log) apply(entry);
   logged_event = c.ledger.state().next_event - 1;
@@ -47,7 +52,7 @@ void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
 
 // What the log wants, until it wants nothing more of this turn: all that is proposed in it goes to the disk together.
 void Node::Impl::follow_log() {
-  if (!c.replicated) return;
+  if (!c.replicated || forming.log_changes()) return;
   while (!c.storage_failed) {
     while (auto out = c.storage_failed ? std::nullopt : c.replicated->take()) take_outputs(std::move(*out));
     report();
@@ -128,8 +133,10 @@ void Node::Impl::forwarded(wire::Forward forward) {
 
 // A new connection to the leader is refused: nobody needs to wait for its silence.
 void Node::Impl::gossiped(const gossip::Input& input) {
+  if (!may_hear(input)) return;
   const auto* checked = std::get_if<gossip::GoneChecked>(&input);
-  if (checked != nullptr && checked->answer == gossip::GoneChecked::Answer::refused && !c.storage_failed) {
+  if (checked != nullptr && checked->answer == gossip::GoneChecked::Answer::refused && !c.storage_failed &&
+      !forming.log_changes()) {
     const MemberId leader = c.replicated->raft().leader();
     const auto member = leader.none() ? std::nullopt : members.table().find(leader);
     if (member && member->identity->address == checked->to)

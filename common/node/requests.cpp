@@ -159,6 +159,9 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
     case MessageType::leave:
       return with<wire::LeaveRequest>(
           m, [&](const auto& q) { leave(e, q, caller); }, wrong);
+    case MessageType::form:
+      return with<wire::FormRequest>(
+          m, [&](const auto& q) { form(e, q, caller); }, wrong);
     case MessageType::query_events:
       return with<wire::EventsRequest>(
           m,

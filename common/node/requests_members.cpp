@@ -4,6 +4,7 @@
 #include "common/job/manifest.h"
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
+#include "common/node/forming.h"
 #include "common/node/reply.h"
 #include "common/node/requests.h"
 
@@ -132,11 +133,26 @@ void Requests::drive_waiting() {
             "dtrainctl status and dtrainctl nodes show which agents are missing: start them, then try again"});
 }
 
+bool Requests::refuse_stranger(const Request& e, const Caller& caller) {
+  if (caller.uid == 0 || caller.uid == c_.options.agent_uid) return false;
+  refuse(e, {ErrorCode::refused,
+             "could not change who belongs to the cluster: only root and the agent's own user may",
+             "ask an administrator"});
+  return true;
+}
+
+void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& caller) {
+  if (refuse_stranger(e, caller)) return;
+  if (q.without.size() > wire::kMostFounders)
+    return refuse(e, {ErrorCode::limit,
+                      "could not form a cluster: more than " + std::to_string(wire::kMostFounders) + " founders are named",
+                      "name those that will not come"});
+  if (const Status wished = c_.forming->form_without(q.without); !wished) return refuse(e, wished.error());
+  reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
+}
+
 void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller) {
-  if (caller.uid != 0 && caller.uid != c_.options.agent_uid)
-    return refuse(e, {ErrorCode::refused,
-                      "could not change who belongs to the cluster: only root and the agent's own user may",
-                      "ask an administrator"});
+  if (refuse_stranger(e, caller)) return;
   if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id) {
     if (const Status removed = c_.members->remove(q.node); !removed) return refuse(e, removed.error());
     return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});

@@ -60,8 +60,9 @@ enum class MessageType : unsigned char {
   query_version,    // Empty              -> version
   cancel_request,   // CancelRequest      (no reply: ends a watch, log, or events stream)
   leave,            // LeaveRequest       -> ok, once it is durable
+  form,             // FormRequest        -> ok
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::leave; }
+constexpr MessageType enum_last(MessageType) { return MessageType::form; }
 
 struct Message {
   std::uint32_t format = kControlFormat;
@@ -291,6 +292,11 @@ struct VersionReply {
 struct LeaveRequest {
   std::string node;          // "" this one; else one that is down or dead: a name or an id
   template <class V> void fields(V& v) { v("node", node); }
+};
+// Founders that will not come: the others form the cluster without them.
+struct FormRequest {
+  std::vector<std::string> without;  // as `join` names them
+  template <class V> void fields(V& v) { v("without", without); }
 };
 struct CancelRequest {
   std::uint64_t request_to_end = 0;

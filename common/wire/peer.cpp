@@ -1,5 +1,6 @@
 #include "common/wire/peer.h"
 
+#include "common/wire/formation.h"
 #include "common/wire/gossip.h"
 #include "common/wire/log_message.h"
 #include "common/wire/positional.h"
@@ -35,10 +36,16 @@ std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, con
                            const MemberId& cluster, const LinkAuth& auth) {
   const auto lane = lane_of(header.type);
   const bool of_log = is_log_type(header.type);
-  const bool joining = header.type == kJoin || header.type == kJoinReply;
-  const std::size_t most = of_log ? kRaftMessageBytes : lane == Lane::gossip ? kGossipMessageBytes : kBulkMessageBytes;
+  const bool forming = header.type == kFormationType;
+  const bool joining = header.type == kJoin || header.type == kJoinReply || forming;
+  const std::size_t most = forming                 ? kFormationBytes
+                           : of_log                ? kRaftMessageBytes
+                           : lane == Lane::gossip ? kGossipMessageBytes
+                                                   : kBulkMessageBytes;
   if (body_bytes > most) return Drop::too_large;
-  if (cluster.none()) {
+  if (forming) {
+    // Of no cluster, or of any.
+  } else if (cluster.none()) {
     if (header.type != kJoinReply || header.cluster.none()) return Drop::other_cluster;
   } else if (header.cluster != cluster && !(header.type == kJoin && header.cluster.none())) {
     return Drop::other_cluster;
@@ -46,7 +53,7 @@ std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, con
   if (auth.curve && !auth.cluster_key && header.sender != auth.node) return Drop::not_the_key_holder;
   if (header.sender == self) return Drop::self;
   if (auth.curve && auth.cluster_key && !joining) return Drop::join_link;
-  if (!lane && !of_log) return Drop::unknown_type;
+  if (!lane && !of_log && !forming) return Drop::unknown_type;
   return std::nullopt;
 }
 

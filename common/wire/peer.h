@@ -17,8 +17,8 @@ inline constexpr std::size_t kHeaderBytes = 128;         // longer: dropped unre
 
 struct PeerHeader {
   std::uint16_t format = kPeerFormat;
-  std::uint16_t type = 0;          // of the body; 1 to 63: gossip (wire/gossip.h); 64 to 127: the log (wire/log_message.h)
-  MemberId cluster;                // none: the sender belongs to no cluster yet (Join only)
+  std::uint16_t type = 0;          // of the body; 1 to 63: gossip; 64 to 127: the log (wire/log_message.h); 128: wire/formation.h
+  MemberId cluster;                // none: the sender belongs to no cluster yet (Join and formation only)
   MemberId sender;
   std::uint64_t incarnation = 0;   // of the sender
   std::uint64_t epoch = 0;         // the highest that the sender knows
@@ -39,7 +39,7 @@ const char* to_string(Drop drop);  // "other-cluster"
 // Who the link is authenticated as.
 struct LinkAuth {
   bool curve = false;      // false: plain, loopback only; the sender's word counts
-  bool cluster_key = false;  // authenticated by the cluster key alone: Join and its answer only
+  bool cluster_key = false;  // authenticated by the cluster key alone: Join, its answer, and what founders say only
   MemberId node;           // curve and not cluster_key: the owner of the key
 };
 
@@ -48,7 +48,7 @@ struct CheckedHeader {
   bool ok = false;
   Drop drop = Drop::malformed;
 };
-// `cluster`: ours, none while we belong to none (then only JoinReply passes). Never throws.
+// `cluster`: ours, none while we belong to none (then only JoinReply passes); founders' reports pass whatever it is. Never throws.
 CheckedHeader check_header(std::string_view bytes, std::size_t body_bytes, const MemberId& self, const MemberId& cluster,
                            const LinkAuth& auth);
 

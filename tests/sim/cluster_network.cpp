@@ -62,7 +62,9 @@ void ClusterNetwork::perform(std::size_t host, const gossip::Send& send) {
 
 void ClusterNetwork::perform(std::size_t host, const gossip::ResolveSeeds&) {
   network_.advance(timeline_.now());
-  network_.tell(slot(host), kResolveTakes, gossip::SeedsResolved{{endpoint(0)}});
+  gossip::SeedsResolved seeds;
+  for (std::size_t seed = 0; seed < seeds_; ++seed) seeds.endpoints.push_back(endpoint(seed));
+  network_.tell(slot(host), kResolveTakes, seeds);
 }
 
 void ClusterNetwork::perform(std::size_t host, const node::SendLog& send) {
@@ -72,6 +74,20 @@ void ClusterNetwork::perform(std::size_t host, const node::SendLog& send) {
     if (fate.first) deliver_log(to, send, *fate.first);
     if (fate.second) deliver_log(to, send, *fate.second);
   }
+}
+
+void ClusterNetwork::perform(std::size_t host, std::size_t founder, const node::SendFormation& send) {
+  node::FormationReceived event{send.header, send.report};
+  if (crosses_as_bytes()) {
+    auto read = wire::decode_formation(wire::encode_formation(send.report));
+    if (!read)
+      complain_("encoded_equal", "a founder's report could not be read back: " + read.error().text());
+    else
+      event.report = std::move(*read);
+  }
+  const council::Links::Fate fate = links_.fate(slot(host), slot(founder));
+  for (const auto& travels : {fate.first, fate.second})
+    if (travels) timeline_.after(*travels, [this, founder, event] { deliver_(founder, event); });
 }
 
 void ClusterNetwork::deliver_log(std::size_t to, const node::SendLog& send, Duration after) {

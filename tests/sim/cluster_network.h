@@ -31,8 +31,10 @@ class ClusterNetwork final : private membership::NetworkUser {
   void perform(std::size_t host, const gossip::Send& send);
   void perform(std::size_t host, const gossip::KeepLinks& links) { network_.keep(slot(host), links); }
   void perform(std::size_t host, const gossip::CheckGone& check) { network_.check_gone(slot(host), check.to); }
-  void perform(std::size_t host, const gossip::ResolveSeeds&);  // everybody begins at the first host
+  void perform(std::size_t host, const gossip::ResolveSeeds&);  // everybody begins at the seeds: the first hosts
   void perform(std::size_t host, const node::SendLog& send);
+  void perform(std::size_t host, std::size_t founder, const node::SendFormation& send);
+  void set_seeds(std::size_t seeds) { seeds_ = seeds; }
 
   Instant next() const { return queue_.next(); }
   void run_next();
@@ -62,7 +64,7 @@ class ClusterNetwork final : private membership::NetworkUser {
   membership::EventQueue queue_;
   membership::SimNetwork network_;
   council::Links links_;
-  std::size_t hosts_ = 0;
+  std::size_t hosts_ = 0, seeds_ = 1;
   std::uint64_t messages_ = 0;
   std::array<std::uint64_t, membership::Cuts::kPartitions> parts_{};  // groups; 0: none
   std::array<int, council::kMostMachines> muted_{};

@@ -17,6 +17,10 @@ constexpr Duration kTakesEffect = 5s, kTakesEffectAmongSeveral = 40s;
 constexpr Duration kAmends = 10s, kAllReported = 20s;
 // Three voters are there before the users come and faults begin.
 constexpr Duration kForming = 15s;
+// Of some seeds the first hosts begin the cluster together: started at any time, one of them killed meanwhile.
+constexpr std::uint64_t kFormOneIn = 4;
+constexpr std::size_t kFounders = 3;
+constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kFoundersTake = 30s;
 
 class QuietLog final : public Log {
  public:
@@ -79,6 +83,10 @@ ClusterWorld::ClusterWorld(RunOptions options)
     network_ = std::make_unique<ClusterNetwork>(
         timeline_, stream(8), [this](std::size_t host, node::Event event) { hosts_[host]->post(std::move(event)); },
         [this](std::string_view invariant, std::string what) { violation(invariant, std::move(what)); });
+  if (network_ && stream(9).chance(1, kFormOneIn)) {
+    founders_ = std::min(kFounders, options_.nodes);
+    network_->set_seeds(founders_);
+  }
   const auto files = std::make_shared<SimCheckpoints::Files>();
   for (std::size_t i = 0; i < options_.nodes; ++i) {
     hosts_.push_back(std::make_unique<SimHost>(*this, i, files));
@@ -109,11 +117,13 @@ void ClusterWorld::count_start(const SimShim& shim) {
 }
 
 RunResult ClusterWorld::run() {
-  const Instant end_of_run = Instant{} + std::max(options_.duration, kShortest);
+  // Users have as long a time, however the cluster begins.
+  const Duration longer = founders_ > 0 ? kFoundersTake - kForming : Duration{};
+  const Instant end_of_run = Instant{} + std::max(options_.duration, kShortest) + longer;
   busy_until_ = end_of_run - kConverge - kEnd;
   Chaos chaos(*this, options_.faults, stream(6), busy_until_);
   start_agents();
-  if (!alone()) run_until(Instant{} + kForming);
+  if (!alone()) run_until(Instant{} + (founders_ > 0 ? kFoundersTake : kForming));
   users_act_ = true;
   observe_later();
   act_later();
@@ -163,7 +173,19 @@ void ClusterWorld::begin_calm() {
 }
 
 void ClusterWorld::start_agents() {
+  if (founders_ > 0) return begin_forming();
   for (const auto& host : hosts_) host->start_agent();
+}
+
+void ClusterWorld::begin_forming() {
+  Rng rng = stream(10);
+  const auto within = [&rng](Duration most) {
+    return Duration(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(most.count()))));
+  };
+  for (const auto& host : hosts_) timeline_.after(within(kStartedWithin), [&host] { host->start_agent(); });
+  const std::size_t victim = rng.below(founders_);
+  const Duration at = within(kKilledWithin), back_after = within(kBackWithin);
+  timeline_.after(at, [this, victim, back_after] { hosts_[victim]->kill_agent(back_after); });
 }
 
 // What is due first: something in the world, something on the network, or the wish of an agent to be called.
@@ -212,6 +234,13 @@ void ClusterWorld::cluster_disturbed_until(Instant until) {
 void ClusterWorld::note(std::size_t host, std::string_view text) {
   trace_.at_host(host);
   trace_.note(now(), text);
+}
+
+// No founder loses its disk here and no operator goes without one, so the first cluster is the only one.
+void ClusterWorld::entered(std::size_t host, const MemberId& cluster) {
+  if (cluster_.none()) cluster_ = cluster;
+  if (!cluster.none() && cluster != cluster_)
+    violation("never_two_clusters", hosts_[host]->name() + " enters another cluster than the first");
 }
 
 void ClusterWorld::observe_later() {

@@ -70,6 +70,8 @@ class ClusterWorld final : public WorldView {
   // WorldView.
   Instant now() const override { return timeline_.now(); }
   std::size_t hosts() const override { return hosts_.size(); }
+  // How many of the first hosts begin the cluster together; 0: the first does alone.
+  std::size_t founders() const { return founders_; }
   const HostView& host_view(std::size_t number) const override { return *hosts_[number]; }
   const SimCheckpoints& checkpoints() const override { return *hosts_.front()->checkpoints_; }
   const SimClient& client() const override { return *client_; }
@@ -88,6 +90,8 @@ class ClusterWorld final : public WorldView {
   std::size_t newest_host() const;
   void tell_checkers(const std::function<void(Checker&)>& tell);  // all there are
   void count_start(const SimShim& shim);
+  void begin_forming();
+  void entered(std::size_t host, const MemberId& cluster);
   void observe_later();
   void act_later();
   bool breaks(std::string_view rule) const { return options_.broken_rule == rule; }
@@ -107,6 +111,8 @@ class ClusterWorld final : public WorldView {
   std::uint64_t attempts_ = 0, recoveries_ = 0;
   std::map<JobId, Generation> generations_;
   Instant undisturbed_since_{}, busy_until_{};
+  std::size_t founders_ = 0;
+  MemberId cluster_;                          // that the hosts belong to
   bool calm_ = false, users_act_ = false;
 };
 

@@ -45,13 +45,15 @@ DTRAIN_SIM_FIELDS(HookEnded, "hook-ended", v("token", e.token); v("exit", e.exit
 DTRAIN_SIM_FIELDS(NetworkUp, "network-up")
 DTRAIN_SIM_FIELDS(Gossiped, "gossiped", v("kind", e.input.index()))
 DTRAIN_SIM_FIELDS(LogReceived, "log-received", v("type", wire::type_of(e.message)); v("from", e.header.sender.high); v("from", e.header.sender.low))
+DTRAIN_SIM_FIELDS(FormationReceived, "formation-received", v("seat", e.report.seat); v("promise", e.report.promise.cluster.low))
 DTRAIN_SIM_FIELDS(MembersSaved, "members-saved", v("ticket", e.ticket); v("result", e.result))
 DTRAIN_SIM_FIELDS(Reconfigured, "reconfigured", v("labels", e.labels.size()); v("key", e.key_print))
 DTRAIN_SIM_FIELDS(Tick, "tick")
 DTRAIN_SIM_FIELDS(Stopping, "stopping")
 
 // Effects.
-DTRAIN_SIM_FIELDS(Persist, "persist", v("ticket", e.ticket); v("hard", e.hard); v("snapshot", e.snapshot);
+DTRAIN_SIM_FIELDS(Persist, "persist", v("ticket", e.ticket); if (e.forget_log) v("forget", e.forget_log);
+                  if (e.formation) v("formation", *e.formation); v("hard", e.hard); v("snapshot", e.snapshot);
                   v("reset", e.reset_log); v("truncate", e.truncate_from); v("append", e.append);
                   v("put", e.put_task_records); v("erase", e.erase_task_records))
 DTRAIN_SIM_FIELDS(Reply, "reply", v("connection", e.connection); v("request", e.request); v("last", e.last); v("body", e.body))
@@ -76,6 +78,7 @@ DTRAIN_SIM_FIELDS(DeleteCheckpoint, "delete-checkpoint", v("job", e.job); v("pat
 DTRAIN_SIM_FIELDS(RunHook, "run-hook", v("token", e.token); v("command", e.command))
 DTRAIN_SIM_FIELDS(SaveMembers, "save-members", v("ticket", e.ticket); v("record", e.record))
 DTRAIN_SIM_FIELDS(SendLog, "send-log", v("type", wire::type_of(e.message)); v("to", e.member.high); v("to", e.member.low))
+DTRAIN_SIM_FIELDS(SendFormation, "send-formation", v("to", e.founder); v("promise", e.report.promise.cluster.low))
 DTRAIN_SIM_FIELDS(KnowMember, "know-member", v("name", e.identity.name))
 DTRAIN_SIM_FIELDS(EnterCluster, "enter-cluster", v("cluster", e.cluster.high); v("cluster", e.cluster.low))
 DTRAIN_SIM_FIELDS_OF(gossip, Send, "send", v("to", e.to.ip); v("port", e.to.port); v("body", e.body.index()))

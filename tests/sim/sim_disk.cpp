@@ -64,6 +64,8 @@ void SimDisk::agent_died() {
 
 void SimDisk::apply(const node::Persist& persist) {
   raft::Stored& replica = stored_.replica;
+  if (persist.forget_log) replica = {};
+  if (persist.formation) stored_.formation = *persist.formation;
   std::uint64_t last = !replica.log.empty() ? replica.log.back().index : replica.snapshot ? replica.snapshot->index : 0;
   if (persist.reset_log) last = persist.snapshot->index;
   if (persist.truncate_from) last = std::min(last, *persist.truncate_from - 1);

@@ -21,6 +21,7 @@ class SimDisk {
   struct Stored {
     raft::Stored replica;
     std::map<std::string, std::string> task_records;
+    std::string formation;
   };
   using Post = std::function<void(node::Event)>;
   // Called for a commit that breaks the rules of storage (a gap in the log), with what is wrong.

@@ -22,10 +22,12 @@ std::string host_id(std::size_t number) {
   return id;
 }
 
+std::string host_name(std::size_t number) { return "sim" + std::to_string(number); }
+
 }  // namespace
 
 SimHost::SimHost(ClusterWorld& world, std::size_t number, std::shared_ptr<SimCheckpoints::Files> files)
-    : world_(world), number_(number), name_("sim" + std::to_string(number)) {
+    : world_(world), number_(number), name_(host_name(number)) {
   const auto to_node = [this](node::Event event) { post(std::move(event)); };
   const std::uint64_t streams = number_ * kStreams;
   disk_ = std::make_unique<SimDisk>(world_.timeline_, world_.stream(streams + 2), to_node,
@@ -70,12 +72,19 @@ node::MemberStart SimHost::member_start() const {
   node::MemberStart start;
   if (world_.alone()) return start;
   start.network = true;
-  start.holds_ledger = number_ == 0;
+  const bool founder = number_ < world_.founders();
+  start.holds_ledger = number_ == 0 && !founder;
   start.endpoint = ClusterNetwork::endpoint(number_);
   if (!member_record_.empty()) start.record = gossip::MemberRecord::decode(member_record_).value_or(gossip::MemberRecord{});
-  start.found = number_ == 0 && start.record.cluster_id.none();
+  start.found = start.holds_ledger && start.record.cluster_id.none();
   start.new_cluster_id = kCluster;
-  if (number_ != 0) {
+  if (founder) {
+    for (std::size_t i = 0; i < world_.founders(); ++i) start.founders.push_back(host_name(i));
+    start.founder = name_;
+    const std::string& promised = disk_->stored().formation;
+    if (!promised.empty()) start.formation = *cluster::formation::Record::decode(promised);
+  }
+  if (number_ != 0 || founder) {
     start.seeds = {"sim0"};
     start.waiting_for = "the cluster of --join to admit this node";
   }
@@ -125,6 +134,7 @@ void SimHost::start_agent() {
   held_.clear();
   disturbed_until(world_.now());
   node_ = make_node();
+  cluster_ = {};
   if (world_.network_) world_.network_->agent_starts(number_);
   step(facts());
   if (world_.network_) step(node::NetworkUp{});
@@ -132,6 +142,8 @@ void SimHost::start_agent() {
 
 void SimHost::post(node::Event event) {
   if (node_ == nullptr) return;   // nobody listens
+  const auto* about_log = std::get_if<node::LogReceived>(&event);
+  if (about_log != nullptr && about_log->header.cluster != cluster_) return;  // the links drop it
   Rng& rng = world_.rng_;
   if (world_.breaks("exit-told") && std::holds_alternative<node::AttemptExited>(event) && rng.chance(1, 8)) return;
   if (world_.breaks("staging-told") && std::holds_alternative<node::Staged>(event) && rng.chance(1, 8)) return;
@@ -226,8 +238,14 @@ void SimHost::perform(const node::Effect& effect) {
                              std::is_same_v<E, gossip::CheckGone> || std::is_same_v<E, gossip::ResolveSeeds> ||
                              std::is_same_v<E, node::SendLog>) {
           if (world_.network_) world_.network_->perform(number_, e);
-        } else if constexpr (std::is_same_v<E, node::KnowMember> || std::is_same_v<E, node::EnterCluster>) {
-          // Whom the links believe: all of them are of one cluster here.
+        } else if constexpr (std::is_same_v<E, node::SendFormation>) {
+          for (std::size_t to = 0; world_.network_ && to < world_.founders(); ++to)
+            if (e.founder == host_name(to)) world_.network_->perform(number_, to, e);
+        } else if constexpr (std::is_same_v<E, node::EnterCluster>) {
+          cluster_ = e.cluster;
+          world_.entered(number_, cluster_);
+        } else if constexpr (std::is_same_v<E, node::KnowMember>) {
+          // Whose key the links believe.
         } else {
           runner_->perform(e);
         }

@@ -68,6 +68,7 @@ class SimHost final : public HostView {
   std::deque<node::Event> held_;        // while the agent is paused
   std::vector<node::Effect> effects_;
   std::string member_record_;           // on the disk
+  MemberId cluster_;                    // whose messages the links let in
   std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0;
   Instant undisturbed_since_{}, last_tick_{};
   std::uint32_t ticks_in_place_ = 0;

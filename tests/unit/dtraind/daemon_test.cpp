@@ -235,6 +235,74 @@ TEST_F(DaemonTest, AMemberStaysAMemberWhateverTheCommandLineSays) {
   EXPECT_EQ(prepared->bulk_port->endpoint().port, prepared->port->endpoint().port + 1);
 }
 
+TEST_F(DaemonTest, FoundersAreTheNamesOfJoinAndOneOfThemIsThisMachine) {
+  config_.dev = false;
+  config_.node.name = "h2";
+  config_.network.listen = "127.0.0.1:0";
+  config_.cluster.expect = 2;
+  const auto start = [&] { return prepare(config_, *choose_layout(config_), "9.9", *log_); };
+  config_.network.join = {"h1"};
+  auto refused = start();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().exit_code, EX_CONFIG);
+  EXPECT_THAT(refused.error().error.text(), HasSubstr("could not form a cluster: `expect` is 2, and 1 founders are named"));
+  config_.network.join = {"127.0.0.2:7400", "127.0.0.3"};
+  refused = start();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().error.text(), HasSubstr("'h2' is not among the founders"));
+  // What it belongs to counts, not what the command line says.
+  gossip::MemberRecord record;
+  record.cluster_id = {0xc1, 0x57e2};
+  ASSERT_TRUE(store::write_file_atomically(dir_ + "/data/members", record.encode(), 0600));
+  const auto member = start();
+  ASSERT_TRUE(member) << member.error().error.text();
+  EXPECT_TRUE(member->members.founders.empty());
+}
+
+TEST_F(DaemonTest, WhoPromisedToBeginAClusterWithOthersFoundsNone) {
+  config_.dev = false;
+  config_.node.name = "h1";
+  config_.network.listen = "127.0.0.1:0";
+  config_.cluster.found = true;
+  {
+    std::filesystem::create_directories(dir_ + "/data");
+    auto store = store::Store::open(dir_ + "/data", "9.9");
+    ASSERT_TRUE(store);
+    cluster::formation::Record record;
+    record.promise = {{1, 2}, {3, 3}, {{0, {3, 3}}, {1, {4, 4}}}};
+    store::Transaction promise;
+    promise.formation = record.encode();
+    ASSERT_TRUE((*store)->commit(promise));
+    promise.formation->pop_back();
+    EXPECT_FALSE(cluster::formation::Record::decode(*promise.formation));
+  }
+  const auto refused = prepare(config_, *choose_layout(config_), "9.9", *log_);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().error.text(), HasSubstr("promised others to begin one with them"));
+}
+
+TEST(Founders, AreNamedAlikeAndFindThemselves) {
+  const auto seeds = [](std::vector<std::string> names) {
+    std::vector<host::Seed> seeds;
+    for (const auto& name : names) seeds.push_back(*host::parse_seed(name));
+    return seeds;
+  };
+  EXPECT_EQ(founder_name(*host::parse_seed("gpu01:7400")), "gpu01");
+  EXPECT_EQ(founder_name(*host::parse_seed("gpu01:7500")), "gpu01:7500");
+  EXPECT_EQ(founder_name(*host::parse_seed("[fd00::1]:7400")), "fd00::1");
+  EXPECT_EQ(founder_name(*host::parse_seed("[fd00::1]:7500")), "[fd00::1]:7500");
+  const host::Endpoint here{"10.99.0.2", 7400};
+  const auto own = [&](std::vector<std::string> names, const std::string& node) {
+    return own_founder(seeds(std::move(names)), node, here, false);
+  };
+  EXPECT_EQ(own({"gpu01", "gpu02"}, "gpu02").value_or("?"), "gpu02");
+  EXPECT_EQ(own({"gpu01.lab", "gpu02.lab"}, "gpu02").value_or("?"), "gpu02.lab");
+  EXPECT_EQ(own({"10.99.0.1", "10.99.0.2:7400"}, "gpu02").value_or("?"), "10.99.0.2");
+  EXPECT_EQ(own({"10.99.0.1", "10.99.0.2:7500"}, "gpu02").value_or("?"), "") << "another agent of that machine";
+  EXPECT_EQ(own({"gpu1", "gpu022"}, "gpu02").value_or("?"), "");
+  EXPECT_FALSE(own({"gpu02.a", "gpu02.b"}, "gpu02"));
+}
+
 TEST_F(DaemonTest, ADamagedRecordOfMembersIsSetAside) {
   config_.dev = false;
   config_.network.listen = "127.0.0.1:0";

@@ -65,6 +65,7 @@ struct Agent {
   std::vector<gossip::Received> received;
   std::vector<gossip::Dropped> dropped;
   std::vector<node::LogReceived> log_received;
+  std::vector<node::FormationReceived> reports;
   std::vector<wire::Endpoint> up, lost, failed;
   std::vector<gossip::GoneChecked> checked;
   std::function<void(const gossip::Received&)> at_message;
@@ -110,6 +111,7 @@ struct Agent {
     if (::poll(&waiting, 1, 0) > 0 || links->deadline() <= now())
       links->dispatch(now(), [this](node::Event event) {
         if (auto* gossiped = std::get_if<node::Gossiped>(&event)) return take(std::move(gossiped->input));
+        if (auto* report = std::get_if<node::FormationReceived>(&event)) return reports.push_back(std::move(*report));
         log_received.push_back(std::get<node::LogReceived>(std::move(event)));
       });
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -132,6 +133,12 @@ class Town {
       for (int times = 0; house->address() == send.to && house->runs() && times < copies; ++times)
         post(house.get(), LogReceived{send.header, send.message});
   }
+  // To another founder, who is named by its address.
+  void send(const House& from, const SendFormation& send) {
+    for (const auto& house : houses_)
+      if (house->address().ip == send.founder && house->runs() && !(cut && cut(from, *house)))
+        post(house.get(), FormationReceived{send.header, send.report});
+  }
   // Its process is gone: whoever had a link to it sees that.
   void kill(House& gone) {
     gone.kill();
@@ -147,6 +154,7 @@ class Town {
     post(&from, Gossiped{gossip::GoneChecked{to, runs ? Answer::accepts : Answer::refused}});
   }
   int copies = 1;  // of each message about the log
+  std::function<bool(const House& from, const House& to)> cut;  // between founders: nothing arrives
   Duration travel{}, disk{};  // of a message; of a write
   std::uint64_t seed = 0;
 
@@ -219,6 +227,8 @@ inline void House::give(const Event& event) {
 
 inline void House::perform(const Effect& effect) {
   if (const auto* p = std::get_if<Persist>(&effect)) {
+    if (p->forget_log) disk = {};
+    if (p->formation) started.members.formation = *cluster::formation::Record::decode(*p->formation);
     raft::store(disk, {0, p->hard, p->snapshot, p->reset_log, p->truncate_from, p->append, {}});
     if (town_.disk == Duration{}) return give(Persisted{p->ticket});
     town_.mail_.emplace(town_.now.boot + town_.disk, Town::Letter{this, started.life, Persisted{p->ticket}});
@@ -229,6 +239,12 @@ inline void House::perform(const Effect& effect) {
   if (const auto* send = std::get_if<gossip::Send>(&effect)) return town_.send(*this, *send);
   if (const auto* send = std::get_if<SendLog>(&effect)) return town_.send(*send);
   if (const auto* check = std::get_if<gossip::CheckGone>(&effect)) return town_.check_gone(*this, check->to);
+  if (const auto* send = std::get_if<SendFormation>(&effect)) return town_.send(*this, *send);
+  if (std::holds_alternative<gossip::ResolveSeeds>(effect) && !started.members.founders.empty()) {
+    gossip::SeedsResolved all;
+    for (const std::string& seed : started.members.seeds) all.endpoints.push_back({seed, 7400});
+    return give(Gossiped{all});
+  }
   if (std::holds_alternative<gossip::ResolveSeeds>(effect))
     return give(Gossiped{gossip::SeedsResolved{{{"10.0.0.1", 7400}}}});
   if (const auto* reply = std::get_if<Reply>(&effect))

@@ -100,6 +100,27 @@ TEST(Merge, IsTheSameAsOneAfterTheOther) {
   EXPECT_EQ(first.task_records.at("y"), "1");
 }
 
+TEST(Merge, AForgottenLogIsNotWrittenFirst) {
+  Transaction first, second;
+  first.hard = raft::HardState{};
+  first.snapshot = raft::StoredSnapshot{1, 1, "s"};
+  first.reset_log = true;
+  first.truncate_from = 1;
+  first.append = {{1, 1, "a"}};
+  first.task_records = {{"x", "1"}};
+  first.formation = "old";
+  second.forget_log = true;
+  second.formation = "new";
+  second.append = {{1, 2, "b"}};
+  merge(first, std::move(second));
+  EXPECT_TRUE(first.forget_log);
+  EXPECT_FALSE(first.hard || first.snapshot || first.truncate_from || first.reset_log);
+  ASSERT_EQ(first.append.size(), 1u);
+  EXPECT_EQ(first.append.front().payload, "b");
+  EXPECT_EQ(first.formation, "new");
+  EXPECT_EQ(first.task_records.at("x"), "1");
+}
+
 struct Ring {
   TempDir own;
   std::string dir;

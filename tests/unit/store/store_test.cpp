@@ -77,6 +77,35 @@ TEST(Store, KeepsLogSnapshotRecordsAndCluster) {
   EXPECT_EQ(state.cluster_id, "abc");
 }
 
+TEST(Store, KeepsWhatWasPromisedAndForgetsALogInOneTransaction) {
+  TempDir dir;
+  {
+    auto store = open_store(dir.path);
+    Transaction begin = entries(1, 3);
+    begin.hard = raft::HardState{{1, {5, 6}}, 1, 0, 0, {}, false};
+    begin.snapshot = raft::StoredSnapshot{1, 1, "snap"};
+    begin.formation = std::string("promised\0", 9);
+    ASSERT_TRUE(store->commit(begin));
+  }
+  const StoredState begun = reopen(dir.path);
+  EXPECT_EQ(begun.formation, std::string("promised\0", 9));
+  EXPECT_EQ(begun.replica.log.size(), 2u);
+  {
+    auto store = open_store(dir.path);
+    Transaction away;
+    away.forget_log = true;
+    away.formation = "withdrawn";
+    away.append = entries(1, 1, 7).append;
+    ASSERT_TRUE(store->commit(away));
+  }
+  const StoredState gone = reopen(dir.path);
+  EXPECT_EQ(gone.formation, "withdrawn");
+  EXPECT_TRUE(gone.replica.hard.history.none());
+  EXPECT_FALSE(gone.replica.snapshot);
+  ASSERT_EQ(gone.replica.log.size(), 1u);
+  EXPECT_EQ(gone.replica.log.front().term, 7u);
+}
+
 TEST(Store, TheTailIsCutBeforeWhatReplacesIt) {
   TempDir dir;
   {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 
+#include "common/wire/peer.h"
 #include "tests/unit/wire/formation_samples.h"
 
 namespace dtrain::test {
@@ -116,6 +117,36 @@ TEST(FormationCodec, HostileBytesAreRefused) {
        {std::string(), std::string("\xc0"), std::string("\x80"), std::string("\xdd\xff\xff\xff\xff"),
         std::string(100, '\x91'), std::string("\x91\x05"), std::string("\x92\xc0\xff")})
     EXPECT_FALSE(decode_formation(bytes));
+}
+
+TEST(FormationReport, ItsHeaderPassesWhateverTheCluster) {
+  PeerHeader header;
+  header.type = kFormationType;
+  header.sender = {5, 5};
+  LinkAuth owner;
+  owner.curve = true;
+  owner.node = {5, 5};
+  LinkAuth stranger = owner;
+  stranger.node = {6, 6};
+  LinkAuth joiner;
+  joiner.curve = joiner.cluster_key = true;
+  for (const MemberId& theirs : {MemberId{}, MemberId{1, 2}, MemberId{3, 4}}) {
+    header.cluster = theirs;
+    const std::string bytes = encode_header(header);
+    for (const MemberId& ours : {MemberId{}, MemberId{1, 2}}) {
+      for (const LinkAuth& auth : {owner, joiner, LinkAuth{}})
+        EXPECT_TRUE(check_header(bytes, kFormationBytes, {9, 9}, ours, auth).ok);
+      EXPECT_EQ(check_header(bytes, kFormationBytes + 1, {9, 9}, ours, owner).drop, Drop::too_large);
+      EXPECT_EQ(check_header(bytes, 10, {9, 9}, ours, stranger).drop, Drop::not_the_key_holder);
+      EXPECT_EQ(check_header(bytes, 10, {5, 5}, ours, owner).drop, Drop::self);
+    }
+  }
+  header.cluster = {1, 2};
+  for (const std::uint16_t type : {129, 131, 132}) {
+    header.type = type;
+    EXPECT_EQ(check_header(encode_header(header), 10, {9, 9}, {1, 2}, owner).drop, Drop::unknown_type) << type;
+    EXPECT_EQ(check_header(encode_header(header), 10, {9, 9}, {3, 4}, owner).drop, Drop::other_cluster) << type;
+  }
 }
 
 }  // namespace
