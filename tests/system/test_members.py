@@ -119,7 +119,7 @@ class MembersTest(Members):
 
     def test_the_founder_dies_and_returns(self):
         a1, a2 = self.cluster_of(2)
-        until(lambda: a2.ask("status")["coordinator"], "a coordinator")
+        until(lambda: (s := a2.ask("status"))["coordinator"] and s["ledger"] and not s["stale"], "a copy of the ledger at a2")
         a1.end()
         until(lambda: a2.ask("status")["coordinator"] is None, "its loss", 10)
         status = a2.ask("status")
