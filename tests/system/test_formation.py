@@ -125,7 +125,7 @@ class FormationTest(test_members.Members):
     def test_without_one_that_will_not_come(self):
         h1, h2, h3 = agents = self.founders(3)
         h1.start(), h2.start()
-        until(lambda: h3.ip in h1.ask("status")["waiting_for"], "h1 to wait for h3")
+        until(lambda: "waits for %s, not reachable" % h3.ip in h1.ask("status")["waiting_for"], "h1 to wait for h3 alone")
         refused = h1.ctl("form", "--without", h2.ip)
         self.assertEqual(refused.returncode, 5, refused.stderr)
         refused = h1.ctl("form", "--without", "nobody")
