@@ -283,9 +283,9 @@ TEST_F(DaemonTest, WhoPromisedToBeginAClusterWithOthersFoundsNone) {
 
 TEST(Founders, AreNamedAlikeAndFindThemselves) {
   const auto seeds = [](std::vector<std::string> names) {
-    std::vector<host::Seed> seeds;
-    for (const auto& name : names) seeds.push_back(*host::parse_seed(name));
-    return seeds;
+    std::vector<host::Seed> all;
+    for (const auto& name : names) all.push_back(*host::parse_seed(name));
+    return all;
   };
   EXPECT_EQ(founder_name(*host::parse_seed("gpu01:7400")), "gpu01");
   EXPECT_EQ(founder_name(*host::parse_seed("gpu01:7500")), "gpu01:7500");

@@ -81,7 +81,7 @@ TEST(Store, KeepsWhatWasPromisedAndForgetsALogInOneTransaction) {
   TempDir dir;
   {
     auto store = open_store(dir.path);
-    Transaction begin = entries(1, 3);
+    Transaction begin = entries(2, 3);
     begin.hard = raft::HardState{{1, {5, 6}}, 1, 0, 0, {}, false};
     begin.snapshot = raft::StoredSnapshot{1, 1, "snap"};
     begin.formation = std::string("promised\0", 9);
@@ -163,7 +163,7 @@ TEST(Store, KeepsWhatRaftAsksFor) {
         persist.entries.push_back({++last, below(9) + 1, std::string(below(40), 'p'),
                                    static_cast<raft::EntryKind>(below(3)), Duration(below(1000))});
       raft::store(expected, persist);
-      Transaction t{persist.hard, persist.snapshot, persist.reset_log, persist.truncate_from, persist.entries, {}};
+      Transaction t{false, persist.hard, persist.snapshot, persist.reset_log, persist.truncate_from, persist.entries, {}, {}};
       if (below(2) == 0) {
         merge(merged, std::move(t));
         continue;

@@ -52,6 +52,7 @@ void for_each_control_type(F&& f) {
   f.template operator()<VersionReply>("version_reply");
   f.template operator()<CancelRequest>("cancel_request");
   f.template operator()<LeaveRequest>("leave_request");
+  f.template operator()<FormRequest>("form_request");
 }
 
 class Sampler {
