@@ -83,7 +83,7 @@ TEST(Formation, OtherFoundersAreNotAnswered) {
   founders.pass(5s);
   EXPECT_EQ(founders.one_cluster(), 0u);
   EXPECT_EQ(founders.core(1).status(),
-            "waits: another machine names the founders h2,h3, this one h1,h2,h3; `join` and `expect` must be "
+            "waits: another machine names the founders h2,h3, this one h1,h2,h3; the cluster's name, `join` and `expect` must be "
             "alike on all of them");
 }
 
