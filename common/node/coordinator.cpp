@@ -37,7 +37,6 @@ std::set<JobId> Coordinator::applied(std::uint64_t index) {
   }
   proposals_.erase(proposals_.begin(), last);
   std::erase_if(bookings_, [&](const Booking& b) { return b.index <= index; });
-  std::erase_if(losing_, [&](const auto& entry) { return entry.second <= index; });
   return ids;
 }
 
@@ -48,11 +47,6 @@ void Coordinator::reset() {
   proposals_.clear();
   bookings_.clear();
   unplaced_.clear();
-  away_.clear();
-  bound_.clear();
-  losing_.clear();
-  next_look_ = {};
-  next_hand_over_ = {};
   queue_.forget();
 }
 
@@ -71,7 +65,6 @@ bool Coordinator::look_at(JobId id) {
       jobs_.erase(gone);
     }
     unplaced_.erase(id);
-    bound_.erase(id);
   } else {
     Job& soft = jobs_[id];
     soft.deadline = kNever;
@@ -123,6 +116,8 @@ void Coordinator::watch_time(const JobRecord& job, Job& soft) {
   }
   const auto warning = job.spec.policy.signal_before_deadline;
   if (warning && !job.signalled && due(*job.run_started + *limit - warning->before)) {
+    for (const auto& [id, t] : job.tasks)
+      if (t.pid != 0) c_.emit(SignalTask{{job.id, job.generation, id}, warning->signal, false});
     propose(soft, job.id, CommandType::signal, cluster::SignalJob{job.id});
   }
 }
@@ -292,8 +287,7 @@ void Coordinator::quarantined(const CheckpointQuarantined& e) {
 }
 
 void Coordinator::watch(const JobRecord& job, Job& soft) {
-  const bool on = job.spec.checkpoint && job.generation > 0 && !is_final(job.state) && !job.nothing_runs() &&
-                  job.tasks.begin()->second.place.node == c_.facts.id;
+  const bool on = job.spec.checkpoint && job.generation > 0 && !is_final(job.state) && !job.nothing_runs();
   if (on != soft.watched) {
     soft.watched = on;
     c_.emit(WatchCheckpoints{job.id, on ? *job.spec.checkpoint : job::CheckpointSpec{}, job.user, on});
@@ -336,11 +330,10 @@ void Coordinator::tick() {
   for (const auto& [id, soft] : jobs_)
     if (soft.deadline <= c_.now.boot) due.insert(id);
   consider(due);
-  if (next_look_ <= c_.now.boot) look_at_hosts();
 }
 
 Instant Coordinator::deadline() const {
-  Instant d = among_others() ? next_look_ : kNever;
+  Instant d = kNever;
   for (const auto& [id, soft] : jobs_) d = std::min(d, soft.deadline);
   return d;
 }
