@@ -24,10 +24,11 @@ enum class CommandType : unsigned char {
   checkpoint,
   forget,
   waits,
-  signal
+  signal,
+  host_lost
 };
 constexpr CommandType enum_last(CommandType) {
-  return CommandType::signal;
+  return CommandType::host_lost;
 }
 
 // Names a user's request, whoever proposes it and however often (raft/request_window.h).
@@ -79,12 +80,14 @@ struct SubmitJob {
   job::User user;
   std::string request_id;
   bool replace = false;
+  NodeId package_host;  // that has the package; "": of a version that had one host
   template <class V>
   void fields(V& v) {
     v("spec", spec);
     v("user", user);
     v("request_id", request_id);
     v("replace", replace);
+    v("package_host", package_host);
   }
 };
 
@@ -102,6 +105,7 @@ struct JobAction {
   bool force = false;          // remove
   bool from_scratch = false;   // restart
   std::string package_digest;  // restart
+  NodeId package_host;         // restart: that has the package
   std::string request_id;      // rerun
   template <class V>
   void fields(V& v) {
@@ -114,6 +118,7 @@ struct JobAction {
     v("force", force);
     v("from_scratch", from_scratch);
     v("package_digest", package_digest);
+    v("package_host", package_host);
     v("request_id", request_id);
   }
 };
@@ -149,6 +154,7 @@ struct Report {
   std::uint64_t life = 0;      // of the host's agent; 0: not numbered
   std::uint64_t sequence = 0;  // counts the reports of that life, from 1
   std::string node_name;       // for people; "": of the coordinator's host, which was the only one before
+  std::uint64_t back = 0;      // not 0: nothing that HostLost of that index took away is left on the host
   template <class V>
   void fields(V& v) {
     v("node", node);
@@ -156,6 +162,21 @@ struct Report {
     v("life", life);
     v("sequence", sequence);
     v("node_name", node_name);
+    v("back", back);
+  }
+};
+
+// The coordinator's word that a host is away for longer than its stateless tasks are waited for: these are lost, and begun
+// elsewhere. What must not run twice waits for the host's return, or for an operator's word that the host is `gone`.
+struct HostLost {
+  NodeId node;
+  std::string node_name;
+  bool gone = false;
+  template <class V>
+  void fields(V& v) {
+    v("node", node);
+    v("node_name", node_name);
+    v("gone", gone);
   }
 };
 

@@ -36,20 +36,14 @@ class Council {
         if (!members_.contains(id)) ++members, ++may_vote;
     target_ = council_size(members);
     while (target_ > 1 && target_ > may_vote) target_ -= 2;
-    // Nobody else votes: a second member keeps the log at least.
-    learners_wanted_ = target_ == 1 && may_vote > 1 ? 1 : 0;
   }
 
   CouncilStep next() const {
     for (const MemberId& id : learners())
       if (fault(id) == Fault::left) return change(ChangeKind::remove, id, name(id) + " left");
-    for (const MemberId& id : voters_)
-      if (fault(id) == Fault::left && voters_.size() > 1)
-        if (auto step = dismiss(id, ChangeKind::remove, name(id) + " left")) return *step;
-    if (voters_.size() > target_) return shrink();
-    if (voters_.size() < target_) return grow();
-    if (auto step = replace()) return *step;
-    return tend_learners();
+    const CouncilStep seats = next_of_voters();
+    if (seats.act != Act::nothing) return seats;
+    return next_of_learners().value_or(seats);
   }
 
   bool alone() const {
@@ -59,6 +53,15 @@ class Council {
   }
 
  private:
+  CouncilStep next_of_voters() const {
+    for (const MemberId& id : voters_)
+      if (fault(id) == Fault::left && voters_.size() > 1)
+        if (auto step = dismiss(id, ChangeKind::remove, name(id) + " left")) return *step;
+    if (voters_.size() > target_) return shrink();
+    if (voters_.size() < target_) return grow();
+    return replace().value_or(wait(""));
+  }
+
   // ---- what is true of a member
   const std::vector<MemberId>& learners() const { return view_.configuration.learners; }
   const CouncilMember* member(const MemberId& id) const {
@@ -104,6 +107,11 @@ class Council {
     return at != followers_.end() && heard(id) && at->second->match > 0 &&
            at->second->match + options_.caught_up_lag >= view_.last_index;
   }
+  bool full() const { return learners().size() >= wire::kMostLearners; }
+  bool busy(const MemberId& id) const {
+    const CouncilMember* known = member(id);
+    return known != nullptr && known->busy;
+  }
   bool ready(const MemberId& id) const { return eligible(id) && has_log(id); }
   bool coming(const MemberId& id) const { return eligible(id) && heard(id); }
 
@@ -144,6 +152,13 @@ class Council {
     return {Act::nothing, {}, {}, std::move(why), now_ + look};
   }
 
+  // Who does not vote any more keeps its copy, if it can use it: it is alive, or tasks of it have not ended.
+  ChangeKind departure(const MemberId& id) const {
+    const CouncilMember* known = member(id);
+    const bool of_use = known != nullptr && known->state != State::left && (known->busy || (!gone(*known) && !lost(id)));
+    return of_use && !full() ? ChangeKind::demote : ChangeKind::remove;
+  }
+
   // A voter goes, if the others can do without it; the leader hands over first.
   std::optional<CouncilStep> dismiss(const MemberId& id, ChangeKind kind, std::string why) const {
     if (!safe_without(id)) return std::nullopt;
@@ -176,7 +191,7 @@ class Council {
     const MemberId* useless = nullptr;
     for (const MemberId& id : learners()) {
       if (!coming(id)) {
-        useless = &id;
+        if (!busy(id) && (useless == nullptr || fault(id) < fault(*useless))) useless = &id;
         continue;
       }
       ++on_their_way;
@@ -187,7 +202,7 @@ class Council {
     for (const auto& [id, known] : members_)
       if (eligible(id) && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
     if (!best) return wait(purpose + ": waits for another member that is alive and may vote");
-    if (learners().size() >= wire::kMostLearners)
+    if (full())
       return useless == nullptr ? wait(purpose)
                                 : change(ChangeKind::remove, *useless, purpose + ": room for others");
     return change(ChangeKind::add_learner, *best, purpose);
@@ -213,10 +228,8 @@ class Council {
       return std::pair(urgency(a), rank(b)) < std::pair(urgency(b), rank(a));
     });
     const std::string purpose = "council of " + std::to_string(target_);
-    for (const MemberId& id : order) {
-      const bool stays = eligible(id) && learners().size() < learners_wanted_;
-      if (auto step = dismiss(id, stays ? ChangeKind::demote : ChangeKind::remove, purpose)) return *step;
-    }
+    for (const MemberId& id : order)
+      if (auto step = dismiss(id, departure(id), purpose)) return *step;
     return wait(purpose + ": waits until a majority is left without the others");
   }
 
@@ -233,20 +246,21 @@ class Council {
     for (const auto& [why, id] : order) {
       if (there(id) && voters_.size() < wire::kMostVoters)
         return change(ChangeKind::promote, *best_ready(), "in the place of " + name(id));
-      if (auto step = dismiss(id, ChangeKind::remove, "to be replaced")) return step;
+      if (auto step = dismiss(id, departure(id), "to be replaced")) return step;
     }
     return wait(purpose + ": waits until a majority is left without it");
   }
 
-  CouncilStep tend_learners() const {
-    const MemberId* worst = nullptr;
-    const auto usefulness = [this](const MemberId& id) { return std::tuple(fault(id), heard(id)); };
+  // Everybody has a copy of the log: only such hosts are given tasks, and a lost voter's successor need not catch up first.
+  std::optional<CouncilStep> next_of_learners() const {
+    std::optional<MemberId> best;
+    for (const auto& [id, known] : members_)
+      if (known->state == State::alive && !id.none() && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
+    if (!best) return std::nullopt;
+    if (!full()) return change(ChangeKind::add_learner, *best, "a copy of the log");
     for (const MemberId& id : learners())
-      if (worst == nullptr || usefulness(id) < usefulness(*worst)) worst = &id;
-    if (worst != nullptr && (learners().size() > learners_wanted_ || fault(*worst) == Fault::never))
-      return change(ChangeKind::remove, *worst, "needs no copy of the log");
-    if (learners().size() < learners_wanted_) return prepare(learners_wanted_, "a second copy of the log");
-    return wait("");
+      if (fault(id) == Fault::lost && !busy(id)) return change(ChangeKind::remove, id, "a copy of the log: room for others");
+    return std::nullopt;
   }
 
   const CouncilView& view_;
@@ -255,8 +269,7 @@ class Council {
   const std::vector<MemberId>& voters_;
   std::map<MemberId, const CouncilMember*> members_;
   std::map<MemberId, const raft::FollowerView*> followers_;
-  std::size_t target_ = 1;           // voters
-  std::size_t learners_wanted_ = 0;  // at rest
+  std::size_t target_ = 1;  // voters
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 // council of 2 of 3 or of 4 of 5 survives exactly as many further losses as the larger one with a dead voter
 // would, so nothing is gained by shrinking it. 2 and 4 rest only while candidates are missing.
 //
+// Who does not vote learns, as far as kMostLearners go: every host has a copy of the log and acts by it.
+//
 // Pure: the same view gives the same answer. docs/consensus.md says why the rules are these.
 #pragma once
 
@@ -40,6 +42,7 @@ struct CouncilMember {
   State state{};
   Instant since{};     // of that state
   bool never = false;  // `council: never`
+  bool busy = false;   // tasks of it have not ended
 };
 
 // What the leader sees. Its clock is that of `now`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/limits.h"
+#include "common/cluster/cluster_change.h"
 #include "common/job/restart.h"
 
 namespace dtrain::cluster {
@@ -101,8 +102,9 @@ void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen
   // Attempts beyond the generation's first are restarts; a report that skips some was lost on the way, they
   // count too.
   const AttemptNumber known = std::max(task.attempt, task.first_attempt);
-  if (seen.attempt > known) {
-    const std::uint32_t restarts = seen.attempt - known;
+  const AttemptNumber counted = std::max(known, task.granted_attempt);
+  if (seen.attempt > counted) {
+    const std::uint32_t restarts = seen.attempt - counted;
     const bool one_requested = task.restart_attempt >= known && task.restart_attempt < seen.attempt;
     job_.restarts += restarts;
     job_.budget_spent += restarts - (one_requested ? 1 : 0);
@@ -147,6 +149,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   task.reason = seen.reason;
   task.state = seen.state;
   task.ended = seen.ended;
+  task.reached_staged = task.reached_staged || (seen.state != TaskState::waiting && seen.state != TaskState::fetching);
   if (seen.state == TaskState::running) task.reached_running = true;
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none;
   // What the last run's tasks still do while a rerun waits for their end completes nothing of the new run.
@@ -187,6 +190,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
         break;
     }
   }
+  if (seen.state == TaskState::backoff && !(job_.goal != Goal::run || job_.halt != Halt::none)) grant_restart(task, seen);
   if (seen.state != TaskState::failed || ordered || before == TaskState::failed) return;
   if (seen.stage_failed)
     stage_failed(task, seen);
@@ -227,6 +231,84 @@ bool JobTransition::spend_restart(const std::string& cause) {
   }
   ++job_.restarts;
   ++job_.budget_spent;
+  return true;
+}
+
+void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen) {
+  if (!restarts_are_granted(job_) || task.granted_attempt > seen.attempt) return;
+  if (seen.on_request)
+    ++job_.restarts;  // a user asked for it
+  else if (!spend_restart(task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason)))
+    return;
+  task.granted_attempt = seen.attempt + 1;
+}
+
+// Would another one beside it, if it still runs where nobody sees it, do harm? Before all are staged nothing was started.
+bool JobTransition::may_run_twice(const TaskRecord& task) const {
+  const TaskId& id = task.place.task;
+  if (!job::is_stateful(job_.spec, id) && !job::is_exclusive(job_.spec, id)) return false;
+  return task.granted_attempt >= task.first_attempt;
+}
+
+constexpr std::string_view kWaitsForHost = "; dtrainctl forget-node ";
+
+void JobTransition::wait_for_host(const std::string& cause, const std::string& what, const std::string& name) {
+  job_.reason = cause + ", and " + what + std::string(kWaitsForHost) + name + " if it will not return";
+  ledger_.add_event(wall_, job_.id, "job.waits", job_.spec.name, job_.reason, {{"job", job_.spec.name}, {"node", name}});
+}
+
+bool JobTransition::host_back(const NodeId& node) {
+  const bool there = std::ranges::any_of(job_.tasks, [&](const auto& t) { return !t.second.ended && t.second.place.node == node; });
+  if (!there || job_.reason.find(kWaitsForHost) == std::string::npos) return false;
+  job_.reason.clear();
+  return true;
+}
+
+bool JobTransition::lose_host(const NodeId& node, const std::string& name, bool gone) {
+  std::vector<TaskRecord*> there;
+  for (auto& [id, t] : job_.tasks)
+    if (!t.ended && t.place.node == node) there.push_back(&t);
+  if (there.empty()) return false;
+  const bool goes_on = job_.goal == Goal::run && job_.halt == Halt::none && !is_final(job_.state);
+  const std::string cause = "host " + name + (gone ? " is gone" : " does not answer");
+  for (const TaskRecord* t : there) {
+    if (gone || !may_run_twice(*t) || ledger_.broken_rule == "stateful-waits-for-its-host") continue;
+    if (!is_final(job_.state)) wait_for_host(cause, t->place.task.text() + " may run there", name);
+    return true;
+  }
+  // It could not go on elsewhere.
+  const bool restores = job_.spec.checkpoint && job_.spec.checkpoint->restore != "never";
+  if (goes_on && !gone && (restores || !job_.spec.package_digest.empty())) {
+    wait_for_host(cause, "its files are there", name);
+    return true;
+  }
+  bool alone = true;
+  std::vector<TaskRecord*> started;
+  for (TaskRecord* t : there) {
+    t->ended = true;
+    t->pid = 0;
+    ledger_.use_ports(t->place);
+    task_event(*t, "lost", cause, {{"node", name}});
+    if (!goes_on || t->completed || t->given_up) continue;
+    t->lost = true;
+    t->ready = false;
+    t->state = TaskState::waiting;
+    t->reason = cause;
+    if (t->attempt >= t->first_attempt || t->granted_attempt >= t->first_attempt) started.push_back(t);
+    alone = alone && scales_alone(job_.spec, t->place.task.role) && !job::is_stateful(job_.spec, t->place.task);
+  }
+  if (!goes_on || std::none_of(there.begin(), there.end(), [](const TaskRecord* t) { return t->lost; })) return true;
+  // Nobody else notices, or all get the new addresses.
+  if (alone) {
+    for (const TaskRecord* t : started)
+      if (!spend_restart(t->place.task.text() + ": " + cause)) return true;
+    job_.reason = cause;
+  } else if (!started.empty()) {
+    recover(*started.front(), cause);
+  } else {
+    halt(Halt::replace, false, true);
+    job_.reason = cause;
+  }
   return true;
 }
 
@@ -318,6 +400,10 @@ JobState JobTransition::running_state() const {
 }
 
 void JobTransition::settle() {
+  // The barrier: from here on any of them may be started by its host, whether or not that is ever heard.
+  if (std::ranges::all_of(job_.tasks, [](const auto& entry) { return entry.second.ended || entry.second.reached_staged; }))
+    for (auto& [id, t] : job_.tasks)
+      if (!t.ended) t.granted_attempt = std::max(t.granted_attempt, t.first_attempt);
   if (job_.goal == Goal::run && job_.halt == Halt::none && !is_final(job_.state) && job_.generation > 0 &&
       !job_.tasks.empty() && check_success())
     finish(JobState::succeeded, "", false);

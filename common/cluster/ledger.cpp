@@ -9,6 +9,9 @@
 
 namespace dtrain::cluster {
 
+// Hosts that were lost and are not back. Beyond, the one that is longest gone for good is not remembered.
+constexpr std::size_t kLostHosts = 10'000;
+
 std::string_view to_string(JobState s) {
   switch (s) {
     case JobState::pending:
@@ -39,6 +42,12 @@ std::string_view to_string(JobState s) {
 
 bool JobRecord::nothing_runs() const {
   return std::all_of(tasks.begin(), tasks.end(), [](const auto& entry) { return entry.second.ended; });
+}
+
+bool restarts_are_granted(const JobRecord& job) {
+  if (!job.spec.policy.backoff_limit || job.tasks.empty()) return false;
+  const NodeId& one = job.tasks.begin()->second.place.node;
+  return std::any_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) { return entry.second.place.node != one; });
 }
 
 Result<Ledger> Ledger::restore(std::string_view snapshot) {
@@ -86,6 +95,9 @@ Duration Ledger::elapsed_at(Instant now) const {
 
 std::set<JobId> Ledger::take_touched() {
   return std::exchange(touched_, {});
+}
+std::set<JobId> Ledger::take_signalled() {
+  return std::exchange(signalled_, {});
 }
 std::set<JobId> Ledger::take_forgotten() {
   return std::exchange(forgotten_, {});
@@ -169,6 +181,8 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasu
       return with<JobWaits>(c, [&](const auto& b) { return apply_waits(b, c.wall); });
     case CommandType::signal:
       return with<SignalJob>(c, [&](const auto& b) { return apply_signal(b); });
+    case CommandType::host_lost:
+      return with<HostLost>(c, [&](const auto& b) { return apply_host_lost(b, index, c.wall); });
   }
   return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
 }
@@ -219,6 +233,12 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   for (const auto& place : c.placements)
     if (!job.spec.roles.contains(place.task.role))
       return refused(ErrorCode::damaged, "could not begin a generation: job has no role " + place.task.role);
+  for (const auto& place : c.placements) {
+    if (state_.lost.contains(place.node) && broken_rule != "lost-host-rests")
+      return refused(ErrorCode::refused, "a host was lost meanwhile");
+    const auto here = job.tasks.find(place.task);
+    if (extend && here != job.tasks.end() && !here->second.lost) return refused(ErrorCode::refused, "job moved on");
+  }
   if (taken(c)) return refused(ErrorCode::refused, "a place was taken meanwhile");
   touched_.insert(job.id);
   for (const auto& place : c.placements)
@@ -304,9 +324,17 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
     if (job.generation != seen.id.generation) continue;
     const auto task = job.tasks.find(seen.id.task);
     if (task == job.tasks.end() || task->second.ended) continue;
+    // So do those of a host from which the task was taken.
+    if (task->second.place.node != c.node && broken_rule != "report-of-its-host") continue;
     JobTransition(*this, job, wall).observe(task->second, seen, node_name);
     if (task->second.ended) use_ports(task->second.place);  // rests from now on
     jobs.insert(job.id);
+  }
+  if (const auto lost = state_.lost.find(c.node); lost != state_.lost.end() && lost->second.index == c.back) {
+    state_.lost.erase(lost);
+    add_event(wall, 0, "host.back", node_name, "", {{"node", node_name}});
+    for (auto& [id, job] : state_.jobs)
+      if (JobTransition(*this, job, wall).host_back(c.node)) jobs.insert(id);
   }
   for (const JobId id : jobs) {
     JobRecord& job = state_.jobs.at(id);
@@ -413,8 +441,27 @@ Applied Ledger::apply_signal(const SignalJob& c) {
   const auto it = state_.jobs.find(c.job);
   if (it == state_.jobs.end() || it->second.signalled) return refused(ErrorCode::refused, "job moved on");
   it->second.signalled = true;
+  signalled_.insert(c.job);
   touched_.insert(c.job);
   return done(it->second);
+}
+
+Applied Ledger::apply_host_lost(const HostLost& c, std::uint64_t index, WallTime wall) {
+  if (state_.lost.size() >= kLostHosts && !state_.lost.contains(c.node))
+    state_.lost.erase(std::ranges::min_element(state_.lost, {}, [](const auto& entry) {
+      return std::pair(!entry.second.gone, entry.second.index);
+    }));
+  LostHost& lost = state_.lost[c.node];
+  lost = {index, c.node_name, lost.gone || c.gone};
+  add_event(wall, 0, "host.lost", c.node_name, c.gone ? "it left, or was forgotten" : "it does not answer", {{"node", c.node_name}});
+  for (auto& [id, job] : state_.jobs) {
+    JobTransition transition(*this, job, wall);
+    if (!transition.lose_host(c.node, c.node_name, lost.gone)) continue;
+    transition.settle();
+    ++job.version;
+    touched_.insert(id);
+  }
+  return {};
 }
 
 }  // namespace dtrain::cluster

@@ -28,6 +28,19 @@ struct ReportMark {
   }
 };
 
+// A host that was away for too long. It is given nothing until it has said that what was taken from it has ended there.
+struct LostHost {
+  std::uint64_t index = 0;  // of the newest HostLost
+  std::string name;
+  bool gone = false;        // an operator's word: it runs nothing any more
+  template <class V>
+  void fields(V& v) {
+    v("index", index);
+    v("name", name);
+    v("gone", gone);
+  }
+};
+
 // Everything a snapshot holds.
 struct LedgerState {
   std::uint64_t format = 1;
@@ -45,6 +58,7 @@ struct LedgerState {
       ports;                        // when last in use; entries older than kPortRest are dropped
   std::vector<LedgerEvent> events;  // newest limits::kKeptEvents
   std::map<NodeId, ReportMark> reports;
+  std::map<NodeId, LostHost> lost;
   std::string requests;  // raft::RequestWindow::encode(); only in a snapshot
   template <class V>
   void fields(V& v) {
@@ -62,6 +76,7 @@ struct LedgerState {
     v("ports", ports);
     v("events", events);
     v("reports", reports);
+    v("lost", lost);
     v("requests", requests);
   }
 };
@@ -100,6 +115,8 @@ class Ledger {
 
   // Jobs changed since the last call.
   std::set<JobId> take_touched();
+  // Jobs whose signalBeforeDeadline became due.
+  std::set<JobId> take_signalled();
   // Jobs that the last calls removed: their files can go.
   std::set<JobId> take_forgotten();
 
@@ -121,6 +138,7 @@ class Ledger {
   Applied apply_forget(const ForgetJob& c, WallTime wall);
   Applied apply_waits(const JobWaits& c, WallTime wall);
   Applied apply_signal(const SignalJob& c);
+  Applied apply_host_lost(const HostLost& c, std::uint64_t index, WallTime wall);
   void drop_oldest_finished(WallTime wall);
   void forget(JobId id, WallTime wall);
   void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
@@ -132,7 +150,7 @@ class Ledger {
   LedgerState state_;  // its `events` stay empty: they live in events_ until a snapshot
   std::deque<LedgerEvent> events_;
   std::map<std::string, JobId, std::less<>> names_, requests_;
-  std::set<JobId> touched_, forgotten_;
+  std::set<JobId> touched_, forgotten_, signalled_;
 };
 
 }  // namespace dtrain::cluster

@@ -97,6 +97,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   job.submitted_spec = c.spec;
   job.user = c.user;
   job.request_id = c.request_id;
+  job.package_host = c.package_host;
   job.created = wall;
   job.created_elapsed = state_.elapsed;
   names_[job.spec.name] = index;
@@ -172,7 +173,10 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
           break;
         }
       }
-      if (!c.package_digest.empty()) job.spec.package_digest = c.package_digest;
+      if (!c.package_digest.empty()) {
+        job.spec.package_digest = c.package_digest;
+        job.package_host = c.package_host;
+      }
       job.from_scratch = c.from_scratch;
       job.not_before = 0ns;
       ++job.restarts;

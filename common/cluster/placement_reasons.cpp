@@ -42,7 +42,9 @@ class Words {
   void count(HostNumber h) {
     switch (fit_.exclusion(h)) {
       case Exclusion::cordoned: ++cordoned_; return;
-      case Exclusion::selector: ++unselected_; return;
+      case Exclusion::selector:
+        if (!elsewhere(h)) ++unselected_;
+        return;
       case Exclusion::has_gpus: ++with_gpus_; return;
       case Exclusion::none: break;
     }
@@ -57,6 +59,14 @@ class Words {
     }
   }
 
+  // The job is bound to another host: this one is out of the question.
+  bool elsewhere(HostNumber h) const {
+    const auto bound = role_.node_selector.find(kHostLabel);
+    const auto& labels = now_.host(h).labels;
+    const auto own = labels.find(kHostLabel);
+    return bound != role_.node_selector.end() && (own == labels.end() || own->second != bound->second);
+  }
+
   std::string task() const { return TaskId{fit_.demand().role_name, fit_.demand().first_index}.text(); }
   std::string tasks() const {
     return std::to_string(fit_.demand().count()) + " tasks of " + fit_.demand().role_name;
@@ -64,7 +74,8 @@ class Words {
 
   std::string labels() const {
     std::string text;
-    for (const auto& [key, value] : role_.node_selector) text += (text.empty() ? "" : ", ") + key + "=" + value;
+    for (const auto& [key, value] : role_.node_selector)
+      if (key != kHostLabel) text += (text.empty() ? "" : ", ") + key + "=" + value;
     return text;
   }
 

@@ -70,6 +70,9 @@ struct TaskRecord {
   bool ready = false;            // READY=1, in this generation
   bool completed = false;        // succeeded for good: never run again, also not in later generations
   bool ended = false;            // the host said: nothing of this assignment runs or will run
+  bool lost = false;             // ended, because its host is away (HostLost); a place elsewhere is wanted
+  bool reached_staged = false;   // in this generation
+  AttemptNumber granted_attempt = 0;  // newest that may have begun: the first since the barrier, later ones as in restarts_are_granted()
   std::uint32_t consecutive_failures = 0;
   AttemptNumber restart_attempt = 0;  // a user asked to end this attempt and start the next: costs no budget
   std::vector<Duration> failures;     // when, within the threshold's window; at most its count
@@ -93,6 +96,9 @@ struct TaskRecord {
     v("ready", ready);
     v("completed", completed);
     v("ended", ended);
+    v("lost", lost);
+    v("reached_staged", reached_staged);
+    v("granted_attempt", granted_attempt);
     v("consecutive_failures", consecutive_failures);
     v("restart_attempt", restart_attempt);
     v("failures", failures);
@@ -173,6 +179,7 @@ struct JobRecord {
       submitted_spec;  // as submitted, encoded: scale changes `spec`, "same content" is decided on this
   job::User user;
   std::string request_id;
+  NodeId package_host;  // that has the package; "": not known
   WallTime created{};
   Duration created_elapsed{0};
 
@@ -223,6 +230,7 @@ struct JobRecord {
     v("submitted_spec", submitted_spec);
     v("user", user);
     v("request_id", request_id);
+    v("package_host", package_host);
     v("created", created);
     v("created_elapsed", created_elapsed);
     v("state", state);
@@ -262,6 +270,10 @@ struct JobRecord {
 
   bool nothing_runs() const;  // every task of the newest generation ended, or there is none
 };
+
+// Where a job with a backoffLimit has tasks on several hosts, each restart is counted by the ledger before it begins: their sum
+// never exceeds the budget, whoever hears of whom how late. Elsewhere the host restarts at once and tells.
+bool restarts_are_granted(const JobRecord& job);
 
 struct EventField {
   std::string key, value;

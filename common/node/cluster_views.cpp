@@ -45,7 +45,7 @@ wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
   v.state = wire::to_string(m.state);
   v.incarnation = m.incarnation;
   v.role = role_of(c, MemberId::parse(c.facts.id).value_or(kNameless));
-  v.schedulable = c.serving;
+  v.schedulable = c.holds_ledger() && !c.ledger.state().lost.contains(c.facts.id);
   show_facts(host_facts_here(c), free_here(c), v);
   return v;
 }
@@ -58,8 +58,8 @@ wire::NodeView member_view(const Context& c, const gossip::MemberView& m) {
   v.state = wire::to_string(m.state);
   v.incarnation = m.incarnation;
   v.role = c.holds_ledger() ? role_of(c, m.identity->id) : council_fact_of(m).role;
-  // Tasks are placed on the ledger's own host only, so far.
-  v.schedulable = v.role == "coordinator" && m.state == wire::MemberState::alive;
+  // Tasks are given to who has a copy of the ledger.
+  v.schedulable = v.role != "member" && m.state == wire::MemberState::alive && !c.ledger.state().lost.contains(v.id);
   if (const auto host = host_facts_of(m)) show_facts(*host, free_facts_of(m).value_or(FreeFacts{}), v);
   return v;
 }

@@ -37,6 +37,7 @@ std::set<JobId> Coordinator::applied(std::uint64_t index) {
   }
   proposals_.erase(proposals_.begin(), last);
   std::erase_if(bookings_, [&](const Booking& b) { return b.index <= index; });
+  std::erase_if(losing_, [&](const auto& entry) { return entry.second <= index; });
   return ids;
 }
 
@@ -47,6 +48,11 @@ void Coordinator::reset() {
   proposals_.clear();
   bookings_.clear();
   unplaced_.clear();
+  away_.clear();
+  bound_.clear();
+  losing_.clear();
+  next_look_ = {};
+  next_hand_over_ = {};
   queue_.forget();
 }
 
@@ -65,6 +71,7 @@ bool Coordinator::look_at(JobId id) {
       jobs_.erase(gone);
     }
     unplaced_.erase(id);
+    bound_.erase(id);
   } else {
     Job& soft = jobs_[id];
     soft.deadline = kNever;
@@ -116,8 +123,6 @@ void Coordinator::watch_time(const JobRecord& job, Job& soft) {
   }
   const auto warning = job.spec.policy.signal_before_deadline;
   if (warning && !job.signalled && due(*job.run_started + *limit - warning->before)) {
-    for (const auto& [id, t] : job.tasks)
-      if (t.pid != 0) c_.emit(SignalTask{{job.id, job.generation, id}, warning->signal, false});
     propose(soft, job.id, CommandType::signal, cluster::SignalJob{job.id});
   }
 }
@@ -287,7 +292,8 @@ void Coordinator::quarantined(const CheckpointQuarantined& e) {
 }
 
 void Coordinator::watch(const JobRecord& job, Job& soft) {
-  const bool on = job.spec.checkpoint && job.generation > 0 && !is_final(job.state) && !job.nothing_runs();
+  const bool on = job.spec.checkpoint && job.generation > 0 && !is_final(job.state) && !job.nothing_runs() &&
+                  job.tasks.begin()->second.place.node == c_.facts.id;
   if (on != soft.watched) {
     soft.watched = on;
     c_.emit(WatchCheckpoints{job.id, on ? *job.spec.checkpoint : job::CheckpointSpec{}, job.user, on});
@@ -330,10 +336,11 @@ void Coordinator::tick() {
   for (const auto& [id, soft] : jobs_)
     if (soft.deadline <= c_.now.boot) due.insert(id);
   consider(due);
+  if (next_look_ <= c_.now.boot) look_at_hosts();
 }
 
 Instant Coordinator::deadline() const {
-  Instant d = kNever;
+  Instant d = among_others() ? next_look_ : kNever;
   for (const auto& [id, soft] : jobs_) d = std::min(d, soft.deadline);
   return d;
 }

@@ -27,6 +27,9 @@ class Coordinator {
   std::set<JobId> applied(std::uint64_t index);
   void tick();
   Instant deadline() const;
+  // Hosts may have come, gone, died or changed: looked at when it is due.
+  void hosts_changed() { next_look_ = {}; }
+  void look_at_hosts();
 
   void scanned(const CheckpointsScanned& e);
   void verified(const CheckpointVerified& e);
@@ -56,6 +59,12 @@ class Coordinator {
     cluster::WaitKind waits_as = cluster::WaitKind::behind;  // of `waiting`, in the queue
     Instant deadline = kNever;
   };
+  // Where a job's files are: it can run nowhere else.
+  struct Bound {
+    NodeId host;             // "": nowhere in particular
+    std::string why;         // for people: "its package is on h2 only"
+    bool coordinator = false;  // and only that host can look for what it restores: it must coordinate
+  };
 
   bool look_at(JobId id);
   std::vector<TaskId> tasks_to_place(const cluster::JobRecord& job, Job& soft);
@@ -73,6 +82,11 @@ class Coordinator {
   void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason);
   void watch_time(const cluster::JobRecord& job, Job& soft);
   cluster::Capacity capacity() const;  // what is free now, proposals in flight taken off
+  Bound bound(const cluster::JobRecord& job) const;
+  bool waits_for_its_host(const cluster::JobRecord& job, Job& soft);
+  void hand_over_to(const NodeId& host, Job& soft);
+  bool among_others() const;
+  void watch_hosts();
   Instant at(Duration elapsed) const { return c_.now.boot + (elapsed - c_.elapsed()); }
 
   struct Booking {
@@ -93,6 +107,12 @@ class Coordinator {
   std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
   std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them
   std::set<JobId> unplaced_;                  // want a place: the queue says who gets one
+  std::map<NodeId, Instant> away_;            // since when a host with tasks is down
+  std::map<NodeId, std::uint64_t> losing_;    // HostLost in flight, by index
+  std::uint64_t shape_ = 0;                   // of the hosts that may be given tasks, as last looked at
+  std::set<JobId> bound_;                     // wait for the host that has their files
+  Instant next_look_{};                       // at the hosts
+  Instant next_hand_over_{};
   cluster::JobQueue queue_{{.preempt = false, .back_fill_by_time = true, .broken_rule = {}}};
 };
 

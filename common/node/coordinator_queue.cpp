@@ -1,5 +1,6 @@
 // The coordinator's waiting jobs: what the queue is told of the ledger, and what is made of its decisions.
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "common/node/coordinator.h"
@@ -17,28 +18,17 @@ bool stops(const JobRecord& job) {
   return (job.goal != cluster::Goal::run || is_final(job.state) || job.halt != cluster::Halt::none) && !job.leave_running;
 }
 
-}  // namespace
-
-cluster::Capacity Coordinator::capacity() const {
-  cluster::HostCapacity host;
-  host.id = c_.facts.id;
-  host.name = c_.facts.name;
-  host.task_address = c_.facts.task_address;
-  host.cpu_millis = c_.facts.cpu_millis;
-  host.memory_bytes = c_.facts.memory_bytes;
-  host.labels = c_.facts.labels;
-  for (const auto& g : c_.facts.gpus)
-    if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa});
-  std::vector<cluster::HostCapacity> hosts{std::move(host)};
-  cluster::add_resting_ports(c_.ledger, hosts);
-  cluster::Capacity free(std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
-  cluster::hold_used(c_.ledger, free);
-  for (const Booking& b : bookings_) free.hold(b.spec, b.placements);
-  return free;
+// The job as the queue is to see it, on the one host that has its files.
+job::JobSpec bound_to(const NodeId& host, job::JobSpec spec) {
+  for (auto& [name, role] : spec.roles) role.node_selector[cluster::kHostLabel] = host;
+  return spec;
 }
 
+}  // namespace
+
 Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
-  return cluster::place(spec, cluster::wanted_tasks(spec), capacity());
+  const bool here = !spec.package_digest.empty() || spec.checkpoint;
+  return cluster::place(here ? bound_to(c_.facts.id, spec) : spec, cluster::wanted_tasks(spec), capacity());
 }
 
 std::string Coordinator::waiting_for(JobId id) const {
@@ -56,14 +46,15 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
     if (soft.choosing && soft.choosing->choice.from_scratch() == job.from_scratch && soft.choosing->retry != kNever &&
         soft.choosing->choice.step().kind == cluster::RestoreChoice::Step::Kind::blocked)
       until = std::max(until, soft.choosing->retry);
-    if (until <= c_.now.boot) return wanted;
+    if (until <= c_.now.boot) return waits_for_its_host(job, soft) ? std::vector<TaskId>{} : wanted;
     soft.deadline = std::min(soft.deadline, until);
     return {};
   }
   std::vector<TaskId> missing;
   if (job.halt == cluster::Halt::none && job.generation != 0)
     for (const TaskId& id : wanted)
-      if (!job.tasks.contains(id)) missing.push_back(id);
+      if (const auto task = job.tasks.find(id); task == job.tasks.end() || task->second.lost) missing.push_back(id);
+  if (!missing.empty() && waits_for_its_host(job, soft)) return {};
   return missing;
 }
 
@@ -101,6 +92,7 @@ void Coordinator::start_waiting() {
 // One decision of the queue. True: the next can come at once.
 bool Coordinator::decide() {
   std::vector<cluster::WaitingJob> waiting;
+  std::deque<job::JobSpec> bound_specs;
   for (const JobId id : unplaced_) {
     const JobRecord* job = c_.ledger.find(id);
     const auto soft = jobs_.find(id);
@@ -110,6 +102,7 @@ bool Coordinator::decide() {
     if (entry.tasks.empty()) continue;
     entry.id = id;
     entry.spec = &job->spec;
+    if (const Bound to = bound(*job); !to.host.empty()) entry.spec = &bound_specs.emplace_back(bound_to(to.host, job->spec));
     entry.submitted = job->created_elapsed;
     entry.runs_for = cluster::runs_for(job->spec);
     entry.resumes = job->run_started.has_value();
@@ -136,12 +129,14 @@ bool Coordinator::decide() {
 // The ledger hears of it when another kind of waiting begins; numbers that change with every start and end are shown to who
 // asks the coordinator.
 void Coordinator::wait_in_queue(const JobRecord& job, Job& soft, const cluster::Waits& waits) {
+  std::string reason = waits.reason;
+  if (const Bound to = bound(job); !to.host.empty() && among_others()) reason = to.why + "; " + reason;
   if (soft.waits_as == waits.kind && !soft.waiting.empty()) {
-    soft.waiting = waits.reason;
+    soft.waiting = std::move(reason);
     return;
   }
   soft.waits_as = waits.kind;
-  wait(job, soft, waits.reason);
+  wait(job, soft, reason);
 }
 
 // No proposal that this job waits for: meanwhile it keeps its place in the queue.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/node/cluster_members.h"
+#include "common/node/host_capacities.h"
 
 namespace dtrain::node {
 namespace {
@@ -35,6 +36,7 @@ cluster::CouncilView CouncilSeats::view() {
   const raft::Raft& raft = c_.replicated->raft();
   cluster::CouncilView view{raft.id(), raft.configuration(), raft.followers(c_.now.boot), raft.last_index(), {}};
   std::map<MemberId, Held> states;
+  const std::set<NodeId> busy = busy_hosts(c_.ledger);
   c_.members->table().each([&](const gossip::MemberView& m) {
     const MemberId id = m.identity->id;
     const State state = leaving_ && id == raft.id() ? State::left : m.state;
@@ -44,7 +46,7 @@ cluster::CouncilView CouncilSeats::view() {
     const auto host = id == raft.id() ? std::optional<HostFacts>() : host_facts_of(m);
     const auto& labels = host ? host->labels : c_.facts.labels;
     view.members.push_back({id, m.identity->name, label(labels, "zone"), state, states[id].since,
-                            label(labels, "council") == "never"});
+                            label(labels, "council") == "never", busy.contains(id.text())});
   });
   states_ = std::move(states);
   return view;

@@ -83,9 +83,7 @@ void Node::Impl::give_orders(JobId id) {
     contexts.erase(id);
   } else {
     auto& context = contexts[id];
-    if (!context || context->cluster.generation != job->generation ||
-        context->cluster.tasks.size() != job->tasks.size())
-      context = make_context(*job);
+    if (!context || !is_current(*context, *job)) context = make_context(*job);
     host->update(c.now.boot,
                  make_orders(*job, c.facts, context, {c.now.boot, c.elapsed()}, c.options.broken_rule));
   }
@@ -93,7 +91,7 @@ void Node::Impl::give_orders(JobId id) {
     std::erase_if(c.status_text, [&](const auto& entry) { return entry.first.job == id; });
   } else if (is_final(job->state) && job->nothing_runs() &&
              job->spec.policy.clean_pod_policy == job::CleanPodPolicy::all) {
-    c.emit(RemoveJobFiles{id, false});
+    files_to_clean.insert(id);
   }
 }
 
@@ -105,16 +103,23 @@ void Node::Impl::report() {
     proposals.report({});
   }
   if (!c.current) return;
+  const auto lost = c.ledger.state().lost.find(c.facts.id);
+  if (lost != c.ledger.state().lost.end() && lost->second.index != said_back && host->settled())
+    proposals.report_back(said_back = lost->second.index);
   // What finds no room stays with the tasks, where only the newest state of each is kept.
   auto seen = host->take_observations(proposals.report_room());
   if (!seen.empty()) proposals.report(std::move(seen));
-  for (auto it = files_to_remove.begin(); it != files_to_remove.end();) {
-    if (!host->quiet(*it)) {
-      ++it;
-      continue;
+  // What was taken from this host may run on here for a while after the ledger has seen its end.
+  for (const bool logs : {false, true}) {
+    std::set<JobId>& jobs = logs ? files_to_remove : files_to_clean;
+    for (auto it = jobs.begin(); it != jobs.end();) {
+      if (!host->quiet(*it)) {
+        ++it;
+        continue;
+      }
+      c.emit(RemoveJobFiles{*it, logs});
+      it = jobs.erase(it);
     }
-    c.emit(RemoveJobFiles{*it, true});
-    it = files_to_remove.erase(it);
   }
 }
 
@@ -126,6 +131,7 @@ void Node::Impl::tell_members() {
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;
   seats.touch();
+  coordinator.hosts_changed();
   streams.new_events();
 }
 

@@ -23,6 +23,7 @@ struct Options {
   std::uint32_t agent_uid = 0;  // not 0: an agent that can run jobs as this user alone
   std::uint16_t task_port_first = 20000, task_port_last = 29999;
   std::map<std::string, std::string> pass_env;  // tasks.passEnv, read by the agent
+  Duration down_grace = 15s;                    // timing.downGrace: agent gone, host up
   std::uint64_t snapshot_every = 4096;          // entries between snapshots of the ledger
   // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.
   std::string broken_rule;

@@ -76,6 +76,7 @@ struct Node::Impl {
   std::map<JobId, std::shared_ptr<const task::JobContext>>
       contexts;                     // of active jobs, per generation and size
   std::set<JobId> files_to_remove;  // forgotten jobs, until nothing of them runs
+  std::set<JobId> files_to_clean;   // of ended jobs, all but their logs, likewise
   std::set<JobId> shim_jobs;        // whose shims were found at the start
   std::vector<Event> early;         // arrived before the ledger was current here: kept until then
   bool asked_for_current = false;   // by a report of this life
@@ -83,6 +84,7 @@ struct Node::Impl {
   std::vector<raft::Send> held_sends;  // say what is durable with that
   std::deque<wire::Forward> before_office;  // said by others to a leader that does not coordinate yet
   std::uint64_t life = 0;
+  std::uint64_t said_back = 0;         // of the newest HostLost of this host that was answered
   std::uint64_t own_entry = 0;         // by which this node coordinates, once it is applied; 0: none proposed
   std::uint64_t own_term = 0;          // of it
   std::uint64_t logged_event = 0;  // newest event written to the log
@@ -104,6 +106,7 @@ struct Node::Impl {
   void take_office();
   void apply(const raft::LogEntry& entry);
   void after_commit();
+  void signal_tasks(JobId id);
   void send(const raft::Send& send);
   void forwarded(wire::Forward forward);
   void gossiped(const gossip::Input& input);

@@ -167,6 +167,9 @@ void Node::Impl::after_commit() {
   c.serving = c.serving || leads;
   const bool reported =
       reports != state.reports.end() && reports->second.life == c.replicated->raft().life().number;
+  const std::set<JobId> signalled = c.ledger.take_signalled();
+  if (c.current)
+    for (const JobId id : signalled) signal_tasks(id);
   const bool begins = !c.current && (c.serving || reported);
   c.current = c.current || begins;
   if (!c.current) return;
@@ -190,6 +193,15 @@ void Node::Impl::after_commit() {
   log_events();
   if (begins)
     for (const auto& event : std::exchange(early, {})) decide(event);
+}
+
+// signalBeforeDeadline: to those that run here.
+void Node::Impl::signal_tasks(JobId id) {
+  const cluster::JobRecord* job = c.ledger.find(id);
+  if (job == nullptr || !job->spec.policy.signal_before_deadline) return;
+  for (const auto& [task, t] : job->tasks)
+    if (t.pid != 0 && t.place.node == c.facts.id)
+      c.emit(SignalTask{{id, job->generation, task}, job->spec.policy.signal_before_deadline->signal, false});
 }
 
 void Node::Impl::persist(raft::Persist wanted) {

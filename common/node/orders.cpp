@@ -71,6 +71,15 @@ std::shared_ptr<const task::JobContext> make_context(const JobRecord& job) {
   return context;
 }
 
+bool is_current(const task::JobContext& context, const JobRecord& job) {
+  return context.cluster.generation == job.generation &&
+         std::equal(context.cluster.tasks.begin(), context.cluster.tasks.end(), job.tasks.begin(), job.tasks.end(),
+                    [](const auto& told, const auto& task) {
+                      const job::TaskAddress& address = task.second.place.address;
+                      return told.first == task.first && told.second.host == address.host && told.second.port == address.port;
+                    });
+}
+
 bool may_start(const JobRecord& job, const TaskId& task) {
   const bool all_staged = std::none_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
     const TaskRecord& t = entry.second;
@@ -88,7 +97,8 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
                            const std::string& broken_rule) {
   task::JobOrder order;
   order.job = job.id;
-  if (const auto& limit = job.spec.policy.backoff_limit)
+  const bool granted = cluster::restarts_are_granted(job);
+  if (const auto& limit = job.spec.policy.backoff_limit; limit && !granted)
     order.budget_left = *limit - std::min(*limit, job.budget_spent);
   const bool freeze_others = ps_is_away(job);
   const bool still = others_stand_still(job);
@@ -111,8 +121,8 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     const bool freezing_ps = id.role == "ps" && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;
     o.in_place = !is_final(job.state) && (!job::is_stateful(job.spec, id) || freezing_ps);
     o.freeze = freeze_others && id.role != "ps" && o.desire == task::Desire::run;
-    o.hold_restart = freezing_ps;
-    o.release_attempt = still ? t.attempt + 1 : 0;
+    o.hold_restart = freezing_ps || granted;
+    o.release_attempt = freezing_ps && !still ? 0 : granted ? t.granted_attempt : t.attempt + 1;
     o.first_attempt = t.first_attempt;
     o.known_attempt = t.attempt;
     o.exit_attempt = t.exit_attempt;

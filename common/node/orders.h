@@ -13,6 +13,9 @@ namespace dtrain::node {
 // One generation's shared context, made once and kept while the generation lasts.
 std::shared_ptr<const task::JobContext> make_context(const cluster::JobRecord& job);
 
+// Is it still that of the job?
+bool is_current(const task::JobContext& context, const cluster::JobRecord& job);
+
 // May this task start now? All of the generation are staged (the barrier), and every role it starts after has
 // reached what it must.
 bool may_start(const cluster::JobRecord& job, const TaskId& task);

@@ -32,6 +32,11 @@ void Proposals::report(std::vector<job::TaskObservation> seen) {
   }
 }
 
+void Proposals::report_back(std::uint64_t lost) {
+  if (!extendable()) reports_.push_back({++sequence_, false, {}});
+  reports_.back().back = lost;
+}
+
 void Proposals::leadership_changed() {
   said_ = reports_said_ = 0;
   retry_ = kNever;
@@ -39,7 +44,7 @@ void Proposals::leadership_changed() {
 
 std::string Proposals::encoded(const Seen& report) const {
   return wire::encode(cluster::Report{c_.facts.id, report.tasks, c_.replicated->raft().life().number, report.sequence,
-                                      c_.facts.name});
+                                      c_.facts.name, report.back});
 }
 
 bool Proposals::propose(CommandType type, const std::string& body, std::optional<cluster::RequestStamp> request) {

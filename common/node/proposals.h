@@ -34,6 +34,8 @@ class Proposals {
   std::size_t commands() const { return commands_.size(); }
   // `seen` may be empty: a report all the same. At most report_room() of them.
   void report(std::vector<job::TaskObservation> seen);
+  // What HostLost of that index took from this host has ended here.
+  void report_back(std::uint64_t lost);
   std::size_t report_room() const;
 
   // Another leader, or none: everything is said again.
@@ -58,6 +60,7 @@ class Proposals {
     std::uint64_t sequence = 0;
     bool said = false;  // to anybody, ever: that number means these tasks, and may be applied yet
     std::vector<job::TaskObservation> tasks;
+    std::uint64_t back = 0;
   };
 
   MemberId add_encoded(cluster::CommandType type, std::string body);

@@ -310,7 +310,7 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
   if (q.spec.size() > limits::kLedgerEntryBytes)
     return refuse(
         e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
-  const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace};
+  const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id};
   if (!c_.serving && !spec->package_digest.empty())
     return refuse_for_coordinator(e, "could not submit job", "its package is needed on the coordinator's host");
   const MemberId id = proposals_.add(cluster::CommandType::submit, command);
@@ -355,6 +355,10 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
   a.force = q.force;
   a.from_scratch = q.from_scratch;
   a.package_digest = q.package_digest;
+  a.package_host = c_.facts.id;
+  if (!a.package_digest.empty() && job->spec.checkpoint && !job->tasks.empty() &&
+      refuse_for_host(e, "could not restart job " + q.job + " with another package", job->tasks.begin()->second.place.node))
+    return;
   a.request_id = q.request_id;
   if (!q.task.empty()) {
     const auto dash = q.task.rfind('-');

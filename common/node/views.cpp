@@ -4,6 +4,7 @@
 
 #include "common/job/cluster_spec.h"
 #include "common/job/restart.h"
+#include "common/node/host_capacities.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::node {
@@ -26,18 +27,13 @@ wire::ExitView exit_view(const job::Exit& e) {
   return v;
 }
 
-std::string node_name(const Context& c, const NodeId& id) {
-  return id == c.facts.id ? c.facts.name : id;
-}
-
 std::string address_text(const job::TaskAddress& a) {
   return a.port == 0 ? a.host : a.text();
 }
 
-const NodeFacts::Gpu* find_gpu(const Context& c, std::uint32_t index) {
-  const auto it =
-      std::find_if(c.facts.gpus.begin(), c.facts.gpus.end(), [&](const auto& g) { return g.index == index; });
-  return it == c.facts.gpus.end() ? nullptr : &*it;
+const Gpu* find_gpu(const HostFacts& host, std::uint32_t index) {
+  const auto it = std::ranges::find(host.gpus, index, &Gpu::index);
+  return it == host.gpus.end() ? nullptr : &*it;
 }
 
 bool is_ready(const JobRecord& job, const TaskId& id, const TaskRecord& t) {
@@ -92,13 +88,14 @@ std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
     v.role = id.role;
     v.index = id.index;
     v.state = title(job::to_string(t.state));
-    v.node = node_name(c, t.place.node);
+    v.node = host_name(c, t.place.node);
     v.pid = t.pid;
     v.address = address_text(t.place.address);
     v.attempt = t.attempt;
     if (t.exit) v.exit = exit_view(*t.exit);
+    const HostFacts host = t.place.gpus.empty() ? HostFacts{} : facts_of_host(c, t.place.node);
     for (const std::uint32_t index : t.place.gpus) {
-      const auto* gpu = find_gpu(c, index);
+      const auto* gpu = find_gpu(host, index);
       v.gpus.push_back(gpu != nullptr && !gpu->pci.empty() ? gpu->pci : std::to_string(index));
     }
     if (t.attempt >= t.first_attempt && t.started != WallTime{}) v.started_at = to_rfc3339(t.started);
@@ -142,10 +139,11 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
          condition.status, to_rfc3339(condition.at), condition.reason});
   if (job.restored) d.restored = wire::RestoredView{job.restored->path, job.restored->step};
   if (const auto& f = job.first_fault)
-    d.first_fault = wire::FaultView{f->task.text(),         node_name(c, f->node), to_rfc3339(f->at),
+    d.first_fault = wire::FaultView{f->task.text(),         host_name(c, f->node), to_rfc3339(f->at),
                                     job::describe(f->exit), f->generation,         f->attempt,
                                     exit_view(f->exit),     f->exit.stderr_tail};
   d.waiting_for = std::move(waiting_for);
+  if (d.waiting_for.empty()) d.waiting_for = waits_for_host(c, job);
   if (d.waiting_for.empty() && job.stage_failures > 0 && job.state == cluster::JobState::pending)
     d.waiting_for = job.reason;
   const auto& events = c.ledger.events();
@@ -164,18 +162,19 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
     if (!only.empty() && id.text() != only) continue;
     job::TaskView view;
     view.task = id;
-    view.node = c.facts.name;
-    view.interface = c.facts.task_interface;
+    const HostFacts host = facts_of_host(c, t.place.node);
+    view.node = host_name(c, t.place.node);
+    view.interface = host.task_interface;
     view.user = job.user.name;
     view.pass_env = c.options.pass_env;
     for (const std::uint32_t index : t.place.gpus) {
-      const auto* gpu = find_gpu(c, index);
+      const auto* gpu = find_gpu(host, index);
       view.gpu_ids.push_back(gpu == nullptr || gpu->uuid.empty() ? std::to_string(index) : gpu->uuid);
     }
     auto rendered = job::render(job.spec, cluster, view);
     if (!rendered) return fail(rendered.error());
     views.push_back({id.text(),
-                     node_name(c, t.place.node),
+                     host_name(c, t.place.node),
                      address_text(t.place.address),
                      std::move(rendered->argv),
                      std::move(rendered->env),

@@ -27,8 +27,11 @@ void Assignments::update(Instant now, const JobOrder& order) {
     TaskOrder end = it->second->order();
     end.desire = Desire::kill;
     it->second->update(now, std::move(end));
+    unwanted_.insert(it->first);
   }
   for (const auto& t : order.tasks) {
+    if (const auto old = tasks_.find(t.id); old != tasks_.end() && old->second->over() && unwanted_.erase(t.id) > 0)
+      tasks_.erase(old);
     if (Task* known = find(t.id)) {
       known->update(now, t);
       continue;
@@ -76,6 +79,7 @@ void Assignments::settle(Instant now, JobId job) {
   for (auto it = first; it != last;) {
     const bool gone =
         it->second->over() && !it->second->dirty() && it->second->order().desire == Desire::kill;
+    if (gone) unwanted_.erase(it->first);
     it = gone ? tasks_.erase(it) : std::next(it);
   }
   const auto [begin, end] = of(job);
@@ -110,8 +114,18 @@ std::vector<job::TaskObservation> Assignments::take_observations(std::size_t mos
 bool Assignments::quiet(JobId job) const {
   const auto [first, last] = of(job);
   const bool tasks_over = std::all_of(first, last, [](const auto& entry) { return entry.second->over(); });
+  const auto found = found_.lower_bound(AssignmentId{job, 0, {}});
+  for (auto it = found; it != found_.end() && it->first.job == job; ++it)
+    if (it->second.shim_alive) return false;
   const auto shim = ending_.lower_bound(AssignmentId{job, 0, {}});
   return tasks_over && (shim == ending_.end() || shim->first.job != job);
+}
+
+bool Assignments::settled() const {
+  const bool none = std::none_of(tasks_.begin(), tasks_.end(), [](const auto& entry) {
+    return entry.second->order().desire == Desire::kill && !entry.second->over();
+  });
+  return none && ending_.empty() && found_.empty();
 }
 
 bool Assignments::budget_allows(const AssignmentId& id) const {

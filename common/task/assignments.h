@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ class Assignments : private RestartGate {
   std::vector<job::TaskObservation> take_observations(std::size_t most);
   // True when nothing of this job is or may come alive on this host.
   bool quiet(JobId job) const;
+  // Nothing is left of what is not wanted here.
+  bool settled() const;
 
   // For --break in the simulator.
   std::string broken_rule;
@@ -52,6 +55,7 @@ class Assignments : private RestartGate {
   HostContext host_;
   HostActions& actions_;
   Tasks tasks_;
+  std::set<AssignmentId> unwanted_;  // of tasks_: taken from this host; wanted again later it begins anew
   std::map<JobId, std::optional<std::uint32_t>> budget_left_;
   std::map<AssignmentId, FoundShim> found_;  // not yet claimed by an order
   std::map<AssignmentId, bool> ending_;      // shims that nobody ordered, being ended

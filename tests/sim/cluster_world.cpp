@@ -44,7 +44,9 @@ class PrintedLog final : public Log {
 constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", "exit-told", "staging-told",
                                             "end-is-true", "new-ports", "own-gpu", "disk-failure-told"};
 constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "kill-before-next-generation",
-                                           "ack-after-commit", "orphan-kill", "verify-before-restore"};
+                                           "ack-after-commit", "orphan-kill", "verify-before-restore",
+                                           // Of several hosts.
+                                           "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests"};
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);

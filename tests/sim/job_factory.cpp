@@ -158,6 +158,7 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
   else
     generic(spec, tag, rng);
   order_start(spec);
+  if (tag % 4 != 0) spec.policy.placement = job::Placement::spread;
   // At most what the host has: such a job can always run once others made room.
   std::uint32_t gpus = 0;
   for (auto& [role, r] : spec.roles) {

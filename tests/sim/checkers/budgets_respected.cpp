@@ -3,7 +3,8 @@
 //
 // A crash of the agent can lose the count of a restart that had begun (its start is not flushed: a shim tells of it
 // later, a host that went down cannot), so each such crash widens the bound by the job's tasks. Runs that a user
-// restarted, suspended or scaled begin new budgets and are left out.
+// restarted, suspended or scaled begin new budgets and are left out. So are jobs on hosts that were away: what was begun there
+// unseen, and begun elsewhere by then, is counted once.
 #include "tests/sim/attempt_ledger.h"
 #include "tests/sim/checkers/checkers.h"
 
@@ -30,7 +31,7 @@ class BudgetsRespected final : public Checker {
     attempts_.started(shim);
     const KnownJob* known = world_.book().find(id.job);
     const job::JobSpec* spec = world_.book().spec_of(id.job);
-    if (known == nullptr || spec == nullptr || known->steered != 0) return;
+    if (known == nullptr || spec == nullptr || known->steered != 0 || runs_elsewhere(shim)) return;
     const std::uint32_t slack = known->crashes * job::total_replicas(*spec);
     const auto& policy = spec->policy;
     if (policy.backoff_limit && job.restarts + job.recoveries > *policy.backoff_limit + slack)
@@ -60,6 +61,7 @@ class BudgetsRespected final : public Checker {
       const auto it = jobs_.find(view.id);
       if (known == nullptr || known->steered != 0 || it == jobs_.end()) continue;
       const Counts& job = it->second;
+      if (job.begun_elsewhere || !heard_all(known->known_since)) continue;
       const std::uint32_t observed = job.restarts + job.recoveries;
       if (view.restarts + known->crashes < observed && world_.now() - job.last_start > kTogether && world_.all_reported())
         return violation("job " + std::to_string(view.id) + " says " + std::to_string(view.restarts) + " restarts, " +
@@ -72,11 +74,29 @@ class BudgetsRespected final : public Checker {
 
  private:
   static constexpr Duration kTogether = 2s;
+  // Something of the job runs on another host, under a number that this start shows to be superseded.
+  bool runs_elsewhere(const SimShim& started) {
+    const AssignmentId& id = started.spec.id;
+    for (std::size_t i = 0; i < world_.hosts() && !world_.alone(); ++i) {
+      const auto& shims = world_.host_view(i).runner().shims();
+      for (auto it = shims.lower_bound(AssignmentId{id.job, 0, {}}); it != shims.end() && it->first.job == id.job; ++it)
+        if (&it->second != &started && it->second.running && (it->first == id || it->first.generation < id.generation))
+          jobs_[id.job].begun_elsewhere = true;
+    }
+    return jobs_[id.job].begun_elsewhere;
+  }
+  // Since then no host was away: of several, one may be taken for lost then, and its unseen starts with it.
+  bool heard_all(Instant since) const {
+    for (std::size_t i = 0; i < world_.hosts() && !world_.alone(); ++i)
+      if (world_.host_view(i).node() == nullptr || world_.host_view(i).undisturbed_since() > since) return false;
+    return true;
+  }
   struct Counts {
     std::uint32_t restarts = 0, recoveries = 0, ends = 0;
     Generation generation = 0;
     std::map<TaskId, std::uint32_t> failures;
     Instant last_end{}, last_start{};
+    bool begun_elsewhere = false;
   };
   AttemptLedger attempts_;
   std::map<JobId, Counts> jobs_;

@@ -32,7 +32,7 @@ class CompletedTaskNeverRerun final : public Checker {
     if (done == completed_.end()) return;
     const KnownJob* job = world_.book().find(id.job);
     const bool lost = done->second.uncertain && job != nullptr && (job->steered != 0 || job->reboots != 0);
-    if (lost || (job != nullptr && asked_again(*job, id.task, done->second.at))) {
+    if (lost || unheard_of(done->second, shim) || (job != nullptr && asked_again(*job, id.task, done->second.at))) {
       completed_.erase(done);
       return;
     }
@@ -54,7 +54,7 @@ class CompletedTaskNeverRerun final : public Checker {
     if (spec == nullptr) return;
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
-    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false, false});
+    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false, false, host_of(shim)});
   }
 
  private:
@@ -63,7 +63,22 @@ class CompletedTaskNeverRerun final : public Checker {
     Instant at{};
     bool uncertain = false;
     bool told = false;  // the agent
+    std::size_t host = 0;
   };
+  std::size_t host_of(const SimShim& shim) const {
+    for (std::size_t i = 0; i < world_.hosts(); ++i) {
+      const auto& shims = world_.host_view(i).runner().shims();
+      const auto own = shims.find(shim.spec.id);
+      if (own != shims.end() && &own->second == &shim) return i;
+    }
+    return 0;
+  }
+  // Its host was away before it could tell of the end, and the task was begun elsewhere.
+  bool unheard_of(const Completion& done, const SimShim& shim) const {
+    if (world_.alone() || host_of(shim) == done.host) return false;
+    const HostView& host = world_.host_view(done.host);
+    return host.node() == nullptr || host.undisturbed_since() > done.at - world_.takes_effect();
+  }
   Completion* completion_of(const AssignmentId& id) {
     const auto done = completed_.find({id.job, id.task});
     return done != completed_.end() && done->second.generation == id.generation ? &done->second : nullptr;

@@ -33,15 +33,15 @@ TEST_F(Ledgers, ReplayGivesTheSameBytes) {
 
 TEST_F(Ledgers, SameNameSameContentIsUnchangedOtherContentIsRefused) {
   const JobId id = submit(generic_job(1));
-  const Applied same = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(1)), {"alice", 1000}, "", false});
+  const Applied same = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(1)), {"alice", 1000}, "", false, ""});
   EXPECT_TRUE(same.status);
   EXPECT_TRUE(same.unchanged);
   EXPECT_EQ(same.job, id);
-  const Applied other = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(2)), {"alice", 1000}, "", true});
+  const Applied other = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(2)), {"alice", 1000}, "", true, ""});
   ASSERT_FALSE(other.status);
   EXPECT_EQ(other.status.error().code, ErrorCode::refused);
   act(id, ActionKind::cancel);
-  const Applied replaced = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(2)), {"alice", 1000}, "", true});
+  const Applied replaced = apply(CommandType::submit, SubmitJob{wire::encode(generic_job(2)), {"alice", 1000}, "", true, ""});
   EXPECT_TRUE(replaced.status);
   EXPECT_EQ(ledger_.find(id), nullptr);
 }
@@ -50,7 +50,7 @@ TEST_F(Ledgers, ARequestIdNamesOneJob) {
   const auto send = [&] {
     job::JobSpec s = generic_job(1, "");
     s.generate_name = "g-";
-    return apply(CommandType::submit, SubmitJob{wire::encode(s), {"alice", 1000}, "request-1", false});
+    return apply(CommandType::submit, SubmitJob{wire::encode(s), {"alice", 1000}, "request-1", false, ""});
   };
   const Applied first = send(), second = send();
   EXPECT_EQ(first.job, second.job);
@@ -365,7 +365,7 @@ TEST_F(Ledgers, ARequestIsAppliedOnceHoweverOftenItIsProposed) {
   spec.generate_name = "j-";  // a second one would get a name of its own
   const auto propose = [&](std::uint64_t low, std::uint64_t minted) {
     Command command{epoch_, Instant(clock_), WallTime(0ms), CommandType::submit, "", RequestStamp{7, low, minted}};
-    command.body = wire::encode(SubmitJob{wire::encode(spec), {"alice", 1000}, "", false});
+    command.body = wire::encode(SubmitJob{wire::encode(spec), {"alice", 1000}, "", false, ""});
     log_.push_back(wire::encode(command));
     return ledger_.apply(log_.size(), log_.back());
   };

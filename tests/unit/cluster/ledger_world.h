@@ -49,7 +49,7 @@ class LedgerWorld : public ::testing::Test {
   void pass(Duration d) { clock_ += d; }
 
   JobId submit(const job::JobSpec& spec) {
-    const Applied a = apply(CommandType::submit, SubmitJob{wire::encode(spec), {"alice", 1000}, "", false});
+    const Applied a = apply(CommandType::submit, SubmitJob{wire::encode(spec), {"alice", 1000}, "", false, ""});
     EXPECT_TRUE(a.status) << a.status.error().text();
     return a.job;
   }

@@ -316,7 +316,7 @@ TEST_F(CouncilTest, AnOlderLogOfOneVoterGoesOn) {
     n1.disk.log.push_back({n1.disk.log.size() + 1, 3, payload, raft::EntryKind::command, {}});
   };
   entry(CommandType::coordinator_started, cluster::CoordinatorStarted{n1.started.facts.id, "n1", "boot-1"});
-  entry(CommandType::submit, cluster::SubmitJob{job("old").spec, {"somebody", 1000}, "", false});
+  entry(CommandType::submit, cluster::SubmitJob{job("old").spec, {"somebody", 1000}, "", false, ""});
   n1.started.life = 9;
   start_all();
   EXPECT_EQ(jobs(n1), std::vector<std::string>{"old"});

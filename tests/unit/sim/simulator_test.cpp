@@ -105,6 +105,7 @@ TEST(Replay, NamesEveryOption) {
 struct BrokenRule {
   const char* rule;
   const char* invariant;   // the checker that must notice
+  std::size_t nodes = 1;
 };
 
 class Checkers : public testing::TestWithParam<BrokenRule> {};
@@ -114,6 +115,7 @@ TEST_P(Checkers, NoticeABrokenRule) {
   constexpr std::uint64_t kSeeds = 300;
   RunOptions options;
   options.broken_rule = GetParam().rule;
+  options.nodes = GetParam().nodes;
   for (options.seed = 1; options.seed <= kSeeds; ++options.seed) {
     const RunResult result = ClusterWorld(options).run();
     if (result.violation && result.violation->invariant == GetParam().invariant) return;
@@ -130,7 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BrokenRule{"verify-before-restore", "restore_choice"}, BrokenRule{"commit-durable", "replay_equal"},
                     BrokenRule{"one-completion", "single_completion"}, BrokenRule{"exit-told", "no_orphan"},
                     BrokenRule{"staging-told", "every_job_progresses"}, BrokenRule{"new-ports", "ports_not_reused"},
-                    BrokenRule{"own-gpu", "gpus_not_shared"}, BrokenRule{"disk-failure-told", "stops_when_disk_fails"}),
+                    BrokenRule{"own-gpu", "gpus_not_shared"}, BrokenRule{"disk-failure-told", "stops_when_disk_fails"},
+                    BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3}),
     [](const auto& param) {
       std::string name = param.param.rule;
       std::replace(name.begin(), name.end(), '-', '_');

@@ -1,0 +1,138 @@
+// The coordinator's hosts: which may be given tasks, which job can run on which of them only, and which are lost.
+#include <algorithm>
+#include <utility>
+
+#include "common/node/cluster_members.h"
+#include "common/node/coordinator.h"
+#include "common/node/host_capacities.h"
+
+namespace dtrain::node {
+namespace {
+
+using cluster::CommandType;
+using cluster::JobRecord;
+
+// Between two looks at the hosts where nothing says that they changed: what a host has, and how far it copies the log, come
+// without a word.
+constexpr Duration kLookEvery = 1s;
+// A proposal that the log refused (it hands over, or is full) is made again after this.
+constexpr Duration kTryAgain = 200ms;
+// Between two hand-overs to hosts that must look for their jobs' checkpoints: time to look for those of this one.
+constexpr Duration kHandOverPause = 3s;
+
+}  // namespace
+
+bool Coordinator::among_others() const {
+  if (!c_.replicated) return false;
+  const raft::Configuration& configuration = c_.replicated->raft().configuration();
+  return configuration.voters.size() + configuration.learners.size() > 1;
+}
+
+cluster::Capacity Coordinator::capacity() const {
+  std::vector<cluster::HostCapacity> hosts = host_capacities(c_);
+  cluster::add_resting_ports(c_.ledger, hosts);
+  cluster::Capacity free(std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
+  cluster::hold_used(c_.ledger, free);
+  for (const Booking& b : bookings_) free.hold(b.spec, b.placements);
+  return free;
+}
+
+// Packages and checkpoints lie on one host, so far.
+Coordinator::Bound Coordinator::bound(const JobRecord& job) const {
+  const bool restores = job.spec.checkpoint && job.spec.checkpoint->restore != "never";
+  if (restores && !job.from_scratch && job.generation > 0 && !job.tasks.empty()) {
+    const NodeId& host = job.tasks.begin()->second.place.node;
+    return {host, "its checkpoints are on " + host_name(c_, host) + " only", true};
+  }
+  if (!job.spec.package_digest.empty()) {
+    const NodeId host = job.package_host.empty() ? c_.facts.id : job.package_host;
+    return {host, "its package is on " + host_name(c_, host) + " only", restores};
+  }
+  if (job.spec.checkpoint) return {c_.facts.id, "its checkpoints are to be on the coordinator's host " + c_.facts.name, false};
+  return {};
+}
+
+// It could be placed now, if only its host were there.
+bool Coordinator::waits_for_its_host(const JobRecord& job, Job& soft) {
+  const Bound to = bound(job);
+  const bool lost = c_.ledger.state().lost.contains(to.host);
+  bound_.erase(job.id);
+  if (to.host.empty() || (to.host == c_.facts.id && !lost)) return false;
+  const bool coordinates = !to.coordinator || !job.needs_generation || to.host == c_.facts.id;
+  const auto hosts = host_capacities(c_);
+  const bool there = std::ranges::any_of(hosts, [&](const auto& host) { return host.id == to.host; });
+  if (there && coordinates) return false;
+  bound_.insert(job.id);
+  std::string reason = to.why;
+  if (there) {
+    reason += ": it goes on when " + host_name(c_, to.host) + " coordinates";
+    hand_over_to(to.host, soft);
+  } else {
+    reason += ", which is " + host_state(c_, to.host);
+    if (to.coordinator)
+      reason += "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
+    else
+      reason += "; dtrainctl restart " + job.spec.name + " --package takes another";
+  }
+  wait(job, soft, reason);
+  return true;
+}
+
+// Only who coordinates looks for checkpoints, and only on its own disk.
+void Coordinator::hand_over_to(const NodeId& host, Job& soft) {
+  const auto id = MemberId::parse(host);
+  if (!id || !c_.replicated->raft().configuration().votes(*id)) return;  // it may vote some day
+  const bool looks = std::ranges::any_of(jobs_, [](const auto& j) { return j.second.choosing && j.second.choosing->token != 0; });
+  if (next_hand_over_ > c_.now.boot || looks || !proposals_.empty()) {
+    soft.deadline = std::min(soft.deadline, std::max(next_hand_over_, c_.now.boot + kTryAgain));
+    return;
+  }
+  next_hand_over_ = c_.now.boot + kHandOverPause;
+  soft.deadline = std::min(soft.deadline, next_hand_over_);
+  c_.log.write(LogLevel::info, "council.hands-over",
+               {{"node", host_name(c_, host)}, {"reason", "checkpoints of a job that is to go on are on that host"}});
+  c_.replicated->step(c_.now.boot, raft::TransferAsked{*id});
+}
+
+void Coordinator::look_at_hosts() {
+  if (!c_.serving || c_.storage_failed) return;
+  if (next_hand_over_ == Instant{}) next_hand_over_ = c_.now.boot + kHandOverPause;
+  next_look_ = c_.now.boot + kLookEvery;
+  if (!among_others()) return;
+  watch_hosts();
+  const std::uint64_t shape = cluster::Capacity(host_capacities(c_)).shape();
+  if (std::exchange(shape_, shape) == shape) return;
+  std::set<JobId> waiting = unplaced_;
+  waiting.insert(bound_.begin(), bound_.end());
+  consider(waiting);
+}
+
+// What membership sees is not in the log: it becomes a command, which all apply at the same place.
+void Coordinator::watch_hosts() {
+  const std::set<NodeId> busy = busy_hosts(c_.ledger);
+  std::erase_if(away_, [&](const auto& entry) { return !busy.contains(entry.first); });
+  for (const NodeId& id : busy) {
+    const auto member_id = MemberId::parse(id);
+    const auto member = member_id ? c_.members->table().find(*member_id) : std::nullopt;
+    if (id == c_.facts.id || !member || wire::in_service(member->state)) {
+      away_.erase(id);
+      continue;
+    }
+    const bool gone = member->state == wire::MemberState::left;
+    const auto known = c_.ledger.state().lost.find(id);
+    if (losing_.contains(id) || (known != c_.ledger.state().lost.end() && known->second.gone >= gone)) continue;
+    const Instant since = away_.try_emplace(id, c_.now.boot).first->second;
+    const Instant due = member->state == wire::MemberState::down ? since + c_.options.down_grace : since;
+    if (due > c_.now.boot) {
+      next_look_ = std::min(next_look_, due);
+      continue;
+    }
+    const std::uint64_t index = c_.propose(CommandType::host_lost, cluster::HostLost{id, member->identity->name, gone});
+    if (index == 0)
+      next_look_ = std::min(next_look_, c_.now.boot + kTryAgain);
+    else
+      losing_[id] = index;
+  }
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,171 @@
+// Tasks on several hosts, and what becomes of them when a host is lost.
+#include <gmock/gmock.h>
+
+#include "tests/unit/cluster/ledger_world.h"
+
+namespace dtrain::cluster {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class LedgerHosts : public LedgerWorld {
+ protected:
+  // Task i of each role goes to host i of these, round and round.
+  void begin_on(JobId id, const std::vector<NodeId>& hosts) {
+    const JobRecord& j = job(id);
+    BeginGeneration b{id, j.generation + 1, {}, {}, "", ""};
+    for (const auto& [name, r] : j.spec.roles)
+      for (std::uint32_t i = 0; i < r.replicas; ++i)
+        b.placements.push_back({{name, i}, hosts[i % hosts.size()], {"127.0.0.1", next_port_++}, {}});
+    ASSERT_TRUE(apply(CommandType::begin_generation, b).status);
+  }
+  Applied move(JobId id, const TaskId& task, const NodeId& host) {
+    return apply(CommandType::extend_generation,
+                 BeginGeneration{id, job(id).generation, {{task, host, {"127.0.0.1", next_port_++}, {}}}, {}, "", ""});
+  }
+  void tell(const NodeId& host, const TaskObservation& o) { apply(CommandType::report, Report{host, {o}, 0, 0, host, 0}); }
+  void all_on_their_hosts(JobId id, TaskState state) {
+    for (const auto& [task, t] : std::map(job(id).tasks)) tell(t.place.node, seen(id, task, state));
+  }
+  void run_on(JobId id, const std::vector<NodeId>& hosts) {
+    begin_on(id, hosts);
+    for (const TaskState state : {TaskState::fetching, TaskState::staged, TaskState::running}) all_on_their_hosts(id, state);
+    ASSERT_EQ(job(id).state, JobState::running);
+  }
+  void lose(const NodeId& host, bool gone = false) { apply(CommandType::host_lost, HostLost{host, host, gone}); }
+  void back(const NodeId& host) {
+    apply(CommandType::report, Report{host, {}, 0, 0, host, ledger_.state().lost.at(host).index});
+  }
+  const TaskRecord& task(JobId id, const TaskId& t) const { return job(id).tasks.at(t); }
+};
+
+TEST_F(LedgerHosts, AStatelessTaskIsTakenFromALostHostAndGivenToAnother) {
+  const JobId id = submit(generic_job(2));
+  run_on(id, {"n1", "n2"});
+  lose("n2");
+  const TaskId moved{"worker", 1};
+  EXPECT_TRUE(task(id, moved).lost);
+  EXPECT_TRUE(task(id, moved).ended);
+  EXPECT_FALSE(task(id, {"worker", 0}).ended);
+  EXPECT_EQ(job(id).state, JobState::restarting);
+  EXPECT_EQ(job(id).restarts, 1u);
+  EXPECT_FALSE(move(id, {"worker", 0}, "n3").status) << "it is where it is";
+  EXPECT_FALSE(move(id, moved, "n2").status) << "the host is lost";
+  ASSERT_TRUE(move(id, moved, "n3").status);
+  EXPECT_EQ(job(id).generation, 1u);
+  EXPECT_EQ(task(id, moved).first_attempt, 2u);
+  // What the old host still says counts no more.
+  auto late = seen(id, moved, TaskState::failed);
+  late.ended = true;
+  tell("n2", late);
+  EXPECT_EQ(task(id, moved).state, TaskState::waiting);
+  for (const TaskState state : {TaskState::staged, TaskState::running}) tell("n3", seen(id, moved, state));
+  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_EQ(job(id).restarts, 1u);
+}
+
+TEST_F(LedgerHosts, ALostHostIsGivenNothingUntilItSaysThatItIsClean) {
+  const JobId id = submit(generic_job(2));
+  run_on(id, {"n1", "n2"});
+  lose("n2");
+  const std::uint64_t first = ledger_.state().lost.at("n2").index;
+  lose("n2");
+  apply(CommandType::report, Report{"n2", {}, 0, 0, "n2", first});
+  EXPECT_TRUE(ledger_.state().lost.contains("n2")) << "it was lost again since";
+  back("n2");
+  EXPECT_FALSE(ledger_.state().lost.contains("n2"));
+  EXPECT_TRUE(move(id, {"worker", 1}, "n2").status);
+}
+
+TEST_F(LedgerHosts, AStatefulTaskWaitsForItsHost) {
+  const JobId id = submit(ps_job());
+  run_on(id, {"n1", "n2"});
+  lose("n2");
+  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_THAT(job(id).reason, HasSubstr("ps-1 may run there; dtrainctl forget-node n2"));
+  for (const auto& [t, record] : job(id).tasks) EXPECT_FALSE(record.ended) << t.text();
+  back("n2");
+  tell("n2", died(id, {"ps", 1}, TaskState::failed));
+  EXPECT_EQ(job(id).state, JobState::recovering);
+}
+
+TEST_F(LedgerHosts, TheWordThatAHostIsGoneEndsWhatWasOnIt) {
+  const JobId id = submit(ps_job());
+  run_on(id, {"n1", "n2"});
+  lose("n2");
+  lose("n2", true);
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_TRUE(task(id, {"ps", 1}).ended);
+  EXPECT_FALSE(task(id, {"ps", 0}).ended);
+  EXPECT_EQ(job(id).restarts, 1u);
+}
+
+TEST_F(LedgerHosts, BeforeTheBarrierNothingWasStarted) {
+  const JobId id = submit(ps_job());
+  begin_on(id, {"n1", "n2"});
+  auto staged = seen(id, {"ps", 1}, TaskState::staged);
+  staged.attempt = 0;
+  tell("n2", staged);
+  lose("n2");
+  EXPECT_TRUE(task(id, {"ps", 1}).ended);
+  EXPECT_EQ(job(id).halt, Halt::replace);
+  EXPECT_EQ(job(id).restarts, 0u);
+  EXPECT_TRUE(job(id).needs_generation);
+}
+
+// Since the barrier a ps may run, also if its host never said so, and whoever is staged later.
+TEST_F(LedgerHosts, WhatPassedTheBarrierMayRunWhoeverComesLater) {
+  job::JobSpec spec = generic_job(1);
+  spec.roles["keeper"] = role(1);
+  spec.roles["keeper"].exclusive = true;
+  const JobId id = submit(spec);
+  begin_on(id, {"n1"});
+  for (const char* name : {"keeper", "worker"}) tell("n1", seen(id, {name, 0}, TaskState::staged));
+  act(id, ActionKind::scale, [](JobAction& a) { a.role = "worker", a.replicas = 2; });
+  ASSERT_TRUE(move(id, {"worker", 1}, "n2").status);
+  lose("n1");
+  EXPECT_FALSE(task(id, {"keeper", 0}).ended);
+  lose("n2");
+  EXPECT_TRUE(task(id, {"worker", 1}).lost);
+}
+
+TEST_F(LedgerHosts, OfAJobThatIsStoppedNothingIsBegunElsewhere) {
+  const JobId id = submit(generic_job(2));
+  run_on(id, {"n1", "n2"});
+  act(id, ActionKind::cancel);
+  lose("n2");
+  EXPECT_TRUE(task(id, {"worker", 1}).ended);
+  EXPECT_FALSE(task(id, {"worker", 1}).lost);
+}
+
+TEST_F(LedgerHosts, TheRestartsOfSeveralHostsNeverExceedTheBudget) {
+  job::JobSpec spec = generic_job(2);
+  spec.policy.backoff_limit = 1;
+  const JobId id = submit(spec);
+  run_on(id, {"n1", "n2"});
+  EXPECT_TRUE(restarts_are_granted(job(id)));
+  tell("n1", died(id, {"worker", 0}, TaskState::backoff));
+  EXPECT_EQ(task(id, {"worker", 0}).granted_attempt, 2u);
+  EXPECT_EQ(job(id).restarts, 1u);
+  auto again = seen(id, {"worker", 0}, TaskState::running);
+  again.attempt = 2;
+  tell("n1", again);
+  EXPECT_EQ(job(id).restarts, 1u) << "it was counted";
+  tell("n2", died(id, {"worker", 1}, TaskState::backoff));
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_THAT(job(id).reason, HasSubstr("backoffLimit of 1"));
+}
+
+TEST_F(LedgerHosts, AReplayGivesTheSame) {
+  const JobId id = submit(generic_job(2));
+  run_on(id, {"n1", "n2"});
+  lose("n2");
+  auto restored = Ledger::restore(ledger_.snapshot());
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored->snapshot(), ledger_.snapshot());
+  EXPECT_THAT(event_types(), Contains("host.lost"));
+}
+
+}  // namespace
+}  // namespace dtrain::cluster

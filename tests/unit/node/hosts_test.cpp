@@ -1,0 +1,121 @@
+// Several hosts with one coordinator: what is placed where, and what becomes of it when a host is away.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/node/two_nodes.h"
+
+namespace dtrain::node {
+namespace {
+
+using ::testing::HasSubstr;
+using wire::MessageType;
+
+class HostsTest : public ::testing::Test {
+ protected:
+  HostsTest() {
+    for (const char* name : {"n1", "n2", "n3", "n4"}) {
+      houses.push_back(&town.add(name));
+      houses.back()->started.facts.task_address = houses.back()->address().ip;
+    }
+    for (House* house : houses) {
+      house->start();
+      town.run_for(1s);
+    }
+    town.run_for(15s);
+  }
+  job::JobSpec spread(std::uint32_t workers, const std::string& name = "j") {
+    job::JobSpec spec;
+    spec.name = name;
+    spec.framework = job::Framework::generic;
+    spec.policy.placement = job::Placement::spread;
+    job::RoleSpec role;
+    role.replicas = role.min_replicas = workers;
+    role.command = {"true"};
+    spec.roles["worker"] = role;
+    return spec;
+  }
+  void submit(House& house, const job::JobSpec& spec) {
+    wire::SubmitRequest submit;
+    submit.spec = wire::encode(spec);
+    const std::uint64_t before = house.requests();
+    (void)house.ask<wire::SubmitReply>(MessageType::submit, submit, 1000);
+    town.run_for(1s);
+    const auto reply = house.answer<wire::SubmitReply>(before + 1);
+    ASSERT_TRUE(reply) << reply.error().text();
+  }
+  std::vector<wire::TaskView> tasks(House& house, const std::string& job = "j") {
+    const auto reply = house.ask<wire::TasksReply>(MessageType::query_tasks, wire::JobName{job});
+    return reply ? reply->tasks : std::vector<wire::TaskView>{};
+  }
+  wire::JobDescription described(House& house, const std::string& job = "j") {
+    return house.ask<wire::JobDescription>(MessageType::describe_job, wire::JobName{job}).value_or(wire::JobDescription{});
+  }
+  static std::vector<AssignmentId> staged(const House& house) {
+    std::vector<AssignmentId> ids;
+    for (const Effect& effect : house.effects)
+      if (const auto* stage = std::get_if<Stage>(&effect)) ids.push_back(stage->id);
+    return ids;
+  }
+  House& house_of(const std::string& name) {
+    return **std::ranges::find_if(houses, [&](House* house) { return house->started.facts.name == name; });
+  }
+
+  Town town;
+  std::vector<House*> houses;
+};
+
+TEST_F(HostsTest, EveryMemberHasTheLogAndIsGivenTasks) {
+  for (House* house : houses)
+    for (const wire::NodeView& node : house->nodes()) EXPECT_TRUE(node.schedulable) << node.name << " at " << house->address().ip;
+  submit(*houses[1], spread(4));
+  for (House* house : houses) {
+    EXPECT_EQ(staged(*house).size(), 1u) << house->address().ip;
+    const auto views = tasks(*house);
+    ASSERT_EQ(views.size(), 4u);
+    for (const wire::TaskView& view : views) EXPECT_EQ(view.state, "Fetching") << view.task;
+    for (const wire::TaskView& view : views) EXPECT_EQ(house_of(view.node).address().ip, view.address) << view.task;
+  }
+}
+
+TEST_F(HostsTest, AJobWithAPackageGoesWhereThatIs) {
+  job::JobSpec spec = spread(3);
+  spec.package_digest = std::string(64, 'a');
+  submit(*houses[0], spec);
+  EXPECT_EQ(staged(*houses[0]).size(), 3u);
+}
+
+TEST_F(HostsTest, WhatALostHostHadIsBegunElsewhere) {
+  submit(*houses[0], spread(4));
+  town.kill(*houses[3]);  // its agent alone: the host is up
+  town.run_for(10s);
+  EXPECT_TRUE(std::ranges::any_of(tasks(*houses[0]), [](const auto& t) { return t.node == "n4"; })) << "it may come back";
+  town.run_for(20s);
+  const auto views = tasks(*houses[0]);
+  ASSERT_EQ(views.size(), 4u);
+  for (const auto& view : views) EXPECT_NE(view.node, "n4") << view.task;
+  EXPECT_FALSE(houses[0]->nodes("n4").front().schedulable);
+}
+
+TEST_F(HostsTest, WhatMustNotRunTwiceWaitsForItsHost) {
+  job::JobSpec spec = spread(4);
+  spec.roles["worker"].exclusive = true;
+  submit(*houses[0], spec);
+  for (House* house : houses)
+    for (const AssignmentId& id : staged(*house)) {
+      house->give(Staged{id, std::string("/work")});
+      house->give(ShimUp{id, {}});
+    }
+  town.run_for(1s);
+  town.kill(*houses[3]);
+  town.run_for(40s);
+  EXPECT_TRUE(std::ranges::any_of(tasks(*houses[0]), [](const auto& t) { return t.node == "n4"; }));
+  EXPECT_THAT(described(*houses[0]).waiting_for, HasSubstr("may run there; dtrainctl forget-node n4"));
+  (void)houses[0]->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n4"}, 0);
+  town.run_for(5s);
+  EXPECT_FALSE(std::ranges::any_of(tasks(*houses[0]), [](const auto& t) { return t.node == "n4"; }));
+}
+
+}  // namespace
+}  // namespace dtrain::node
