@@ -12,6 +12,7 @@
 #include "agent/dtraind/start.h"
 #include "agent/host/facts.h"
 #include "agent/proc/direct_runner.h"
+#include "agent/proc/scheduling.h"
 #include "agent/store/file.h"
 
 namespace dtrain::daemon {
@@ -81,6 +82,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   const auto make_decider = [&, cluster_id = prepared->state.cluster_id](Log& sink) {
     return std::make_unique<NodeDecider>(node_options(config, cluster_id, DTRAIN_VERSION), Rng(*seed), sink);
   };
+  proc::become_urgent();  // before it has threads
   auto daemon = Daemon::create(config, std::move(*prepared), std::move(*runner), make_decider, log, DTRAIN_VERSION);
   if (!daemon) return start_failed(daemon.error());
   if (config.dev) print_dev_help(*layout);

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "agent/proc/scheduling.h"
+
 namespace dtrain::proc {
 
 Result<HostUser> find_user_to_become(const task::User& user) {
@@ -21,6 +23,7 @@ Result<HostUser> find_user_to_become(const task::User& user) {
 }
 
 bool become(const HostUser& user) {
+  become_usual();
   if (::geteuid() != 0) {
     errno = EPERM;
     return ::geteuid() == user.uid;

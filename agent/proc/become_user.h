@@ -11,7 +11,7 @@ namespace dtrain::proc {
 Result<HostUser> find_user_to_become(const task::User& user);
 
 // Becomes that user, for good. Only in a child that was just forked; a process that is that user already
-// keeps its groups. False: errno says why.
+// keeps its groups. It is then as urgent as any other process (scheduling.h). False: errno says why.
 bool become(const HostUser& user);
 
 }  // namespace dtrain::proc

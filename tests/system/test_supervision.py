@@ -1,4 +1,5 @@
 """What a task can say through NOTIFY_SOCKET, what follows from silence, and the start order that readiness decides."""
+import os
 import unittest
 
 from harness import SLEEP, SystemTest, main, python, sh, until
@@ -48,6 +49,21 @@ class Supervision(SystemTest):
         self.submit("a", {"worker": {"replicas": 1, "command": python(NOTIFY + junk)}})
         self.wait_task("a", "worker-0", status="still here")
         self.assertEqual(self.job("a")["restarts"], 0)
+
+    def test_only_what_supervises_is_urgent(self):
+        """The agent and the shim come before others where the agent may say so; tasks and execs do not."""
+        say = "import os\nprint(os.getpriority(os.PRIO_PROCESS, 0), flush=True)\n"
+        self.submit("a", {"worker": {"replicas": 1, "command": python(say + "import time\ntime.sleep(1e6)")}})
+        pid = self.wait_task("a", "worker-0", state="Running")["pid"]
+        with open("/proc/%d/stat" % pid) as file:
+            shim = int(file.read().rsplit(")", 1)[1].split()[1])
+        expected = -10 if os.geteuid() == 0 and os.getpriority(os.PRIO_PROCESS, 0) == 0 else os.getpriority(os.PRIO_PROCESS, 0)
+        for supervisor in (self.agent.process.pid, shim):
+            self.assertEqual(os.getpriority(os.PRIO_PROCESS, supervisor), expected)
+        usual = max(0, os.getpriority(os.PRIO_PROCESS, 0))
+        self.assertEqual(os.getpriority(os.PRIO_PROCESS, pid), usual)
+        self.assertEqual(self.agent.do("exec", "a", "worker-0", "--", *python(say)).strip(), str(usual))
+        self.assertEqual(self.agent.do("logs", "a", "worker-0").strip(), str(usual))
 
     def test_a_command_that_does_not_exist(self):
         self.submit("a", {"worker": {"replicas": 1, "restartPolicy": "Never", "command": ["no-such-program-here"]}})
