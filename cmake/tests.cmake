@@ -88,6 +88,13 @@ foreach(kind tidy system)
 endforeach()
 set_tests_properties(system_test_submits PROPERTIES TIMEOUT 1800)  # with the 10,000 of --soak
 
+# What takes longest begins first, so that nobody waits for one test at the end.
+foreach(slow unit_sim unit_sim_membership unit_sim_formation unit_cluster system_test_hosts)
+  if(TEST ${slow})
+    set_tests_properties(${slow} PROPERTIES COST 100)
+  endif()
+endforeach()
+
 # Fuzzers: each tests/fuzz/fuzz_*.cpp is a libFuzzer program with DTRAIN_FUZZ (clang), else a program that replays its
 # corpus, as a test.
 file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.cpp)
