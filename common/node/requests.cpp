@@ -311,8 +311,12 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
     return refuse(
         e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id};
-  if (!c_.serving && !spec->package_digest.empty())
-    return refuse_for_coordinator(e, "could not submit job", "its package is needed on the coordinator's host");
+  // Its tasks run where the package is, and only who coordinates looks for its checkpoints there.
+  const bool restores = spec->checkpoint && spec->checkpoint->restore != "never";
+  const raft::Raft& raft = c_.replicated->raft();
+  if (restores && !spec->package_digest.empty() && !c_.serving && !raft.configuration().votes(raft.id()))
+    return refuse_for_coordinator(e, "could not submit job",
+                                  "its package is to be where its checkpoints are, and " + c_.facts.name + " does not vote");
   const MemberId id = proposals_.add(cluster::CommandType::submit, command);
   if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit);
   // For the simulator: an answer before the disk has it.

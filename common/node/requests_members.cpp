@@ -75,11 +75,8 @@ bool Requests::refuse_elsewhere(const Request& e, const wire::Message& m) {
     return true;
   }
   if (c_.holds_ledger()) {
-    if (c_.serving || c_.replicated->alone()) return false;
-    if (m.type != MessageType::put_blob && m.type != MessageType::plan) return false;
-    refuse_for_coordinator(e, could_not,
-                           m.type == MessageType::plan ? "only the coordinator places tasks"
-                                                       : "its package is needed on the coordinator's host");
+    if (c_.serving || c_.replicated->alone() || m.type != MessageType::plan) return false;
+    refuse_for_coordinator(e, could_not, "only the coordinator places tasks");
     return true;
   }
   refuse_for_coordinator(e, could_not, c_.facts.name + " has no copy of the ledger");

@@ -64,6 +64,7 @@ bool Streams::push(const Key& key, Watch& w) {
     w.seq = from->seq;
   }
   w.pending = false;
+  w.over = update.final;
   w.next = c_.now.boot + w.interval;
   reply(c_, key.connection, key.request, MessageType::update, update, update.gone);
   return update.gone;
@@ -148,13 +149,15 @@ void Streams::closed(ConnectionId connection) {
 }
 
 void Streams::changed(JobId id) {
+  const cluster::JobRecord* job = c_.ledger.find(id);
+  const bool over = job == nullptr || is_over(*job);
   for (auto it = watches_.begin(); it != watches_.end();) {
     auto& [key, w] = *it;
     if (w.job == id) w.pending = true;
-    const bool last = w.job == id && w.next <= c_.now.boot && push(key, w);
+    const bool due = w.next <= c_.now.boot || job == nullptr || (over && !w.over);
+    const bool last = w.job == id && due && push(key, w);
     it = last ? watches_.erase(it) : std::next(it);
   }
-  const cluster::JobRecord* job = c_.ledger.find(id);
   for (auto it = logs_.begin(); it != logs_.end();) {
     auto& [key, log] = *it;
     if (log.job != id) {
@@ -162,12 +165,11 @@ void Streams::changed(JobId id) {
       continue;
     }
     auto sources = job == nullptr ? std::vector<AssignmentId>{} : log_sources(*job, log.task);
-    const bool ended = job == nullptr || is_over(*job);
-    if (ended || sources.size() != log.sources) {
+    if (over || sources.size() != log.sources) {
       log.sources = sources.size();
-      c_.emit(UpdateLog{key.connection, key.request, std::move(sources), ended});
+      c_.emit(UpdateLog{key.connection, key.request, std::move(sources), over});
     }
-    it = ended ? logs_.erase(it) : std::next(it);
+    it = over ? logs_.erase(it) : std::next(it);
   }
 }
 

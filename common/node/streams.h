@@ -40,6 +40,7 @@ class Streams {
     Duration interval{0};
     Instant next{};         // not before
     bool pending = true;    // something to tell
+    bool over = false;      // told that nothing more will happen by itself: that, and the job's removal, is told at once
     std::uint64_t seq = 0;  // newest event told
   };
   struct Follower {

@@ -184,7 +184,7 @@ struct ActionRequest {
   }
 };
 
-// One job's progress, pushed at changes (coalesced), first at once. A job that is deleted meanwhile: gone = true.
+// One job's progress, pushed at changes (coalesced), first and last at once. A job that is deleted meanwhile: gone = true.
 struct WatchRequest {
   std::string job;
   std::uint64_t id = 0;              // 0: the job that has the name now
