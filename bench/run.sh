@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures this tree beside other programs: one JSON line per figure on stdout, everything else on stderr.
-#   bench/run.sh [--quick] [NAME...]     names: restart recovery submit storm agent_kill idle net_attack failover placement; none: these
+#   bench/run.sh [--quick] [NAME...]     restart recovery submit storm agent_kill idle net_attack launch failover placement;
+#                                        none named: all of these
 #   bench/run.sh [--quick] membership    agents beside serf in clusters of 8 to 128: hours; without --quick docs/ gets the
 #                                        samples and the plot (membership.py has more options)
 # Builds the release programs into build/ unless DTRAIN_BIN names others. Peers that are missing are installed.
@@ -8,14 +9,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-usual=(restart recovery submit storm agent_kill idle net_attack failover placement)
+usual=(restart recovery submit storm agent_kill idle net_attack launch failover placement)
 known=("${usual[@]}" membership)
 quick=()
 names=()
 for word in "$@"; do
   case "$word" in
     --quick) quick=(--quick) ;;
-    -*) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    -*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     *)
       if [[ " ${known[*]} " != *" $word "* ]]; then
         echo "run.sh: no measurement is called $word; there are: ${known[*]}" >&2
@@ -29,7 +30,7 @@ done
 
 if [ -z "${DTRAIN_BIN:-}" ]; then
   ./tests/setup.sh
-  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp status_probe runner_driver pong_probe placement_cost)
+  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp status_probe submit_many runner_driver pong_probe placement_cost)
   { cmake --preset release && cmake --build build --target "${targets[@]}"; } >&2
 fi
 DTRAIN_BIN=$(realpath "${DTRAIN_BIN:-build/bin}")

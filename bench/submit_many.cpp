@@ -1,0 +1,143 @@
+// submit_many SOCKET COUNT: submits that many jobs of one task, `true`, over one connection without waiting for answers, then
+// watches until all have succeeded. Prints microseconds from the first submit to the last acknowledgement, and to the last
+// job's end. What a thousand dtrainctl processes cost is not in it. Exit 1: one was refused, or failed.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "common/job/job_spec.h"
+#include "common/wire/codec.h"
+#include "common/wire/control.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace dtrain;
+
+constexpr std::chrono::milliseconds kBetweenLooks{5};
+constexpr std::chrono::seconds kPatience{120};
+
+class Client {
+ public:
+  explicit Client(int fd) : fd_(fd) {}
+
+  template <class Body>
+  bool send(wire::MessageType type, const Body& body) {
+    const std::string bytes = wire::frame(wire::make_message(type, ++asked_, body));
+    for (std::size_t sent = 0; sent < bytes.size();) {
+      const ssize_t n = ::send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      sent += static_cast<std::size_t>(n);
+    }
+    return true;
+  }
+
+  std::optional<wire::Message> receive() {
+    while (true) {
+      auto message = replies_.next();
+      if (!message) return std::nullopt;
+      if (message->has_value()) return std::move(**message);
+      char buffer[64 << 10];
+      const ssize_t got = recv(fd_, buffer, sizeof buffer, 0);
+      if (got <= 0) return std::nullopt;
+      replies_.feed(std::string_view(buffer, static_cast<std::size_t>(got)));
+    }
+  }
+
+ private:
+  const int fd_;
+  wire::Deframer replies_;
+  std::uint64_t asked_ = 0;
+};
+
+int connect_to(std::string_view path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return -1;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return -1;
+  return fd;
+}
+
+wire::SubmitRequest one_task(int number) {
+  job::JobSpec spec;
+  spec.name = "many-" + std::to_string(number);
+  spec.framework = job::Framework::generic;
+  spec.policy.placement = job::Placement::spread;
+  job::RoleSpec role;
+  role.replicas = role.min_replicas = 1;
+  role.command = {"true"};
+  spec.roles["worker"] = role;
+  wire::SubmitRequest request;
+  request.spec = wire::encode(spec);
+  return request;
+}
+
+// How many have succeeded; -1: one did not, or the agent gave no answer.
+int succeeded(Client& client) {
+  if (!client.send(wire::MessageType::query_jobs, wire::JobsRequest{})) return -1;
+  const auto reply = client.receive();
+  const auto jobs = reply ? wire::decode<wire::JobsReply>(reply->payload) : fail(ErrorCode::io, "");
+  if (!jobs) return -1;
+  int done = 0;
+  for (const wire::JobView& job : jobs->jobs) {
+    if (job.state == "Failed") return -1;
+    done += job.state == "Succeeded";
+  }
+  return done;
+}
+
+long long micros(Clock::duration time) {
+  return static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int count = 0;
+  if (argc == 3) std::from_chars(argv[2], argv[2] + std::strlen(argv[2]), count);
+  if (count <= 0) {
+    std::fputs("usage: submit_many SOCKET COUNT\n", stderr);
+    return 64;
+  }
+  const int fd = connect_to(argv[1]);
+  if (fd < 0) {
+    std::perror("submit_many: could not connect");
+    return 1;
+  }
+  Client client(fd);
+  const auto begin = Clock::now();
+  std::thread sender([&] {  // answers are read meanwhile
+    for (int number = 0; number < count; ++number)
+      if (!client.send(wire::MessageType::submit, one_task(number))) return;
+  });
+  bool good = true;
+  for (int answers = 0; good && answers < count; ++answers) {
+    const auto reply = client.receive();
+    good = reply && reply->type == wire::MessageType::submitted;
+  }
+  if (!good) shutdown(fd, SHUT_RDWR);  // ends the sender too
+  sender.join();
+  const auto acknowledged = Clock::now();
+  int done = 0;
+  while (good && done < count && Clock::now() < begin + kPatience) {
+    done = succeeded(client);
+    good = done >= 0;
+    if (done < count) std::this_thread::sleep_for(kBetweenLooks);
+  }
+  if (!good || done < count) {
+    std::fputs("submit_many: a submit was refused, a job failed, or they did not end in time\n", stderr);
+    return 1;
+  }
+  std::printf("%lld %lld\n", micros(acknowledged - begin), micros(Clock::now() - begin));
+  return 0;
+}
