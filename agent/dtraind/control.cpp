@@ -22,21 +22,29 @@ void Daemon::on_closed(node::ConnectionId connection) {
 void Daemon::on_drained(node::ConnectionId connection) {
   logs_->wake(connection);
   execs_->wake(connection);
+  relays_.wake(connection);
 }
 
-std::size_t Daemon::room(node::ConnectionId connection) { return control_ ? control_->room(connection) : 0; }
+std::size_t Daemon::room(node::ConnectionId connection) {
+  return connection < node::kFirstPart ? client_room(connection) : relays_.room(connection);
+}
 
 void Daemon::send(node::ConnectionId connection, const wire::Message& message) {
-  if (control_) control_->send(connection, message);
+  if (connection < node::kFirstPart)
+    to_client(connection, message);
+  else
+    relays_.send(connection, message);
 }
 
 void Daemon::answer_error(node::ConnectionId connection, std::uint64_t request, const Error& error) {
-  control_->send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(error)));
+  send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(error)));
 }
 
 void Daemon::on_message(node::ConnectionId connection, wire::Message message) {
   switch (message.type) {
-    case wire::MessageType::has_blob: return answer_has_blob(connection, message);
+    case wire::MessageType::has_blob:
+      if (node::is_relayed(connection)) break;  // Node refuses it
+      return answer_has_blob(connection, message);
     case wire::MessageType::exec_input: {
       const auto input = wire::decode<wire::ExecInput>(message.payload);
       if (!input) return answer_error(connection, message.request, input.error());

@@ -93,6 +93,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   add(checkpoints_->fd(), [this] { return checkpoints_->deadline(); },
       [this, now, to = sink()]() mutable { checkpoints_->dispatch(now(), to); });
   add(logs_->fd(), never, [this] { logs_->dispatch(*this); });
+  add(-1, [this] { return relays_.deadline(); }, [this, now] { relays_.dispatch(now()); });
   add(execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), *this); });
   if (!added) return tl::unexpected(os_failure(added.error()));
   return {};
@@ -124,7 +125,8 @@ Status Daemon::turn(Instant limit) {
     if (source.deadline() <= now) source.dispatch();
   if (decider_->deadline() <= now) queue(node::Tick{});
   drain();
-  for (const auto& [connection, input] : std::exchange(exec_inputs_, {})) execs_->input(now, connection, input);
+  for (const auto& [connection, input] : std::exchange(exec_inputs_, {}))
+    if (!relays_.input(connection, input)) execs_->input(now, connection, input);
   post_deferred();
   committer_->flush(loop_->now());
   return {};

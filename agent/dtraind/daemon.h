@@ -20,6 +20,7 @@
 #include "agent/dtraind/founders.h"
 #include "agent/dtraind/housekeeping.h"
 #include "agent/dtraind/log_sink.h"
+#include "agent/dtraind/relays.h"
 #include "agent/dtraind/start.h"
 #include "agent/host/resolver.h"
 #include "agent/loop/loop.h"
@@ -44,7 +45,7 @@ inline constexpr Duration kStopPatience = 5s;               // for last commits 
 // For last words to other agents at SIGTERM: ZeroMQ's I/O threads write them, and it cannot be asked whether they did.
 inline constexpr Duration kGoodbye = 200ms;
 
-class Daemon : private net::ControlSink, private proc::Outlet {
+class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorld {
  public:
   using MakeDecider = std::function<std::unique_ptr<Decider>(Log& log)>;
 
@@ -111,6 +112,16 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   void answer_has_blob(node::ConnectionId connection, const wire::Message& message);
   void answer_error(node::ConnectionId connection, std::uint64_t request, const Error& error);
 
+  // ---- relaying.cpp
+  void to_peer(const node::RelayPeer& peer, const wire::RelayMessage& message) override;
+  void tell(node::Event event) override;
+  std::size_t client_room(node::ConnectionId client) override;
+  void to_client(node::ConnectionId client, const wire::Message& message) override;
+  void hold_client(node::ConnectionId client, bool hold) override;
+  void on_relayed(node::ConnectionId connection, wire::Message message) override;
+  void on_relayed_closed(node::ConnectionId connection) override;
+  void on_room(node::ConnectionId connection) override;
+
   Config config_;
   Prepared prepared_;
   LogSink& log_;
@@ -127,6 +138,7 @@ class Daemon : private net::ControlSink, private proc::Outlet {
   std::unique_ptr<proc::LogStreams> logs_;
   std::unique_ptr<proc::ExecSessions> execs_;
   std::unique_ptr<net::ControlServer> control_;
+  Relays relays_{*this};
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet
   std::unique_ptr<net::PeerLinks> links_;
   Founders founders_;

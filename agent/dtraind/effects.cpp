@@ -10,15 +10,29 @@ struct Daemon::Perform {
 
   void operator()(node::Persist& e) { d.committer_->add(std::move(e)); }
   void operator()(node::Reply& e) {
-    if (d.control_) d.control_->send_encoded(e.connection, e.body);
+    if (e.connection < node::kFirstPart) {
+      if (d.control_) d.control_->send_encoded(e.connection, e.body);
+    } else if (auto message = wire::decode<wire::Message>(e.body)) {
+      d.relays_.send(e.connection, std::move(*message));
+    }
   }
   void operator()(node::CloseConnection& e) {
-    if (d.control_) d.control_->close(e.connection);
+    if (node::is_relayed(e.connection))
+      d.relays_.close(e.connection);
+    else if (d.control_)
+      d.control_->close(e.connection);
   }
   void operator()(node::WriteBlob& e) { d.write_blob(std::move(e)); }
   void operator()(node::OpenLog& e) { d.logs_->open(e); }
   void operator()(node::UpdateLog& e) { d.logs_->update(e); }
   void operator()(node::OpenExec& e) { d.open_exec(e); }
+  void operator()(node::OpenRelay& e) { d.relays_.open(now(), std::move(e)); }
+  void operator()(node::CloseRelay& e) {
+    d.logs_->close(e.part);  // of this host's files
+    d.relays_.close(e.part);
+  }
+  void operator()(node::AcceptRelay& e) { d.relays_.accept(now(), e); }
+  void operator()(node::SendRelay& e) { d.to_peer(e.peer, e.message); }
 
   void operator()(node::Stage& e) { d.stager_->stage(e); }
   void operator()(node::LaunchShim& e) { d.runner_->launch(e.spec); }

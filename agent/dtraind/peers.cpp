@@ -23,8 +23,11 @@ Status Daemon::open_network() {
   if (auto added = add_source(
           links_->fd(), [this] { return links_->deadline(); },
           [this] {
-            links_->dispatch(loop_->now().boot,
-                             [this](node::Event event) { queue(std::move(event)); });
+            const Instant now = loop_->now().boot;
+            links_->dispatch(now, [this, now](node::Event event) {
+              const auto* relayed = std::get_if<node::RelayReceived>(&event);
+              if (relayed == nullptr || !relays_.received(now, *relayed)) queue(std::move(event));
+            });
           });
       !added)
     return added;

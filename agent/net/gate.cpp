@@ -95,6 +95,13 @@ bool Gate::pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<go
     others_.push_back(node::LogReceived{checked.header, *std::move(about_log)});
     return true;
   }
+  if (wire::is_relay_type(checked.header.type)) {
+    auto relayed = wire::decode_relay(checked.header.type, message.body.bytes());
+    if (!relayed) return drop(now, wire::Drop::bad_body, from, out), true;
+    ++passed_;
+    others_.push_back(node::RelayReceived{checked.header, *std::move(relayed)});
+    return true;
+  }
   auto body = wire::decode_gossip(checked.header.type, message.body.bytes());
   if (!body) return drop(now, wire::Drop::bad_body, from, out), true;
   ++passed_;

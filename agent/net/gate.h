@@ -30,7 +30,7 @@ class Gate {
     gossip::ReplyPath reply = 0;
   };
   bool pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<gossip::Input>& out);
-  // LogReceived and FormationReceived among them, since the last call.
+  // LogReceived, FormationReceived and RelayReceived among them, since the last call.
   std::vector<node::Event> take_others() { return std::exchange(others_, {}); }
   bool any_others() const { return !others_.empty(); }
   std::uint64_t passed() const { return passed_; }

@@ -42,6 +42,7 @@ class ZmqPeerLinks final : public PeerLinks {
   void know(const wire::Identity& member) override;
   void send(const gossip::Send& message) override;
   void send(const node::SendLog& message) override;
+  void send(const node::RelayPeer& to, const wire::RelayMessage& message) override;
   void send(const wire::Endpoint& to, const node::SendFormation& message) override;
   void keep(const gossip::KeepLinks& links) override { dealers_.keep(links.peers); }
   void check_gone(const gossip::CheckGone& check) override;
@@ -191,6 +192,15 @@ void ZmqPeerLinks::send(const node::SendLog& message) {
   const DealerTarget target{message.to, wire::lane_of(message.message, body.size()), false};
   if (plain_would_leave_host(message.to) ||
       !dealers_.send(target, message.member, wire::encode_header(head), std::move(body)))
+    ++unsent_;
+}
+
+void ZmqPeerLinks::send(const node::RelayPeer& to, const wire::RelayMessage& message) {
+  wire::PeerHeader head = to.header;
+  head.type = wire::type_of(message);
+  const DealerTarget target{to.to, wire::Lane::bulk, false};
+  if (plain_would_leave_host(to.to) ||
+      !dealers_.send(target, to.member, wire::encode_header(head), wire::encode_relay(message)))
     ++unsent_;
 }
 

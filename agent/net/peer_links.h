@@ -45,7 +45,7 @@ struct LinkCounters {
 
 class PeerLinks {
  public:
-  using Sink = std::function<void(node::Event)>;  // Gossiped, LogReceived and FormationReceived
+  using Sink = std::function<void(node::Event)>;  // Gossiped, LogReceived, FormationReceived and RelayReceived
 
   // ErrorCode::unavailable: a port is taken.
   static Result<std::unique_ptr<PeerLinks>> open(PeerLinksOptions options, Log& log);
@@ -59,6 +59,7 @@ class PeerLinks {
   virtual void know(const wire::Identity& member) = 0;    // its node key may connect from now on
   virtual void send(const gossip::Send& message) = 0;     // a failure comes back as SendFailed
   virtual void send(const node::SendLog& message) = 0;    // a failure is like a lost message
+  virtual void send(const node::RelayPeer& to, const wire::RelayMessage& message) = 0;  // likewise
   // To an address of that founder, who may be anybody; likewise.
   virtual void send(const wire::Endpoint& to, const node::SendFormation& message) = 0;
   virtual void keep(const gossip::KeepLinks& links) = 0;

@@ -78,6 +78,39 @@ struct OpenExec {
   std::string query;  // encoded wire::ExecRequest
 };
 
+// ---- requests at other hosts. The agent moves the bytes (common/relay), Node decides that they may be moved.
+struct RelayPeer {
+  wire::Endpoint to;
+  MemberId member;
+  wire::PeerHeader header;  // without a type
+};
+// A client's request, or a part of it, at another host or at this one: its answers go on to the client. -> RelayEnded
+struct OpenRelay {
+  ConnectionId part = 0;       // chosen by Node. A part at this host answers on this connection, its request 1
+  ConnectionId connection = 0; // the client's
+  std::uint64_t request = 0;
+  bool whole = false;          // it is the whole request: its last answer goes to the client, too
+  std::optional<RelayPeer> peer;  // none: this host
+  wire::RelayOpen open;
+  std::string query;           // an encoded wire::Message, its request 1
+};
+// Nothing more of it is wanted; no RelayEnded follows.
+struct CloseRelay {
+  ConnectionId part = 0;
+};
+// Another agent's stream becomes a connection. What comes by it: Request, ConnectionClosed
+struct AcceptRelay {
+  ConnectionId connection = 0;  // chosen by Node
+  RelayPeer peer;
+  std::uint64_t stream = 0;
+  std::uint64_t allowed = 0;
+};
+// Lost like any message.
+struct SendRelay {
+  RelayPeer peer;
+  wire::RelayMessage message;
+};
+
 // ---- tasks
 // Prepares the host: user exists, required paths, job's working copy (extracted from the package once per
 // job), the start directory, a bind test of the port. -> Staged (with the start directory)
@@ -185,7 +218,8 @@ struct EnterCluster {
 };
 
 using Effect =
-    std::variant<Persist, Reply, CloseConnection, WriteBlob, OpenLog, UpdateLog, OpenExec, Stage, LaunchShim,
+    std::variant<Persist, Reply, CloseConnection, WriteBlob, OpenLog, UpdateLog, OpenExec, OpenRelay,
+                 CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim,
                  StartAttempt, SignalTask, KillTask, FreezeTask, EndShim, RemoveJobFiles, WatchCheckpoints,
                  ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook,
                  gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,

@@ -17,16 +17,24 @@
 #include "common/task/shim_spec.h"
 #include "common/transfer/checkpoint.h"
 #include "common/wire/log_message.h"
+#include "common/wire/relay.h"
 
 namespace dtrain::node {
 
 // Identifies an open control connection; never reused within one life of the agent.
 using ConnectionId = std::uint64_t;
+// Those of the control socket are below; these are no sockets.
+inline constexpr ConnectionId kFirstPart = 1ull << 62;     // a client's request at one of several hosts (OpenRelay)
+inline constexpr ConnectionId kFirstRelayed = 1ull << 63;  // opened by another agent, for a client of it (AcceptRelay)
+inline bool is_part(ConnectionId connection) { return connection >= kFirstPart && connection < kFirstRelayed; }
+inline bool is_relayed(ConnectionId connection) { return connection >= kFirstRelayed; }
 
-// Who is at the other end of a control connection, as the kernel says (SO_PEERCRED).
+// Who is at the other end of a control connection, as the kernel says (SO_PEERCRED); of a relayed one, as the agent says to
+// which they are connected.
 struct Caller {
   std::string user;  // "" when the uid has no name
   std::uint32_t uid = 0;
+  std::uint64_t applied = 0;  // of a relayed one: an answer needs a ledger that has this entry
 };
 
 // ---- first event of a life: what the disk and the machine say
@@ -184,6 +192,20 @@ struct FormationReceived {
   wire::PeerHeader header;
   wire::FormationReport report;
 };
+// From another member, about a stream that the agent does not know; `header` is checked, the sender authenticated.
+struct RelayReceived {
+  wire::PeerHeader header;
+  wire::RelayMessage message;
+};
+struct RelayEnded {  // of OpenRelay
+  ConnectionId part = 0;
+  enum class How : unsigned char {
+    done,     // its last answer came
+    refused,  // that was an error, in `error`
+    lost,     // there is none: why, in `error` (the message is the cause alone)
+  } how{};
+  Error error;
+};
 struct MembersSaved {
   std::uint64_t ticket = 0;  // of the newest SaveMembers that this covers; older ones with it
   Status result;
@@ -200,6 +222,6 @@ using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, 
                            BlobWritten, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
                            ShimGone, FreezeDone, JobFilesRemoved, Notified, CheckpointsScanned,
                            CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived,
-                           MembersSaved, Reconfigured, Tick, Stopping>;
+                           RelayReceived, RelayEnded, MembersSaved, Reconfigured, Tick, Stopping>;
 
 }  // namespace dtrain::node

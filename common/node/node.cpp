@@ -56,6 +56,7 @@ bool Node::coordinates() const {
 void Node::Impl::start(const Started& e) {
   CHECK(!host);
   c.facts = e.facts;
+  relays.start(e.life);
   start_ledger(e);
   start_host(e);
   forming.start(e.members);
@@ -133,6 +134,8 @@ void Node::Impl::tell_members() {
   seats.touch();
   coordinator.hosts_changed();
   streams.new_events();
+  relays.members_changed();
+  host_logs.members_changed();
 }
 
 void Node::Impl::log_events() {
@@ -183,6 +186,8 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<Gossiped>(event) ||
                           std::holds_alternative<LogReceived>(event) ||
                           std::holds_alternative<FormationReceived>(event) ||
+                          std::holds_alternative<RelayReceived>(event) ||
+                          std::holds_alternative<RelayEnded>(event) ||
                           std::holds_alternative<MembersSaved>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   if (storage || connection || of_members || c.current || c.storage_failed || !c.holds_ledger()) return decide(event);
@@ -283,6 +288,12 @@ void Node::Impl::decide(const Event& event) {
         n.forwarded(std::get<wire::Forward>(e.message));
     }
     void operator()(const FormationReceived& e) { n.forming.received(e); }
+    void operator()(const RelayReceived& e) {
+      if (const auto accepted = n.relays.received(e)) n.requests.opened({accepted->connection, accepted->caller});
+    }
+    void operator()(const RelayEnded& e) {
+      if (!n.host_logs.ended(e)) n.relays.ended(e);
+    }
     void operator()(const MembersSaved& e) {
       n.members.saved(e);
       n.requests.members_saved(e);

@@ -17,9 +17,11 @@
 #include "common/node/coordinator.h"
 #include "common/node/council_seats.h"
 #include "common/node/forming.h"
+#include "common/node/host_logs.h"
 #include "common/node/node.h"
 #include "common/node/orders.h"
 #include "common/node/proposals.h"
+#include "common/node/relays.h"
 #include "common/node/requests.h"
 #include "common/node/streams.h"
 #include "common/task/assignments.h"
@@ -58,7 +60,9 @@ struct Node::Impl {
         seats(c),
         proposals(c),
         streams(c),
-        requests(c, coordinator, proposals, seats, streams) {
+        relays(c),
+        host_logs(c, relays, streams),
+        requests(c, coordinator, proposals, seats, streams, relays, host_logs) {
     c.members = &members;
     c.forming = &forming;
   }
@@ -71,6 +75,8 @@ struct Node::Impl {
   CouncilSeats seats;
   Proposals proposals;
   Streams streams;
+  Relays relays;
+  HostLogs host_logs;
   Requests requests;
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>>

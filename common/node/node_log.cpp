@@ -189,7 +189,10 @@ void Node::Impl::after_commit() {
     seats.touch();
     for (wire::Forward& forward : std::exchange(before_office, {})) forwarded(std::move(forward));
   }
-  for (const JobId id : touched) streams.changed(id);
+  for (const JobId id : touched) {
+    streams.changed(id);
+    host_logs.changed(id);
+  }
   log_events();
   if (begins)
     for (const auto& event : std::exchange(early, {})) decide(event);

@@ -33,6 +33,8 @@ void Requests::refuse(const Request& e, const Error& error) {
 void Requests::closed(ConnectionId connection) {
   callers_.erase(connection);
   streams_.closed(connection);
+  host_logs_.closed(connection);
+  relays_.closed(connection);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
   std::erase_if(waiting_, [&](const Waiting& w) { return w.request.connection == connection; });
@@ -65,7 +67,7 @@ void with(const wire::Message& m, Handler handler, Refuse refuse) {
 }  // namespace
 
 void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& caller) {
-  if (refuse_elsewhere(e, m) || wait_until_current(e, m)) return;
+  if (refuse_relayed(e, m) || refuse_elsewhere(e, m) || wait_until_current(e, m, caller)) return;
   const auto wrong = [&](const Error& error) { refuse(e, error); };
   switch (m.type) {
     case MessageType::submit:
@@ -200,28 +202,10 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
     case MessageType::logs:
       return with<wire::LogsRequest>(
           m,
-          [&](const auto& q) {
-            const JobRecord* job = owned_job(e, q.job, caller, "read the logs of");
-            if (job == nullptr) return;
-            const auto is_task = [&](const TaskId& id) { return id.text() == q.task; };
-            const bool known = q.task.empty() || job->generation == 0 ||
-                               std::any_of(job->former_tasks.begin(), job->former_tasks.end(),
-                                           [&](const auto& t) { return is_task(t.first); }) ||
-                               std::any_of(job->tasks.begin(), job->tasks.end(),
-                                           [&](const auto& t) { return is_task(t.first); });
-            if (!known)
-              return refuse(
-                  e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
-                      "dtrainctl tasks " + q.job});
-            for (const auto& [id, t] : job->tasks)
-              if ((q.task.empty() || is_task(id)) && refuse_for_host(e, "could not read logs of " + q.job, t.place.node))
-                return;
-            streams_.open_log(e.connection, e.request, q, job->id);
-          },
-          wrong);
+          [&](const auto& q) { logs(e, q, caller); }, wrong);
     case MessageType::cancel_request:
       return with<wire::CancelRequest>(
-          m, [&](const auto& q) { streams_.cancel(e.connection, q.request_to_end); }, wrong);
+          m, [&](const auto& q) { cancel_request(e, q); }, wrong);
     default:
       refuse(e, {ErrorCode::invalid, "could not answer request: its type is not known here",
                  "use a dtrainctl of the agent's version"});
@@ -470,23 +454,6 @@ bool Requests::verified(const CheckpointVerified& e) {
     return true;
   }
   return false;
-}
-
-void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& caller) {
-  const JobRecord* job = owned_job(e, q.job, caller, "run a command in");
-  if (job == nullptr) return;
-  const auto task = std::find_if(job->tasks.begin(), job->tasks.end(),
-                                 [&](const auto& t) { return t.first.text() == q.task; });
-  if (task == job->tasks.end())
-    return refuse(
-        e, {ErrorCode::not_found, "could not run a command in " + q.job + " " + q.task + ": no such task",
-            "dtrainctl tasks " + q.job});
-  if (task->second.pid == 0)
-    return refuse(e, {ErrorCode::unavailable,
-                      "could not run a command in " + q.job + " " + q.task + ": it does not run",
-                      "dtrainctl tasks " + q.job});
-  if (refuse_for_host(e, "could not run a command in " + q.job + " " + q.task, task->second.place.node)) return;
-  c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
 }
 
 }  // namespace dtrain::node

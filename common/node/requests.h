@@ -9,7 +9,9 @@
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
 #include "common/node/council_seats.h"
+#include "common/node/host_logs.h"
 #include "common/node/proposals.h"
+#include "common/node/relays.h"
 #include "common/node/streams.h"
 #include "common/wire/control.h"
 
@@ -22,8 +24,10 @@ inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in 
 
 class Requests {
  public:
-  Requests(Context& context, Coordinator& coordinator, Proposals& proposals, CouncilSeats& seats, Streams& streams)
-      : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams) {}
+  Requests(Context& context, Coordinator& coordinator, Proposals& proposals, CouncilSeats& seats, Streams& streams,
+           Relays& relays, HostLogs& host_logs)
+      : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams), relays_(relays),
+        host_logs_(host_logs) {}
 
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
   void closed(ConnectionId connection);
@@ -64,6 +68,7 @@ class Requests {
 
   struct Waiting {  // until the ledger is current here
     Request request;
+    std::uint64_t applied = 0;  // and has that entry
     Instant until{};
   };
   struct Departure {  // one `leave` that waits until the cluster can do without this node
@@ -83,7 +88,10 @@ class Requests {
   bool refuse_elsewhere(const Request& e, const wire::Message& m);
   // This node has a copy, but since its start no leader told it yet what of it is committed: what it would say of jobs may
   // be long past, so the request waits. False: it is current.
-  bool wait_until_current(const Request& e, const wire::Message& m);
+  bool wait_until_current(const Request& e, const wire::Message& m, const Caller& caller);
+  bool is_current(std::uint64_t applied) const;
+  // Of another agent only what it cannot answer itself. False: that it is.
+  bool refuse_relayed(const Request& e, const wire::Message& m);
   void refuse_for_coordinator(const Request& e, const std::string& could_not, const std::string& because);
   // The task runs or ran on another node, whose agent has its log: refused. False: it is here.
   bool refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node);
@@ -98,6 +106,8 @@ class Requests {
   void action(const Request& e, const wire::ActionRequest& q, const Caller& caller);
   void checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller);
   void exec(const Request& e, const wire::ExecRequest& q, const Caller& caller);
+  void logs(const Request& e, const wire::LogsRequest& q, const Caller& caller);
+  void cancel_request(const Request& e, const wire::CancelRequest& q);
   void describe(const Request& e, const std::string& name);
   Result<job::JobSpec> checked_spec(const Request& e, const std::string& bytes, const Caller& caller);
   const cluster::JobRecord* find_job(const Request& e, const std::string& name);
@@ -117,6 +127,8 @@ class Requests {
   Proposals& proposals_;
   CouncilSeats& seats_;
   Streams& streams_;
+  Relays& relays_;
+  HostLogs& host_logs_;
   std::map<ConnectionId, Caller> callers_;
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;

@@ -104,29 +104,35 @@ std::size_t Requests::waiting_bytes() const {
   return bytes;
 }
 
-bool Requests::wait_until_current(const Request& e, const wire::Message& m) {
+bool Requests::is_current(std::uint64_t applied) const {
+  return c_.storage_failed || !c_.holds_ledger() || (c_.current && c_.ledger.state().applied >= applied);
+}
+
+bool Requests::wait_until_current(const Request& e, const wire::Message& m, const Caller& caller) {
   const bool events = m.type == MessageType::query_events;
-  if (c_.current || c_.storage_failed || !c_.holds_ledger() || m.type == MessageType::put_blob) return false;
+  if (is_current(caller.applied) || m.type == MessageType::put_blob) return false;
   const char* asked = events ? "show events" : needs_ledger(m.type);
   if (asked == nullptr) return false;
   if (waiting_.size() >= kWaitingRequests || waiting_bytes() + e.body.size() > kWaitingBytes)
     refuse(e, {ErrorCode::limit, std::string("could not ") + asked + ": too many requests wait for the ledger already",
                "try again in a moment"});
   else
-    waiting_.push_back({e, c_.now.boot + kCurrentWithin});
+    waiting_.push_back({e, caller.applied, c_.now.boot + kCurrentWithin});
   return true;
 }
 
 void Requests::drive_waiting() {
-  if (waiting_.empty()) return;
-  if (c_.current || c_.storage_failed || !c_.holds_ledger()) {
-    for (const Waiting& w : std::exchange(waiting_, {})) handle(w.request);
-    return;
+  for (const Waiting& w : std::exchange(waiting_, {})) {
+    if (is_current(w.applied))
+      handle(w.request);
+    else
+      waiting_.push_back(w);
   }
   for (; !waiting_.empty() && waiting_.front().until <= c_.now.boot; waiting_.pop_front())
     refuse(waiting_.front().request,
            {ErrorCode::unavailable,
-            "could not read the ledger: since this agent started no coordinator told it what of its copy still holds",
+            c_.current ? "could not read the ledger: this agent's copy is behind that of the agent that was asked"
+                       : "could not read the ledger: since this agent started no coordinator told it what of its copy still holds",
             "dtrainctl status and dtrainctl nodes show which agents are missing: start them, then try again"});
 }
 

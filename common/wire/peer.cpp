@@ -4,6 +4,7 @@
 #include "common/wire/gossip.h"
 #include "common/wire/log_message.h"
 #include "common/wire/positional.h"
+#include "common/wire/relay.h"
 
 namespace dtrain::wire {
 namespace {
@@ -37,8 +38,10 @@ std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, con
   const auto lane = lane_of(header.type);
   const bool of_log = is_log_type(header.type);
   const bool forming = header.type == kFormationType;
+  const bool relayed = is_relay_type(header.type);
   const bool joining = header.type == kJoin || header.type == kJoinReply || forming;
   const std::size_t most = forming                 ? kFormationBytes
+                           : relayed               ? kRelayMessageBytes
                            : of_log                ? kRaftMessageBytes
                            : lane == Lane::gossip ? kGossipMessageBytes
                                                    : kBulkMessageBytes;
@@ -53,7 +56,7 @@ std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, con
   if (auth.curve && !auth.cluster_key && header.sender != auth.node) return Drop::not_the_key_holder;
   if (header.sender == self) return Drop::self;
   if (auth.curve && auth.cluster_key && !joining) return Drop::join_link;
-  if (!lane && !of_log && !forming) return Drop::unknown_type;
+  if (!lane && !of_log && !forming && !relayed) return Drop::unknown_type;
   return std::nullopt;
 }
 

@@ -17,7 +17,8 @@ inline constexpr std::size_t kHeaderBytes = 128;         // longer: dropped unre
 
 struct PeerHeader {
   std::uint16_t format = kPeerFormat;
-  std::uint16_t type = 0;          // of the body; 1 to 63: gossip; 64 to 127: the log (wire/log_message.h); 128: wire/formation.h
+  std::uint16_t type = 0;          // of the body; 1 to 63: gossip; 64 to 127: the log (wire/log_message.h); 128: wire/formation.h;
+                                   // 132 to 134: wire/relay.h
   MemberId cluster;                // none: the sender belongs to no cluster yet (Join and formation only)
   MemberId sender;
   std::uint64_t incarnation = 0;   // of the sender

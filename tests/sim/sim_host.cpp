@@ -214,6 +214,11 @@ void SimHost::perform(const node::Effect& effect) {
           if (e.last) soon(node::BlobWritten{e.connection, e.request, e.digest});
         } else if constexpr (std::is_same_v<E, node::OpenLog> || std::is_same_v<E, node::UpdateLog>) {
           // Streams pass Node by; the users hang up by themselves.
+        } else if constexpr (std::is_same_v<E, node::OpenRelay>) {
+          soon(node::RelayEnded{e.part, node::RelayEnded::How::done, {}});
+        } else if constexpr (std::is_same_v<E, node::CloseRelay> || std::is_same_v<E, node::AcceptRelay> ||
+                             std::is_same_v<E, node::SendRelay>) {
+          // Between agents, like the bytes of all streams.
         } else if constexpr (std::is_same_v<E, node::OpenExec>) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::RunHook>) {

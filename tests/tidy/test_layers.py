@@ -1,4 +1,4 @@
-"""Include order: base <- wire <- {gossip, raft, job, transfer} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
+"""Include order: base <- wire <- {gossip, raft, relay, job, transfer} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
 
 Cores of one group never include each other, nor do siblings in agent/; the daemon wires them. dtrainctl is a client: it
 sees common/{base,wire,job} and two pure helpers, so that it can never reach into an agent.
@@ -9,7 +9,7 @@ import unittest
 
 import tree
 
-LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "job": 2, "transfer": 2, "cluster": 3, "task": 3, "node": 4}
+LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "transfer": 2, "cluster": 3, "task": 3, "node": 4}
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
 CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
                "agent/store/package.h"}                # packing happens where the files are

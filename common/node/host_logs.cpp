@@ -1,0 +1,227 @@
+#include "common/node/host_logs.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/base/limits.h"
+#include "common/node/host_capacities.h"
+#include "common/node/reply.h"
+#include "common/node/views.h"
+
+namespace dtrain::node {
+namespace {
+
+using wire::MessageType;
+
+bool means(const wire::LogsRequest& query, const TaskId& task) { return query.task.empty() || task.text() == query.task; }
+
+// Attempts that may have run where the task is no more; so may have tasks that were scaled away.
+bool of_the_past(const wire::LogsRequest& query, const cluster::JobRecord& job) {
+  return query.all_attempts || query.attempt > 0 || query.previous ||
+         std::any_of(job.former_tasks.begin(), job.former_tasks.end(), [&](const auto& t) { return means(query, t.first); });
+}
+
+std::string could_not(const wire::LogsRequest& query) {
+  return "could not read all logs of " + query.job + (query.task.empty() ? "" : " " + query.task);
+}
+
+}  // namespace
+
+bool HostLogs::wanted(const wire::LogsRequest& query, const cluster::JobRecord& job) const {
+  if (!c_.replicated || c_.replicated->alone()) return false;
+  if ((query.follow && !is_over(job)) || of_the_past(query, job)) return true;
+  return std::any_of(job.tasks.begin(), job.tasks.end(),
+                     [&](const auto& t) { return means(query, t.first) && t.second.place.node != c_.facts.id; });
+}
+
+std::map<NodeId, HostLogs::Wanted> HostLogs::hosts(const Log& log, const cluster::JobRecord& job) const {
+  std::map<NodeId, Wanted> found;
+  for (const auto& [id, t] : job.tasks)
+    if (means(log.query, id) && !t.place.node.empty()) found.try_emplace(t.place.node, Wanted{id.text(), true});
+  if (!of_the_past(log.query, job)) return found;
+  // Who has a copy of the ledger may have had tasks. What it answers counts, that it is away does not.
+  const raft::Configuration& all = c_.replicated->raft().configuration();
+  for (const auto* members : {&all.voters, &all.learners})
+    for (const MemberId& id : *members) found.try_emplace(id.text(), Wanted{});
+  return found;
+}
+
+bool HostLogs::goes_on(const Log& log) const {
+  const cluster::JobRecord* job = c_.ledger.find(log.job);
+  return log.query.follow && job != nullptr && !is_over(*job);
+}
+
+void HostLogs::open(ConnectionId connection, std::uint64_t request, const Caller& caller, const wire::LogsRequest& query,
+                    JobId job) {
+  const Key key{connection, request};
+  if (logs_.size() >= limits::kStreams || logs_.contains(key))
+    return reply_error(c_, connection, request,
+                       {ErrorCode::limit,
+                        "could not open stream: " + std::to_string(limits::kStreams) + " are open on this agent already",
+                        "end some logs -f"});
+  Log& log = logs_[key];
+  log.job = job;
+  log.query = query;
+  log.caller = caller;
+  // Which attempt that is knows the ledger; a host knows only those that it had.
+  const cluster::JobRecord* record = c_.ledger.find(job);
+  if (query.previous && !query.task.empty() && record != nullptr)
+    for (const auto& [id, t] : record->tasks)
+      if (means(query, id) && t.attempt > 1) {
+        log.query.previous = false;
+        log.query.attempt = t.attempt - 1;
+      }
+  advance(key, log, true);
+}
+
+void HostLogs::note(const Key& key, std::string text) {
+  wire::LogChunk chunk;
+  chunk.note = std::move(text);
+  reply(c_, key.connection, key.request, MessageType::log_chunk, chunk, false);
+}
+
+void HostLogs::miss(const Key& key, Log& log, const NodeId& host, const std::string& cause, bool lost) {
+  if (!log.missed.emplace(host, lost).second) return;
+  note(key, cause + "; the log goes on when that host is back, or where its tasks are begun anew");
+}
+
+bool HostLogs::advance(const Key& key, Log& log, bool first) {
+  const cluster::JobRecord* job = c_.ledger.find(log.job);
+  const bool going_on = goes_on(log);
+  const auto wanted = job == nullptr ? std::map<NodeId, Wanted>{} : hosts(log, *job);
+  for (const auto& [host, what] : wanted) {
+    const auto missed = log.missed.find(host);
+    const bool was_lost = missed != log.missed.end() && missed->second;
+    if (was_lost && !relays_.away(host)) {
+      note(key, "host " + host_name(c_, host) + " is back");
+      c_.emit(CloseConnection{key.connection});  // see above
+      return false;
+    }
+    if (was_lost || log.asked.contains(host)) continue;
+    const auto part = relays_.open({key.connection, key.request, log.caller, MessageType::logs, wire::encode(log.query)}, host, false);
+    if (part) {
+      log.parts[*part] = {host, what.needed};
+      if (host == c_.facts.id) streams_.open_log(*part, 1, log.query, log.job);
+      if (!first) note(key, what.task + " goes on on host " + host_name(c_, host));
+      log.missed.erase(host);
+    } else if (going_on && part.error().code != ErrorCode::limit) {
+      if (what.needed) miss(key, log, host, what.task + " is on host " + host_name(c_, host) + ": " + part.error().message, false);
+      continue;
+    } else if (what.needed && !log.failed) {
+      log.failed = Error{part.error().code, could_not(log.query) + ": " + part.error().message, part.error().next};
+    }
+    log.asked.insert(host);
+  }
+  // Who follows is told at once; else what there is comes first.
+  if (!log.parts.empty() && !(going_on && log.failed)) return true;
+  // One task of which no more attempts were asked for is over before its job.
+  const bool complete = !log.query.task.empty() && log.any && log.missed.empty();
+  if (going_on && !complete && !log.failed) return true;
+  for (const auto& [host, lost] : log.missed) {
+    const auto what = wanted.find(host);
+    if (lost && what != wanted.end() && what->second.needed && !log.failed)
+      log.failed = Error{ErrorCode::unavailable, could_not(log.query) + ": host " + host_name(c_, host) + " was lost",
+                         "dtrainctl nodes shows whether it is back; ask again then"};
+  }
+  end(key, log);
+  return false;
+}
+
+void HostLogs::end(const Key& key, const Log& log) {
+  if (log.failed)
+    reply_error(c_, key.connection, key.request, *log.failed);
+  else if (log.refused && !log.any)
+    reply_error(c_, key.connection, key.request, *log.refused);
+  else
+    reply(c_, key.connection, key.request, MessageType::log_chunk, wire::LogChunk{});
+  drop(logs_.find(key));
+}
+
+void HostLogs::lose(const Key& key, Log& log, const Part& part, const Error& cause) {
+  if (!part.needed) return;
+  if (goes_on(log)) {
+    log.asked.erase(part.host);
+    miss(key, log, part.host, cause.message, true);
+  } else if (!log.failed) {
+    log.failed = Error{cause.code, could_not(log.query) + ": " + cause.message, cause.next};
+  }
+}
+
+bool HostLogs::ended(const RelayEnded& e) {
+  for (auto& [key, log] : logs_) {
+    const auto found = log.parts.find(e.part);
+    if (found == log.parts.end()) continue;
+    const Part part = std::move(found->second);
+    log.parts.erase(found);
+    relays_.ended(e);
+    if (part.host == c_.facts.id) streams_.closed(e.part);
+    switch (e.how) {
+      case RelayEnded::How::done:
+        log.any = true;
+        break;
+      case RelayEnded::How::refused:
+        if (!log.refused) log.refused = e.error;
+        // That it never had the attempt is no failure while another host has.
+        if (part.needed && e.error.code != ErrorCode::not_found && !log.failed) log.failed = e.error;
+        break;
+      case RelayEnded::How::lost:
+        lose(key, log, part, {e.error.code, "host " + host_name(c_, part.host) + " " + e.error.message, e.error.next});
+        break;
+    }
+    advance(key, log, false);
+    return true;
+  }
+  return false;
+}
+
+void HostLogs::members_changed() {
+  std::vector<Key> keys;
+  for (const auto& [key, log] : logs_) keys.push_back(key);
+  for (const Key& key : keys) {
+    Log& log = logs_.at(key);
+    for (auto it = log.parts.begin(); it != log.parts.end();) {
+      const auto [id, part] = *it++;
+      const auto cause = relays_.away(part.host);
+      if (!cause) continue;
+      relays_.close(id);
+      log.parts.erase(id);
+      lose(key, log, part, *cause);
+    }
+    advance(key, log, false);
+  }
+}
+
+void HostLogs::changed(JobId job) {
+  std::vector<Key> keys;
+  for (const auto& [key, log] : logs_)
+    if (log.job == job) keys.push_back(key);
+  for (const Key& key : keys) advance(key, logs_.at(key), false);
+}
+
+void HostLogs::close_parts(const Log& log) {
+  for (const auto& [part, what] : log.parts) {
+    relays_.close(part);
+    if (what.host == c_.facts.id) streams_.closed(part);
+  }
+}
+
+void HostLogs::drop(Logs::iterator log) {
+  close_parts(log->second);
+  logs_.erase(log);
+}
+
+void HostLogs::cancel(ConnectionId connection, std::uint64_t request) {
+  const auto log = logs_.find({connection, request});
+  if (log != logs_.end()) drop(log);
+}
+
+void HostLogs::closed(ConnectionId connection) {
+  while (true) {
+    const auto log = std::ranges::find_if(logs_, [&](const auto& l) { return l.first.connection == connection; });
+    if (log == logs_.end()) return;
+    drop(log);
+  }
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,60 @@
+// What clients ask of tasks, wherever these are: logs and exec. Served here, passed on to the host that has the task, or
+// served to a client of another agent.
+#include <algorithm>
+
+#include "common/node/reply.h"
+#include "common/node/requests.h"
+
+namespace dtrain::node {
+
+using cluster::JobRecord;
+using wire::MessageType;
+
+bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
+  const bool known = m.type == MessageType::logs || m.type == MessageType::exec || m.type == MessageType::cancel_request;
+  if (!is_relayed(e.connection) || known) return false;
+  reply_error(c_, e.connection, e.request,
+              {ErrorCode::invalid, "could not answer request: other agents may ask for logs and exec only",
+               "the sender may run another version of dtrain"});
+  return true;
+}
+
+void Requests::logs(const Request& e, const wire::LogsRequest& q, const Caller& caller) {
+  const JobRecord* job = owned_job(e, q.job, caller, "read the logs of");
+  if (job == nullptr) return;
+  const auto is_task = [&](const auto& t) { return t.first.text() == q.task; };
+  const bool known = q.task.empty() || job->generation == 0 || std::ranges::any_of(job->former_tasks, is_task) ||
+                     std::ranges::any_of(job->tasks, is_task);
+  if (!known)
+    return reply_error(c_, e.connection, e.request,
+                       {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
+                        "dtrainctl tasks " + q.job});
+  if (!is_relayed(e.connection) && host_logs_.wanted(q, *job))
+    return host_logs_.open(e.connection, e.request, caller, q, job->id);
+  streams_.open_log(e.connection, e.request, q, job->id);
+}
+
+void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& caller) {
+  const JobRecord* job = owned_job(e, q.job, caller, "run a command in");
+  if (job == nullptr) return;
+  const auto task = std::ranges::find_if(job->tasks, [&](const auto& t) { return t.first.text() == q.task; });
+  const std::string could_not = "could not run a command in " + q.job + " " + q.task;
+  const auto refuse = [&](ErrorCode code, const std::string& cause) {
+    reply_error(c_, e.connection, e.request, {code, could_not + ": " + cause, "dtrainctl tasks " + q.job});
+  };
+  if (task == job->tasks.end()) return refuse(ErrorCode::not_found, "no such task");
+  if (task->second.pid == 0) return refuse(ErrorCode::unavailable, "it does not run");
+  const NodeId& host = task->second.place.node;
+  if (host != c_.facts.id && !is_relayed(e.connection))
+    return relays_.pass_on({e.connection, e.request, caller, MessageType::exec, wire::encode(q)}, host, could_not);
+  if (refuse_for_host(e, could_not, host)) return;  // it was moved meanwhile
+  c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
+}
+
+void Requests::cancel_request(const Request& e, const wire::CancelRequest& q) {
+  streams_.cancel(e.connection, q.request_to_end);
+  host_logs_.cancel(e.connection, q.request_to_end);
+  relays_.cancel(e.connection, q.request_to_end);
+}
+
+}  // namespace dtrain::node
