@@ -9,7 +9,8 @@
 namespace dtrain::daemon {
 namespace {
 
-static_assert(kRelayMessageRoom >= proc::kStreamMessageBytes && kRelayOutputBytes >= 2 * proc::kStreamMessageBytes);
+static_assert(kRelayMessageRoom >= proc::kStreamMessageBytes && kRelayOutputBytes >= 2 * proc::kStreamMessageBytes &&
+              kRelayAnswerBytes >= relay::kWindowBytes + proc::kStreamMessageBytes);
 
 Error error_of(const wire::Message& message) {
   const auto reply = wire::decode<wire::ErrorReply>(message.payload);
@@ -213,7 +214,7 @@ bool Relays::read(Stream& s) {
     }
     const std::string_view more = s.end->readable();
     if (more.empty()) return true;
-    if (s.frames.buffered() + more.size() > kRelayFrameBytes) return lose(s, kGarbled, true), false;
+    if (s.frames.buffered() + more.size() > (relayed ? kRelayRequestBytes : kRelayAnswerBytes)) return lose(s, kGarbled, true), false;
     s.frames.feed(more);
     s.end->consume(more.size());
   }

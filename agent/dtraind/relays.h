@@ -21,7 +21,8 @@ namespace dtrain::daemon {
 inline constexpr std::size_t kRelayOutputBytes = 512 << 10;  // unacknowledged answers of one stream; then its log or exec waits
 inline constexpr std::size_t kRelayInputBytes = 1 << 20;     // unacknowledged input of one exec; then its client is not read on
 inline constexpr std::size_t kRelayMostBytes = 8 << 20;      // of either, whatever happens: the stream is closed
-inline constexpr std::size_t kRelayFrameBytes = 2 << 20;     // of an unfinished control message; a longer one closes the stream
+inline constexpr std::size_t kRelayRequestBytes = 2 << 20;   // of what was read of a stream and is no whole message yet: of
+inline constexpr std::size_t kRelayAnswerBytes = 512 << 10;  // requests, of answers; beyond, the stream is closed
 inline constexpr std::size_t kRelayMessageRoom = 128 << 10;  // that a client's connection must have before it is sent one more
 
 // What lends Relays the rest of the agent.

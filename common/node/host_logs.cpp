@@ -103,7 +103,7 @@ bool HostLogs::advance(const Key& key, Log& log, bool first) {
     if (part) {
       log.parts[*part] = {host, what.needed};
       if (host == c_.facts.id) streams_.open_log(*part, 1, log.query, log.job);
-      if (!first) note(key, what.task + " goes on on host " + host_name(c_, host));
+      if (!first && what.needed) note(key, what.task + " goes on on host " + host_name(c_, host));
       log.missed.erase(host);
     } else if (going_on && part.error().code != ErrorCode::limit) {
       if (what.needed) miss(key, log, host, what.task + " is on host " + host_name(c_, host) + ": " + part.error().message, false);

@@ -94,9 +94,9 @@ std::optional<Error> Relays::refusal(const MemberId& member, std::uint64_t strea
   const Peer& peer = peers_[member];
   if (stream <= peer.over_to || peer.over.contains(stream))
     return Error{ErrorCode::unavailable, "says that this stream is over", "try again"};
-  if (accepted_.size() >= kRelaysAccepted || peer.open >= kRelaysOfOne)
+  if (accepted_.size() >= kRelaysAccepted || peer.open.size() >= kRelaysOfOne)
     return Error{ErrorCode::limit,
-                 "serves " + std::to_string(accepted_.size()) + " streams of other hosts already, " + std::to_string(peer.open) +
+                 "serves " + std::to_string(accepted_.size()) + " streams of other hosts already, " + std::to_string(peer.open.size()) +
                      " of this one; the most are " + std::to_string(kRelaysAccepted) + " and " + std::to_string(kRelaysOfOne),
                  "end some logs -f or exec, or use dtrainctl on that host"};
   return std::nullopt;
@@ -117,13 +117,15 @@ std::optional<Relays::Accepted> Relays::received(const RelayReceived& e) {
   }
   const auto* open = std::get_if<wire::RelayOpen>(&e.message);
   if (open == nullptr) return std::nullopt;
+  // Said twice before the agent was told of the first.
+  if (const auto known = peers_.find(member); known != peers_.end() && known->second.open.contains(open->stream)) return std::nullopt;
   if (const auto no = refusal(member, open->stream)) {
     close(open->stream, false, *no);
     return std::nullopt;
   }
   const ConnectionId connection = ++last_relayed_;
   accepted_[connection] = {member, open->stream};
-  ++peers_[member].open;
+  peers_[member].open.insert(open->stream);
   c_.emit(AcceptRelay{connection, std::move(*peer), open->stream, open->allowed});
   return Accepted{connection, Caller{open->user, open->uid, open->applied}};
 }
@@ -138,7 +140,7 @@ void Relays::closed(ConnectionId connection) {
   const auto found = accepted_.find(connection);
   if (found == accepted_.end()) return;
   Peer& peer = peers_[found->second.member];
-  --peer.open;
+  peer.open.erase(found->second.number);
   peer.over.insert(found->second.number);
   accepted_.erase(found);
   for (; peer.over.size() > kEndedRelays; peer.over.erase(peer.over.begin())) peer.over_to = *peer.over.begin();

@@ -64,9 +64,9 @@ class Relays {
     std::string could_not;
   };
   struct Peer {
-    std::uint64_t over_to = 0;       // streams up to this one are over, but for those of open_
-    std::set<std::uint64_t> over;    // likewise, above
-    std::size_t open = 0;
+    std::set<std::uint64_t> open;
+    std::set<std::uint64_t> over;
+    std::uint64_t over_to = 0;  // up to this one those that are not open are over, too
   };
   struct Stream {
     MemberId member;

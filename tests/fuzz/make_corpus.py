@@ -10,6 +10,7 @@ GOLDEN = HERE.parent / "golden" / "control"
 GOLDEN_GOSSIP = HERE.parent / "golden" / "gossip"
 GOLDEN_FORMATION = HERE.parent / "golden" / "formation"
 GOLDEN_RAFT = HERE.parent / "golden" / "raft"
+GOLDEN_RELAY = HERE.parent / "golden" / "relay"
 
 # The order of for_each_control_type in tests/unit/wire/samples.h; fuzz_codec counts from 2.
 CONTROL_TYPES = """message empty job_name node_name error_reply submit_request submit_reply jobs_request jobs_reply
@@ -202,6 +203,24 @@ def formation():
     seed("fuzz_formation", "record", 252, pack({"promise": promise, "started": True, "withdrawn": [promise]}))
 
 
+def relay():
+    for number, name in enumerate(("open", "data", "close")):
+        seed("fuzz_relay", name, 132 + number, (GOLDEN_RELAY / f"{name}.msgpack").read_bytes())
+    seed("fuzz_relay", "array_bomb", 133, b"\xdd\xff\xff\xff\xff")
+
+    def word(what, ticks, content=b""):
+        return bytes([what, ticks]) + struct.pack(">H", len(content)) + content
+
+    def data(offset, content, received, allowed, asks=0):
+        return word(0, 1, b"\x97\x07\x01" + pack(offset) + b"\xc4" + bytes([len(content)]) + content + pack(received) + pack(allowed)
+                    + bytes([asks]))
+
+    write, read, half = word(2, 0, b"w" * 100), word(3, 0, b"r" * 50), 1 << 17
+    seed("fuzz_relay", "talks", 0, data(0, b"hello", 0, half) + write + read + data(5, b" again", 100, half) + read + write)
+    seed("fuzz_relay", "repeats", 0, write + word(1, 60) + data(9, b"gap", 0, 0, 1) + word(1, 255) + data(0, b"late", 50, half) + read)
+    seed("fuzz_relay", "lies", 0, write + data(0, b"x" * 100, 101, 1 << 60) + data(50, b"y" * 100, 1 << 60, 0) + read + read + read)
+
+
 def job_spec():
     role = {"replicas": 2, "command": ["python3", "train.py"], "env": {"A": "b"}, "restart_policy": 3,
             "resources": {"cpu_millis": 500, "memory_bytes": 1 << 33}, "start_after": {"ps": 1}}
@@ -241,6 +260,7 @@ codec()
 gossip()
 raft()
 formation()
+relay()
 seed("fuzz_codec", "job_spec", 1, job_spec())
 checkpoint()
 stored()
