@@ -47,7 +47,7 @@ class Placed(harness.Member):
         return ["setpriv", "--regid", str(self.group), "--clear-groups", *super().command()]
 
 
-class RelayTest(test_hosts.HostsTest):
+class RelayTest(test_hosts.Hosts):
     def make(self, name, number, joins=(), **more):
         member = Placed(self.top, name, self.ip_of(number), self.key, joins)
         member.group = GROUP + number
@@ -112,19 +112,21 @@ class RelayTest(test_hosts.HostsTest):
         written = subprocess.run(["/usr/bin/python3", "-c", PRINT, "7", str(BIG)], capture_output=True, check=True).stdout
         there = self.on(tasks, "a3")
         asked = agents[0]
-        until(lambda: len(agents[2].ctl("logs", "large", there, text=False).stdout) == BIG, "the task's last line", 60)
-        self.assertTrue(asked.ctl("logs", "large", there, text=False).stdout == written)
+        last = written.splitlines(True)[-1]
+        until(lambda: all(agents[2].ctl("logs", "large", task, "--tail", "1", text=False).stdout == last for task in tasks), "the last lines", 60)
         before = [self.rss_kib(agent) for agent in agents]
         slow = subprocess.Popen(asked.ctl_command("logs", "large", there), stdout=subprocess.PIPE)
         self.addCleanup(lambda: (slow.kill(), slow.communicate()))
         read = os.read(slow.stdout.fileno(), 100)
+        until(lambda: self.rss_kib(asked) - before[0] > 6 << 10, "the queue of the agent that was asked to fill")
         # Everybody waits for the reader by now: others are served as ever, and the host that has the log does not collect it.
-        self.assertEqual(asked.do("logs", "large", there, "--tail", "1").encode(), written.splitlines(True)[-1])
+        self.assertEqual(asked.do("logs", "large", there, "--tail", "1").encode(), last)
         grown = [self.rss_kib(agent) - was for agent, was in zip(agents, before)]
         self.assertLess(grown[2], 12 << 10, grown)
         self.assertLess(grown[0], 20 << 10, grown)
         read += slow.communicate(timeout=PATIENCE)[0]
         self.assertTrue(read == written, len(read))
+        self.assertTrue(asked.ctl("logs", "large", there, text=False).stdout == written)
         # The whole job: every line whole, whoever's it is.
         lines = asked.ctl("logs", "large", text=False).stdout.splitlines()
         for task in tasks:
@@ -187,8 +189,13 @@ class RelayTest(test_hosts.HostsTest):
         self.assertEqual((rest, process.returncode), ("", 0), note)
         self.assertIn("host a3 is", note)
         self.assertIn("goes on on host " + after[there]["node"], note)
-        # The first attempt is on the host that is away.
         self.assertEqual(agents[0].do("logs", "moving", there), "attempt 2\n")
+        # The first attempt is on the host that is away; once it is back any agent finds it there.
+        agents[2].start()
+        for agent in agents:
+            for past in (["--attempt", "1"], ["--previous"]):
+                until(lambda: agent.ctl("logs", "moving", there, *past).stdout == "attempt 1\n", "the first attempt, %s" % past)
+            self.assertEqual(sorted(agent.do("logs", "moving", there, "--attempt", "all").splitlines()), ["attempt 1", "attempt 2"])
 
     def test_the_host_of_a_finished_task_is_away(self):
         agents, tasks = self.begin("short", "import os, time\nprint('it was', os.environ['DTRAIN_TASK'], flush=True)\n"
@@ -298,9 +305,6 @@ class RelayTest(test_hosts.HostsTest):
                                   capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
             self.assertEqual((done.returncode, done.stdout), (5, ""), done)
             self.assertIn("it belongs to", done.stderr)
-
-
-del test_hosts.HostsTest        # its own tests run in its own file
 
 
 if __name__ == "__main__":
