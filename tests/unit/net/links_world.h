@@ -66,6 +66,7 @@ struct Agent {
   std::vector<gossip::Dropped> dropped;
   std::vector<node::LogReceived> log_received;
   std::vector<node::FormationReceived> reports;
+  std::vector<node::RelayReceived> relayed;
   std::vector<wire::Endpoint> up, lost, failed;
   std::vector<gossip::GoneChecked> checked;
   std::function<void(const gossip::Received&)> at_message;
@@ -112,6 +113,7 @@ struct Agent {
       links->dispatch(now(), [this](node::Event event) {
         if (auto* gossiped = std::get_if<node::Gossiped>(&event)) return take(std::move(gossiped->input));
         if (auto* report = std::get_if<node::FormationReceived>(&event)) return reports.push_back(std::move(*report));
+        if (auto* relay = std::get_if<node::RelayReceived>(&event)) return relayed.push_back(std::move(*relay));
         log_received.push_back(std::get<node::LogReceived>(std::move(event)));
       });
   }

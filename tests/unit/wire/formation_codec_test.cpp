@@ -142,7 +142,7 @@ TEST(FormationReport, ItsHeaderPassesWhateverTheCluster) {
     }
   }
   header.cluster = {1, 2};
-  for (const std::uint16_t type : {129, 131, 132}) {
+  for (const std::uint16_t type : {129, 131, 135}) {
     header.type = type;
     EXPECT_EQ(check_header(encode_header(header), 10, {9, 9}, {1, 2}, owner).drop, Drop::unknown_type) << type;
     EXPECT_EQ(check_header(encode_header(header), 10, {9, 9}, {3, 4}, owner).drop, Drop::other_cluster) << type;
