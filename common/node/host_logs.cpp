@@ -72,7 +72,7 @@ void HostLogs::open(ConnectionId connection, std::uint64_t request, const Caller
         log.query.previous = false;
         log.query.attempt = t.attempt - 1;
       }
-  advance(key, log, true);
+  advance(key, log);
 }
 
 void HostLogs::note(const Key& key, std::string text) {
@@ -86,10 +86,11 @@ void HostLogs::miss(const Key& key, Log& log, const NodeId& host, const std::str
   note(key, cause + "; the log goes on when that host is back, or where its tasks are begun anew");
 }
 
-bool HostLogs::advance(const Key& key, Log& log, bool first) {
+bool HostLogs::advance(const Key& key, Log& log) {
   const cluster::JobRecord* job = c_.ledger.find(log.job);
   const bool going_on = goes_on(log);
   const auto wanted = job == nullptr ? std::map<NodeId, Wanted>{} : hosts(log, *job);
+  const bool began = !log.asked.empty() || !log.missed.empty();
   for (const auto& [host, what] : wanted) {
     const auto missed = log.missed.find(host);
     const bool was_lost = missed != log.missed.end() && missed->second;
@@ -103,7 +104,8 @@ bool HostLogs::advance(const Key& key, Log& log, bool first) {
     if (part) {
       log.parts[*part] = {host, what.needed};
       if (host == c_.facts.id) streams_.open_log(*part, 1, log.query, log.job);
-      if (!first && what.needed) note(key, what.task + " goes on on host " + host_name(c_, host));
+      if (began && what.needed)
+        note(key, (log.query.task.empty() ? "tasks of " + log.query.job + " go" : what.task + " goes") + " on at host " + host_name(c_, host));
       log.missed.erase(host);
     } else if (going_on && part.error().code != ErrorCode::limit) {
       if (what.needed) miss(key, log, host, what.task + " is on host " + host_name(c_, host) + ": " + part.error().message, false);
@@ -169,7 +171,7 @@ bool HostLogs::ended(const RelayEnded& e) {
         lose(key, log, part, {e.error.code, "host " + host_name(c_, part.host) + " " + e.error.message, e.error.next});
         break;
     }
-    advance(key, log, false);
+    advance(key, log);
     return true;
   }
   return false;
@@ -188,7 +190,7 @@ void HostLogs::members_changed() {
       log.parts.erase(id);
       lose(key, log, part, *cause);
     }
-    advance(key, log, false);
+    advance(key, log);
   }
 }
 
@@ -196,7 +198,7 @@ void HostLogs::changed(JobId job) {
   std::vector<Key> keys;
   for (const auto& [key, log] : logs_)
     if (log.job == job) keys.push_back(key);
-  for (const Key& key : keys) advance(key, logs_.at(key), false);
+  for (const Key& key : keys) advance(key, logs_.at(key));
 }
 
 void HostLogs::close_parts(const Log& log) {

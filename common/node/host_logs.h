@@ -61,7 +61,7 @@ class HostLogs {
   std::map<NodeId, Wanted> hosts(const Log& log, const cluster::JobRecord& job) const;
   bool goes_on(const Log& log) const;
   // Opens what is wanted by now; ends what is over. False: it is gone.
-  bool advance(const Key& key, Log& log, bool first);
+  bool advance(const Key& key, Log& log);
   void miss(const Key& key, Log& log, const NodeId& host, const std::string& cause, bool lost);
   void lose(const Key& key, Log& log, const Part& part, const Error& cause);
   void end(const Key& key, const Log& log);

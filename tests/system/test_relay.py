@@ -188,7 +188,7 @@ class RelayTest(test_hosts.Hosts):
         rest, note = process.communicate(timeout=PATIENCE)
         self.assertEqual((rest, process.returncode), ("", 0), note)
         self.assertIn("host a3 is", note)
-        self.assertIn("goes on on host " + after[there]["node"], note)
+        self.assertIn("goes on at host " + after[there]["node"], note)
         self.assertEqual(agents[0].do("logs", "moving", there), "attempt 2\n")
         # The first attempt is on the host that is away; once it is back any agent finds it there.
         agents[2].start()

@@ -181,7 +181,7 @@ TEST_F(RelaysTest, AFollowedTaskIsFollowedToAnotherHost) {
   town.run_for(40s);
   const auto parts = effects_of<OpenRelay>(*houses[0], before);
   ASSERT_EQ(parts.size(), 1u);
-  EXPECT_THAT(houses[0]->answer<wire::LogChunk>(houses[0]->requests())->note, HasSubstr(there + " goes on on host n"));
+  EXPECT_THAT(houses[0]->answer<wire::LogChunk>(houses[0]->requests())->note, HasSubstr(there + " goes on at host n"));
 }
 
 TEST_F(RelaysTest, ExecIsAnsweredThereOrNotAtAll) {
