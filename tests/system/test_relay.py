@@ -217,15 +217,17 @@ class RelayTest(test_hosts.Hosts):
         agents[2].start()
         until(lambda: agents[0].ctl("logs", "short", there).stdout == "it was %s\n" % there, "its return")
 
-    def test_follow_over_a_new_life_of_the_other_agent(self):
+    def test_follow_over_new_lives_of_both_agents(self):
         agents, tasks = self.begin("steady", "import itertools, time\nfor i in itertools.count():\n print(i)\n time.sleep(0.01)")
         there = self.on(tasks, "a3")
         process = self.follow(agents[0], "logs", "-f", "steady", there)
         seen = [int(process.stdout.readline()) for _ in range(50)]
-        agents[2].end()
-        agents[2].start()
-        while seen[-1] < 1000:
-            seen.append(int(process.stdout.readline()))
+        for agent in (agents[2], agents[0]):
+            agent.end()
+            agent.start()
+            printed = until(lambda: len(agent.ctl("logs", "steady", there).stdout.splitlines()), "its answer")
+            while seen[-1] < printed + 100:
+                seen.append(int(process.stdout.readline()))
         self.assertEqual(seen, list(range(len(seen))))
 
     # ---- exec

@@ -14,7 +14,7 @@ TEST(RelayLinks, MembersHearEachOther) {
   node::RelayPeer to;
   to.to = b.at;
   to.member = b.id;
-  to.header.cluster = cluster;
+  to.header.cluster = a.cluster;
   to.header.sender = a.id;
   const wire::RelayOpen open{5, "alice", 1000, 7, 8};
   wire::RelayData data{5, true, 0, std::string(wire::kRelaySegmentBytes, 'x'), 0, 9, false};
