@@ -108,7 +108,7 @@ bool HostLogs::advance(const Key& key, Log& log) {
         note(key, (log.query.task.empty() ? "tasks of " + log.query.job + " go" : what.task + " goes") + " on at host " + host_name(c_, host));
       log.missed.erase(host);
     } else if (going_on && part.error().code != ErrorCode::limit) {
-      if (what.needed) miss(key, log, host, what.task + " is on host " + host_name(c_, host) + ": " + part.error().message, false);
+      if (what.needed) miss(key, log, host, what.task + " cannot be followed: " + part.error().message, false);
       continue;
     } else if (what.needed && !log.failed) {
       log.failed = Error{part.error().code, could_not(log.query) + ": " + part.error().message, part.error().next};

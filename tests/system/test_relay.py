@@ -113,7 +113,8 @@ class RelayTest(test_hosts.Hosts):
         there = self.on(tasks, "a3")
         asked = agents[0]
         last = written.splitlines(True)[-1]
-        until(lambda: all(agents[2].ctl("logs", "large", task, "--tail", "1", text=False).stdout == last for task in tasks), "the last lines", 60)
+        tail = lambda task: agents[2].ctl("logs", "large", task, "--tail", "1", text=False).stdout      # noqa: E731
+        until(lambda: all(tail(task) == last for task in tasks), "the last lines", 60)
         before = [self.rss_kib(agent) for agent in agents]
         slow = subprocess.Popen(asked.ctl_command("logs", "large", there), stdout=subprocess.PIPE)
         self.addCleanup(lambda: (slow.kill(), slow.communicate()))
@@ -136,7 +137,8 @@ class RelayTest(test_hosts.Hosts):
     def test_follow_over_a_restart(self):
         agents, tasks = self.begin(
             "follow", "import os, sys, time\nn = os.environ['DTRAIN_ATTEMPT']\nt = os.environ['DTRAIN_TASK']\nprint(t, 'before', n)\n"
-            "while not os.path.exists('%s.%%s.%%s' %% (t, n)): time.sleep(0.05)\nprint(t, 'after', n)\nsys.exit(n == '1')" % self.path("go"))
+            "while not os.path.exists('%s.%%s.%%s' %% (t, n)): time.sleep(0.05)\nprint(t, 'after', n)\n"
+            "sys.exit(n == '1')" % self.path("go"))
         there = self.on(tasks, "a3")
         one, all_ = self.follow(agents[0], "logs", "-f", "follow", there), self.follow(agents[1], "logs", "-f", "follow")
         self.assertEqual(one.stdout.readline(), there + " before 1\n")
@@ -167,6 +169,18 @@ class RelayTest(test_hosts.Hosts):
         self.assertEqual(seen, list(range(len(seen))))      # none lost, none twice
         self.assertGreater(len(seen), first + 500 * CUT)    # it went on
         self.assertEqual(agents[0].saw("member.dead", "a3"), 0)
+
+    def test_follow_at_a_host_that_was_taken_for_dead(self):
+        agents, tasks = self.begin("count", "import itertools, time\nfor i in itertools.count():\n print(i)\n time.sleep(0.01)")
+        there = self.on(tasks, "a1")
+        process = self.follow(agents[2], "logs", "-f", "count", there)
+        seen = [int(process.stdout.readline()) for _ in range(50)]
+        with self.away(agents[2]):
+            until(lambda: agents[0].states()["a3"] == "dead", "its death", 60)
+        printed = len(agents[0].do("logs", "count", there).splitlines())
+        while seen[-1] < printed + 100:
+            seen.append(int(process.stdout.readline()))
+        self.assertEqual(seen, list(range(len(seen))))
 
     def test_a_host_that_goes(self):
         agents, tasks = self.begin("moving", "import os, time\nprint('attempt', os.environ['DTRAIN_ATTEMPT'], flush=True)\ntime.sleep(1e6)")
