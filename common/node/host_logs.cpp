@@ -104,8 +104,8 @@ bool HostLogs::advance(const Key& key, Log& log) {
     if (part) {
       log.parts[*part] = {host, what.needed};
       if (host == c_.facts.id) streams_.open_log(*part, 1, log.query, log.job);
-      if (began && what.needed)
-        note(key, (log.query.task.empty() ? "tasks of " + log.query.job + " go" : what.task + " goes") + " on at host " + host_name(c_, host));
+      const std::string who = log.query.task.empty() ? "tasks of " + log.query.job + " go" : what.task + " goes";
+      if (began && what.needed) note(key, who + " on at host " + host_name(c_, host));
       log.missed.erase(host);
     } else if (going_on && part.error().code != ErrorCode::limit) {
       if (what.needed) miss(key, log, host, what.task + " cannot be followed: " + part.error().message, false);
