@@ -266,6 +266,7 @@ class RelayTest(test_hosts.Hosts):
         process = self.follow(agents[0], "exec", "run", there, "--", "sh", "-c", "echo $$; echo $$ > %s; sleep 1000000" % mark)
         pid = int(process.stdout.readline())
         process.kill()
+        process.communicate()
         until(lambda: not harness.alive(pid), "the end of the command")
         self.assertEqual(agents[0].ask("jobs")[0]["state"], "Running")
 
