@@ -6,41 +6,23 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 
+#include "bench/control_client.h"
 #include "common/wire/control.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace dtrain;
-
-int connect_to(std::string_view path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return -1;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return -1;
-  return fd;
-}
-
-bool send_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(sent));
-  }
-  return true;
-}
+using bench::connect_to;
+using bench::send_all;
 
 class Probe {
  public:
@@ -97,9 +79,8 @@ class Probe {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int interval_ms = 0;
-  if (argc == 3) std::from_chars(argv[2], argv[2] + std::strlen(argv[2]), interval_ms);
-  if (interval_ms <= 0) {
+  const int interval_ms = argc == 3 ? bench::positive(argv[2]) : 0;
+  if (interval_ms == 0) {
     std::fputs("usage: status_probe SOCKET INTERVAL_MS\n", stderr);
     return 64;
   }

@@ -3,16 +3,15 @@
 // job's end. What a thousand dtrainctl processes cost is not in it. Exit 1: one was refused, or failed.
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <thread>
 
+#include "bench/control_client.h"
 #include "common/job/job_spec.h"
 #include "common/wire/codec.h"
 #include "common/wire/control.h"
@@ -21,6 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace dtrain;
+using bench::connect_to;
+using bench::send_all;
 
 constexpr std::chrono::milliseconds kBetweenLooks{5};
 constexpr std::chrono::seconds kPatience{120};
@@ -32,12 +33,7 @@ class Client {
   template <class Body>
   bool send(wire::MessageType type, const Body& body) {
     const std::string bytes = wire::frame(wire::make_message(type, ++asked_, body));
-    for (std::size_t sent = 0; sent < bytes.size();) {
-      const ssize_t n = ::send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-      if (n <= 0) return false;
-      sent += static_cast<std::size_t>(n);
-    }
-    return true;
+    return send_all(fd_, bytes);
   }
 
   std::optional<wire::Message> receive() {
@@ -57,16 +53,6 @@ class Client {
   wire::Deframer replies_;
   std::uint64_t asked_ = 0;
 };
-
-int connect_to(std::string_view path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return -1;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return -1;
-  return fd;
-}
 
 wire::SubmitRequest one_task(int number) {
   job::JobSpec spec;
@@ -103,9 +89,8 @@ long long micros(Clock::duration time) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int count = 0;
-  if (argc == 3) std::from_chars(argv[2], argv[2] + std::strlen(argv[2]), count);
-  if (count <= 0) {
+  const int count = argc == 3 ? bench::positive(argv[2]) : 0;
+  if (count == 0) {
     std::fputs("usage: submit_many SOCKET COUNT\n", stderr);
     return 64;
   }

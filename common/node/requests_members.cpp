@@ -122,6 +122,7 @@ bool Requests::wait_until_current(const Request& e, const wire::Message& m, cons
 }
 
 void Requests::drive_waiting() {
+  if (waiting_.empty()) return;  // nearly always, and in every step: an exchanged deque would be allocated anew
   for (const Waiting& w : std::exchange(waiting_, {})) {
     if (is_current(w.applied))
       handle(w.request);
