@@ -136,6 +136,8 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
   bool limited = memory_bytes == 0;
   if (!v2_.empty()) {
     place.v2 = v2_ + "/" + assignment;
+    // Of an agent and a shim that were killed: it may be frozen, and some kernels kill what is born in one that was killed.
+    cgroup_remove(place);
     // Two leaves: with a controller switched on, a cgroup has either processes or children.
     for (const std::string& directory : {place.v2, place.v2 + "/shim", place.v2 + "/task"})
       if (!make_directory(directory)) return io_error(directory);

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agent/proc/scheduling.h"
 #include "agent/proc/unique_fd.h"
 
 namespace dtrain::proc {
@@ -57,6 +58,7 @@ void prepare_child() {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  become_usual();
 }
 
 Result<HelperResult> run_helper(const HelperProgram& program) {

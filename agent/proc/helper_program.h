@@ -25,8 +25,8 @@ inline constexpr std::size_t kHelperErrorBytes = 4096;  // more is read and drop
 
 Result<HelperResult> run_helper(const HelperProgram& program);
 
-// Puts signals, mask and parent death of a just forked child in order: default handlers, nothing blocked,
-// killed when its parent dies. To be called again after become(), which cancels the last.
+// Puts signals, mask, parent death and urgency of a just forked child in order: default handlers, nothing blocked,
+// killed when its parent dies, no more urgent than usual. To be called again after become(), which cancels the death.
 void prepare_child();
 
 }  // namespace dtrain::proc

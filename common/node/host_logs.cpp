@@ -55,7 +55,11 @@ bool HostLogs::goes_on(const Log& log) const {
 void HostLogs::open(ConnectionId connection, std::uint64_t request, const Caller& caller, const wire::LogsRequest& query,
                     JobId job) {
   const Key key{connection, request};
-  if (logs_.size() >= limits::kStreams || logs_.contains(key))
+  if (logs_.contains(key))
+    return reply_error(c_, connection, request,
+                       {ErrorCode::invalid, "could not open stream: request " + std::to_string(request) + " of this connection is one",
+                        "give each request of a connection a number of its own"});
+  if (logs_.size() >= limits::kStreams)
     return reply_error(c_, connection, request,
                        {ErrorCode::limit,
                         "could not open stream: " + std::to_string(limits::kStreams) + " are open on this agent already",

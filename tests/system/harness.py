@@ -56,11 +56,32 @@ def end_processes_of(directory):
     raise RuntimeError("processes of %s do not die: %s" % (directory, processes_of(directory)))
 
 
+def cgroup_name(tasks):
+    """What an agent calls its cgroup: after its tasks directory (agent/proc/direct_runner.cpp)."""
+    info = os.stat(tasks)
+    return "dtrain-%d-%d" % (info.st_dev, info.st_ino)
+
+
+def remove_cgroups_of(directory, hierarchy="/sys/fs/cgroup"):
+    """What agents that were killed left."""
+    names = set()
+    for path, below, _ in os.walk(directory):
+        if "tasks" in below:
+            names.add(cgroup_name(os.path.join(path, "tasks")))
+    for path, _, _ in os.walk(hierarchy, topdown=False):
+        if names.intersection(path.split("/")):
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass        # in use after all, or gone meanwhile
+
+
 def janitor(directory):
     """Runs as its own process in its own session: waits until the test has ended in whatever way, then cleans up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin.read()
     end_processes_of(directory)
+    remove_cgroups_of(directory)
     shutil.rmtree(directory, ignore_errors=True)
 
 

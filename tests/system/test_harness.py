@@ -3,9 +3,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
-from harness import PATIENCE, alive, main, processes_of, until
+from harness import PATIENCE, alive, cgroup_name, main, processes_of, remove_cgroups_of, until
 
 # A test process that starts two stubborn processes in its directory, says so, and hangs.
 HANGS = """
@@ -42,6 +43,15 @@ class Harness(unittest.TestCase):
                 process.send_signal(number)
                 process.wait(PATIENCE)
                 until(lambda: not processes_of(top) and not os.path.exists(top), lambda: "nothing left: %s" % processes_of(top))
+
+    def test_cgroups_of_killed_agents_go(self):
+        with tempfile.TemporaryDirectory() as top, tempfile.TemporaryDirectory() as hierarchy:
+            tasks = os.path.join(top, "a", "data", "tasks")
+            os.makedirs(tasks)
+            os.makedirs(os.path.join(hierarchy, cgroup_name(tasks), "1.1.worker-0", "task"))
+            os.makedirs(os.path.join(hierarchy, cgroup_name(tasks) + "0"))
+            remove_cgroups_of(top, hierarchy)
+            self.assertEqual(os.listdir(hierarchy), [cgroup_name(tasks) + "0"])
 
     def test_until(self):
         self.assertEqual(until(iter([0, "", "yes"]).__next__, "a value"), "yes")
