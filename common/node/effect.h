@@ -131,7 +131,7 @@ struct LaunchShim {
 struct StartAttempt {
   AssignmentId id;
   AttemptNumber attempt = 0;
-};  // -> AttemptStarted | AttemptRefused; later AttemptExited
+};  // -> AttemptStarted (under a lease: when it was granted) | AttemptRefused; later AttemptExited
 struct SignalTask {
   AssignmentId id;
   std::int32_t signal = 0;
@@ -144,6 +144,19 @@ struct FreezeTask {
   AssignmentId id;
   bool freeze = true;
 };  // -> FreezeDone
+// The coordinator's answer to LeaseAsked. Not granted: the assignment is another's, or nobody's; what runs is killed as
+// it is, and AttemptExited follows. A lower `epoch` than the shim has seen is ignored there. No completion
+struct AnswerLease {
+  AssignmentId id;
+  std::uint64_t nonce = 0;
+  bool granted = false;
+  std::uint64_t epoch = 0;
+};
+// It was launched without a lease (a cluster of one host): from now on it needs one, the first within `lease`. No completion
+struct RequireLease {
+  AssignmentId id;
+  Duration lease{};
+};
 struct EndShim {
   AssignmentId id;
 };  // kills what is left, ends the shim -> ShimGone{expected}
@@ -220,7 +233,7 @@ struct EnterCluster {
 using Effect =
     std::variant<Persist, Reply, CloseConnection, WriteBlob, OpenLog, UpdateLog, OpenExec, OpenRelay,
                  CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim,
-                 StartAttempt, SignalTask, KillTask, FreezeTask, EndShim, RemoveJobFiles, WatchCheckpoints,
+                 StartAttempt, SignalTask, KillTask, FreezeTask, AnswerLease, RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints,
                  ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook,
                  gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,
                  SendFormation, KnowMember, EnterCluster>;

@@ -145,6 +145,18 @@ struct JobFilesRemoved {
   Status result;
 };
 // unasked
+// The shim of an exclusive task asks whether it is still its assignment's: docs/leases.md. -> AnswerLease, or nothing.
+struct LeaseAsked {
+  AssignmentId id;
+  AttemptNumber attempt = 0;
+  std::uint64_t nonce = 0;
+};
+// Its lease ran out, and it stands still; or a new one came, and it runs again.
+struct LeaseFroze {
+  AssignmentId id;
+  AttemptNumber attempt = 0;
+  bool frozen = false;
+};
 struct Notified {  // sd_notify datagram of a task
   AssignmentId id;
   AttemptNumber attempt = 0;
@@ -220,7 +232,7 @@ struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 
 using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed,
                            BlobWritten, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
-                           ShimGone, FreezeDone, JobFilesRemoved, Notified, CheckpointsScanned,
+                           ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, Notified, CheckpointsScanned,
                            CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived,
                            RelayReceived, RelayEnded, MembersSaved, Reconfigured, Tick, Stopping>;
 

@@ -248,6 +248,8 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const FreezeDone& e) {
       task_of(e.id, [&](task::Task& t) { t.freeze_done(now, e.frozen, e.result); });
     }
+    void operator()(const LeaseAsked&) {}
+    void operator()(const LeaseFroze&) {}
     void operator()(const JobFilesRemoved& e) {
       if (!e.result)
         n.c.log.write(LogLevel::warn, "files.not-removed",

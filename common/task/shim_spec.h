@@ -34,6 +34,8 @@ struct ShimSpec {
   std::int32_t stop_signal = 15;
   Duration stop_grace{30s};
   bool exclusive = false;
+  Duration lease{0};        // runs under a lease of this length (docs/leases.md); 0: without one
+  std::uint64_t epoch = 0;  // of the coordinator, as far as this agent knows: answers of a lower one are refused
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -50,6 +52,8 @@ struct ShimSpec {
     v("stop_signal", stop_signal);
     v("stop_grace", stop_grace);
     v("exclusive", exclusive);
+    v("lease", lease);
+    v("epoch", epoch);
   }
 };
 
@@ -64,6 +68,8 @@ struct FoundShim {
   std::optional<Exit> exit;  // of `attempt`, when it ended
   bool ready = false;        // READY=1 was received for `attempt`
   bool frozen = false;
+  bool leased = false;      // it runs under a lease
+  std::uint64_t epoch = 0;  // highest of a coordinator that the shim has heard of
   std::string status;  // last STATUS=
 };
 

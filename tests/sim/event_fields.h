@@ -36,6 +36,8 @@ DTRAIN_SIM_FIELDS(AttemptExited, "attempt-exited", v("id", e.id); v("attempt", e
 DTRAIN_SIM_FIELDS(ShimGone, "shim-gone", v("id", e.id); v("expected", e.expected))
 DTRAIN_SIM_FIELDS(FreezeDone, "freeze-done", v("id", e.id); v("frozen", e.frozen); v("result", e.result))
 DTRAIN_SIM_FIELDS(JobFilesRemoved, "job-files-removed", v("job", e.job); v("result", e.result))
+DTRAIN_SIM_FIELDS(LeaseAsked, "lease-asked", v("id", e.id); v("attempt", e.attempt); v("nonce", e.nonce))
+DTRAIN_SIM_FIELDS(LeaseFroze, "lease-froze", v("id", e.id); v("attempt", e.attempt); v("frozen", e.frozen))
 DTRAIN_SIM_FIELDS(Notified, "notified", v("id", e.id); v("attempt", e.attempt); v("ready", e.ready); v("watchdog", e.watchdog);
                   v("stopping", e.stopping); v("status", e.status))
 DTRAIN_SIM_FIELDS(CheckpointsScanned, "checkpoints-scanned", v("job", e.job); v("token", e.token); v("found", e.found))
@@ -74,6 +76,8 @@ DTRAIN_SIM_FIELDS(StartAttempt, "start-attempt", v("id", e.id); v("attempt", e.a
 DTRAIN_SIM_FIELDS(SignalTask, "signal-task", v("id", e.id); v("signal", e.signal); v("whole_tree", e.whole_tree))
 DTRAIN_SIM_FIELDS(KillTask, "kill-task", v("id", e.id))
 DTRAIN_SIM_FIELDS(FreezeTask, "freeze-task", v("id", e.id); v("freeze", e.freeze))
+DTRAIN_SIM_FIELDS(AnswerLease, "answer-lease", v("id", e.id); v("nonce", e.nonce); v("granted", e.granted); v("epoch", e.epoch))
+DTRAIN_SIM_FIELDS(RequireLease, "require-lease", v("id", e.id); v("lease", e.lease))
 DTRAIN_SIM_FIELDS(EndShim, "end-shim", v("id", e.id))
 DTRAIN_SIM_FIELDS(RemoveJobFiles, "remove-job-files", v("job", e.job); v("logs", e.logs))
 DTRAIN_SIM_FIELDS(WatchCheckpoints, "watch-checkpoints", v("job", e.job); v("on", e.on))

@@ -59,6 +59,8 @@ class SimRunner {
   void perform(const node::SignalTask& effect);
   void perform(const node::KillTask& effect);
   void perform(const node::FreezeTask& effect);
+  void perform(const node::AnswerLease&) {}
+  void perform(const node::RequireLease&) {}
   void perform(const node::EndShim& effect);
   void perform(const node::RemoveJobFiles& effect);
   void remove_directory(const AssignmentId& id) { shims_.erase(id); }
