@@ -57,6 +57,8 @@ class DirectRunner final : public Runner {
   void signal(const AssignmentId& id, int signal, bool whole_tree) override;
   void kill(const AssignmentId& id) override;
   void freeze(const AssignmentId& id, bool freeze) override;
+  void answer_lease(const node::AnswerLease&) override {}
+  void require_lease(const node::RequireLease&) override {}
   void end(const AssignmentId& id) override;
   void remove_files(const AssignmentId& id) override;
   int fd() const override { return poller_.fd(); }

@@ -47,6 +47,10 @@ class Runner {
   virtual void signal(const AssignmentId& id, int signal, bool whole_tree) = 0;
   virtual void kill(const AssignmentId& id) = 0;                                        // whole tree, also a frozen one
   virtual void freeze(const AssignmentId& id, bool freeze) = 0;                         // -> FreezeDone
+  // A spec with a lease: start() only orders; LeaseAsked goes to the sink, and the attempt starts when the answer grants
+  // it, or is refused when it is superseded, killed or ended before. LeaseFroze: docs/leases.md. No completions.
+  virtual void answer_lease(const node::AnswerLease& answer) = 0;
+  virtual void require_lease(const node::RequireLease& demand) = 0;
   virtual void end(const AssignmentId& id) = 0;                                         // -> ShimGone{expected}
   virtual void remove_files(const AssignmentId& id) = 0;                                // after ShimGone: logs and all
   virtual int fd() const = 0;

@@ -97,6 +97,13 @@ bool Lease::start(Instant now, AttemptNumber attempt, std::uint64_t epoch, Lease
   return true;
 }
 
+bool Lease::withdraw() {
+  if (phase_ != Phase::waiting) return false;
+  phase_ = Phase::idle;
+  --attempt_;
+  return true;
+}
+
 bool Lease::granted(Instant now, std::uint64_t nonce, std::uint64_t epoch, LeaseActions& out) {
   if (rules_.hold(Rule::expiry_first)) enforce(now, out);
   if (!admit(epoch)) return false;

@@ -87,6 +87,8 @@ class Lease {
   void wake(Instant now, LeaseActions& out) { enforce(now, out); }
   // False: refused (a lower epoch, not a higher attempt, something still runs, or superseded).
   bool start(Instant now, AttemptNumber attempt, std::uint64_t epoch, LeaseActions& out);
+  // A start that waits for its grant is taken back; the same attempt may be ordered again. False: none waits.
+  bool withdraw();
   bool granted(Instant now, std::uint64_t nonce, std::uint64_t epoch, LeaseActions& out);
   // The assignment is another's, or nobody's: final.
   bool superseded(Instant now, std::uint64_t epoch, LeaseActions& out);

@@ -108,9 +108,9 @@ class DirectWorld : public RunnerWorld {
     if (!made) throw std::runtime_error(made.error().text());
     runner_ = std::move(*made);
   }
-  void shim_dies(const AssignmentId& id) override {
-    if (const auto state = proc::read_record(directory(id), "state")) ::kill(state->fixed.shim_pid, SIGKILL);
-  }
+  void shim_dies(const AssignmentId& id) override { signal_shim(id, SIGKILL); }
+  void shim_stops(const AssignmentId& id) override { signal_shim(id, SIGSTOP); }
+  void shim_continues(const AssignmentId& id) override { signal_shim(id, SIGCONT); }
   void process_dies(const AssignmentId&, std::int32_t pid) override { ::kill(pid, SIGKILL); }
   int processes(const AssignmentId& id) override { return static_cast<int>(marked(id.text()).size()); }
   int running_processes(const AssignmentId& id) override {
@@ -159,6 +159,10 @@ class DirectWorld : public RunnerWorld {
     if (!behaviour.status.empty()) text << "say('STATUS=" << behaviour.status << "')\n";
     text << "while True: signal.pause()\n";
     return text.str();
+  }
+
+  void signal_shim(const AssignmentId& id, int signal) const {
+    if (const auto state = proc::read_record(directory(id), "state")) ::kill(state->fixed.shim_pid, signal);
   }
 
   static bool is_stopped(std::int32_t pid) {

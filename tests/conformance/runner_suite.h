@@ -41,6 +41,8 @@ class RunnerWorld {
   virtual void agent_dies() = 0;
   virtual void agent_returns() = 0;
   virtual void shim_dies(const AssignmentId& id) = 0;                      // kill -9
+  virtual void shim_stops(const AssignmentId& id) = 0;                     // SIGSTOP; its task runs on
+  virtual void shim_continues(const AssignmentId& id) = 0;
   virtual void process_dies(const AssignmentId& id, std::int32_t pid) = 0; // kill -9 of the task's main process
   // Processes of that assignment's tasks that are alive and not stopped, shim excluded.
   virtual int processes(const AssignmentId& id) = 0;

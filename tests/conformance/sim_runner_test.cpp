@@ -48,6 +48,8 @@ class SimWorld final : public RunnerWorld {
   void agent_dies() override { runner_.reset(); }
   void agent_returns() override { runner_ = std::make_unique<sim::FakeRunner>(host_); }
   void shim_dies(const AssignmentId& id) override { host_.runner().kill_shim(id); }
+  void shim_stops(const AssignmentId& id) override { host_.runner().stop_shim(id); }
+  void shim_continues(const AssignmentId& id) override { host_.runner().continue_shim(id); }
   void process_dies(const AssignmentId& id, std::int32_t) override { host_.runner().kill_process(id, SIGKILL); }
 
   int processes(const AssignmentId& id) override {

@@ -18,7 +18,9 @@ FakeRunner::~FakeRunner() {
 
 std::vector<task::FoundShim> FakeRunner::list() {
   host_.events().clear();   // what happened before is in the answer
-  return host_.runner().found();
+  auto found = host_.runner().found();
+  host_.runner().agent_started();
+  return found;
 }
 
 void FakeRunner::launch(const task::ShimSpec& spec) { host_.runner().perform(node::LaunchShim{spec}); }
@@ -30,6 +32,8 @@ void FakeRunner::signal(const AssignmentId& id, int signal, bool whole_tree) {
 }
 void FakeRunner::kill(const AssignmentId& id) { host_.runner().perform(node::KillTask{id}); }
 void FakeRunner::freeze(const AssignmentId& id, bool freeze) { host_.runner().perform(node::FreezeTask{id, freeze}); }
+void FakeRunner::answer_lease(const node::AnswerLease& answer) { host_.runner().perform(answer); }
+void FakeRunner::require_lease(const node::RequireLease& demand) { host_.runner().perform(demand); }
 void FakeRunner::end(const AssignmentId& id) { host_.runner().perform(node::EndShim{id}); }
 void FakeRunner::remove_files(const AssignmentId& id) { host_.runner().remove_directory(id); }
 

@@ -40,6 +40,8 @@ class FakeRunner final : public proc::Runner {
   void signal(const AssignmentId& id, int signal, bool whole_tree) override;
   void kill(const AssignmentId& id) override;
   void freeze(const AssignmentId& id, bool freeze) override;
+  void answer_lease(const node::AnswerLease& answer) override;
+  void require_lease(const node::RequireLease& demand) override;
   void end(const AssignmentId& id) override;
   void remove_files(const AssignmentId& id) override;
   int fd() const override { return -1; }  // nothing to poll for: time is virtual

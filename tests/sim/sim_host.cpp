@@ -35,6 +35,8 @@ SimHost::SimHost(ClusterWorld& world, std::size_t number, std::shared_ptr<SimChe
   checkpoints_ = std::make_unique<SimCheckpoints>(world_.timeline_, world_.stream(streams + 3), to_node, std::move(files));
   runner_ = std::make_unique<SimRunner>(world_.timeline_, world_.stream(streams + 4), to_node, observer());
   runner_->set_wall([this] { return clock_.read(world_.now()).wall; });
+  runner_->set_boot_clock([this] { return clock_.read(world_.now()).boot; },
+                          [this](Instant boot) { return clock_.to_world(boot); });
   if (world_.breaks("commit-durable")) disk_->set_forgetful();
   if (world_.breaks("end-is-true")) runner_->set_lying();
   checkers_ = all_host_checkers(world_, number_);
@@ -137,6 +139,7 @@ void SimHost::start_agent() {
   cluster_ = {};
   if (world_.network_) world_.network_->agent_starts(number_);
   step(facts());
+  runner_->agent_started();
   if (world_.network_) step(node::NetworkUp{});
 }
 
@@ -295,11 +298,13 @@ void SimHost::agent_lost(bool host_too, Duration back_after) {
 void SimHost::pause_agent(Duration length) {
   if (node_ == nullptr || paused_) return;
   paused_ = true;
+  runner_->pause_agent(true);
   disturbed_until(world_.now() + length);
   world_.cluster_disturbed_until(world_.now() + length);
   world_.timeline_.after(length, [this, life = life_] {
     if (life != life_ || !paused_) return;
     paused_ = false;
+    runner_->pause_agent(false);
     // What came meanwhile is delivered in order, before anything new.
     const std::deque<node::Event> held = std::exchange(held_, {});
     for (const node::Event& event : held)

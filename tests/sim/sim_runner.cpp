@@ -60,6 +60,10 @@ void SimRunner::perform(const node::LaunchShim& effect) {
     shim.script = Script::parse(spec.argv);
     shim.alive = true;
     shim.step = std::max(shim.step, restored_step(spec));
+    shim.lease.reset();
+    shim.held = shim.stopped = false;
+    shim.inbox.clear();
+    if (spec.lease > Duration{0}) begin_lease(shim, spec.lease, false);
     if (!lost) post_(node::ShimUp{spec.id, {}});
   });
 }
@@ -79,17 +83,20 @@ void SimRunner::order(const AssignmentId& id, Order action) {
         return;
       }
     }
+    const auto known = shims_.find(id);
+    if (known != shims_.end() && known->second.stopped) return known->second.inbox.push_back(action);
     action();
   });
+}
+
+void SimRunner::refuse_start(const AssignmentId& id, AttemptNumber attempt, std::string why) {
+  post_(node::AttemptRefused{id, attempt, Error{ErrorCode::refused, "could not start " + id.text() + ": " + std::move(why), ""}});
 }
 
 void SimRunner::perform(const node::StartAttempt& effect) {
   order(effect.id, [this, effect] {
     const auto it = shims_.find(effect.id);
-    const auto refuse = [&](std::string why) {
-      post_(node::AttemptRefused{effect.id, effect.attempt,
-                                 Error{ErrorCode::refused, "could not start " + effect.id.text() + ": " + std::move(why), ""}});
-    };
+    const auto refuse = [&](std::string why) { refuse_start(effect.id, effect.attempt, std::move(why)); };
     if (it == shims_.end() || !it->second.alive) return refuse("it has no shim");
     SimShim& shim = it->second;
     if (effect.attempt == shim.attempt && shim.running) {   // the order came twice
@@ -98,6 +105,7 @@ void SimRunner::perform(const node::StartAttempt& effect) {
     }
     if (effect.attempt <= shim.attempt) return refuse("attempt " + std::to_string(shim.attempt) + " was started already");
     if (shim.running) return refuse("attempt " + std::to_string(shim.attempt) + " runs");
+    if (shim.lease) return order_start(shim, effect.attempt);
     start(shim, effect.attempt);
   });
 }
@@ -110,7 +118,7 @@ void SimRunner::start(SimShim& shim, AttemptNumber attempt) {
   shim.started = wall_();
   shim.started_at = timeline_.now();
   shim.exit.reset();
-  shim.ready = shim.frozen = shim.hanging = false;
+  shim.ready = shim.frozen = shim.held = shim.hanging = false;
   shim.status.clear();
   shim.after_thaw.clear();
   ++shim.run;
@@ -189,13 +197,18 @@ void SimRunner::notify(const SimShim& shim, bool ready, bool watchdog, std::opti
 void SimRunner::end_process(SimShim& shim, job::Exit exit) {
   if (!shim.running) return;
   shim.running = false;
-  shim.frozen = shim.hanging = false;
+  shim.frozen = shim.held = shim.hanging = false;
   shim.pid = 0;
   shim.exit = exit;
   ++shim.run;
   shim.after_thaw.clear();
   --live_;
   observer_.ended(shim);
+  if (shim.lease) {
+    tell_froze(shim);
+    if (shim.lease->guard) shim.lease->guard->told(shim.attempt, false, shim.lease->held.until());
+    step_lease(shim, [&](task::LeaseActions& out) { shim.lease->held.ended(boot_(), out); });
+  }
   post_(node::AttemptExited{shim.spec.id, shim.attempt, std::move(exit)});
 }
 
@@ -224,6 +237,7 @@ void SimRunner::stop_signal(SimShim& shim, std::int32_t signal) {
 void SimRunner::perform(const node::KillTask& effect) {
   order(effect.id, [this, effect] {
     const auto it = shims_.find(effect.id);
+    if (it != shims_.end()) withdraw_start(it->second, "it was killed before its lease was granted");
     if (lying_ && it != shims_.end() && it->second.running)
       post_(node::AttemptExited{effect.id, it->second.attempt, death(SIGKILL)});
     else
@@ -238,21 +252,29 @@ void SimRunner::perform(const node::FreezeTask& effect) {
       post_(node::FreezeDone{effect.id, false, fail(ErrorCode::refused, "could not freeze " + effect.id.text() + ": nothing runs")});
       return;
     }
-    it->second.frozen = effect.freeze;
-    if (!effect.freeze) {
-      const auto waiting = std::exchange(it->second.after_thaw, {});
-      for (const auto& action : waiting) action();
-    }
+    if (it->second.lease)
+      order_freeze(it->second, effect.freeze);
+    else
+      set_frozen(it->second, it->second.held = effect.freeze);
     post_(node::FreezeDone{effect.id, effect.freeze, {}});
   });
+}
+
+void SimRunner::set_frozen(SimShim& shim, bool frozen) {
+  shim.frozen = frozen;
+  if (frozen) return;
+  const auto waiting = std::exchange(shim.after_thaw, {});
+  for (const auto& action : waiting) action();
 }
 
 void SimRunner::perform(const node::EndShim& effect) {
   order(effect.id, [this, effect] {
     const auto it = shims_.find(effect.id);
     if (it != shims_.end() && !(lying_ && it->second.running)) {
+      withdraw_start(it->second, "its shim was told to end");
       end_process(it->second, death(SIGKILL));
       it->second.alive = false;
+      it->second.lease.reset();
     }
     post_(node::ShimGone{effect.id, true});
   });
@@ -279,7 +301,9 @@ std::vector<task::FoundShim> SimRunner::found() const {
     f.started = shim.started;
     f.exit = shim.exit;
     f.ready = shim.ready;
-    f.frozen = shim.frozen;
+    f.frozen = shim.held;
+    f.leased = shim.lease.has_value();
+    f.epoch = shim.lease ? shim.lease->held.epoch() : 0;
     f.status = shim.status;
     out.push_back(std::move(f));
   }
@@ -289,6 +313,9 @@ std::vector<task::FoundShim> SimRunner::found() const {
 void SimRunner::host_died() {
   ++life_;
   for (auto& [id, shim] : shims_) {
+    shim.lease.reset();
+    shim.stopped = false;
+    shim.inbox.clear();
     if (shim.running) {
       end_process(shim, unknown_end("host went down"));
       shim.exit.reset();   // nobody was left to write the record
@@ -307,7 +334,10 @@ void SimRunner::kill_process(const AssignmentId& id, std::int32_t signal) {
 void SimRunner::kill_shim(const AssignmentId& id) {
   const auto it = shims_.find(id);
   if (it == shims_.end() || !it->second.alive) return;
-  it->second.alive = false;
+  it->second.alive = it->second.stopped = false;
+  it->second.inbox.clear();
+  withdraw_start(it->second, "its shim died");
+  it->second.lease.reset();
   end_process(it->second, unknown_end("shim died"));
   post_(node::ShimGone{id, false});
 }

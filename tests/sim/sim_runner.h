@@ -3,6 +3,9 @@
 //
 // Orders to one shim are executed one after the other, each after a short random time. Shims and tasks outlive the
 // agent; an order that was on its way when the agent died reaches its shim, or not.
+//
+// Where spec.lease is not 0, or RequireLease came, the shim goes by common/task/lease.h on the host's own boot clock
+// (set_boot_clock), and the agent by common/task/lease_guard.h (sim_lease.cpp).
 #pragma once
 
 #include <cstdint>
@@ -15,10 +18,22 @@
 
 #include "common/base/rng.h"
 #include "common/node/effect.h"
+#include "common/task/lease_guard.h"
 #include "tests/sim/script.h"
 #include "tests/sim/timeline.h"
 
 namespace dtrain::sim {
+
+// The lease of a shim, and what its agent knows of it.
+struct SimLease {
+  SimLease(const task::LeaseOptions& of, std::uint64_t nonce, std::uint64_t epoch) : options(of), held(of, nonce, epoch) {}
+  task::LeaseOptions options;
+  task::Lease held;
+  std::optional<task::LeaseGuard> guard;  // of the agent, while it lives
+  bool froze = false;                     // it stands still for want of a grant: LeaseFroze
+  bool told = false;                      // and the agent has told that
+  Instant tick_at = kNever, guard_tick_at = kNever;
+};
 
 // One assignment's directory and, while it lives, its shim.
 struct SimShim {
@@ -38,6 +53,10 @@ struct SimShim {
   std::uint64_t deaf_in_life = 0;      // the first order of a dead agent that got lost takes the later ones with it
   Instant orders_until{};              // the last order given is executed then
   std::vector<Timeline::Action> after_thaw;
+  std::optional<SimLease> lease;       // none: it runs without
+  bool held = false;                   // frozen by an order
+  bool stopped = false;                // the shim itself, by SIGSTOP
+  std::vector<Timeline::Action> inbox; // what it was told meanwhile
 };
 
 class SimRunner {
@@ -59,20 +78,29 @@ class SimRunner {
   void perform(const node::SignalTask& effect);
   void perform(const node::KillTask& effect);
   void perform(const node::FreezeTask& effect);
-  void perform(const node::AnswerLease&) {}
-  void perform(const node::RequireLease&) {}
+  void perform(const node::AnswerLease& effect);
+  void perform(const node::RequireLease& effect);
   void perform(const node::EndShim& effect);
   void perform(const node::RemoveJobFiles& effect);
   void remove_directory(const AssignmentId& id) { shims_.erase(id); }
 
   std::vector<task::FoundShim> found() const;
-  void agent_died() { ++life_; }
+  void agent_started();                // found() was asked for; frozen by lease is told again, as an event
+  void agent_died();
+  void pause_agent(bool paused);       // its guards sleep as it does
   void host_died();                    // every shim and task is gone, the directories stay
   void set_wall(std::function<WallTime()> wall) { wall_ = std::move(wall); }
+  // CLOCK_BOOTTIME of this host, and when in the world it will show an instant; the world's own where never said.
+  void set_boot_clock(std::function<Instant()> boot, std::function<Instant(Instant)> to_world) {
+    boot_ = std::move(boot);
+    to_world_ = std::move(to_world);
+  }
 
   // Faults.
   void kill_process(const AssignmentId& id, std::int32_t signal);
   void kill_shim(const AssignmentId& id);
+  void stop_shim(const AssignmentId& id);      // SIGSTOP; its task runs on
+  void continue_shim(const AssignmentId& id);
   void set_failing(bool failing) { failing_ = failing; }     // some stages and launches fail
   // Breaks the promise of ShimGone: what was ended lives on for a while.
   void set_lying() { lying_ = true; }
@@ -91,6 +119,26 @@ class SimRunner {
   void stop_signal(SimShim& shim, std::int32_t signal);
   void in_run(const AssignmentId& id, Duration delay, std::function<void(SimShim&)> action);
   void every(const AssignmentId& id, Duration interval, std::function<void(SimShim&)> action);
+  void set_frozen(SimShim& shim, bool frozen);
+  void refuse_start(const AssignmentId& id, AttemptNumber attempt, std::string why);
+  // leases
+  void begin_lease(SimShim& shim, Duration length, bool exempt);
+  void order_start(SimShim& shim, AttemptNumber attempt);
+  void order_freeze(SimShim& shim, bool freeze);
+  void withdraw_start(SimShim& shim, const char* why);
+  void act(SimShim& shim, const task::LeaseActions& out);
+  void guard_acts(SimShim& shim, const task::GuardActions& out);
+  void tell_froze(SimShim& shim);
+  void wake_lease(SimShim& shim);
+  void schedule_lease(SimShim& shim);
+  void schedule_guard(SimShim& shim);
+  template <class Step>
+  void step_lease(SimShim& shim, Step what) {
+    task::LeaseActions out;
+    what(out);
+    act(shim, out);
+    schedule_lease(shim);
+  }
   void notify(const SimShim& shim, bool ready, bool watchdog, std::optional<std::string> status);
   Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
 
@@ -99,12 +147,15 @@ class SimRunner {
   Post post_;
   Observer observer_;
   std::function<WallTime()> wall_ = [] { return WallTime{}; };
+  std::function<Instant()> boot_ = [this] { return timeline_.now(); };
+  std::function<Instant(Instant)> to_world_ = [](Instant boot) { return boot; };
   std::map<AssignmentId, SimShim> shims_;
   std::set<JobId> copies_;             // jobs that have a working copy here
   std::uint64_t life_ = 1;
   std::size_t live_ = 0;
   std::int32_t next_pid_ = 1000;
   bool failing_ = false, calm_ = false, lying_ = false;
+  bool agent_paused_ = false;
 };
 
 }  // namespace dtrain::sim

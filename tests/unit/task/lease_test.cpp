@@ -84,6 +84,21 @@ TEST(Lease, StartsOnAGrantAndAsksAgainBeforeItEnds) {
   EXPECT_EQ(shim.lease.phase(), Phase::running);
 }
 
+TEST(Lease, AStartThatWaitsCanBeTakenBackAndOrderedAgain) {
+  Shim shim;
+  const auto ordered = shim.start(1s);
+  EXPECT_TRUE(shim.lease.withdraw());
+  EXPECT_FALSE(shim.lease.withdraw());
+  EXPECT_FALSE(shim.grant(1200ms, ordered.ask->nonce).start);
+  EXPECT_EQ(shim.lease.deadline(), kNever);
+  const auto again = shim.start(2s);
+  ASSERT_TRUE(again.ask);
+  EXPECT_FALSE(shim.grant(2100ms, ordered.ask->nonce).start);
+  EXPECT_TRUE(shim.grant(2200ms, again.ask->nonce).start);
+  EXPECT_FALSE(shim.lease.withdraw());
+  EXPECT_EQ(shim.lease.phase(), Phase::running);
+}
+
 TEST(Lease, AnUnansweredQuestionIsAskedAgainAndEveryAnswerCounts) {
   Shim shim;
   const auto first = shim.start(0s), second = shim.wake(500ms), third = shim.wake(1s);
