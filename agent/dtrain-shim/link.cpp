@@ -48,7 +48,7 @@ Link::Received Link::receive(CommandPacket& out) {
   const ssize_t n = recv(fd_, packet, sizeof(packet), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Received::nothing;
   out = {};
-  if (n <= 0 || !read_struct(packet, static_cast<size_t>(n), sizeof(CommandPacket), out)) return Received::closed;
+  if (n <= 0 || !read_struct(packet, static_cast<size_t>(n), kCommandV1Bytes, out)) return Received::closed;
   return Received::command;
 }
 
@@ -62,6 +62,10 @@ bool Link::send(const void* bytes, size_t size) {
 void Link::reply(const ReplyPacket& reply) {
   reply_ = reply;
   reply_waits_ = !send(&reply_, sizeof(reply_)) && fd_ >= 0;
+}
+
+void Link::ask(const AskPacket& ask) {
+  if (fd_ >= 0 && greeted_) (void)send(&ask, sizeof(ask));
 }
 
 void Link::flush(const void* record, size_t record_bytes) {

@@ -25,6 +25,7 @@ class Link {
   enum class Received { nothing, command, closed };
   Received receive(CommandPacket& out);
   void reply(const ReplyPacket& reply);          // reading() was true before
+  void ask(const AskPacket& ask);                // what finds no room is dropped: it is asked again
   void record_changed() { record_waits_ = fd_ >= 0 && greeted_; }
   // Sends what waits: the reply, then the record as it is now.
   void flush(const void* record, size_t record_bytes);

@@ -14,8 +14,10 @@
 
 namespace dtrain::shim {
 
-inline constexpr uint32_t kVersion = 1;        // newest that this code speaks
+inline constexpr uint32_t kVersion = 2;        // newest that this code speaks
 inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
+// 1: without leases. Such a shim, adopted by a newer agent, runs on without one, and so does one that was launched
+// without (kLeased is missing).
 
 inline constexpr size_t kStatusBytes = 256;    // = limits::kStatusTextBytes
 inline constexpr size_t kTailBytes = 2048;     // = limits::kStderrTailBytes
@@ -44,6 +46,8 @@ enum class Command : uint16_t {
   kill = 4,    // SIGKILL to the whole tree, frozen or not
   freeze = 5,  // a: 1 freeze, 0 thaw
   end = 6,     // kill what is left and leave
+  lease_answer = 7,   // a: 1 granted, 0 superseded; nonce, epoch
+  require_lease = 8,  // from now on it runs under a lease: lease_ns, epoch, nonce: of its first question
 };
 
 struct CommandPacket {
@@ -52,8 +56,12 @@ struct CommandPacket {
   uint32_t sequence = 0;  // comes back in the reply
   uint32_t a = 0;
   uint32_t b = 0;
+  uint64_t nonce = 0;     // from here on: version 2
+  uint64_t epoch = 0;
+  int64_t lease_ns = 0;
 };
-static_assert(sizeof(CommandPacket) == 16);
+inline constexpr size_t kCommandV1Bytes = 16;  // what every version has
+static_assert(sizeof(CommandPacket) == 40);
 
 // ---------------------------------------------------------------- shim -> agent
 
@@ -67,12 +75,27 @@ enum class Outcome : uint16_t {
   no_attempt = 6,       // signal, kill, freeze: nothing runs
   unknown_command = 7,
   wrong_version = 8,
+  withdrawn = 9,        // start: killed, ended or ordered anew while it waited for its grant
+  superseded = 10,      // start: the assignment is another's
 };
 
 inline constexpr uint16_t kReplyPacket = 1;
 inline constexpr uint16_t kRecordPacket = 2;
+inline constexpr uint16_t kAskPacket = 3;
 
-// Exactly one for each command. `hello`: a = version spoken from now on.
+// For the coordinator: is the task still its assignment's? Answered by lease_answer, or not at all.
+struct AskPacket {
+  uint16_t packet = kAskPacket;
+  uint16_t reserved = 0;
+  uint32_t attempt = 0;
+  uint64_t nonce = 0;
+  int64_t t0_ns = 0;      // CLOCK_BOOTTIME: a grant is good until then and one lease
+};
+inline constexpr size_t kAskBytes = 24;  // what every version has
+static_assert(sizeof(AskPacket) == kAskBytes);
+
+// Exactly one for each command; under a lease `start` is answered when it was granted, or is taken back; when its
+// connection ends, it is taken back without an answer. `hello`: a = version spoken from now on.
 struct ReplyPacket {
   uint16_t packet = kReplyPacket;
   uint16_t command = 0;
@@ -100,9 +123,12 @@ enum class Step : uint8_t { none = 0, execute = 1, enter_directory = 2, become_u
 
 inline constexpr uint16_t kReady = 1;         // READY=1 was received
 inline constexpr uint16_t kStopping = 2;      // STOPPING=1 was received
-inline constexpr uint16_t kFrozen = 4;        // confirmed
+inline constexpr uint16_t kFrozen = 4;        // by order; confirmed
 inline constexpr uint16_t kOutOfMemory = 8;   // the kernel killed a process of it for want of memory
 inline constexpr uint16_t kFreezeFailed = 16; // killed because it could not be frozen in time
+inline constexpr uint16_t kLeased = 32;       // it runs under a lease
+inline constexpr uint16_t kLeaseFrozen = 64;  // it stands still until a fresh grant comes; confirmed
+inline constexpr uint16_t kSuperseded = 128;  // the assignment is another's: nothing is ever started again
 
 // Everything about the present attempt: pushed to the agent at every change, and written to `state` and `exit`. The
 // agent finds out what is new by comparing, so a push that found the socket full may be replaced by a later one.
@@ -129,9 +155,12 @@ struct Record {
   uint16_t tail_bytes = 0;
   uint64_t dropped_bytes = 0;   // output of this shim that found no room on disk
   char boot_id[40] = {};        // of the kernel that it was written under, NUL-terminated
+  int64_t lease_until_ns = 0;   // CLOCK_BOOTTIME: the attempt may run until then. From here on: version 2
+  int64_t lease_ns = 0;         // length of its lease
+  uint64_t epoch = 0;           // highest of a coordinator that was heard of
 };
 inline constexpr size_t kRecordV1Bytes = 112;  // what every version has
-static_assert(sizeof(Record) == kRecordV1Bytes);
+static_assert(sizeof(Record) == 136);
 inline constexpr size_t kRecordBytes = sizeof(Record) + kStatusBytes + kTailBytes;
 static_assert(kRecordBytes < kPacketBytes);
 
@@ -176,9 +205,12 @@ struct LaunchHeader {
   uint32_t port = 0;             // for the agent; 0: none
   uint64_t log_file_bytes = 0;
   LaunchRlimit rlimits[kRlimits];
+  int64_t lease_ns = 0;          // 0: it runs without a lease. From here on: version 2
+  uint64_t epoch = 0;            // of the coordinator, as far as the agent knows
+  uint64_t first_nonce = 0;      // of its first question: random, so that no two shims ever ask the same
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
-static_assert(sizeof(LaunchHeader) == kLaunchV1Bytes);
+static_assert(sizeof(LaunchHeader) == 392);
 
 // ---------------------------------------------------------------- reading structs of any version
 

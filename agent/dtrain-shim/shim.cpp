@@ -33,6 +33,7 @@ void Shim::run() {
   while (true) {
     epoll_event events[kEventsPerTurn];
     const int count = epoll_wait(epoll_, events, kEventsPerTurn, timeout_ms());
+    if (lease_) enforce_lease();
     for (int i = 0; i < count; ++i) {
       switch (static_cast<Source>(events[i].data.u64)) {
         case kSignals: reap(); break;
@@ -41,7 +42,8 @@ void Shim::run() {
         case kNotify: read_notifications(); break;
         case kOut: read_piece(0, kReadBytes); break;
         case kErr: read_piece(1, kReadBytes); break;
-        case kCgroup: break;  // looked at below
+        case kCgroup:
+        case kLeaseTimer: break;  // looked at above and below
       }
     }
     timers();
@@ -64,6 +66,7 @@ int Shim::timeout_ms() const {
 void Shim::timers() {
   if (ends()) step_ending();
   if (freeze_deadline_ != 0) step_freeze();
+  if (lease_) lease_timers();
   if (sync_due_ != 0 && boot_ns() >= sync_due_) {
     sync_due_ = 0;
     fsync(draft_);
@@ -90,7 +93,9 @@ void Shim::new_connection() {
   if (!link_.accept()) return;
   watch(link_.fd(), kAgent, EPOLLIN);
   // A command of the earlier agent is carried out all the same; only its answer has nobody to go to.
-  freeze_sequence_ = end_sequence_ = 0;
+  freeze_sequence_ = end_sequence_ = start_sequence_ = 0;
+  start_owed_ = false;
+  if (lease_) withdraw_start(Outcome::withdrawn);  // this one is not: the new agent orders it again if it wants it
 }
 
 void Shim::agent_ready(uint32_t events) {
@@ -120,7 +125,7 @@ void Shim::obey(const CommandPacket& command) {
       link_.record_changed();
       break;
     case Command::start:
-      outcome = start(command, reply);
+      outcome = start(command, reply, answer_now);
       break;
     case Command::signal:
       if (!runs()) outcome = Outcome::no_attempt;
@@ -130,13 +135,21 @@ void Shim::obey(const CommandPacket& command) {
     case Command::kill:
       if (!runs() && !ends()) outcome = Outcome::no_attempt;
       else tree_.kill_all();
+      if (lease_) withdraw_start(Outcome::withdrawn);
       break;
     case Command::freeze:
-      outcome = freeze(command, answer_now);
+      outcome = lease_ ? order_freeze(command, answer_now) : freeze(command, answer_now);
+      break;
+    case Command::lease_answer:
+      outcome = lease_answer(command);
+      break;
+    case Command::require_lease:
+      outcome = require_lease(command);
       break;
     case Command::end:
       leaving_ = true;
       end_sequence_ = command.sequence;
+      if (lease_) withdraw_start(Outcome::withdrawn);
       if (runs() || ends()) tree_.kill_all();
       answer_now = false;
       break;
@@ -147,10 +160,11 @@ void Shim::obey(const CommandPacket& command) {
   if (answer_now) link_.reply(reply);
   flush();
   // The answer comes first, whatever is left to do for the attempt.
-  if (static_cast<Command>(command.command) == Command::start && outcome == Outcome::done) {
-    write_state();
-    reserve_exit_record();
-  }
+  if (start_owed_) pay_start();
+  if (!begun_) return;
+  begun_ = false;
+  write_state();
+  reserve_exit_record();
 }
 
 void Shim::flush() {
@@ -174,7 +188,7 @@ void Shim::changed() {
 
 // ---------------------------------------------------------------- starting
 
-Outcome Shim::start(const CommandPacket& command, ReplyPacket& reply) {
+Outcome Shim::start(const CommandPacket& command, ReplyPacket& reply, bool& answer_now) {
   const uint32_t attempt = command.a;
   if (attempt < record_.attempt) return Outcome::attempt_too_low;
   if (attempt == record_.attempt && runs()) {
@@ -184,6 +198,7 @@ Outcome Shim::start(const CommandPacket& command, ReplyPacket& reply) {
   }
   if (runs() || ends() || leaving_) return Outcome::busy;
   if (attempt == record_.attempt) return Outcome::attempt_ended;
+  if (lease_) return order_start(command, answer_now);
   return begin_attempt(attempt, reply);
 }
 
@@ -220,7 +235,7 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   record_.phase = static_cast<uint8_t>(Phase::running);
   record_.step = plan.step;
   record_.error = plan.error;
-  record_.flags = 0;
+  record_.flags &= kLeased | kSuperseded;
   record_.pid = reply.pid = pid;
   record_.started_ns = reply.started_ns = wall_ns();
   record_.ended_ns = 0;
@@ -236,6 +251,7 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   childless_ = false;
   sync_due_ = 0;
   link_.record_changed();
+  begun_ = true;
   return Outcome::done;
 }
 
@@ -339,6 +355,7 @@ void Shim::finish_attempt() {
   kill_due_ = kill_pause_ = 0;
   if (freeze_deadline_ != 0) answer_freeze(Outcome::no_attempt, 0);
   watch_cgroup(false);
+  if (lease_) lease_attempt_ended();
   tree_.renew();
   memory_kills_ = tree_.memory_kills();
   write_exit_record();

@@ -2,12 +2,15 @@
 // numbers; it is over only when nothing of it is left. States and files: docs/shim.md.
 #pragma once
 
+#include <optional>
+
 #include "agent/dtrain-shim/child.h"
 #include "agent/dtrain-shim/launch.h"
 #include "agent/dtrain-shim/link.h"
 #include "agent/dtrain-shim/log_writer.h"
 #include "agent/dtrain-shim/notify.h"
 #include "agent/dtrain-shim/tree.h"
+#include "common/task/lease.h"
 
 namespace dtrain::shim {
 
@@ -19,7 +22,7 @@ class Shim {
   void run();
 
  private:
-  enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kOut, kErr, kCgroup };
+  enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kOut, kErr, kCgroup, kLeaseTimer };
   using Open = bool (Shim::*)();
 
   // set-up (shim_open.cpp)
@@ -28,18 +31,45 @@ class Shim {
   bool join_cgroups();
   bool open_files();
   bool open_sockets();
+  bool open_lease();
   bool watch(int fd, Source source, uint32_t events);
 
   // the agent
   void agent_ready(uint32_t events);
   void obey(const CommandPacket& command);
-  Outcome start(const CommandPacket& command, ReplyPacket& reply);
+  Outcome start(const CommandPacket& command, ReplyPacket& reply, bool& answer_now);
   Outcome begin_attempt(uint32_t attempt, ReplyPacket& reply);
   Outcome freeze(const CommandPacket& command, bool& answer_now);
   void answer_freeze(Outcome outcome, int error);
   void new_connection();
   void changed();                 // the record: tell the agent, write `state`
   void flush();
+
+  // the lease (shim_lease.cpp); nothing of it is touched by a shim that has none
+  bool begin_lease(int64_t lease_ns, uint64_t epoch, uint64_t first_nonce, bool exempt);
+  void enforce_lease();           // what the clock says: after every wake-up, before anything is read
+  void arm_lease_timer();
+  void act(const task::LeaseActions& actions, uint16_t flags_before);
+  template <class Step>
+  void step_lease(Step step) {
+    const uint16_t flags = record_.flags;
+    task::LeaseActions actions;
+    step(actions);
+    act(actions, flags);
+    arm_lease_timer();
+  }
+  void stop_freezing();
+  void lease_timers();
+  Outcome order_start(const CommandPacket& command, bool& answer_now);
+  void granted_start();
+  void withdraw_start(Outcome outcome);
+  void owe_start(Outcome outcome, ReplyPacket& reply);
+  void pay_start();
+  Outcome order_freeze(const CommandPacket& command, bool& answer_now);
+  void answer_hold(Outcome outcome, int error);
+  Outcome lease_answer(const CommandPacket& command);
+  Outcome require_lease(const CommandPacket& command);
+  void lease_attempt_ended();
 
   // the attempt
   void reap();
@@ -80,6 +110,14 @@ class Shim {
   int64_t freeze_deadline_ = 0, freeze_due_ = 0;  // 0: no freeze is under way
   uint32_t freeze_sequence_ = 0;
   int64_t sync_due_ = 0;          // 0: the exit record is on disk
+  std::optional<task::Lease> lease_;
+  int lease_timer_ = -1;          // a timerfd: epoll's own timeout stands still while the host sleeps
+  int64_t lease_timer_at_ = 0;
+  bool held_ = false;             // by an order, not only by the lease
+  uint32_t start_sequence_ = 0;   // 0: no start waits for its grant
+  bool start_owed_ = false;       // its answer
+  bool begun_ = false;            // an attempt that is not yet in `state`
+  ReplyPacket start_reply_;
   bool leaving_ = false;          // told to end
   uint32_t end_sequence_ = 0;
 };

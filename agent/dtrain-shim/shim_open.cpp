@@ -13,7 +13,7 @@ namespace dtrain::shim {
 
 bool Shim::open(const char* directory) {
   static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch, &Shim::join_cgroups, &Shim::open_files,
-                                    &Shim::open_sockets};
+                                    &Shim::open_sockets, &Shim::open_lease};
   ReplyPacket refusal;
   bool ok = chdir(directory) == 0;
   for (const Open step : kSteps) {
@@ -103,6 +103,11 @@ bool Shim::open_sockets() {
   if (getsockopt(kBirthSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return true;
   link_.adopt(kBirthSocket);
   return fcntl(kBirthSocket, F_SETFD, FD_CLOEXEC) == 0 && watch(kBirthSocket, kAgent, EPOLLIN);
+}
+
+bool Shim::open_lease() {
+  const LaunchHeader& h = launch_.header;
+  return h.lease_ns <= 0 || begin_lease(h.lease_ns, h.epoch, h.first_nonce, false);
 }
 
 bool Shim::watch(int fd, Source source, uint32_t events) {

@@ -22,6 +22,7 @@ class Tree {
   // (and others that count kills) takes a process cloned into such a cgroup for one that escaped the kill, and kills
   // it at birth.
   void renew();
+  void assume_killed() { killed_ = true; }       // somebody else may have: the agent
   void signal_all(int signal) const;
 
   // Freezing needs time: begin, then step until it says done. Without a cgroup every step looks for new processes.
