@@ -40,8 +40,8 @@ struct Daemon::Perform {
   void operator()(node::SignalTask& e) { d.runner_->signal(e.id, e.signal, e.whole_tree); }
   void operator()(node::KillTask& e) { d.runner_->kill(e.id); }
   void operator()(node::FreezeTask& e) { d.runner_->freeze(e.id, e.freeze); }
-  void operator()(node::AnswerLease&) {}
-  void operator()(node::RequireLease&) {}
+  void operator()(node::AnswerLease& e) { d.runner_->answer_lease(e); }
+  void operator()(node::RequireLease& e) { d.runner_->require_lease(e); }
   void operator()(node::EndShim& e) { d.runner_->end(e.id); }
   void operator()(node::RemoveJobFiles& e) { d.stager_->remove(e); }
 

@@ -57,8 +57,8 @@ class DirectRunner final : public Runner {
   void signal(const AssignmentId& id, int signal, bool whole_tree) override;
   void kill(const AssignmentId& id) override;
   void freeze(const AssignmentId& id, bool freeze) override;
-  void answer_lease(const node::AnswerLease&) override {}
-  void require_lease(const node::RequireLease&) override {}
+  void answer_lease(const node::AnswerLease& answer) override;
+  void require_lease(const node::RequireLease& demand) override;
   void end(const AssignmentId& id) override;
   void remove_files(const AssignmentId& id) override;
   int fd() const override { return poller_.fd(); }
@@ -73,6 +73,7 @@ class DirectRunner final : public Runner {
   Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim) const;
   void poll_once();
   void pass_time();
+  void enforce_leases();
   void wake();
   void launch_next();
   void forget_if_gone(const AssignmentId& id);
@@ -132,6 +133,11 @@ Result<LaunchFile> DirectRunner::plan(const task::ShimSpec& spec, const TrackedS
   if (!cgroup) return fail(cgroup.error());
   launch.cgroup = cgroup->v2;
   launch.memory_cgroup = cgroup->memory;
+  launch.lease = spec.lease;
+  launch.epoch = spec.epoch;
+  if (spec.lease > Duration{0} &&
+      ::getrandom(&launch.first_nonce, sizeof(launch.first_nonce), 0) != sizeof(launch.first_nonce))
+    return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
   launch.address = spec.address;
   launch.port = spec.port;
   launch.last_attempt = shim.last_attempt();
@@ -229,6 +235,16 @@ void DirectRunner::freeze(const AssignmentId& id, bool freeze) {
   wake();
 }
 
+void DirectRunner::answer_lease(const node::AnswerLease& answer) {
+  if (TrackedShim* shim = find(answer.id)) shim->answer_lease(answer, boot_now());
+}
+
+void DirectRunner::require_lease(const node::RequireLease& demand) {
+  std::uint64_t nonce = 0;
+  if (::getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce)) return;  // Node asks for it again
+  if (TrackedShim* shim = find(demand.id)) shim->require_lease(demand, nonce);
+}
+
 void DirectRunner::end(const AssignmentId& id) {
   std::erase_if(launches_, [&](const auto& spec) { return spec.id == id; });
   if (TrackedShim* shim = find(id))
@@ -266,12 +282,14 @@ std::vector<task::FoundShim> DirectRunner::list() {
   while (unsettled() && boot_now() < begin + kListBound) {
     pollfd wait{poller_.fd(), POLLIN, 0};
     ::poll(&wait, 1, static_cast<int>(std::chrono::milliseconds(kListPause / 1ms).count()));
+    enforce_leases();
     poll_once();
     pass_time();
   }
   std::vector<task::FoundShim> found;
   for (const auto& [id, handle] : handles_) found.push_back(shims_.at(handle).found());
   for (const auto& shim : found) forget_if_gone(shim.id);
+  wake();
   return found;
 }
 
@@ -295,6 +313,11 @@ void DirectRunner::poll_once() {
   }
 }
 
+void DirectRunner::enforce_leases() {
+  const Instant now = boot_now();
+  for (auto& [handle, shim] : shims_) shim.enforce_lease(now);
+}
+
 void DirectRunner::pass_time() {
   const Instant now = boot_now();
   for (auto& [handle, shim] : shims_) shim.time_passed(now);
@@ -307,6 +330,7 @@ Instant DirectRunner::deadline() const {
 }
 
 void DirectRunner::dispatch(EventSink& sink) {
+  enforce_leases();
   poll_once();
   pass_time();
   if (woken_) {

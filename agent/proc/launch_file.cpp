@@ -41,6 +41,9 @@ Result<std::string> encode_launch(const LaunchFile& launch) {
   h.first_log = launch.first_log;
   h.log_files = launch.log_files;
   h.log_file_bytes = launch.log_file_bytes;
+  h.lease_ns = launch.lease.count();
+  h.epoch = launch.epoch;
+  h.first_nonce = launch.first_nonce;
   if (launch.argv.empty() || launch.rlimits.size() > shim::kRlimits || launch.groups.size() > shim::kGroups)
     return fail(ErrorCode::invalid, "could not prepare the launch: no command, or too many limits or groups");
   for (const auto& [resource, value] : launch.rlimits)
@@ -90,6 +93,9 @@ Result<LaunchFile> decode_launch(std::string_view bytes) {
   launch.first_log = h.first_log;
   launch.log_files = h.log_files;
   launch.log_file_bytes = h.log_file_bytes;
+  launch.lease = Duration(h.lease_ns);
+  launch.epoch = h.epoch;
+  launch.first_nonce = h.first_nonce;
   for (std::uint32_t i = 0; i < h.rlimit_count; ++i)
     launch.rlimits.emplace_back(static_cast<int>(h.rlimits[i].resource), h.rlimits[i].value);
   launch.groups.resize(h.group_count);

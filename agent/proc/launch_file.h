@@ -28,6 +28,8 @@ struct LaunchFile {
   std::uint32_t first_log = 0, log_files = 0;
   std::uint64_t log_file_bytes = 0;
   std::vector<std::pair<int, std::uint64_t>> rlimits;   // RLIMIT_*, soft and hard
+  Duration lease{0};           // 0: without one
+  std::uint64_t epoch = 0, first_nonce = 0;
 };
 
 Result<std::string> encode_launch(const LaunchFile& launch);

@@ -37,9 +37,13 @@ ShimLink ShimLink::connect(const std::string& directory) {
 std::uint32_t ShimLink::send(shim::Command command, std::uint32_t a, std::uint32_t b) {
   shim::CommandPacket packet;
   packet.command = static_cast<std::uint16_t>(command);
-  packet.sequence = sequence_ + 1 != 0 ? sequence_ + 1 : 1;
   packet.a = a;
   packet.b = b;
+  return send(packet);
+}
+
+std::uint32_t ShimLink::send(shim::CommandPacket packet) {
+  packet.sequence = sequence_ + 1 != 0 ? sequence_ + 1 : 1;
   if (::send(socket_.get(), &packet, sizeof(packet), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return 0;
   return sequence_ = packet.sequence;
 }
@@ -61,6 +65,9 @@ ShimLink::Received ShimLink::receive() {
       if (shim::read_struct(packet, size, kReplyV1Bytes, reply)) return reply;
     } else if (kind == shim::kRecordPacket) {
       if (auto record = parse_record(std::string_view(packet, size))) return std::move(*record);
+    } else if (kind == shim::kAskPacket) {
+      shim::AskPacket ask;
+      if (shim::read_struct(packet, size, shim::kAskBytes, ask)) return ask;
     }
   }
 }

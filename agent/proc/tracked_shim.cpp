@@ -34,6 +34,7 @@ void kill_process(const UniqueFd& pidfd) {
 
 void TrackedShim::launched(ShimProcess process, const LaunchFile& launch, Instant now) {
   launch_ = launch;
+  lease_.of(launch.cgroup, launch.notify);
   link_ = ShimLink(std::move(process.socket));
   pidfd_ = std::move(process.pidfd);
   launching_ = true;
@@ -54,6 +55,9 @@ void TrackedShim::adopt(const LaunchFile& launch, Instant now) {
   adopting_ = true;
   give_up_ = kNever;
   last_.fixed.attempt = launch.last_attempt;
+  // The end of its lease comes before anything else: the shim may be stopped, and say nothing.
+  lease_.of(launch.cgroup, launch.notify);
+  if (const auto state = read_record(directory_, shim::kStateFile)) lease_.told(*state);
   connect_again(now);
 }
 
@@ -98,6 +102,10 @@ void TrackedShim::refuse_start(AttemptNumber attempt, Error error) {
 
 void TrackedShim::start(AttemptNumber attempt) {
   if (!up()) return refuse_start(attempt, unavailable("start", "it has no shim"));
+  const bool waits = std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
+    return entry.second.command == shim::Command::start && entry.second.argument == attempt;
+  });
+  if (waits && last_.has(shim::kLeased)) return;  // for its grant; it is answered once
   if (const bool again = last_.active() && last_.fixed.attempt == attempt; !again)
     if (const Status free = check_port(launch_.address, launch_.port); !free)
       return refuse_start(attempt, unavailable("start", free.error().text()));
@@ -125,6 +133,26 @@ void TrackedShim::freeze(bool freeze) {
       node::FreezeDone{id_, false, tl::unexpected(unavailable(verb, "it has no shim that takes commands"))});
 }
 
+void TrackedShim::answer_lease(const node::AnswerLease& answer, Instant now) {
+  if (!up()) return;
+  if (answer.granted) lease_.granted(now, answer.nonce);
+  shim::CommandPacket packet;
+  packet.command = static_cast<std::uint16_t>(shim::Command::lease_answer);
+  packet.a = answer.granted ? 1 : 0;
+  packet.nonce = answer.nonce;
+  packet.epoch = answer.epoch;
+  link_.send(packet);
+}
+
+void TrackedShim::require_lease(const node::RequireLease& demand, std::uint64_t first_nonce) {
+  if (!up() || last_.has(shim::kLeased)) return;
+  shim::CommandPacket packet;
+  packet.command = static_cast<std::uint16_t>(shim::Command::require_lease);
+  packet.nonce = first_nonce;
+  packet.lease_ns = demand.lease.count();
+  link_.send(packet);
+}
+
 void TrackedShim::end(Instant now) {
   if (gone()) {
     events_.push_back(node::ShimGone{id_, true});
@@ -149,6 +177,8 @@ void TrackedShim::socket_ready(Instant now) {
     }
     if (const auto* reply = std::get_if<shim::ReplyPacket>(&received))
       on_reply(*reply);
+    else if (const auto* ask = std::get_if<shim::AskPacket>(&received))
+      on_ask(*ask);
     else
       on_record(std::get<ShimRecord>(std::move(received)));
   }
@@ -159,10 +189,11 @@ void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
   if (reply.command == static_cast<std::uint16_t>(shim::Command::hello)) {
     if (outcome == shim::Outcome::done) return;  // the record that follows is what we wait for
     static constexpr const char* kSteps[] = {"enter its directory", "become a daemon", "read its launch file",
-                                             "join its cgroups",    "open its files",  "open its sockets"};
+                                             "join its cgroups",    "open its files",  "open its sockets",
+                                             "begin its lease"};
     const std::string cause = outcome == shim::Outcome::wrong_version
                                   ? "it speaks another version of the protocol"
-                                  : std::string("it could not ") + kSteps[std::min<std::size_t>(reply.a, 5)] +
+                                  : std::string("it could not ") + kSteps[std::min(std::size_t{reply.a}, std::size(kSteps) - 1)] +
                                         ": " + cause_of(reply.error);
     launch_error_ = unavailable("launch the shim of", cause);
     return;
@@ -202,12 +233,21 @@ void TrackedShim::started_reply(AttemptNumber attempt, const shim::ReplyPacket& 
     case shim::Outcome::busy:
       return refuse_start(attempt,
                           unavailable(what, "attempt " + std::to_string(reply.attempt) + " has not ended"));
+    case shim::Outcome::withdrawn:
+      return refuse_start(attempt, unavailable(what, "it was stopped before its lease was granted"));
+    case shim::Outcome::superseded:
+      return refuse_start(attempt, {ErrorCode::refused, "could not " + what + " " + id_.text() + ": it was superseded", ""});
     default:
       return refuse_start(attempt, unavailable(what, cause_of(reply.error)));
   }
 }
 
 void TrackedShim::on_record(ShimRecord record) {
+  if (launching_ && launch_.lease > Duration{0} && !record.has(shim::kLeased)) {
+    launch_error_ = unavailable("launch the shim of", "dtrain-shim is older than dtraind and knows no leases");
+    return kill_process(pidfd_);
+  }
+  lease_.told(record);
   if (life_ == Life::greeting) {
     life_ = Life::up;
     deadline_ = kNever;
@@ -225,7 +265,9 @@ void TrackedShim::on_record(ShimRecord record) {
     return;
   }
   notify(record);
+  const bool thawed = last_.has(shim::kLeaseFrozen) && !record.has(shim::kLeaseFrozen);
   last_ = std::move(record);
+  if (last_.has(shim::kLeaseFrozen) || thawed) tell_froze(!thawed);
   if (reconnected_) {
     reconnected_ = false;
     settle_pending("the connection to its shim was lost");
@@ -233,6 +275,19 @@ void TrackedShim::on_record(ShimRecord record) {
   }
   if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_)
     report_exit(known_exit(last_));
+}
+
+void TrackedShim::on_ask(const shim::AskPacket& ask) {
+  lease_.asked(ask);
+  if (up()) events_.push_back(node::LeaseAsked{id_, ask.attempt, ask.nonce});
+}
+
+// Of the attempt that `last_` tells of; that it ended needs no word.
+void TrackedShim::tell_froze(bool frozen) {
+  const AttemptNumber attempt = last_.fixed.attempt;
+  if (!last_.active() || frozen == (froze_told_ == attempt)) return;
+  froze_told_ = frozen ? attempt : 0;
+  events_.push_back(node::LeaseFroze{id_, attempt, frozen});
 }
 
 // Compares with the newest record known: one packet may stand for several that found the socket full.
@@ -281,7 +336,7 @@ void TrackedShim::process_ended(Instant now) {
       on_reply(*reply);
     else if (auto* record = std::get_if<ShimRecord>(&received))
       on_record(std::move(*record));
-    else
+    else if (!std::holds_alternative<shim::AskPacket>(received))  // nobody is left to be answered
       link_.close();
   }
   bury(now);
@@ -339,6 +394,7 @@ task::Exit TrackedShim::unknown_exit() const {
 void TrackedShim::finish_burial() {
   life_ = Life::gone;
   deadline_ = kNever;
+  lease_.forget();
   cgroup_remove({launch_.cgroup, launch_.memory_cgroup});
   if (adopting_) return;
   settle_pending("its shim died");
@@ -352,6 +408,10 @@ void TrackedShim::finish_burial() {
   if (last_.fixed.attempt != exit_reported_ && (known || last_.active()))
     report_exit(known ? known_exit(last_) : unknown_exit());
   events_.push_back(node::ShimGone{id_, end_asked_});
+}
+
+void TrackedShim::enforce_lease(Instant now) {
+  if (lease_.enforce(now)) tell_froze(true);
 }
 
 void TrackedShim::time_passed(Instant now) {
@@ -389,6 +449,9 @@ task::FoundShim TrackedShim::found() {
   result.ready = last_.has(shim::kReady);
   result.frozen = result.running && last_.has(shim::kFrozen);
   result.status = last_.status;
+  result.leased = result.shim_alive && last_.has(shim::kLeased);
+  result.epoch = last_.fixed.epoch;
+  if (result.running && last_.has(shim::kLeaseFrozen)) tell_froze(true);
   if (result.running || result.attempt == 0) return result;
   exit_reported_ = result.attempt;
   // The state file has no last lines of stderr; the exit record has.

@@ -2,15 +2,18 @@
 // Every command that has a completion gets exactly one, whatever happens to the shim in between.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <string>
 
 #include "agent/proc/cgroup.h"
 #include "agent/proc/launch_file.h"
+#include "agent/proc/lease_keeper.h"
 #include "agent/proc/poller.h"
 #include "agent/proc/shim_link.h"
 #include "agent/proc/spawn_shim.h"
+#include "common/node/effect.h"
 #include "common/node/event.h"
 
 namespace dtrain::proc {
@@ -37,13 +40,16 @@ class TrackedShim {
   void signal(int signal, bool whole_tree);
   void kill();
   void freeze(bool freeze);
+  void answer_lease(const node::AnswerLease& answer, Instant now);
+  void require_lease(const node::RequireLease& demand, std::uint64_t first_nonce);
   void end(Instant now);
 
   // ---- what happened
   void socket_ready(Instant now);
   void process_ended(Instant now);
+  void enforce_lease(Instant now);   // before anything that was received is looked at
   void time_passed(Instant now);
-  Instant deadline() const { return deadline_; }
+  Instant deadline() const { return std::min(deadline_, lease_.deadline()); }
 
   bool gone() const { return life_ == Life::gone; }
   bool up() const { return life_ == Life::up; }
@@ -69,6 +75,8 @@ class TrackedShim {
   void connect_again(Instant now);
   void on_reply(const shim::ReplyPacket& reply);
   void on_record(ShimRecord record);
+  void on_ask(const shim::AskPacket& ask);
+  void tell_froze(bool frozen);
   void started_reply(AttemptNumber attempt, const shim::ReplyPacket& reply);
   void notify(const ShimRecord& record);
   void report_exit(task::Exit exit);
@@ -99,6 +107,8 @@ class TrackedShim {
   std::optional<Error> launch_error_;
   ShimRecord last_;               // newest known
   AttemptNumber exit_reported_ = 0;
+  LeaseKeeper lease_;
+  AttemptNumber froze_told_ = 0;  // the attempt of which LeaseFroze said last that it stands still
   std::map<std::uint32_t, Pending> pending_;   // by sequence
   Instant deadline_ = kNever;
   Instant give_up_ = kNever;      // lost: when it is killed

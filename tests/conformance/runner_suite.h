@@ -67,6 +67,12 @@ class RunnerSuite : public testing::TestWithParam<WorldFactory> {
   task::Exit wait_exit(const AssignmentId& id, AttemptNumber attempt);  // until AttemptExited
   void settle(const AssignmentId& id, int processes);                   // until that many run
   std::vector<task::FoundShim> restart_agent();
+  // leases (lease_suite.cpp)
+  void launch_leased(const AssignmentId& id, const Behaviour& behaviour);
+  void answer(const node::LeaseAsked& asked, bool granted, std::uint64_t epoch);
+  bool until_asked(const AssignmentId& id);   // once more from now on
+  bool until_froze(bool frozen);
+  std::int32_t start_granted(const AssignmentId& id, AttemptNumber attempt);
 
   template <class E>
   const E* last(const AssignmentId& id) const {

@@ -44,6 +44,8 @@ class FakeRunner : public proc::Runner {
   void signal(const AssignmentId&, int, bool) override { trace_.push_back("signal"); }
   void kill(const AssignmentId&) override { trace_.push_back("kill"); }
   void freeze(const AssignmentId&, bool) override {}
+  void answer_lease(const node::AnswerLease&) override { trace_.push_back("answer-lease"); }
+  void require_lease(const node::RequireLease&) override { trace_.push_back("require-lease"); }
   void end(const AssignmentId&) override {}
   void remove_files(const AssignmentId&) override {}
   int fd() const override { return fd_; }

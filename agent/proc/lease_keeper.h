@@ -1,0 +1,39 @@
+// The agent's own watch over the lease of one shim (common/task/lease_guard.h): freezes the task where the shim, being
+// stopped, does not. Nothing is watched, and no time asked for, unless the shim says that it runs under a lease.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "agent/proc/record.h"
+#include "common/task/lease_guard.h"
+
+namespace dtrain::proc {
+
+class LeaseKeeper {
+ public:
+  // Where its processes are: the assignment's v2 cgroup, or "" and the value of their NOTIFY_SOCKET.
+  void of(std::string cgroup, std::string notify);
+  // What the shim's record says: in a new life of the agent before anything else, then whenever it changes.
+  void told(const ShimRecord& record);
+  void asked(const shim::AskPacket& ask);
+  void granted(Instant now, std::uint64_t nonce);  // before the answer goes on to the shim
+  void forget();                                   // the shim is gone
+
+  // What the clock says. True: the task has just been frozen from here.
+  bool enforce(Instant now);
+  Instant deadline() const;
+
+ private:
+  bool act(Instant now, const task::GuardActions& out);
+  void begin_freeze();
+  bool is_frozen();
+
+  std::optional<task::LeaseGuard> guard_;
+  std::string cgroup_, notify_;
+  bool freezing_ = false;     // begun here, not yet confirmed
+  bool quiet_pass_ = false;   // without a cgroup: the last look found everything stopped
+  Instant next_look_{};
+};
+
+}  // namespace dtrain::proc
