@@ -241,6 +241,7 @@ Outcome Shim::require_lease(const CommandPacket& command) {
   task::LeaseActions nothing;
   if (runs() || ends()) lease_->start(now(), record_.attempt, lease_->epoch(), nothing);
   held_ = (record_.flags & kFrozen) != 0 || freeze_deadline_ != 0;
+  if (freeze_deadline_ != 0) freeze_due_ = boot_ns();
   freeze_deadline_ = 0;  // from here on the lease bounds a freeze that is under way
   if (held_) lease_->hold(now(), true, lease_->epoch(), nothing);
   if ((record_.flags & kFrozen) != 0) lease_->frozen(now(), nothing);

@@ -214,6 +214,9 @@ TEST(LaunchFileTest, SurvivesTheWayThroughBytes) {
   launch.port = 20001;
   launch.address = "127.0.0.1";
   launch.rlimits = {{RLIMIT_NOFILE, 9}};
+  launch.lease = 7s;
+  launch.epoch = 3;
+  launch.first_nonce = 11;
   const auto bytes = encode_launch(launch);
   ASSERT_TRUE(bytes);
   const auto back = decode_launch(*bytes);
@@ -223,6 +226,9 @@ TEST(LaunchFileTest, SurvivesTheWayThroughBytes) {
   EXPECT_EQ(back->groups, launch.groups);
   EXPECT_EQ(back->port, launch.port);
   EXPECT_EQ(back->rlimits, launch.rlimits);
+  EXPECT_EQ(back->lease, launch.lease);
+  EXPECT_EQ(back->epoch, launch.epoch);
+  EXPECT_EQ(back->first_nonce, launch.first_nonce);
   for (std::size_t size = 0; size < bytes->size(); ++size)
     EXPECT_FALSE(decode_launch(std::string_view(*bytes).substr(0, size))) << size;
 }
