@@ -1,5 +1,5 @@
-// Whatever one member tells another about the log: Raft's messages (wire/raft.h), and commands on their way to the
-// leader.
+// Whatever one member tells another about the log: Raft's messages (wire/raft.h), commands on their way to the leader, and
+// the leases that it grants (docs/leases.md).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <variant>
 
+#include "common/base/ids.h"
 #include "common/wire/gossip.h"
 #include "common/wire/raft.h"
 
@@ -25,7 +26,24 @@ struct Forward {
 };
 inline constexpr std::uint16_t kForwardType = 112;  // types 64 to 127 are the log's
 
-using LogMessage = std::variant<RaftMessage, Forward>;
+// Is this assignment still the sender's? To the one that leads, as the sender knows. Nobody sends it again: the shim asks
+// anew.
+struct LeaseRequest {
+  AssignmentId id;
+  AttemptNumber attempt = 0;
+  std::uint64_t nonce = 0;  // of the shim; not 0
+  bool operator==(const LeaseRequest&) const = default;
+};
+struct LeaseAnswer {
+  AssignmentId id;
+  std::uint64_t nonce = 0;  // of the question
+  bool granted = false;     // else the assignment is another's, or nobody's
+  std::uint64_t epoch = 0;  // of the coordinator that answers
+  bool operator==(const LeaseAnswer&) const = default;
+};
+inline constexpr std::uint16_t kLeaseRequestType = 113, kLeaseAnswerType = 114;
+
+using LogMessage = std::variant<RaftMessage, Forward, LeaseRequest, LeaseAnswer>;
 
 bool is_log_type(std::uint16_t type);
 std::uint16_t type_of(const LogMessage& message);

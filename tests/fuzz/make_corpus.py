@@ -140,7 +140,8 @@ def raft():
     bodies = {name: (GOLDEN_RAFT / f"{name}.msgpack").read_bytes() for name in RAFT_TYPES}
     for number, name in enumerate(RAFT_TYPES):
         seed("fuzz_raft", name, 64 + number, bodies[name])
-    seed("fuzz_raft", "forward", 112, (GOLDEN_RAFT / "forward.msgpack").read_bytes())
+    for number, name in enumerate(("forward", "lease_request", "lease_answer"), 112):
+        seed("fuzz_raft", name, number, (GOLDEN_RAFT / f"{name}.msgpack").read_bytes())
     # [[history 1, id (7, 7)], term, life [1, 1]], as the member that is talked to has it.
     own = b"\x92\x01\xc4\x10" + struct.pack(">QQ", 7, 7)
 
