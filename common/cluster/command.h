@@ -167,16 +167,19 @@ struct Report {
 };
 
 // The coordinator's word that a host is away for longer than its stateless tasks are waited for: these are lost, and begun
-// elsewhere. What must not run twice waits for the host's return, or for an operator's word that the host is `gone`.
+// elsewhere. What must not run twice waits for the host's return, for the end of its lease (all that the
+// ledger knew to have one there at index `leases_over` are over), or for an operator's word that the host is `gone`.
 struct HostLost {
   NodeId node;
   std::string node_name;
   bool gone = false;
+  std::uint64_t leases_over = 0;  // 0: none is known to be
   template <class V>
   void fields(V& v) {
     v("node", node);
     v("node_name", node_name);
     v("gone", gone);
+    v("leases_over", leases_over);
   }
 };
 

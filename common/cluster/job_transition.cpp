@@ -149,6 +149,8 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   task.reason = seen.reason;
   task.state = seen.state;
   task.ended = seen.ended;
+  if (task.lease == 0ns && seen.lease > 0ns) task.leased = ledger_.state_.applied;
+  task.lease = std::max(task.lease, seen.lease);
   task.reached_staged = task.reached_staged || (seen.state != TaskState::waiting && seen.state != TaskState::fetching);
   if (seen.state == TaskState::running) task.reached_running = true;
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none;
@@ -244,8 +246,10 @@ void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen)
 }
 
 // Would another one beside it, if it still runs where nobody sees it, do harm? Before all are staged nothing was started.
-bool JobTransition::may_run_twice(const TaskRecord& task) const {
+// What runs under a lease does none once that is over: it stands still, or has ended.
+bool JobTransition::may_run_twice(const TaskRecord& task, const LostHost& lost) const {
   const TaskId& id = task.place.task;
+  if (lost.gone || (task.lease > 0ns && task.leased <= lost.leases_over)) return false;
   if (!job::is_stateful(job_.spec, id) && !job::is_exclusive(job_.spec, id)) return false;
   return task.granted_attempt >= task.first_attempt;
 }
@@ -264,7 +268,9 @@ bool JobTransition::host_back(const NodeId& node) {
   return true;
 }
 
-bool JobTransition::lose_host(const NodeId& node, const std::string& name, bool gone) {
+bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
+  const std::string& name = lost.name;
+  const bool gone = lost.gone;
   std::vector<TaskRecord*> there;
   for (auto& [id, t] : job_.tasks)
     if (!t.ended && t.place.node == node) there.push_back(&t);
@@ -272,8 +278,10 @@ bool JobTransition::lose_host(const NodeId& node, const std::string& name, bool 
   const bool goes_on = job_.goal == Goal::run && job_.halt == Halt::none && !is_final(job_.state);
   const std::string cause = "host " + name + (gone ? " is gone" : " does not answer");
   for (const TaskRecord* t : there) {
-    if (gone || !may_run_twice(*t) || ledger_.broken_rule == "stateful-waits-for-its-host") continue;
-    if (!is_final(job_.state)) wait_for_host(cause, t->place.task.text() + " may run there", name);
+    if (!may_run_twice(*t, lost) || ledger_.broken_rule == "stateful-waits-for-its-host") continue;
+    const bool ends = t->lease > 0ns;  // by itself
+    if (!is_final(job_.state))
+      wait_for_host(cause, t->place.task.text() + (ends ? " may run there until its lease is over" : " may run there"), name);
     return true;
   }
   // It could not go on elsewhere.

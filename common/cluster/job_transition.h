@@ -21,8 +21,8 @@ class JobTransition {
   // The newest generation is to end; the next begins once nothing of it runs (unless goal says otherwise).
   void halt(Halt why, bool graceful, bool next_generation);
   void observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name);
-  // Its host is away. False: none of the job's tasks were left there. `gone`: nothing runs there any more.
-  bool lose_host(const NodeId& node, const std::string& name, bool gone);
+  // Its host is away. False: none of the job's tasks were left there.
+  bool lose_host(const NodeId& node, const LostHost& lost);
   // It is back: nothing is waited for any more.
   bool host_back(const NodeId& node);
   // Derives state, completion, suspension and removal from the tasks. Call after every change.
@@ -36,7 +36,7 @@ class JobTransition {
   void count_attempts(TaskRecord& task, const TaskObservation& seen);
   void take_exit(TaskRecord& task, const TaskObservation& seen);
   void grant_restart(TaskRecord& task, const TaskObservation& seen);
-  bool may_run_twice(const TaskRecord& task) const;
+  bool may_run_twice(const TaskRecord& task, const LostHost& lost) const;
   void wait_for_host(const std::string& cause, const std::string& what, const std::string& name);
   void task_failed(TaskRecord& task, const TaskObservation& seen);
   void stage_failed(const TaskRecord& task, const TaskObservation& seen);

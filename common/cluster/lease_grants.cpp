@@ -26,6 +26,15 @@ void LeaseGrants::placed(const AssignmentId& id, const LeasedPlace& place, const
   it->second.last_answer = elected_;
 }
 
+void LeaseGrants::leased(Instant now, const AssignmentId& id, Duration lease) {
+  const auto it = places_.find(id);
+  if (it == places_.end()) return;
+  LeasedPlace& place = it->second.place;
+  place.lease = std::max(place.lease, lease);
+  if (std::exchange(place.leased, true)) return;
+  it->second.last_answer = std::max(it->second.last_answer, now);
+}
+
 void LeaseGrants::withdraw(const AssignmentId& id, const Fence& fence) {
   const auto it = places_.find(id);
   if (it == places_.end()) return;
@@ -130,7 +139,8 @@ Replaceable LeaseGrants::replaceable(const AssignmentId& id, const HostSeen& hos
     return {elected_, Why::exited};
   if (!place.place.leased && rules_.hold(Rule::exempt_stays)) return {kNever, Why::exempt};
   if (host.state == HostSeen::State::alive && !place.withdrawn) return {kNever, Why::in_service};
-  const Duration counted = rules_.hold(Rule::margin) ? counted_lease(options_.lease) : options_.lease;
+  const Duration lease = std::max(options_.lease, place.place.lease);
+  const Duration counted = rules_.hold(Rule::margin) ? counted_lease(lease) : lease;
   const bool from_election = rules_.hold(Rule::count_from_election) || place.granted != 0;
   const Instant runs_out = from_election ? place.last_answer + counted : elected_;
   if (host.state != HostSeen::State::down || !rules_.hold(Rule::agent_grace)) return {runs_out, Why::lease};

@@ -42,6 +42,7 @@ struct LeasedPlace {
   // Runs under a lease; false for onDisconnect: keep, and for what began in a cluster of one host until its host has
   // said that it keeps one.
   bool leased = true;
+  Duration lease{0};  // where its host keeps a longer one than this coordinator would
 };
 
 struct LeaseRequest {
@@ -115,6 +116,8 @@ class LeaseGrants {
   // As the log applies it. `fence`: of the order that first tells the host. Again with the same fence: nothing changes.
   void placed(const AssignmentId& id, const LeasedPlace& place, const Fence& fence);
   void removed(const AssignmentId& id) { places_.erase(id); }
+  // Its host says that what began without a lease keeps one of this length: it may run for so long without any grant.
+  void leased(Instant now, const AssignmentId& id, Duration lease);
   // Somebody wants it elsewhere (drain, move): nothing more is granted. `fence`: of the order that stops it.
   void withdraw(const AssignmentId& id, const Fence& fence);
   // A successor is proposed: nothing more is granted, until removed(), or restored because the log refused.

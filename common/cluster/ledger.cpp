@@ -268,6 +268,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
       job.former_tasks.erase(former);
     }
     next.place = place;
+    next.placed = state_.applied;
     if (next.completed || next.given_up) {
       next.state = next.completed ? TaskState::succeeded : TaskState::failed;
       next.ended = true;
@@ -452,11 +453,12 @@ Applied Ledger::apply_host_lost(const HostLost& c, std::uint64_t index, WallTime
       return std::pair(!entry.second.gone, entry.second.index);
     }));
   LostHost& lost = state_.lost[c.node];
-  lost = {index, c.node_name, lost.gone || c.gone};
-  add_event(wall, 0, "host.lost", c.node_name, c.gone ? "it left, or was forgotten" : "it does not answer", {{"node", c.node_name}});
+  lost = {index, c.node_name, lost.gone || c.gone, std::max(lost.leases_over, c.leases_over)};
+  const char* why = c.gone ? "it left, or was forgotten" : c.leases_over != 0 ? "the leases of its tasks are over" : "it does not answer";
+  add_event(wall, 0, "host.lost", c.node_name, why, {{"node", c.node_name}});
   for (auto& [id, job] : state_.jobs) {
     JobTransition transition(*this, job, wall);
-    if (!transition.lose_host(c.node, c.node_name, lost.gone)) continue;
+    if (!transition.lose_host(c.node, lost)) continue;
     transition.settle();
     ++job.version;
     touched_.insert(id);

@@ -33,11 +33,13 @@ struct LostHost {
   std::uint64_t index = 0;  // of the newest HostLost
   std::string name;
   bool gone = false;        // an operator's word: it runs nothing any more
+  std::uint64_t leases_over = 0;  // what had a lease by that index runs there no more
   template <class V>
   void fields(V& v) {
     v("index", index);
     v("name", name);
     v("gone", gone);
+    v("leases_over", leases_over);
   }
 };
 

@@ -79,6 +79,9 @@ struct TaskRecord {
   bool given_up = false;             // failed for good while its job goes on without it (a dynamic worker)
   bool left_running = false;          // ran when its job ended under cleanPodPolicy None
   std::string reason;
+  std::uint64_t placed = 0;           // index of the entry that put it there
+  Duration lease{0};                  // the longest under which this assignment ever ran; 0: its host may run it without one
+  std::uint64_t leased = 0;           // index of the report that first named one
   template <class V>
   void fields(V& v) {
     v("place", place);
@@ -103,6 +106,9 @@ struct TaskRecord {
     v("restart_attempt", restart_attempt);
     v("failures", failures);
     v("reason", reason);
+    v("placed", placed);
+    v("lease", lease);
+    v("leased", leased);
   }
 };
 

@@ -65,6 +65,12 @@ bool is_stateful(const JobSpec& spec, const TaskId& task) {
   return is_collective(spec) && is_rank_role(task.role);
 }
 
+bool wants_lease(const JobSpec& spec, const TaskId& task) {
+  const auto role = spec.roles.find(task.role);
+  if (role == spec.roles.end() || role->second.on_disconnect == OnDisconnect::keep) return false;
+  return is_stateful(spec, task) || is_exclusive(spec, task);
+}
+
 std::optional<TaskId> deciding_task(const JobSpec& spec) {
   for (const char* role : {"chief", "master"})
     if (has_role(spec, role)) return TaskId{role, 0};

@@ -196,6 +196,10 @@ bool is_exclusive(const JobSpec& spec, const TaskId& task);
 // ps, chief, master, and every rank of a collective job. Evaluators are never ranks: they restart in place.
 bool is_stateful(const JobSpec& spec, const TaskId& task);
 
+// True for what runs under a lease (docs/leases.md) where there is more than one host: a second one is begun only where the
+// first cannot run any more. Exempt is what its user wants kept running while its host is cut off (onDisconnect: keep).
+bool wants_lease(const JobSpec& spec, const TaskId& task);
+
 // The task whose success is the job's: chief, else master, else (tensorflow) worker 0. nullopt: every task of every
 // role but ps and evaluator must succeed (generic, or successPolicy AllWorkers where it is the workers).
 std::optional<TaskId> deciding_task(const JobSpec& spec);

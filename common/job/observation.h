@@ -45,6 +45,7 @@ struct TaskObservation {
   bool stage_failed = false;  // it never could start here
   ErrorCode stage_error = ErrorCode::internal;
   std::string reason;
+  Duration lease{0};  // it runs under a lease of this length; 0: without one
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -60,6 +61,7 @@ struct TaskObservation {
     v("stage_failed", stage_failed);
     v("stage_error", stage_error);
     v("reason", reason);
+    v("lease", lease);
   }
 };
 

@@ -77,8 +77,12 @@ std::string waits_for_host(const Context& c, const cluster::JobRecord& job) {
   for (const auto& [task, t] : job.tasks) {
     if (t.ended || !lost.contains(t.place.node)) continue;
     const std::string name = host_name(c, t.place.node);
-    return "host " + name + " is " + host_state(c, t.place.node) + ", and " + task.text() + " may run there; dtrainctl forget-node " +
-           name + " if it will not return";
+    const bool over = t.lease > 0ns && t.leased <= lost.at(t.place.node).leases_over;
+    const std::string what = over               ? "the job's files are there"
+                             : t.lease > 0ns ? task.text() + " may run there until its lease is over"
+                                                : task.text() + " may run there";
+    return "host " + name + " is " + host_state(c, t.place.node) + ", and " + what + "; dtrainctl forget-node " + name +
+           " if it will not return";
   }
   return "";
 }

@@ -135,6 +135,24 @@ TEST(LeaseGrants, AHostIsReplacedAfterTheLastPossibleGrantAndTheMargin) {
   EXPECT_EQ(Granting("count-from-election").may().at, at(100s));
 }
 
+TEST(LeaseGrants, ALongerLeaseOfItsHostIsCountedOut) {
+  Granting coordinator;
+  coordinator.grants.placed(kChief, {kHost, "boot", true, 30s}, {3, 4});
+  EXPECT_EQ(coordinator.grants.replaceable(kChief, {State::dead, {}}).at, at(100s + counted_lease(30s)));
+}
+
+// It runs without any grant from when it was told to keep one: at the latest when its host said so.
+TEST(LeaseGrants, WhatBeginsToKeepALeaseIsCountedFromThen) {
+  Granting coordinator("", false);
+  EXPECT_EQ(coordinator.may().why, Why::exempt);
+  coordinator.grants.leased(at(200s), kPs, 10s);
+  EXPECT_EQ(coordinator.may().at, at(200s + kCounted));
+  coordinator.grants.leased(at(300s), kPs, 10s);
+  EXPECT_EQ(coordinator.may().at, at(200s + kCounted)) << "it was said before";
+  coordinator.grants.leased(at(300s), kChief, 10s);
+  EXPECT_EQ(coordinator.grants.replaceable(kChief, {State::dead, {}}).why, Why::exited) << "nobody placed it";
+}
+
 TEST(LeaseGrants, AnAgentThatIsGoneGetsTimeToComeBack) {
   Granting coordinator;
   coordinator.ask(150s);

@@ -33,7 +33,7 @@ class LedgerHosts : public LedgerWorld {
     for (const TaskState state : {TaskState::fetching, TaskState::staged, TaskState::running}) all_on_their_hosts(id, state);
     ASSERT_EQ(job(id).state, JobState::running);
   }
-  void lose(const NodeId& host, bool gone = false) { apply(CommandType::host_lost, HostLost{host, host, gone}); }
+  void lose(const NodeId& host, bool gone = false) { apply(CommandType::host_lost, HostLost{host, host, gone, 0}); }
   void back(const NodeId& host) {
     apply(CommandType::report, Report{host, {}, 0, 0, host, ledger_.state().lost.at(host).index});
   }
@@ -99,6 +99,73 @@ TEST_F(LedgerHosts, TheWordThatAHostIsGoneEndsWhatWasOnIt) {
   EXPECT_TRUE(task(id, {"ps", 1}).ended);
   EXPECT_FALSE(task(id, {"ps", 0}).ended);
   EXPECT_EQ(job(id).restarts, 1u);
+}
+
+// ps-1 under a lease is begun elsewhere once that is over, ps-0 and the others where they are end with their generation.
+TEST_F(LedgerHosts, WhatHadALeaseIsTakenFromALostHostWhenThatIsOver) {
+  const JobId id = submit(ps_job());
+  run_on(id, {"n1", "n2"});
+  auto leased = seen(id, {"ps", 1}, TaskState::running);
+  leased.lease = 10s;
+  tell("n2", leased);
+  const std::uint64_t known = ledger_.state().applied;
+  lose("n2");
+  EXPECT_THAT(job(id).reason, HasSubstr("ps-1 may run there until its lease is over; dtrainctl forget-node n2"));
+  EXPECT_FALSE(task(id, {"ps", 1}).ended);
+  apply(CommandType::host_lost, HostLost{"n2", "n2", false, known - 1});
+  EXPECT_FALSE(task(id, {"ps", 1}).ended) << "its lease was named later: nobody counted it";
+  apply(CommandType::host_lost, HostLost{"n2", "n2", false, known});
+  EXPECT_TRUE(task(id, {"ps", 1}).ended);
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_EQ(job(id).restarts, 1u);
+}
+
+// A keeper is exclusive, and nobody has its address: it is begun elsewhere alone.
+TEST_F(LedgerHosts, AnExclusiveTaskThatNobodyKnowsMovesAlone) {
+  job::JobSpec spec = generic_job(1);
+  spec.roles["keeper"] = role(1);
+  spec.roles["keeper"].exclusive = true;
+  const JobId id = submit(spec);
+  run_on(id, {"n1"});
+  auto leased = seen(id, {"keeper", 0}, TaskState::running);
+  leased.lease = 10s;
+  tell("n1", leased);
+  lose("n1");
+  EXPECT_FALSE(task(id, {"keeper", 0}).ended);
+  apply(CommandType::host_lost, HostLost{"n1", "n1", false, ledger_.state().applied});
+  EXPECT_TRUE(task(id, {"keeper", 0}).lost);
+  EXPECT_EQ(job(id).generation, 1u);
+  ASSERT_TRUE(move(id, {"keeper", 0}, "n2").status);
+  EXPECT_EQ(task(id, {"keeper", 0}).lease, 0s) << "the successor's host has not named one";
+  EXPECT_GT(task(id, {"keeper", 0}).placed, 0u);
+}
+
+// Without a lease it may run on: only its host's word, or an operator's, ends the waiting.
+TEST_F(LedgerHosts, WhatRunsWithoutALeaseStaysWhereItIs) {
+  const JobId id = submit(ps_job());
+  run_on(id, {"n1", "n2"});
+  lose("n2");
+  apply(CommandType::host_lost, HostLost{"n2", "n2", false, ledger_.state().applied});
+  EXPECT_FALSE(task(id, {"ps", 1}).ended);
+  lose("n2", true);
+  EXPECT_TRUE(task(id, {"ps", 1}).ended);
+}
+
+// Its checkpoints are on that host: there is nothing to go on from elsewhere.
+TEST_F(LedgerHosts, AJobWhoseFilesAreThereWaitsAlsoWhenItsLeaseIsOver) {
+  job::JobSpec spec = ps_job();
+  spec.package_digest = std::string(64, 'a');
+  const JobId id = submit(spec);
+  run_on(id, {"n2"});
+  for (const auto& [t, record] : std::map(job(id).tasks)) {
+    auto leased = seen(id, t, TaskState::running);
+    leased.lease = 10s;
+    tell("n2", leased);
+  }
+  lose("n2");
+  apply(CommandType::host_lost, HostLost{"n2", "n2", false, ledger_.state().applied});
+  EXPECT_FALSE(task(id, {"ps", 1}).ended);
+  EXPECT_THAT(job(id).reason, HasSubstr("its files are there"));
 }
 
 TEST_F(LedgerHosts, BeforeTheBarrierNothingWasStarted) {
