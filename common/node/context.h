@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,7 @@ struct Context {
   Now now;
   std::vector<Effect>* out = nullptr;
   std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable
+  std::set<AssignmentId> frozen;  // of this host, for want of a lease: known here before the ledger can hear of it
   std::uint64_t last_token = 0;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }
@@ -49,6 +51,12 @@ struct Context {
   // A copy of the log: this node votes or learns.
   bool holds_ledger() const {
     return replicated && replicated->raft().configuration().has(replicated->raft().id());
+  }
+  // The log has more than one copy.
+  bool among_others() const {
+    if (!replicated) return false;
+    const raft::Configuration& configuration = replicated->raft().configuration();
+    return configuration.voters.size() + configuration.learners.size() > 1;
   }
   // By the coordinator's clock, or by the log's.
   Duration elapsed() const {

@@ -37,7 +37,11 @@ std::set<JobId> Coordinator::applied(std::uint64_t index) {
   }
   proposals_.erase(proposals_.begin(), last);
   std::erase_if(bookings_, [&](const Booking& b) { return b.index <= index; });
-  std::erase_if(losing_, [&](const auto& entry) { return entry.second <= index; });
+  std::erase_if(losing_, [&](const auto& entry) {
+    if (entry.second > index) return false;
+    leases_.applied(entry.first);
+    return true;
+  });
   return ids;
 }
 
@@ -340,7 +344,7 @@ void Coordinator::tick() {
 }
 
 Instant Coordinator::deadline() const {
-  Instant d = among_others() ? next_look_ : kNever;
+  Instant d = c_.among_others() ? next_look_ : kNever;
   for (const auto& [id, soft] : jobs_) d = std::min(d, soft.deadline);
   return d;
 }

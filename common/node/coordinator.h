@@ -11,12 +11,13 @@
 #include "common/cluster/queue.h"
 #include "common/cluster/restore.h"
 #include "common/node/context.h"
+#include "common/node/leases.h"
 
 namespace dtrain::node {
 
 class Coordinator {
  public:
-  explicit Coordinator(Context& context) : c_(context) {}
+  Coordinator(Context& context, Leases& leases) : c_(context), leases_(leases) {}
 
   // Another node coordinates: nothing of this is known here any more.
   void reset();
@@ -85,7 +86,6 @@ class Coordinator {
   Bound bound(const cluster::JobRecord& job) const;
   bool waits_for_its_host(const cluster::JobRecord& job, Job& soft);
   void hand_over_to(const NodeId& host, Job& soft);
-  bool among_others() const;
   void watch_hosts();
   Instant at(Duration elapsed) const { return c_.now.boot + (elapsed - c_.elapsed()); }
 
@@ -103,6 +103,7 @@ class Coordinator {
   }
 
   Context& c_;
+  Leases& leases_;
   std::map<JobId, Job> jobs_;
   std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
   std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them

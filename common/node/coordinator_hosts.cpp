@@ -11,6 +11,7 @@ namespace {
 
 using cluster::CommandType;
 using cluster::JobRecord;
+using HostSeen = cluster::HostSeen::State;
 
 // Between two looks at the hosts where nothing says that they changed: what a host has, and how far it copies the log, come
 // without a word.
@@ -21,12 +22,6 @@ constexpr Duration kTryAgain = 200ms;
 constexpr Duration kHandOverPause = 3s;
 
 }  // namespace
-
-bool Coordinator::among_others() const {
-  if (!c_.replicated) return false;
-  const raft::Configuration& configuration = c_.replicated->raft().configuration();
-  return configuration.voters.size() + configuration.learners.size() > 1;
-}
 
 cluster::Capacity Coordinator::capacity() const {
   std::vector<cluster::HostCapacity> hosts = host_capacities(c_);
@@ -98,7 +93,7 @@ void Coordinator::look_at_hosts() {
   if (!c_.serving || c_.storage_failed) return;
   if (next_hand_over_ == Instant{}) next_hand_over_ = c_.now.boot + kHandOverPause;
   next_look_ = c_.now.boot + kLookEvery;
-  if (!among_others()) return;
+  if (!c_.among_others()) return;
   watch_hosts();
   const std::uint64_t shape = cluster::Capacity(host_capacities(c_)).shape();
   if (std::exchange(shape_, shape) == shape) return;
@@ -118,20 +113,28 @@ void Coordinator::watch_hosts() {
       away_.erase(id);
       continue;
     }
-    const bool gone = member->state == wire::MemberState::left;
-    const auto known = c_.ledger.state().lost.find(id);
-    if (losing_.contains(id) || (known != c_.ledger.state().lost.end() && known->second.gone >= gone)) continue;
+    if (losing_.contains(id)) continue;
+    cluster::HostLost lost{id, member->identity->name, member->state == wire::MemberState::left, 0};
+    const bool down = member->state == wire::MemberState::down;
     const Instant since = away_.try_emplace(id, c_.now.boot).first->second;
-    const Instant due = member->state == wire::MemberState::down ? since + c_.options.down_grace : since;
+    Instant due = down ? since + c_.options.down_grace : since;
+    const auto known = c_.ledger.state().lost.find(id);
+    if (known != c_.ledger.state().lost.end() && known->second.gone >= lost.gone) {
+      // Then for what it has under leases: nothing more was placed there since.
+      due = known->second.gone ? kNever : leases_.over_at(id, {down ? HostSeen::down : HostSeen::dead, since});
+      lost.leases_over = c_.ledger.state().applied;
+    }
     if (due > c_.now.boot) {
       next_look_ = std::min(next_look_, due);
       continue;
     }
-    const std::uint64_t index = c_.propose(CommandType::host_lost, cluster::HostLost{id, member->identity->name, gone});
-    if (index == 0)
+    const std::uint64_t index = c_.propose(CommandType::host_lost, lost);
+    if (index == 0) {
       next_look_ = std::min(next_look_, c_.now.boot + kTryAgain);
-    else
-      losing_[id] = index;
+      continue;
+    }
+    losing_[id] = index;
+    if (lost.leases_over != 0) leases_.decided(id);
   }
 }
 

@@ -130,7 +130,7 @@ bool Coordinator::decide() {
 // asks the coordinator.
 void Coordinator::wait_in_queue(const JobRecord& job, Job& soft, const cluster::Waits& waits) {
   std::string reason = waits.reason;
-  if (const Bound to = bound(job); !to.host.empty() && among_others()) reason = to.why + "; " + reason;
+  if (const Bound to = bound(job); !to.host.empty() && c_.among_others()) reason = to.why + "; " + reason;
   if (soft.waits_as == waits.kind && !soft.waiting.empty()) {
     soft.waiting = std::move(reason);
     return;

@@ -67,7 +67,7 @@ void Node::Impl::start(const Started& e) {
 void Node::Impl::start_host(const Started& e) {
   for (const JobId id : c.ledger.take_forgotten()) files_to_remove.insert(id);
   c.ledger.take_touched();
-  host.emplace(task::HostContext{c.facts.name, c.facts.task_interface, c.options.pass_env}, actions);
+  host.emplace(task::HostContext{c.facts.name, c.facts.task_interface, c.options.pass_env, c.options.lease, false}, actions);
   host->broken_rule = c.options.broken_rule;
   for (const auto& shim : e.shims) {
     shim_jobs.insert(shim.id.job);
@@ -192,6 +192,7 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   if (storage || connection || of_members || c.current || c.storage_failed || !c.holds_ledger()) return decide(event);
   if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);
+  if (std::holds_alternative<LeaseAsked>(event)) return;  // asked again soon
   if (early.size() < kEarlyEvents || !std::holds_alternative<Notified>(event)) early.push_back(event);
 }
 
@@ -239,17 +240,22 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const AttemptExited& e) {
       n.c.status_text.erase(e.id);
+      n.c.frozen.erase(e.id);
       n.members.touch();
       task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, e.exit); });
     }
     void operator()(const ShimGone& e) {
+      n.c.frozen.erase(e.id);
       if (n.host && !n.c.storage_failed) n.host->shim_gone(now, e.id);
     }
     void operator()(const FreezeDone& e) {
       task_of(e.id, [&](task::Task& t) { t.freeze_done(now, e.frozen, e.result); });
     }
-    void operator()(const LeaseAsked&) {}
-    void operator()(const LeaseFroze&) {}
+    void operator()(const LeaseAsked& e) { n.lease_asked(e); }
+    void operator()(const LeaseFroze& e) {
+      n.lease_froze(e);
+      task_of(e.id, [&](task::Task& t) { t.lease_froze(now, e.attempt, e.frozen); });
+    }
     void operator()(const JobFilesRemoved& e) {
       if (!e.result)
         n.c.log.write(LogLevel::warn, "files.not-removed",
@@ -282,13 +288,7 @@ void Node::Impl::decide(const Event& event) {
       n.forming.network_up();
     }
     void operator()(const Gossiped& e) { n.gossiped(e.input); }
-    void operator()(const LogReceived& e) {
-      if (n.c.storage_failed || n.forming.log_changes()) return;
-      if (const auto* message = std::get_if<wire::RaftMessage>(&e.message))
-        n.c.replicated->step(now, raft::Received{*message});
-      else
-        n.forwarded(std::get<wire::Forward>(e.message));
-    }
+    void operator()(const LogReceived& e) { n.log_received(e); }
     void operator()(const FormationReceived& e) { n.forming.received(e); }
     void operator()(const RelayReceived& e) {
       if (const auto accepted = n.relays.received(e)) n.requests.opened({accepted->connection, accepted->caller});

@@ -24,6 +24,8 @@ struct Options {
   std::uint16_t task_port_first = 20000, task_port_last = 29999;
   std::map<std::string, std::string> pass_env;  // tasks.passEnv, read by the agent
   Duration down_grace = 15s;                    // timing.downGrace: agent gone, host up
+  Duration lease = 10s;                         // timing.lease
+  Duration agent_grace = 5min;                  // timing.agentGrace: what such a host has under leases waits for its agent
   std::uint64_t snapshot_every = 4096;          // entries between snapshots of the ledger
   // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.
   std::string broken_rule;

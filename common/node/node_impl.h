@@ -2,6 +2,7 @@
 //
 //   node.cpp          events in; orders for this host, reports of it
 //   node_log.cpp      the log: what it wants, who leads, what is applied
+//   node_leases.cpp   what its shims ask and hear of their leases
 //   node_forming.cpp  how a cluster begins
 #pragma once
 
@@ -18,6 +19,7 @@
 #include "common/node/council_seats.h"
 #include "common/node/forming.h"
 #include "common/node/host_logs.h"
+#include "common/node/leases.h"
 #include "common/node/node.h"
 #include "common/node/orders.h"
 #include "common/node/proposals.h"
@@ -37,7 +39,10 @@ class EffectActions final : public task::HostActions {
     c_.emit(Stage{o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
                   o.address.host, o.address.port, true});
   }
-  void launch(task::ShimSpec spec) override { c_.emit(LaunchShim{std::move(spec)}); }
+  void launch(task::ShimSpec spec) override {
+    spec.epoch = c_.replicated->epoch();
+    c_.emit(LaunchShim{std::move(spec)});
+  }
   void start(const AssignmentId& id, AttemptNumber attempt) override { c_.emit(StartAttempt{id, attempt}); }
   void signal(const AssignmentId& id, std::int32_t signal) override {
     c_.emit(SignalTask{id, signal, false});
@@ -45,6 +50,7 @@ class EffectActions final : public task::HostActions {
   void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
   void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }
   void end(const AssignmentId& id) override { c_.emit(EndShim{id}); }
+  void require_lease(const AssignmentId& id, Duration lease) override { c_.emit(RequireLease{id, lease}); }
 
  private:
   Context& c_;
@@ -56,7 +62,8 @@ struct Node::Impl {
         actions(c),
         members(c),
         forming(c),
-        coordinator(c),
+        leases(c),
+        coordinator(c, leases),
         seats(c),
         proposals(c),
         streams(c),
@@ -71,6 +78,7 @@ struct Node::Impl {
   EffectActions actions;
   ClusterMembers members;
   Forming forming;
+  Leases leases;
   Coordinator coordinator;
   CouncilSeats seats;
   Proposals proposals;
@@ -116,6 +124,10 @@ struct Node::Impl {
   void send(const raft::Send& send);
   void forwarded(wire::Forward forward);
   void gossiped(const gossip::Input& input);
+  void log_received(const LogReceived& e);
+  void lease_asked(const LeaseAsked& e);
+  void lease_froze(const LeaseFroze& e);
+  void answer_leases();
   void give_orders(JobId id);
   void report();
   void persist(raft::Persist wanted);

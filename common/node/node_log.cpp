@@ -55,6 +55,7 @@ void Node::Impl::follow_log() {
   if (!c.replicated || forming.log_changes()) return;
   while (!c.storage_failed) {
     while (auto out = c.storage_failed ? std::nullopt : c.replicated->take()) take_outputs(std::move(*out));
+    answer_leases();
     report();
     requests.drive_departure();
     requests.drive_waiting();
@@ -81,8 +82,11 @@ void Node::Impl::take_outputs(raft::Outputs out) {
   }
   for (const raft::LogEntry& entry : out.committed) apply(entry);
   if (out.leadership) lead_or_follow();
-  for (const raft::Answer& answer : out.answers) seats.answered(answer);
+  for (const raft::Answer& answer : out.answers)
+    if (!answer.read) seats.answered(answer);
   if (out.installed || !out.committed.empty()) after_commit();
+  for (const raft::Answer& answer : out.answers)
+    if (answer.read) leases.answered(answer);
   if (out.snapshot_wanted)
     c.replicated->step(c.now.boot, raft::Snapshotted{c.ledger.state().applied, c.ledger.snapshot()});
   if (out.persist) persist(std::move(*out.persist));
@@ -95,7 +99,10 @@ void Node::Impl::lead_or_follow() {
   members.touch();
   if (own_entry != 0 && (!raft.ready() || raft.term() != own_term)) {
     own_entry = 0;
-    if (std::exchange(c.serving, false)) coordinator.reset();
+    if (std::exchange(c.serving, false)) {
+      coordinator.reset();
+      leases.end();
+    }
     seats.lost_leadership();
   }
   if (raft.role() != raft::Role::leader) before_office.clear();
@@ -182,6 +189,10 @@ void Node::Impl::after_commit() {
   if (begins)
     for (const JobId id : std::exchange(shim_jobs, {}))
       if (c.ledger.find(id) == nullptr) files_to_remove.insert(id);
+  if (c.among_others()) host->need_leases(c.now.boot);
+  if (leads) leases.begin();
+  if (c.serving)
+    for (const JobId id : touched) leases.follow(id);
   for (const JobId id : touched) give_orders(id);
   if (begins) host->finish_adoption();
   if (c.serving) coordinator.consider(touched);

@@ -127,6 +127,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.known_attempt = t.attempt;
     o.exit_attempt = t.exit_attempt;
     o.restart_attempt = t.restart_attempt;
+    o.lease = t.lease;
     o.consecutive_failures = t.consecutive_failures;
     for (const Duration at : t.failures) o.failures.push_back(clock.now - (clock.elapsed - at));
     order.tasks.push_back(std::move(o));

@@ -102,6 +102,10 @@ std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
     const auto status = c.status_text.find({job.id, job.generation, id});
     if (status != c.status_text.end()) v.status = status->second;
     v.reason = t.reason;
+    if (c.frozen.contains({job.id, job.generation, id})) {
+      v.state = title(job::to_string(TaskState::frozen));
+      v.reason = "no word from the council; it goes on when its lease is renewed";
+    }
     v.ready = is_ready(job, id, t);
     views.push_back(std::move(v));
   }

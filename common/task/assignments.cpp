@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace dtrain::task {
 
@@ -53,6 +54,11 @@ void Assignments::finish_adoption() {
     actions_.end(id);
   }
   found_.clear();
+}
+
+void Assignments::need_leases(Instant now) {
+  if (std::exchange(host_.needs_leases, true)) return;
+  for (auto& [id, task] : tasks_) task->advance(now);
 }
 
 std::vector<std::pair<AssignmentId, AttemptNumber>> Assignments::running() const {

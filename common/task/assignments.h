@@ -25,6 +25,10 @@ class Assignments : private RestartGate {
   // After the orders of every job: shims that nobody ordered end.
   void finish_adoption();
 
+  // The cluster has a second host: from now on what job::wants_lease() names runs under a lease.
+  void need_leases(Instant now);
+  bool needs_leases() const { return host_.needs_leases; }
+
   Task* find(const AssignmentId& id);
   // What runs now, in order of id.
   std::vector<std::pair<AssignmentId, AttemptNumber>> running() const;

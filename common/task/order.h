@@ -41,6 +41,7 @@ struct TaskOrder {
   AttemptNumber exit_attempt = 0;     // newest exit the ledger knows
   AttemptNumber restart_attempt = 0;  // end this attempt with grace and start the next (asked for by a user)
   bool in_place = true;               // false: a failure is the coordinator's to handle (recovery)
+  Duration lease{0};                  // as the ledger knows that it ran under one; 0: not known
   std::uint32_t consecutive_failures = 0;  // as the ledger knows, for the back-off
   std::vector<Instant> failures;           // within the threshold's window
 };
@@ -57,6 +58,8 @@ struct HostContext {
   std::string node_name;
   std::string task_interface;
   std::map<std::string, std::string> pass_env;
+  Duration lease = 10s;         // timing.lease: of tasks that job::wants_lease() names
+  bool needs_leases = false;    // the cluster has more than one host, or had
 };
 
 }  // namespace dtrain::task

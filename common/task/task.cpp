@@ -3,12 +3,17 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/base/lease.h"
 #include "common/job/restart.h"
 
 namespace dtrain::task {
 
 Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, const RestartGate& gate)
-    : order_(std::move(order)), host_(host), actions_(actions), gate_(gate) {
+    : order_(std::move(order)),
+      host_(host),
+      actions_(actions),
+      gate_(gate),
+      wants_lease_(job::wants_lease(order_.context->spec, order_.id.task)) {
   consecutive_failures_ = order_.consecutive_failures;
   failures_ = order_.failures;
   attempt_ = std::max(order_.known_attempt, order_.first_attempt - 1);
@@ -27,6 +32,7 @@ void Task::begin(Instant now, const FoundShim* found) {
   }
   if (found) {
     shim_alive_ = found->shim_alive;
+    if (shim_alive_ && found->leased) lease_ = std::max(host_.lease, order_.lease);
     attempt_ = std::max(attempt_, found->attempt);
     started_wall_ = found->started;
   }
@@ -74,6 +80,7 @@ ShimSpec Task::shim_spec() const {
   s.stop_signal = role().stop_signal;
   s.stop_grace = c.spec.policy.stop_grace_period;
   s.exclusive = job::is_exclusive(c.spec, order_.id.task);
+  if (wants_lease_ && (host_.needs_leases || order_.lease > 0ns)) s.lease = std::max(host_.lease, order_.lease);
   return s;
 }
 
@@ -92,6 +99,8 @@ void Task::launch() {
   if (!rendered) return stage_failure(rendered.error());
   spec.argv = std::move(rendered->argv);
   spec.env = std::move(rendered->env);
+  lease_ = spec.lease;
+  lease_required_ = false;
   enter(Phase::launching);
   actions_.launch(std::move(spec));
 }
@@ -169,7 +178,7 @@ void Task::attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit) 
     const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(role().watchdog).count();
     exit_->cause = "watchdog: silent for " + std::to_string(seconds) + " ms";
   }
-  frozen_ = freeze_pending_ = false;
+  frozen_ = freeze_pending_ = lease_frozen_ = false;
   stop_deadline_ = kNever;
   after_exit(now, false);
 }
@@ -192,7 +201,7 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
 // `counted`: the ledger knows this exit already (an agent that came back decides again what to do next).
 void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
-  exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_;
+  exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_ || superseded_;
   // What ended well by itself has succeeded, also when its end was about to be asked for. SIGKILL makes no exit 0: a
   // kill that was sent came too late.
   const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known &&
@@ -303,7 +312,35 @@ void Task::stop(Instant now) {
   actions_.signal(order_.id, role().stop_signal);
 }
 
+void Task::require_lease() {
+  if (!host_.needs_leases || !wants_lease_ || !shim_alive_ || lease_ > 0ns || std::exchange(lease_required_, true)) return;
+  actions_.require_lease(order_.id, std::max(host_.lease, order_.lease));
+}
+
+void Task::lease_asked(std::uint64_t nonce) {
+  questions_[next_question_++ % questions_.size()] = nonce;
+  if (lease_ > 0ns) return;
+  lease_ = std::max(host_.lease, order_.lease);
+  dirty_ = true;
+}
+
+bool Task::lease_answered(std::uint64_t nonce, bool granted) {
+  if (nonce == 0 || std::ranges::find(questions_, nonce) == questions_.end()) return false;
+  superseded_ = superseded_ || !granted;
+  return true;
+}
+
+void Task::lease_froze(Instant now, AttemptNumber attempt, bool frozen) {
+  if (phase_ != Phase::running || attempt != attempt_ || lease_frozen_ == frozen) return;
+  lease_frozen_ = frozen;
+  last_sign_of_life_ = now;  // the watchdog stood still
+  const auto since = std::chrono::duration_cast<std::chrono::seconds>(lease_ - kFreezeAhead).count();
+  reason_ = frozen ? "no word from the council for " + std::to_string(since) + " s" : "";
+  dirty_ = true;
+}
+
 void Task::advance(Instant now) {
+  require_lease();
   switch (phase_) {
     case Phase::running: {
       if (to_be_stopped()) return stop(now);
@@ -312,7 +349,7 @@ void Task::advance(Instant now) {
         actions_.freeze(order_.id, order_.freeze);
       }
       const Duration watchdog = role().watchdog;
-      if (watchdog > 0ns && !frozen_ && !killed_ && now - last_sign_of_life_ >= watchdog) {
+      if (watchdog > 0ns && !stands_still() && !killed_ && now - last_sign_of_life_ >= watchdog) {
         watchdog_fired_ = killed_ = true;
         actions_.kill(order_.id);
       }
@@ -320,11 +357,15 @@ void Task::advance(Instant now) {
     }
     case Phase::staged:
       if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
-      if (order_.go && gate_.predecessor_gone(order_.id)) start_next();
+      if (order_.go && !superseded_ && gate_.predecessor_gone(order_.id)) start_next();
+      return;
+    case Phase::starting:
+      // Its grant may never come.
+      if (lease_ > 0ns && order_.desire != Desire::run) return conclude(Outcome::on_request, "");
       return;
     case Phase::backoff:
       if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
-      if (order_.freeze || now < backoff_until_) return;
+      if (order_.freeze || superseded_ || now < backoff_until_) return;
       if (order_.hold_restart && order_.release_attempt <= attempt_) return;
       if (gate_.halt_expected(order_.id)) return;  // it would be killed at once, and cost budget
       return start_next();
@@ -335,10 +376,10 @@ void Task::advance(Instant now) {
 
 Instant Task::deadline() const {
   Instant d = std::min(stop_deadline_, kNever);
-  if (phase_ == Phase::backoff && !order_.freeze &&
+  if (phase_ == Phase::backoff && !order_.freeze && !superseded_ &&
       !(order_.hold_restart && order_.release_attempt <= attempt_) && !gate_.halt_expected(order_.id))
     d = std::min(d, backoff_until_);
-  if (phase_ == Phase::running && role().watchdog > 0ns && !frozen_ && !killed_ && !to_be_stopped())
+  if (phase_ == Phase::running && role().watchdog > 0ns && !stands_still() && !killed_ && !to_be_stopped())
     d = std::min(d, last_sign_of_life_ + role().watchdog);
   return d;
 }
@@ -365,6 +406,7 @@ job::TaskObservation Task::observation() const {
   o.stage_failed = stage_failed_;
   o.stage_error = stage_error_;
   o.reason = reason_;
+  o.lease = lease_;
   switch (phase_) {
     case Phase::staging:
     case Phase::launching:
@@ -377,7 +419,7 @@ job::TaskObservation Task::observation() const {
       o.state = TaskState::starting;
       break;
     case Phase::running:
-      o.state = stop_announced_ ? TaskState::stopping : frozen_ ? TaskState::frozen : TaskState::running;
+      o.state = stop_announced_ ? TaskState::stopping : stands_still() ? TaskState::frozen : TaskState::running;
       break;
     case Phase::backoff:
       o.state = TaskState::backoff;

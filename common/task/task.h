@@ -5,7 +5,8 @@
 //   staging     stage()                          staged -> launching | failed
 //   launching   launch()                         shim up -> staged
 //   staged      -                                the order says go -> starting
-//   starting    start(n)                         attempt started -> running | refused -> as exited
+//   starting    start(n)                         attempt started -> running | refused -> as exited. Under a lease
+//                                                that waits for a grant: an order to stop -> ending
 //   running     -                                exited -> backoff | ending
 //   backoff     -                                delay over, nothing holds -> starting (launching if the shim
 //   died) ending      end()                            shim gone -> over over        - forgotten by
@@ -15,6 +16,7 @@
 // ending.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +39,8 @@ class HostActions {
   virtual void kill(const AssignmentId& id) = 0;
   virtual void freeze(const AssignmentId& id, bool freeze) = 0;
   virtual void end(const AssignmentId& id) = 0;
+  // Of a shim that was launched without one; confirmed by its first question.
+  virtual void require_lease(const AssignmentId& id, Duration lease) = 0;
 };
 
 // The job-wide and host-wide questions that a Task cannot answer alone.
@@ -65,6 +69,12 @@ class Task {
   void shim_gone(Instant now);
   void freeze_done(Instant now, bool frozen, const Status& result);
   void notified(Instant now, AttemptNumber attempt, bool ready, bool watchdog);
+  // Its shim asks for a grant: so it runs under a lease. It froze or thawed the attempt for want of one. Answered, but not
+  // granted: the assignment is no longer this host's, and no attempt begins any more.
+  void lease_asked(std::uint64_t nonce);
+  // False: not of a question that this assignment asked of late.
+  bool lease_answered(std::uint64_t nonce, bool granted);
+  void lease_froze(Instant now, AttemptNumber attempt, bool frozen);
   // Whatever time or a neighbour's end may have made possible.
   void advance(Instant now);
 
@@ -101,6 +111,8 @@ class Task {
   void launch();
   void start_next();
   void after_exit(Instant now, bool counted);
+  void require_lease();
+  bool stands_still() const { return frozen_ || lease_frozen_; }
   void conclude(Outcome outcome, std::string reason);
   void stop(Instant now);
   void stage_failure(const Error& error);
@@ -125,7 +137,12 @@ class Task {
   std::optional<Exit> exit_;
   bool exit_on_request_ = false;
   bool ready_ = false;
-  bool frozen_ = false, freeze_pending_ = false;
+  bool frozen_ = false, freeze_pending_ = false;  // by an order
+  const bool wants_lease_;
+  Duration lease_{0};  // under which its shim runs; 0: none
+  std::array<std::uint64_t, 8> questions_{};  // about it, the last ones; 0: none
+  std::size_t next_question_ = 0;
+  bool lease_required_ = false, lease_frozen_ = false, superseded_ = false;
   bool stop_announced_ = false, stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;

@@ -111,7 +111,7 @@ TEST_F(HostsTest, WhatMustNotRunTwiceWaitsForItsHost) {
   town.kill(*houses[3]);
   town.run_for(40s);
   EXPECT_TRUE(std::ranges::any_of(tasks(*houses[0]), [](const auto& t) { return t.node == "n4"; }));
-  EXPECT_THAT(described(*houses[0]).waiting_for, HasSubstr("may run there; dtrainctl forget-node n4"));
+  EXPECT_THAT(described(*houses[0]).waiting_for, HasSubstr("may run there until its lease is over; dtrainctl forget-node n4"));
   (void)houses[0]->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n4"}, 0);
   town.run_for(5s);
   EXPECT_FALSE(std::ranges::any_of(tasks(*houses[0]), [](const auto& t) { return t.node == "n4"; }));

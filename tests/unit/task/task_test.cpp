@@ -15,13 +15,18 @@ using job::TaskState;
 class Recorder final : public HostActions {
  public:
   void stage(const TaskOrder& o) override { add("stage", o.id); }
-  void launch(ShimSpec s) override { add("launch", s.id); }
+  void launch(ShimSpec s) override {
+    add("launch", s.id);
+    lease = s.lease;
+  }
+  void require_lease(const AssignmentId& id, Duration) override { add("require", id); }
   void start(const AssignmentId& id, AttemptNumber n) override { add("start" + std::to_string(n), id); }
   void signal(const AssignmentId& id, std::int32_t s) override { add("signal" + std::to_string(s), id); }
   void kill(const AssignmentId& id) override { add("kill", id); }
   void freeze(const AssignmentId& id, bool on) override { add(on ? "freeze" : "thaw", id); }
   void end(const AssignmentId& id) override { add("end", id); }
   std::vector<std::string> take() { return std::exchange(done_, {}); }
+  Duration lease{};  // of the newest launch
 
  private:
   void add(const std::string& what, const AssignmentId& id) { done_.push_back(what + " " + id.task.text()); }

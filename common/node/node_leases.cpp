@@ -1,0 +1,48 @@
+// Node and the leases of this host's tasks: between their shims and node/leases.h.
+#include "common/node/node_impl.h"
+
+namespace dtrain::node {
+
+// Before the tasks are adopted nobody can say whether they are still wanted: the shim asks again.
+void Node::Impl::lease_asked(const LeaseAsked& e) {
+  task::Task* task = host ? host->find(e.id) : nullptr;
+  if (task == nullptr || !c.current || c.storage_failed || forming.log_changes()) return;
+  task->lease_asked(e.nonce);
+  leases.ask(e);
+}
+
+void Node::Impl::lease_froze(const LeaseFroze& e) {
+  if (e.frozen)
+    c.frozen.insert(e.id);
+  else
+    c.frozen.erase(e.id);
+  c.log.write(LogLevel::warn, e.frozen ? "lease.frozen" : "lease.thawed",
+              {{"task", e.id.text()}, {"attempt", std::to_string(e.attempt)}});
+  streams.changed(e.id.job);
+}
+
+void Node::Impl::answer_leases() {
+  for (AnswerLease& answer : leases.take_answers()) {
+    task::Task* task = host ? host->find(answer.id) : nullptr;
+    if (task == nullptr || !task->lease_answered(answer.nonce, answer.granted)) continue;
+    if (!answer.granted)
+      c.log.write(LogLevel::warn, "lease.superseded", {{"task", answer.id.text()}, {"reason", "it is another host's, or nobody's"}});
+    c.emit(std::move(answer));
+  }
+}
+
+// A coordinator that was deposed may still be believed.
+void Node::Impl::log_received(const LogReceived& e) {
+  if (c.storage_failed || forming.log_changes()) return;
+  struct Visitor {
+    Impl& n;
+    const MemberId& sender;
+    void operator()(const wire::RaftMessage& message) { n.c.replicated->step(n.c.now.boot, raft::Received{message}); }
+    void operator()(const wire::Forward& forward) { n.forwarded(forward); }
+    void operator()(const wire::LeaseRequest& request) { n.leases.requested(sender, request); }
+    void operator()(const wire::LeaseAnswer& answer) { n.leases.received(answer); }
+  };
+  std::visit(Visitor{*this, e.header.sender}, e.message);
+}
+
+}  // namespace dtrain::node
