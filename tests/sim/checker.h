@@ -70,6 +70,7 @@ class Checker {
   virtual void on_effect(const node::Effect&) {}
   virtual void stepped(std::size_t) {}                   // the Node of that host, its effects are on their way
   virtual void process_started(const SimShim&) {}
+  virtual void process_thawed(const SimShim&) {}
   virtual void process_ended(const SimShim&) {}
   // What the observer is told, every few seconds, by the agent with the newest ledger; never older than the last time.
   virtual void on_jobs(const wire::JobsReply&) {}

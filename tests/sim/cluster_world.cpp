@@ -22,6 +22,9 @@ constexpr std::uint64_t kFormOneIn = 4;
 constexpr std::size_t kFounders = 3;
 constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kFoundersTake = 30s;
 
+// Drawn by each seed.
+constexpr Duration kLeases[] = {3s, 4s, 6s};
+
 class QuietLog final : public Log {
  public:
   void write(LogLevel, std::string_view, std::span<const LogField>) override {}
@@ -46,7 +49,7 @@ constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", 
 constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "kill-before-next-generation",
                                            "ack-after-commit", "orphan-kill", "verify-before-restore",
                                            // Of several hosts.
-                                           "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests"};
+                                           "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out"};
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);
@@ -89,6 +92,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
     founders_ = std::min(kFounders, options_.nodes);
     network_->set_seeds(founders_);
   }
+  lease_ = kLeases[stream(10).below(std::size(kLeases))];
   const auto files = std::make_shared<SimCheckpoints::Files>();
   for (std::size_t i = 0; i < options_.nodes; ++i) {
     hosts_.push_back(std::make_unique<SimHost>(*this, i, files));

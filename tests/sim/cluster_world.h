@@ -86,6 +86,7 @@ class ClusterWorld final : public WorldView {
   // Independent streams of one seed, so that a change in one part of the world does not reshuffle the others.
   Rng stream(std::uint64_t which) const { return Rng(options_.seed * 0x9e3779b97f4a7c15ull + which); }
   Instant undisturbed_since() const { return undisturbed_since_; }
+  Duration lease() const { return lease_; }
   std::string node_rule() const;   // to break in Node; "": none
   std::size_t newest_host() const;
   void tell_checkers(const std::function<void(Checker&)>& tell);  // all there are
@@ -112,6 +113,7 @@ class ClusterWorld final : public WorldView {
   std::map<JobId, Generation> generations_;
   Instant undisturbed_since_{}, busy_until_{};
   std::size_t founders_ = 0;
+  Duration lease_ = 10s;
   MemberId cluster_;                          // that the hosts belong to
   bool calm_ = false, users_act_ = false;
 };

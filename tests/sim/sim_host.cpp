@@ -11,6 +11,7 @@ namespace {
 
 constexpr Duration kReplyTime = 1ms;
 constexpr Duration kRestartAfterDiskError = 1s;
+constexpr Duration kAgentGrace = 20s;   // longer than any agent is away by itself
 constexpr std::uint32_t kTicksInPlace = 64;   // more Ticks without time going on: the agent spins
 // Each host draws from streams of its own; those of the first are as they were when there was but one.
 constexpr std::uint64_t kStreams = 1'000'000;
@@ -49,6 +50,10 @@ SimRunner::Observer SimHost::observer() {
     for (const auto* list : {&world_.checkers_, &checkers_})
       for (const auto& checker : *list) checker->process_started(shim);
   };
+  observer.thawed = [this](const SimShim& shim) {
+    for (const auto* list : {&world_.checkers_, &checkers_})
+      for (const auto& checker : *list) checker->process_thawed(shim);
+  };
   observer.ended = [this](const SimShim& shim) {
     for (const auto* list : {&world_.checkers_, &checkers_})
       for (const auto& checker : *list) checker->process_ended(shim);
@@ -67,6 +72,9 @@ node::Options SimHost::node_options() const {
   options.cluster_name = "sim";
   options.version = "sim";
   options.broken_rule = world_.node_rule();
+  // Of a run alone, so that also cuts and pauses of some seconds outlast them.
+  options.lease = world_.lease();
+  options.agent_grace = kAgentGrace;
   return options;
 }
 

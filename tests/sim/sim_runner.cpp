@@ -261,7 +261,8 @@ void SimRunner::perform(const node::FreezeTask& effect) {
 }
 
 void SimRunner::set_frozen(SimShim& shim, bool frozen) {
-  shim.frozen = frozen;
+  const bool thawed = std::exchange(shim.frozen, frozen) && !frozen && shim.running;
+  if (thawed) observer_.thawed(shim);
   if (frozen) return;
   const auto waiting = std::exchange(shim.after_thaw, {});
   for (const auto& action : waiting) action();

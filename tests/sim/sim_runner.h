@@ -65,6 +65,7 @@ class SimRunner {
   // What the world wants to know of its processes, at the instant it happens.
   struct Observer {
     std::function<void(const SimShim&)> started = [](const SimShim&) {};   // an attempt's process
+    std::function<void(const SimShim&)> thawed = [](const SimShim&) {};
     std::function<void(const SimShim&)> ended = [](const SimShim&) {};
     std::function<void(const SimShim&, std::int64_t step, bool torn, bool rotten)> checkpoint =
         [](const SimShim&, std::int64_t, bool, bool) {};

@@ -58,6 +58,7 @@ class CompletedTaskNeverRerun final : public Checker {
   }
 
  private:
+  static constexpr Duration kLost = 6s;
   struct Completion {
     Generation generation = 0;
     Instant at{};
@@ -73,9 +74,10 @@ class CompletedTaskNeverRerun final : public Checker {
     }
     return 0;
   }
-  // Its host was away before it could tell of the end, and the task was begun elsewhere.
+  // Its host was away before it could tell of the end, and the task was begun elsewhere, or there again once it was lost: that
+  // takes longer than an agent that is killed is away.
   bool unheard_of(const Completion& done, const SimShim& shim) const {
-    if (world_.alone() || host_of(shim) == done.host) return false;
+    if (world_.alone() || (host_of(shim) == done.host && world_.now() - done.at < kLost)) return false;
     const HostView& host = world_.host_view(done.host);
     return host.node() == nullptr || host.undisturbed_since() > done.at - world_.takes_effect();
   }

@@ -1,6 +1,9 @@
 // At no instant do two instances of one task of a job live, on whichever hosts, and when a generation's first task starts, nothing of an
 // older generation of that job lives any more.
 //
+// What has a lease may stand still elsewhere, frozen for want of a grant, until its host hears that it was superseded: of such
+// tasks no two run at any instant, starts and thaws alike, whatever is between the hosts.
+//
 // But for tasks that may: what can do no harm is begun elsewhere while its host is away, where it may run on. It ends when the
 // host is back.
 #include "tests/sim/checkers/checkers.h"
@@ -15,7 +18,12 @@ class StatefulTaskNeverTwice final : public Checker {
 
   void process_started(const SimShim& shim) override {
     const AssignmentId& id = shim.spec.id;
-    for (std::size_t i = 0; i < world_.hosts(); ++i) judge(id, i, &shim);
+    for (std::size_t i = 0; i < world_.hosts(); ++i) judge(id, i, &shim, "started");
+  }
+  void process_thawed(const SimShim& shim) override {
+    const AssignmentId& id = shim.spec.id;
+    if (shim.lease && !may_run_twice(id))
+      for (std::size_t i = 0; i < world_.hosts(); ++i) judge(id, i, &shim, "was thawed");
   }
 
   void on_jobs(const wire::JobsReply&) override { nothing_superseded_is_left(); }
@@ -25,7 +33,7 @@ class StatefulTaskNeverTwice final : public Checker {
   // A host that was away ends what others have by now as soon as it hears of it.
   static constexpr Duration kAwayLately = 40s, kEnded = 20s;
 
-  void judge(const AssignmentId& id, std::size_t host, const SimShim* started) {
+  void judge(const AssignmentId& id, std::size_t host, const SimShim* started, const std::string& how) {
     const auto& shims = world_.host_view(host).runner().shims();
     const auto own = shims.find(id);
     const bool here = own != shims.end() && &own->second == started;
@@ -33,9 +41,10 @@ class StatefulTaskNeverTwice final : public Checker {
       const auto& [other, state] = *it;
       if (!state.running || &state == started) continue;
       if (!here && may_run_twice(other) && was_away(host)) continue;
-      if (other.task == id.task) return violation(id.text() + " started while " + other.text() + " ran");
+      if (!here && state.lease && state.frozen) continue;
+      if (other.task == id.task) return violation(id.text() + " " + how + " while " + other.text() + " ran");
       if (other.generation != id.generation)
-        return violation(id.text() + " started while " + other.text() + " of another generation ran");
+        return violation(id.text() + " " + how + " while " + other.text() + " of another generation ran");
     }
   }
 

@@ -121,16 +121,17 @@ class Town {
       for (const auto& house : houses_)
         if (house->address() == send.to && house->node_) to = house.get();
     }
-    if (to == nullptr || !to->runs()) return;
+    if (to == nullptr || !to->runs() || to == cut_off || &from == cut_off) return;
     std::size_t path = 1;
     while (houses_[path - 1].get() != &from) ++path;
     if (send.reply == 0 && links_.insert({&from, to}).second)
       post(&from, Gossiped{gossip::LinkUp{send.to}});
     post(to, Gossiped{gossip::Received{send.header, send.body, path, from.address().ip}});
   }
-  void send(const SendLog& send) {
+  void send(const House& from, const SendLog& send) {
+    if (&from == cut_off) return;
     for (const auto& house : houses_)
-      for (int times = 0; house->address() == send.to && house->runs() && times < copies; ++times)
+      for (int times = 0; house->address() == send.to && house->runs() && house.get() != cut_off && times < copies; ++times)
         post(house.get(), LogReceived{send.header, send.message});
   }
   // To another founder, who is named by its address.
@@ -150,11 +151,16 @@ class Town {
   void check_gone(House& from, const wire::Endpoint& to) {
     using Answer = gossip::GoneChecked::Answer;
     bool runs = false;
+    const House* there = nullptr;
+    for (const auto& house : houses_)
+      if (house->address() == to) there = house.get();
     for (const auto& house : houses_) runs = runs || (house->address() == to && house->runs());
-    post(&from, Gossiped{gossip::GoneChecked{to, runs ? Answer::accepts : Answer::refused}});
+    const bool heard = &from != cut_off && there != cut_off;
+    post(&from, Gossiped{gossip::GoneChecked{to, !heard ? Answer::silent : runs ? Answer::accepts : Answer::refused}});
   }
   int copies = 1;  // of each message about the log
   std::function<bool(const House& from, const House& to)> cut;  // between founders: nothing arrives
+  const House* cut_off = nullptr;  // of members: what it sends and is sent is lost
   Duration travel{}, disk{};  // of a message; of a write
   std::uint64_t seed = 0;
 
@@ -237,7 +243,7 @@ inline void House::perform(const Effect& effect) {
   if (const auto* save = std::get_if<SaveMembers>(&effect))
     return hold_saves ? unsaved.push_back(*save) : give(MembersSaved{save->ticket, {}});
   if (const auto* send = std::get_if<gossip::Send>(&effect)) return town_.send(*this, *send);
-  if (const auto* send = std::get_if<SendLog>(&effect)) return town_.send(*send);
+  if (const auto* send = std::get_if<SendLog>(&effect)) return town_.send(*this, *send);
   if (const auto* check = std::get_if<gossip::CheckGone>(&effect)) return town_.check_gone(*this, check->to);
   if (const auto* send = std::get_if<SendFormation>(&effect)) return town_.send(*this, *send);
   if (std::holds_alternative<gossip::ResolveSeeds>(effect) && !started.members.founders.empty()) {
