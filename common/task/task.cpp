@@ -8,6 +8,8 @@
 
 namespace dtrain::task {
 
+constexpr Duration kRequireEvery = 10s;  // a shim that does not ask for a lease is told again that it needs one
+
 Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, const RestartGate& gate)
     : order_(std::move(order)),
       host_(host),
@@ -100,7 +102,6 @@ void Task::launch() {
   spec.argv = std::move(rendered->argv);
   spec.env = std::move(rendered->env);
   lease_ = spec.lease;
-  lease_required_ = false;
   enter(Phase::launching);
   actions_.launch(std::move(spec));
 }
@@ -312,8 +313,9 @@ void Task::stop(Instant now) {
   actions_.signal(order_.id, role().stop_signal);
 }
 
-void Task::require_lease() {
-  if (!host_.needs_leases || !wants_lease_ || !shim_alive_ || lease_ > 0ns || std::exchange(lease_required_, true)) return;
+void Task::require_lease(Instant now) {
+  if (!lacks_lease() || now < require_at_) return;
+  require_at_ = now + kRequireEvery;
   actions_.require_lease(order_.id, std::max(host_.lease, order_.lease));
 }
 
@@ -340,7 +342,7 @@ void Task::lease_froze(Instant now, AttemptNumber attempt, bool frozen) {
 }
 
 void Task::advance(Instant now) {
-  require_lease();
+  require_lease(now);
   switch (phase_) {
     case Phase::running: {
       if (to_be_stopped()) return stop(now);
@@ -381,6 +383,7 @@ Instant Task::deadline() const {
     d = std::min(d, backoff_until_);
   if (phase_ == Phase::running && role().watchdog > 0ns && !stands_still() && !killed_ && !to_be_stopped())
     d = std::min(d, last_sign_of_life_ + role().watchdog);
+  if (lacks_lease()) d = std::min(d, require_at_);
   return d;
 }
 

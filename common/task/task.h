@@ -111,7 +111,8 @@ class Task {
   void launch();
   void start_next();
   void after_exit(Instant now, bool counted);
-  void require_lease();
+  bool lacks_lease() const { return host_.needs_leases && wants_lease_ && shim_alive_ && lease_ == 0ns; }
+  void require_lease(Instant now);
   bool stands_still() const { return frozen_ || lease_frozen_; }
   void conclude(Outcome outcome, std::string reason);
   void stop(Instant now);
@@ -142,7 +143,8 @@ class Task {
   Duration lease_{0};  // under which its shim runs; 0: none
   std::array<std::uint64_t, 8> questions_{};  // about it, the last ones; 0: none
   std::size_t next_question_ = 0;
-  bool lease_required_ = false, lease_frozen_ = false, superseded_ = false;
+  Instant require_at_{};  // again, while its shim did not ask: it may not have been there
+  bool lease_frozen_ = false, superseded_ = false;
   bool stop_announced_ = false, stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;

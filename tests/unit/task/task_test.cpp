@@ -536,6 +536,10 @@ TEST_F(Tasks, WithASecondHostALeaseIsRequiredOnce) {
   give({order()});
   EXPECT_EQ(did_.take(), Done{});
   EXPECT_EQ(seen().lease, 0s) << "not before its shim asks for one";
+  now_ += 10s;
+  EXPECT_LE(task().deadline(), now_);
+  host_.tick(now_);
+  EXPECT_EQ(did_.take(), Done{"require worker-0"}) << "its shim may not have been there";
   task().lease_asked(5);
   EXPECT_EQ(seen().lease, 10s);
 }
