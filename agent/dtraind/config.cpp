@@ -31,6 +31,7 @@ constexpr std::uint32_t kMostLogFiles = 1000;
 constexpr std::uint16_t kFewestTaskPorts = 16;
 constexpr std::uint16_t kLastListenPort = 65'533;
 constexpr Duration kShortestTiming = 100ms;
+constexpr Duration kShortestLease = 3s;  // a task runs for all of it but the last second, and renews it meanwhile
 constexpr std::uint64_t kSmallestLogFile = 64 << 10;
 
 // ---------------------------------------------------------------- values with a reader of their own
@@ -265,7 +266,7 @@ void read_timing(MapReader& root, Config& c, Report& report) {
     at_least(map, "timeout", kShortestTiming, c.health_check.timeout, report);
   });
   section(root, "timing", report, [&](MapReader& map) {
-    at_least(map, "lease", kShortestTiming, c.timing.lease, report);
+    at_least(map, "lease", kShortestLease, c.timing.lease, report);
     at_least(map, "downGrace", kShortestTiming, c.timing.down_grace, report);
     at_least(map, "agentGrace", kShortestTiming, c.timing.agent_grace, report);
     at_least(map, "stopAfter", kShortestTiming, c.timing.stop_after, report);

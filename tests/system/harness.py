@@ -192,7 +192,7 @@ class Member(Agent):
         key = ["--key-file", self.key] if self.key else []
         return [os.path.join(BIN, "dtraind"), "--name", self.name, "--cluster", self.cluster, "--data-dir", self.data,
                 "--run-dir", self.run, "--listen", self.ip + ":7400", "--advertise", self.ip, "--launch", "direct",
-                "--set", "tasks.allowRoot=true", *key, *found]
+                "--set", "tasks.allowRoot=true", *key, *found, *self.options]
 
     def nodes(self):
         return {node["name"]: node for node in self.ask("nodes")}

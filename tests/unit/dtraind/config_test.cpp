@@ -70,7 +70,7 @@ tasks:
   prolog: /p
   epilog: /e
 healthCheck: {command: [/bin/true], every: 5s, timeout: 1s}
-timing: {lease: 1s, downGrace: 2s, agentGrace: 3s, stopAfter: 4s, restoreWait: 5s}
+timing: {lease: 4s, downGrace: 2s, agentGrace: 3s, stopAfter: 4s, restoreWait: 5s}
 access: {users: {mluser: submit, ops: operate}, default: submit}
 storage: {checkpointRate: 1Mi/s, packageCache: 1Gi, minFree: 10Gi}
 http: 127.0.0.1:8080
@@ -123,7 +123,7 @@ TEST(Config, RefusesWrongValues) {
       "node: {council: maybe}", "network: {listen: here}", "network: {taskPorts: 80-90}", "paths: {data: relative}",
       "resources: {gpus: many}", "resources: {excludeGpus: [first]}", "resources: {gpus: 65}", "resources: {reserve: {memory: lots}}", "tasks: {launch: docker}",
       "tasks: {ulimits: {nofile: x}}", "tasks: {ulimits: {stack: 1}}", "tasks: {logs: {fileSize: 1}}",
-      "timing: {lease: 1ms}", "timing: {lease: 10}", "access: {users: {a: admin}}", "storage: {checkpointRate: 5}",
+      "timing: {lease: 2s}", "timing: {lease: 10}", "access: {users: {a: admin}}", "storage: {checkpointRate: 5}",
       "storage: {minFree: 95%}", "http: x", "log: {level: loud}", "- a list", "{{{", "network: {join: gpu01}",
       "network: {join: [\"gpu01:x\"]}", "network: {listen: \"10.0.0.1:65534\"}",
   };
