@@ -12,7 +12,8 @@ LEASE = 3.0
 # Writes down, many times a second, that it runs: the clock is one, for all agents are on this machine.
 BEATS = ("import os, sys, time\n"
          "while True:\n"
-         "    line = '%s %s %.6f\\n' % (os.environ['DTRAIN_ROLE'] + '-' + os.environ['DTRAIN_INDEX'], os.environ['DTRAIN_NODE'], time.monotonic())\n"
+         "    e = os.environ\n"
+         "    line = '%s-%s %s %.6f\\n' % (e['DTRAIN_ROLE'], e['DTRAIN_INDEX'], e['DTRAIN_NODE'], time.monotonic())\n"
          "    with open(sys.argv[1], 'a') as file: file.write(line)\n"
          "    time.sleep(0.01)\n")
 
