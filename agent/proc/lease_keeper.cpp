@@ -23,10 +23,7 @@ void LeaseKeeper::of(std::string cgroup, std::string notify) {
   notify_ = std::move(notify);
 }
 
-void LeaseKeeper::forget() {
-  guard_.reset();
-  freezing_ = false;
-}
+void LeaseKeeper::forget() { guard_.reset(); }
 
 void LeaseKeeper::told(const ShimRecord& record) {
   if (!record.has(shim::kLeased)) return;
@@ -36,7 +33,6 @@ void LeaseKeeper::told(const ShimRecord& record) {
     guard_.emplace(options);
   }
   guard_->told(record.fixed.attempt, record.active(), boot_instant(record.fixed.lease_until_ns));
-  if (!record.active()) freezing_ = false;
 }
 
 void LeaseKeeper::asked(const shim::AskPacket& ask) {
@@ -53,27 +49,21 @@ void LeaseKeeper::granted(Instant now, std::uint64_t nonce) {
 bool LeaseKeeper::enforce(Instant now) {
   if (!guard_ || now < deadline()) return false;
   task::GuardActions out;
-  const bool frozen = freezing_ && is_frozen();
+  const bool frozen = guard_->is_freezing() && is_frozen();
   if (frozen) guard_->frozen(now, out);
   else guard_->wake(now, out);
-  if (!frozen) return act(now, out);
-  freezing_ = false;
-  return true;
+  act(now, out);
+  return frozen;
 }
 
-bool LeaseKeeper::act(Instant now, const task::GuardActions& out) {
-  if (out.kill) {
-    freezing_ = false;
-    if (cgroup_.empty()) kill_leftovers(notify_);
-    else cgroup_kill(cgroup_ + "/task");
-  }
+void LeaseKeeper::act(Instant now, const task::GuardActions& out) {
+  if (out.kill && cgroup_.empty()) kill_leftovers(notify_);
+  if (out.kill) cgroup_kill(cgroup_.empty() ? "" : cgroup_ + "/task");
   if (out.freeze) begin_freeze();
   next_look_ = now + kLookPause;
-  return false;
 }
 
 void LeaseKeeper::begin_freeze() {
-  freezing_ = true;
   quiet_pass_ = false;
   if (!cgroup_.empty()) write_control(cgroup_ + "/task/cgroup.freeze", "1");
 }
@@ -88,7 +78,7 @@ bool LeaseKeeper::is_frozen() {
 
 Instant LeaseKeeper::deadline() const {
   if (!guard_) return kNever;
-  return freezing_ ? std::min(next_look_, guard_->deadline()) : guard_->deadline();
+  return guard_->is_freezing() ? std::min(next_look_, guard_->deadline()) : guard_->deadline();
 }
 
 }  // namespace dtrain::proc

@@ -25,13 +25,12 @@ class LeaseKeeper {
   Instant deadline() const;
 
  private:
-  bool act(Instant now, const task::GuardActions& out);
+  void act(Instant now, const task::GuardActions& out);
   void begin_freeze();
   bool is_frozen();
 
   std::optional<task::LeaseGuard> guard_;
   std::string cgroup_, notify_;
-  bool freezing_ = false;     // begun here, not yet confirmed
   bool quiet_pass_ = false;   // without a cgroup: the last look found everything stopped
   Instant next_look_{};
 };

@@ -35,6 +35,7 @@ class LeaseGuard {
   void told(AttemptNumber attempt, bool runs, Instant until);
 
   Instant deadline() const;
+  bool is_freezing() const { return phase_ == Phase::freezing; }  // and frozen() is waited for
 
  private:
   enum class Phase : std::uint8_t { watching, freezing, frozen, idle };

@@ -224,6 +224,15 @@ TEST(LeaseKeeperTest, AsksForNoTimeWithoutALease) {
   EXPECT_FALSE(keeper.enforce(Instant{} + 100s));
 }
 
+TEST(LeaseKeeperTest, AGrantThatComesLateEndsTheLooking) {
+  LeaseKeeper keeper;
+  keeper.of("/no-such-cgroup", "");   // so it never says frozen
+  keeper.told(leased_record(1, shim::Phase::running, Instant{} + 10s));
+  keeper.asked({.attempt = 1, .nonce = 5, .t0_ns = Duration(9s).count()});
+  keeper.granted(Instant{} + 9500ms, 5);   // this agent was stopped when it should have frozen the task
+  EXPECT_EQ(keeper.deadline(), Instant{} + 18s + task::LeaseGuard::kAfterShim);
+}
+
 TEST(LeaseKeeperTest, FreezesBehindTheShimAndGoesByWhatIsGranted) {
   LeaseKeeper keeper;
   keeper.of("", "@no-such-process-of-this-test");
