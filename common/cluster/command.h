@@ -25,10 +25,12 @@ enum class CommandType : unsigned char {
   forget,
   waits,
   signal,
-  host_lost
+  host_lost,
+  drain_host,
+  move_job
 };
 constexpr CommandType enum_last(CommandType) {
-  return CommandType::host_lost;
+  return CommandType::move_job;
 }
 
 // Names a user's request, whoever proposes it and however often (raft/request_window.h).
@@ -180,6 +182,43 @@ struct HostLost {
     v("node_name", node_name);
     v("gone", gone);
     v("leases_over", leases_over);
+  }
+};
+
+// A user's word that a host is to be given nothing and what runs there is to go elsewhere (on), or that this is over. Repeating
+// it is no error.
+struct DrainHost {
+  NodeId node;
+  std::string name;    // for people
+  std::string reason, by;
+  bool on = true;
+  Duration within{0};  // after that, what has not moved is ended all the same; 0: never
+  template <class V>
+  void fields(V& v) {
+    v("node", node);
+    v("name", name);
+    v("reason", reason);
+    v("by", by);
+    v("on", on);
+    v("within", within);
+  }
+};
+
+// The coordinator's verdict on a job with tasks on a drained host: there are places for it elsewhere (held by the coordinator),
+// or it `stays`, and why.
+struct MoveJob {
+  JobId job = 0;
+  Generation generation = 0;
+  NodeId node;
+  bool forced = false;  // the drain's deadline has passed: it is ended there, wherever it may go on
+  std::string stays;    // not empty: it is not moved
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+    v("generation", generation);
+    v("node", node);
+    v("forced", forced);
+    v("stays", stays);
   }
 };
 

@@ -192,7 +192,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
         break;
     }
   }
-  if (seen.state == TaskState::backoff && !(job_.goal != Goal::run || job_.halt != Halt::none)) grant_restart(task, seen);
+  if (seen.state == TaskState::backoff && !task.moving && job_.goal == Goal::run && job_.halt == Halt::none) grant_restart(task, seen);
   if (seen.state != TaskState::failed || ordered || before == TaskState::failed) return;
   if (seen.stage_failed)
     stage_failed(task, seen);

@@ -10,6 +10,11 @@
 
 namespace dtrain::cluster {
 
+// On `node` and not ended.
+std::vector<TaskId> tasks_on(const JobRecord& job, const NodeId& node);
+// Can these be ended and begun elsewhere while the job's other tasks go on? Else all of the job must.
+bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks);
+
 class JobTransition {
  public:
   JobTransition(Ledger& ledger, JobRecord& job, WallTime wall) : ledger_(ledger), job_(job), wall_(wall) {}
@@ -23,6 +28,11 @@ class JobTransition {
   void observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name);
   // Its host is away. False: none of the job's tasks were left there.
   bool lose_host(const NodeId& node, const LostHost& lost);
+  // Its host is drained, and it is to go on elsewhere (job_moves.cpp): tasks that nobody misses alone, else the whole generation,
+  // with its stop grace and at no cost. `forced`: also what a finished job left running ends. False: it is not so any more.
+  bool move_off(const NodeId& node, const std::string& name, bool forced);
+  // Has it ended where it was to leave? Then it wants another place.
+  void moved(TaskRecord& task, const std::string& name);
   // It is back: nothing is waited for any more.
   bool host_back(const NodeId& node);
   // Derives state, completion, suspension and removal from the tasks. Call after every change.

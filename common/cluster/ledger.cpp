@@ -183,6 +183,10 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasu
       return with<SignalJob>(c, [&](const auto& b) { return apply_signal(b); });
     case CommandType::host_lost:
       return with<HostLost>(c, [&](const auto& b) { return apply_host_lost(b, index, c.wall); });
+    case CommandType::drain_host:
+      return with<DrainHost>(c, [&](const auto& b) { return apply_drain(b, index, c.wall); });
+    case CommandType::move_job:
+      return with<MoveJob>(c, [&](const auto& b) { return apply_move(b, c.wall); });
   }
   return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
 }
@@ -236,6 +240,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   for (const auto& place : c.placements) {
     if (state_.lost.contains(place.node) && broken_rule != "lost-host-rests")
       return refused(ErrorCode::refused, "a host was lost meanwhile");
+    if (state_.drained.contains(place.node) && broken_rule != "drained-gets-nothing")
+      return refused(ErrorCode::refused, "a host was drained meanwhile");
     const auto here = job.tasks.find(place.task);
     if (extend && here != job.tasks.end() && !here->second.lost) return refused(ErrorCode::refused, "job moved on");
   }
@@ -327,7 +333,9 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
     if (task == job.tasks.end() || task->second.ended) continue;
     // So do those of a host from which the task was taken.
     if (task->second.place.node != c.node && broken_rule != "report-of-its-host") continue;
-    JobTransition(*this, job, wall).observe(task->second, seen, node_name);
+    JobTransition transition(*this, job, wall);
+    transition.observe(task->second, seen, node_name);
+    transition.moved(task->second, node_name);
     if (task->second.ended) use_ports(task->second.place);  // rests from now on
     jobs.insert(job.id);
   }
@@ -402,6 +410,7 @@ void Ledger::forget(JobId id, WallTime wall) {
   if (it == state_.jobs.end()) return;
   const JobRecord& job = it->second;
   for (const auto& [task, record] : job.tasks) use_ports(record.place);
+  for (auto& [node, drain] : state_.drained) drain.stays.erase(id);
   if (!job.replaced) names_.erase(job.spec.name);
   if (!job.request_id.empty()) requests_.erase(job.request_id);
   add_event(wall, id, "job.deleted", job.spec.name, "", {{"job", job.spec.name}});

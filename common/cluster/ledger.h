@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/result.h"
 #include "common/cluster/command.h"
@@ -43,6 +44,30 @@ struct LostHost {
   }
 };
 
+// Drained hosts; a further one is refused.
+inline constexpr std::size_t kDrainedHosts = 10'000;
+// Jobs whose reason to stay is remembered of one drained host; a further one's is not shown.
+inline constexpr std::size_t kStayingJobs = 1'000;
+
+// A host that a user drained: given nothing, and left by its tasks where these find a place elsewhere.
+struct DrainedHost {
+  std::uint64_t index = 0;  // of the entry by which this drain began
+  std::string name, reason, by;
+  WallTime since{};
+  std::optional<Duration> deadline;  // elapsed; then what has not moved is ended all the same
+  std::map<JobId, std::string> stays;  // why it has not moved
+  template <class V>
+  void fields(V& v) {
+    v("index", index);
+    v("name", name);
+    v("reason", reason);
+    v("by", by);
+    v("since", since);
+    v("deadline", deadline);
+    v("stays", stays);
+  }
+};
+
 // Everything a snapshot holds.
 struct LedgerState {
   std::uint64_t format = 1;
@@ -61,6 +86,7 @@ struct LedgerState {
   std::vector<LedgerEvent> events;  // newest limits::kKeptEvents
   std::map<NodeId, ReportMark> reports;
   std::map<NodeId, LostHost> lost;
+  std::map<NodeId, DrainedHost> drained;
   std::string requests;  // raft::RequestWindow::encode(); only in a snapshot
   template <class V>
   void fields(V& v) {
@@ -79,6 +105,7 @@ struct LedgerState {
     v("events", events);
     v("reports", reports);
     v("lost", lost);
+    v("drained", drained);
     v("requests", requests);
   }
 };
@@ -119,6 +146,8 @@ class Ledger {
   std::set<JobId> take_touched();
   // Jobs whose signalBeforeDeadline became due.
   std::set<JobId> take_signalled();
+  // Was a host drained, or is one no more, since the last call?
+  bool take_drains() { return std::exchange(drains_, false); }
   // Jobs that the last calls removed: their files can go.
   std::set<JobId> take_forgotten();
 
@@ -141,6 +170,9 @@ class Ledger {
   Applied apply_waits(const JobWaits& c, WallTime wall);
   Applied apply_signal(const SignalJob& c);
   Applied apply_host_lost(const HostLost& c, std::uint64_t index, WallTime wall);
+  // ledger_drain.cpp
+  Applied apply_drain(const DrainHost& c, std::uint64_t index, WallTime wall);
+  Applied apply_move(const MoveJob& c, WallTime wall);
   void drop_oldest_finished(WallTime wall);
   void forget(JobId id, WallTime wall);
   void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
@@ -153,6 +185,7 @@ class Ledger {
   std::deque<LedgerEvent> events_;
   std::map<std::string, JobId, std::less<>> names_, requests_;
   std::set<JobId> touched_, forgotten_, signalled_;
+  bool drains_ = false;
 };
 
 }  // namespace dtrain::cluster

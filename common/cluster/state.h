@@ -70,7 +70,8 @@ struct TaskRecord {
   bool ready = false;            // READY=1, in this generation
   bool completed = false;        // succeeded for good: never run again, also not in later generations
   bool ended = false;            // the host said: nothing of this assignment runs or will run
-  bool lost = false;             // ended, because its host is away (HostLost); a place elsewhere is wanted
+  bool lost = false;             // ended, because its host is away or drained (HostLost, MoveJob); a place elsewhere is wanted
+  bool moving = false;           // is being stopped, to be begun on another host (MoveJob)
   bool reached_staged = false;   // in this generation
   AttemptNumber granted_attempt = 0;  // newest that may have begun: the first since the barrier, later ones as in restarts_are_granted()
   std::uint32_t consecutive_failures = 0;
@@ -100,6 +101,7 @@ struct TaskRecord {
     v("completed", completed);
     v("ended", ended);
     v("lost", lost);
+    v("moving", moving);
     v("reached_staged", reached_staged);
     v("granted_attempt", granted_attempt);
     v("consecutive_failures", consecutive_failures);

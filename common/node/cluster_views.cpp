@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/node/cluster_members.h"
+#include "common/node/drain_views.h"
 #include "common/node/views.h"
 
 namespace dtrain::node {
@@ -45,7 +46,7 @@ wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
   v.state = wire::to_string(m.state);
   v.incarnation = m.incarnation;
   v.role = role_of(c, MemberId::parse(c.facts.id).value_or(kNameless));
-  v.schedulable = c.holds_ledger() && !c.ledger.state().lost.contains(c.facts.id);
+  v.schedulable = c.holds_ledger() && !c.ledger.state().lost.contains(c.facts.id) && !c.ledger.state().drained.contains(c.facts.id);
   show_facts(host_facts_here(c), free_here(c), v);
   return v;
 }
@@ -59,7 +60,8 @@ wire::NodeView member_view(const Context& c, const gossip::MemberView& m) {
   v.incarnation = m.incarnation;
   v.role = c.holds_ledger() ? role_of(c, m.identity->id) : council_fact_of(m).role;
   // Tasks are given to who has a copy of the ledger.
-  v.schedulable = v.role != "member" && m.state == wire::MemberState::alive && !c.ledger.state().lost.contains(v.id);
+  v.schedulable = v.role != "member" && m.state == wire::MemberState::alive && !c.ledger.state().lost.contains(v.id) &&
+                  !c.ledger.state().drained.contains(v.id);
   if (const auto host = host_facts_of(m)) show_facts(*host, free_facts_of(m).value_or(FreeFacts{}), v);
   return v;
 }
@@ -178,6 +180,7 @@ wire::StatusView status_view(const Context& c) {
   for (const auto& [id, job] : c.ledger.state().jobs) ++v.jobs[title(to_string(job.state))];
   v.stale = !v.quorum.healthy || (c.holds_ledger() && !c.current);
   v.membership = membership_view(c.members->table());
+  for (const auto& [id, drain] : c.ledger.state().drained) v.drained[drain.name] = drain.reason;
   return v;
 }
 
@@ -202,6 +205,7 @@ std::vector<wire::NodeView> node_views(const Context& c, const std::string& name
     v.boot_id = m.identity->boot_id;
     v.key_print = m.identity->key_print;
     v.life = m.identity->life;
+    v.drained = drain_view(c, id, !name.empty());
     if (name.empty()) v.topology.clear();
     views.push_back(std::move(v));
   });

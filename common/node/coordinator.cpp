@@ -37,6 +37,8 @@ std::set<JobId> Coordinator::applied(std::uint64_t index) {
   }
   proposals_.erase(proposals_.begin(), last);
   std::erase_if(bookings_, [&](const Booking& b) { return b.index <= index; });
+  for (auto& [id, held] : held_)
+    if (held.proposal <= index) held.proposal = 0;
   std::erase_if(losing_, [&](const auto& entry) {
     if (entry.second > index) return false;
     leases_.applied(entry.first);
@@ -55,6 +57,11 @@ void Coordinator::reset() {
   away_.clear();
   bound_.clear();
   losing_.clear();
+  held_.clear();
+  stays_said_.clear();
+  tried_last_ = {};
+  moves_wait_ = next_lead_elsewhere_ = {};
+  if (leads_elsewhere_ != 0) led_elsewhere_ = std::exchange(leads_elsewhere_, 0);
   next_look_ = {};
   next_hand_over_ = {};
   queue_.forget();
@@ -63,7 +70,9 @@ void Coordinator::reset() {
 void Coordinator::consider(const std::set<JobId>& ids) {
   bool changed = false;
   for (const JobId id : ids) changed = look_at(id) || changed;
-  if (changed) start_waiting();
+  if (!changed) return;
+  move_jobs();
+  start_waiting();
 }
 
 // True: it wants a place, or something that it held may be free.
@@ -344,7 +353,7 @@ void Coordinator::tick() {
 }
 
 Instant Coordinator::deadline() const {
-  Instant d = c_.among_others() ? next_look_ : kNever;
+  Instant d = watches_hosts() ? next_look_ : kNever;
   for (const auto& [id, soft] : jobs_) d = std::min(d, soft.deadline);
   return d;
 }

@@ -15,6 +15,9 @@
 
 namespace dtrain::node {
 
+// The job as placement is to see it, on the one host that has its files.
+job::JobSpec bound_to(const NodeId& host, job::JobSpec spec);
+
 class Coordinator {
  public:
   Coordinator(Context& context, Leases& leases) : c_(context), leases_(leases) {}
@@ -31,6 +34,8 @@ class Coordinator {
   // Hosts may have come, gone, died or changed: looked at when it is due.
   void hosts_changed() { next_look_ = {}; }
   void look_at_hosts();
+  // A host was drained, or is no more.
+  void drains_changed();
 
   void scanned(const CheckpointsScanned& e);
   void verified(const CheckpointVerified& e);
@@ -82,16 +87,39 @@ class Coordinator {
   void delete_surplus(const cluster::JobRecord& job, Job& soft);
   void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason);
   void watch_time(const cluster::JobRecord& job, Job& soft);
-  cluster::Capacity capacity() const;  // what is free now, proposals in flight taken off
+  // What is free now: proposals in flight are taken off, and so are held places, those of `except` excepted.
+  cluster::Capacity capacity(JobId except = 0) const;
   Bound bound(const cluster::JobRecord& job) const;
   bool waits_for_its_host(const cluster::JobRecord& job, Job& soft);
   void hand_over_to(const NodeId& host, Job& soft);
   void watch_hosts();
+  bool watches_hosts() const { return among_others() || !c_.ledger.state().drained.empty(); }
+  // What was asked or proposed by this coordinator would be lost by giving leadership away now.
+  bool in_the_middle() const;
+  // coordinator_moves.cpp: drained hosts.
+  void move_jobs();
+  void move_from(const NodeId& host, const cluster::DrainedHost& drain, const cluster::JobRecord& job, Job& soft);
+  bool propose_move(const NodeId& host, const cluster::JobRecord& job, Job& soft, bool forced);
+  void stay(const NodeId& host, const cluster::DrainedHost& drain, const cluster::JobRecord& job, const std::string& why);
+  void drop_unused_holds();
+  void give_held_places();
+  bool fits(const JobId& id, const job::JobSpec& spec, const std::vector<cluster::TaskPlacement>& placements) const;
+  void lead_elsewhere();
   Instant at(Duration elapsed) const { return c_.now.boot + (elapsed - c_.elapsed()); }
 
   struct Booking {
     std::uint64_t index = 0;  // of the proposal
     JobId job = 0;
+    job::JobSpec spec;
+    std::vector<cluster::TaskPlacement> placements;
+  };
+
+  // Places of a job that is to leave a drained host, until it takes them or they are of no use any more.
+  struct Held {
+    NodeId host;  // that it leaves
+    Generation generation = 0;
+    std::uint64_t proposal = 0;  // MoveJob in flight, by index; 0: applied
+    bool whole = false;          // of all of the job; else of the tasks that move alone
     job::JobSpec spec;
     std::vector<cluster::TaskPlacement> placements;
   };
@@ -112,6 +140,14 @@ class Coordinator {
   std::map<NodeId, std::uint64_t> losing_;    // HostLost in flight, by index
   std::uint64_t shape_ = 0;                   // of the hosts that may be given tasks, as last looked at
   std::set<JobId> bound_;                     // wait for the host that has their files
+  std::map<JobId, Held> held_;                // what is not free for others
+  std::map<std::pair<NodeId, JobId>, Instant> stays_said_;  // when last
+  std::pair<NodeId, JobId> tried_last_;       // to move: the next look goes on behind it
+  std::uint64_t leads_elsewhere_ = 0;         // for the drain of this host of that index leadership is being handed over
+  std::uint64_t led_elsewhere_ = 0;           // and was: not again for that one
+  Instant moves_wait_{};                      // for the next coordinator, who shall hold the places
+  Instant next_lead_elsewhere_{};
+  bool drains_changed_ = false;
   Instant next_look_{};                       // at the hosts
   Instant next_hand_over_{};
   cluster::JobQueue queue_{{.preempt = false, .back_fill_by_time = true, .broken_rule = {}}};

@@ -23,12 +23,14 @@ constexpr Duration kHandOverPause = 3s;
 
 }  // namespace
 
-cluster::Capacity Coordinator::capacity() const {
+cluster::Capacity Coordinator::capacity(JobId except) const {
   std::vector<cluster::HostCapacity> hosts = host_capacities(c_);
   cluster::add_resting_ports(c_.ledger, hosts);
   cluster::Capacity free(std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
   cluster::hold_used(c_.ledger, free);
   for (const Booking& b : bookings_) free.hold(b.spec, b.placements);
+  for (const auto& [id, held] : held_)
+    if (id != except) free.hold(held.spec, held.placements);
   return free;
 }
 
@@ -51,11 +53,12 @@ Coordinator::Bound Coordinator::bound(const JobRecord& job) const {
 bool Coordinator::waits_for_its_host(const JobRecord& job, Job& soft) {
   const Bound to = bound(job);
   const bool lost = c_.ledger.state().lost.contains(to.host);
+  const bool drained = c_.ledger.state().drained.contains(to.host);
   bound_.erase(job.id);
-  if (to.host.empty() || (to.host == c_.facts.id && !lost)) return false;
+  if (to.host.empty() || (to.host == c_.facts.id && !lost && !drained)) return false;
   const bool coordinates = !to.coordinator || !job.needs_generation || to.host == c_.facts.id;
   const auto hosts = host_capacities(c_);
-  const bool there = std::ranges::any_of(hosts, [&](const auto& host) { return host.id == to.host; });
+  const bool there = !drained && std::ranges::any_of(hosts, [&](const auto& host) { return host.id == to.host; });
   if (there && coordinates) return false;
   bound_.insert(job.id);
   std::string reason = to.why;
@@ -63,8 +66,10 @@ bool Coordinator::waits_for_its_host(const JobRecord& job, Job& soft) {
     reason += ": it goes on when " + host_name(c_, to.host) + " coordinates";
     hand_over_to(to.host, soft);
   } else {
-    reason += ", which is " + host_state(c_, to.host);
-    if (to.coordinator)
+    reason += ", which is " + (drained ? "drained" : host_state(c_, to.host));
+    if (drained)
+      reason += "; dtrainctl undrain " + host_name(c_, to.host) + " lets it go on there";
+    else if (to.coordinator)
       reason += "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
     else
       reason += "; dtrainctl restart " + job.spec.name + " --package takes another";
@@ -73,12 +78,16 @@ bool Coordinator::waits_for_its_host(const JobRecord& job, Job& soft) {
   return true;
 }
 
+bool Coordinator::in_the_middle() const {
+  const bool looks = std::ranges::any_of(jobs_, [](const auto& j) { return j.second.choosing && j.second.choosing->token != 0; });
+  return looks || !proposals_.empty();
+}
+
 // Only who coordinates looks for checkpoints, and only on its own disk.
 void Coordinator::hand_over_to(const NodeId& host, Job& soft) {
   const auto id = MemberId::parse(host);
   if (!id || !c_.replicated->raft().configuration().votes(*id)) return;  // it may vote some day
-  const bool looks = std::ranges::any_of(jobs_, [](const auto& j) { return j.second.choosing && j.second.choosing->token != 0; });
-  if (next_hand_over_ > c_.now.boot || looks || !proposals_.empty()) {
+  if (next_hand_over_ > c_.now.boot || in_the_middle()) {
     soft.deadline = std::min(soft.deadline, std::max(next_hand_over_, c_.now.boot + kTryAgain));
     return;
   }
@@ -93,13 +102,21 @@ void Coordinator::look_at_hosts() {
   if (!c_.serving || c_.storage_failed) return;
   if (next_hand_over_ == Instant{}) next_hand_over_ = c_.now.boot + kHandOverPause;
   next_look_ = c_.now.boot + kLookEvery;
-  if (!c_.among_others()) return;
-  watch_hosts();
+  if (!watches_hosts() && !std::exchange(drains_changed_, false)) return;
+  drains_changed_ = false;
+  if (c_.among_others()) watch_hosts();
+  lead_elsewhere();
+  move_jobs();
   const std::uint64_t shape = cluster::Capacity(host_capacities(c_)).shape();
   if (std::exchange(shape_, shape) == shape) return;
   std::set<JobId> waiting = unplaced_;
   waiting.insert(bound_.begin(), bound_.end());
   consider(waiting);
+}
+
+void Coordinator::drains_changed() {
+  drains_changed_ = true;
+  look_at_hosts();
 }
 
 // What membership sees is not in the log: it becomes a command, which all apply at the same place.

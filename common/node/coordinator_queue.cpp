@@ -18,13 +18,12 @@ bool stops(const JobRecord& job) {
   return (job.goal != cluster::Goal::run || is_final(job.state) || job.halt != cluster::Halt::none) && !job.leave_running;
 }
 
-// The job as the queue is to see it, on the one host that has its files.
+}  // namespace
+
 job::JobSpec bound_to(const NodeId& host, job::JobSpec spec) {
   for (auto& [name, role] : spec.roles) role.node_selector[cluster::kHostLabel] = host;
   return spec;
 }
-
-}  // namespace
 
 Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
   const bool here = !spec.package_digest.empty() || spec.checkpoint;
@@ -71,6 +70,8 @@ std::vector<cluster::RunningJob> Coordinator::running_jobs() const {
       if (!record.ended) holds(id, job.spec, record.place);
   for (const Booking& b : bookings_)
     for (const auto& place : b.placements) holds(b.job, b.spec, place);
+  for (const auto& [id, held] : held_)
+    for (const auto& place : held.placements) holds(id, held.spec, place);
   std::vector<cluster::RunningJob> list;
   for (auto& [id, entry] : running) {
     if (const JobRecord* job = c_.ledger.find(id)) {
@@ -85,6 +86,7 @@ std::vector<cluster::RunningJob> Coordinator::running_jobs() const {
 }
 
 void Coordinator::start_waiting() {
+  give_held_places();
   for (int i = 0; i < kDecisionsInARow && !unplaced_.empty(); ++i)
     if (!decide()) return;
 }
@@ -97,6 +99,7 @@ bool Coordinator::decide() {
     const JobRecord* job = c_.ledger.find(id);
     const auto soft = jobs_.find(id);
     if (job == nullptr || soft == jobs_.end()) continue;
+    if (const auto held = held_.find(id); held != held_.end() && held->second.whole) continue;  // its places are there
     cluster::WaitingJob entry;
     entry.tasks = tasks_to_place(*job, soft->second);
     if (entry.tasks.empty()) continue;

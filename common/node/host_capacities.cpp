@@ -42,6 +42,8 @@ std::vector<cluster::HostCapacity> host_capacities(const Context& c) {
     if (follower.match == 0 || !member || member->state != wire::MemberState::alive || (lost.contains(id) && !any)) continue;
     if (const auto facts = host_facts_of(*member)) hosts.push_back(host_capacity(id, member->identity->name, *facts));
   }
+  if (c.options.broken_rule != "drained-gets-nothing")
+    for (cluster::HostCapacity& host : hosts) host.schedulable = !c.ledger.state().drained.contains(host.id);
   return hosts;
 }
 

@@ -125,7 +125,8 @@ void Node::Impl::send(const raft::Send& message) {
 // From a member that believes this node to lead. It sends again until it sees it applied.
 void Node::Impl::forwarded(wire::Forward forward) {
   const auto type = static_cast<cluster::CommandType>(forward.type);
-  const bool of_user = type == cluster::CommandType::submit || type == cluster::CommandType::action;
+  const bool of_user = type == cluster::CommandType::submit || type == cluster::CommandType::action ||
+                       type == cluster::CommandType::drain_host;
   if (c.storage_failed || (!of_user && type != cluster::CommandType::report) || of_user == forward.id.none()) return;
   if (!c.serving) {
     const bool soon = c.replicated->raft().role() == raft::Role::leader;
@@ -195,7 +196,9 @@ void Node::Impl::after_commit() {
     for (const JobId id : touched) leases.follow(id);
   for (const JobId id : touched) give_orders(id);
   if (begins) host->finish_adoption();
+  const bool drains = c.ledger.take_drains();
   if (c.serving) coordinator.consider(touched);
+  if (c.serving && drains) coordinator.drains_changed();
   if (leads) {
     seats.touch();
     for (wire::Forward& forward : std::exchange(before_office, {})) forwarded(std::move(forward));

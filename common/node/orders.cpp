@@ -54,7 +54,7 @@ task::Desire desire(const JobRecord& job, const TaskId& id) {
   if (job.goal == cluster::Goal::suspend || job.halt != cluster::Halt::none) return stop;
   const auto role = job.spec.roles.find(id.role);
   const bool wanted = role != job.spec.roles.end() && id.index < role->second.replicas;
-  return wanted ? task::Desire::run : task::Desire::stop;
+  return wanted && !job.tasks.at(id).moving ? task::Desire::run : task::Desire::stop;
 }
 
 }  // namespace

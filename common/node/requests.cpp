@@ -164,6 +164,9 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
     case MessageType::form:
       return with<wire::FormRequest>(
           m, [&](const auto& q) { form(e, q, caller); }, wrong);
+    case MessageType::drain:
+      return with<wire::DrainRequest>(
+          m, [&](const auto& q) { drain(e, q, caller); }, wrong);
     case MessageType::query_events:
       return with<wire::EventsRequest>(
           m,

@@ -97,7 +97,9 @@ class Requests {
   bool refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node);
   void nodes(const Request& e, const wire::NodeName& q);
   void leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller);
-  bool refuse_stranger(const Request& e, const Caller& caller);  // may not change who belongs to the cluster
+  // May the caller not do such things to the cluster?
+  bool refuse_stranger(const Request& e, const Caller& caller, const std::string& could_not);
+  void drain(const Request& e, const wire::DrainRequest& q, const Caller& caller);  // requests_drain.cpp
   void form(const Request& e, const wire::FormRequest& q, const Caller& caller);
   void depart(ConnectionId connection, std::uint64_t request);
   void query(const Request& e, const wire::Message& m, const Caller& caller);

@@ -35,10 +35,14 @@ const char* needs_ledger(MessageType type) {
       return "show jobs";
     case MessageType::query_checkpoints:
       return "show checkpoints";
+    case MessageType::drain:
+      return "drain or undrain host";
     default:
       return nullptr;
   }
 }
+
+constexpr const char* kChangeMembers = "could not change who belongs to the cluster";
 
 }  // namespace
 
@@ -137,16 +141,14 @@ void Requests::drive_waiting() {
             "dtrainctl status and dtrainctl nodes show which agents are missing: start them, then try again"});
 }
 
-bool Requests::refuse_stranger(const Request& e, const Caller& caller) {
+bool Requests::refuse_stranger(const Request& e, const Caller& caller, const std::string& could_not) {
   if (caller.uid == 0 || caller.uid == c_.options.agent_uid) return false;
-  refuse(e, {ErrorCode::refused,
-             "could not change who belongs to the cluster: only root and the agent's own user may",
-             "ask an administrator"});
+  refuse(e, {ErrorCode::refused, could_not + ": only root and the agent's own user may", "ask an administrator"});
   return true;
 }
 
 void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& caller) {
-  if (refuse_stranger(e, caller)) return;
+  if (refuse_stranger(e, caller, kChangeMembers)) return;
   if (q.without.size() > wire::kMostFounders)
     return refuse(e, {ErrorCode::limit,
                       "could not form a cluster: more than " + std::to_string(wire::kMostFounders) + " founders are named",
@@ -156,7 +158,7 @@ void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& 
 }
 
 void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller) {
-  if (refuse_stranger(e, caller)) return;
+  if (refuse_stranger(e, caller, kChangeMembers)) return;
   if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id) {
     if (const Status removed = c_.members->remove(q.node); !removed) return refuse(e, removed.error());
     return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});

@@ -4,6 +4,7 @@
 
 #include "common/job/cluster_spec.h"
 #include "common/job/restart.h"
+#include "common/node/drain_views.h"
 #include "common/node/host_capacities.h"
 #include "common/wire/codec.h"
 
@@ -148,6 +149,7 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
                                     exit_view(f->exit),     f->exit.stderr_tail};
   d.waiting_for = std::move(waiting_for);
   if (d.waiting_for.empty()) d.waiting_for = waits_for_host(c, job);
+  if (d.waiting_for.empty()) d.waiting_for = stays_on_drained(c, job);
   if (d.waiting_for.empty() && job.stage_failures > 0 && job.state == cluster::JobState::pending)
     d.waiting_for = job.reason;
   const auto& events = c.ledger.events();

@@ -61,8 +61,9 @@ enum class MessageType : unsigned char {
   cancel_request,   // CancelRequest      (no reply: ends a watch, log, or events stream)
   leave,            // LeaveRequest       -> ok, once it is durable
   form,             // FormRequest        -> ok
+  drain,            // DrainRequest       -> ok
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::form; }
+constexpr MessageType enum_last(MessageType) { return MessageType::drain; }
 
 struct Message {
   std::uint32_t format = kControlFormat;
@@ -297,6 +298,15 @@ struct LeaveRequest {
 struct FormRequest {
   std::vector<std::string> without;  // as `join` names them
   template <class V> void fields(V& v) { v("without", without); }
+};
+// A host is to be given nothing, and its tasks are to go elsewhere; or that is over. Asked again it is no error.
+inline constexpr std::size_t kDrainReasonBytes = 1'000;
+struct DrainRequest {
+  std::string node;          // a name or an id
+  std::string reason;        // for people
+  bool on = true;
+  std::int64_t deadline_ms = 0;  // from now on; then what has not moved is ended all the same; 0: never
+  template <class V> void fields(V& v) { v("node", node); v("reason", reason); v("on", on); v("deadline_ms", deadline_ms); }
 };
 struct CancelRequest {
   std::uint64_t request_to_end = 0;

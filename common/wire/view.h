@@ -149,6 +149,23 @@ struct MemoryView {
   std::uint64_t total_bytes = 0, free_bytes = 0;
   template <class V> void fields(V& v) { v("total_bytes", total_bytes); v("free_bytes", free_bytes); }
 };
+// A job that still has tasks on a drained host.
+struct DrainedJobView {
+  std::string job;
+  std::uint32_t tasks = 0;              // there
+  std::string why;                      // they are there still
+  template <class V> void fields(V& v) { v("job", job); v("tasks", tasks); v("why", why); }
+};
+struct DrainView {
+  std::string reason, by, since;
+  std::optional<std::int64_t> deadline_s;  // from now; below 0: it has passed
+  std::uint32_t tasks = 0;              // on the host that have not ended
+  std::vector<DrainedJobView> jobs;     // at most kDrainedJobsShown, and only where one node was asked for
+  template <class V> void fields(V& v) {
+    v("reason", reason); v("by", by); v("since", since); v("deadline_s", deadline_s); v("tasks", tasks); v("jobs", jobs);
+  }
+};
+inline constexpr std::size_t kDrainedJobsShown = 100;
 struct NodeView {
   std::string name, id, address, state;
   std::uint64_t incarnation = 0;
@@ -161,11 +178,13 @@ struct NodeView {
   std::string version, boot_id, key_print, task_address;   // "": not known
   std::uint64_t life = 0;               // starts of the agent on its data directory
   std::string topology;                 // packages, NUMA nodes, cores, GPUs, a line each; only where one node was asked for
+  std::optional<DrainView> drained;     // nullopt: it is not
   template <class V> void fields(V& v) {
     v("name", name); v("id", id); v("address", address); v("state", state); v("incarnation", incarnation);
     v("role", role); v("schedulable", schedulable); v("gpus", gpus); v("cpus", cpus); v("memory", memory);
     v("labels", labels); v("version", version); v("boot_id", boot_id); v("key_print", key_print);
     v("task_address", task_address); v("life", life); v("topology", topology);
+    v("drained", drained);
   }
 };
 
@@ -210,10 +229,11 @@ struct StatusView {
   bool ledger = true;                          // the answering node holds the ledger
   std::string waiting_for;                     // while it belongs to no cluster: for what it waits
   MembershipView membership;
+  std::map<std::string, std::string> drained;  // drained hosts, and why
   template <class V> void fields(V& v) {
     v("cluster", cluster); v("coordinator", coordinator); v("quorum", quorum); v("nodes", nodes); v("gpus", gpus);
     v("jobs", jobs); v("stale", stale); v("ledger", ledger); v("waiting_for", waiting_for);
-    v("membership", membership);
+    v("membership", membership); v("drained", drained);
   }
 };
 

@@ -1,0 +1,59 @@
+// How a job leaves a host that is drained.
+#include <algorithm>
+
+#include "common/cluster/cluster_change.h"
+#include "common/cluster/job_transition.h"
+
+namespace dtrain::cluster {
+
+std::vector<TaskId> tasks_on(const JobRecord& job, const NodeId& node) {
+  std::vector<TaskId> there;
+  for (const auto& [id, t] : job.tasks)
+    if (!t.ended && t.place.node == node) there.push_back(id);
+  return there;
+}
+
+bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks) {
+  return std::ranges::all_of(tasks, [&](const TaskId& id) { return scales_alone(spec, id.role) && !job::is_stateful(spec, id); });
+}
+
+bool JobTransition::move_off(const NodeId& node, const std::string& name, bool forced) {
+  const std::vector<TaskId> there = tasks_on(job_, node);
+  if (there.empty()) return false;
+  const std::string cause = "host " + name + " is drained";
+  if (is_final(job_.state)) {
+    if (!forced || !job_.leave_running) return false;  // it ends already
+    job_.leave_running = false;
+    job_.graceful = true;
+    return true;
+  }
+  if (job_.goal != Goal::run || job_.halt != Halt::none || job_.needs_generation) return false;
+  if (!move_alone(job_.spec, there)) {
+    job_.reason = cause;
+    halt(Halt::replace, true, true);
+    return true;
+  }
+  bool any = false;
+  for (const TaskId& id : there) {
+    TaskRecord& t = job_.tasks.at(id);
+    if (t.moving) continue;
+    any = t.moving = true;
+    task_event(t, "moves", cause, {{"node", name}});
+  }
+  if (any) job_.reason = cause;
+  return any;
+}
+
+void JobTransition::moved(TaskRecord& task, const std::string& name) {
+  if (!task.moving || !task.ended) return;
+  task.moving = false;
+  const bool goes_on = job_.goal == Goal::run && job_.halt == Halt::none && !is_final(job_.state);
+  if (!goes_on || task.completed || task.given_up || !wanted(task.place.task)) return;
+  task.lost = true;
+  task.ready = false;
+  task.pid = 0;
+  task.state = TaskState::waiting;
+  task.reason = "left host " + name + ", which is drained";
+}
+
+}  // namespace dtrain::cluster
