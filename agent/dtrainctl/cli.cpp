@@ -15,7 +15,7 @@ namespace dtrain::ctl {
 namespace {
 
 // Verbs of docs/contract.md that need more than one host.
-constexpr std::array<std::string_view, 5> kLacking{"drain", "undrain", "recover-quorum", "doctor", "top"};
+constexpr std::array<std::string_view, 3> kLacking{"recover-quorum", "doctor", "top"};
 
 using Pair = std::pair<std::string, std::string>;
 
@@ -188,6 +188,27 @@ class CommandLine {
     CLI::App* topology = verb("topology", "a host's packages, NUMA nodes, cores and GPUs");
     topology->add_option("node", named_.name, "node")->required();
     does(topology, [this](Session& s) { return cmd_topology(s, named_); });
+    CLI::App* drain = verb("drain", "a host is given no more tasks, and its tasks go to others");
+    drain->add_option("node", drain_.request.node, "node")->required();
+    drain->add_option("--reason", drain_.request.reason, "for those who wonder");
+    drain->add_flag("--wait", drain_.wait, "until no task is left there");
+    drain->add_option("--deadline", drain_deadline_, "then what has not moved is ended all the same, and waits in the queue");
+    drain->callback([this] {
+      DrainOptions options = drain_;
+      if (!drain_deadline_.empty()) {
+        const Duration deadline = time_span(drain_deadline_, "--deadline");
+        if (deadline <= Duration{}) throw CLI::ValidationError("--deadline", "it must be longer than 0");
+        options.request.deadline_ms = std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count();
+      }
+      action_ = [options](Session& s) { return cmd_drain(s, options); };
+    });
+    CLI::App* undrain = verb("undrain", "a drained host is given tasks again");
+    undrain->add_option("node", drain_.request.node, "node")->required();
+    undrain->callback([this] {
+      DrainOptions options = drain_;
+      options.request.on = false;
+      action_ = [options](Session& s) { return cmd_drain(s, options); };
+    });
     CLI::App* leave = verb("leave", "this node leaves the cluster for good; or a dead one is forgotten");
     leave->add_option("node", named_.name, "a node that is down or dead; without: this one");
     does(leave, [this](Session& s) { return cmd_leave(s, named_); });
@@ -318,7 +339,8 @@ class CommandLine {
         {"wait", {"job", ""}},       {"logs", {"job", "task"}}, {"exec", {"job", "task"}}, {"cancel", {"job", ""}},
         {"suspend", {"job", ""}},    {"resume", {"job", ""}},   {"restart", {"job", "task"}}, {"scale", {"job", ""}},
         {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}, {"keygen", {"file", ""}},
-        {"topology", {"node", ""}},  {"leave", {"node", ""}},   {"forget-node", {"node", ""}}};
+        {"topology", {"node", ""}},  {"leave", {"node", ""}},   {"forget-node", {"node", ""}},
+        {"drain", {"node", ""}},     {"undrain", {"node", ""}}};
     const auto options_of = [](CLI::App& app, bool only_valued) {
       std::vector<std::string> names;
       for (const CLI::Option* option : app.get_options()) {
@@ -351,7 +373,7 @@ class CommandLine {
   std::function<int(Session&)> action_;
   std::vector<std::string> command_;   // what stands behind --
   Globals globals_;
-  std::string key_file_, timeout_, kind_, path_, attempt_, since_, shell_, names_of_, names_job_;
+  std::string key_file_, timeout_, kind_, path_, attempt_, since_, drain_deadline_, shell_, names_of_, names_job_;
   bool no_color_ = false;
   FileOptions file_;
   std::vector<std::string> sets_, params_, labels_, scale_, without_;
@@ -359,6 +381,7 @@ class CommandLine {
   SubmitOptions submit_;
   JobsOptions jobs_;
   NamedOptions named_;
+  DrainOptions drain_;
   WaitOptions wait_;
   LogsOptions logs_;
   EventsOptions events_;

@@ -56,6 +56,11 @@ int cmd_nodes(Session& session, const NamedOptions& options);
 int cmd_topology(Session& session, const NamedOptions& options);
 // name "": this node leaves its cluster for good; else a node that is down or dead is forgotten.
 int cmd_leave(Session& session, const NamedOptions& options);
+struct DrainOptions {
+  wire::DrainRequest request;
+  bool wait = false;       // until no task is left there
+};
+int cmd_drain(Session& session, const DrainOptions& options);   // and undrain
 // The founders that are there need not wait for those.
 int cmd_form(Session& session, const std::vector<std::string>& without);
 

@@ -132,6 +132,10 @@ std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& 
   return table.render(layout);
 }
 
+std::string left_text(const wire::DrainedJobView& job) {
+  return job.job + " (" + std::to_string(job.tasks) + (job.tasks == 1 ? " task" : " tasks") + "): " + job.why;
+}
+
 std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& layout) {
   Table table({{"NAME"},
                {"STATE", 0, false, false, true},
@@ -150,16 +154,26 @@ std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& 
     table.add({node.name, node.state, node.role, node.address,
                std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total), cpus_pair(node.cpus),
                bytes_text(node.memory.free_bytes) + "/" + bytes_text(node.memory.total_bytes),
-               node.schedulable ? "yes" : "no", std::to_string(node.incarnation), node.id, labels_text(node.labels),
+               node.drained ? "drained" : node.schedulable ? "yes" : "no", std::to_string(node.incarnation), node.id, labels_text(node.labels),
                node.version, node.key_print});
   return table.render(layout);
+}
+
+// "job (2 tasks): why", each on a line.
+std::string drain_text(const wire::DrainView& drain) {
+  std::string since = drain.since + (drain.by.empty() ? "" : " by " + drain.by) + (drain.reason.empty() ? "" : ": " + drain.reason);
+  std::string out = field("Drained", since);
+  if (drain.deadline_s) out += field("Deadline", *drain.deadline_s > 0 ? "in " + std::to_string(*drain.deadline_s) + "s" : "has passed");
+  out += field("Tasks left", std::to_string(drain.tasks));
+  for (const wire::DrainedJobView& job : drain.jobs) out += "  " + printable(left_text(job)) + "\n";
+  return out;
 }
 
 std::string node_text(const wire::NodeView& node, const Layout& layout) {
   std::string out = field("Name", node.name) + field("Id", node.id) + field("Address", node.address) +
                     field("State", node.state) + field("Role", node.role) +
                     field("Incarnation", std::to_string(node.incarnation)) +
-                    field("Schedulable", node.schedulable ? "yes" : "no") +
+                    field("Schedulable", node.schedulable ? "yes" : "no") + (node.drained ? drain_text(*node.drained) : "") +
                     field("CPUs", cpus_pair(node.cpus) + " free") +
                     field("Memory", bytes_text(node.memory.free_bytes) + " of " + bytes_text(node.memory.total_bytes) +
                           " free") +
@@ -225,6 +239,9 @@ std::string status_text(const wire::StatusView& status) {
   if (n.down != 0) nodes += ", " + std::to_string(n.down) + " down";
   if (n.dead != 0) nodes += ", " + std::to_string(n.dead) + " dead";
   if (n.left != 0) nodes += ", " + std::to_string(n.left) + " left";
+  std::string drained;
+  for (const auto& [node, reason] : status.drained)
+    drained += (drained.empty() ? "" : ", ") + node + (reason.empty() ? "" : " (" + reason + ")");
   if (!status.waiting_for.empty())
     return field("Cluster", "none yet (" + status.cluster.name + ")") + field("Waiting for", status.waiting_for) +
            drops_text(status.membership);
@@ -234,7 +251,7 @@ std::string status_text(const wire::StatusView& status) {
                                std::to_string(status.coordinator->epoch) + ")" : "none") +
          field("Quorum", std::string(status.quorum.healthy ? "healthy" : "lost") + ", voters " +
                joined(status.quorum.voters, " ")) +
-         field("Nodes", nodes) +
+         field("Nodes", nodes) + (drained.empty() ? "" : field("Drained", drained)) +
          field("GPUs", std::to_string(status.gpus.free) + "/" + std::to_string(status.gpus.total) + " free") +
          field("Jobs", jobs.empty() ? "none" : jobs) + drops_text(status.membership);
 }

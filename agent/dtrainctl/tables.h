@@ -11,6 +11,7 @@ namespace dtrain::ctl {
 
 std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& layout);
 std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& layout);
+std::string left_text(const wire::DrainedJobView& job);   // of a job on a drained host: "digits (2 tasks): stays: ..."
 std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& layout);
 // The node's packages, NUMA nodes, cores and GPUs.
 std::string topology_text(const wire::NodeView& node);

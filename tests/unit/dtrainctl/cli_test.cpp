@@ -111,11 +111,62 @@ TEST_F(Cli, JunkFromTheAgent) {
 }
 
 TEST_F(Cli, VerbsThatThisVersionLacks) {
-  for (const char* verb : {"drain", "undrain", "recover-quorum", "doctor", "top"}) {
+  for (const char* verb : {"recover-quorum", "doctor", "top"}) {
     const Ran ran = ctl({verb, "x"});
     EXPECT_EQ(ran.code, 2) << verb;
     EXPECT_NE(ran.err.find("this version lacks it"), std::string::npos) << verb;
   }
+}
+
+TEST_F(Cli, DrainAsksAndWaitsUntilNothingIsLeft) {
+  std::vector<wire::DrainRequest> asked;
+  int looks = 0;
+  agent([&](const wire::Message& m) {
+    if (m.type == MessageType::drain) {
+      asked.push_back(wire::decode<wire::DrainRequest>(m.payload).value_or(wire::DrainRequest{}));
+      return FakeAgent::Answer{{wire::make_message(MessageType::ok, m.request, wire::Empty{})}, false};
+    }
+    wire::NodesReply reply;
+    reply.nodes.resize(1);
+    reply.nodes[0].name = "h2";
+    if (looks < 2) {
+      reply.nodes[0].drained = wire::DrainView{"disk", "root", "now", {}, 0, {}};
+      if (++looks <= 1) {
+        reply.nodes[0].drained->tasks = 3;
+        reply.nodes[0].drained->jobs = {{"digits", 3, "stays: worker-0 needs 4 GPUs"}};
+      }
+    }
+    return FakeAgent::Answer{{wire::make_message(MessageType::nodes, m.request, reply)}, false};
+  });
+  const Ran ran = ctl({"drain", "h2", "--reason", "disk", "--deadline", "30m", "--wait"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("node h2: digits (3 tasks): stays: worker-0 needs 4 GPUs\n"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("no task is left there"), std::string::npos) << ran.err;
+  EXPECT_EQ(ctl({"drain", "h2", "--wait"}).code, 1) << "somebody undrained it";
+  EXPECT_EQ(ctl({"undrain", "h2"}).code, 0);
+  ASSERT_EQ(asked.size(), 3u);
+  EXPECT_EQ(asked[0].node, "h2");
+  EXPECT_EQ(asked[0].reason, "disk");
+  EXPECT_EQ(asked[0].deadline_ms, 1'800'000);
+  EXPECT_TRUE(asked[0].on);
+  EXPECT_FALSE(asked[2].on);
+  looks = -100;
+  EXPECT_EQ(ctl({"--timeout", "300ms", "drain", "h2", "--wait"}).code, 6);
+}
+
+TEST_F(Cli, DrainedNodesAreShown) {
+  wire::NodesReply reply;
+  reply.nodes.resize(1);
+  reply.nodes[0].name = "h2";
+  reply.nodes[0].schedulable = false;
+  reply.nodes[0].drained = wire::DrainView{"disk", "root", "2026-11-22T00:00:00.000Z", 60, 2, {{"digits", 2, "is leaving"}}};
+  answers(MessageType::nodes, reply);
+  EXPECT_NE(ctl({"nodes"}).out.find("drained"), std::string::npos);
+  const std::string text = ctl({"describe", "node", "h2"}).out;
+  EXPECT_NE(text.find("by root: disk"), std::string::npos) << text;
+  EXPECT_NE(text.find("  digits (2 tasks): is leaving\n"), std::string::npos) << text;
+  const std::string json = ctl({"nodes", "-o", "json"}).out;
+  EXPECT_NE(json.find("\"reason\": \"disk\""), std::string::npos) << json;
 }
 
 TEST_F(Cli, UnknownWordsSuggestTheNearest) {
@@ -129,7 +180,7 @@ TEST_F(Cli, WrongUse) {
            {"tasks"}, {"jobs", "--nonsense"}, {"jobs", "-o", "xml"}, {"wait", "j"}, {"wait", "j", "--for", "Sometime"},
            {"scale", "j", "worker"}, {"scale", "j", "worker=two"}, {"exec", "j", "worker-0"}, {"run"}, {"describe", "cow", "j"},
            {"logs", "j", "--since", "yesterday"}, {"logs", "j", "--attempt", "x"}, {"submit", "f", "--set", "x"},
-           {"jobs", "--timeout", "soon"}, {"get", "nodes"}, {"restart", "j", "worker-1", "--from-scratch"}}) {
+           {"jobs", "--timeout", "soon"}, {"get", "nodes"}, {"drain"}, {"drain", "h", "--deadline", "soon"}, {"drain", "h", "--deadline", "0s"}, {"restart", "j", "worker-1", "--from-scratch"}}) {
     const Ran ran = ctl(args);
     EXPECT_EQ(ran.code, 2) << args.front() << ": " << ran.err;
     EXPECT_FALSE(ran.err.empty()) << args.front();
