@@ -184,7 +184,7 @@ void Coordinator::lead_elsewhere() {
     moves_wait_ = {};
     return;
   }
-  if (own->second.index == led_elsewhere_ || !among_others() || next_lead_elsewhere_ > c_.now.boot) return;
+  if (own->second.index == led_elsewhere_ || !c_.among_others() || next_lead_elsewhere_ > c_.now.boot) return;
   const raft::FollowerView* best = nullptr;
   const auto followers = c_.replicated->raft().followers(c_.now.boot);
   for (const raft::FollowerView& follower : followers) {

@@ -16,12 +16,12 @@ constexpr Usual kUsual[] = {
     {Fault::disk_error, 40s}, {Fault::slow_disk, 40s}, {Fault::full_disk, 60s},  {Fault::clock_jump, 20s},
     {Fault::pause, 25s},      {Fault::checkpoint_damage, 10s}, {Fault::stage_error, 25s},
     {Fault::coordinator_kill, 25s}, {Fault::partition, 40s}, {Fault::isolate, 40s}, {Fault::one_way, 40s},
-    {Fault::loss, 40s}, {Fault::duplicate, 40s}, {Fault::delay, 40s},
+    {Fault::loss, 40s}, {Fault::duplicate, 40s}, {Fault::delay, 40s}, {Fault::drain, 30s},
 };
 constexpr std::int64_t kLongestJumpMs = 86'400'000;
 constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 3s, kLongestFull = 4s, kLongestSlow = 8s,
                    kLongestFailing = 12s, kSlowCommit = 1500ms,
-                   kLongestCut = 12s;
+                   kLongestCut = 12s, kLongestDrain = 40s;
 constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
 // An order on its way when the agent dies is over by then: see SimRunner.
 constexpr Duration kBackAtLeast = 30ms;
@@ -122,6 +122,11 @@ void Chaos::strike_between(Fault fault) {
     case Fault::delay:
       network.set_delays(true);
       return for_a_while(host, kLongestCut, [&network] { network.set_delays(false); });
+    case Fault::drain: {
+      const Duration within = rng_.chance(1, 2) ? Duration{} : upto(kLongestDrain);
+      world_.drain(number, true, within);
+      return for_a_while(host, kLongestDrain, [this, number] { world_.drain(number, false, {}); });
+    }
     default: return;
   }
 }

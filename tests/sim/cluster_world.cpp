@@ -49,7 +49,8 @@ constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", 
 constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "kill-before-next-generation",
                                            "ack-after-commit", "orphan-kill", "verify-before-restore",
                                            // Of several hosts.
-                                           "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out"};
+                                           "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
+                                           "drained-gets-nothing"};
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);
@@ -76,6 +77,9 @@ ClusterWorld::ClusterWorld(RunOptions options)
   hooks.agent_listens = [this](std::size_t host) { return hosts_[host]->node() != nullptr; };
   hooks.post = [this](std::size_t host, node::Event event) { hosts_[host]->post(std::move(event)); };
   hooks.replied = [this](const SentRequest& sent, const wire::Message& message) {
+    if (sent.type == wire::MessageType::drain && !sent.drain.on && message.type == wire::MessageType::ok)
+      for (std::size_t i = 0; i < hosts_.size(); ++i)
+        if (hosts_[i]->name() == sent.drain.node) drained_.erase(i);
     for (const auto& checker : checkers_) checker->on_reply(sent, message);
   };
   hooks.looked = [this](const wire::JobsReply& jobs, std::uint64_t index) {
@@ -176,6 +180,7 @@ void ClusterWorld::begin_calm() {
   }
   if (network_) network_->heal();
   trace_.note(now(), "calm");
+  undrain_later();
 }
 
 void ClusterWorld::start_agents() {
@@ -254,6 +259,17 @@ void ClusterWorld::observe_later() {
     client_->observe();
     observe_later();
   });
+}
+
+void ClusterWorld::drain(std::size_t host, bool on, Duration within) {
+  if (on) drained_.insert(host);
+  client_->drain({hosts_[host]->name(), "sim", on, std::chrono::duration_cast<std::chrono::milliseconds>(within).count()});
+}
+
+// Until each is known to be done.
+void ClusterWorld::undrain_later() {
+  for (const std::size_t host : drained_) drain(host, false, {});
+  if (!drained_.empty()) timeline_.after(kLookEvery, [this] { undrain_later(); });
 }
 
 void ClusterWorld::act_later() {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "common/node/node.h"
@@ -61,6 +62,8 @@ class ClusterWorld final : public WorldView {
   JobBook& known() { return book_; }
   Timeline& timeline() { return timeline_; }
   ClusterNetwork& network() { return *network_; }
+  // An operator asks for it, of any agent.
+  void drain(std::size_t host, bool on, Duration within);
   void begin_calm();
   // Of several hosts: one of them, or what is between them, is not what it should be until then.
   void cluster_disturbed_until(Instant until);
@@ -95,6 +98,7 @@ class ClusterWorld final : public WorldView {
   void entered(std::size_t host, const MemberId& cluster);
   void observe_later();
   void act_later();
+  void undrain_later();
   bool breaks(std::string_view rule) const { return options_.broken_rule == rule; }
 
   RunOptions options_;
@@ -115,6 +119,7 @@ class ClusterWorld final : public WorldView {
   std::size_t founders_ = 0;
   Duration lease_ = 10s;
   MemberId cluster_;                          // that the hosts belong to
+  std::set<std::size_t> drained_;             // as far as the operator knows
   bool calm_ = false, users_act_ = false;
 };
 

@@ -29,8 +29,9 @@ enum class Fault : unsigned char {
   loss,               // of messages
   duplicate,          // messages about the log come twice, the second time late
   delay,              // messages about the log take long
+  drain,              // an operator drains a host, and undrains it later
 };
-inline constexpr std::size_t kFaultCount = 18;
+inline constexpr std::size_t kFaultCount = 19;
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 std::string_view to_string(Fault fault);   // "task-kill"
 

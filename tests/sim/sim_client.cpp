@@ -43,7 +43,7 @@ node::ConnectionId SimClient::send(SentRequest sent, const T& payload) {
   const std::uint64_t request = sent.request;
   open_[connection] = std::move(sent);
   const std::size_t host = host_;
-  hooks_.post(host, node::ConnectionOpened{connection, node::Caller{"mluser", kUid}});
+  hooks_.post(host, node::ConnectionOpened{connection, node::Caller{"mluser", open_[connection].type == MessageType::drain ? 0 : kUid}});
   hooks_.post(host, node::Request{connection, request, body});
   return connection;
 }
@@ -82,6 +82,14 @@ void SimClient::action(wire::ActionRequest request) {
   SentRequest sent;
   sent.type = MessageType::action;
   sent.action = request;
+  send(std::move(sent), request);
+}
+
+void SimClient::drain(wire::DrainRequest request) {
+  if (!reached(hooks_.choose_host())) return;
+  SentRequest sent;
+  sent.type = MessageType::drain;
+  sent.drain = request;
   send(std::move(sent), request);
 }
 

@@ -23,6 +23,7 @@ struct SentRequest {
   std::uint64_t request = 0;
   std::uint64_t tag = 0;              // submit
   wire::ActionRequest action;         // action
+  wire::DrainRequest drain;           // drain
   bool answered = false;              // at least once
   bool observer = false;              // asked by the observer, not by a user
   std::size_t host = 0;               // whose agent was asked
@@ -47,6 +48,7 @@ class SimClient {
   void cancel_all();                   // every job that was not final at last look
   void submit(job::JobSpec spec, std::uint64_t tag, bool replace);
   void action(wire::ActionRequest request);
+  void drain(wire::DrainRequest request);   // by an operator
   std::uint64_t next_tag() { return ++tags_; }
 
   // `index`: of the newest entry in the ledger of who answers.

@@ -1,0 +1,64 @@
+// No task is placed on a host while it is drained, in the order of the ledger's entries.
+#include <set>
+#include <tuple>
+
+#include "common/cluster/ledger.h"
+#include "tests/sim/checkers/checkers.h"
+
+namespace dtrain::sim {
+namespace {
+
+class DrainedGetsNothing final : public Checker {
+ public:
+  using Checker::Checker;
+  std::string_view name() const override { return "drained_gets_nothing"; }
+
+  void on_reply(const SentRequest& sent, const wire::Message&) override { any_ = any_ || sent.type == wire::MessageType::drain; }
+
+  void stepped(std::size_t host) override {
+    const node::Node* node = world_.host_view(host).node();
+    if (!any_ || node == nullptr) return;
+    const std::uint64_t index = node->ledger_index();
+    if (index <= last_) return;
+    last_ = index;
+    const auto ledger = cluster::Ledger::restore(node->ledger_bytes());
+    if (ledger) look(ledger->state());
+  }
+
+ private:
+  // A place of a task, from its being given to its end.
+  using Place = std::tuple<JobId, Generation, TaskId, AttemptNumber>;
+  struct Drained {
+    std::uint64_t drain = 0;   // index of the entry by which it began
+    std::set<Place> there;     // when it was looked at last
+  };
+
+  void look(const cluster::LedgerState& state) {
+    std::map<NodeId, Drained> now;
+    for (const auto& [id, drain] : state.drained) now[id].drain = drain.index;
+    for (const auto& [id, job] : state.jobs)
+      for (const auto& [task, t] : job.tasks) {
+        const auto drained = now.find(t.place.node);
+        if (!t.ended && drained != now.end()) drained->second.there.insert({id, job.generation, task, t.first_attempt});
+      }
+    for (const auto& [id, drained] : now) {
+      const auto before = before_.find(id);
+      if (before == before_.end() || before->second.drain != drained.drain) continue;   // drained since the last look
+      for (const Place& place : drained.there)
+        if (!before->second.there.contains(place))
+          return violation("job " + std::to_string(std::get<0>(place)) + " got a place for " + std::get<2>(place).text() +
+                           " on a host that is drained since entry " + std::to_string(drained.drain));
+    }
+    before_ = std::move(now);
+  }
+
+  bool any_ = false;
+  std::uint64_t last_ = 0;
+  std::map<NodeId, Drained> before_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checker> drained_gets_nothing(WorldView& world) { return std::make_unique<DrainedGetsNothing>(world); }
+
+}  // namespace dtrain::sim
