@@ -9,6 +9,7 @@
 //   snapshots.cpp     compaction; a snapshot goes out or comes in
 //   asking.cpp        proposals, reads, changes of the configuration
 //   persisting.cpp    what becomes durable, and the messages that wait for it
+//   histories.cpp     recover-quorum: a history begins on one survivor, the others follow
 #pragma once
 
 #include <deque>
@@ -71,6 +72,10 @@ class Raft::Core {
     MemberId from;
     std::uint64_t index = 0, term = 0, total = 0;
     std::string bytes;
+  };
+  struct Newer {  // a history whose leader is heard here
+    History history;
+    Instant since{}, heard{};  // without a leader of this one, and without a silence; newest
   };
   struct Transfer {
     MemberId to;
@@ -175,6 +180,12 @@ class Raft::Core {
   void confirm_reads();
   bool change_under_way() const { return configurations_.current_index() > commit_; }
 
+  // ---- histories.cpp
+  void act(const Recover& asked);
+  bool may_follow(const History& newer);
+  void follow_history(const History& newer);
+  void begin_history();
+
   // ---- persisting.cpp
   void act(const Persisted& done);
   void act(const PersistFailed& failed);
@@ -203,6 +214,8 @@ class Raft::Core {
   // ---- durability
   bool hard_waits_ = false, hard_in_flight_ = false;
   bool snapshot_waits_ = false, snapshot_resets_ = false;
+  bool forget_waits_ = false;   // all that is on the disk goes
+  bool persist_whole_ = false;  // the next Persist takes all entries
   std::uint64_t token_ = 0;
   bool in_flight_ = false;
   std::deque<Waiting> waiting_;  // for a Persist that is still to be made
@@ -228,6 +241,7 @@ class Raft::Core {
   bool leader_gone_ = false;  // its process: last_leader_'s
   std::uint32_t quick_tries_ = 0;
   std::set<MemberId> granted_, denied_;
+  Newer newer_;
   std::optional<Incoming> incoming_;
   std::set<MemberId> strangers_to_life_;  // who has not said yet that it knows this life
   Instant settled_at_{}, next_hello_{kNever};

@@ -45,7 +45,7 @@ void Raft::Core::heard_leader(const MemberId& leader) {
   leader_ = last_leader_ = leader;
   leader_gone_ = false;
   quick_tries_ = 0;
-  heard_ = now_;
+  heard_ = newer_.since = now_;
   time_election();
 }
 

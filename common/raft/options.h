@@ -22,6 +22,9 @@ struct Options {
   // A member in a new life waits so long for the others to know it before it votes and acknowledges.
   Duration settle = 1s;
   Duration hello_retry = 200ms;  // meanwhile it asks again that often
+  // Who hears the leader of a newer history for so long, and in that time none of its own, gives up its log for that
+  // history (docs/consensus.md, rule 14). Longer than any election of a majority that is alive.
+  Duration abandon_history = 10s;
   Duration transfer = 1s;        // a hand-over that takes longer is given up
 
   // Replication.

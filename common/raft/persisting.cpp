@@ -1,5 +1,6 @@
 // What becomes durable, and the messages that wait for it (rules 4, 11).
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "common/base/check.h"
@@ -43,6 +44,7 @@ void Raft::Core::persist() {
   if (!hard_waits_ && !snapshot_waits_ && !log_.waits()) return;
   Persist persist;
   persist.token = ++token_;
+  persist.forget = std::exchange(forget_waits_, false);
   if (std::exchange(hard_waits_, false)) {
     persist.hard = hard_;
     hard_in_flight_ = true;
@@ -51,7 +53,7 @@ void Raft::Core::persist() {
     persist.snapshot = *snapshot_;
     persist.reset_log = std::exchange(snapshot_resets_, false);
   }
-  RaftLog::Batch batch = log_.hand_over(options_.persist_bytes);
+  RaftLog::Batch batch = log_.hand_over(std::exchange(persist_whole_, false) ? SIZE_MAX : options_.persist_bytes);
   persist.truncate_from = batch.truncate_from;
   persist.entries = std::move(batch.entries);
   std::deque<Waiting> later;

@@ -80,7 +80,7 @@ const char* to_string(Role role) {
   return kNames[static_cast<std::size_t>(role)];
 }
 const char* to_string(Mute mute) {
-  constexpr const char* kNames[] = {"none", "disk-failed", "stale-life", "other-history"};
+  constexpr const char* kNames[] = {"none", "disk-failed", "stale-life"};
   return kNames[static_cast<std::size_t>(mute)];
 }
 const char* to_string(Refusal refusal) {

@@ -87,8 +87,15 @@ struct Snapshotted {
   std::string state;
 };
 
+// recover-quorum: this member's log, also what was not committed, begins a new history of this member alone; what it did
+// not have is lost. An operator's word that no majority of the voters is there or will ever be. `mark` must be random.
+// Without effect but a line of the log where a leader is heard, on who does not vote (mute()), and on who has no log.
+struct Recover {
+  MemberId mark;
+};
+
 using Input = std::variant<Tick, Received, Persisted, PersistFailed, Propose, ReadAsked, ChangeAsked,
-                           TransferAsked, LeaderGone, Snapshotted>;
+                           TransferAsked, LeaderGone, Snapshotted, Recover>;
 
 // ---- what to do
 struct Send {
@@ -100,6 +107,7 @@ struct Send {
 // one is under way; what comes meanwhile goes together in the next. store() below is the reference.
 struct Persist {
   std::uint64_t token = 0;  // from 1
+  bool forget = false;      // all that is on the disk goes before what follows
   std::optional<HardState> hard;
   std::optional<StoredSnapshot> snapshot;      // replaces the older one; entries up to its index go
   bool reset_log = false;                      // with a snapshot: all entries go
@@ -155,6 +163,8 @@ struct Leadership {  // changed in this step
 struct Outputs {
   std::vector<Send> sends;  // need nothing durable
   std::optional<Persist> persist;
+  // Before all below: the log was given up for that of a newer history. The owner's state is that before the first entry.
+  bool forgotten = false;
   std::optional<StoredSnapshot> installed;  // replaces the owner's state; comes before `committed`
   std::vector<LogEntry>
       committed;  // in order, each once per life: after a start they begin behind the stored snapshot
@@ -179,12 +189,13 @@ struct Counters {
                 dropped = 0,  // messages that made no sense
       fenced = 0,             // messages of old lives and other histories
       appends_refused = 0,    // by this follower: its log differed
-      snapshots_sent = 0, snapshots_installed = 0, persists = 0, overloaded = 0;
+      snapshots_sent = 0, snapshots_installed = 0, persists = 0, overloaded = 0,
+                histories_given_up = 0;  // for a newer one
 };
 // Why a member does not vote.
-enum class Mute : std::uint8_t { none, disk_failed, stale_life, other_history };
+enum class Mute : std::uint8_t { none, disk_failed, stale_life };
 constexpr Mute enum_last(Mute) {
-  return Mute::other_history;
+  return Mute::stale_life;
 }
 const char* to_string(Mute mute);
 
@@ -230,9 +241,7 @@ class Raft {
 
 // What the founders of a log begin with: the same on each, in their own directory. At most kMostVoters.
 Stored found(const History& history, const Configuration& configuration);
-// recover-quorum: the log of one survivor as the begin of a new history of it alone. What was never committed
-// may be in it; what the survivor did not have is lost. `mark` must be random; the other voters are refused
-// from then on and come back empty, with new ids.
+// What Recover makes, of a log that no Raft runs on.
 Stored recovered(Stored survivor, const MemberId& self, const MemberId& mark);
 
 }  // namespace dtrain::raft

@@ -47,12 +47,13 @@ bool Raft::Core::admits(const RaftMessage& message) {
     hard_changed();
   }
   if (from.history != hard_.history && with(Rule::history_fences)) {
-    ++counters_.fenced;
-    if (from.history < hard_.history)
-      send(from.sender, wire::Fenced{wire::FenceReason::other_history, {}, from.life});
-    else if (!from.history.none())
-      go_mute(Mute::other_history);  // the log went on without this member, which may count on it still
-    return false;
+    const bool newer = hard_.history < from.history;
+    if (!newer || !of_a_leader(message) || !may_follow(from.history)) {
+      ++counters_.fenced;
+      if (!newer) send(from.sender, wire::Fenced{wire::FenceReason::other_history, {}, from.life});
+      return false;
+    }
+    follow_history(from.history);
   }
   return !with(Rule::fresh_life_only) || knows_life(from);
 }
@@ -120,9 +121,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::Fenced& fence
   if (fenced.yours != life_) return;  // of an earlier life
   switch (fenced.reason) {
     case wire::FenceReason::other_history:
-      if (!hard_.history.none() && hard_.history < from.history && with(Rule::history_fences))
-        go_mute(Mute::other_history);
-      return;
+      return;  // its leader will be heard if it wants this member
     case wire::FenceReason::stale_life: {
       // Whoever says it: an old copy has an old configuration and may not know who is a member by now.
       const bool newer = fenced.seen.number > life_.number ||

@@ -24,8 +24,9 @@ constexpr std::string_view kNames[] = {
     "read-index-confirmed",
     "elapsed-from-leader",
     "history-fences",
+    "forget-only-without-leader",
 };
-constexpr auto kLast = static_cast<std::size_t>(Rule::history_fences);
+constexpr auto kLast = static_cast<std::size_t>(Rule::forget_only_without_leader);
 static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace

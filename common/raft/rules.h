@@ -28,9 +28,10 @@ enum class Rule : std::uint8_t {
   read_index_confirmed,  // by a majority, after the read was asked
   elapsed_from_leader,   // the ledger's time goes on where the last leader's stood
   history_fences,        // a member of another history is refused
+  forget_only_without_leader,  // a log is given up for a newer history's only where nobody leads its own
 };
 constexpr Rule enum_last(Rule) {
-  return Rule::history_fences;
+  return Rule::forget_only_without_leader;
 }
 
 std::span<const std::string_view> rule_names(Rule);  // as --break spells them, in the order above

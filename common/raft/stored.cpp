@@ -8,6 +8,7 @@
 namespace dtrain::raft {
 
 void store(Stored& disk, const Persist& persist) {
+  if (persist.forget) disk = {};
   if (persist.hard) disk.hard = *persist.hard;
   if (persist.snapshot) {
     disk.snapshot = *persist.snapshot;

@@ -374,21 +374,6 @@ TEST(History, FencesAnother) {
   }
 }
 
-TEST(History, WhoIsOfTheOlderOneFallsSilent) {
-  LoneVoter voter(3);
-  voter.receive(2, 1, Fenced{FenceReason::other_history, {}, voter->life()}, {1, 1}, {0, {9, 9}});
-  EXPECT_EQ(voter->mute(), Mute::none) << "said by an older history";
-  voter.receive(2, 1, Fenced{FenceReason::other_history, {}, voter->life()}, {1, 1}, {2, {9, 9}});
-  EXPECT_EQ(voter->mute(), Mute::other_history);
-  // The same when it hears of it in any other way: it was added to the new history after it had joined the
-  // old one.
-  LoneVoter learner(3);
-  learner.receive(2, 1, learner.request(1, 1), {1, 1}, {1, {1, 1}});
-  EXPECT_EQ(learner->mute(), Mute::none);
-  learner.receive(2, 1, learner.request(1, 1), {1, 1}, {2, {9, 9}});
-  EXPECT_EQ(learner->mute(), Mute::other_history);
-}
-
 TEST(DiskError, StopsVoting) {
   for (const std::string& broken : kept_and("disk-error-stops-voting")) {
     LoneVoter voter(3, {}, broken);

@@ -244,11 +244,12 @@ class TinyCouncil {
       member.writing = member.last_persist = *out.persist;
       member.written = now + member.disk_takes;
     }
+    if (out.forgotten) member.state.clear(), member.applied.clear();
     if (out.installed) member.state = out.installed->payload, member.applied.clear();
     for (const LogEntry& entry : out.committed) {
       member.applied[entry.index] = entry;
       if (entry.kind == EntryKind::command) member.state += entry.payload + ";";
-      const auto [known, fresh] = chosen_.try_emplace(entry.index, entry);
+      const auto [known, fresh] = chosen_.try_emplace({member.raft->history(), entry.index}, entry);
       if (!fresh && !(known->second == entry))
         violations.push_back("entry " + std::to_string(entry.index) + " differs");
     }
@@ -274,7 +275,7 @@ class TinyCouncil {
   std::map<MemberId, Member> members_;
   std::deque<std::pair<Instant, InFlight>> network_;  // one latency: in order
   std::set<std::pair<MemberId, MemberId>> cuts_;
-  std::map<std::uint64_t, LogEntry> chosen_;
+  std::map<std::pair<History, std::uint64_t>, LogEntry> chosen_;
   std::map<std::pair<History, std::uint64_t>, MemberId> leaders_;
   std::uint64_t starts_ = 0, numbers_ = 0;
 };

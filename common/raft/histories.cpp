@@ -1,0 +1,82 @@
+// Where one history ends and the next begins: recover-quorum on the survivor, and the others that follow it (rule 14).
+#include <utility>
+
+#include "common/raft/core.h"
+
+namespace dtrain::raft {
+
+// ---------------------------------------------------------------- the survivor
+
+// Hard state and configuration go in one Persist, so a crash leaves the one history or the other. Then it elects itself.
+void Raft::Core::act(const Recover& asked) {
+  if (mute_ != Mute::none || role_ == Role::leader || leader_is_heard() || !configuration().has(id_) || asked.mark.none())
+    return log(LogLevel::warn, "raft-recover-refused", {{"term", std::to_string(hard_.term)}});
+  become_follower(hard_.term + 1, {});
+  hard_.history = {hard_.history.number + 1, asked.mark};
+  begin_history();
+  persist_whole_ = true;
+  LogEntry alone;
+  alone.kind = EntryKind::configuration;
+  alone.payload = wire::encode_configuration({{id_}, {}});
+  append_own(std::move(alone));
+  election_ = now_;
+  log(LogLevel::warn, "raft-recovered",
+      {{"history", std::to_string(hard_.history.number)}, {"last", std::to_string(log_.last_index())}});
+}
+
+// Nothing that was said or heard in the older one counts.
+void Raft::Core::begin_history() {
+  hard_.lives.clear();
+  hard_changed();
+  waiting_.clear();
+  held_.clear();
+  incoming_.reset();
+  last_leader_ = {};
+  leader_gone_ = false;
+  quick_tries_ = 0;
+  strangers_to_life_.clear();
+  settled_at_ = now_;
+  next_hello_ = kNever;
+  newer_ = {};
+}
+
+// ---------------------------------------------------------------- the others
+
+// Only who leads the newer history, and so has this member in its configuration, is followed; and only who found in
+// Options::abandon_history no leader of its own: a majority that is alive has one by then, and stays together. Counted is
+// from the first such message on, and anew after a silence: the time of a process that was stopped says nothing.
+bool Raft::Core::may_follow(const History& newer) {
+  if (newer_.history != newer || now_ > newer_.heard + options_.check_quorum) newer_ = {newer, now_, now_};
+  newer_.heard = now_;
+  if (!with(Rule::forget_only_without_leader)) return true;
+  if (role_ == Role::leader) newer_.since = now_;
+  return now_ >= newer_.since + options_.abandon_history;
+}
+
+// Of the older log nothing is left, in one Persist with the newer history's mark: this member can never again vote or
+// acknowledge in the older one. It is a follower with an empty log, which the leader fills.
+void Raft::Core::follow_history(const History& newer) {
+  log(LogLevel::warn, "raft-history-given-up",
+      {{"history", std::to_string(hard_.history.number)},
+       {"for", std::to_string(newer.number)},
+       {"last", std::to_string(log_.last_index())}});
+  become_follower(hard_.term, {});
+  hard_ = HardState{newer, 0, 0, 0, {}, false};
+  begin_history();
+  election_ = kNever;
+  forget_waits_ = true;
+  snapshot_.reset();
+  snapshot_waits_ = snapshot_resets_ = false;
+  log_.reset(0, 0);
+  configurations_.reset(0, {});
+  commit_ = applied_ = 0;
+  applied_bytes_ = 0;
+  clock_ = LedgerClock(Duration{});
+  clock_.start(now_);
+  out_->installed.reset();
+  out_->committed.clear();
+  out_->forgotten = true;
+  ++counters_.histories_given_up;
+}
+
+}  // namespace dtrain::raft
