@@ -15,7 +15,7 @@ namespace dtrain::ctl {
 namespace {
 
 // Verbs of docs/contract.md that need more than one host.
-constexpr std::array<std::string_view, 3> kLacking{"recover-quorum", "doctor", "top"};
+constexpr std::array<std::string_view, 2> kLacking{"doctor", "top"};
 
 using Pair = std::pair<std::string, std::string>;
 
@@ -220,6 +220,10 @@ class CommandLine {
         ->required()
         ->delimiter(',');
     does(form, [this](Session& s) { return cmd_form(s, without_); });
+    CLI::App* recover = verb("recover-quorum", "most voters are lost for good: this node's log is the cluster's from now on");
+    recover->add_flag("--yes", recover_.yes, "do it without asking");
+    recover->add_flag("--force", recover_.force, "also where the log of another node that is up reaches further");
+    does(recover, [this](Session& s) { return cmd_recover_quorum(s, recover_); });
     CLI::App* events = verb("events", "what happened, in order");
     events->add_option("job", events_.job, "job; without: the whole cluster");
     events->add_flag("-f,--follow", events_.follow, "go on showing");
@@ -377,6 +381,7 @@ class CommandLine {
   bool no_color_ = false;
   FileOptions file_;
   std::vector<std::string> sets_, params_, labels_, scale_, without_;
+  RecoverOptions recover_;
   RunOptions run_;
   SubmitOptions submit_;
   JobsOptions jobs_;

@@ -64,6 +64,12 @@ int cmd_drain(Session& session, const DrainOptions& options);   // and undrain
 // The founders that are there need not wait for those.
 int cmd_form(Session& session, const std::vector<std::string>& without);
 
+struct RecoverOptions {
+  bool yes = false, force = false;
+};
+// This node's log begins a new history of the cluster.
+int cmd_recover_quorum(Session& session, const RecoverOptions& options);
+
 struct WaitOptions {
   std::string job, target;   // target: a job state, Finished, deleted
 };

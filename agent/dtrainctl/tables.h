@@ -18,6 +18,8 @@ std::string topology_text(const wire::NodeView& node);
 std::string node_text(const wire::NodeView& node, const Layout& layout);
 std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoints, const Layout& layout);
 std::string status_text(const wire::StatusView& status);
+// What recover-quorum would mean, before it is done.
+std::string recovery_warning(const wire::RecoveryView& view);
 std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks);
 std::string event_line(const wire::EventView& event);
 std::string job_summary(const wire::JobDescription& job, const Layout& layout);             // state and tasks

@@ -115,10 +115,17 @@ std::string ClusterMembers::own_resources() {
 }
 
 CouncilFact ClusterMembers::council_fact() const {
-  if (c_.serving) return {"coordinator", c_.ledger.state().epoch};
-  if (!c_.holds_ledger()) return {};
+  if (!c_.replicated) return {};
   const raft::Raft& raft = c_.replicated->raft();
-  return {raft.configuration().votes(raft.id()) ? "voter" : "learner", c_.replicated->epoch()};
+  const std::uint64_t history = raft.history().number;
+  if (c_.serving) return {"coordinator", c_.ledger.state().epoch, history, 0, 0};
+  if (!c_.holds_ledger()) return {"member", 0, history, 0, 0};
+  CouncilFact fact{raft.configuration().votes(raft.id()) ? "voter" : "learner", c_.replicated->epoch(), history, 0, 0};
+  if (membership_ && without_leader(c_)) {
+    fact.last_index = raft.last_index();
+    fact.last_term = raft.term_at(fact.last_index);
+  }
+  return fact;
 }
 
 void ClusterMembers::start(const Started& e) {
@@ -405,6 +412,21 @@ void ClusterMembers::add_event(const gossip::Change& change, const std::string& 
   v.message = "node=" + change.name + " incarnation=" + std::to_string(change.incarnation);
   events_.push_back(std::move(v));
   if (events_.size() > kLocalEvents) events_.pop_front();
+}
+
+void ClusterMembers::tell(const std::string& type, const std::string& reason) {
+  c_.log.write(LogLevel::warn, type, {{"node", c_.facts.name}, {"reason", reason}});
+  wire::EventView v;
+  v.seq = c_.ledger.state().next_event - 1;
+  v.local = ++local_;
+  v.time = to_rfc3339(c_.now.wall);
+  v.type = type;
+  v.object = c_.facts.name;
+  v.reason = reason;
+  v.message = "node=" + c_.facts.name;
+  events_.push_back(std::move(v));
+  if (events_.size() > kLocalEvents) events_.pop_front();
+  touched_ = true;
 }
 
 void ClusterMembers::set_fact(wire::FactKey key, std::string value) {

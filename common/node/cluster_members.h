@@ -43,6 +43,8 @@ class ClusterMembers {
   void saved(const MembersSaved& e);
   // Something that this node tells of itself may have changed.
   void touch() { touched_ = true; }
+  // Something that this node did with its log, for all to see: a line of the log, and an event of its own.
+  void tell(const std::string& type, const std::string& reason);
   // The last thing of a step. `running`: what runs here, in order.
   using Running = std::vector<std::pair<AssignmentId, AttemptNumber>>;
   void announce(const std::function<Running()>& running);

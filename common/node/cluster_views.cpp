@@ -5,6 +5,7 @@
 
 #include "common/node/cluster_members.h"
 #include "common/node/drain_views.h"
+#include "common/node/recovery.h"
 #include "common/node/views.h"
 
 namespace dtrain::node {
@@ -165,6 +166,8 @@ wire::StatusView status_view(const Context& c) {
   if (holder) v.quorum.voters = {holder->name};
   if (c.holds_ledger()) v.quorum.voters = voter_names(c);
   v.quorum.healthy = v.coordinator.has_value();
+  v.quorum.history = c.replicated->raft().history().number;
+  v.quorum.next = quorum_advice(c);
   const auto counts = c.members->table().counts();
   v.nodes = {counts.alive, counts.suspect, counts.down, counts.dead, counts.left};
   const std::string& self = c.facts.id;

@@ -81,10 +81,15 @@ struct RunningFact {       // fact `running`
 struct CouncilFact {            // fact `council`
   std::string role = "member";  // coordinator | voter | learner | member
   std::uint64_t epoch = 0;
+  std::uint64_t history = 0;                    // of its log; 0: it has none
+  std::uint64_t last_index = 0, last_term = 0;  // how far that reaches; only while it has no leader, else 0
   template <class V>
   void fields(V& v) {
     v("role", role);
     v("epoch", epoch);
+    v("history", history);
+    v("last_index", last_index);
+    v("last_term", last_term);
   }
 };
 

@@ -102,6 +102,7 @@ void Node::Impl::report() {
   if (!c.current && !asked_for_current && c.holds_ledger() && !c.replicated->alone()) {
     asked_for_current = true;
     proposals.report({});
+    current_from = proposals.last_report();
   }
   if (!c.current) return;
   const auto lost = c.ledger.state().lost.find(c.facts.id);
@@ -131,6 +132,7 @@ void Node::Impl::tell_members() {
   const auto& events = members.local_events();
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;
+  members.touch();  // without a leader it tells how far its log reaches
   seats.touch();
   coordinator.hosts_changed();
   streams.new_events();

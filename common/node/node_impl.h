@@ -94,6 +94,7 @@ struct Node::Impl {
   std::set<JobId> shim_jobs;        // whose shims were found at the start
   std::vector<Event> early;         // arrived before the ledger was current here: kept until then
   bool asked_for_current = false;   // by a report of this life
+  std::uint64_t current_from = 0;   // its number: an older one of this life may stand in a log that began anew
   std::uint64_t ticket = 0;         // of the log's Persist in flight; 0: none
   std::vector<raft::Send> held_sends;  // say what is durable with that
   std::deque<wire::Forward> before_office;  // said by others to a leader that does not coordinate yet
@@ -116,6 +117,7 @@ struct Node::Impl {
   bool may_hear(const gossip::Input& input) const;
   void take_outputs(raft::Outputs out);
   void install(const raft::StoredSnapshot& snapshot);
+  void forget_ledger();
   void lead_or_follow();
   void take_office();
   void apply(const raft::LogEntry& entry);

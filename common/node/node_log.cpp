@@ -50,6 +50,20 @@ void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
   logged_event = c.ledger.state().next_event - 1;
 }
 
+// This node's log was given up for that of a newer history, which is about to come. Its tasks run on: what is to become of
+// them the new ledger says, once it is current here as after a start. Of what it does not know nothing is left then.
+void Node::Impl::forget_ledger() {
+  for (const auto& [id, job] : c.ledger.state().jobs) shim_jobs.insert(id);
+  members.tell("council.followed", "history " + std::to_string(c.replicated->raft().history().number) +
+                                       " of this cluster began on another node: the log of the one before is dropped here, with what "
+                                       "the other had not of it");
+  c.ledger = {};
+  c.ledger.broken_rule = c.options.broken_rule;
+  logged_event = c.ledger.state().next_event - 1;
+  c.current = asked_for_current = false;
+  said_back = 0;
+}
+
 // What the log wants, until it wants nothing more of this turn: all that is proposed in it goes to the disk together.
 void Node::Impl::follow_log() {
   if (!c.replicated || forming.log_changes()) return;
@@ -58,6 +72,7 @@ void Node::Impl::follow_log() {
     answer_leases();
     report();
     requests.drive_departure();
+    requests.drive_recovery();
     requests.drive_waiting();
     seats.drive();
     proposals.drive();
@@ -69,6 +84,7 @@ void Node::Impl::follow_log() {
 
 void Node::Impl::take_outputs(raft::Outputs out) {
   for (const raft::Send& message : out.sends) send(message);
+  if (out.forgotten) forget_ledger();
   if (out.installed) {
     std::vector<JobId> gone;  // also those that had ended: their files are still here
     for (const auto& [id, job] : c.ledger.state().jobs) gone.push_back(id);
@@ -173,8 +189,8 @@ void Node::Impl::after_commit() {
   if (reports != state.reports.end()) proposals.reported(reports->second);
   const bool leads = !c.serving && own_entry != 0 && state.applied >= own_entry;
   c.serving = c.serving || leads;
-  const bool reported =
-      reports != state.reports.end() && reports->second.life == c.replicated->raft().life().number;
+  const bool reported = reports != state.reports.end() && reports->second.life == c.replicated->raft().life().number &&
+                        reports->second.sequence >= current_from;
   const std::set<JobId> signalled = c.ledger.take_signalled();
   if (c.current)
     for (const JobId id : signalled) signal_tasks(id);
@@ -189,7 +205,10 @@ void Node::Impl::after_commit() {
   // Files of a job that the ledger does not know (its removal was cut short): they go too.
   if (begins)
     for (const JobId id : std::exchange(shim_jobs, {}))
-      if (c.ledger.find(id) == nullptr) files_to_remove.insert(id);
+      if (c.ledger.find(id) == nullptr) {
+        files_to_remove.insert(id);
+        touched.insert(id);
+      }
   if (c.among_others()) host->need_leases(c.now.boot);
   if (leads) leases.begin();
   if (c.serving)
@@ -225,6 +244,7 @@ void Node::Impl::persist(raft::Persist wanted) {
   CHECK(ticket == 0);
   Persist p;
   p.ticket = ticket = wanted.token;
+  p.forget_log = wanted.forget;
   p.hard = std::move(wanted.hard);
   p.snapshot = std::move(wanted.snapshot);
   p.reset_log = wanted.reset_log;

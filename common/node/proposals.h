@@ -37,6 +37,7 @@ class Proposals {
   // What HostLost of that index took from this host has ended here.
   void report_back(std::uint64_t lost);
   std::size_t report_room() const;
+  std::uint64_t last_report() const { return sequence_; }  // its number
 
   // Another leader, or none: everything is said again.
   void leadership_changed();

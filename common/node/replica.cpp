@@ -19,7 +19,7 @@ Begin begin(raft::Stored stored, const MemberId& self, const std::optional<Membe
 }
 
 bool anything(const raft::Outputs& out) {
-  return !out.sends.empty() || out.persist || out.installed || !out.committed.empty() || !out.answers.empty() ||
+  return !out.sends.empty() || out.persist || out.forgotten || out.installed || !out.committed.empty() || !out.answers.empty() ||
          out.leadership || out.snapshot_wanted;
 }
 

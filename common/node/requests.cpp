@@ -37,6 +37,8 @@ void Requests::closed(ConnectionId connection) {
   relays_.closed(connection);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
+  for (Recovering& r : recovering_)
+    if (r.connection == connection) r.connection = 0;  // it is done all the same
   std::erase_if(waiting_, [&](const Waiting& w) { return w.request.connection == connection; });
   if (std::erase_if(departures_, [&](const Departure& d) { return d.connection == connection; }) != 0)
     seats_.leave(!departures_.empty());
@@ -167,6 +169,9 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
     case MessageType::drain:
       return with<wire::DrainRequest>(
           m, [&](const auto& q) { drain(e, q, caller); }, wrong);
+    case MessageType::recover_quorum:
+      return with<wire::RecoverRequest>(
+          m, [&](const auto& q) { recover_quorum(e, q, caller); }, wrong);
     case MessageType::query_events:
       return with<wire::EventsRequest>(
           m,
@@ -415,6 +420,10 @@ void Requests::storage_failed(const Error& error) {
           c_, p.connection, p.request,
           {ErrorCode::unavailable, "could not make the change durable: " + error.message, error.next});
   pending_.clear();
+  for (const Recovering& r : std::exchange(recovering_, {}))
+    if (r.connection != 0)
+      reply_error(c_, r.connection, r.request,
+                  {ErrorCode::unavailable, "could not make the new history durable: " + error.message, error.next});
 }
 
 void Requests::blob_written(const BlobWritten& e) {

@@ -45,6 +45,8 @@ class Requests {
   void members_saved(const MembersSaved& e);
   // At the end of a turn: who waits to leave leaves as soon as the cluster can do without.
   void drive_departure();
+  // Likewise: recover-quorum is answered once this node coordinates in the new history.
+  void drive_recovery();
   // Likewise: what waits for a current ledger is answered once it is, or refused.
   void drive_waiting();
   Instant deadline() const {
@@ -76,6 +78,12 @@ class Requests {
     std::uint64_t request = 0;
     Instant until{};
   };
+  struct Recovering {  // one `recover-quorum` that is being done
+    ConnectionId connection = 0;
+    std::uint64_t request = 0;
+    std::uint32_t uid = 0;  // whose word it is
+    wire::RecoveryView view;
+  };
   struct Leaving {  // one `leave`
     ConnectionId connection = 0;
     std::uint64_t request = 0;
@@ -101,6 +109,7 @@ class Requests {
   bool refuse_stranger(const Request& e, const Caller& caller, const std::string& could_not);
   void drain(const Request& e, const wire::DrainRequest& q, const Caller& caller);  // requests_drain.cpp
   void form(const Request& e, const wire::FormRequest& q, const Caller& caller);
+  void recover_quorum(const Request& e, const wire::RecoverRequest& q, const Caller& caller);
   void depart(ConnectionId connection, std::uint64_t request);
   void query(const Request& e, const wire::Message& m, const Caller& caller);
   void submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
@@ -138,6 +147,7 @@ class Requests {
   std::size_t waiting_bytes() const;
   std::vector<Departure> departures_;  // in order of time; one of a connection
   std::vector<Leaving> leaving_;
+  std::vector<Recovering> recovering_;
 };
 
 }  // namespace dtrain::node

@@ -5,6 +5,7 @@
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
 #include "common/node/forming.h"
+#include "common/node/recovery.h"
 #include "common/node/reply.h"
 #include "common/node/requests.h"
 
@@ -155,6 +156,32 @@ void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& 
                       "name those that will not come"});
   if (const Status wished = c_.forming->form_without(q.without); !wished) return refuse(e, wished.error());
   reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
+}
+
+void Requests::recover_quorum(const Request& e, const wire::RecoverRequest& q, const Caller& caller) {
+  if (refuse_stranger(e, caller)) return;
+  auto view = recovery_view(c_, q.force);
+  if (!view) return refuse(e, view.error());
+  if (!q.go) return reply(c_, e.connection, e.request, MessageType::recovery, *view);
+  c_.replicated->step(c_.now.boot, raft::Recover{{c_.rng.next(), c_.rng.next() | 1}});
+  view->new_history = c_.replicated->raft().history().number;
+  if (view->new_history == view->history)
+    return refuse(e, {ErrorCode::unavailable, "could not recover the quorum: a coordinator is heard", "dtrainctl status"});
+  recovering_.push_back({e.connection, e.request, caller.uid, std::move(*view)});
+}
+
+void Requests::drive_recovery() {
+  if (recovering_.empty() || !c_.serving) return;
+  for (Recovering& r : std::exchange(recovering_, {})) {
+    std::string lost;
+    for (const std::string& name : r.view.lost) lost += (lost.empty() ? "" : ", ") + name;
+    c_.members->tell("council.recovered",
+                     "by uid " + std::to_string(r.uid) + ": history " + std::to_string(r.view.new_history) + " begins behind entry " +
+                         std::to_string(r.view.index) + " of term " + std::to_string(r.view.term) + " of history " +
+                         std::to_string(r.view.history) + "; voters lost: " + lost);
+    r.view.epoch = c_.ledger.state().epoch;
+    if (r.connection != 0) reply(c_, r.connection, r.request, MessageType::recovery, r.view);
+  }
 }
 
 void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller) {

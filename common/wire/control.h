@@ -62,8 +62,10 @@ enum class MessageType : unsigned char {
   leave,            // LeaveRequest       -> ok, once it is durable
   form,             // FormRequest        -> ok
   drain,            // DrainRequest       -> ok
+  recover_quorum,   // RecoverRequest     -> recovery
+  recovery,         // RecoveryView (a reply)
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::drain; }
+constexpr MessageType enum_last(MessageType) { return MessageType::recovery; }
 
 struct Message {
   std::uint32_t format = kControlFormat;
@@ -307,6 +309,12 @@ struct DrainRequest {
   bool on = true;
   std::int64_t deadline_ms = 0;  // from now on; then what has not moved is ended all the same; 0: never
   template <class V> void fields(V& v) { v("node", node); v("reason", reason); v("on", on); v("deadline_ms", deadline_ms); }
+};
+// This node's log begins a new history of the cluster: a majority of the voters is lost for good.
+struct RecoverRequest {
+  bool go = false;           // false: only says what it would do, or why it may not
+  bool force = false;        // also where another survivor's log reaches further
+  template <class V> void fields(V& v) { v("go", go); v("force", force); }
 };
 struct CancelRequest {
   std::uint64_t request_to_end = 0;

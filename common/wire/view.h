@@ -200,7 +200,29 @@ struct CoordinatorView {
 struct QuorumView {
   std::vector<std::string> voters;
   bool healthy = false;
-  template <class V> void fields(V& v) { v("voters", voters); v("healthy", healthy); }
+  std::uint64_t history = 0;                   // which life of the quorum this is; 0: not known here
+  std::string next;                            // without a majority, or with two histories: what to know and do; else ""
+  template <class V> void fields(V& v) { v("voters", voters); v("healthy", healthy); v("history", history); v("next", next); }
+};
+// How far the log of a member reaches, as it says itself.
+struct LogReachView {
+  std::string node, state, role;
+  std::uint64_t history = 0, term = 0, index = 0;  // 0: it did not say; it does so while it has no leader
+  template <class V> void fields(V& v) {
+    v("node", node); v("state", state); v("role", role); v("history", history); v("term", term); v("index", index);
+  }
+};
+// recover-quorum: what it would do, or did.
+struct RecoveryView {
+  std::string node;                            // the survivor
+  std::uint64_t history = 0, term = 0, index = 0;  // that ends, and how far the survivor's log reaches in it
+  std::vector<std::string> lost;               // voters that are not up
+  std::vector<LogReachView> others;
+  std::uint64_t new_history = 0, epoch = 0;    // 0: nothing was done
+  template <class V> void fields(V& v) {
+    v("node", node); v("history", history); v("term", term); v("index", index); v("lost", lost); v("others", others);
+    v("new_history", new_history); v("epoch", epoch);
+  }
 };
 struct NodeCountsView {
   std::uint32_t alive = 0, suspect = 0, down = 0, dead = 0, left = 0;

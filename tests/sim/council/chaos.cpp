@@ -67,7 +67,7 @@ void Chaos::heal() {
   for (Slot slot = 0; slot < world_.slots(); ++slot) {
     world_.heal_disk(slot);
     const Truth& truth = world_.truth(slot);
-    const bool anew = truth.rolled_back || truth.superseded;
+    const bool anew = truth.rolled_back || (truth.superseded && wrongly_);
     if (world_.disk_failed(slot) || anew) world_.reboot(slot);
     if (anew) world_.wipe(slot);
     world_.start(slot);
@@ -202,19 +202,41 @@ void Chaos::old_disk() {
   come_back(*one, away);
 }
 
-// All but one voter seem lost for ever; their machines come back all the same.
+// All but one voter seem lost for ever. In most cases they are: of the others fewer than a majority come back with their
+// disks, and find their way into the new history by themselves. In the rest the others had each other all along, and go on.
 void Chaos::recover_quorum() {
   if (recoveries_ >= kMostRecoveries || !operator_.settled()) return;
   const std::vector<MemberId> voters = world_.core(*leader())->configuration().voters;
   const auto survivor = world_.slot_of(voters[rng_.below(voters.size())]);
   if (!survivor || !operator_.expendable()) return;
   ++recoveries_;
-  for (const MemberId& id : voters)
-    if (const auto slot = world_.slot_of(id)) world_.reboot(*slot);
+  if (rng_.chance(1, 3)) {
+    wrongly_ = true;
+    cut_for(links_of(*survivor, world_.slots()), 10s);
+    return recover_later(*survivor, between(1s, 6s));
+  }
+  const bool runs_on = rng_.chance(1, 2);
+  std::size_t back = 0;
+  for (const MemberId& id : voters) {
+    const auto slot = world_.slot_of(id);
+    if (!slot || (*slot == *survivor && runs_on)) continue;
+    world_.reboot(*slot);
+    if (*slot == *survivor) continue;
+    if (back++ >= voters.size() / 2) world_.wipe(*slot);
+    come_back(*slot, between(1s, 8s));
+  }
+  if (runs_on) return recover_later(*survivor, between(500ms, 4s));
   world_.recover(*survivor);
   come_back(*survivor, upto(1s));
-  for (const MemberId& id : voters)
-    if (const auto slot = world_.slot_of(id); slot && *slot != *survivor) come_back(*slot, between(1s, 8s));
+}
+
+// While a leader is heard there it has no effect.
+void Chaos::recover_later(Slot survivor, Duration after) {
+  const MemberId id = world_.truth(survivor).id;
+  world_.after(after, [this, survivor, id] {
+    const Truth& truth = world_.truth(survivor);
+    if (!over_ && truth.runs && truth.id == id && !truth.superseded && !truth.rolled_back) world_.recover(survivor);
+  });
 }
 
 void Chaos::strike(Fault fault) {

@@ -37,6 +37,7 @@ class Chaos {
   void be_quiet(Duration length);
   bool quiet() const { return over_ || world_.now() < quiet_until_; }
   void recover_quorum();
+  void recover_later(Slot survivor, Duration after);
   std::optional<Slot> someone();  // who runs; often the leader
   std::optional<Slot> leader() const { return world_.ready_leader(); }
   void cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest);
@@ -55,6 +56,7 @@ class Chaos {
   std::array<Duration, kFaults> mean_{};
   UndoList undo_;  // what still lasts
   std::uint32_t recoveries_ = 0;
+  bool wrongly_ = false;  // a history was begun while a majority of the one before was alive
   Instant quiet_until_{};   // nothing new goes wrong before
   std::uint32_t cuts_ = 0;  // that last
   bool over_ = false;

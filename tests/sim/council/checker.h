@@ -27,7 +27,7 @@ struct Truth {
   bool runs = false, paused = false;
   bool rolled_back = false;  // its disk is an older copy: what it promised since is forgotten
   bool disk_failed = false;  // in this boot
-  bool superseded = false;   // of a history that recover-quorum ended
+  bool superseded = false;   // what is on its disk is of a history that recover-quorum ended
   Instant started{}, ended{}, stopped{}, resumed{};
   Instant cut_off_since =
       kNever;  // what it sends reaches no majority, or no majority's reach it; kNever: both do

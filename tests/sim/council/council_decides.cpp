@@ -25,8 +25,7 @@ void Operator::keep_members() {
   }
   for (Slot slot = 0; slot < world_.slots(); ++slot) {
     const Truth& truth = world_.truth(slot);
-    const bool well =
-        truth.runs && !truth.paused && !truth.rolled_back && !truth.superseded && !truth.disk_failed;
+    const bool well = truth.runs && !truth.paused && !truth.rolled_back && !truth.disk_failed;
     const auto [at, fresh] = members_.try_emplace(truth.id);
     CouncilMember& member = at->second;
     if (!fresh && member.state == CouncilMember::State::left) continue;

@@ -73,6 +73,7 @@ void CouncilWorld::draw_options() {
   raft_options_.broken_rule = options_.broken_rule;
   window_ = 1000;
   if (only_stalls_) return;
+  raft_options_.abandon_history = 5s;  // so that the calm is long enough
   window_ = 40 + rng_.below(80);
   if (rng_.chance(3, 4)) {
     raft_options_.heartbeat = 60ms;
@@ -84,6 +85,7 @@ void CouncilWorld::draw_options() {
     raft_options_.settle = 300ms;
     raft_options_.hello_retry = 100ms;
     raft_options_.transfer = 400ms;
+    raft_options_.abandon_history = 3s;
     raft_options_.retry = 200ms;
   }
   if (rng_.chance(3, 4)) {
@@ -167,7 +169,7 @@ void CouncilWorld::end(Slot slot) {
   figures_.installs += counters.snapshots_installed;
   if (machine.under_way) {  // wholly there or not
     ++figures_.crashes_in_persist;
-    if (!machine.stored_already && rng_.chance(1, 2)) raft::store(machine.disk.stored, *machine.under_way);
+    if (!machine.stored_already && rng_.chance(1, 2)) write(slot);
   }
   machine.under_way.reset();
   machine.persist_fails = machine.stored_already = machine.snapshot_under_way = false;
@@ -249,14 +251,42 @@ bool CouncilWorld::roll_back(Slot slot) {
 
 void CouncilWorld::recover(Slot slot) {
   SimMachine& machine = machines_[slot];
-  CHECK(!machine.truth.runs);
-  ++figures_.recoveries;
-  const raft::History old = machine.disk.stored.hard.history;
-  machine.disk.stored = raft::recovered(std::move(machine.disk.stored), machine.disk.id, {0x42, rng_.next()});
+  const MemberId mark{0x42, rng_.next()};
   note("recover-quorum on " + machine.truth.name);
-  for (SimMachine& other : machines_)
-    if (&other != &machine && other.disk.stored.hard.history == old) other.truth.superseded = true;
+  if (machine.truth.runs) return tell(slot, raft::Recover{mark});
+  const raft::History old = machine.disk.stored.hard.history;
+  machine.disk.stored = raft::recovered(std::move(machine.disk.stored), machine.disk.id, mark);
+  recovered(slot, old);
+}
+
+void CouncilWorld::recovered(Slot slot, const raft::History& old) {
+  ++figures_.recoveries;
+  newest_ = machines_[slot].disk.stored.hard.history;
+  note(machines_[slot].truth.name + " begins history " + std::to_string(newest_.number));
+  judge_histories();
   for (const auto& checker : checkers_) checker->recovered(slot, old);
+}
+
+// What is under way reaches the disk.
+void CouncilWorld::write(Slot slot) {
+  SimMachine& machine = machines_[slot];
+  const raft::History before = machine.disk.stored.hard.history;
+  raft::store(machine.disk.stored, *machine.under_way);
+  const raft::History& after = machine.disk.stored.hard.history;
+  if (machine.under_way->forget) {
+    ++figures_.followed;
+    note(machine.truth.name + " follows history " + std::to_string(after.number));
+  } else if (!before.none() && after != before) {
+    recovered(slot, before);
+  }
+  judge_histories();
+}
+
+void CouncilWorld::judge_histories() {
+  for (SimMachine& other : machines_) {
+    const raft::History& has = other.disk.stored.hard.history;
+    other.truth.superseded = !has.none() && has < newest_;
+  }
 }
 
 void CouncilWorld::cut(Slot from, Slot to, bool on) {
@@ -326,7 +356,7 @@ std::optional<Slot> CouncilWorld::ready_leader() const {
   std::optional<Slot> best;
   for (Slot slot = 0; slot < slots(); ++slot) {
     const SimMachine& machine = machines_[slot];
-    if (!machine.truth.runs || !machine.core->ready()) continue;
+    if (!machine.truth.runs || !machine.core->ready() || machine.core->history() < newest_) continue;
     if (!best) {
       best = slot;
       continue;

@@ -69,7 +69,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   void wipe(Slot slot);  // the disk is lost: a new id. While it does not run
   void take_copy(Slot slot);
   bool roll_back(Slot slot);  // to the copy taken; while it does not run. False: there is none
-  void recover(Slot slot);    // recover-quorum, while it does not run
+  void recover(Slot slot);    // recover-quorum, whether it runs or not
   void fail_disk(Slot slot) { machines_[slot].fail_next_persist = true; }
   void in_next_persist(Slot slot, std::function<void()> action) {
     machines_[slot].in_next_persist = std::move(action);
@@ -116,6 +116,9 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   void draw_options();
   void found();
   void end(Slot slot);
+  void write(Slot slot);
+  void recovered(Slot slot, const raft::History& old);
+  void judge_histories();
   void step(Slot slot, const raft::Input& input);
   void perform(Slot slot);
   void apply(Slot slot);
@@ -165,6 +168,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   std::optional<Violation> violation_;
   std::uint64_t hash_ = 0x9e3779b97f4a7c15ull, ids_ = 0, window_ = 1000;
   std::uint32_t first_voters_ = 1;
+  raft::History newest_;       // that recover-quorum began
   Duration disk_takes_ = 1ms;  // most, of a healthy disk
   bool busy_ = true, only_stalls_ = false, any_disk_lost_ = false;
 };

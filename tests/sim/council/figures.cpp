@@ -25,6 +25,7 @@ constexpr Counter<Figures> kCounters[] = {
     {"wiped", &Figures::wiped},
     {"rolled_back", &Figures::rolled_back},
     {"recoveries", &Figures::recoveries},
+    {"followed", &Figures::followed},
     {"disk_errors", &Figures::disk_errors},
     {"crashes_in_persist", &Figures::crashes_in_persist},
 };

@@ -11,7 +11,7 @@ struct Figures {
   std::uint64_t committed = 0, writes = 0, reads = 0, given_up = 0;
   std::uint64_t elections = 0, leaders = 0, changes = 0, snapshots = 0, installs = 0, restarts = 0,
                 fenced = 0;
-  std::uint64_t wiped = 0, rolled_back = 0, recoveries = 0, disk_errors = 0, crashes_in_persist = 0;
+  std::uint64_t wiped = 0, rolled_back = 0, recoveries = 0, followed = 0, disk_errors = 0, crashes_in_persist = 0;
   void join(const Figures& run);
   nlohmann::json json() const;
 };

@@ -99,6 +99,7 @@ void CouncilWorld::perform(Slot slot) {
 
 void CouncilWorld::apply(Slot slot) {
   SimMachine& machine = machines_[slot];
+  if (out_.forgotten) machine.machine = RegisterMachine(window_, rules_);
   if (out_.installed) {
     if (options_.trace) line(slot, "**", "installed snapshot " + std::to_string(out_.installed->index));
     if (!machine.machine.decode(out_.installed->payload)) {
@@ -235,7 +236,7 @@ void CouncilWorld::on_persisted(const Event& event) {
   if (machine.truth.process != event.a || !machine.under_way) return;
   const bool fails = machine.persist_fails;
   if (!machine.stored_already) {
-    if (!fails || rng_.chance(1, 2)) raft::store(machine.disk.stored, *machine.under_way);
+    if (!fails || rng_.chance(1, 2)) write(event.slot);
     machine.stored_already = true;
   }
   if (machine.truth.paused) {

@@ -63,8 +63,11 @@ void Operator::repair() {
     const Truth& truth = world_.truth(slot);
     if (!truth.runs || truth.paused) continue;
     const raft::Mute mute = world_.core(slot)->mute();
-    const bool muted = mute == raft::Mute::stale_life || mute == raft::Mute::other_history;
-    const bool useless = truth.rolled_back || truth.superseded;
+    const bool muted = mute == raft::Mute::stale_life;
+    // Those of an older history that have no leader find the newer one themselves.
+    const bool led = truth.superseded && !world_.core(slot)->leader().none() &&
+                     world_.core(slot)->history() == world_.disk(slot).hard.history;
+    const bool useless = truth.rolled_back || led;
     if (!(muted && rng_.chance(1, 8)) &&
         !(useless && world_.now() - truth.started > kNoticed && rng_.chance(1, 16)))
       continue;
@@ -79,8 +82,7 @@ std::optional<MemberId> Operator::candidate(const raft::Configuration& configura
   std::vector<MemberId> all;
   for (Slot slot = 0; slot < world_.slots(); ++slot) {
     const Truth& truth = world_.truth(slot);
-    if (truth.runs && !truth.rolled_back && !truth.superseded && !truth.disk_failed &&
-        !configuration.has(truth.id))
+    if (truth.runs && !truth.rolled_back && !truth.disk_failed && !configuration.has(truth.id))
       all.push_back(truth.id);
   }
   if (all.empty()) return std::nullopt;

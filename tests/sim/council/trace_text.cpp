@@ -92,12 +92,14 @@ std::string text_of(const raft::Input& input) {
     std::string operator()(const raft::TransferAsked& in) { return "transfer to " + short_text(in.to); }
     std::string operator()(const raft::LeaderGone& in) { return "gone is " + short_text(in.member); }
     std::string operator()(const raft::Snapshotted& in) { return "snapshotted " + n(in.index); }
+    std::string operator()(const raft::Recover&) { return "recover-quorum"; }
   };
   return std::visit(Say{}, input);
 }
 
 std::string text_of(const raft::Persist& persist) {
   std::string out = "persist " + n(persist.token);
+  if (persist.forget) out += " forget";
   if (persist.hard)
     out += " term " + n(persist.hard->term) + " vote " + short_text(persist.hard->voted_for());
   if (persist.snapshot) out += " snapshot " + n(persist.snapshot->index);

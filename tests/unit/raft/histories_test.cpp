@@ -65,7 +65,7 @@ TEST(Recover, TakesTheWholeLogAlong) {
   for (std::uint64_t index = 2; index < 7; ++index) entries.push_back(LoneVoter::entry(index, 1, std::string(20, 'x')));
   raft.step(now, Received{{{LoneVoter::kHistory, 1, LoneVoter::id(2), {1, 1}}, wire::AppendRequest{1, 1, 1, 1, {}, entries}}}, out, true);
   out.clear();
-  for (int wait = 0; wait < 10; ++wait) raft.step(now += 1s, Tick{}, out, true);  // it was stopped; then it finds no leader
+  for (int wait = 0; wait < 100; ++wait) raft.step(now += 50ms, Tick{}, out, true);  // it finds no leader
   raft.step(now, Recover{kMark}, out);
   ASSERT_TRUE(out.persist);
   ASSERT_TRUE(out.persist->hard);

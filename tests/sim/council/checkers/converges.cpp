@@ -1,5 +1,7 @@
 // Some time after everything was healed all members of the newest history have the same configuration, which
 // has as many voters as it should, the same log and the same state.
+#include <utility>
+
 #include "tests/sim/council/checkers/checkers.h"
 
 namespace dtrain::sim::council {
@@ -15,7 +17,9 @@ class Converges final : public Checker {
     Slot leads = 0;
     for (Slot slot = 0; slot < world_.slots(); ++slot) {
       const raft::Raft* core = world_.core(slot);
-      if (core && core->ready() && (!leader || core->term() > leader->term())) leader = core, leads = slot;
+      if (core && core->ready() &&
+          (!leader || std::pair(leader->history(), leader->term()) < std::pair(core->history(), core->term())))
+        leader = core, leads = slot;
     }
     if (!leader) return violation("nobody leads at the end");
     if (leader->commit() != leader->last_index())

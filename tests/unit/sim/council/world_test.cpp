@@ -47,7 +47,9 @@ TEST(CouncilWorld, EveryFaultOccurs) {
   EXPECT_GT(run_seeds(options(5, "resize"), {1, 4}).figures.changes, 10u);
   EXPECT_GT(run_seeds(options(5, "lost-disk"), {1, 8}).figures.wiped, 0u);
   EXPECT_GT(run_seeds(options(5, "old-disk"), {1, 24}).figures.rolled_back, 0u);
-  EXPECT_GT(run_seeds(options(5, "recover-quorum"), {1, 8}).figures.recoveries, 0u);
+  const Figures histories = run_seeds(options(5, "recover-quorum"), {1, 8}).figures;
+  EXPECT_GT(histories.recoveries, 0u);
+  EXPECT_GT(histories.followed, 0u);
   EXPECT_GT(run_seeds(options(5, "disk-error"), {1, 4}).figures.disk_errors, 0u);
   EXPECT_GT(run_seeds(options(5, "crash"), {1, 4}).figures.crashes_in_persist, 0u);
   EXPECT_GT(run_seeds(options(5, "isolate"), {1, 8}).figures.installs, 0u);

@@ -1,0 +1,222 @@
+// recover-quorum: when it may be, what it does to the survivor, and how the others come back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/node/two_nodes.h"
+
+namespace dtrain::node {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using wire::MessageType;
+
+class RecoveryTest : public ::testing::Test {
+ protected:
+  void start_all(std::size_t count) {
+    for (std::size_t i = 1; i <= count; ++i) houses.push_back(&town.add("n" + std::to_string(i)));
+    for (House* house : houses) {
+      house->start();
+      town.run_for(1s);
+    }
+    town.run_for(10s);
+  }
+  // After kill(): its next life, which finds the others through n3 and n4.
+  void start_again(House& house) {
+    ++house.started.life;
+    house.started.members.found = false;
+    house.started.members.record.cluster_id = {0xc1, 0x57e2};
+    house.started.members.record.book = {};
+    house.start();
+    for (House* other : houses)
+      if (other != &house && other->runs()) house.give(Gossiped{gossip::SeedsResolved{{other->address()}}});
+  }
+  Result<wire::RecoveryView> recover(House& house, bool go = true, bool force = false, std::uint32_t uid = 0) {
+    const std::uint64_t before = house.requests();
+    (void)house.ask<wire::RecoveryView>(MessageType::recover_quorum, wire::RecoverRequest{go, force}, uid);
+    for (Duration waited{}; !house.answers.contains(before + 1) && waited < 5s; waited += 10ms) town.run_for(10ms);
+    return house.answer<wire::RecoveryView>(before + 1);
+  }
+  void expect_refused(const Result<wire::RecoveryView>& answer, const std::string& why) {
+    ASSERT_FALSE(answer);
+    EXPECT_THAT(answer.error().text(), HasSubstr(why));
+  }
+  Result<wire::SubmitReply> submit(House& house, const std::string& name) {
+    job::JobSpec spec;
+    spec.name = name;
+    spec.framework = job::Framework::generic;
+    spec.suspend = true;  // nothing of it runs: it is about the log
+    job::RoleSpec role;
+    role.replicas = role.min_replicas = 1;
+    role.command = {"true"};
+    spec.roles["worker"] = role;
+    wire::SubmitRequest request;
+    request.spec = wire::encode(spec);
+    const std::uint64_t before = house.requests();
+    (void)house.ask<wire::SubmitReply>(MessageType::submit, request, 1000);
+    for (Duration waited{}; !house.answers.contains(before + 1) && waited < 15s; waited += 10ms) town.run_for(10ms);
+    return house.answer<wire::SubmitReply>(before + 1);
+  }
+  std::vector<std::string> jobs(House& house) {
+    std::vector<std::string> names;
+    const auto reply = house.ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{});
+    if (reply)
+      for (const auto& view : reply->jobs) names.push_back(view.name);
+    return names;
+  }
+
+  Town town;
+  std::vector<House*> houses;
+};
+
+TEST_F(RecoveryTest, IsRefusedWhereNothingIsLost) {
+  start_all(3);
+  for (House* house : houses) expect_refused(recover(*house), "n1 coordinates");
+  EXPECT_EQ(houses[0]->status().quorum.next, "");
+  EXPECT_EQ(houses[0]->status().quorum.history, 1u);
+  town.kill(*houses[0]);
+  expect_refused(recover(*houses[1]), "coordinate");
+  House lone(town, "lone", 9);
+  lone.started.members.found = true;
+  lone.started.members.holds_ledger = true;
+  lone.start();
+  expect_refused(lone.ask<wire::RecoveryView>(MessageType::recover_quorum, wire::RecoverRequest{true, true}), "lone coordinates");
+  for (House* house : houses) EXPECT_LE(house->disk.hard.history.number, 1u);
+}
+
+TEST_F(RecoveryTest, IsRefusedToStrangersAndWhileAMajorityIsUp) {
+  start_all(3);
+  town.kill(*houses[0]);
+  town.kill(*houses[1]);
+  town.run_for(5s);
+  expect_refused(recover(*houses[2], true, true, 1000), "only root");
+  EXPECT_EQ(houses[2]->disk.hard.history.number, 1u);
+  // Two of three are up again, and have not found each other yet.
+  start_again(*houses[0]);
+  for (Duration waited{}; waited < 500ms; waited += 10ms, town.run_for(10ms)) {
+    if (houses[2]->status().coordinator) break;
+    const auto answer = recover(*houses[2], false, true);
+    if (answer) continue;
+    EXPECT_THAT(answer.error().text(), ::testing::AnyOf(HasSubstr("a majority of the voters is alive: n1, n3"), HasSubstr("coordinates")));
+  }
+  EXPECT_EQ(houses[2]->disk.hard.history.number, 1u);
+}
+
+TEST_F(RecoveryTest, ASurvivorGoesOnAndTheOthersComeBack) {
+  start_all(3);
+  ASSERT_TRUE(submit(*houses[1], "before"));
+  House& survivor = *houses[2];
+  town.kill(*houses[0]);
+  town.kill(*houses[1]);
+  town.run_for(5s);
+  EXPECT_FALSE(submit(survivor, "refused"));
+  EXPECT_THAT(survivor.status().quorum.next, HasSubstr("Start the agents of n1, n2; if these are lost for good: dtrainctl recover-quorum"));
+  // Asked only: nothing happens.
+  const auto would = recover(survivor, false);
+  ASSERT_TRUE(would) << would.error().text();
+  EXPECT_EQ(would->lost, (std::vector<std::string>{"n1", "n2"}));
+  EXPECT_EQ(would->new_history, 0u);
+  EXPECT_GT(would->index, 3u);
+  EXPECT_EQ(survivor.disk.hard.history.number, 1u);
+  const auto done = recover(survivor);
+  ASSERT_TRUE(done) << done.error().text();
+  EXPECT_EQ(done->new_history, 2u);
+  EXPECT_GT(done->epoch, 1ull << 32) << "orders of the older history are refused";
+  EXPECT_EQ(survivor.log.count("council.recovered"), 1u);
+  EXPECT_THAT(survivor.status().quorum.voters, ::testing::ElementsAre("n3"));
+  EXPECT_EQ(survivor.status().quorum.history, 2u);
+  ASSERT_TRUE(submit(survivor, "after"));
+  expect_refused(recover(survivor), "n3 coordinates");
+  bool told = false;
+  for (const auto& event : survivor.events()) told = told || event.type == "council.recovered";
+  EXPECT_TRUE(told);
+  // One comes back with its old log, and then the other.
+  start_again(*houses[0]);
+  expect_refused(recover(*houses[0], true, true), "");
+  town.run_for(30s);
+  EXPECT_EQ(houses[0]->disk.hard.history.number, 2u);
+  EXPECT_EQ(houses[0]->log.count("council.followed"), 1u);
+  EXPECT_EQ(jobs(*houses[0]), jobs(survivor));
+  EXPECT_THAT(jobs(survivor), ::testing::AllOf(Contains("before"), Contains("after")));
+  EXPECT_FALSE(houses[0]->status().stale);
+  start_again(*houses[1]);
+  town.run_for(2min);
+  for (House* house : houses) {
+    EXPECT_EQ(house->status().quorum.voters, (std::vector<std::string>{"n1", "n2", "n3"}));
+    EXPECT_EQ(house->status().quorum.next, "");
+    EXPECT_EQ(jobs(*house), jobs(survivor));
+  }
+  // They are voters like any: the survivor may die now, and come back.
+  town.kill(survivor);
+  ASSERT_TRUE(submit(*houses[0], "later"));
+  start_again(survivor);
+  town.run_for(20s);
+  EXPECT_THAT(jobs(survivor), Contains("later"));
+}
+
+// Both the voter and the learner are left: the one with the shorter log must be forced, and the other follows it then.
+TEST_F(RecoveryTest, WhoseLogReachesFurtherIsTheOne) {
+  start_all(4);
+  House& voter = *houses[2];
+  House& learner = *houses[3];
+  ASSERT_EQ(voter.status().quorum.voters, (std::vector<std::string>{"n1", "n2", "n3"}));
+  town.kill(learner);
+  town.run_for(2s);
+  ASSERT_TRUE(submit(voter, "more"));
+  town.run_for(1s);
+  town.kill(*houses[0]);
+  town.kill(*houses[1]);
+  start_again(learner);
+  town.run_for(20s);
+  expect_refused(recover(learner), "the log of n3 reaches further");
+  const auto would = recover(voter, false);
+  ASSERT_TRUE(would) << would.error().text();
+  ASSERT_FALSE(would->others.empty());
+  EXPECT_EQ(would->others.back().node, "n4");
+  EXPECT_EQ(would->others.back().role, "learner");
+  EXPECT_GT(would->others.back().index, 0u);
+  EXPECT_LT(would->others.back().index, would->index);
+  const auto forced = recover(learner, true, true);
+  ASSERT_TRUE(forced) << forced.error().text();
+  expect_refused(recover(voter), "");
+  town.run_for(30s);
+  EXPECT_EQ(voter.disk.hard.history.number, 2u);
+  EXPECT_EQ(voter.log.count("council.followed"), 1u);
+  EXPECT_EQ(jobs(voter), std::vector<std::string>{}) << "what only it had is lost";
+  ASSERT_TRUE(submit(voter, "after"));
+  EXPECT_EQ(jobs(learner), std::vector<std::string>{"after"});
+}
+
+// A crash between: the one or the other, and it can be said again.
+TEST_F(RecoveryTest, SurvivesACrash) {
+  start_all(3);
+  House& survivor = *houses[2];
+  town.kill(*houses[0]);
+  town.kill(*houses[1]);
+  town.run_for(5s);
+  town.disk = 50ms;
+  (void)survivor.ask<wire::RecoveryView>(MessageType::recover_quorum, wire::RecoverRequest{true, false}, 0);
+  town.kill(survivor);
+  town.disk = {};
+  start_again(survivor);
+  town.run_for(5s);
+  if (survivor.disk.hard.history.number == 1) {
+    ASSERT_TRUE(recover(survivor));
+  }
+  EXPECT_EQ(survivor.disk.hard.history.number, 2u);
+  EXPECT_TRUE(submit(survivor, "after"));
+}
+
+TEST_F(RecoveryTest, AFailedDiskRecoversNothing) {
+  start_all(3);
+  House& survivor = *houses[2];
+  town.kill(*houses[0]);
+  town.kill(*houses[1]);
+  town.run_for(5s);
+  survivor.give(PersistFailed{77, {ErrorCode::io, "could not write: no space", ""}});
+  expect_refused(recover(survivor), "disk failed");
+  EXPECT_EQ(survivor.disk.hard.history.number, 1u);
+}
+
+}  // namespace
+}  // namespace dtrain::node
