@@ -57,6 +57,7 @@ void Node::Impl::start(const Started& e) {
   CHECK(!host);
   c.facts = e.facts;
   relays.start(e.life);
+  requests.started();
   start_ledger(e);
   start_host(e);
   forming.start(e.members);

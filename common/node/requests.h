@@ -20,6 +20,7 @@ namespace dtrain::node {
 inline constexpr Duration kCurrentWithin = 10s;  // a request about jobs waits so long for a copy of the ledger that is not old
 inline constexpr std::size_t kWaitingRequests = 256;  // for that; further ones are refused
 inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of them together: a single one may be as long as a frame
+inline constexpr Duration kHeardWithin = 10s;  // of its start an agent may not have heard yet who is alive: recover-quorum waits
 inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in the place of one that leaves; then: refused
 
 class Requests {
@@ -29,6 +30,7 @@ class Requests {
       : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams), relays_(relays),
         host_logs_(host_logs) {}
 
+  void started() { started_ = c_.now.boot; }
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
   void closed(ConnectionId connection);
   void handle(const Request& e);
@@ -148,6 +150,7 @@ class Requests {
   std::vector<Departure> departures_;  // in order of time; one of a connection
   std::vector<Leaving> leaving_;
   std::vector<Recovering> recovering_;
+  Instant started_{};
 };
 
 }  // namespace dtrain::node

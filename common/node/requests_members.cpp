@@ -162,6 +162,11 @@ void Requests::recover_quorum(const Request& e, const wire::RecoverRequest& q, c
   if (refuse_stranger(e, caller)) return;
   auto view = recovery_view(c_, q.force);
   if (!view) return refuse(e, view.error());
+  if (const Instant heard = started_ + kHeardWithin; c_.now.boot < heard)
+    return refuse(e, {ErrorCode::refused,
+                      "could not recover the quorum: this agent has just started, and may not have heard yet who is alive",
+                      "try again in " +
+                          std::to_string(std::chrono::duration_cast<std::chrono::seconds>(heard - c_.now.boot).count() + 1) + " s"});
   if (!q.go) return reply(c_, e.connection, e.request, MessageType::recovery, *view);
   c_.replicated->step(c_.now.boot, raft::Recover{{c_.rng.next(), c_.rng.next() | 1}});
   view->new_history = c_.replicated->raft().history().number;

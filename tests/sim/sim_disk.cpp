@@ -79,7 +79,7 @@ void SimDisk::apply(const node::Persist& persist) {
       if (!coded || coded->payload != entry.payload) complain_("entry " + std::to_string(entry.index) + " does not survive its encoding");
     }
   }
-  raft::store(replica, {0, persist.hard, persist.snapshot, persist.reset_log, persist.truncate_from, persist.append, {}});
+  raft::store(replica, {0, false, persist.hard, persist.snapshot, persist.reset_log, persist.truncate_from, persist.append, {}});
   for (const auto& key : persist.erase_task_records) stored_.task_records.erase(key);
   for (const auto& [key, bytes] : persist.put_task_records) stored_.task_records[key] = bytes;
 }

@@ -61,7 +61,8 @@ class RecoverQuorumTest(test_hosts.Hosts):
         self.assertTrue(alive(tasks[own]["pid"]))
         self.refused(survivor, "h2 coordinates", "--yes")
         # What the lost host had is begun elsewhere; the task of the agent that died runs on until it is told.
-        until(lambda: all(t["node"] == "h2" for t in self.running(survivor, "both").values()), "the tasks on the host that is left", 60)
+        until(lambda: all(t["node"] == "h2" and t["state"] == "Running" for t in self.tasks_at(survivor, "both").values()),
+              lambda: "the tasks on the host that is left: %s" % self.tasks_at(survivor, "both"), 90)
         self.assertTrue(alive(orphan["pid"]))
         h1.start()
         until(lambda: h1.ask("status")["quorum"]["history"] == 2 and not h1.ask("status")["stale"],
@@ -73,7 +74,7 @@ class RecoverQuorumTest(test_hosts.Hosts):
         self.running(h1, "again", 2)
 
         def ledger(agent):
-            return [(j["name"], j["state"], sorted((n, t["node"], t["pid"], t["attempt"]) for n, t in self.tasks_at(agent, j["name"]).items()))
+            return [(j["name"], j["state"], sorted((t["task"], t["node"], t["pid"], t["attempt"]) for t in agent.ask("tasks", j["name"])))
                     for j in agent.ask("jobs")]
         until(lambda: ledger(h1) == ledger(survivor), lambda: "equal ledgers: %s %s" % (ledger(h1), ledger(survivor)))
         self.assertEqual({name for name, *_ in ledger(h1)}, {"both", "after", "again"})

@@ -169,6 +169,41 @@ TEST_F(Cli, DrainedNodesAreShown) {
   EXPECT_NE(json.find("\"reason\": \"disk\""), std::string::npos) << json;
 }
 
+TEST_F(Cli, RecoverQuorumWarnsAndWantsYes) {
+  wire::RecoveryView view;
+  view.node = "h2";
+  view.history = 1;
+  view.index = 70;
+  view.term = 3;
+  view.lost = {"h1", "h3"};
+  view.others = {{"h4", "alive", "learner", 1, 3, 69}, {"h5", "dead", "unknown", 0, 0, 0}};
+  answers(MessageType::recovery, view);
+  const Ran asked = ctl({"recover-quorum"});
+  EXPECT_EQ(asked.code, 5);
+  for (const char* words : {"up to entry 70 of term 3", "(h1 h3) is lost", "two clusters", "h4 (learner, alive): its log reaches to entry 69",
+                            "h5 (unknown, dead): how far its log reaches is not known", "give --yes"})
+    EXPECT_NE(asked.err.find(words), std::string::npos) << words << " in " << asked.err;
+  ASSERT_EQ(agent_->requests().size(), 1u);
+  EXPECT_FALSE(request<wire::RecoverRequest>().go);
+
+  view.new_history = 2;
+  view.epoch = (1ull << 32) + 5;
+  agent_.reset();
+  answers(MessageType::recovery, view);
+  const Ran done = ctl({"recover-quorum", "--yes", "--force"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("history 2 of the cluster begins behind entry 70"), std::string::npos) << done.out;
+  ASSERT_EQ(agent_->requests().size(), 1u);
+  EXPECT_TRUE(request<wire::RecoverRequest>().go);
+  EXPECT_TRUE(request<wire::RecoverRequest>().force);
+  const Ran json = ctl({"-o", "json", "recover-quorum", "--yes"});
+  EXPECT_NE(json.out.find("\"new_history\""), std::string::npos) << json.out;
+
+  agent_.reset();
+  refuses(ErrorCode::refused);
+  EXPECT_EQ(ctl({"recover-quorum"}).code, 5);
+}
+
 TEST_F(Cli, UnknownWordsSuggestTheNearest) {
   const Ran ran = ctl({"-o", "table", "tsaks", "j"});
   EXPECT_EQ(ran.code, 2);

@@ -37,12 +37,12 @@ TEST(JsonView, ExitCodeAndCause) {
 TEST(JsonView, Status) {
   wire::StatusView status;
   status.cluster = {"lab", "c0ffee"};
-  status.quorum = {{"n1"}, true};
+  status.quorum = {{"n1"}, true, 0, ""};
   status.nodes.alive = 1;
   status.jobs["Running"] = 2;
   status.membership = {{{"bad-body", 0}, {"other-cluster", 5}}, 4, 3, 2, 1};
   EXPECT_EQ(json_text(json_of(status), false),
-            R"({"cluster":{"name":"lab","id":"c0ffee"},"coordinator":null,"quorum":{"voters":["n1"],"healthy":true},)"
+            R"({"cluster":{"name":"lab","id":"c0ffee"},"coordinator":null,"quorum":{"voters":["n1"],"healthy":true,"history":0,"next":""},)"
             R"("nodes":{"alive":1,"suspect":0,"down":0,"dead":0,"left":0},"gpus":{"total":0,"free":0},"jobs":{"Running":2},)"
             R"("stale":false,"ledger":true,"waiting_for":"","membership":{"drops":{"bad-body":0,"other-cluster":5},)"
             R"("probe_failures":4,"refutes":3,"rumours_dropped":2,"health":1},"drained":{}})");

@@ -132,7 +132,7 @@ TEST_F(RecoveryTest, ASurvivorGoesOnAndTheOthersComeBack) {
   EXPECT_TRUE(told);
   // One comes back with its old log, and then the other.
   start_again(*houses[0]);
-  expect_refused(recover(*houses[0], true, true), "");
+  expect_refused(recover(*houses[0], true, true), "just started");
   town.run_for(30s);
   EXPECT_EQ(houses[0]->disk.hard.history.number, 2u);
   EXPECT_EQ(houses[0]->log.count("council.followed"), 1u);
@@ -199,7 +199,7 @@ TEST_F(RecoveryTest, SurvivesACrash) {
   town.kill(survivor);
   town.disk = {};
   start_again(survivor);
-  town.run_for(5s);
+  town.run_for(12s);
   if (survivor.disk.hard.history.number == 1) {
     ASSERT_TRUE(recover(survivor));
   }
