@@ -154,7 +154,8 @@ std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& 
     table.add({node.name, node.state, node.role, node.address,
                std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total), cpus_pair(node.cpus),
                bytes_text(node.memory.free_bytes) + "/" + bytes_text(node.memory.total_bytes),
-               node.drained ? "drained" : node.schedulable ? "yes" : "no", std::to_string(node.incarnation), node.id, labels_text(node.labels),
+               node.drained ? "drained" : node.schedulable ? "yes" : "no", std::to_string(node.incarnation), node.id,
+               labels_text(node.labels),
                node.version, node.key_print});
   return table.render(layout);
 }

@@ -12,7 +12,8 @@ using cluster::JobRecord;
 std::string why_there(const cluster::DrainedHost& drain, const JobRecord& job, const std::vector<TaskId>& there) {
   if (is_final(job.state)) return job.leave_running ? "has ended, and its cleanPodPolicy leaves them running" : "is ending";
   if (job.goal != cluster::Goal::run || job.halt == cluster::Halt::requested) return "is being stopped";
-  const bool moves = job.halt != cluster::Halt::none || std::ranges::all_of(there, [&](const TaskId& id) { return job.tasks.at(id).moving; });
+  const bool moves =
+      job.halt != cluster::Halt::none || std::ranges::all_of(there, [&](const TaskId& id) { return job.tasks.at(id).moving; });
   if (moves) return "is leaving: its tasks end with their stop grace";
   const auto stays = drain.stays.find(job.id);
   return stays == drain.stays.end() ? "a place elsewhere is looked for" : "stays: " + stays->second;
