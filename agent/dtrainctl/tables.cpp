@@ -259,14 +259,14 @@ std::string status_text(const wire::StatusView& status) {
 }
 
 std::string recovery_warning(const wire::RecoveryView& view) {
-  std::string out = "recover-quorum on " + view.node + ": its log, up to entry " + std::to_string(view.index) + " of term " +
+  std::string out = "recover-quorum on " + printable(view.node) + ": its log, up to entry " + std::to_string(view.index) + " of term " +
                     std::to_string(view.term) + ", is the cluster's from now on (history " + std::to_string(view.history + 1) +
                     ").\n"
-                    "- What only the voters had that are not up (" + joined(view.lost, " ") + ") is lost.\n"
+                    "- What only the voters had that are not up (" + printable(joined(view.lost, " ")) + ") is lost.\n"
                     "- If a majority of the voters is alive somewhere else, there will be two clusters.\n"
                     "- The other members drop their logs and follow this one; tasks that it does not know end.\n";
   for (const wire::LogReachView& other : view.others) {
-    out += "  " + other.node + " (" + other.role + ", " + other.state + "): ";
+    out += "  " + printable(other.node + " (" + other.role + ", " + other.state + "): ");
     out += other.index == 0 ? "how far its log reaches is not known"
                             : "its log reaches to entry " + std::to_string(other.index) + " of term " + std::to_string(other.term) +
                                   " of history " + std::to_string(other.history);

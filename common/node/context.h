@@ -56,7 +56,8 @@ struct Context {
   bool among_others() const {
     if (!replicated) return false;
     const raft::Configuration& configuration = replicated->raft().configuration();
-    return configuration.voters.size() + configuration.learners.size() > 1;
+    // After recover-quorum nobody else is in it, and the lost ones have tasks all the same.
+    return configuration.voters.size() + configuration.learners.size() > 1 || replicated->raft().history().number > 1;
   }
   // By the coordinator's clock, or by the log's.
   Duration elapsed() const {

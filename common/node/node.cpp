@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/node/cluster_views.h"
 #include "common/node/node_impl.h"
 
 namespace dtrain::node {
@@ -133,7 +134,7 @@ void Node::Impl::tell_members() {
   const auto& events = members.local_events();
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;
-  members.touch();  // without a leader it tells how far its log reaches
+  if (c.holds_ledger() && without_leader(c)) members.touch();  // then it tells how far its log reaches
   seats.touch();
   coordinator.hosts_changed();
   streams.new_events();

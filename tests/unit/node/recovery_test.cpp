@@ -178,7 +178,8 @@ TEST_F(RecoveryTest, WhoseLogReachesFurtherIsTheOne) {
   EXPECT_LT(would->others.back().index, would->index);
   const auto forced = recover(learner, true, true);
   ASSERT_TRUE(forced) << forced.error().text();
-  expect_refused(recover(voter), "");
+  town.run_for(2s);  // gossip
+  expect_refused(recover(voter, true, true), "n4 has begun history 2");
   town.run_for(30s);
   EXPECT_EQ(voter.disk.hard.history.number, 2u);
   EXPECT_EQ(voter.log.count("council.followed"), 1u);
