@@ -42,7 +42,9 @@ bool RunnerSuite::until_froze(bool frozen) {
 
 std::int32_t RunnerSuite::start_granted(const AssignmentId& id, AttemptNumber attempt) {
   world_->runner().start(id, attempt);
-  EXPECT_TRUE(until_asked(id));
+  const bool did_ask = until_asked(id);
+  EXPECT_TRUE(did_ask);
+  if (!did_ask) return 0;
   const node::LeaseAsked asked = *last<node::LeaseAsked>(id);
   EXPECT_EQ(asked.attempt, attempt);
   EXPECT_EQ(count<node::AttemptStarted>(id), 0);
@@ -258,6 +260,27 @@ TEST_P(RunnerSuite, WhatRunsWithoutALeaseCanBeRequiredToHaveOne) {
   const auto found = restart_agent();
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].leased);
+}
+
+TEST_P(RunnerSuite, WhatIsFrozenByOrderWhenALeaseIsRequiredThawsByAGrantOnly) {
+  launch(worker_, {.ready = true});
+  start(worker_, 1);
+  ASSERT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
+  world_->runner().freeze(worker_, true);
+  world_->runner().require_lease({worker_, kShortLease});   // maybe before it is frozen
+  ASSERT_TRUE(pump([&] { return last<node::FreezeDone>(worker_) != nullptr; }));
+  ASSERT_TRUE(last<node::FreezeDone>(worker_)->result);
+  EXPECT_EQ(count<node::LeaseAsked>(worker_), 0);   // while it is held no grant would help
+  events_.clear();
+  world_->runner().freeze(worker_, false);
+  ASSERT_TRUE(pump([&] { return last<node::FreezeDone>(worker_) != nullptr; }));
+  ASSERT_TRUE(until_froze(true));
+  ASSERT_TRUE(pump([&] { return last<node::LeaseAsked>(worker_) != nullptr; }));
+  EXPECT_EQ(world_->running_processes(worker_), 0);
+  answer(*last<node::LeaseAsked>(worker_), true, kEpoch);
+  ASSERT_TRUE(until_froze(false));
+  settle(worker_, 1);
+  EXPECT_EQ(count<node::AttemptExited>(worker_), 0);
 }
 
 }  // namespace dtrain::conformance
