@@ -46,6 +46,7 @@ class LeaseTest(test_hosts.Hosts):
         agents = self.three()
         agents[0].do("submit", self.keepers(name))
         before = self.running(agents[0], name)
+        until(lambda: all(self.beats(n, t["node"]) for n, t in before.items()), "the first beats")
         return agents, before, next(n for n, t in before.items() if t["node"] == "a3")
 
     def test_what_ran_on_a_host_that_is_gone_runs_elsewhere(self):
