@@ -23,7 +23,7 @@ constexpr std::size_t kFounders = 3;
 constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kFoundersTake = 30s;
 
 // Drawn by each seed.
-constexpr Duration kLeases[] = {3s, 5s, 9s};
+constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
 
 class QuietLog final : public Log {
  public:

@@ -94,7 +94,7 @@ void SimRunner::refuse_start(const AssignmentId& id, AttemptNumber attempt, std:
 }
 
 void SimRunner::perform(const node::StartAttempt& effect) {
-  order(effect.id, [this, effect] {
+  order(effect.id, [this, effect, life = life_] {
     const auto it = shims_.find(effect.id);
     const auto refuse = [&](std::string why) { refuse_start(effect.id, effect.attempt, std::move(why)); };
     if (it == shims_.end() || !it->second.alive) return refuse("it has no shim");
@@ -105,6 +105,7 @@ void SimRunner::perform(const node::StartAttempt& effect) {
     }
     if (effect.attempt <= shim.attempt) return refuse("attempt " + std::to_string(shim.attempt) + " was started already");
     if (shim.running) return refuse("attempt " + std::to_string(shim.attempt) + " runs");
+    if (shim.lease && life != life_) return;  // of an agent that is dead by now: the start is taken back as soon as it is read
     if (shim.lease) return order_start(shim, effect.attempt);
     start(shim, effect.attempt);
   });
