@@ -16,12 +16,12 @@ constexpr Usual kUsual[] = {
     {Fault::disk_error, 40s}, {Fault::slow_disk, 40s}, {Fault::full_disk, 60s},  {Fault::clock_jump, 20s},
     {Fault::pause, 25s},      {Fault::checkpoint_damage, 10s}, {Fault::stage_error, 25s},
     {Fault::coordinator_kill, 25s}, {Fault::partition, 40s}, {Fault::isolate, 40s}, {Fault::one_way, 40s},
-    {Fault::loss, 40s}, {Fault::duplicate, 40s}, {Fault::delay, 40s}, {Fault::drain, 30s},
+    {Fault::loss, 40s}, {Fault::duplicate, 40s}, {Fault::delay, 40s},
 };
 constexpr std::int64_t kLongestJumpMs = 86'400'000;
 constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 3s, kLongestFull = 4s, kLongestSlow = 8s,
                    kLongestFailing = 12s, kSlowCommit = 1500ms,
-                   kLongestCut = 12s, kLongestDrain = 40s;
+                   kLongestCut = 12s, kLongestDrain = 40s, kBetweenDrains = 60s;
 constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
 // An order on its way when the agent dies is over by then: see SimRunner.
 constexpr Duration kBackAtLeast = 30ms;
@@ -30,17 +30,32 @@ constexpr Duration kPeace = 2s;
 
 }  // namespace
 
-Chaos::Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until) : world_(world), rng_(rng), until_(until) {
+Chaos::Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until) : world_(world), rng_(rng), operator_(rng.next() ^ 0xd2a1), until_(until) {
   for (const Usual& usual : kUsual) {
     if (!allowed.has(usual.fault) || (among_several(usual.fault) && world_.alone()) || !rng_.chance(1, 2)) continue;
     active_.set(usual.fault);
     mean_[static_cast<std::size_t>(usual.fault)] = usual.mean * static_cast<std::int64_t>(3 + rng_.below(25)) / 10;
   }
+  drains_ = allowed.has(Fault::drain) && !world_.alone() && operator_.chance(1, 2);
 }
 
 void Chaos::begin() {
   for (const Usual& usual : kUsual)
     if (active_.has(usual.fault)) next(usual.fault);
+  if (drains_) drain_later();
+}
+
+// An operator with random numbers of their own: whoever drains nothing changes nothing.
+void Chaos::drain_later() {
+  const auto within = [this](Duration most) { return Duration(static_cast<std::int64_t>(operator_.below(static_cast<std::uint64_t>(most.count())))); };
+  world_.timeline().after(within(kBetweenDrains), [this, within] {
+    if (world_.now() >= until_) return;
+    const std::size_t number = operator_.below(world_.hosts());
+    world_.note(number, to_string(Fault::drain));
+    world_.drain(number, true, operator_.chance(1, 2) ? Duration{} : within(kLongestDrain));
+    world_.timeline().at(std::min(until_, world_.now() + within(kLongestDrain)), [this, number] { world_.drain(number, false, {}); });
+    drain_later();
+  });
 }
 
 void Chaos::next(Fault fault) {
@@ -122,11 +137,6 @@ void Chaos::strike_between(Fault fault) {
     case Fault::delay:
       network.set_delays(true);
       return for_a_while(host, kLongestCut, [&network] { network.set_delays(false); });
-    case Fault::drain: {
-      const Duration within = rng_.chance(1, 2) ? Duration{} : upto(kLongestDrain);
-      world_.drain(number, true, within);
-      return for_a_while(host, kLongestDrain, [this, number] { world_.drain(number, false, {}); });
-    }
     default: return;
   }
 }

@@ -17,6 +17,7 @@ class Chaos {
 
  private:
   void next(Fault fault);
+  void drain_later();
   void strike(Fault fault);
   void strike_between(Fault fault);
   void kill_some_task(SimHost& host);
@@ -29,9 +30,10 @@ class Chaos {
 
   ClusterWorld& world_;
   FaultSet active_;
-  Rng rng_;
+  Rng rng_, operator_;
   Instant until_;
   std::array<Duration, kFaultCount> mean_{};
+  bool drains_ = false;
 };
 
 }  // namespace dtrain::sim

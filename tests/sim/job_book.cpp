@@ -22,6 +22,7 @@ KnownJob& JobBook::know(JobId id, std::uint64_t tag, const std::string& name, In
     job.id = id;
     job.tag = tag;
     job.known_since = now;
+    job.may_move = drained_ && now - *drained_ <= kUnknownFor;
   }
   if (!name.empty() && job.name.empty()) {
     job.name = name;
@@ -32,6 +33,11 @@ KnownJob& JobBook::know(JobId id, std::uint64_t tag, const std::string& name, In
       if (by.name == name && by.tag != tag && now - by.at <= kUnknownFor) job.removal_asked = true;
   }
   return job;
+}
+
+void JobBook::host_drained(Instant now) {
+  drained_ = now;
+  for (auto& [id, job] : jobs_) job.may_move = true;
 }
 
 const KnownJob* JobBook::find(JobId id) const {

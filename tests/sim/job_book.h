@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct KnownJob {
   Instant restarted{};                // restart of the whole job, or rerun: when last
   std::uint32_t crashes = 0;          // lives of the agent that ended meanwhile
   std::uint32_t reboots = 0;
+  bool may_move = false;              // a host was drained meanwhile: its tasks may be begun elsewhere, at no cost
 };
 
 class JobBook {
@@ -53,6 +55,7 @@ class JobBook {
   const job::JobSpec* spec_of(JobId id) const;      // as submitted; nullptr: never heard of
 
   void asked(const wire::ActionRequest& action, Instant now);
+  void host_drained(Instant now);
   // With the file of that tag.
   void replace_asked(const std::string& name, std::uint64_t tag, Instant now);
   // `index`: of the newest entry in the ledger that the list was made from. False: an older list than was seen before,
@@ -76,6 +79,7 @@ class JobBook {
   std::map<std::uint64_t, JobFile> files_;
   std::map<JobId, KnownJob> jobs_;
   std::uint64_t index_ = 0;
+  std::optional<Instant> drained_;   // when last
 };
 
 std::uint64_t tag_of(const std::map<std::string, std::string>& labels);   // 0: none

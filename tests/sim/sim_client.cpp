@@ -87,6 +87,7 @@ void SimClient::action(wire::ActionRequest request) {
 
 void SimClient::drain(wire::DrainRequest request) {
   if (!reached(hooks_.choose_host())) return;
+  if (request.on) book_.host_drained(timeline_.now());
   SentRequest sent;
   sent.type = MessageType::drain;
   sent.drain = request;

@@ -4,7 +4,7 @@
 // A crash of the agent can lose the count of a restart that had begun (its start is not flushed: a shim tells of it
 // later, a host that went down cannot), so each such crash widens the bound by the job's tasks. Runs that a user
 // restarted, suspended or scaled begin new budgets and are left out. So are jobs on hosts that were away: what was begun there
-// unseen, and begun elsewhere by then, is counted once.
+// unseen, and begun elsewhere by then, is counted once; and jobs that were there when a host was drained: to move costs nothing.
 #include "tests/sim/attempt_ledger.h"
 #include "tests/sim/checkers/checkers.h"
 
@@ -31,7 +31,7 @@ class BudgetsRespected final : public Checker {
     attempts_.started(shim);
     const KnownJob* known = world_.book().find(id.job);
     const job::JobSpec* spec = world_.book().spec_of(id.job);
-    if (known == nullptr || spec == nullptr || known->steered != 0 || runs_elsewhere(shim)) return;
+    if (known == nullptr || spec == nullptr || known->steered != 0 || known->may_move || runs_elsewhere(shim)) return;
     const std::uint32_t slack = known->crashes * job::total_replicas(*spec);
     const auto& policy = spec->policy;
     if (policy.backoff_limit && job.restarts + job.recoveries > *policy.backoff_limit + slack)
@@ -59,7 +59,7 @@ class BudgetsRespected final : public Checker {
     for (const auto& view : jobs.jobs) {
       const KnownJob* known = world_.book().find(view.id);
       const auto it = jobs_.find(view.id);
-      if (known == nullptr || known->steered != 0 || it == jobs_.end()) continue;
+      if (known == nullptr || known->steered != 0 || known->may_move || it == jobs_.end()) continue;
       const Counts& job = it->second;
       if (job.begun_elsewhere || !heard_all(known->known_since)) continue;
       const std::uint32_t observed = job.restarts + job.recoveries;
