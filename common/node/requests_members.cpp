@@ -159,7 +159,7 @@ void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& 
 }
 
 void Requests::recover_quorum(const Request& e, const wire::RecoverRequest& q, const Caller& caller) {
-  if (refuse_stranger(e, caller)) return;
+  if (refuse_stranger(e, caller, "could not recover the quorum")) return;
   auto view = recovery_view(c_, q.force);
   if (!view) return refuse(e, view.error());
   if (const Instant heard = started_ + kHeardWithin; c_.now.boot < heard)
