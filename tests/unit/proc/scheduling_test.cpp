@@ -15,7 +15,7 @@ namespace {
 TEST(Scheduling, AHelperOfAnUrgentProcessIsNotUrgent) {
   const int before = ::getpriority(PRIO_PROCESS, 0);
   become_urgent();  // without the right to it nothing changes, and nothing is shown
-  const auto helper = run_helper({{"sh", "-c", "nice >&2"}, -1, std::nullopt});
+  const auto helper = run_helper({{"sh", "-c", "nice >&2"}, std::nullopt, -1});
   ::setpriority(PRIO_PROCESS, 0, before);
   ASSERT_TRUE(helper.has_value());
   EXPECT_EQ(helper->errors, std::to_string(std::max(0, before)) + "\n");
