@@ -40,6 +40,7 @@ Voters voters(const Context& c) {
     const bool up = id == c.replicated->raft().id() || (m && wire::in_service(m->state));
     (up ? all.up : all.away).push_back(name_of(c, id));
   }
+  std::ranges::sort(all.away);  // for people; the configuration's order is that of random ids
   return all;
 }
 

@@ -18,7 +18,7 @@ TEST(Scheduling, AHelperOfAnUrgentProcessIsNotUrgent) {
   const auto helper = run_helper({{"sh", "-c", "nice >&2"}, std::nullopt, -1});
   ::setpriority(PRIO_PROCESS, 0, before);
   ASSERT_TRUE(helper.has_value());
-  EXPECT_EQ(helper->errors, std::to_string(std::max(0, before)) + "\n");
+  EXPECT_EQ(helper->errors, std::to_string(std::max(0, before)));
 }
 
 }  // namespace
