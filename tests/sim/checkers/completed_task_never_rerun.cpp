@@ -22,7 +22,7 @@ class CompletedTaskNeverRerun final : public Checker {
   void on_event(const node::Event& event) override {
     const auto* exited = std::get_if<node::AttemptExited>(&event);
     Completion* done = exited == nullptr ? nullptr : completion_of(exited->id);
-    if (done != nullptr) done->told = true;
+    if (done != nullptr) done->told = done->agent_lives = true;
   }
 
   void process_started(const SimShim& shim) override {
@@ -43,6 +43,7 @@ class CompletedTaskNeverRerun final : public Checker {
   // What was not committed when the agent died is known from the shim's record alone. A host that went down may have
   // lost that; and where a stop was under way the record does not tell an own end from an obedient one.
   void agent_dies() override {
+    for (auto& [task, done] : completed_) done.agent_lives = false;
     for (auto& [task, done] : completed_)
       if (world_.now() - done.at < world_.takes_effect()) done.uncertain = true;
   }
@@ -54,7 +55,7 @@ class CompletedTaskNeverRerun final : public Checker {
     if (spec == nullptr) return;
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
-    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false, false, host_of(shim)});
+    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false, false, false, host_of(shim)});
   }
 
  private:
@@ -64,6 +65,7 @@ class CompletedTaskNeverRerun final : public Checker {
     Instant at{};
     bool uncertain = false;
     bool told = false;  // the agent
+    bool agent_lives = false;  // that was told, and all others
     std::size_t host = 0;
   };
   std::size_t host_of(const SimShim& shim) const {
@@ -74,10 +76,11 @@ class CompletedTaskNeverRerun final : public Checker {
     }
     return 0;
   }
-  // Its host was away before it could tell of the end, and the task was begun elsewhere, or there again once it was lost: that
-  // takes longer than an agent that is killed is away.
+  // Its host was away before it could tell of the end, and the task was begun elsewhere, or there again once it was lost (seeds 353
+  // and 704): no agent died since, or for longer than one that is killed is away.
   bool unheard_of(const Completion& done, const SimShim& shim) const {
-    if (world_.alone() || (host_of(shim) == done.host && world_.now() - done.at < kLost)) return false;
+    if (world_.alone() || (host_of(shim) == done.host && !done.agent_lives && world_.now() - done.at < kLost))
+      return false;
     const HostView& host = world_.host_view(done.host);
     return host.node() == nullptr || host.undisturbed_since() > done.at - world_.takes_effect();
   }
