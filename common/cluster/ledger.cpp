@@ -341,6 +341,8 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
   }
   if (const auto lost = state_.lost.find(c.node); lost != state_.lost.end() && lost->second.index == c.back) {
     state_.lost.erase(lost);
+    // What was taken from it may have run, or stood still, there until now.
+    for (auto& [port, used] : state_.ports[c.node]) used = state_.elapsed;
     add_event(wall, 0, "host.back", node_name, "", {{"node", node_name}});
     for (auto& [id, job] : state_.jobs)
       if (JobTransition(*this, job, wall).host_back(c.node)) jobs.insert(id);

@@ -78,6 +78,18 @@ TEST_F(LedgerHosts, ALostHostIsGivenNothingUntilItSaysThatItIsClean) {
   EXPECT_TRUE(move(id, {"worker", 1}, "n2").status);
 }
 
+// There it may have run, or stood still, until now.
+TEST_F(LedgerHosts, PortsOfALostHostRestFromItsReturn) {
+  const JobId id = submit(generic_job(2));
+  run_on(id, {"n1", "n2"});
+  const std::uint16_t port = task(id, {"worker", 1}).place.address.port;
+  lose("n2");
+  pass(100s);
+  back("n2");
+  EXPECT_EQ(ledger_.state().ports.at("n2").at(port), ledger_.state().elapsed);
+  EXPECT_GE(ledger_.state().elapsed, 100s);
+}
+
 TEST_F(LedgerHosts, AStatefulTaskWaitsForItsHost) {
   const JobId id = submit(ps_job());
   run_on(id, {"n1", "n2"});
