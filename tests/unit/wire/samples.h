@@ -53,6 +53,7 @@ void for_each_control_type(F&& f) {
   f.template operator()<CancelRequest>("cancel_request");
   f.template operator()<LeaveRequest>("leave_request");
   f.template operator()<FormRequest>("form_request");
+  f.template operator()<DrainRequest>("drain_request");
   f.template operator()<RecoverRequest>("recover_request");
   f.template operator()<RecoveryView>("recovery_view");
 }
