@@ -59,6 +59,15 @@ class WorldView {
     }
     return nullptr;
   }
+  // Of one that is there.
+  std::size_t host_of(const SimShim& shim) const {
+    for (std::size_t i = 0; i < hosts(); ++i) {
+      const auto& shims = host_view(i).runner().shims();
+      const auto own = shims.find(shim.spec.id);
+      if (own != shims.end() && &own->second == &shim) return i;
+    }
+    return 0;
+  }
 };
 
 class Checker {

@@ -55,7 +55,7 @@ class CompletedTaskNeverRerun final : public Checker {
     if (spec == nullptr || superseded(shim)) return;
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
-    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false, false, false, host_of(shim)});
+    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false, false, false, world_.host_of(shim)});
   }
 
  private:
@@ -68,14 +68,6 @@ class CompletedTaskNeverRerun final : public Checker {
     bool agent_lives = false;  // that was told, and all others
     std::size_t host = 0;
   };
-  std::size_t host_of(const SimShim& shim) const {
-    for (std::size_t i = 0; i < world_.hosts(); ++i) {
-      const auto& shims = world_.host_view(i).runner().shims();
-      const auto own = shims.find(shim.spec.id);
-      if (own != shims.end() && &own->second == &shim) return i;
-    }
-    return 0;
-  }
   // It ran on on a host that was lost, and was begun elsewhere meanwhile: its end is nobody's (seed 292).
   bool superseded(const SimShim& shim) const {
     const AssignmentId& id = shim.spec.id;
@@ -89,7 +81,7 @@ class CompletedTaskNeverRerun final : public Checker {
   // Its host was away before it could tell of the end, and the task was begun elsewhere, or there again once it was lost (seeds 353
   // and 704): no agent died since, or for longer than one that is killed is away.
   bool unheard_of(const Completion& done, const SimShim& shim) const {
-    if (world_.alone() || (host_of(shim) == done.host && !done.agent_lives && world_.now() - done.at < kLost))
+    if (world_.alone() || (world_.host_of(shim) == done.host && !done.agent_lives && world_.now() - done.at < kLost))
       return false;
     const HostView& host = world_.host_view(done.host);
     return host.node() == nullptr || host.undisturbed_since() > done.at - world_.takes_effect();

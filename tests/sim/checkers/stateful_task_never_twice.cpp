@@ -41,7 +41,7 @@ class StatefulTaskNeverTwice final : public Checker {
       const auto& [other, state] = *it;
       if (!state.running || &state == started) continue;
       if (!here && may_run_twice(other) && was_away(host)) continue;
-      if (!here && may_run_twice(id) && was_away(host_of(started))) continue;  // there it starts again by itself (seed 666)
+      if (!here && may_run_twice(id) && was_away(world_.host_of(*started))) continue;  // there it starts again by itself (seed 666)
       if (!here && state.lease && state.frozen) continue;
       if (other.task == id.task) return violation(id.text() + " " + how + " while " + other.text() + " ran");
       if (other.generation != id.generation)
@@ -49,14 +49,6 @@ class StatefulTaskNeverTwice final : public Checker {
     }
   }
 
-  std::size_t host_of(const SimShim* shim) const {
-    for (std::size_t i = 0; i < world_.hosts(); ++i) {
-      const auto& shims = world_.host_view(i).runner().shims();
-      const auto own = shims.find(shim->spec.id);
-      if (own != shims.end() && &own->second == shim) return i;
-    }
-    return 0;
-  }
   bool may_run_twice(const AssignmentId& id) const {
     const job::JobSpec* spec = world_.book().spec_of(id.job);
     return spec != nullptr && !job::is_stateful(*spec, id.task) && !job::is_exclusive(*spec, id.task);
