@@ -82,8 +82,7 @@ TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
   }
 }
 
-// Worlds that showed a fault, of the agent or of a checker, when this code met them. (What a seed shows changes with the world; those of
-// today stand for the rules that their faults gave, and each has a test of its own where it was the agent's.)
+// Worlds that showed a fault, of the agent or of a checker, when this code met them. What a seed shows changes with the world.
 TEST(World, SeedsThatOnceFailed) {
   RunOptions options;
   options.nodes = 3;
