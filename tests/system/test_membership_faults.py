@@ -134,9 +134,11 @@ class MembershipFaults(unittest.TestCase):
         """Neither half is a majority: each waits for the other, and both find together again."""
         one, other = self.lab.members[::2], self.lab.members[1::2]
         names = [{member.name for member in half} for half in (one, other)]
+        def not_missed():
+            seen = {member.name: member.alive & names[1] for member in one} | {member.name: member.alive & names[0] for member in other}
+            return {name: sorted(still) for name, still in seen.items() if still}
         with cut(one, other):
-            self.lab.need(lambda: not any(member.alive & names[1] for member in one) and
-                          not any(member.alive & names[0] for member in other), "each half misses the other")
+            self.lab.need(lambda: not not_missed(), lambda: "each half misses the other, but for %s" % not_missed())
             self.lab.pump(8)    # longer than a suspicion lasts
         self.lab.await_whole()
         for half in names:
