@@ -109,8 +109,9 @@ void Shim::act(const task::LeaseActions& actions, uint16_t flags_before) {
     ask.t0_ns = actions.ask->t0.time_since_epoch().count();
     link_.ask(ask);
   }
-  // The agent hears of each grant before this shim does; only its next life must read it.
-  if (record_.flags != flags_before) changed();
+  // The agent hears of each grant before this shim does; only its next life must read it. A thaw is told always: the
+  // agent may have frozen what this shim was still about to freeze, and has said so.
+  if (record_.flags != flags_before || actions.thaw) changed();
   else if (renewed && !actions.start) write_state();
   if (actions.start || actions.thaw) enforce_lease();  // it may have been stopped in between
 }

@@ -23,6 +23,7 @@ class LeaseKeeper {
   // What the clock says. True: the task has just been frozen from here.
   bool enforce(Instant now);
   Instant deadline() const;
+  bool is_frozen_here() const { return guard_ && guard_->is_frozen(); }
 
  private:
   void act(Instant now, const task::GuardActions& out);

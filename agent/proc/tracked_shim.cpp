@@ -265,9 +265,10 @@ void TrackedShim::on_record(ShimRecord record) {
     return;
   }
   notify(record);
-  const bool thawed = last_.has(shim::kLeaseFrozen) && !record.has(shim::kLeaseFrozen);
   last_ = std::move(record);
-  if (last_.has(shim::kLeaseFrozen) || thawed) tell_froze(!thawed);
+  // What was frozen from here stands still until a grant, whatever its shim said on the way to learning of it.
+  if (last_.has(shim::kLeaseFrozen)) tell_froze(true);
+  else if (!lease_.is_frozen_here()) tell_froze(false);
   if (reconnected_) {
     reconnected_ = false;
     settle_pending("the connection to its shim was lost");

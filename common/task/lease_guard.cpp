@@ -36,6 +36,7 @@ void LeaseGuard::frozen(Instant now, GuardActions& out) {
 void LeaseGuard::told(AttemptNumber attempt, bool runs, Instant until) {
   if (attempt < attempt_) return;  // said before the newest grant
   attempt_ = attempt;
+  if (until > until_ && phase_ == Phase::frozen) phase_ = Phase::watching;  // by a grant that this life did not pass on
   until_ = std::max(until_, until);
   if (!runs) phase_ = Phase::idle;
   if (runs && phase_ == Phase::idle) phase_ = Phase::watching;

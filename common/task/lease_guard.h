@@ -36,6 +36,7 @@ class LeaseGuard {
 
   Instant deadline() const;
   bool is_freezing() const { return phase_ == Phase::freezing; }  // and frozen() is waited for
+  bool is_frozen() const { return phase_ == Phase::frozen; }      // by the guard; until the next grant
 
  private:
   enum class Phase : std::uint8_t { watching, freezing, frozen, idle };

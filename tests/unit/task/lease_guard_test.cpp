@@ -77,6 +77,22 @@ TEST(LeaseGuard, ANewLifeKnowsWhatTheRecordSays) {
   EXPECT_TRUE(agent.wake(5200ms).freeze);
 }
 
+TEST(LeaseGuard, WhatItFrozeStandsStillUntilAGrantItPassedOnOrReadOf) {
+  Guarded agent;
+  agent.guard.told(1, true, Instant{} + 4s);
+  EXPECT_FALSE(agent.guard.is_frozen());
+  agent.wake(3200ms);
+  agent.frozen(3300ms);
+  agent.guard.told(1, true, Instant{} + 4s);  // said before the shim knew of it
+  EXPECT_TRUE(agent.guard.is_frozen());
+  agent.guard.told(1, true, Instant{} + 14s);  // granted in answer to the life before
+  EXPECT_FALSE(agent.guard.is_frozen());
+  EXPECT_TRUE(agent.wake(13200ms).freeze);
+  agent.frozen(13300ms);
+  agent.pass_on(13400ms, 13500ms);
+  EXPECT_FALSE(agent.guard.is_frozen());
+}
+
 TEST(LeaseGuard, WhatEndedIsNotWatchedUntilItsSuccessorIsGranted) {
   Guarded agent;
   agent.pass_on(0s, 1s, 1);
