@@ -105,7 +105,7 @@ void Core::ask_to_confirm(const Member& member) {
 void Core::time_suspicion(const MemberId& id, const Suspicion& suspicion) {
   Instant at = suspicion.deadline();
   if (const auto asked = questioned_.find(id); asked != questioned_.end())
-    at = std::max(at, asked->second + options_.probe_total);
+    at = std::max(at, asked->second);
   else if (suspicion.accused_by(id_))
     at -= options_.probe_total;
   timers_.set(Timers::of(Wait::suspicion, id), std::max(at, now_));
@@ -158,7 +158,11 @@ void Core::suspicion_ends(const MemberId& id) {
     const Instant longest = found->second.started() + options_.suspicion_max;
     if (many_suspected() && now_ < longest) return timers_.set(Timers::of(Wait::suspicion, id), longest);
   }
-  if (same && questioned_.emplace(id, now_).second) {
+  if (same && !questioned_.contains(id)) {
+    // Accused by us alone, and our link to it is not up: it may be that we were cut off until now.
+    const bool lonely = found->second.accused_by(id_) && found->second.confirmations() == 0;
+    const bool cold = up_.count(member.identity->address) == 0;
+    questioned_[id] = now_ + (lonely && cold ? options_.connect_deadline : options_.probe_total);
     probe(slot, Probe::Why::question);
     call_roll();
     return time_suspicion(id, found->second);
@@ -195,6 +199,7 @@ void Core::begin_freeze(std::string why) {
   frozen_ = true;
   frozen_since_ = now_;
   timers_.set(Timers::of(Wait::freeze), now_ + kFreezeCheck);
+  if (tells_suspicions()) timers_.set(Timers::of(Wait::sync), now_ + phase(kFrozenSync));
   change(
       ChangeKind::frozen, *identity_, incarnation_,
       std::move(why) + ": this node may be cut off, so it declares nobody dead; check this host's network");

@@ -122,6 +122,7 @@ class Core {
   static constexpr Duration kSaveDelay = 10s;      // the record is saved at most that often
   static constexpr Duration kSyncSoon = 1s;        // after somebody came back, at a random phase
   static constexpr Duration kFreezeCheck = 250ms;
+  static constexpr Duration kFrozenSync = 5s;  // between two syncs while frozen
   static constexpr Duration kPulseGrace = 250ms;  // a ping may be that late before it is missed
   static constexpr Duration kCheckAgain = 1s;     // one address is not checked more often
   static constexpr Duration kBuryAgain = 60s;     // a tombstone's time begins anew at most that often
@@ -185,6 +186,7 @@ class Core {
   bool hear_fact(const wire::Rumour& rumour);
   void merge_row(const wire::Row& row, const MemberId& teller);
   void merge_state(const wire::Row& row, const MemberId& teller);
+  void know_before_accusing(Slot slot, const wire::Row& row, const MemberId& teller);
   void insert(Member member, std::string detail);
   // The one place where a row changes its state, incarnation or identity.
   void transition(Slot slot, State state, std::uint64_t incarnation, const wire::IdentityPtr& identity,
@@ -293,6 +295,8 @@ class Core {
   void sync_soon(const MemberId& with, std::uint64_t unless_known = kAlways);
   void sync_with(Slot slot);
   Duration sync_period() const;
+  bool tells_suspicions() const;
+  wire::Gossip accusations();  // some of those whom we suspect, in turn
   void receive(const Received& m, const wire::SyncRoot& body);
   void receive(const Received& m, const wire::SyncSummaries& body);
   void receive(const Received& m, const wire::SyncRows& body);
@@ -344,7 +348,7 @@ class Core {
   ProbeOrder order_;
   RumourQueue queue_;
   std::map<MemberId, Suspicion> suspicions_;
-  std::map<MemberId, Instant> questioned_;  // suspects who were asked a last time, and when
+  std::map<MemberId, Instant> questioned_;  // suspects who were asked a last time, until when they may answer
   std::map<MemberId, Gone> gone_;
   std::map<MemberId, Gone> silent_;             // down members whose host does not answer either
   std::map<MemberId, std::uint32_t> silences_;  // unanswered checks in a row, of down members
@@ -390,6 +394,7 @@ class Core {
   std::uint32_t retry_turn_ = 0;
   std::size_t seed_turn_ = 0;
   MemberId retried_away_, retried_absent_;  // last in turn
+  MemberId accusations_told_;  // last in turn
   MemberId sync_soon_with_;
   std::uint64_t sync_unless_known_ = 0;
   std::uint64_t saved_ = 0;  // hash of the record as saved

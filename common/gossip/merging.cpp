@@ -226,13 +226,11 @@ void Core::merge_state(const wire::Row& row, const MemberId& teller) {
     return insert(std::move(member), "told by another member");
   }
   if (in_service) {
-    // Rule 6 for suspicions as well: a table is no accuser, we are. Who was dead here is not alive for a
-    // moment.
-    const bool was_away = slot != kNone && !table_.at(slot).in_service();
-    if (row.state == State::alive || !was_away)
+    // Rule 6 for suspicions as well: a table is no accuser, we are.
+    if (row.state == State::alive || slot == kNone)
       hear(alive, teller);
-    else if (row.incarnation > table_.at(slot).incarnation)
-      transition(slot, table_.at(slot).state(), table_.at(slot).incarnation, row.identity, {});
+    else
+      know_before_accusing(slot, row, teller);
     if (row.state == State::suspect) accuse_told(id, row.incarnation);
     return;
   }
@@ -246,8 +244,17 @@ void Core::merge_state(const wire::Row& row, const MemberId& teller) {
     tell(accusation_of(table_.at(slot)));
     return;
   }
-  if (row.incarnation > member.incarnation) hear(alive, teller);
+  know_before_accusing(slot, row, teller);
   accuse_told(id, row.incarnation);
+}
+
+// A row accuses whom we know as less than it does. Who was suspect or dead here is not alive for a moment.
+void Core::know_before_accusing(Slot slot, const wire::Row& row, const MemberId& teller) {
+  const Member& member = table_.at(slot);
+  if (row.incarnation > member.incarnation && member.state() != State::alive)
+    transition(slot, member.state(), member.incarnation, row.identity, {});
+  else
+    hear({RumourKind::alive, row.identity->id, row.incarnation, {}, row.identity, nullptr, {}}, teller);
 }
 
 void Core::insert(Member member, std::string detail) {

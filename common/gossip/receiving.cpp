@@ -26,8 +26,11 @@ void Core::act(const Received& m) {
   if (!join) answer_stale(m);
 }
 
+// Who accuses us hears at once that we refute it: what we tell may not come to it, when most are cut off.
 void Core::receive(const Received& m, const wire::Gossip& body) {
+  const std::uint64_t accused = incarnation_;
   hear_all(body.rumours, m.header.sender);
+  if (incarnation_ != accused) answer(m, wire::Gossip{{alive_rumour(self_row())}});
 }
 
 void Core::hear_all(const std::vector<wire::Rumour>& rumours, const MemberId& teller) {

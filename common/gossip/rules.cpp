@@ -28,8 +28,9 @@ constexpr std::string_view kNames[] = {
     "confirm-on-demand",
     "gone-needs-two",
     "lag-counts",
+    "frozen-tells-suspicions",
 };
-constexpr auto kLast = static_cast<std::size_t>(Rule::lag_counts);
+constexpr auto kLast = static_cast<std::size_t>(Rule::frozen_tells_suspicions);
 static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace

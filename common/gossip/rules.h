@@ -32,9 +32,10 @@ enum class Rule : std::uint8_t {
   confirm_on_demand,               // the suspector asks k others to probe now
   gone_needs_two,                  // witnesses of a process that is gone
   lag_counts,                      // who runs late itself waits longer and tells more seldom
+  frozen_tells_suspicions,         // to whom it syncs with: a cut may leave it no neighbour on its side
 };
 constexpr Rule enum_last(Rule) {
-  return Rule::lag_counts;
+  return Rule::frozen_tells_suspicions;
 }
 
 std::span<const std::string_view> rule_names(Rule);  // as --break spells them, in the order above

@@ -16,6 +16,7 @@ std::size_t row_bytes(const Member& member) {
     for (const wire::FactPtr& fact : *member.facts) bytes += fact ? fact->value.size() + 24 : 0;
   return bytes;
 }
+constexpr std::size_t kAccusationBytes = 64;  // generous, too
 constexpr std::size_t kRowsBytes = wire::kBulkMessageBytes * 7 / 8;
 
 }  // namespace
@@ -28,8 +29,31 @@ Duration Core::sync_period() const {
 
 void Core::sync_round() {
   if (table_.in_service() < 2) return;
-  timers_.set(Timers::of(Wait::sync), now_ + jittered(sync_period()));
-  if (const auto slot = random_member({})) sync_with(*slot);
+  timers_.set(Timers::of(Wait::sync), now_ + jittered(tells_suspicions() ? kFrozenSync : sync_period()));
+  const auto slot = random_member({});
+  if (!slot) return;
+  sync_with(*slot);
+  if (tells_suspicions()) send(table_.at(*slot), accusations());
+}
+
+// A cut may leave a member no neighbour on its side, and nobody is declared dead, which would give it others: no rumour
+// of its side comes to it then, nor from it. So who is frozen tells its suspicions, which a sync leaves out, to those
+// with whom it syncs, which it does more often, and to who syncs with it.
+bool Core::tells_suspicions() const { return frozen_ && with(Rule::frozen_tells_suspicions); }
+
+wire::Gossip Core::accusations() {
+  wire::Gossip gossip;
+  std::size_t bytes = 0;
+  auto next = suspicions_.upper_bound(accusations_told_);  // in turn: there may be more than one message holds
+  for (std::size_t i = 0; i < suspicions_.size() && bytes < options_.gossip_bytes; ++i, ++next) {
+    if (next == suspicions_.end()) next = suspicions_.begin();
+    accusations_told_ = next->first;
+    const Slot slot = table_.find(next->first);
+    if (slot == kNone || table_.at(slot).state() != State::suspect) continue;
+    gossip.rumours.push_back(accusation_of(table_.at(slot)));
+    bytes += kAccusationBytes;
+  }
+  return gossip;
 }
 
 void Core::sync_soon(const MemberId& with, std::uint64_t unless_known) {
@@ -47,6 +71,7 @@ void Core::sync_with(Slot slot) {
 }
 
 void Core::receive(const Received& m, const wire::SyncRoot& body) {
+  if (!body.reply && tells_suspicions()) answer(m, accusations());
   const SyncTree& tree = table_.tree();
   if (body.root == tree.root()) return;
   if (!body.reply) return answer(m, wire::SyncRoot{tree.root(), tree.buckets(), true});

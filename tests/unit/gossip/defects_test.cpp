@@ -250,5 +250,64 @@ TEST(Defects, AfterAMassRestartAllAskedTheSameThree) {
   EXPECT_GT(asked.size(), 15u);
 }
 
+// World membership, 20 members, 300 s, seed 102: a dead member was called alive for a moment, since a table knew it
+// under a higher incarnation than the suspicion that was held here.
+TEST(Defects, WhoWasSuspectWasAliveForAMomentWhenATableKnewMoreOfItsDeath) {
+  for (const MemberState theirs : {MemberState::suspect, MemberState::down}) {
+    L lone(6);
+    lone.hear({L::suspect(2)});
+    ASSERT_EQ(lone.state(2), MemberState::suspect);
+    lone.clear();
+    lone.receive(wire::SyncRows{{row(theirs, 2, L::kInc + 1)}, {}}, 3);
+    EXPECT_EQ(lone.state(2), MemberState::suspect);
+    EXPECT_EQ(lone->find(L::id(2))->incarnation, L::kInc + 1);
+    EXPECT_EQ(lone.count(ChangeKind::alive, 2), 0u);
+  }
+}
+
+// Seed 577: who accused in a message of its own did not hear the refutation when nobody else could tell it.
+TEST(Defects, WhoAccusedInItsGossipIsToldTheRefutation) {
+  L lone(6);
+  const auto answers = [&] {
+    std::size_t found = 0;
+    for (const auto& [to, gossip] : lone.sent<wire::Gossip>())
+      found += to == L::id(4) && gossip.rumours.size() == 1 && gossip.rumours[0].subject == L::id(L::kSelf) &&
+               gossip.rumours[0].kind == RumourKind::alive && gossip.rumours[0].incarnation == lone->incarnation();
+    return found;
+  };
+  const std::uint64_t before = lone->incarnation();
+  lone.receive(wire::Gossip{{L::suspect(L::kSelf, before, 3)}}, 4);
+  EXPECT_GT(lone->incarnation(), before);
+  EXPECT_EQ(answers(), 1u);
+}
+
+// Seed 1127: who was cut off had lost its link, and asked its last question over one that was not up in time.
+TEST(Defects, ALoneAccuserWithoutALinkDidNotWaitForTheAnswer) {
+  const auto dies_after = [](bool link, bool confirmed) {
+    L lone(12);
+    lone.run_answering(3s);
+    const std::uint64_t silent = lone.out.links->peers.at(0).id.low;
+    if (!link) lone.give(LinkLost{L::identity(silent)->address});
+    lone.clear();
+    const Instant since = lone.now;
+    Instant dead = kNever, suspected = kNever;
+    lone.run(40s, [&] {
+      lone.answer_pings({silent});
+      if (suspected == kNever && lone.count(ChangeKind::suspect, silent) != 0) {
+        suspected = lone.now;
+        if (confirmed) lone.hear({L::suspect(silent, L::kInc, (silent + 1) % 12)}, (silent + 1) % 12);
+      }
+      if (dead == kNever && lone.count(ChangeKind::dead, silent) != 0) dead = lone.now;
+    });
+    EXPECT_NE(dead, kNever);
+    EXPECT_GT(suspected, since);
+    return dead - suspected;
+  };
+  const Options options;
+  EXPECT_EQ(dies_after(true, false), options.suspicion_max);
+  EXPECT_EQ(dies_after(false, false), options.suspicion_max - options.probe_total + options.connect_deadline);
+  EXPECT_LT(dies_after(false, true), options.suspicion_max);
+}
+
 }  // namespace
 }  // namespace dtrain::gossip
