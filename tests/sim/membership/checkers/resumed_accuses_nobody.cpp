@@ -19,7 +19,10 @@ class ResumedAccusesNobody final : public Checker {
     if (world_.truth(slot).paused) paused_[slot] = world_.now();
   }
   void changed(std::uint32_t slot, const gossip::Change& change) override {
-    if (change.kind != gossip::ChangeKind::suspect) return;
+    using enum gossip::ChangeKind;
+    // A table that says so makes its reader an accuser.
+    if (change.kind == down || change.kind == dead) suspected_[change.id] = world_.now();
+    if (change.kind != suspect) return;
     const Truth& truth = world_.truth(slot);
     const auto paused = paused_.find(slot);
     const auto said = suspected_.find(change.id);
@@ -38,7 +41,7 @@ class ResumedAccusesNobody final : public Checker {
 
  private:
   std::map<std::uint32_t, Instant> paused_;  // since when, last
-  std::map<MemberId, Instant> suspected_;    // when somebody last said so
+  std::map<MemberId, Instant> suspected_;    // when somebody last said so, or that it is gone
 };
 
 }  // namespace
