@@ -139,18 +139,18 @@ FreeFacts free_here(const Context& c) {
 
 std::optional<LedgerHolder> ledger_holder(const Context& c) {
   if (c.serving)
-    return LedgerHolder{c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
+    return LedgerHolder{c.facts.id, c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
   std::optional<LedgerHolder> holder;
   if (c.holds_ledger()) {
-    if (const auto m = leader_of(c)) holder = LedgerHolder{m->identity->name, m->identity->address.text(), c.replicated->epoch(), true};
+    if (const auto m = leader_of(c))
+      holder = LedgerHolder{m->identity->id.text(), m->identity->name, m->identity->address.text(), c.replicated->epoch(), true};
     return holder;
   }
   c.members->table().each([&](const gossip::MemberView& m) {
     const CouncilFact council = council_fact_of(m);
     if (council.role != "coordinator" || m.state == wire::MemberState::left) return;
     if (holder && holder->epoch >= council.epoch) return;
-    holder =
-        LedgerHolder{m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state)};
+    holder = LedgerHolder{m.identity->id.text(), m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state)};
   });
   return holder;
 }

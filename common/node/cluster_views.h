@@ -26,6 +26,7 @@ bool without_leader(const Context& c);
 std::vector<std::string> voter_names(const Context& c);
 
 struct LedgerHolder {
+  NodeId id;
   std::string name, address;
   std::uint64_t epoch = 0;
   bool alive = false;

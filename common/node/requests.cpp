@@ -69,7 +69,7 @@ void with(const wire::Message& m, Handler handler, Refuse refuse) {
 }  // namespace
 
 void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& caller) {
-  if (refuse_relayed(e, m) || refuse_elsewhere(e, m) || wait_until_current(e, m, caller)) return;
+  if (refuse_relayed(e, m) || answer_elsewhere(e, m, caller) || wait_until_current(e, m, caller)) return;
   const auto wrong = [&](const Error& error) { refuse(e, error); };
   switch (m.type) {
     case MessageType::submit:

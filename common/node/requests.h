@@ -93,9 +93,11 @@ class Requests {
   };
 
   void dispatch(const Request& e, const wire::Message& m, const Caller& caller);
-  // What this node cannot answer is refused, with where to ask: without a copy of the ledger all about jobs, with one
-  // what only the coordinator's host has. False: it can.
-  bool refuse_elsewhere(const Request& e, const wire::Message& m);
+  // What this node cannot answer the coordinator does, or it is refused with where to ask: without a copy of the ledger
+  // all about jobs, with one what only who coordinates knows. False: it can.
+  bool answer_elsewhere(const Request& e, const wire::Message& m, const Caller& caller);
+  void pass_on_to_coordinator(const Request& e, const wire::Message& m, const Caller& caller, const std::string& could_not,
+                              const std::string& because);
   // This node has a copy, but since its start no leader told it yet what of it is committed: what it would say of jobs may
   // be long past, so the request waits. False: it is current.
   bool wait_until_current(const Request& e, const wire::Message& m, const Caller& caller);

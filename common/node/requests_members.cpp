@@ -43,6 +43,20 @@ const char* needs_ledger(MessageType type) {
   }
 }
 
+// In those words, what of a request is about jobs; nullptr: nothing, any node answers it.
+const char* about_jobs(const wire::Message& m) {
+  if (m.type != MessageType::query_status && m.type != MessageType::query_events) return needs_ledger(m.type);
+  // Both start with the job's name; "" is the cluster.
+  const auto job = wire::decode<wire::JobName>(m.payload);
+  return job && !job->job.empty() ? "show job" : nullptr;
+}
+
+// What the coordinator answers for the clients of another node. Not: packages, which lie where they were submitted, and
+// what it would have to pass on itself.
+bool coordinator_answers(const wire::Message& m) {
+  return about_jobs(m) != nullptr && m.type != MessageType::put_blob && m.type != MessageType::exec && m.type != MessageType::logs;
+}
+
 constexpr const char* kChangeMembers = "could not change who belongs to the cluster";
 
 }  // namespace
@@ -66,13 +80,24 @@ bool Requests::refuse_for_host(const Request& e, const std::string& could_not, c
   return true;
 }
 
-bool Requests::refuse_elsewhere(const Request& e, const wire::Message& m) {
-  const char* what = needs_ledger(m.type);
-  if (m.type == MessageType::query_status || m.type == MessageType::query_events) {
-    // Both start with the job's name; "" is the cluster.
-    const auto job = wire::decode<wire::JobName>(m.payload);
-    if (job && !job->job.empty()) what = "show job";
-  }
+bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
+  const bool known = m.type == MessageType::logs || m.type == MessageType::exec || m.type == MessageType::cancel_request;
+  if (!is_relayed(e.connection) || known || coordinator_answers(m)) return false;
+  refuse(e, {ErrorCode::invalid, "could not answer request: other agents may ask for what tasks said, exec and jobs only",
+             "the sender may run another version of dtrain"});
+  return true;
+}
+
+void Requests::pass_on_to_coordinator(const Request& e, const wire::Message& m, const Caller& caller, const std::string& could_not,
+                                      const std::string& because) {
+  const auto holder = ledger_holder(c_);
+  if (is_relayed(e.connection) || !holder || !holder->alive || !coordinator_answers(m))
+    return refuse_for_coordinator(e, could_not, because);
+  relays_.pass_on({e.connection, e.request, caller, m.type, m.payload}, holder->id, could_not);
+}
+
+bool Requests::answer_elsewhere(const Request& e, const wire::Message& m, const Caller& caller) {
+  const char* what = about_jobs(m);
   if (what == nullptr) return false;
   const std::string could_not = std::string("could not ") + what;
   if (auto none = c_.members->no_member(could_not)) {
@@ -81,10 +106,10 @@ bool Requests::refuse_elsewhere(const Request& e, const wire::Message& m) {
   }
   if (c_.holds_ledger()) {
     if (c_.serving || c_.replicated->alone() || m.type != MessageType::plan) return false;
-    refuse_for_coordinator(e, could_not, "only the coordinator places tasks");
+    pass_on_to_coordinator(e, m, caller, could_not, "only the coordinator places tasks");
     return true;
   }
-  refuse_for_coordinator(e, could_not, c_.facts.name + " has no copy of the ledger");
+  pass_on_to_coordinator(e, m, caller, could_not, c_.facts.name + " has no copy of the ledger");
   return true;
 }
 

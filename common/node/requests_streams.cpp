@@ -10,15 +10,6 @@ namespace dtrain::node {
 using cluster::JobRecord;
 using wire::MessageType;
 
-bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
-  const bool known = m.type == MessageType::logs || m.type == MessageType::exec || m.type == MessageType::cancel_request;
-  if (!is_relayed(e.connection) || known) return false;
-  reply_error(c_, e.connection, e.request,
-              {ErrorCode::invalid, "could not answer request: other agents may ask for logs and exec only",
-               "the sender may run another version of dtrain"});
-  return true;
-}
-
 void Requests::logs(const Request& e, const wire::LogsRequest& q, const Caller& caller) {
   const JobRecord* job = owned_job(e, q.job, caller, "read the logs of");
   if (job == nullptr) return;

@@ -1,4 +1,4 @@
-"""logs and exec of tasks on other hosts: three agents, tasks on all of them, asked at one that has not what is asked for.
+"""What other hosts answer, logs and exec above all: three agents, tasks on all of them, asked at one that has not what is asked for.
 
 In namespaces of its own: links are cut here.
 """
@@ -106,6 +106,14 @@ class RelayTest(test_hosts.Hosts):
             wrong = agent.ctl("logs", "spread", there, "--attempt", "7")
             self.assertEqual(wrong.returncode, 3, wrong)
             self.assertIn("attempt 7", wrong.stderr)
+
+    def test_plan_at_any_agent(self):
+        agents = self.three()
+        job = self.spread("planned", 3, ["true"])
+        for agent in agents:
+            planned = json.loads(agent.do("-o", "json", "plan", job))
+            self.assertEqual(len(planned), 3, (agent.name, planned))
+        self.assertEqual(json.loads(agents[0].do("-o", "json", "jobs")), [])
 
     def test_a_large_log_is_the_same_bytes_and_waits_for_its_reader(self):
         agents, tasks = self.begin("large", "import sys, time\nsys.argv = ['', '7', '%d']\n%s\ntime.sleep(1e6)" % (BIG, PRINT))

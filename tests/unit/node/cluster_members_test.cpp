@@ -120,12 +120,8 @@ TEST_F(ClusterMembersTest, WhoWaitsSaysForWhatAndRefusesJobs) {
   EXPECT_THAT(refused.error().message, HasSubstr("waits for the cluster of --join"));
 }
 
-TEST_F(ClusterMembersTest, AMemberSendsToTheCoordinatorsHostForAPlan) {
+TEST_F(ClusterMembersTest, AMemberAnswersAboutJobsByItsCopy) {
   start_both();
-  const auto refused = n2->ask<wire::Empty>(MessageType::plan, wire::Empty{});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::refused);
-  EXPECT_THAT(refused.error().next, HasSubstr("n1 (10.0.0.1:7400)"));
   EXPECT_FALSE(n2->ask<wire::JobDescription>(MessageType::query_status, wire::JobName{"digits"}));
   EXPECT_FALSE(
       n2->ask<wire::EventsReply>(MessageType::query_events, wire::EventsRequest{"digits", 0, false, 0}));

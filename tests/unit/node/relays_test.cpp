@@ -235,7 +235,7 @@ TEST_F(RelaysTest, AnotherAgentsCallerIsServedByTheSameRules) {
   before = house.effects.size();
   EXPECT_THAT(replied(house, ask(2, 1001, MessageType::logs, logs("")), before), HasSubstr("it belongs to"));
   before = house.effects.size();
-  EXPECT_THAT(replied(house, ask(3, 0, MessageType::query_jobs, wire::JobsRequest{}), before), HasSubstr("logs and exec only"));
+  EXPECT_THAT(replied(house, ask(3, 0, MessageType::query_nodes, wire::NodeName{}), before), HasSubstr("exec and jobs only"));
   before = house.effects.size();
   wire::ExecRequest exec;
   exec.job = "j";
@@ -277,6 +277,25 @@ TEST_F(RelaysTest, AStreamIsOpenedOnceAndSomeOnly) {
   RelayReceived data = open(1);
   data.message = wire::RelayData{4, true, 0, "x", 0, 0, false};
   EXPECT_THAT(give(data).second, HasSubstr("its agent was restarted"));
+}
+
+TEST_F(RelaysTest, APlanIsMadeByWhoCoordinates) {
+  wire::SubmitRequest plan;
+  plan.spec = wire::encode(job::JobSpec{});
+  EXPECT_TRUE(opened(*houses[0], MessageType::plan, plan).empty());
+  const auto asked = opened(*houses[1], MessageType::plan, plan, 1000);
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked.front().peer->to, houses[0]->address());
+  EXPECT_EQ(asked.front().open.uid, 1000u);
+  EXPECT_TRUE(opened(*houses[1], MessageType::query_jobs, wire::JobsRequest{}).empty()) << "its copy of the ledger tells";
+  // It coordinates no more: not passed on again.
+  House& house = *houses[2];
+  std::size_t before = house.effects.size();
+  house.give(open(1));
+  const ConnectionId connection = effects_of<AcceptRelay>(house, before).front().connection;
+  house.give(Request{connection, 1, wire::encode(wire::make_message(MessageType::plan, 1, plan))});
+  EXPECT_THAT(replied(house, connection, before), HasSubstr("only the coordinator places tasks"));
+  EXPECT_TRUE(effects_of<OpenRelay>(house, before).empty());
 }
 
 TEST_F(RelaysTest, AnAnswerIsNoOlderThanWhatTheAskerKnows) {
