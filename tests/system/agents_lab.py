@@ -1,7 +1,7 @@
 """A cluster of agents on one machine, in network, process and mount namespaces of its own, and the faults to do to it.
 
 enter() starts the calling script again inside; from then on 127/8 belongs to the agents alone: what the loopback interface
-counts is their traffic, and packet filters hit nobody else. Every agent has an address, a user id (packet filters tell senders
+counts is their traffic, and packet filters hit nobody else. Every agent has an address, a group id (packet filters tell senders
 apart by it) and a directory in memory: hundreds of agents would else wait for one disk, which no cluster has in common.
 The namespaces end with the script in whatever way that ends, and take every process in them along.
 
@@ -10,6 +10,7 @@ the monotonic clock. tests/system/ and bench/ both build on this.
 """
 import collections
 import contextlib
+import itertools
 import os
 import re
 import resource
@@ -27,7 +28,7 @@ import typing
 from harness import BIN
 
 INSIDE = "DTRAIN_LAB_INSIDE"    # set for the script inside: the directory on which it mounts its memory
-FIRST_UID = 20000               # the first agent's; nobody else has such ids
+FIRST_UID = 20000               # the first agent's, its group's too; nobody else has such ids
 ADDRESSES = 200                 # agents per 127.0.x.0/24
 TAIL = 60                       # newest log lines kept per agent, for people
 READ = 1 << 16
@@ -43,8 +44,9 @@ def outside(arguments, seconds, **options):
     directory = tempfile.mkdtemp(prefix="dtrain-lab-")
     os.chmod(directory, 0o755)
     as_root = [] if os.geteuid() == 0 else ["sudo", "-n", "--preserve-env"]
+    # The shell is the first process of its namespace, which inherits whatever lost its parent, and reaps it.
     return subprocess.Popen([*as_root, "timeout", "--signal=KILL", str(seconds), "unshare", "--net", "--pid", "--mount", "--fork",
-                             "--kill-child=SIGKILL", "--mount-proc", sys.executable, *arguments],
+                             "--kill-child=SIGKILL", "--mount-proc", "sh", "-c", '"$@"; exit $?', "init", sys.executable, *arguments],
                             stdin=subprocess.PIPE, env=dict(os.environ, **{INSIDE: directory}), **options)
 
 
@@ -62,7 +64,7 @@ def enter(seconds):
     def end_with_the_outside():
         while os.read(0, READ):
             pass
-        os._exit(1)             # the first process of its namespace: all others end with it
+        os._exit(1)             # then the first process of its namespace ends, and all others with it
     threading.Thread(target=end_with_the_outside, daemon=True).start()
     run("mount", "-t", "tmpfs", "-o", "mode=755", "lab", directory)
     os.environ["TMPDIR"] = tempfile.tempdir = directory
@@ -346,6 +348,9 @@ class Lab:
 
 # ---- faults
 
+TABLES, MARKS = itertools.count(), itertools.count(0x77)    # a connection keeps the mark of a cut that is over
+
+
 def loopback(up):
     run("ip", "link", "set", "lo", "up" if up else "down")
 
@@ -358,14 +363,16 @@ def loopback_sent():
 
 @contextlib.contextmanager
 def filtered(*chains):
-    """A packet filter while the block runs; yields a function that counts the packets it has dropped."""
+    """A packet filter while the block runs, beside others; yields a function that counts the packets it has dropped."""
+    table = "lab%d" % next(TABLES)
+
     def dropped():
-        return sum(int(count) for count in re.findall(r"counter packets (\d+)", run("nft", "list", "table", "inet", "lab")))
-    run("nft", "-f", "-", given="table inet lab {\n%s\n}\n" % "\n".join(chains))
+        return sum(int(count) for count in re.findall(r"counter packets (\d+)", run("nft", "list", "table", "inet", table)))
+    run("nft", "-f", "-", given="table inet %s {\n%s\n}\n" % (table, "\n".join(chains)))
     try:
         yield dropped
     finally:
-        run("nft", "delete", "table", "inet", "lab")
+        run("nft", "delete", "table", "inet", table)
 
 
 def loss(percent):
@@ -373,17 +380,30 @@ def loss(percent):
     return filtered("chain arriving { type filter hook input priority 0; numgen random mod 100 < %d counter drop; }" % percent)
 
 
+def _from_to(senders, receivers, what):
+    return "meta skgid { %s } ip daddr { %s } %s" % (
+        ", ".join(str(member.uid) for member in senders), ", ".join(member.ip for member in receivers), what)
+
+
 def cut(one, other):
     """No packet passes between the two groups; inside each all do.
 
-    A client's address on loopback is 127.0.0.1, whoever it is: a connection is known by the user who sends to the other
+    A client's address on loopback is 127.0.0.1, whoever it is: a connection is known by the group that sends to the other
     side's address, and marked, so that its answers are dropped too. Dropped on arrival: at the sender it would be an error.
     """
-    def from_to(senders, receivers):
-        return "meta skuid { %s } ip daddr { %s } ct mark set 0x77" % (
-            ", ".join(str(member.uid) for member in senders), ", ".join(member.ip for member in receivers))
-    return filtered("chain leaving { type filter hook output priority 0; %s; %s; }" % (from_to(one, other), from_to(other, one)),
-                    "chain arriving { type filter hook input priority 0; ct mark 0x77 counter drop; }")
+    mark = "ct mark set %d" % next(MARKS)
+    return filtered("chain leaving { type filter hook output priority 0; %s; %s; }" %
+                    (_from_to(one, other, mark), _from_to(other, one, mark)),
+                    "chain arriving { type filter hook input priority 0; %s counter drop; }" % mark.replace(" set", ""))
+
+
+def cut_one_way(senders, receivers):
+    """No packet of the senders arrives at the receivers; theirs do arrive."""
+    known, lost = next(MARKS), next(MARKS)
+    return filtered("chain leaving { type filter hook output priority 0; %s; %s; meta skgid { %s } ct mark %d meta mark set %d; }" %
+                    (_from_to(receivers, senders, "ct mark set %d" % known), _from_to(senders, receivers, "meta mark set %d" % lost),
+                     ", ".join(str(member.uid) for member in senders), known, lost),
+                    "chain arriving { type filter hook input priority 0; meta mark %d counter drop; }" % lost)
 
 
 @contextlib.contextmanager

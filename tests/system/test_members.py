@@ -11,7 +11,8 @@ from harness import Member, Refused, SystemTest, until
 
 
 class Members(SystemTest):
-    """Starts no agent by itself; self.members holds those that a test starts."""
+    """Starts no agent by itself; self.members holds those that a test starts, of the kind `member`."""
+    member = Member
 
     def start(self):
         self.members = {}
@@ -24,7 +25,7 @@ class Members(SystemTest):
         return self.ip.rsplit(".", 1)[0] + "." + str((int(self.ip.rsplit(".", 1)[1]) + 40 * number) % 250 + 1)
 
     def make(self, name, number, joins=(), key=None, cluster="test", directory=None):
-        member = Member(self.top, directory or name, self.ip_of(number), self.key if key is None else key, joins, cluster)
+        member = self.member(self.top, directory or name, self.ip_of(number), self.key if key is None else key, joins, cluster)
         member.name = name
         self.addCleanup(lambda: member.process and member.process.poll() is None and member.end())
         self.members[directory or name] = member
