@@ -79,6 +79,9 @@ class Island(harness.Member):
                                             extra_groups=[])
         return self
 
+    def signal(self, number):
+        self.process.send_signal(number)
+
 
 class Islands(test_hosts.Hosts):
     """Helpers: agents with short times, between which the network can be cut."""
