@@ -34,7 +34,7 @@ TRY_S = 5                       # a client that is not answered asks again, mayb
 DOWN_S, STOPPED_S, CUT_S = (0.1, 6), (1, 8), (1, 10)    # agents killed, agents stopped, networks cut: for so long
 BETWEEN_S = (0, 2)              # from one such fault to the next
 KILL_EVERY_S = (0.2, 2)         # a shim or a task
-SUBMIT_EVERY_S = (0.1, 0.8)
+CLIENTS, SUBMIT_EVERY_S = 3, (0.3, 2)
 SHARP_S = 0.05                  # /proc/uptime, by which short tasks say when they ran, has hundredths
 
 # Prints numbers, each noted in a file once it is in the pipe; in a child, which the shim's death does not end.
@@ -78,7 +78,7 @@ class RandomKills(test_lease_partitions.Islands):
         super().setUp()
         self.calm, self.errors, self.story, self.began = threading.Event(), [], [], time.monotonic()
         self.acknowledged, self.ended_at, self.killed_shims = {}, {}, set()
-        self.submitted = itertools.count()
+        self.submitted, self.lock, self.taken = itertools.count(), threading.Lock(), []     # taken: agents that have a fault
         self.addCleanup(self.tell)
 
     # -- what happens, and who does it
@@ -95,7 +95,7 @@ class RandomKills(test_lease_partitions.Islands):
         """A thread that does it again and again until it is calm; what goes wrong there fails the test."""
         def go():
             try:
-                draw = random.Random(SEED * 10 + number)
+                draw = random.Random(SEED * 100 + number)
                 while not self.calm.wait(draw.uniform(*every)):
                     act(draw)
             except BaseException as error:      # noqa: B902 - all of it is told
@@ -109,15 +109,24 @@ class RandomKills(test_lease_partitions.Islands):
         self.calm.wait(draw.uniform(*between))
 
     def big_fault(self, draw):
-        draw.choice((self.agents_die, self.agents_die, self.a_host_dies, self.an_agent_stands_still, self.a_minority_is_cut_off,
-                     self.a_link_is_cut, self.one_is_not_heard))(draw)
+        """Two of these go on at once, at different agents: so a majority may be missing for a while."""
+        count, fault = draw.choice(((1, self.agents_die), (1, self.agents_die), (2, self.agents_die), (1, self.a_host_dies),
+                                    (1, self.an_agent_stands_still), (1, self.some_are_cut_off), (2, self.some_are_cut_off),
+                                    (2, self.a_link_is_cut), (1, self.one_is_not_heard)))
+        with self.lock:
+            free = [agent for agent in self.agents if agent not in self.taken]
+            victims = draw.sample(free, count) if len(free) >= count else []
+            self.taken += victims
+        if victims:
+            fault(draw, *victims)
+        with self.lock:
+            self.taken = [agent for agent in self.taken if agent not in victims]
 
     def end_agent(self, agent):
         self.assertIsNone(agent.process.poll(), "agent %s ended by itself; its log ends:\n%s" % (agent.name, agent.log()[-3000:]))
         agent.end()
 
-    def agents_die(self, draw):
-        victims = draw.sample(self.agents, draw.choice((1, 1, 2)))
+    def agents_die(self, draw, *victims):
         self.note("kill agents " + " ".join(agent.name for agent in victims))
         for agent in victims:
             self.end_agent(agent)
@@ -126,8 +135,7 @@ class RandomKills(test_lease_partitions.Islands):
             self.note("start agent " + agent.name)
             agent.start()
 
-    def a_host_dies(self, draw):
-        victim = draw.choice(self.agents)
+    def a_host_dies(self, draw, victim):
         self.note("kill all of host " + victim.name)
         self.end_agent(victim)
         self.killed_shims.update((victim.name, assignment) for assignment in shims_of(victim.directory).values())
@@ -136,8 +144,7 @@ class RandomKills(test_lease_partitions.Islands):
         self.note("start agent " + victim.name)
         victim.start()
 
-    def an_agent_stands_still(self, draw):
-        victim = draw.choice(self.agents)
+    def an_agent_stands_still(self, draw, victim):
         self.note("stop agent " + victim.name)
         with agents_lab.stopped([victim]):
             self.pause(draw, STOPPED_S)
@@ -149,21 +156,20 @@ class RandomKills(test_lease_partitions.Islands):
             self.pause(draw, CUT_S)
         self.note("heal " + what)
 
-    def a_minority_is_cut_off(self, draw):
-        few = draw.sample(self.agents, draw.choice((1, 2)))
-        self.network(draw, "off " + " ".join(agent.name for agent in few), cut(few, [agent for agent in self.agents if agent not in few]))
+    def others(self, *agents):
+        return [agent for agent in self.agents if agent not in agents]
 
-    def a_link_is_cut(self, draw):
-        one, other = draw.sample(self.agents, 2)
+    def some_are_cut_off(self, draw, *few):
+        self.network(draw, "off " + " ".join(agent.name for agent in few), cut(few, self.others(*few)))
+
+    def a_link_is_cut(self, draw, one, other):
         self.network(draw, "the link of %s and %s" % (one.name, other.name), cut([one], [other]))
 
-    def one_is_not_heard(self, draw):
-        one = draw.choice(self.agents)
-        others = [agent for agent in self.agents if agent is not one]
+    def one_is_not_heard(self, draw, one):
         if draw.random() < 0.5:
-            self.network(draw, "one way: nobody hears " + one.name, cut_one_way([one], others))
+            self.network(draw, "one way: nobody hears " + one.name, cut_one_way([one], self.others(one)))
         else:
-            self.network(draw, "one way: %s hears nobody" % one.name, cut_one_way(others, [one]))
+            self.network(draw, "one way: %s hears nobody" % one.name, cut_one_way(self.others(one), [one]))
 
     def kill_a_process(self, draw):
         agent = draw.choice(self.agents)
@@ -288,8 +294,9 @@ class RandomKills(test_lease_partitions.Islands):
         for name in long:
             until(lambda: self.job_at(self.agents[0], name)["state"] == "Running", lambda: "%s to run" % name)
         keepers, training = self.beats_of("keepers"), self.beats_of("training")
-        lanes = [self.lane(0, self.big_fault, BETWEEN_S), self.lane(1, self.kill_a_process, KILL_EVERY_S),
-                 self.lane(2, self.submit_one, SUBMIT_EVERY_S)]
+        lanes = [self.lane(0, self.big_fault, BETWEEN_S), self.lane(1, self.big_fault, BETWEEN_S),
+                 self.lane(2, self.kill_a_process, KILL_EVERY_S),
+                 *(self.lane(3 + client, self.submit_one, SUBMIT_EVERY_S) for client in range(CLIENTS))]
         self.calm.wait(FAULTS_S)
         self.calm.set()
         for lane in lanes:
