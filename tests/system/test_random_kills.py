@@ -1,4 +1,5 @@
-"""Five agents under jobs of every kind, while agents, shims and tasks are killed, hosts die and networks are cut, all at random.
+"""Five agents under jobs of every kind, while agents, shims and tasks are killed, hosts die and are drained, and networks are cut, at
+random.
 
 Then it is calm, and everything that was promised must hold: what was acknowledged is known to all and done, what is exclusive
 never ran twice at once, what has ended is not run again, no line of a log is missing, no process is left over, and no agent
@@ -77,7 +78,7 @@ class RandomKills(test_lease_partitions.Islands):
     def setUp(self):
         super().setUp()
         self.calm, self.errors, self.story, self.began = threading.Event(), [], [], time.monotonic()
-        self.acknowledged, self.ended_at, self.killed_shims = {}, {}, set()
+        self.acknowledged, self.cancelled, self.ended_at, self.killed_shims = {}, set(), {}, set()
         self.submitted, self.lock, self.taken = itertools.count(), threading.Lock(), []     # taken: agents that have a fault
         self.addCleanup(self.tell)
 
@@ -152,9 +153,10 @@ class RandomKills(test_lease_partitions.Islands):
 
     def network(self, draw, what, fault):
         self.note("cut " + what)
-        with fault:
+        with fault as dropped:
             self.pause(draw, CUT_S)
-        self.note("heal " + what)
+            count = dropped()
+        self.note("heal %s: %d packets were dropped" % (what, count))
 
     def others(self, *agents):
         return [agent for agent in self.agents if agent not in agents]
@@ -200,11 +202,48 @@ class RandomKills(test_lease_partitions.Islands):
         name, exclusive = "s%d" % number, number % 2 == 1
         path = self.job_of(name, {"worker": {"replicas": 1, "exclusive": exclusive,
                                              "command": sh(SHORT % (self.path("ran"), draw.uniform(0, 1)))}})
-        until(lambda: self.ask_at(draw.choice(self.agents), "submit", path), "acknowledged: " + name, PATIENCE)
+        self.insist(draw, "submit", path)
         self.acknowledged[name] = exclusive
         for job in self.ask_at(draw.choice(self.agents), "jobs") or []:
             if job["state"] == "Succeeded":
                 self.ended_at.setdefault(job["name"], now())
+
+    def operate(self, draw):
+        draw.choice((self.cancel_one, self.drain_one, self.restart_one, self.look))(draw)
+
+    def cancel_one(self, draw):
+        """What is cancelled runs no more, wherever it is and whoever was told."""
+        name = "c%d" % next(self.submitted)
+        path = self.job_of(name, {"worker": {"replicas": 2, "command": harness.SLEEP}})
+        self.insist(draw, "submit", path)
+        self.pause(draw, (0, 3))
+        self.insist(draw, "cancel", name)
+        self.cancelled.add(name)
+
+    def drain_one(self, draw):
+        victim = draw.choice(self.agents).name
+        self.note("drain " + victim)
+        self.insist(draw, "drain", victim, "--deadline", "2s")
+        self.pause(draw, DOWN_S)
+        self.insist(draw, "undrain", victim)
+        self.note("undrained " + victim)
+
+    def restart_one(self, draw):
+        """Of either kind, a task in place or a new generation; what it finds under way may refuse it."""
+        self.try_at(draw.choice(self.agents), "restart", *draw.choice((("training",), ("counters", "worker-1"))))
+
+    def look(self, draw):
+        """Streams from host to host, whatever becomes of them."""
+        agent = draw.choice(self.agents)
+        for verb in (["logs", "counters"], ["exec", "keepers", "keeper-0", "--", "true"]):
+            agent.ctl("--timeout", "%ds" % TRY_S, *verb, timeout=PATIENCE)
+
+    def try_at(self, agent, *arguments):
+        return agent.ctl("--timeout", "%ds" % TRY_S, *arguments).returncode == 0
+
+    def insist(self, draw, *arguments):
+        """Asks one agent after the other until it is acknowledged."""
+        until(lambda: self.try_at(draw.choice(self.agents), *arguments), "acknowledged: %s" % (arguments,), PATIENCE)
 
     def ask_at(self, agent, *arguments):
         """Its answer, or None."""
@@ -226,13 +265,15 @@ class RandomKills(test_lease_partitions.Islands):
     def ledger(self, agent):
         return [(job["name"], job["state"], job["restarts"], job["generation"],
                  sorted((t["task"], t["state"], t["node"], t["pid"], t["attempt"]) for t in agent.ask("tasks", job["name"])))
-                for job in agent.ask("jobs") if not job["name"].startswith("s")] + sorted(
+                for job in agent.ask("jobs") if job["name"][0] not in "sc" or job["name"] == "counters"] + sorted(
                     (job["name"], job["state"], job["restarts"]) for job in agent.ask("jobs"))
 
     def check_acknowledged(self):
+        wanted = {**dict.fromkeys(self.acknowledged, "Succeeded"), **dict.fromkeys(self.cancelled, "Cancelled")}
+
         def missing():
             return {agent.name: wrong for agent in self.agents
-                    if (wrong := sorted(self.acknowledged.keys() - {j["name"] for j in agent.ask("jobs") if j["state"] == "Succeeded"}))}
+                    if (wrong := sorted(wanted.items() - {(job["name"], job["state"]) for job in agent.ask("jobs")}))}
         until(lambda: not missing(), lambda: "acknowledged jobs to end: %s" % missing(), PATIENCE)
 
     def check_short(self):
@@ -296,7 +337,8 @@ class RandomKills(test_lease_partitions.Islands):
         keepers, training = self.beats_of("keepers"), self.beats_of("training")
         lanes = [self.lane(0, self.big_fault, BETWEEN_S), self.lane(1, self.big_fault, BETWEEN_S),
                  self.lane(2, self.kill_a_process, KILL_EVERY_S),
-                 *(self.lane(3 + client, self.submit_one, SUBMIT_EVERY_S) for client in range(CLIENTS))]
+                 self.lane(3, self.operate, BETWEEN_S),
+                 *(self.lane(4 + client, self.submit_one, SUBMIT_EVERY_S) for client in range(CLIENTS))]
         self.calm.wait(FAULTS_S)
         self.calm.set()
         for lane in lanes:
@@ -321,8 +363,9 @@ class RandomKills(test_lease_partitions.Islands):
         until(lambda: set(processes_of(self.top)) == {agent.process.pid for agent in self.agents},
               lambda: "only the agents to be left: %s" % processes_of(self.top))
         self.check_agents()
-        print("%d s, %d faults: %d of %d short jobs ran more than once, %d lines of logs; %s" %
-              (FAULTS_S, sum(" kill " in text or " cut " in text or " stop " in text for text in self.story), again, jobs, lines,
+        print("%d s, %d faults, %d jobs cancelled: %d of %d short jobs ran more than once, %d lines of logs; %s" %
+              (FAULTS_S, sum(" kill " in text or " cut " in text or " stop " in text for text in self.story), len(self.cancelled),
+               again, jobs, lines,
                "; ".join(text.split(None, 1)[1] for text in self.story[-2:])))
 
 
