@@ -87,7 +87,8 @@ foreach(kind tidy system)
       ENVIRONMENT "DTRAIN_BIN=${CMAKE_BINARY_DIR}/bin;DTRAIN_SOURCE=${CMAKE_SOURCE_DIR}" TIMEOUT 600)
   endforeach()
 endforeach()
-set_tests_properties(system_test_submits PROPERTIES TIMEOUT 1800)  # with the 10,000 of --soak
+set_tests_properties(system_test_submits system_test_random_kills system_test_lease_partitions
+  PROPERTIES TIMEOUT 1800)  # with what --soak makes of them
 # Twelve agents whose clocks are the measure: another test beside them takes half of a small machine.
 set_tests_properties(system_test_membership_faults PROPERTIES RUN_SERIAL ON)
 

@@ -4,7 +4,8 @@
 #                          what the address sanitizer watches is built there only
 #   tests/run.sh --quick   the release build and its tests only, few simulator seeds
 #   tests/run.sh --soak    all tests, in the release build, too, and longer: 20,000 simulator seeds, 10,000 submits,
-#                          a minute of fuzzing per decoder and of a frozen machine
+#                          ten minutes of random kills, 50 hosts cut off, a minute without a quorum, of fuzzing per
+#                          decoder and of a frozen machine
 # The last line is 'N passed, N failed'; exit 0 when nothing failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,10 +17,12 @@ case "${1:-}" in
   "") ;;
   --quick) mode=quick ;;
   --soak) mode=soak ;;
-  *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 jobs=$(nproc)
-if [ "$mode" = soak ]; then export DTRAIN_FROZEN_SECONDS=60 DTRAIN_SUBMITS=10000; fi
+if [ "$mode" = soak ]; then
+  export DTRAIN_FROZEN_SECONDS=60 DTRAIN_SUBMITS=10000 DTRAIN_KILL_SECONDS=600 DTRAIN_CUTS=50 DTRAIN_QUORUM_LOST_SECONDS=60
+fi
 case $mode in quick) seeds=50 ;; full) seeds=500 ;; soak) seeds=20000 ;; esac
 fuzz_seconds=60
 passed=0
