@@ -1,5 +1,5 @@
-"""Five agents under jobs of every kind, while agents, shims and tasks are killed, hosts die and are drained, and networks are cut, at
-random.
+"""Five agents under jobs of every kind, while at random agents, shims and tasks are killed or stopped, hosts die or are drained, and
+networks are cut.
 
 Then it is calm, and everything that was promised must hold: what was acknowledged is known to all and done, what is exclusive
 never ran twice at once, what has ended is not run again, no line of a log is missing, no process is left over, and no agent
@@ -91,7 +91,8 @@ class RandomKills(test_lease_partitions.Islands):
     def tell(self):
         result = self._outcome.result
         if any(test is self for test, _ in result.failures + result.errors):
-            print("---- seed %d; what was done:\n%s" % (SEED, "\n".join(self.story)), file=sys.stderr)
+            logs = ["---- the log of %s ends:\n%s" % (agent.name, agent.log()[-3000:]) for agent in self.members.values()]
+            print("---- seed %d; what was done:\n%s" % (SEED, "\n".join([*self.story, *logs])), file=sys.stderr)
 
     def lane(self, number, act, every):
         """A thread that does it again and again until it is calm; what goes wrong there fails the test."""
