@@ -93,7 +93,7 @@ set_tests_properties(system_test_submits system_test_random_kills system_test_le
 set_tests_properties(system_test_membership_faults PROPERTIES RUN_SERIAL ON)
 
 # What takes longest begins first, so that nobody waits for one test at the end.
-foreach(slow unit_sim unit_sim_membership unit_sim_formation unit_cluster system_test_hosts)
+foreach(slow unit_sim unit_sim_membership unit_sim_formation unit_cluster system_test_hosts system_test_lease_partitions)
   if(TEST ${slow})
     set_tests_properties(${slow} PROPERTIES COST 100)
   endif()

@@ -198,7 +198,7 @@ class LeasePartitions(Islands):
             self.assertEqual({name: self.identities(agent, name) for name in before}, before)
             self.assertEqual({job["name"]: job["restarts"] for job in agent.ask("jobs")}, {"keepers": 0, "workers": 0})
         for key, times in workers.read().items():
-            self.assertLess(max(b - a for a, b in itertools.pairwise(times)), LEASE, "%s stood still" % (key,))
+            self.assertLess(max(b - a for a, b in itertools.pairwise(times)), QUORUM_LOST - LEASE, "%s stood still" % (key,))
         agents[0].do("submit", self.spread("afterwards"))
         self.running(agents[2], "afterwards")
 
