@@ -82,6 +82,7 @@ class RandomKills(test_lease_partitions.Islands):
         self.acknowledged, self.cancelled, self.ended_at, self.killed_shims = {}, set(), {}, set()
         self.killed_tasks = set()
         self.submitted, self.lock, self.taken = itertools.count(), threading.Lock(), []     # taken: agents that have a fault
+        self.write("package/packed", "")
         self.addCleanup(self.tell)
 
     # -- what happens, and who does it
@@ -221,8 +222,9 @@ class RandomKills(test_lease_partitions.Islands):
     def submit_one(self, draw):
         number = next(self.submitted)
         name, exclusive = "s%d" % number, number % 2 == 1
-        path = self.job_of(name, {"worker": {"replicas": 1, "exclusive": exclusive,
-                                             "command": sh(SHORT % (self.path("ran"), draw.uniform(0, 1)))}})
+        packed = {"package": self.path("package")} if number % 5 == 0 else {}      # stays where its files are
+        path = self.job_of(name, {"worker": {"replicas": 1, "exclusive": exclusive, "command": sh(
+            ("test -e packed || exit 1; " if packed else "") + SHORT % (self.path("ran"), draw.uniform(0, 1)))}}, **packed)
         self.insist(draw, "submit", path)
         self.acknowledged[name] = exclusive
         for job in self.ask_at(draw.choice(self.agents), "jobs") or []:
