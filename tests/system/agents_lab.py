@@ -45,9 +45,11 @@ def outside(arguments, seconds, **options):
     os.chmod(directory, 0o755)
     as_root = [] if os.geteuid() == 0 else ["sudo", "-n", "--preserve-env"]
     # The shell is the first process of its namespace, which inherits whatever lost its parent, and reaps it.
-    return subprocess.Popen([*as_root, "timeout", "--signal=KILL", str(seconds), "unshare", "--net", "--pid", "--mount", "--fork",
-                             "--kill-child=SIGKILL", "--mount-proc", "sh", "-c", '"$@"; exit $?', "init", sys.executable, *arguments],
-                            stdin=subprocess.PIPE, env=dict(os.environ, **{INSIDE: directory}), **options)
+    process = subprocess.Popen([*as_root, "timeout", "--signal=KILL", str(seconds), "unshare", "--net", "--pid", "--mount", "--fork",
+                                "--kill-child=SIGKILL", "--mount-proc", "sh", "-c", '"$@"; exit $?', "init", sys.executable, *arguments],
+                               stdin=subprocess.PIPE, env=dict(os.environ, **{INSIDE: directory}), **options)
+    process.directory = directory
+    return process
 
 
 def enter(seconds):
@@ -59,6 +61,7 @@ def enter(seconds):
                 sys.exit(inner.wait())
             finally:
                 inner.stdin.close()
+                os.rmdir(inner.directory)       # empty: what was in it was mounted inside
     directory = os.environ.pop(INSIDE)
 
     def end_with_the_outside():
