@@ -226,6 +226,11 @@ void SimHost::perform(const node::Effect& effect) {
         } else if constexpr (std::is_same_v<E, node::OpenLog> || std::is_same_v<E, node::UpdateLog>) {
           // Streams pass Node by; the users hang up by themselves.
         } else if constexpr (std::is_same_v<E, node::OpenRelay>) {
+          // The bytes of streams pass Node by: a user who asked for a whole request's answer hangs up.
+          if (e.whole) {
+            timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
+            soon(node::ConnectionClosed{e.connection});
+          }
           soon(node::RelayEnded{e.part, node::RelayEnded::How::done, {}});
         } else if constexpr (std::is_same_v<E, node::CloseRelay> || std::is_same_v<E, node::AcceptRelay> ||
                              std::is_same_v<E, node::SendRelay>) {
