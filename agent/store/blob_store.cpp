@@ -91,7 +91,7 @@ Result<std::unique_ptr<BlobStore::Upload>> BlobStore::begin(const node::WriteBlo
                 "try again later");
   auto upload = std::make_unique<Upload>();
   upload->digest = chunk.digest;
-  upload->path = dir_ + "/" + kUploadPrefix + std::to_string(chunk.connection) + "-" + std::to_string(chunk.request);
+  upload->path = dir_ + "/" + kUploadPrefix + std::to_string(chunk.connection) + "-" + chunk.digest;
   upload->file = File(::open(upload->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!upload->file) return disk_error("create " + upload->path);
   crypto_generichash_init(&upload->hash, nullptr, 0, kDigestBytes);
@@ -159,14 +159,16 @@ void BlobStore::evict() {
 }
 
 std::optional<Result<std::string>> BlobStore::write(const node::WriteBlob& chunk) {
-  const Key key{chunk.connection, chunk.request};
-  if (failed_.contains(key)) {
-    if (chunk.last) failed_.erase(key);
-    return std::nullopt;
+  const Key key{chunk.connection, chunk.digest};
+  if (const auto failed = failed_.find(key); failed != failed_.end()) {
+    if (!chunk.last) return std::nullopt;
+    const Error error = std::move(failed->second);
+    failed_.erase(failed);
+    return std::optional<Result<std::string>>(fail(error));
   }
   const auto give_up = [&](const Error& error) {
     uploads_.erase(key);
-    if (!chunk.last) failed_.insert(key);
+    if (!chunk.last) failed_.emplace(key, error);
     return std::optional<Result<std::string>>(fail(error));
   };
   auto found = uploads_.find(key);
@@ -186,7 +188,7 @@ std::optional<Result<std::string>> BlobStore::write(const node::WriteBlob& chunk
 
 void BlobStore::drop(node::ConnectionId connection) {
   std::erase_if(uploads_, [connection](const auto& upload) { return upload.first.first == connection; });
-  std::erase_if(failed_, [connection](const Key& key) { return key.first == connection; });
+  std::erase_if(failed_, [connection](const auto& failed) { return failed.first.first == connection; });
 }
 
 }  // namespace dtrain::store

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "common/base/limits.h"
@@ -44,15 +43,16 @@ class BlobStore {
   Result<bool> has(const std::string& digest) const;
   std::string path_of(const std::string& digest) const { return dir_ + "/" + digest; }
 
-  // One chunk, in order. Answers once per upload: the digest when the last chunk is stored, or the first failure;
-  // chunks behind a failure are dropped without an answer.
+  // One chunk; those of a connection with the same digest are one upload, and follow one another (each is a request of its own:
+  // dtrainctl). Answers: the digest when the last chunk is stored, or the first failure, at once and again at the last chunk;
+  // chunks between are dropped.
   std::optional<Result<std::string>> write(const node::WriteBlob& chunk);
   // Ends the uploads of a connection that went.
   void drop(node::ConnectionId connection);
 
  private:
   struct Upload;
-  using Key = std::pair<node::ConnectionId, std::uint64_t>;
+  using Key = std::pair<node::ConnectionId, std::string>;  // the digest
   BlobStore(std::string dir, Reserve reserve, std::uint64_t cache_bytes);
   void evict();
   Result<std::unique_ptr<Upload>> begin(const node::WriteBlob& chunk);
@@ -64,7 +64,7 @@ class BlobStore {
   Reserve reserve_;
   std::uint64_t cache_bytes_;
   std::map<Key, std::unique_ptr<Upload>> uploads_;
-  std::set<Key> failed_;  // answered; the rest of their chunks may still be under way
+  std::map<Key, Error> failed_;  // the rest of their chunks may still be under way
 };
 
 }  // namespace dtrain::store
