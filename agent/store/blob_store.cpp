@@ -20,6 +20,7 @@ namespace dtrain::store {
 namespace {
 
 constexpr const char* kUploadPrefix = ".upload-";
+constexpr std::size_t kFailedUploads = 1024;  // remembered until they end; chunks of others fail one by one
 constexpr std::size_t kDigestBytes = kDigestHexBytes / 2;
 
 tl::unexpected<Error> disk_error(const std::string& what) {
@@ -168,7 +169,7 @@ std::optional<Result<std::string>> BlobStore::write(const node::WriteBlob& chunk
   }
   const auto give_up = [&](const Error& error) {
     uploads_.erase(key);
-    if (!chunk.last) failed_.emplace(key, error);
+    if (!chunk.last && is_digest(chunk.digest) && failed_.size() < kFailedUploads) failed_.emplace(key, error);
     return std::optional<Result<std::string>>(fail(error));
   };
   auto found = uploads_.find(key);

@@ -240,8 +240,10 @@ TEST(Committer, AnyOtherErrorIsFinal) {
 
 constexpr const char* kHelloDigest = "324dcf027dd4a30a932c441f365a25e86b173defa4b8e58948253471b81b72cf";  // of "hello"
 
+// Each is a request of its own.
 node::WriteBlob chunk(std::uint64_t offset, std::string bytes, bool last, std::string digest = kHelloDigest) {
-  return {1, 1, offset, std::move(bytes), last, std::move(digest)};
+  static std::uint64_t request = 0;
+  return {1, ++request, offset, std::move(bytes), last, std::move(digest)};
 }
 
 TEST(BlobStore, StoresInChunksUnderTheDigest) {
@@ -262,7 +264,7 @@ std::size_t files_in(const std::string& dir) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(dir), {}));
 }
 
-TEST(BlobStore, AnswersTheFirstFailureOnceAndLeavesNothing) {
+TEST(BlobStore, AnswersTheFirstFailureAtOnceAndAtTheEndAndLeavesNothing) {
   TempDir dir;
   auto blobs = std::move(*BlobStore::open(dir.path, {0, 0}));
   EXPECT_FALSE(blobs->write(chunk(0, "hel", false)));
@@ -270,7 +272,9 @@ TEST(BlobStore, AnswersTheFirstFailureOnceAndLeavesNothing) {
   ASSERT_TRUE(answer);
   EXPECT_FALSE(*answer);
   EXPECT_FALSE(blobs->write(chunk(9, "x", false)));
-  EXPECT_FALSE(blobs->write(chunk(10, "x", true)));
+  answer = blobs->write(chunk(10, "x", true));
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->error().message, "could not store the package: its chunks do not follow one another");
   EXPECT_EQ(files_in(dir.path), 0u);
   answer = blobs->write(chunk(0, "hallo", true));  // another content
   ASSERT_TRUE(answer);
