@@ -52,6 +52,8 @@ struct RunningJob {
   Duration started{0};
   std::optional<Duration> ends_by;  // at the latest; past or nullopt: not known
   bool ending = false;              // stops already: never a victim
+  bool spared = false;              // never a victim, though it does not stop
+  std::uint64_t run = 0;            // tells its runs from each other; of one that waits: that it will have
 };
 
 struct WaitingJob {
@@ -62,12 +64,14 @@ struct WaitingJob {
   std::optional<Duration> runs_for;     // at most, once it has started
   bool resumes = false;                 // ran before: a recovery
   std::vector<TaskPlacement> standing;  // not empty: more tasks of a job that runs; has no reservation, preempts nobody
+  bool preempts = true;                 // false: never ends others
+  std::uint64_t run = 0;                // RunningJob::run once it has started
 };
 
-// A job from one start on: started again it is another.
+// A run of a job: started again it is another.
 struct StartedJob {
   JobId job = 0;
-  Duration started{0};
+  std::uint64_t run = 0;
   auto operator<=>(const StartedJob&) const = default;
 };
 

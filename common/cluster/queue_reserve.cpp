@@ -50,7 +50,9 @@ bool QueueTurn::keep_reservation(const WaitingJob& job) {
   const auto& kept = queue_.reservation_;
   if (!kept || !queue_.rules_.hold(QueueRule::reservation_is_kept)) return false;
   if (kept->job != job.id || !same_tasks(kept->placements, job.tasks)) return false;
-  if (kept->victims.empty() && make_victims(job)) return true;
+  // Those that made room have gone, and it is not enough: others came first, or a host changed.
+  const bool victims_left = std::ranges::any_of(kept->victims, [&](const StartedJob& run) { return find(run) != nullptr; });
+  if (!victims_left && make_victims(job)) return true;
   Running ended;
   for (const StartedJob& run : kept->waits_for)
     if (const RunningJob* running = find(run)) ended.push_back(running);
@@ -63,14 +65,14 @@ bool QueueTurn::keep_reservation(const WaitingJob& job) {
 }
 
 bool QueueTurn::make_victims(const WaitingJob& job) {
-  if (!queue_.preempt_) return false;
+  if (!queue_.preempt_ || !job.preempts) return false;
   const std::int64_t below = std::int64_t{job.spec->policy.priority} +
                              (queue_.rules_.hold(QueueRule::victims_have_lower_priority) ? 0 : 1);
   Running ending, candidates;
   for (const RunningJob* running : running_) {
     if (running->ending)
       ending.push_back(running);
-    else if (running->spec->policy.priority < below)
+    else if (!running->spared && running->spec->policy.priority < below)
       candidates.push_back(running);
   }
   if (candidates.empty()) return false;
@@ -151,9 +153,9 @@ void QueueTurn::set_reservation(const WaitingJob& job, std::vector<TaskPlacement
   for (const RunningJob* running : ended) {
     if (!on_one_of(*running, nodes)) continue;
     needed.push_back(running);
-    reservation.waits_for.push_back({running->id, running->started});
+    reservation.waits_for.push_back({running->id, running->run});
     const bool victim = std::count(victims.begin(), victims.end(), running->id) > 0;
-    if (victim) reservation.victims.push_back({running->id, running->started});
+    if (victim) reservation.victims.push_back({running->id, running->run});
     const auto end = victim ? std::optional(now_ + running->spec->policy.stop_grace_period) : end_of(*running);
     if (!end)
       reservation.begins_by.reset();
@@ -174,7 +176,7 @@ std::string QueueTurn::words_of_reservation() const {
   std::size_t others = 0;
   for (const StartedJob& run : r.waits_for)
     for (const RunningJob* running : running_) {
-      if (running->id != run.job || running->started != run.started) continue;
+      if (running->id != run.job || running->run != run.run) continue;
       if (first.empty())
         first = running->spec->name;
       else

@@ -100,13 +100,13 @@ bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_be
   if (shadow_ && !ends_before) shadow_->hold(*job.spec, *placed);
   in_all_.reset();
   both_.reset();
-  RunningJob now_running{job.id, job.spec, *placed, now_, {}, false};
+  RunningJob now_running{.id = job.id, .spec = job.spec, .placements = *placed, .started = now_, .ends_by = {}, .run = job.run};
   if (job.runs_for) now_running.ends_by = now_ + *job.runs_for;
   started_.push_back(std::move(now_running));
   running_.push_back(&started_.back());
   if (first_ != nullptr && ends_before) {
     auto& waits_for = decision_.reservation->waits_for;
-    const StartedJob run{job.id, now_};
+    const StartedJob run{job.id, job.run};
     waits_for.insert(std::lower_bound(waits_for.begin(), waits_for.end(), run), run);
   }
   decision_.starts.push_back({job.id, std::move(*placed), first_ != nullptr});
@@ -146,7 +146,7 @@ bool QueueTurn::tired() {
 
 const RunningJob* QueueTurn::find(const StartedJob& run) const {
   const auto it = by_id_.find(run.job);
-  return it == by_id_.end() || it->second->started != run.started ? nullptr : it->second;
+  return it == by_id_.end() || it->second->run != run.run ? nullptr : it->second;
 }
 
 void QueueTurn::wait(const WaitingJob& job, WaitKind kind, std::string reason) {

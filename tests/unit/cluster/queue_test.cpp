@@ -47,7 +47,8 @@ class Queue : public ::testing::Test {
     std::vector<JobId> started;
     for (Start& start : decision_.starts) {
       const WaitingJob& job = waiting(start.job);
-      RunningJob r{job.id, job.spec, std::move(start.placements), now_, {}, false};
+      RunningJob r{.id = job.id, .spec = job.spec, .placements = std::move(start.placements), .started = now_, .ends_by = {},
+                   .run = job.run};
       if (job.runs_for) r.ends_by = now_ + *job.runs_for;
       running_.push_back(std::move(r));
       std::erase_if(waiting_, [&](const WaitingJob& j) { return j.id == start.job; });
@@ -62,6 +63,13 @@ class Queue : public ::testing::Test {
     for (const Waits& w : decision_.waits)
       if (w.job == id) return w.reason;
     return "does not wait";
+  }
+  // What was ended for another waits again, as another run.
+  void waits_again(JobId id) {
+    const std::uint64_t run = running(id).run + 1;
+    end(id);
+    waiting_.push_back({.id = id, .spec = &specs_[id], .tasks = wanted_tasks(specs_[id]), .submitted = 0s, .runs_for = {},
+                        .standing = {}, .preempts = false, .run = run});
   }
   std::vector<JobId> victims() const {
     std::vector<JobId> ids;
@@ -214,6 +222,60 @@ TEST_F(Queue, TheFewestAndYoungestOfLowerPriorityMakeRoom) {
   EXPECT_THAT(victims(), ElementsAre(two)) << "the younger of two alike";
   EXPECT_THAT(reason(small), HasSubstr("waits for the end of j2"));
   (void)one;
+}
+
+TEST_F(Queue, AVictimThatRunsElsewhereByThenIsNotEndedAgain) {
+  hosts({host("h1", 4), host("h2", 4)});
+  const JobId quick = submit(1, 2), slow = submit(1, 4);
+  ASSERT_THAT(decide(), ElementsAre(quick, slow));
+  hosts_.push_back(host("h3", 3));  // too small for the other
+  const JobId urgent = submit(2, 4, 1);
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), ::testing::UnorderedElementsAre(quick, slow));
+  running(slow).ending = true;
+  waits_again(quick);
+  EXPECT_THAT(decide(), ElementsAre(quick));
+  EXPECT_EQ(running(quick).placements[0].node, "h3");
+  EXPECT_THAT(victims(), IsEmpty());
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), IsEmpty()) << "it holds nothing that is needed";
+  end(slow);
+  EXPECT_THAT(decide(), ElementsAre(urgent));
+}
+
+// What ends by itself was to suffice, and did not: a job that recovers took its place again.
+TEST_F(Queue, VictimsAreSoughtAnewWhereThoseThatEndedDidNotSuffice) {
+  hosts({host("h1", 4), host("h2", 4)});
+  const JobId low = submit(1, 4), recovers = submit(1, 4, 2);
+  ASSERT_THAT(decide(), ElementsAre(recovers, low));
+  running(recovers).ending = true;
+  const JobId urgent = submit(1, 4, 1);
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), IsEmpty());
+  running(recovers).ending = false;
+  ++running(recovers).run;
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), ElementsAre(low));
+  end(low);
+  EXPECT_THAT(decide(), ElementsAre(urgent));
+}
+
+TEST_F(Queue, WhoMayNotEndOthersAndWhoIsSpared) {
+  hosts({host("h1", 4)});
+  const JobId low = submit(1, 4);
+  ASSERT_THAT(decide(), ElementsAre(low));
+  const JobId urgent = submit(1, 4, 1);
+  waiting(urgent).preempts = false;
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), IsEmpty());
+  EXPECT_TRUE(decision_.reservation) << "it is the first all the same";
+  waiting(urgent).preempts = true;
+  running(low).spared = true;
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), IsEmpty());
+  running(low).spared = false;
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), ElementsAre(low));
 }
 
 TEST_F(Queue, NobodyMakesRoomForItsEqualOrWhereItWouldNotHelp) {

@@ -128,7 +128,8 @@ class QueueWorld {
         free.hold(job.spec, job.running->placements);
         running.push_back(*job.running);
       } else if (job.arrived && !job.ended) {
-        waiting.push_back({i, &job.spec, wanted_tasks(job.spec), job.submitted, runs_for(job.spec), job.resumes, {}});
+        waiting.push_back({.id = i, .spec = &job.spec, .tasks = wanted_tasks(job.spec), .submitted = job.submitted,
+                           .runs_for = runs_for(job.spec), .resumes = job.resumes, .standing = {}, .run = job.run + 1});
       }
     }
     Decision decision = queue_.decide(free, running, waiting, now_);
@@ -143,7 +144,8 @@ class QueueWorld {
   void start(Start& s) {
     Job& job = jobs_[s.job];
     ++job.run;
-    job.running = RunningJob{s.job, &job.spec, std::move(s.placements), now_, {}, false};
+    job.running = RunningJob{.id = s.job, .spec = &job.spec, .placements = std::move(s.placements), .started = now_,
+                             .ends_by = {}, .run = job.run};
     if (const auto most = runs_for(job.spec)) job.running->ends_by = now_ + *most;
     events_.push(Instant(now_ + job.length), What::end, static_cast<std::uint32_t>(s.job), job.run);
   }
