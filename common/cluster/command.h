@@ -27,10 +27,11 @@ enum class CommandType : unsigned char {
   signal,
   host_lost,
   drain_host,
-  move_job
+  move_job,
+  preempt_job
 };
 constexpr CommandType enum_last(CommandType) {
-  return CommandType::move_job;
+  return CommandType::preempt_job;
 }
 
 // Names a user's request, whoever proposes it and however often (raft/request_window.h).
@@ -219,6 +220,20 @@ struct MoveJob {
     v("node", node);
     v("forced", forced);
     v("stays", stays);
+  }
+};
+
+// The coordinator's verdict that a running job makes room for one of higher priority that waits: it ends with its stop grace and
+// waits again. Refused at apply when either moved on.
+struct PreemptJob {
+  JobId job = 0;
+  Generation generation = 0;
+  JobId by = 0;
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+    v("generation", generation);
+    v("by", by);
   }
 };
 

@@ -1,4 +1,4 @@
-// How a job leaves a host that is drained.
+// How a job leaves its place: of a drained host, or for another job.
 #include <algorithm>
 
 #include "common/cluster/cluster_change.h"
@@ -11,6 +11,10 @@ std::vector<TaskId> tasks_on(const JobRecord& job, const NodeId& node) {
   for (const auto& [id, t] : job.tasks)
     if (!t.ended && t.place.node == node) there.push_back(id);
   return there;
+}
+
+bool can_leave(const JobRecord& job) {
+  return job.goal == Goal::run && job.halt == Halt::none && !job.needs_generation && !is_final(job.state);
 }
 
 bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks) {
@@ -27,7 +31,7 @@ bool JobTransition::move_off(const NodeId& node, const std::string& name, bool f
     job_.graceful = true;
     return true;
   }
-  if (job_.goal != Goal::run || job_.halt != Halt::none || job_.needs_generation) return false;
+  if (!can_leave(job_)) return false;
   if (!move_alone(job_.spec, there)) {
     job_.reason = cause;
     halt(Halt::replace, true, true);
@@ -42,6 +46,19 @@ bool JobTransition::move_off(const NodeId& node, const std::string& name, bool f
   }
   if (any) job_.reason = cause;
   return any;
+}
+
+bool JobTransition::make_room(const JobRecord& by) {
+  if (!can_leave(job_) || job_.nothing_runs()) return false;
+  job_.preempted = {by.id, by.spec.name};
+  ++job_.preemptions;
+  job_.run_started.reset();
+  job_.signalled = false;
+  job_.reason = "preempted by " + by.spec.name;
+  halt(Halt::replace, true, true);
+  ledger_.add_event(wall_, job_.id, "job.preempted", job_.spec.name, job_.reason,
+                    {{"job", job_.spec.name}, {"generation", std::to_string(job_.generation)}, {"by", by.spec.name}});
+  return true;
 }
 
 void JobTransition::moved(TaskRecord& task, const std::string& name) {

@@ -60,6 +60,8 @@ void JobTransition::begin_run() {
   job_.restarts = job_.budget_spent = job_.recoveries_in_row = 0;
   job_.fruitless_restores = 0;
   job_.was_running = job_.leave_running = job_.signalled = false;
+  job_.preempted = {};
+  job_.preemptions = 0;
   job_.run_started.reset();
   job_.finished_elapsed.reset();
   job_.finished = WallTime{};

@@ -12,6 +12,8 @@ namespace dtrain::cluster {
 
 // On `node` and not ended.
 std::vector<TaskId> tasks_on(const JobRecord& job, const NodeId& node);
+// It runs or is about to: it can be ended to go on elsewhere, or later.
+bool can_leave(const JobRecord& job);
 // Can these be ended and begun elsewhere while the job's other tasks go on? Else all of the job must.
 bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks);
 
@@ -31,6 +33,9 @@ class JobTransition {
   // Its host is drained, and it is to go on elsewhere (job_moves.cpp): tasks that nobody misses alone, else the whole generation,
   // with its stop grace and at no cost. `forced`: also what a finished job left running ends. False: it is not so any more.
   bool move_off(const NodeId& node, const std::string& name, bool forced);
+  // For one of higher priority (job_moves.cpp): the generation ends with its stop grace and at no cost, and the job waits again with
+  // its age. Its activeDeadlineSeconds counts anew then, as after a resume. False: it is not running any more.
+  bool make_room(const JobRecord& by);
   // Has it ended where it was to leave? Then it wants another place.
   void moved(TaskRecord& task, const std::string& name);
   // It is back: nothing is waited for any more.

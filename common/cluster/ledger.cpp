@@ -187,6 +187,8 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasu
       return with<DrainHost>(c, [&](const auto& b) { return apply_drain(b, index, c.wall); });
     case CommandType::move_job:
       return with<MoveJob>(c, [&](const auto& b) { return apply_move(b, c.wall); });
+    case CommandType::preempt_job:
+      return with<PreemptJob>(c, [&](const auto& b) { return apply_preempt(b, c.wall); });
   }
   return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
 }
@@ -290,6 +292,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   if (!extend) {
     if (job.restored_digest != c.restore_digest) job.fruitless_restores = 0;
     job.generation = c.generation;
+    job.preempted = {};
     job.halt = Halt::none;
     job.needs_generation = false;
     job.restored = c.restore;

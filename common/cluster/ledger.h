@@ -173,6 +173,7 @@ class Ledger {
   // ledger_drain.cpp
   Applied apply_drain(const DrainHost& c, std::uint64_t index, WallTime wall);
   Applied apply_move(const MoveJob& c, WallTime wall);
+  Applied apply_preempt(const PreemptJob& c, WallTime wall);
   void drop_oldest_finished(WallTime wall);
   void forget(JobId id, WallTime wall);
   void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,

@@ -1,4 +1,4 @@
-// The part of the ledger about hosts that people drain.
+// The part of the ledger about jobs that leave their places: hosts that people drain, and preemption.
 #include "common/cluster/job_transition.h"
 #include "common/cluster/ledger.h"
 #include "common/cluster/outcome.h"
@@ -51,6 +51,22 @@ Applied Ledger::apply_move(const MoveJob& c, WallTime wall) {
   JobTransition transition(*this, job, wall);
   if (!transition.move_off(c.node, drain->second.name, c.forced)) return refused(ErrorCode::refused, "job moved on");
   stays.erase(c.job);
+  transition.settle();
+  ++job.version;
+  touched_.insert(c.job);
+  return done(job);
+}
+
+Applied Ledger::apply_preempt(const PreemptJob& c, WallTime wall) {
+  const auto it = state_.jobs.find(c.job);
+  const JobRecord* by = find(c.by);
+  if (it == state_.jobs.end() || by == nullptr || it->second.generation != c.generation)
+    return refused(ErrorCode::refused, "job moved on");
+  JobRecord& job = it->second;
+  const bool waits = by->goal == Goal::run && by->needs_generation && by->nothing_runs() && by->preempted.by == 0 && !is_final(by->state);
+  const bool lower = job.spec.policy.priority < by->spec.policy.priority || broken_rule == "victims-have-lower-priority";
+  JobTransition transition(*this, job, wall);
+  if (!waits || !lower || !transition.make_room(*by)) return refused(ErrorCode::refused, "job moved on");
   transition.settle();
   ++job.version;
   touched_.insert(c.job);

@@ -150,6 +150,7 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
       if (job.goal != Goal::suspend) return conflict("it is not suspended");
       job.goal = Goal::run;
       job.needs_generation = true;
+      job.preempted = {};
       job.run_started.reset();  // the deadline counts anew
       job.signalled = false;
       job.not_before = 0ns;

@@ -174,6 +174,17 @@ constexpr Goal enum_last(Goal) {
   return Goal::end;
 }
 
+// For whom a job makes room, or made room when it ended last.
+struct Preempted {
+  JobId by = 0;  // 0: for nobody
+  std::string name;
+  template <class V>
+  void fields(V& v) {
+    v("by", by);
+    v("name", name);
+  }
+};
+
 // Why the current generation is being stopped before a next one begins.
 enum class Halt : unsigned char { none, recovery, replace, requested, scale, rerun };
 constexpr Halt enum_last(Halt) {
@@ -224,6 +235,9 @@ struct JobRecord {
       0;  // failures in a row of generations restored from restored_digest without progress
   bool from_scratch = false;  // asked for by a user: the next generation restores nothing
 
+  Preempted preempted;            // until it has a place again
+  std::uint32_t preemptions = 0;  // of this run
+
   bool leave_running = false;  // cleanPodPolicy None: what runs at the end is left alone until delete
   bool signalled = false;      // signalBeforeDeadline was sent in this run
   std::optional<Fault> first_fault;
@@ -268,6 +282,8 @@ struct JobRecord {
     v("restored_digest", restored_digest);
     v("fruitless_restores", fruitless_restores);
     v("from_scratch", from_scratch);
+    v("preempted", preempted);
+    v("preemptions", preemptions);
     v("leave_running", leave_running);
     v("signalled", signalled);
     v("first_fault", first_fault);
