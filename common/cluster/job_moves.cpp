@@ -52,6 +52,7 @@ bool JobTransition::make_room(const JobRecord& by) {
   if (!can_leave(job_) || job_.nothing_runs()) return false;
   job_.preempted = {by.id, by.spec.name};
   ++job_.preemptions;
+  if (ledger_.broken_rule == "preempted-costs-nothing") ++job_.restarts;
   job_.run_started.reset();
   job_.signalled = false;
   job_.reason = "preempted by " + by.spec.name;

@@ -185,7 +185,7 @@ std::string QueueTurn::words_of_reservation() const {
   if (first.empty()) return text;
   text += ", and waits for the end of " + first;
   if (others > 0) text += " and " + std::to_string(others) + (others == 1 ? " other job" : " other jobs");
-  if (!r.victims.empty()) text += ", which make room for its higher priority";
+  if (!r.victims.empty()) text += others > 0 ? ", which make room for its higher priority" : ", which makes room for its higher priority";
   if (r.begins_by && *r.begins_by > now_)
     text += ", at most " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*r.begins_by - now_).count()) + " s";
   return text;

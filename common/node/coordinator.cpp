@@ -140,38 +140,44 @@ void Coordinator::watch_time(const JobRecord& job, Job& soft) {
   }
 }
 
+// What its next generation restores. Under way: an answer is awaited; blocked: there is none now, and it says why.
+Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& soft) {
+  using Kind = RestoreChoice::Step::Kind;
+  if (!wants_restore(job)) return Restoring::ready;
+  if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch) choose(job, soft);
+  if (soft.choosing->choice.step().kind == Kind::blocked && soft.choosing->retry <= c_.now.boot) choose(job, soft);
+  drive_choice(job, soft);
+  const auto& step = soft.choosing->choice.step();
+  if (step.kind == Kind::blocked) {
+    if (soft.choosing->choice.pinned()) {
+      propose(soft, job.id, CommandType::finish,
+              cluster::FinishJob{job.id, cluster::JobState::failed, "could not restore: " + step.reason});
+      return Restoring::blocked;
+    }
+    // Another look only when the user acts (restart --from-scratch changes the job) or the directory may
+    // have.
+    const std::string reason = "no checkpoint to restore: " + step.reason + "; dtrainctl restart " +
+                               job.spec.name + " --from-scratch gives up what was trained";
+    if (soft.choosing->retry == kNever) soft.choosing->retry = c_.now.boot + kScanRetry;
+    soft.deadline = std::min(soft.deadline, soft.choosing->retry);
+    wait(job, soft, reason);
+    return Restoring::blocked;
+  }
+  if (step.kind == Kind::chosen || step.kind == Kind::nothing) return Restoring::ready;
+  soft.deadline = std::min(soft.deadline, soft.choosing->retry);
+  return Restoring::under_way;
+}
+
 // False: it cannot begin now, and its place is free for others.
 bool Coordinator::begin_generation(const JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements) {
+  const Restoring restoring = look_for_restore(job, soft);
+  if (restoring != Restoring::ready) return restoring == Restoring::under_way;
   cluster::BeginGeneration begin;
   begin.job = job.id;
   begin.generation = job.generation + 1;
   begin.placements = std::move(placements);
   if (wants_restore(job)) {
-    if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch) choose(job, soft);
-    if (soft.choosing->choice.step().kind == RestoreChoice::Step::Kind::blocked &&
-        soft.choosing->retry <= c_.now.boot)
-      choose(job, soft);
-    drive_choice(job, soft);
     const auto& step = soft.choosing->choice.step();
-    if (step.kind == RestoreChoice::Step::Kind::blocked) {
-      if (soft.choosing->choice.pinned()) {
-        propose(soft, job.id, CommandType::finish,
-                cluster::FinishJob{job.id, cluster::JobState::failed, "could not restore: " + step.reason});
-        return false;
-      }
-      // Another look only when the user acts (restart --from-scratch changes the job) or the directory may
-      // have.
-      const std::string reason = "no checkpoint to restore: " + step.reason + "; dtrainctl restart " +
-                                 job.spec.name + " --from-scratch gives up what was trained";
-      if (soft.choosing->retry == kNever) soft.choosing->retry = c_.now.boot + kScanRetry;
-      soft.deadline = std::min(soft.deadline, soft.choosing->retry);
-      wait(job, soft, reason);
-      return false;
-    }
-    if (step.kind != RestoreChoice::Step::Kind::chosen && step.kind != RestoreChoice::Step::Kind::nothing) {
-      soft.deadline = std::min(soft.deadline, soft.choosing->retry);
-      return true;  // an answer is on its way
-    }
     if (step.kind == RestoreChoice::Step::Kind::chosen) {
       begin.restore = job::Restore{step.info.path, step.info.step};
       begin.restore_digest = step.info.digest;

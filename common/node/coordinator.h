@@ -20,7 +20,9 @@ job::JobSpec bound_to(const NodeId& host, job::JobSpec spec);
 
 class Coordinator {
  public:
-  Coordinator(Context& context, Leases& leases) : c_(context), leases_(leases) {}
+  Coordinator(Context& context, Leases& leases)
+      : c_(context), leases_(leases),
+        queue_({.preempt = true, .back_fill_by_time = true, .broken_rule = context.options.broken_rule}) {}
 
   // Another node coordinates: nothing of this is known here any more.
   void reset();
@@ -78,6 +80,8 @@ class Coordinator {
   void start_waiting();
   bool decide();
   bool begin_generation(const cluster::JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements);
+  enum class Restoring : unsigned char { ready, under_way, blocked };
+  Restoring look_for_restore(const cluster::JobRecord& job, Job& soft);
   void extend(const cluster::JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements);
   void wait_in_queue(const cluster::JobRecord& job, Job& soft, const cluster::Waits& waits);
   void choose(const cluster::JobRecord& job, Job& soft);
@@ -96,6 +100,9 @@ class Coordinator {
   bool watches_hosts() const { return c_.among_others() || !c_.ledger.state().drained.empty(); }
   // What was asked or proposed by this coordinator would be lost by giving leadership away now.
   bool in_the_middle() const;
+  // coordinator_preempt.cpp
+  bool preempt(const std::vector<cluster::Preemption>& victims);
+  bool makes_way(const cluster::JobRecord& job, Job& soft);
   // coordinator_moves.cpp: drained hosts.
   void move_jobs();
   void move_from(const NodeId& host, const cluster::DrainedHost& drain, const cluster::JobRecord& job, Job& soft);
@@ -150,7 +157,7 @@ class Coordinator {
   bool drains_changed_ = false;
   Instant next_look_{};                       // at the hosts
   Instant next_hand_over_{};
-  cluster::JobQueue queue_{{.preempt = false, .back_fill_by_time = true, .broken_rule = {}}};
+  cluster::JobQueue queue_;
 };
 
 }  // namespace dtrain::node

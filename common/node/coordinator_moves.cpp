@@ -24,10 +24,6 @@ constexpr Duration kStaysPause = 5s;
 // forgotten.
 constexpr Duration kLeadElsewherePause = 3s;
 
-bool may_move(const JobRecord& job) {
-  return job.goal == cluster::Goal::run && job.halt == cluster::Halt::none && !job.needs_generation && !is_final(job.state);
-}
-
 std::vector<cluster::TaskPlacement> standing(const JobRecord& job, const std::vector<TaskId>& without) {
   std::vector<cluster::TaskPlacement> places;
   for (const auto& [id, t] : job.tasks)
@@ -58,7 +54,7 @@ void Coordinator::move_jobs() {
     const JobRecord& job = *c_.ledger.find(entry.second);
     const auto soft = jobs_.find(job.id);
     if (soft == jobs_.end() || soft->second.proposed != 0 || held_.contains(job.id)) continue;
-    if (!may_move(job) && !(is_final(job.state) && job.leave_running)) continue;
+    if (!cluster::can_leave(job) && !(is_final(job.state) && job.leave_running)) continue;
     if (++tries > kMoveTries) return;
     tried_last_ = entry;
     move_from(entry.first, drained.at(entry.first), job, soft->second);

@@ -3,6 +3,7 @@
 #include <deque>
 #include <utility>
 
+#include "common/cluster/job_transition.h"
 #include "common/node/coordinator.h"
 
 namespace dtrain::node {
@@ -17,6 +18,14 @@ constexpr int kDecisionsInARow = 16;
 bool stops(const JobRecord& job) {
   return (job.goal != cluster::Goal::run || is_final(job.state) || job.halt != cluster::Halt::none) && !job.leave_running;
 }
+
+// It has a place, or is to get one: of its next generation.
+bool begins(const JobRecord& job) {
+  return job.goal == cluster::Goal::run && !is_final(job.state) && job.needs_generation && job.nothing_runs();
+}
+
+// The same before and after the proposal that begins it is applied.
+std::uint64_t run_of(const JobRecord& job) { return job.generation + (begins(job) ? 1 : 0); }
 
 }  // namespace
 
@@ -45,6 +54,7 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
     if (soft.choosing && soft.choosing->choice.from_scratch() == job.from_scratch && soft.choosing->retry != kNever &&
         soft.choosing->choice.step().kind == cluster::RestoreChoice::Step::Kind::blocked)
       until = std::max(until, soft.choosing->retry);
+    if (until <= c_.now.boot && makes_way(job, soft)) return {};
     if (until <= c_.now.boot) return waits_for_its_host(job, soft) ? std::vector<TaskId>{} : wanted;
     soft.deadline = std::min(soft.deadline, until);
     return {};
@@ -78,7 +88,9 @@ std::vector<cluster::RunningJob> Coordinator::running_jobs() const {
       entry.started = job->created_elapsed;  // the same before and after its proposal is applied
       const auto most = cluster::runs_for(job->spec);
       if (most) entry.ends_by = job->run_started.value_or(c_.elapsed()) + *most;
-      entry.ending = stops(*job);
+      entry.ending = stops(*job) && !held_.contains(id);  // else its places are to be its own again
+      entry.spared = !cluster::can_leave(*job) && !begins(*job);
+      entry.run = run_of(*job);
     }
     list.push_back(std::move(entry));
   }
@@ -109,6 +121,8 @@ bool Coordinator::decide() {
     entry.submitted = job->created_elapsed;
     entry.runs_for = cluster::runs_for(job->spec);
     entry.resumes = job->run_started.has_value();
+    entry.preempts = job->preempted.by == 0;
+    entry.run = run_of(*job);
     if (!job->needs_generation)
       for (const auto& [task, record] : job->tasks)
         if (!record.ended) entry.standing.push_back(record.place);
@@ -126,7 +140,7 @@ bool Coordinator::decide() {
       again = true;
   }
   for (const cluster::Waits& w : decision.waits) wait_in_queue(*c_.ledger.find(w.job), jobs_.at(w.job), w);
-  return again;
+  return preempt(decision.preemptions) || again;
 }
 
 // The ledger hears of it when another kind of waiting begins; numbers that change with every start and end are shown to who
@@ -134,6 +148,7 @@ bool Coordinator::decide() {
 void Coordinator::wait_in_queue(const JobRecord& job, Job& soft, const cluster::Waits& waits) {
   std::string reason = waits.reason;
   if (const Bound to = bound(job); !to.host.empty() && c_.among_others()) reason = to.why + "; " + reason;
+  if (job.preempted.by != 0) reason = "preempted by " + job.preempted.name + "; " + reason;
   if (soft.waits_as == waits.kind && !soft.waiting.empty()) {
     soft.waiting = std::move(reason);
     return;

@@ -150,6 +150,8 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   d.waiting_for = std::move(waiting_for);
   if (d.waiting_for.empty()) d.waiting_for = waits_for_host(c, job);
   if (d.waiting_for.empty()) d.waiting_for = stays_on_drained(c, job);
+  if (d.waiting_for.empty() && job.preempted.by != 0 && !is_final(job.state))
+    d.waiting_for = "preempted by " + job.preempted.name + (job.nothing_runs() ? "" : "; its tasks end with their stop grace");
   if (d.waiting_for.empty() && job.stage_failures > 0 && job.state == cluster::JobState::pending)
     d.waiting_for = job.reason;
   const auto& events = c.ledger.events();

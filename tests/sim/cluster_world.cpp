@@ -24,6 +24,7 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
+constexpr std::uint64_t kHungryOneIn = 3;
 
 class QuietLog final : public Log {
  public:
@@ -50,7 +51,8 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            "ack-after-commit", "orphan-kill", "verify-before-restore",
                                            // Of several hosts.
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
-                                           "drained-gets-nothing"};
+                                           "drained-gets-nothing",
+                                           "victims-have-lower-priority", "preempted-costs-nothing"};
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);
@@ -88,6 +90,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
   };
   hooks.complain = [this](std::string_view invariant, std::string what) { violation(invariant, std::move(what)); };
   client_ = std::make_unique<SimClient>(timeline_, stream(5), book_, hooks);
+  if (stream(11).chance(1, kHungryOneIn)) client_->set_hungry();
   if (options_.nodes > 1)
     network_ = std::make_unique<ClusterNetwork>(
         timeline_, stream(8), [this](std::size_t host, node::Event event) { hosts_[host]->post(std::move(event)); },
@@ -234,6 +237,14 @@ std::size_t ClusterWorld::newest_host() const {
 bool ClusterWorld::all_reported() const {
   const bool idle = std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host->disk().idle(); });
   return idle && (alone() || (calm_ && now() - std::max(busy_until_, undisturbed_since_) > kAllReported));
+}
+
+cluster::Ledger ClusterWorld::ledger() const {
+  const node::Node* newest = nullptr;
+  for (const auto& host : hosts_)
+    if (host->node() != nullptr && (newest == nullptr || host->node()->ledger_index() > newest->ledger_index())) newest = host->node();
+  auto ledger = newest == nullptr ? Result<cluster::Ledger>(cluster::Ledger()) : cluster::Ledger::restore(newest->ledger_bytes());
+  return ledger ? std::move(*ledger) : cluster::Ledger();
 }
 
 Duration ClusterWorld::takes_effect() const { return alone() ? kTakesEffect : kTakesEffectAmongSeveral; }

@@ -170,6 +170,11 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
   return spec;
 }
 
+void make_hungry(job::JobSpec& spec) {
+  constexpr std::uint64_t kMostTasks = 8;
+  for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;
+}
+
 job::JobSpec changed_job(job::JobSpec spec, std::uint64_t tag) {
   spec.labels[kTagLabel] = std::to_string(tag);
   for (auto& [name, role] : spec.roles)

@@ -12,6 +12,8 @@ inline constexpr std::uint64_t kHostMemoryBytes = 16ull << 30;
 inline constexpr std::uint32_t kHostGpus = 2;
 
 job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
+// Its tasks take so much that few such jobs run at once. On one host there is room for each of them, also when it is scaled up.
+void make_hungry(job::JobSpec& spec);
 // The same file with something changed that no default hides.
 job::JobSpec changed_job(job::JobSpec spec, std::uint64_t tag);
 

@@ -7,7 +7,8 @@ namespace {
 
 using wire::MessageType;
 
-constexpr const char* kNames[] = {"digits", "speech", "ranker"};   // few: names must collide
+constexpr const char* kNames[] = {"digits", "speech", "ranker", "vision", "search", "prices"};
+constexpr std::size_t kUsedNames = 3;   // few: names must collide
 constexpr std::uint64_t kCodedEvery = 5;                            // every such reply is encoded again and compared
 constexpr Duration kLongestWatch = 20s;
 constexpr std::uint32_t kUid = 1000;
@@ -134,7 +135,7 @@ void SimClient::act() {
 }
 
 void SimClient::submit_something() {
-  const std::string name = kNames[rng_.below(std::size(kNames))];
+  const std::string name = kNames[rng_.below(hungry_ ? std::size(kNames) : kUsedNames)];
   const JobFile* earlier = nullptr;
   for (const auto& [tag, file] : book_.files())
     if (file.spec.name == name) earlier = &file;
@@ -142,6 +143,7 @@ void SimClient::submit_something() {
   const std::uint64_t tag = next_tag();
   if (earlier != nullptr && rng_.chance(1, 3)) return submit(changed_job(earlier->spec, tag), tag, rng_.chance(1, 2));
   job::JobSpec spec = random_job(name, tag, rng_);
+  if (hungry_) make_hungry(spec);
   if (rng_.chance(1, 15)) {
     spec.generate_name = name + "-";
     spec.name.clear();

@@ -49,6 +49,7 @@ class SimClient {
   void submit(job::JobSpec spec, std::uint64_t tag, bool replace);
   void action(wire::ActionRequest request);
   void drain(wire::DrainRequest request);   // by an operator
+  void set_hungry() { hungry_ = true; }     // more jobs at a time, which take more: some have to wait, or make room
   std::uint64_t next_tag() { return ++tags_; }
 
   // `index`: of the newest entry in the ledger of who answers.
@@ -81,6 +82,7 @@ class SimClient {
   node::ConnectionId connections_ = 0;
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;                         // of the deed under way
+  bool hungry_ = false;
 };
 
 }  // namespace dtrain::sim

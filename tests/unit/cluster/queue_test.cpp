@@ -210,7 +210,7 @@ TEST_F(Queue, TheFewestAndYoungestOfLowerPriorityMakeRoom) {
   EXPECT_THAT(decide(), IsEmpty());
   EXPECT_THAT(victims(), ElementsAre(whole)) << "one job rather than two";
   EXPECT_EQ(decision_.preemptions[0].grace, 20s);
-  EXPECT_THAT(reason(urgent), HasSubstr("make room for its higher priority, at most 20 s"));
+  EXPECT_THAT(reason(urgent), HasSubstr("makes room for its higher priority, at most 20 s"));
   running(whole).ending = true;
   EXPECT_THAT(decide(), IsEmpty());
   EXPECT_THAT(victims(), IsEmpty()) << "asked once";

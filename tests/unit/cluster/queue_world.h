@@ -38,6 +38,7 @@ class QueueWorld {
     bool ended = false;
     bool recovers = false;  // its first run dies, and it goes on
     bool resumes = false;
+    bool made_room = false;  // since its last start
     std::uint32_t run = 0;  // counts starts: an end of an earlier run is void
     std::optional<RunningJob> running;
   };
@@ -129,7 +130,8 @@ class QueueWorld {
         running.push_back(*job.running);
       } else if (job.arrived && !job.ended) {
         waiting.push_back({.id = i, .spec = &job.spec, .tasks = wanted_tasks(job.spec), .submitted = job.submitted,
-                           .runs_for = runs_for(job.spec), .resumes = job.resumes, .standing = {}, .run = job.run + 1});
+                           .runs_for = runs_for(job.spec), .resumes = job.resumes, .standing = {}, .preempts = !job.made_room,
+                           .run = job.run + 1});
       }
     }
     Decision decision = queue_.decide(free, running, waiting, now_);
@@ -144,6 +146,7 @@ class QueueWorld {
   void start(Start& s) {
     Job& job = jobs_[s.job];
     ++job.run;
+    job.made_room = false;
     job.running = RunningJob{.id = s.job, .spec = &job.spec, .placements = std::move(s.placements), .started = now_,
                              .ends_by = {}, .run = job.run};
     if (const auto most = runs_for(job.spec)) job.running->ends_by = now_ + *most;
@@ -154,7 +157,9 @@ class QueueWorld {
     Job& victim = jobs_[p.victim];
     if (!victim.running || victim.spec.policy.priority >= jobs_[p.beneficiary].spec.policy.priority)
       return broke(victim.spec.name + " had to make room for " + jobs_[p.beneficiary].spec.name + ", its equal");
-    victim.running->ending = true;
+    if (jobs_[p.beneficiary].made_room) return broke(jobs_[p.beneficiary].spec.name + " made room itself, and ends another");
+    if (victim.running->ending) return broke(victim.spec.name + " has to make room twice");
+    victim.running->ending = victim.made_room = true;
     const Duration by = now_ + p.grace;
     victim.running->ends_by = victim.running->ends_by ? std::min(*victim.running->ends_by, by) : by;
     events_.push(Instant(by), What::end, static_cast<std::uint32_t>(p.victim), victim.run, 1);
