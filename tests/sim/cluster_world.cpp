@@ -90,7 +90,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
   };
   hooks.complain = [this](std::string_view invariant, std::string what) { violation(invariant, std::move(what)); };
   client_ = std::make_unique<SimClient>(timeline_, stream(5), book_, hooks);
-  if (stream(11).chance(1, kHungryOneIn)) client_->set_hungry();
+  if (stream(11).chance(1, kHungryOneIn)) client_->set_hungry(static_cast<std::uint32_t>(options_.nodes));
   if (options_.nodes > 1)
     network_ = std::make_unique<ClusterNetwork>(
         timeline_, stream(8), [this](std::size_t host, node::Event event) { hosts_[host]->post(std::move(event)); },

@@ -170,8 +170,13 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
   return spec;
 }
 
-void make_hungry(job::JobSpec& spec) {
-  constexpr std::uint64_t kMostTasks = 8;
+void make_hungry(job::JobSpec& spec, std::uint32_t hosts) {
+  constexpr std::uint64_t kMostTasks = 8, kQuarter = 4;
+  if (RoleSpec& worker = spec.roles["worker"]; !spec.checkpoint && spec.roles.size() == 1 && worker.resources.gpus == 0) {
+    worker.replicas = worker.min_replicas = 2 * hosts;
+    worker.resources.cpu_millis = kHostCpuMillis / kQuarter;
+    return;
+  }
   for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;
 }
 

@@ -129,13 +129,13 @@ void SimClient::act() {
     return submit({}, tag, false);
   }
   const std::uint64_t deed = rng_.below(10);
-  if (job == nullptr || deed < 3) return submit_something();
-  if (deed < 6) return act_on_job(*job);
+  if (job == nullptr || deed < (hungry_ != 0 ? 6 : 3)) return submit_something();
+  if (deed < (hungry_ != 0 ? 8 : 6)) return act_on_job(*job);
   query(job);
 }
 
 void SimClient::submit_something() {
-  const std::string name = kNames[rng_.below(hungry_ ? std::size(kNames) : kUsedNames)];
+  const std::string name = kNames[rng_.below(hungry_ != 0 ? std::size(kNames) : kUsedNames)];
   const JobFile* earlier = nullptr;
   for (const auto& [tag, file] : book_.files())
     if (file.spec.name == name) earlier = &file;
@@ -143,7 +143,7 @@ void SimClient::submit_something() {
   const std::uint64_t tag = next_tag();
   if (earlier != nullptr && rng_.chance(1, 3)) return submit(changed_job(earlier->spec, tag), tag, rng_.chance(1, 2));
   job::JobSpec spec = random_job(name, tag, rng_);
-  if (hungry_) make_hungry(spec);
+  if (hungry_ != 0) make_hungry(spec, hungry_);
   if (rng_.chance(1, 15)) {
     spec.generate_name = name + "-";
     spec.name.clear();

@@ -49,7 +49,8 @@ class SimClient {
   void submit(job::JobSpec spec, std::uint64_t tag, bool replace);
   void action(wire::ActionRequest request);
   void drain(wire::DrainRequest request);   // by an operator
-  void set_hungry() { hungry_ = true; }     // more jobs at a time, which take more: some have to wait, or make room
+  // More jobs at a time, which take more of the `hosts`: some have to wait, or make room.
+  void set_hungry(std::uint32_t hosts) { hungry_ = hosts; }
   std::uint64_t next_tag() { return ++tags_; }
 
   // `index`: of the newest entry in the ledger of who answers.
@@ -82,7 +83,7 @@ class SimClient {
   node::ConnectionId connections_ = 0;
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;                         // of the deed under way
-  bool hungry_ = false;
+  std::uint32_t hungry_ = 0;                     // the number of hosts; 0: not
 };
 
 }  // namespace dtrain::sim

@@ -60,7 +60,7 @@ class Preempt(test_hosts.Hosts):
                                              checkpoint={"dir": checkpoints, "format": "manifest"}))
         self.running(agents[0], "learner", 1)
         stubborn = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
-        agents[0].do("submit", self.job_with("stubborn", 1, 2, cpus, stubborn, "4s"))
+        agents[0].do("submit", self.job_with("stubborn", 0, 2, cpus, stubborn, "4s"))
         before = self.running(agents[0], "stubborn", 2)
         until(lambda: self.lines("said"), "its first step")
         agents[1].do("submit", self.job_with("equal", 0, 1, cpus, ["true"]))
