@@ -171,10 +171,10 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
 }
 
 void make_hungry(job::JobSpec& spec, std::uint32_t hosts) {
-  constexpr std::uint64_t kMostTasks = 8, kQuarter = 4;
+  constexpr std::uint32_t kMostTasks = 8, kOnEachHost = 2;
   if (RoleSpec& worker = spec.roles["worker"]; !spec.checkpoint && spec.roles.size() == 1 && worker.resources.gpus == 0) {
-    worker.replicas = worker.min_replicas = 2 * hosts;
-    worker.resources.cpu_millis = kHostCpuMillis / kQuarter;
+    worker.replicas = worker.min_replicas = kOnEachHost * hosts;
+    worker.resources.cpu_millis = kHostCpuMillis / kOnEachHost;
     return;
   }
   for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;

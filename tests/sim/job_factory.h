@@ -12,7 +12,7 @@ inline constexpr std::uint64_t kHostMemoryBytes = 16ull << 30;
 inline constexpr std::uint32_t kHostGpus = 2;
 
 job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
-// Its tasks take so much that few such jobs run at once; of one kind half of all `hosts`. What may be bound to one host has room on
+// Its tasks take so much that few such jobs run at once; one kind takes all `hosts`. What may be bound to one host has room on
 // one, also when it is scaled up.
 void make_hungry(job::JobSpec& spec, std::uint32_t hosts);
 // The same file with something changed that no default hides.
