@@ -27,7 +27,8 @@ Outcome<void> act(Session& session, wire::ActionRequest request) {
     session.show(json_of(*reply), [&] { return reply->name + "\n"; });
     return {};
   }
-  auto reply = session.ask_surely<wire::Empty>(wire::MessageType::action, request, wire::MessageType::ok);
+  auto reply = session.ask_surely<wire::Empty>(wire::MessageType::action, request, wire::MessageType::ok,
+                                               request.package_digest.empty() ? kAnswerTime : kPackageTime);
   if (!reply) return failed(reply.error());
   session.note(done_text(request));
   return {};

@@ -16,6 +16,7 @@ namespace dtrain::ctl {
 
 enum class Format : unsigned char { table, wide, json, yaml };
 
+inline constexpr auto kPackageTime = std::chrono::minutes(10);        // likewise, where a package goes to the voters first
 inline constexpr auto kAnswerTime = std::chrono::seconds(30);         // for one answer, unless --timeout says otherwise
 inline constexpr auto kReconnectPause = std::chrono::milliseconds(100);  // between two tries to reach a lost agent
 inline constexpr auto kWatchPause = std::chrono::seconds(1);          // between two looks of -w
@@ -55,8 +56,9 @@ class Session {
   // A request that carries a request id, or changes nothing: when the agent goes away before it answers, it is asked
   // again until the deadline. An agent that cannot be reached at all is a failure at once.
   template <class Reply, class Request>
-  Outcome<Reply> ask_surely(wire::MessageType type, const Request& request, wire::MessageType expected) const {
-    const Deadline deadline = answer_deadline();
+  Outcome<Reply> ask_surely(wire::MessageType type, const Request& request, wire::MessageType expected,
+                            Duration otherwise = kAnswerTime) const {
+    const Deadline deadline = answer_deadline(otherwise);
     auto connection = Connection::open(globals.agent, deadline);
     if (!connection) return failed(connection.error());
     while (true) {

@@ -156,7 +156,8 @@ Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool repl
   request.spec = wire::encode(job.spec);
   request.request_id = make_request_id();
   request.replace = replace;
-  auto reply = session.ask_surely<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted);
+  auto reply = session.ask_surely<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted,
+                                                     job.spec.package_digest.empty() ? kAnswerTime : kPackageTime);
   if (reply) session.warn(reply->warnings);
   return reply;
 }

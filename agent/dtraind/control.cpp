@@ -11,11 +11,8 @@ void Daemon::on_opened(node::ConnectionId connection, const node::Caller& caller
 void Daemon::on_closed(node::ConnectionId connection) {
   logs_->close(connection);
   execs_->close(loop_->now().boot, connection);
-  if (upload_bytes_.erase(connection) != 0)
-    post_bulk([this, connection] {
-      prepared_.blobs->drop(connection);
-      return store::DiskWorker::Done();
-    });
+  blob_streams_->close(connection);
+  drop_blob(connection);
   queue(node::ConnectionClosed{connection});
 }
 

@@ -56,6 +56,8 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   auto logs = proc::LogStreams::open(prepared_.layout.tasks());
   if (!logs) return tl::unexpected(os_failure(logs.error()));
   logs_ = std::make_unique<proc::LogStreams>(std::move(*logs));
+  blob_streams_ = std::make_unique<BlobStreams>(*prepared_.blobs, static_cast<proc::Outlet&>(*this),
+                                                [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); });
   auto execs = proc::ExecSessions::open();
   if (!execs) return tl::unexpected(os_failure(execs.error()));
   execs_ = std::make_unique<proc::ExecSessions>(std::move(*execs));

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/dtraind/blob_streams.h"
 #include "agent/dtraind/config.h"
 #include "agent/dtraind/decider.h"
 #include "agent/dtraind/exit_code.h"
@@ -88,6 +89,8 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   struct Perform;
   void perform(node::Effect& effect);
   void write_blob(node::WriteBlob chunk);
+  void drop_blob(node::ConnectionId connection);
+  void find_blob(const std::string& digest);
   void open_exec(const node::OpenExec& effect);
   void post_bulk(store::DiskWorker::Work work);
   void post_deferred();
@@ -137,6 +140,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<proc::HookRunner> hooks_;
   std::unique_ptr<proc::LogStreams> logs_;
   std::unique_ptr<proc::ExecSessions> execs_;
+  std::unique_ptr<BlobStreams> blob_streams_;
   std::unique_ptr<net::ControlServer> control_;
   Relays relays_{*this};
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet

@@ -23,6 +23,9 @@ struct Daemon::Perform {
       d.control_->close(e.connection);
   }
   void operator()(node::WriteBlob& e) { d.write_blob(std::move(e)); }
+  void operator()(node::DropBlob& e) { d.drop_blob(e.connection); }
+  void operator()(node::FindBlob& e) { d.find_blob(e.digest); }
+  void operator()(node::SendBlob& e) { d.blob_streams_->open(e); }
   void operator()(node::OpenLog& e) { d.logs_->open(e); }
   void operator()(node::UpdateLog& e) { d.logs_->update(e); }
   void operator()(node::OpenExec& e) { d.open_exec(e); }
@@ -99,18 +102,38 @@ void Daemon::write_blob(node::WriteBlob chunk) {
   const std::size_t size = chunk.bytes.size();
   std::size_t& queued = upload_bytes_[connection];
   queued += size;
-  if (queued > kUploadQueueBytes) control_->pause(connection);
+  const bool own = node::is_own(connection);  // fetched: room() of its stream says how much may come
+  if (queued > kUploadQueueBytes && !own) control_->pause(connection);
   auto shared = std::make_shared<const node::WriteBlob>(std::move(chunk));
-  post_bulk([this, shared, connection, size] {
+  post_bulk([this, shared, connection, size, own] {
     auto answer = prepared_.blobs->write(*shared);
-    return [this, answer = std::move(answer), connection, request = shared->request, size] {
+    return [this, answer = std::move(answer), connection, request = shared->request, size, own] {
       const auto found = upload_bytes_.find(connection);
       if (found != upload_bytes_.end()) {
         found->second -= size;
-        if (found->second <= kUploadQueueBytes && control_) control_->resume(connection);
+        if (own)
+          relays_.wake(connection);
+        else if (found->second <= kUploadQueueBytes && control_)
+          control_->resume(connection);
+        if (own && answer && *answer) upload_bytes_.erase(found);  // else DropBlob follows
       }
       if (answer) queue(node::BlobWritten{connection, request, *answer});
     };
+  });
+}
+
+void Daemon::drop_blob(node::ConnectionId connection) {
+  if (upload_bytes_.erase(connection) == 0) return;
+  post_bulk([this, connection] {
+    prepared_.blobs->drop(connection);
+    return store::DiskWorker::Done();
+  });
+}
+
+void Daemon::find_blob(const std::string& digest) {
+  post_bulk([this, digest] {
+    auto there = prepared_.blobs->has(digest);
+    return [this, digest, there = std::move(there)] { queue(node::BlobFound{digest, there}); };
   });
 }
 

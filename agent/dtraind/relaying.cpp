@@ -1,4 +1,6 @@
 // The daemon's side of relays: what they lend from clients' connections, the links and the streams of logs and execs.
+#include <algorithm>
+
 #include "agent/dtraind/daemon.h"
 
 namespace dtrain::daemon {
@@ -9,9 +11,14 @@ void Daemon::to_peer(const node::RelayPeer& peer, const wire::RelayMessage& mess
 
 void Daemon::tell(node::Event event) { queue(std::move(event)); }
 
-std::size_t Daemon::client_room(node::ConnectionId client) { return control_ ? control_->room(client) : 0; }
+std::size_t Daemon::client_room(node::ConnectionId client) {
+  if (!node::is_own(client)) return control_ ? control_->room(client) : 0;
+  const auto queued = upload_bytes_.find(client);
+  return kUploadQueueBytes - (queued == upload_bytes_.end() ? 0 : std::min(kUploadQueueBytes, queued->second));
+}
 
 void Daemon::to_client(node::ConnectionId client, const wire::Message& message) {
+  if (node::is_own(client)) return queue(node::RelayAnswered{client, wire::encode(message)});
   if (control_) control_->send(client, message);
 }
 
@@ -30,6 +37,7 @@ void Daemon::on_relayed_closed(node::ConnectionId connection) { on_closed(connec
 void Daemon::on_room(node::ConnectionId connection) {
   logs_->wake(connection);
   execs_->wake(connection);
+  blob_streams_->wake(connection);
 }
 
 }  // namespace dtrain::daemon

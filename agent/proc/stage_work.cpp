@@ -233,6 +233,10 @@ Status check_paths(const node::Stage& stage) {
   return {};
 }
 
+bool lacks_package(const StageDirs& dirs, const node::Stage& stage) {
+  return is_digest(stage.package_digest) && ::access((dirs.blobs_dir + "/" + stage.package_digest).c_str(), F_OK) != 0 && errno == ENOENT;
+}
+
 }  // namespace
 
 std::string job_copy(const StageDirs& dirs, JobId job) {
@@ -255,6 +259,7 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
     outcome.id = stage.id;
     outcome.ok = true;
     if (copied) copied = user ? ensure_copy(dirs, stage, *user) : Status(fail(user.error()));
+    outcome.lacks_package = !copied && lacks_package(dirs, stage);
     Status prepared = copied;
     if (prepared) prepared = check_port(stage.address, stage.port);
     if (!prepared) refuse(outcome, prepared.error());

@@ -26,12 +26,14 @@ struct StageOutcome {
   bool ok = false;
   std::string work_dir;  // when ok
   Error error;           // else
+  bool lacks_package = false;  // which is why
   template <class V>
   void fields(V& v) {
     v("id", id);
     v("ok", ok);
     v("work_dir", work_dir);
     v("error", error);
+    v("lacks_package", lacks_package);
   }
 };
 

@@ -241,7 +241,8 @@ void Stager::collect(Child& child, EventSink& sink) {
     for (std::size_t i = 0; i < child.stages.size(); ++i) {
       StageOutcome& outcome = answer->stages[i];
       sink(node::Staged{child.stages[i].id, outcome.ok ? Result<std::string>(std::move(outcome.work_dir))
-                                                       : Result<std::string>(fail(outcome.error))});
+                                                       : Result<std::string>(fail(outcome.error)),
+                        outcome.lacks_package});
     }
   }
 }

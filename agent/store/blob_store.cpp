@@ -22,6 +22,7 @@ namespace {
 constexpr const char* kUploadPrefix = ".upload-";
 constexpr std::size_t kFailedUploads = 1024;  // remembered until they end; chunks of others fail one by one
 constexpr std::size_t kDigestBytes = kDigestHexBytes / 2;
+constexpr std::uint64_t kFlushBytes = 8 << 20;  // unflushed of an upload: a commit waits for no more of the disk than that
 
 tl::unexpected<Error> disk_error(const std::string& what) {
   const int cause = errno;
@@ -39,7 +40,7 @@ bool is_digest(const std::string& text) {
 struct BlobStore::Upload {
   std::string digest, path;
   File file;
-  std::uint64_t size = 0;
+  std::uint64_t size = 0, flushed = 0;
   bool done = false;
   crypto_generichash_state hash;
   ~Upload() {
@@ -113,6 +114,9 @@ Status BlobStore::append(Upload& upload, const node::WriteBlob& chunk) {
   if (!write_all(upload.file.fd(), chunk.bytes)) return disk_error("write " + upload.path);
   crypto_generichash_update(&upload.hash, reinterpret_cast<const unsigned char*>(chunk.bytes.data()), chunk.bytes.size());
   upload.size += chunk.bytes.size();
+  if (upload.size - upload.flushed < kFlushBytes) return {};
+  upload.flushed = upload.size;
+  if (::fdatasync(upload.file.fd()) != 0) return disk_error("flush " + upload.path);
   return {};
 }
 

@@ -83,7 +83,7 @@ struct SubmitJob {
   job::User user;
   std::string request_id;
   bool replace = false;
-  NodeId package_host;  // that has the package; "": of a version that had one host
+  NodeId package_host;  // that had the package when it was submitted, and is asked for it first; "": not known
   template <class V>
   void fields(V& v) {
     v("spec", spec);

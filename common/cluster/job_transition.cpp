@@ -288,7 +288,7 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
   }
   // It could not go on elsewhere.
   const bool restores = job_.spec.checkpoint && job_.spec.checkpoint->restore != "never";
-  if (goes_on && !gone && (restores || !job_.spec.package_digest.empty())) {
+  if (goes_on && !gone && restores) {
     wait_for_host(cause, "its files are there", name);
     return true;
   }

@@ -198,7 +198,7 @@ struct JobRecord {
       submitted_spec;  // as submitted, encoded: scale changes `spec`, "same content" is decided on this
   job::User user;
   std::string request_id;
-  NodeId package_host;  // that has the package; "": not known
+  NodeId package_host;  // where the package came from; "": not known
   WallTime created{};
   Duration created_elapsed{0};
 

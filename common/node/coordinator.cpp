@@ -25,6 +25,17 @@ bool wants_restore(const JobRecord& job) {
   return job.spec.checkpoint && (job.spec.checkpoint->restore != "never" || job.from_scratch);
 }
 
+// Of those that the ledger knows.
+bool has_newest(const JobRecord& job, const std::vector<transfer::CheckpointInfo>& found) {
+  using State = cluster::CheckpointState;
+  std::int64_t newest = -1, there = -1;
+  for (const auto& r : job.checkpoints)
+    if (r.state == State::complete || r.state == State::verified) newest = std::max(newest, r.info.step);
+  for (const auto& info : found)
+    if (info.complete) there = std::max(there, info.step);
+  return there >= newest;
+}
+
 }  // namespace
 
 std::set<JobId> Coordinator::applied(std::uint64_t index) {
@@ -156,7 +167,8 @@ Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& 
     }
     // Another look only when the user acts (restart --from-scratch changes the job) or the directory may
     // have.
-    const std::string reason = "no checkpoint to restore: " + step.reason + "; dtrainctl restart " +
+    const std::string where = c_.among_others() ? "no checkpoint to restore on host " + c_.facts.name : "no checkpoint to restore";
+    const std::string reason = where + ": " + step.reason + "; dtrainctl restart " +
                                job.spec.name + " --from-scratch gives up what was trained";
     if (soft.choosing->retry == kNever) soft.choosing->retry = c_.now.boot + kScanRetry;
     soft.deadline = std::min(soft.deadline, soft.choosing->retry);
@@ -257,7 +269,10 @@ void Coordinator::scanned(const CheckpointsScanned& e) {
     soft.choosing->retry = c_.now.boot + kScanRetry;
     wait(*job, soft, e.found.error().text());
   } else {
-    soft.choosing->choice.scanned(*e.found);
+    // On another host than that which wrote them an old copy must not pass for the newest.
+    const bool here = job->tasks.empty() || job->tasks.begin()->second.place.node == c_.facts.id;
+    const bool newest = here || job->from_scratch || has_newest(*job, *e.found);
+    soft.choosing->choice.scanned(newest ? *e.found : std::vector<transfer::CheckpointInfo>{});
   }
   consider({e.job});
 }

@@ -34,16 +34,16 @@ cluster::Capacity Coordinator::capacity(JobId except) const {
   return free;
 }
 
-// Packages and checkpoints lie on one host, so far.
+// Checkpoints lie on one host, or in a directory that several have: where the one is gone for good, the coordinator's host is
+// looked at, and the job goes on there if it has the newest that was ever seen (scanned()).
 Coordinator::Bound Coordinator::bound(const JobRecord& job) const {
   const bool restores = job.spec.checkpoint && job.spec.checkpoint->restore != "never";
   if (restores && !job.from_scratch && job.generation > 0 && !job.tasks.empty()) {
     const NodeId& host = job.tasks.begin()->second.place.node;
+    const auto lost = c_.ledger.state().lost.find(host);
+    if (job.needs_generation && lost != c_.ledger.state().lost.end() && lost->second.gone)
+      return {c_.facts.id, "its checkpoints were on " + host_name(c_, host) + ", which is gone", false};
     return {host, "its checkpoints are on " + host_name(c_, host) + " only", true};
-  }
-  if (!job.spec.package_digest.empty()) {
-    const NodeId host = job.package_host.empty() ? c_.facts.id : job.package_host;
-    return {host, "its package is on " + host_name(c_, host) + " only", restores};
   }
   if (job.spec.checkpoint) return {c_.facts.id, "its checkpoints are to be on the coordinator's host " + c_.facts.name, false};
   return {};
@@ -69,10 +69,8 @@ bool Coordinator::waits_for_its_host(const JobRecord& job, Job& soft) {
     reason += ", which is " + (drained ? "drained" : host_state(c_, to.host));
     if (drained)
       reason += "; dtrainctl undrain " + host_name(c_, to.host) + " lets it go on there";
-    else if (to.coordinator)
-      reason += "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
     else
-      reason += "; dtrainctl restart " + job.spec.name + " --package takes another";
+      reason += "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
   }
   wait(job, soft, reason);
   return true;

@@ -35,8 +35,7 @@ job::JobSpec bound_to(const NodeId& host, job::JobSpec spec) {
 }
 
 Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
-  const bool here = !spec.package_digest.empty() || spec.checkpoint;
-  return cluster::place(here ? bound_to(c_.facts.id, spec) : spec, cluster::wanted_tasks(spec), capacity());
+  return cluster::place(spec.checkpoint ? bound_to(c_.facts.id, spec) : spec, cluster::wanted_tasks(spec), capacity());
 }
 
 std::string Coordinator::waiting_for(JobId id) const {

@@ -52,6 +52,22 @@ struct WriteBlob {
   std::string digest;  // expected, BLAKE2b-256 hex
 };
 
+// What such a connection wrote and did not finish is dropped. No completion
+struct DropBlob {
+  ConnectionId connection = 0;
+};
+// Is it on this host's disk? It counts as used then, and is not the next to go when the cache is full. -> BlobFound
+struct FindBlob {
+  std::string digest;
+};
+// The bytes of a blob from `offset` on, as wire::BlobChunk replies of the agent; it ends them with last = true.
+struct SendBlob {
+  ConnectionId connection = 0;
+  std::uint64_t request = 0;
+  std::string digest;
+  std::uint64_t offset = 0;
+};
+
 // Streams handled by the agent between a file or process and the connection; Node only decides that it may
 // be. The agent sends wire::LogChunk / wire::ExecOutput replies itself and ends them with last = true.
 struct LogSource {
@@ -231,7 +247,7 @@ struct EnterCluster {
 };
 
 using Effect =
-    std::variant<Persist, Reply, CloseConnection, WriteBlob, OpenLog, UpdateLog, OpenExec, OpenRelay,
+    std::variant<Persist, Reply, CloseConnection, WriteBlob, DropBlob, FindBlob, SendBlob, OpenLog, UpdateLog, OpenExec, OpenRelay,
                  CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim,
                  StartAttempt, SignalTask, KillTask, FreezeTask, AnswerLease, RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints,
                  ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook,

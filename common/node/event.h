@@ -24,8 +24,10 @@ namespace dtrain::node {
 // Identifies an open control connection; never reused within one life of the agent.
 using ConnectionId = std::uint64_t;
 // Those of the control socket are below; these are no sockets.
+inline constexpr ConnectionId kFirstOwn = 1ull << 61;      // what this node asks other hosts itself (OpenRelay): answers are RelayAnswered
 inline constexpr ConnectionId kFirstPart = 1ull << 62;     // a client's request at one of several hosts (OpenRelay)
 inline constexpr ConnectionId kFirstRelayed = 1ull << 63;  // opened by another agent, for a client of it (AcceptRelay)
+inline bool is_own(ConnectionId connection) { return connection >= kFirstOwn && connection < kFirstPart; }
 inline bool is_part(ConnectionId connection) { return connection >= kFirstPart && connection < kFirstRelayed; }
 inline bool is_relayed(ConnectionId connection) { return connection >= kFirstRelayed; }
 
@@ -105,11 +107,16 @@ struct BlobWritten {
   std::uint64_t request = 0;
   Result<std::string> digest;
 };
+struct BlobFound {
+  std::string digest;
+  Result<bool> there;
+};
 
 // ---- tasks (completions of Stage, LaunchShim, StartAttempt, Freeze, Thaw, EndShim, RemoveJobFiles)
 struct Staged {
   AssignmentId id;
   Result<std::string> work_dir;
+  bool lacks_package = false;  // that is why it failed: this host has no such blob
 };
 struct ShimUp {
   AssignmentId id;
@@ -218,6 +225,11 @@ struct RelayEnded {  // of OpenRelay
   } how{};
   Error error;
 };
+// Of OpenRelay whose connection is this node's own (is_own): one message of the other host, an error included.
+struct RelayAnswered {
+  ConnectionId connection = 0;
+  std::string message;  // an encoded wire::Message
+};
 struct MembersSaved {
   std::uint64_t ticket = 0;  // of the newest SaveMembers that this covers; older ones with it
   Status result;
@@ -231,9 +243,9 @@ struct Tick {};      // deadline() was reached
 struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 
 using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed,
-                           BlobWritten, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
+                           BlobWritten, BlobFound, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
                            ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, Notified, CheckpointsScanned,
                            CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived,
-                           RelayReceived, RelayEnded, MembersSaved, Reconfigured, Tick, Stopping>;
+                           RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, Tick, Stopping>;
 
 }  // namespace dtrain::node

@@ -26,6 +26,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->c.now = now;
   impl_->c.out = &out;
   impl_->handle(event);
+  impl_->follow_packages();
   impl_->follow_log();
   impl_->follow_forming();
   impl_->tell_members();
@@ -38,6 +39,7 @@ Instant Node::deadline() const {
   if (impl_->c.storage_failed) return always;
   if (impl_->c.replicated && !impl_->forming.log_changes())
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});
+  if (impl_->c.replicated) always = std::min(always, impl_->packages.deadline());
   if (impl_->c.current) always = std::min(always, impl_->host->deadline());
   return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
 }
@@ -90,12 +92,28 @@ void Node::Impl::give_orders(JobId id) {
     host->update(c.now.boot,
                  make_orders(*job, c.facts, context, {c.now.boot, c.elapsed()}, c.options.broken_rule));
   }
+  for (const AssignmentId& waiting : packages.waiting(id)) {
+    const task::Task* t = host->find(waiting);
+    if (t != nullptr && t->order().desire == task::Desire::run) continue;
+    packages.give_up(waiting);
+    decide(Staged{waiting, fail(ErrorCode::refused, "it is not wanted any more")});
+  }
   if (job == nullptr) {
     std::erase_if(c.status_text, [&](const auto& entry) { return entry.first.job == id; });
   } else if (is_final(job->state) && job->nothing_runs() &&
              job->spec.policy.clean_pod_policy == job::CleanPodPolicy::all) {
     files_to_clean.insert(id);
   }
+}
+
+// Whose package is not here, and what became of those that were waited for.
+void Node::Impl::follow_packages() {
+  if (!c.replicated || c.storage_failed) return;
+  packages.drive();
+  for (const auto& [id, reason] : packages.take_reasons())
+    if (task::Task* t = host->find(id)) t->waits(reason);
+  for (const Staged& e : packages.take_staged()) decide(e);
+  for (const Request& e : packages.take_spread()) requests.handle(e);
 }
 
 // Observations become one proposal; forgotten jobs lose their files once nothing of them runs.
@@ -139,6 +157,7 @@ void Node::Impl::tell_members() {
   coordinator.hosts_changed();
   streams.new_events();
   relays.members_changed();
+  packages.members_changed();
   host_logs.members_changed();
 }
 
@@ -192,6 +211,7 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<FormationReceived>(event) ||
                           std::holds_alternative<RelayReceived>(event) ||
                           std::holds_alternative<RelayEnded>(event) ||
+                          std::holds_alternative<RelayAnswered>(event) ||
                           std::holds_alternative<MembersSaved>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   if (storage || connection || of_members || c.current || c.storage_failed || !c.holds_ledger()) return decide(event);
@@ -228,8 +248,15 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const ConnectionOpened& e) { n.requests.opened(e); }
     void operator()(const Request& e) { n.requests.handle(e); }
     void operator()(const ConnectionClosed& e) { n.requests.closed(e.connection); }
-    void operator()(const BlobWritten& e) { n.requests.blob_written(e); }
+    void operator()(const BlobWritten& e) {
+      if (is_own(e.connection))
+        n.packages.written(e);
+      else
+        n.requests.blob_written(e);
+    }
+    void operator()(const BlobFound& e) { n.packages.found(e); }
     void operator()(const Staged& e) {
+      if (n.packages.staged(e)) return;
       task_of(e.id, [&](task::Task& t) { t.staged(e.work_dir); });
     }
     void operator()(const ShimUp& e) {
@@ -299,7 +326,9 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const RelayEnded& e) {
       if (!n.host_logs.ended(e)) n.relays.ended(e);
+      n.packages.ended(e);
     }
+    void operator()(const RelayAnswered& e) { n.packages.answered(e); }
     void operator()(const MembersSaved& e) {
       n.members.saved(e);
       n.requests.members_saved(e);

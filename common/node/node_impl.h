@@ -22,6 +22,7 @@
 #include "common/node/leases.h"
 #include "common/node/node.h"
 #include "common/node/orders.h"
+#include "common/node/packages.h"
 #include "common/node/proposals.h"
 #include "common/node/relays.h"
 #include "common/node/requests.h"
@@ -33,11 +34,11 @@ namespace dtrain::node {
 // Turns what the host's tasks want into effects.
 class EffectActions final : public task::HostActions {
  public:
-  explicit EffectActions(Context& c) : c_(c) {}
+  EffectActions(Context& c, Packages& packages) : c_(c), packages_(packages) {}
   void stage(const task::TaskOrder& o) override {
     const job::JobSpec& spec = o.context->spec;
-    c_.emit(Stage{o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
-                  o.address.host, o.address.port, true});
+    packages_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
+                     o.address.host, o.address.port, true});
   }
   void launch(task::ShimSpec spec) override {
     spec.epoch = c_.replicated->epoch();
@@ -54,12 +55,12 @@ class EffectActions final : public task::HostActions {
 
  private:
   Context& c_;
+  Packages& packages_;
 };
 
 struct Node::Impl {
   Impl(Options options, Rng rng, Log& log)
       : c(std::move(options), rng, log),
-        actions(c),
         members(c),
         forming(c),
         leases(c),
@@ -68,14 +69,15 @@ struct Node::Impl {
         proposals(c),
         streams(c),
         relays(c),
+        packages(c, relays),
+        actions(c, packages),
         host_logs(c, relays, streams),
-        requests(c, coordinator, proposals, seats, streams, relays, host_logs) {
+        requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages) {
     c.members = &members;
     c.forming = &forming;
   }
 
   Context c;
-  EffectActions actions;
   ClusterMembers members;
   Forming forming;
   Leases leases;
@@ -84,6 +86,8 @@ struct Node::Impl {
   Proposals proposals;
   Streams streams;
   Relays relays;
+  Packages packages;
+  EffectActions actions;
   HostLogs host_logs;
   Requests requests;
   std::optional<task::Assignments> host;
@@ -127,6 +131,7 @@ struct Node::Impl {
   void forwarded(wire::Forward forward);
   void gossiped(const gossip::Input& input);
   void log_received(const LogReceived& e);
+  void follow_packages();
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
   void answer_leases();

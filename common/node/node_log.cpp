@@ -214,6 +214,7 @@ void Node::Impl::after_commit() {
   if (c.serving)
     for (const JobId id : touched) leases.follow(id);
   for (const JobId id : touched) give_orders(id);
+  for (const JobId id : touched) packages.job_changed(id);
   if (begins) host->finish_adoption();
   const bool drains = c.ledger.take_drains();
   if (c.serving) coordinator.consider(touched);

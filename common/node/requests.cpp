@@ -35,6 +35,7 @@ void Requests::closed(ConnectionId connection) {
   streams_.closed(connection);
   host_logs_.closed(connection);
   relays_.closed(connection);
+  packages_.closed(connection);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
   for (Recovering& r : recovering_)
@@ -101,6 +102,12 @@ void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& 
             if (!q.last) answer(e, MessageType::ok, wire::Empty{});
           },
           wrong);
+    case MessageType::get_blob:
+      return with<wire::GetBlobRequest>(
+          m, [&](const auto& q) { c_.emit(SendBlob{e.connection, e.request, q.digest, q.offset}); }, wrong);
+    case MessageType::keep_blob:
+      return with<wire::KeepBlobRequest>(
+          m, [&](const auto& q) { packages_.keep(e, q); }, wrong);
     default:
       return query(e, m, caller);
   }
@@ -303,12 +310,7 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
     return refuse(
         e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id};
-  // Its tasks run where the package is, and only who coordinates looks for its checkpoints there.
-  const bool restores = spec->checkpoint && spec->checkpoint->restore != "never";
-  const raft::Raft& raft = c_.replicated->raft();
-  if (restores && !spec->package_digest.empty() && !c_.serving && !raft.configuration().votes(raft.id()))
-    return refuse_for_coordinator(e, "could not submit job",
-                                  "its package is to be where its checkpoints are, and " + c_.facts.name + " does not vote");
+  if (!packages_.spread(e, spec->package_digest, "could not submit job")) return;
   const MemberId id = proposals_.add(cluster::CommandType::submit, command);
   if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit);
   // For the simulator: an answer before the disk has it.
@@ -352,9 +354,6 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
   a.from_scratch = q.from_scratch;
   a.package_digest = q.package_digest;
   a.package_host = c_.facts.id;
-  if (!a.package_digest.empty() && job->spec.checkpoint && !job->tasks.empty() &&
-      refuse_for_host(e, "could not restart job " + q.job + " with another package", job->tasks.begin()->second.place.node))
-    return;
   a.request_id = q.request_id;
   if (!q.task.empty()) {
     const auto dash = q.task.rfind('-');
@@ -380,6 +379,7 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
                 errors.front().next});
     }
   }
+  if (!packages_.spread(e, q.package_digest, "could not restart job " + q.job + " with another package")) return;
   pend(proposals_.add(cluster::CommandType::action, a), e,
        q.action == wire::Action::rerun ? MessageType::submit : MessageType::action);
 }

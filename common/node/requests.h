@@ -10,6 +10,7 @@
 #include "common/node/coordinator.h"
 #include "common/node/council_seats.h"
 #include "common/node/host_logs.h"
+#include "common/node/packages.h"
 #include "common/node/proposals.h"
 #include "common/node/relays.h"
 #include "common/node/streams.h"
@@ -26,9 +27,9 @@ inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in 
 class Requests {
  public:
   Requests(Context& context, Coordinator& coordinator, Proposals& proposals, CouncilSeats& seats, Streams& streams,
-           Relays& relays, HostLogs& host_logs)
+           Relays& relays, HostLogs& host_logs, Packages& packages)
       : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams), relays_(relays),
-        host_logs_(host_logs) {}
+        host_logs_(host_logs), packages_(packages) {}
 
   void started() { started_ = c_.now.boot; }
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
@@ -144,6 +145,7 @@ class Requests {
   Streams& streams_;
   Relays& relays_;
   HostLogs& host_logs_;
+  Packages& packages_;
   std::map<ConnectionId, Caller> callers_;
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;

@@ -81,9 +81,14 @@ bool Requests::refuse_for_host(const Request& e, const std::string& could_not, c
 }
 
 bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
-  const bool known = m.type == MessageType::logs || m.type == MessageType::exec || m.type == MessageType::cancel_request;
-  if (!is_relayed(e.connection) || known || coordinator_answers(m)) return false;
-  refuse(e, {ErrorCode::invalid, "could not answer request: other agents may ask for what tasks said, exec and jobs only",
+  const bool of_agents = m.type == MessageType::get_blob || m.type == MessageType::keep_blob;
+  const bool of_clients = m.type == MessageType::logs || m.type == MessageType::exec || m.type == MessageType::cancel_request;
+  if (of_agents && !is_relayed(e.connection)) {  // who knows a digest has no right to what it stands for
+    refuse(e, {ErrorCode::refused, "could not answer request: only other agents may ask it", ""});
+    return true;
+  }
+  if (!is_relayed(e.connection) || of_agents || of_clients || coordinator_answers(m)) return false;
+  refuse(e, {ErrorCode::invalid, "could not answer request: other agents may ask for logs, exec, packages and jobs only",
              "the sender may run another version of dtrain"});
   return true;
 }

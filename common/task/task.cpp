@@ -120,6 +120,12 @@ void Task::staged(const Result<std::string>& work_dir) {
   launch();
 }
 
+void Task::waits(const std::string& reason) {
+  if (phase_ != Phase::staging || reason_ == reason) return;
+  reason_ = reason;
+  dirty_ = true;
+}
+
 void Task::shim_up(Instant now, const Status& result) {
   if (phase_ != Phase::launching) return;
   if (!result) return stage_failure(result.error());

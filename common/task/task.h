@@ -62,6 +62,8 @@ class Task {
   void begin(Instant now, const FoundShim* found);
   void update(Instant now, TaskOrder order);
   void staged(const Result<std::string>& work_dir);
+  // Its staging waits: for what, for people.
+  void waits(const std::string& reason);
   void shim_up(Instant now, const Status& result);
   void attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid, WallTime at);
   void attempt_refused(Instant now, AttemptNumber attempt, const Error& error);

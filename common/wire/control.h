@@ -64,8 +64,12 @@ enum class MessageType : unsigned char {
   drain,            // DrainRequest       -> ok
   recover_quorum,   // RecoverRequest     -> recovery
   recovery,         // RecoveryView (a reply)
+  // between agents only (docs/packages.md)
+  get_blob,         // GetBlobRequest     -> blob_chunk ...
+  blob_chunk,       // BlobChunk (a reply)
+  keep_blob,        // KeepBlobRequest    -> blob, once it is on the disk there
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::recovery; }
+constexpr MessageType enum_last(MessageType) { return MessageType::keep_blob; }
 
 struct Message {
   std::uint32_t format = kControlFormat;
@@ -285,6 +289,23 @@ struct PutBlobRequest {
 struct BlobReply {
   bool present = false;
   template <class V> void fields(V& v) { v("present", present); }
+};
+// The bytes of a blob from `offset` on.
+struct GetBlobRequest {
+  std::string digest;
+  std::uint64_t offset = 0;
+  template <class V> void fields(V& v) { v("digest", digest); v("offset", offset); }
+};
+struct BlobChunk {
+  std::uint64_t offset = 0;          // of the first byte, in the blob
+  std::string bytes;                 // the message that says `last` may have none
+  template <class V> void fields(V& v) { v("offset", offset); v("bytes", bytes); }
+};
+// "Have this blob, too": fetched, where it is not there yet.
+struct KeepBlobRequest {
+  std::string digest;
+  std::string host;                  // NodeId that has it
+  template <class V> void fields(V& v) { v("digest", digest); v("host", host); }
 };
 struct VersionReply {
   std::string version;

@@ -67,7 +67,8 @@ std::vector<std::string> cluster_rules() {
 }
 
 ClusterWorld::ClusterWorld(RunOptions options)
-    : options_(std::move(options)), rng_(stream(1)), chosen_(stream(7)), trace_(options_.trace, options_.nodes > 1) {
+    : options_(std::move(options)), rng_(stream(1)), chosen_(stream(7)), trace_(options_.trace, options_.nodes > 1),
+      relays_(*this, stream(11)) {
   CHECK(options_.nodes >= 1 && options_.nodes <= kMostHosts);
   if (options_.trace)
     log_ = std::make_unique<PrintedLog>(timeline_);
@@ -76,6 +77,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
   SimClient::Hooks hooks;
   hooks.choose_host = [this] { return alone() ? 0 : chosen_.below(hosts()); };
   hooks.newest_host = [this] { return newest_host(); };
+  hooks.upload = [this](std::size_t host, const std::string& digest) { relays_.uploaded(host, digest); };
   hooks.agent_listens = [this](std::size_t host) { return hosts_[host]->node() != nullptr; };
   hooks.post = [this](std::size_t host, node::Event event) { hosts_[host]->post(std::move(event)); };
   hooks.replied = [this](const SentRequest& sent, const wire::Message& message) {

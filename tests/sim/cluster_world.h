@@ -18,6 +18,7 @@
 #include "tests/sim/cluster_network.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/sim_host.h"
+#include "tests/sim/sim_relays.h"
 #include "tests/sim/trace.h"
 #include "tests/sim/violation.h"
 
@@ -112,6 +113,7 @@ class ClusterWorld final : public WorldView {
   std::unique_ptr<Log> log_;
   std::unique_ptr<ClusterNetwork> network_;   // of several hosts
   CheckerList checkers_;
+  SimRelays relays_;
   std::vector<std::unique_ptr<SimHost>> hosts_;
   std::optional<Violation> violation_;
   std::uint64_t attempts_ = 0, recoveries_ = 0;

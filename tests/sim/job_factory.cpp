@@ -159,6 +159,10 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
     generic(spec, tag, rng);
   order_start(spec);
   if (tag % 4 != 0) spec.policy.placement = job::Placement::spread;
+  if (tag % 3 == 1) {
+    const std::string digits = std::to_string(tag);
+    spec.package_digest = std::string(64 - digits.size(), 'a') + digits;
+  }
   // At most what the host has: such a job can always run once others made room.
   std::uint32_t gpus = 0;
   for (auto& [role, r] : spec.roles) {

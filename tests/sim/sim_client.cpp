@@ -74,6 +74,7 @@ void SimClient::submit(job::JobSpec spec, std::uint64_t tag, bool replace) {
   request.request_id = "request-" + std::to_string(tag);
   request.replace = replace;
   unacknowledged_.insert(tag);
+  if (!file.spec.package_digest.empty()) hooks_.upload(host_, file.spec.package_digest);
   send(std::move(sent), request);
 }
 

@@ -35,6 +35,7 @@ class SimClient {
   struct Hooks {
     std::function<std::size_t()> choose_host;                         // whose agent a user asks
     std::function<std::size_t()> newest_host;                         // and the observer: the one that knows most
+    std::function<void(std::size_t host, const std::string& digest)> upload;  // a package, before the submit
     std::function<bool(std::size_t host)> agent_listens;              // a connection can be made
     std::function<void(std::size_t host, node::Event)> post;
     std::function<void(const SentRequest&, const wire::Message&)> replied;

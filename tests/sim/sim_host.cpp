@@ -216,25 +216,35 @@ void SimHost::perform(const node::Effect& effect) {
         if constexpr (std::is_same_v<E, node::Persist>) {
           disk_->perform(e);
         } else if constexpr (std::is_same_v<E, node::Reply>) {
+          if (node::is_relayed(e.connection)) return world_.relays_.replied(number_, e);
           timeline.after(kReplyTime, [&client, connection = e.connection, body = e.body, index = node_->ledger_index()] {
             client.receive(connection, body, index);
           });
         } else if constexpr (std::is_same_v<E, node::CloseConnection>) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::WriteBlob>) {
-          if (e.last) soon(node::BlobWritten{e.connection, e.request, e.digest});
+          if (node::is_own(e.connection))
+            world_.relays_.perform(number_, e);
+          else if (e.last)
+            soon(node::BlobWritten{e.connection, e.request, e.digest});
+        } else if constexpr (std::is_same_v<E, node::DropBlob> || std::is_same_v<E, node::FindBlob> ||
+                             std::is_same_v<E, node::SendBlob> || std::is_same_v<E, node::AcceptRelay> ||
+                             std::is_same_v<E, node::CloseRelay>) {
+          world_.relays_.perform(number_, e);
         } else if constexpr (std::is_same_v<E, node::OpenLog> || std::is_same_v<E, node::UpdateLog>) {
           // Streams pass Node by; the users hang up by themselves.
         } else if constexpr (std::is_same_v<E, node::OpenRelay>) {
-          // The bytes of streams pass Node by: a user who asked for a whole request's answer hangs up.
-          if (e.whole) {
-            timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
-            soon(node::ConnectionClosed{e.connection});
-          }
-          soon(node::RelayEnded{e.part, node::RelayEnded::How::done, {}});
-        } else if constexpr (std::is_same_v<E, node::CloseRelay> || std::is_same_v<E, node::AcceptRelay> ||
-                             std::is_same_v<E, node::SendRelay>) {
-          // Between agents, like the bytes of all streams.
+          if (node::is_own(e.connection))
+            world_.relays_.perform(number_, e);
+          else  // a user's: the bytes of all streams pass Node by
+            soon(node::RelayEnded{e.part, node::RelayEnded::How::done, {}});
+        } else if constexpr (std::is_same_v<E, node::SendRelay>) {
+          // Between agents.
+        } else if constexpr (std::is_same_v<E, node::Stage>) {
+          if (e.package_digest.empty() || world_.relays_.has(number_, e.package_digest))
+            runner_->perform(e);
+          else
+            soon(node::Staged{e.id, fail(ErrorCode::not_found, "could not stage " + e.id.text() + ": its package is not here"), true});
         } else if constexpr (std::is_same_v<E, node::OpenExec>) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::RunHook>) {
@@ -293,6 +303,7 @@ void SimHost::agent_lost(bool host_too, Duration back_after) {
   world_.client_->agent_died(number_);
   disk_->agent_died();
   checkpoints_->agent_died();
+  world_.relays_.agent_ends(number_);
   runner_->agent_died();
   if (world_.network_) world_.network_->agent_ends(number_, host_too);
   if (host_too) {

@@ -47,7 +47,9 @@ class Placed(harness.Member):
         return ["setpriv", "--regid", str(self.group), "--clear-groups", *super().command()]
 
 
-class RelayTest(test_hosts.Hosts):
+class Cuttable(test_hosts.Hosts):
+    """Helpers: three agents whose links can be cut."""
+
     def make(self, name, number, joins=(), **more):
         member = Placed(self.top, name, self.ip_of(number), self.key, joins)
         member.group = GROUP + number
@@ -64,6 +66,8 @@ class RelayTest(test_hosts.Hosts):
                                  "chain arriving { type filter hook input priority 0; ct mark 0x77 counter drop; }") as dropped:
             yield dropped
 
+
+class RelayTest(Cuttable):
     def script(self, text):
         """A task's command: a program of its own, so that no shell quotes it."""
         return ["/usr/bin/python3", "-u", self.write("task-%s.py" % hashlib.sha256(text.encode()).hexdigest()[:8], text)]

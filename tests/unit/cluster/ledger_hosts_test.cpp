@@ -166,7 +166,8 @@ TEST_F(LedgerHosts, WhatRunsWithoutALeaseStaysWhereItIs) {
 // Its checkpoints are on that host: there is nothing to go on from elsewhere.
 TEST_F(LedgerHosts, AJobWhoseFilesAreThereWaitsAlsoWhenItsLeaseIsOver) {
   job::JobSpec spec = ps_job();
-  spec.package_digest = std::string(64, 'a');
+  spec.checkpoint = job::CheckpointSpec{};
+  spec.checkpoint->dir = "/data/checkpoints";
   const JobId id = submit(spec);
   run_on(id, {"n2"});
   for (const auto& [t, record] : std::map(job(id).tasks)) {

@@ -79,13 +79,6 @@ TEST_F(HostsTest, EveryMemberHasTheLogAndIsGivenTasks) {
   }
 }
 
-TEST_F(HostsTest, AJobWithAPackageGoesWhereThatIs) {
-  job::JobSpec spec = spread(3);
-  spec.package_digest = std::string(64, 'a');
-  submit(*houses[0], spec);
-  EXPECT_EQ(staged(*houses[0]).size(), 3u);
-}
-
 TEST_F(HostsTest, WhatALostHostHadIsBegunElsewhere) {
   submit(*houses[0], spread(4));
   town.kill(*houses[3]);  // its agent alone: the host is up
@@ -115,6 +108,71 @@ TEST_F(HostsTest, WhatMustNotRunTwiceWaitsForItsHost) {
   (void)houses[0]->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n4"}, 0);
   town.run_for(5s);
   EXPECT_FALSE(std::ranges::any_of(tasks(*houses[0]), [](const auto& t) { return t.node == "n4"; }));
+}
+
+// They may be in a directory that all hosts see; an old copy of it is not taken for that.
+TEST_F(HostsTest, CheckpointsOfAHostThatIsGoneAreLookedForAtTheCoordinators) {
+  job::JobSpec spec = spread(1);
+  spec.framework = job::Framework::tensorflow;
+  spec.roles["ps"] = spec.roles["worker"];
+  spec.roles["ps"].exclusive = true;
+  spec.checkpoint = job::CheckpointSpec{};
+  spec.checkpoint->dir = "/shared/j";
+  transfer::CheckpointInfo newest;
+  newest.path = "/shared/j/100";
+  newest.step = 100;
+  newest.digest = "d100";
+  newest.complete = true;
+  transfer::CheckpointInfo old = newest;
+  old.path = "/shared/j/50";
+  old.step = 50;
+  old.digest = "d50";
+  std::map<House*, std::size_t> done;
+  std::vector<transfer::CheckpointInfo> seen;
+  const auto work = [&](Duration time) {
+    for (Duration t{}; t < time; t += 500ms, town.run_for(500ms))
+      for (House* house : houses)
+        for (std::size_t& next = done[house]; house->runs() && next < house->effects.size();) {
+          const Effect effect = house->effects[next++];
+          if (const auto* scan = std::get_if<ScanCheckpoints>(&effect))
+            house->give(CheckpointsScanned{scan->job, scan->token, seen});
+          else if (const auto* verify = std::get_if<VerifyCheckpoint>(&effect))
+            house->give(CheckpointVerified{verify->job, verify->token, verify->info.path, {}});
+          else if (const auto* stage = std::get_if<Stage>(&effect))
+            house->give(Staged{stage->id, std::string("/work")});
+          else if (const auto* launch = std::get_if<LaunchShim>(&effect))
+            house->give(ShimUp{launch->spec.id, {}});
+          else if (const auto* start = std::get_if<StartAttempt>(&effect))
+            house->give(AttemptStarted{start->id, start->attempt, 100, {}});
+        }
+  };
+  const std::uint64_t before = houses[0]->requests();
+  wire::SubmitRequest submitted;
+  submitted.spec = wire::encode(spec);
+  (void)houses[0]->ask<wire::SubmitReply>(MessageType::submit, submitted, 1000);
+  work(2s);
+  ASSERT_TRUE(houses[0]->answer<wire::SubmitReply>(before + 1));
+  ASSERT_EQ(tasks(*houses[0]).front().node, "n1");
+  ASSERT_EQ(tasks(*houses[0]).front().state, "Running");
+  houses[0]->give(CheckpointsScanned{houses[0]->answer<wire::SubmitReply>(before + 1)->id, 0, std::vector{newest}});
+  work(2s);
+  town.kill(*houses[0]);
+  work(40s);
+  (void)houses[1]->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n1"}, 0);
+  work(20s);
+  House* coordinator = nullptr;
+  for (House* house : houses)
+    if (house->runs() && described(*house).waiting_for != "") coordinator = house;
+  ASSERT_NE(coordinator, nullptr) << described(*houses[1]).job.state << " " << described(*houses[1]).waiting_for << tasks(*houses[1]).front().node;
+  EXPECT_THAT(described(*coordinator).waiting_for, HasSubstr("no checkpoint to restore on host n"));
+  seen = {old};
+  work(10s);
+  EXPECT_THAT(described(*coordinator).waiting_for, HasSubstr("none that verifies is left; dtrainctl restart j --from-scratch"));
+  seen = {newest, old};
+  work(10s);
+  ASSERT_EQ(tasks(*houses[1]).size(), 2u);
+  EXPECT_EQ(tasks(*houses[1]).front().state, "Running");
+  EXPECT_EQ(described(*houses[1]).restored.value_or(wire::RestoredView{}).step, 100);
 }
 
 }  // namespace

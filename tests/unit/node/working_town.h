@@ -94,6 +94,8 @@ class WorkingTown : public ::testing::Test {
     } else if (const auto* signal = std::get_if<SignalTask>(&effect)) {
       ++signals;
       if (!stubborn) end(house, signal->id, 15);
+    } else if (const auto* scan = std::get_if<ScanCheckpoints>(&effect)) {
+      house.give(CheckpointsScanned{scan->job, scan->token, {}});
     } else if (const auto* gone = std::get_if<EndShim>(&effect)) {
       house.give(ShimGone{gone->id});
     }

@@ -1,0 +1,393 @@
+#include "common/node/packages.h"
+
+#include <algorithm>
+
+#include "common/base/limits.h"
+#include "common/node/host_capacities.h"
+#include "common/node/reply.h"
+
+namespace dtrain::node {
+namespace {
+
+using wire::MessageType;
+
+std::string name_of(const std::string& digest) { return "package " + digest.substr(0, 12); }
+
+}  // namespace
+
+bool Packages::votes() const {
+  return c_.replicated && c_.replicated->raft().configuration().votes(c_.replicated->raft().id());
+}
+
+// ---------------------------------------------------------------- tasks of this host
+
+void Packages::stage(Stage stage) {
+  if (!stage.package_digest.empty()) staging_[stage.id] = stage;
+  c_.emit(std::move(stage));
+}
+
+bool Packages::staged(const Staged& e) {
+  const auto found = staging_.find(e.id);
+  if (found == staging_.end()) return false;
+  Stage stage = std::move(found->second);
+  staging_.erase(found);
+  if (!e.lacks_package || !c_.replicated || c_.replicated->alone()) return false;
+  const std::string digest = stage.package_digest;
+  Fetch& f = fetches_[digest];
+  f.stages[e.id] = std::move(stage);
+  f.retry = std::min(f.retry, c_.now.boot);
+  reasons_.emplace_back(e.id, "fetches " + name_of(digest));
+  return true;
+}
+
+std::vector<AssignmentId> Packages::waiting(JobId job) const {
+  std::vector<AssignmentId> ids;
+  for (const auto& [digest, f] : fetches_)
+    for (const auto& [id, stage] : f.stages)
+      if (id.job == job) ids.push_back(id);
+  return ids;
+}
+
+void Packages::give_up(const AssignmentId& id) {
+  for (auto& [digest, f] : fetches_) f.stages.erase(id);
+}
+
+// ---------------------------------------------------------------- a fetch
+
+// Those that are known to have had it, then whoever has a copy of the ledger: only there are tasks staged and jobs submitted.
+std::deque<NodeId> Packages::sources_of(const std::string& digest, const Fetch& f) const {
+  std::deque<NodeId> sources;
+  const auto add = [&](const NodeId& host) {
+    if (host.empty() || host == c_.facts.id || std::ranges::find(sources, host) != sources.end()) return;
+    sources.push_back(host);
+  };
+  for (const Keeper& keeper : f.keepers) add(keeper.host);
+  for (const auto& [id, job] : c_.ledger.state().jobs)
+    if (job.spec.package_digest == digest) add(job.package_host);
+  const raft::Configuration& all = c_.replicated->raft().configuration();
+  for (const auto* members : {&all.voters, &all.learners})
+    for (const MemberId& id : *members) add(id.text());
+  return sources;
+}
+
+void Packages::note_problem(Fetch& f, const std::string& cause) {
+  if (f.problem.empty()) f.problem = cause;
+}
+
+void Packages::next_source(const std::string& digest, Fetch& f) {
+  if (!f.in_round) {
+    f.in_round = true;
+    f.problem.clear();
+    f.sources = sources_of(digest, f);
+  }
+  if (f.writer == 0) f.writer = ++last_own_;
+  while (!f.sources.empty()) {
+    f.source = std::move(f.sources.front());
+    f.sources.pop_front();
+    const Relays::Asked asked{f.writer, 1, {}, MessageType::get_blob, wire::encode(wire::GetBlobRequest{digest, f.have})};
+    const auto part = relays_.open(asked, f.source, true);
+    if (part) {
+      f.part = *part;
+      f.came = c_.now.boot;
+      return;
+    }
+    note_problem(f, part.error().message);
+  }
+  round_failed(digest, f);
+}
+
+void Packages::round_failed(const std::string& digest, Fetch& f) {
+  f.in_round = false;
+  f.retry = c_.now.boot + std::min(kFetchAgain * (1 << std::min(f.rounds, 8u)), kFetchAgainAtMost);
+  ++f.rounds;
+  const std::string why = f.problem.empty() ? "no host that can be asked has " + name_of(digest)
+                                            : "no host that answers has " + name_of(digest) + ": " + f.problem;
+  if (f.rounds == 1) c_.log.write(LogLevel::warn, "package.missing", {{"package", digest}, {"reason", why}});
+  for (const auto& [id, stage] : f.stages)
+    reasons_.emplace_back(id, why + "; start a host that has it, or dtrainctl restart " + stage.job_name + " --package DIR");
+  for (const Keeper& k : std::exchange(f.keepers, {}))
+    reply_error(c_, k.connection, k.request, {ErrorCode::unavailable, why, "dtrainctl nodes shows which hosts are away"});
+}
+
+void Packages::close(Fetch& f) {
+  if (f.part != 0) relays_.close(std::exchange(f.part, 0));
+}
+
+// Nothing of what was written counts.
+void Packages::start_over(Fetch& f) {
+  close(f);
+  if (f.writer != 0) c_.emit(DropBlob{std::exchange(f.writer, 0)});
+  f.have = 0;
+  f.complete = false;
+}
+
+Packages::Fetches::iterator Packages::of_writer(ConnectionId writer) {
+  return std::ranges::find_if(fetches_, [&](const auto& entry) { return entry.second.writer == writer; });
+}
+
+void Packages::answered(const RelayAnswered& e) {
+  const auto found = of_writer(e.connection);
+  if (found == fetches_.end() || found->second.part == 0) return;
+  auto& [digest, f] = *found;
+  const auto message = wire::decode<wire::Message>(e.message);
+  if (message && message->type == MessageType::error) return;  // RelayEnded says it
+  auto chunk = message && message->type == MessageType::blob_chunk ? wire::decode<wire::BlobChunk>(message->payload)
+                                                                    : Result<wire::BlobChunk>(fail(ErrorCode::damaged, ""));
+  if (!chunk || chunk->offset != f.have || chunk->bytes.size() > limits::kBlobChunkBytes ||
+      chunk->bytes.size() > limits::kPackageBytes - f.have || f.complete) {
+    note_problem(f, "host " + host_name(c_, f.source) + " sent what was not asked for");
+    start_over(f);
+    return;  // drive() goes on
+  }
+  f.came = c_.now.boot;
+  f.have += chunk->bytes.size();
+  f.complete = message->last;
+  c_.emit(WriteBlob{f.writer, 1, chunk->offset, std::move(chunk->bytes), message->last, digest});
+}
+
+bool Packages::ended(const RelayEnded& e) {
+  for (auto& [connection, s] : spreads_) {
+    const auto part = s.asked.find(e.part);
+    if (part == s.asked.end()) continue;
+    const NodeId host = part->second;
+    s.asked.erase(part);
+    if (e.how == RelayEnded::How::done)
+      ++s.have;
+    else if (s.problem.empty())
+      s.problem = "host " + host_name(c_, host) + (e.how == RelayEnded::How::lost ? " " : ": ") + e.error.message;
+    settle(s);
+    return true;
+  }
+  const auto found =
+      std::ranges::find_if(fetches_, [&](const auto& entry) { return entry.second.part != 0 && entry.second.part == e.part; });
+  if (found == fetches_.end()) return false;
+  Fetch& f = found->second;
+  f.part = 0;
+  const std::string host = "host " + host_name(c_, f.source);
+  if (e.how == RelayEnded::How::refused && e.error.code != ErrorCode::not_found) note_problem(f, host + ": " + e.error.message);
+  if (e.how == RelayEnded::How::lost) note_problem(f, host + " " + e.error.message);
+  return true;
+}
+
+void Packages::written(const BlobWritten& e) {
+  const auto found = of_writer(e.connection);
+  if (found == fetches_.end()) return;
+  auto& [digest, f] = *found;
+  if (e.digest) return done(found);
+  if (e.digest.error().code != ErrorCode::damaged) return disk_failed(digest, f, e.digest.error());
+  // Whose bytes were wrong is not known where several gave some: all of them again, from the next.
+  c_.log.write(LogLevel::warn, "package.damaged", {{"package", digest}, {"from", host_name(c_, f.source)}});
+  note_problem(f, "what host " + host_name(c_, f.source) + " sent is damaged");
+  start_over(f);
+}
+
+void Packages::disk_failed(const std::string& digest, Fetch& f, const Error& error) {
+  start_over(f);
+  f.in_round = false;
+  f.retry = c_.now.boot + kFetchAgainAtMost;
+  c_.log.write(LogLevel::warn, "package.not-stored", {{"package", digest}, {"cause", error.text()}});
+  for (auto& [id, stage] : std::exchange(f.stages, {})) staged_.push_back({id, fail(error)});
+  for (const Keeper& k : std::exchange(f.keepers, {})) reply_error(c_, k.connection, k.request, error);
+}
+
+void Packages::done(Fetches::iterator found) {
+  Fetch f = std::move(found->second);
+  const std::string digest = found->first;
+  fetches_.erase(found);
+  close(f);
+  c_.log.write(LogLevel::info, "package.fetched",
+               {{"package", digest}, {"bytes", std::to_string(f.have)}, {"from", host_name(c_, f.source)}});
+  for (const Keeper& k : f.keepers) reply(c_, k.connection, k.request, MessageType::blob, wire::BlobReply{true});
+  for (auto& [id, stage] : f.stages) {
+    reasons_.emplace_back(id, "");
+    this->stage(std::move(stage));
+  }
+}
+
+void Packages::drive() {
+  std::erase_if(spreads_, [](const auto& entry) { return entry.second.over && entry.second.asked.empty(); });
+  if (fetches_.empty() && next_look_ > c_.now.boot) return;
+  look_for_kept();
+  std::size_t busy = 0;
+  for (auto it = fetches_.begin(); it != fetches_.end();) {
+    Fetch& f = it->second;
+    if (f.part != 0 && !f.complete && f.came + kFetchStalls <= c_.now.boot) {
+      note_problem(f, "host " + host_name(c_, f.source) + " sends nothing");
+      close(f);
+    }
+    if (!f.wanted()) start_over(f);
+    it = f.wanted() ? std::next(it) : fetches_.erase(it);
+  }
+  for (const auto& [digest, f] : fetches_) busy += f.busy() ? 1 : 0;
+  for (auto& [digest, f] : fetches_) {
+    if (f.busy() || (!f.in_round && f.retry > c_.now.boot)) continue;
+    if (busy >= kFetchesAtOnce) break;
+    next_source(digest, f);
+    busy += f.busy() ? 1 : 0;
+  }
+}
+
+Instant Packages::deadline() const {
+  Instant next = next_look_;
+  std::size_t busy = 0;
+  for (const auto& [digest, f] : fetches_) {
+    busy += f.busy() ? 1 : 0;
+    if (f.part != 0 && !f.complete) next = std::min(next, f.came + kFetchStalls);
+  }
+  if (busy >= kFetchesAtOnce) return next;
+  for (const auto& [digest, f] : fetches_)
+    if (!f.busy()) next = std::min(next, f.retry);
+  return next;
+}
+
+void Packages::members_changed() {
+  for (auto& [digest, f] : fetches_) {
+    if (f.part != 0) {
+      const auto cause = relays_.away(f.source);
+      if (!cause) continue;
+      close(f);
+      note_problem(f, cause->message);
+    } else if (!f.in_round && f.rounds > 0) {
+      f.retry = std::min(f.retry, c_.now.boot + kFetchAgain);  // who has it may be back
+    }
+  }
+  for (auto& [connection, s] : spreads_) {
+    for (auto it = s.asked.begin(); it != s.asked.end();) {
+      const auto [part, host] = *it++;
+      const auto cause = relays_.away(host);
+      if (!cause) continue;
+      relays_.close(part);
+      s.asked.erase(part);
+      if (s.problem.empty()) s.problem = cause->message;
+    }
+    settle(s);
+  }
+}
+
+// ---------------------------------------------------------------- copies at voters
+
+void Packages::keep(const Request& e, const wire::KeepBlobRequest& q) {
+  std::size_t waiting = 0;
+  for (const auto& [digest, keepers] : finding_) waiting += keepers.size();
+  for (const auto& [digest, f] : fetches_) waiting += f.keepers.size();
+  if (waiting >= kKeepers)
+    return reply_error(c_, e.connection, e.request,
+                       {ErrorCode::limit, "could not keep " + name_of(q.digest) + ": too many packages are being fetched already",
+                        "try again in a moment"});
+  const Keeper keeper{e.connection, e.request, q.host};
+  if (const auto f = fetches_.find(q.digest); f != fetches_.end()) {
+    f->second.keepers.push_back(keeper);
+    if (!f->second.busy()) f->second.retry = c_.now.boot;
+    return;
+  }
+  std::vector<Keeper>& keepers = finding_[q.digest];
+  keepers.push_back(keeper);
+  if (keepers.size() == 1) c_.emit(FindBlob{q.digest});
+}
+
+void Packages::found(const BlobFound& e) {
+  std::vector<Keeper> keepers;
+  if (const auto found = finding_.find(e.digest); found != finding_.end()) {
+    keepers = std::move(found->second);
+    finding_.erase(found);
+  }
+  if (!e.there) {
+    c_.log.write(LogLevel::warn, "package.not-found", {{"package", e.digest}, {"cause", e.there.error().text()}});
+    for (const Keeper& k : keepers) reply_error(c_, k.connection, k.request, e.there.error());
+    return;
+  }
+  if (*e.there) {
+    for (const Keeper& k : keepers) reply(c_, k.connection, k.request, MessageType::blob, wire::BlobReply{true});
+    return;
+  }
+  const bool kept = votes() && kept_.contains(e.digest) && !c_.replicated->alone();
+  if (!kept && keepers.empty()) return;
+  Fetch& f = fetches_[e.digest];
+  f.kept = f.kept || kept;
+  f.keepers.insert(f.keepers.end(), keepers.begin(), keepers.end());
+}
+
+void Packages::job_changed(JobId id) {
+  const cluster::JobRecord* job = c_.ledger.find(id);
+  if (job == nullptr || job->spec.package_digest.empty() || is_final(job->state)) return;
+  if (!kept_.insert(job->spec.package_digest).second) return;
+  if (votes() && c_.among_others()) c_.emit(FindBlob{job->spec.package_digest});
+  next_look_ = std::min(next_look_, c_.now.boot + kLookForKept);
+}
+
+void Packages::look_for_kept() {
+  if (next_look_ > c_.now.boot) return;
+  kept_.clear();
+  for (const auto& [id, job] : c_.ledger.state().jobs)
+    if (!job.spec.package_digest.empty() && !is_final(job.state)) kept_.insert(job.spec.package_digest);
+  next_look_ = kept_.empty() ? kNever : c_.now.boot + kLookForKept;
+  for (auto& [digest, f] : fetches_) f.kept = f.kept && votes() && kept_.contains(digest);
+  if (!votes() || !c_.among_others()) return;
+  auto at = kept_.upper_bound(looked_last_);
+  for (std::size_t n = 0; n < std::min(kKeptPerLook, kept_.size()); ++n, ++at) {
+    if (at == kept_.end()) at = kept_.begin();
+    looked_last_ = *at;
+    if (!finding_.contains(*at) && !fetches_.contains(*at)) c_.emit(FindBlob{*at});
+  }
+}
+
+// ---------------------------------------------------------------- clients
+
+bool Packages::spread(const Request& e, const std::string& digest, const std::string& could_not) {
+  if (digest.empty() || !c_.among_others() || had_.erase({e.connection, e.request}) != 0) return true;
+  std::size_t bytes = 0;
+  for (const auto& [connection, s] : spreads_) bytes += s.request.body.size();
+  if (spreads_.size() >= kSpreads || bytes + e.body.size() > kSpreadBytes) {
+    reply_error(c_, e.connection, e.request,
+                {ErrorCode::limit, could_not + ": too many packages are being copied to the voters already", "try again in a moment"});
+    return false;
+  }
+  const raft::Configuration& all = c_.replicated->raft().configuration();
+  Spread s;
+  s.request = e;
+  s.could_not = could_not;
+  s.of = all.voters.size();
+  s.needed = s.of / 2 + 1;
+  s.have = votes() ? 1 : 0;
+  if (s.have >= s.needed) return true;
+  const ConnectionId own = ++last_own_;
+  for (const MemberId& voter : all.voters) {
+    const NodeId host = voter.text();
+    if (host == c_.facts.id) continue;
+    const Relays::Asked asked{own, 1, {}, MessageType::keep_blob, wire::encode(wire::KeepBlobRequest{digest, c_.facts.id})};
+    if (const auto part = relays_.open(asked, host, true))
+      s.asked[*part] = host;
+    else if (s.problem.empty())
+      s.problem = part.error().message;
+  }
+  settle(spreads_[own] = std::move(s));
+  return false;
+}
+
+void Packages::settle(Spread& s) {
+  if (s.over) return;
+  if (s.have >= s.needed) {
+    s.over = true;
+    had_.insert({s.request.connection, s.request.request});
+    ready_.push_back(std::move(s.request));
+  } else if (s.have + s.asked.size() < s.needed) {
+    s.over = true;
+    reply_error(c_, s.request.connection, s.request.request,
+                {ErrorCode::unavailable,
+                 s.could_not + ": its package is on " + std::to_string(s.have) + " of " + std::to_string(s.of) +
+                     " voters, and is to be on " + std::to_string(s.needed) + ": " + s.problem,
+                 "dtrainctl nodes shows which agents are missing: start them, then try again"});
+  }
+}
+
+void Packages::closed(ConnectionId connection) {
+  const auto of_it = [&](const Keeper& k) { return k.connection == connection; };
+  for (auto& [digest, keepers] : finding_) std::erase_if(keepers, of_it);
+  for (auto& [digest, f] : fetches_) std::erase_if(f.keepers, of_it);
+  std::erase_if(had_, [&](const auto& request) { return request.first == connection; });
+  for (auto& [own, s] : spreads_)
+    if (!s.over && s.request.connection == connection) s.over = true;  // nobody waits; who fetches it may go on
+  std::erase_if(ready_, [&](const Request& r) { return r.connection == connection; });
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,130 @@
+// Packages, between hosts: a host that is given a task and lacks the job's package fetches it from one that has it, and voters
+// have those of all active jobs, so that no lost host takes the only copy along.
+//
+// Here: who is asked, in which order, from which byte on, and what is done with what comes. The bytes go over relayed streams
+// (common/relay) and to the disk (WriteBlob), which accepts a blob under its digest only. What was written of one is kept when
+// a stream ends: the next source goes on behind it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/node/context.h"
+#include "common/node/relays.h"
+
+namespace dtrain::node {
+
+inline constexpr std::size_t kFetchesAtOnce = 4;      // further ones wait
+inline constexpr std::size_t kKeepers = 256;          // other agents' requests to keep something; a further one is refused
+inline constexpr std::size_t kSpreads = 256;          // clients that wait until voters have their package; likewise
+inline constexpr std::size_t kSpreadBytes = 64 << 20; // of their requests together; likewise
+inline constexpr Duration kFetchAgain = 1s;           // after all sources failed; doubled each time
+inline constexpr Duration kFetchAgainAtMost = 30s;    // up to this
+inline constexpr Duration kFetchStalls = 120s;        // nothing came of an open stream for so long: the next source
+inline constexpr Duration kLookForKept = 60s;         // voters look again for what they are to have
+inline constexpr std::size_t kKeptPerLook = 256;      // at so many; the next look goes on behind them
+
+class Packages {
+ public:
+  Packages(Context& context, Relays& relays) : c_(context), relays_(relays) {}
+
+  // ---- tasks of this host
+  void stage(Stage stage);
+  // False: the task is to hear it. Else it is staged again when the package is here.
+  bool staged(const Staged& e);
+  std::vector<AssignmentId> waiting(JobId job) const;
+  void give_up(const AssignmentId& id);  // it waits no more
+  // What tasks are to hear: how their staging ended; why they wait.
+  std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
+  std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
+
+  // ---- other agents
+  void keep(const Request& e, const wire::KeepBlobRequest& q);
+
+  // ---- clients: a majority of the voters is to have the package before its job is in the ledger
+  // True: it has, or has to have nothing; this request may go on. Else it is answered with an error, or handled anew.
+  bool spread(const Request& e, const std::string& digest, const std::string& could_not);
+  std::vector<Request> take_spread() { return std::exchange(ready_, {}); }
+
+  // ---- what happens
+  void job_changed(JobId id);
+  void answered(const RelayAnswered& e);
+  bool ended(const RelayEnded& e);  // false: none of ours
+  void written(const BlobWritten& e);
+  void found(const BlobFound& e);
+  void closed(ConnectionId connection);
+  void members_changed();
+  // Before the end of each turn.
+  void drive();
+  Instant deadline() const;
+
+ private:
+  struct Keeper {
+    ConnectionId connection = 0;
+    std::uint64_t request = 0;
+    NodeId host;  // that asked
+  };
+  struct Fetch {
+    std::map<AssignmentId, Stage> stages;
+    std::vector<Keeper> keepers;
+    bool kept = false;           // wanted by the ledger
+
+    ConnectionId writer = 0;     // 0: nothing of it was written
+    std::uint64_t have = 0;      // bytes given to the disk
+    bool complete = false;       // with the last of them
+    ConnectionId part = 0;       // the stream; 0: none
+    NodeId source;               // of it
+    Instant came{};              // when something of it last came
+    std::deque<NodeId> sources;  // to be asked yet in this round
+    bool in_round = false;
+    std::string problem;         // the first of this round
+    std::uint32_t rounds = 0;    // in a row that failed
+    Instant retry{};             // the next begins then
+    bool wanted() const { return kept || !stages.empty() || !keepers.empty(); }
+    bool busy() const { return part != 0 || complete; }
+  };
+  using Fetches = std::map<std::string, Fetch>;
+  struct Spread {
+    Request request;
+    std::string could_not;
+    std::map<ConnectionId, NodeId> asked;  // parts
+    std::size_t have = 0, needed = 0, of = 0;
+    std::string problem;         // the first
+    bool over = false;           // answered; the rest may finish
+  };
+
+  std::deque<NodeId> sources_of(const std::string& digest, const Fetch& f) const;
+  void next_source(const std::string& digest, Fetch& f);
+  void round_failed(const std::string& digest, Fetch& f);
+  void note_problem(Fetch& f, const std::string& cause);
+  void start_over(Fetch& f);
+  void close(Fetch& f);
+  void disk_failed(const std::string& digest, Fetch& f, const Error& error);
+  void done(Fetches::iterator f);
+  Fetches::iterator of_writer(ConnectionId writer);
+  void settle(Spread& s);
+  void look_for_kept();
+  bool votes() const;
+
+  Context& c_;
+  Relays& relays_;
+  ConnectionId last_own_ = kFirstOwn - 1;
+  std::map<AssignmentId, Stage> staging_;                // asked of the agent, with a package
+  Fetches fetches_;                                      // by digest
+  std::map<std::string, std::vector<Keeper>> finding_;   // FindBlob for them is under way
+  std::map<ConnectionId, Spread> spreads_;               // by the connection of their parts
+  std::set<std::pair<ConnectionId, std::uint64_t>> had_; // requests whose package is where it is to be
+  std::vector<Request> ready_;
+  std::vector<Staged> staged_;
+  std::vector<std::pair<AssignmentId, std::string>> reasons_;
+  std::set<std::string> kept_;                           // digests of active jobs
+  std::string looked_last_;
+  Instant next_look_ = kNever;
+};
+
+}  // namespace dtrain::node

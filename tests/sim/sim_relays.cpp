@@ -1,0 +1,125 @@
+#include "tests/sim/sim_relays.h"
+
+#include <algorithm>
+
+#include "tests/sim/cluster_world.h"
+
+namespace dtrain::sim {
+namespace {
+
+constexpr Duration kHop = 2ms, kRead = 3ms, kUnknown = 1s, kSilence = 30s;
+constexpr std::size_t kChunk = 24;  // of the 64 bytes that every package has: its digest
+
+}  // namespace
+
+void SimRelays::later(std::size_t host, Duration after, node::Event event) {
+  world_.timeline().after(after, [this, host, life = world_.host(host).lives(), event = std::move(event)] {
+    if (world_.host(host).lives() == life) world_.host(host).post(event);
+  });
+}
+
+SimRelays::Streams::iterator SimRelays::of_accepted(std::size_t host, node::ConnectionId connection) {
+  return std::ranges::find_if(streams_, [&](const Stream& s) { return s.other == host && s.accepted == connection; });
+}
+
+void SimRelays::perform(std::size_t host, const node::OpenRelay& e) {
+  std::size_t other = world_.hosts();
+  for (std::size_t i = 0; i < world_.hosts(); ++i)
+    if (ClusterNetwork::endpoint(i) == e.peer->to) other = i;
+  using How = node::RelayEnded::How;
+  if (other == world_.hosts() || !world_.host(other).agent_runs())
+    return later(host, kSilence, node::RelayEnded{e.part, How::lost, {ErrorCode::unavailable, "was silent", ""}});
+  streams_.push_back({host, other, e, 0});
+  node::RelayReceived received;
+  received.header = e.peer->header;
+  received.message = e.open;
+  later(other, kHop, received);
+}
+
+void SimRelays::perform(std::size_t host, const node::AcceptRelay& e) {
+  for (Stream& s : streams_) {
+    if (s.other != host || s.open.open.stream != e.stream || ClusterNetwork::endpoint(s.opener) != e.peer.to) continue;
+    s.accepted = e.connection;
+    return later(host, kHop, node::Request{e.connection, 1, s.open.query});
+  }
+  later(host, kHop, node::ConnectionClosed{e.connection});  // its opener is gone
+}
+
+void SimRelays::perform(std::size_t host, const node::CloseRelay& e) {
+  const auto s = std::ranges::find_if(streams_, [&](const Stream& x) { return x.opener == host && x.open.part == e.part; });
+  if (s == streams_.end()) return;
+  if (s->accepted != 0) later(s->other, kHop, node::ConnectionClosed{s->accepted});
+  streams_.erase(s);
+}
+
+void SimRelays::end(Streams::iterator s, node::RelayEnded::How how, Error error, Duration after) {
+  later(s->opener, after, node::RelayEnded{s->open.part, how, std::move(error)});
+  if (s->accepted != 0) later(s->other, kHop, node::ConnectionClosed{s->accepted});
+  streams_.erase(s);
+}
+
+void SimRelays::answer(Streams::iterator s, wire::Message message) {
+  later(s->opener, kHop, node::RelayAnswered{s->open.connection, wire::encode(message)});
+  if (!message.last) return;
+  using How = node::RelayEnded::How;
+  if (message.type != wire::MessageType::error) return end(s, How::done, {}, kHop);
+  const auto errors = wire::decode<wire::ErrorReply>(message.payload)->errors;
+  end(s, How::refused, {errors.front().code, errors.front().message, errors.front().next}, kHop);
+}
+
+void SimRelays::replied(std::size_t host, const node::Reply& e) {
+  const auto s = of_accepted(host, e.connection);
+  auto message = wire::decode<wire::Message>(e.body);
+  if (s != streams_.end() && message) answer(s, std::move(*message));
+}
+
+void SimRelays::perform(std::size_t host, const node::SendBlob& e) {
+  const auto s = of_accepted(host, e.connection);
+  if (s == streams_.end()) return;
+  if (!has(host, e.digest))
+    return answer(s, wire::make_message(wire::MessageType::error, 1, wire::error_reply({ErrorCode::not_found, "it is not here", ""})));
+  std::string bytes = e.digest;
+  if (!world_.calm() && rng_.chance(1, 12)) bytes.back() = '-';
+  const bool breaks = !world_.calm() && rng_.chance(1, 6);
+  for (std::size_t at = e.offset;; at += kChunk) {
+    if (breaks && rng_.chance(1, 2))
+      return end(s, node::RelayEnded::How::lost, {ErrorCode::unavailable, "was silent", ""}, kSilence);
+    const bool last = at + kChunk >= bytes.size();
+    answer(s, wire::make_message(wire::MessageType::blob_chunk, 1, wire::BlobChunk{at, bytes.substr(at, kChunk)}, last));
+    if (last) return;
+  }
+}
+
+void SimRelays::perform(std::size_t host, const node::WriteBlob& e) {
+  const auto own = std::pair(host, e.connection);
+  partial_[own] += e.bytes;
+  if (!e.last) return;
+  const bool right = partial_[own] == e.digest;
+  partial_.erase(own);
+  if (right) blobs_[host].insert(e.digest);
+  later(host, kRead,
+        node::BlobWritten{e.connection, e.request,
+                          right ? Result<std::string>(e.digest) : Result<std::string>(fail(ErrorCode::damaged, "another digest"))});
+}
+
+void SimRelays::perform(std::size_t host, const node::DropBlob& e) { partial_.erase({host, e.connection}); }
+
+void SimRelays::perform(std::size_t host, const node::FindBlob& e) {
+  later(host, kRead, node::BlobFound{e.digest, has(host, e.digest)});
+}
+
+void SimRelays::agent_ends(std::size_t host) {
+  std::erase_if(partial_, [&](const auto& entry) { return entry.first.first == host; });
+  for (auto s = streams_.begin(); s != streams_.end();) {
+    const auto gone = s++;
+    if (gone->other == host)
+      later(gone->opener, kUnknown, node::RelayEnded{gone->open.part, node::RelayEnded::How::lost, {ErrorCode::unavailable, "was restarted", ""}});
+    else if (gone->opener == host && gone->accepted != 0)
+      later(gone->other, kSilence, node::ConnectionClosed{gone->accepted});
+    else if (gone->opener != host)
+      continue;
+    streams_.erase(gone);
+  }
+}
+
+}  // namespace dtrain::sim

@@ -1,0 +1,328 @@
+// Packages between hosts: who fetches what from whom, and what of a lost source, a broken stream or damaged bytes. The agents'
+// part (streams, disks, staging) is played here, at once and in order.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/node/packages.h"
+#include "tests/unit/node/two_nodes.h"
+
+namespace dtrain::node {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using wire::MessageType;
+using How = RelayEnded::How;
+
+constexpr std::size_t kChunk = 1000;
+const std::string kDigest(64, 'a');
+const std::string kBytes(10 * kChunk + 1, 'x');
+
+class PackagesTest : public ::testing::Test {
+ protected:
+  PackagesTest() {
+    for (const char* name : {"n1", "n2", "n3"}) {
+      houses.push_back(&town.add(name));
+      houses.back()->started.facts.task_address = houses.back()->address().ip;
+    }
+    for (House* house : houses) {
+      house->start();
+      town.run_for(1s);
+    }
+    town.run_for(15s);
+    work();
+    blobs[houses[0]].insert(kDigest);
+  }
+  job::JobSpec with_package(std::uint32_t workers) {
+    job::JobSpec spec;
+    spec.name = "j";
+    spec.framework = job::Framework::generic;
+    spec.policy.placement = job::Placement::spread;
+    job::RoleSpec role;
+    role.replicas = role.min_replicas = workers;
+    role.command = {"true"};
+    spec.roles["worker"] = role;
+    spec.package_digest = kDigest;
+    return spec;
+  }
+  // The number of the request.
+  std::uint64_t submit(House& house, const job::JobSpec& spec) {
+    wire::SubmitRequest submit;
+    submit.spec = wire::encode(spec);
+    (void)house.ask<wire::SubmitReply>(MessageType::submit, submit, 1000);
+    return house.requests();
+  }
+  void run_for(Duration time) {
+    for (Duration t{}; t < time; t += 100ms) {
+      work();
+      town.run_for(100ms);
+    }
+    work();
+  }
+  std::vector<wire::TaskView> tasks(House& house) {
+    const auto reply = house.ask<wire::TasksReply>(MessageType::query_tasks, wire::JobName{"j"});
+    return reply ? reply->tasks : std::vector<wire::TaskView>{};
+  }
+  std::size_t launched(const House& house) const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(house.effects, [](const Effect& e) { return std::holds_alternative<LaunchShim>(e); }));
+  }
+  std::vector<SendBlob> sent(const House& house) const {
+    std::vector<SendBlob> all;
+    for (const Effect& e : house.effects)
+      if (const auto* send = std::get_if<SendBlob>(&e)) all.push_back(*send);
+    return all;
+  }
+
+  // ---- the agents
+  struct Stream {
+    House* opener = nullptr;
+    House* other = nullptr;
+    OpenRelay open;
+    ConnectionId accepted = 0;
+  };
+  void work() {
+    for (bool any = true; any;) {
+      any = false;
+      for (House* house : houses) {
+        std::size_t& done = done_[house];
+        while (house->runs() && done < house->effects.size()) {
+          const Effect effect = house->effects[done++];
+          any = true;
+          std::visit([&](const auto& e) { perform(*house, e); }, effect);
+        }
+        if (!house->runs()) done = house->effects.size();
+      }
+    }
+  }
+  template <class E>
+  void perform(House&, const E&) {}
+  void perform(House& house, const OpenRelay& e) {
+    House* other = nullptr;
+    for (House* h : houses)
+      if (h->address() == e.peer->to) other = h;
+    if (other == nullptr || !other->runs() || cut.contains(other)) return end(house, e.part, How::lost, "was silent for 30 s");
+    streams.push_back({&house, other, e, 0});
+    RelayReceived received;
+    received.header = e.peer->header;
+    received.message = e.open;
+    other->give(received);
+  }
+  void perform(House& house, const AcceptRelay& e) {
+    for (Stream& s : streams)
+      if (s.other == &house && s.open.open.stream == e.stream && s.opener->started.facts.id == e.peer.member.text()) {
+        s.accepted = e.connection;
+        house.give(Request{e.connection, 1, s.open.query});
+        return;
+      }
+  }
+  void perform(House& house, const Reply& e) {
+    if (is_relayed(e.connection)) answer(house, e.connection, e.body);
+  }
+  void perform(House& house, const CloseRelay& e) {
+    for (Stream& s : streams)
+      if (s.opener == &house && s.open.part == e.part) return close(s);
+  }
+  void perform(House& house, const SendBlob& e) {
+    const auto say = [&](MessageType type, const auto& payload, bool last) {
+      answer(house, e.connection, wire::encode(wire::make_message(type, e.request, payload, last)));
+    };
+    if (!blobs[&house].contains(e.digest) || gone.contains(&house))
+      return say(MessageType::error, wire::error_reply({ErrorCode::not_found, "it is not here", ""}), true);
+    std::string bytes = kBytes;
+    if (damaged.contains(&house)) bytes.back() = 'y';
+    for (std::size_t at = e.offset;; at += kChunk) {
+      if (breaks_after != 0 && --breaks_after == 0) {
+        for (const Stream& s : std::vector<Stream>(streams))
+          if (s.other == &house && s.accepted == e.connection) end(*s.opener, s.open.part, How::lost, "was silent for 30 s");
+        return;
+      }
+      const bool last = at + kChunk >= bytes.size();
+      say(MessageType::blob_chunk, wire::BlobChunk{at, bytes.substr(at, kChunk)}, last);
+      if (last) return;
+    }
+  }
+  void perform(House& house, const WriteBlob& e) {
+    if (full.contains(&house))
+      return house.give(BlobWritten{e.connection, e.request, fail(ErrorCode::limit, "could not store the package: the disk is full")});
+    std::string& bytes = partial[{&house, e.connection}];
+    ASSERT_EQ(bytes.size(), e.offset);
+    bytes += e.bytes;
+    if (!e.last) return;
+    const bool right = bytes == kBytes;
+    partial.erase({&house, e.connection});
+    if (right) blobs[&house].insert(e.digest), gone.erase(&house);
+    house.give(BlobWritten{e.connection, e.request,
+                           right ? Result<std::string>(e.digest) : Result<std::string>(fail(ErrorCode::damaged, "another digest"))});
+  }
+  void perform(House& house, const DropBlob& e) { partial.erase({&house, e.connection}); }
+  void perform(House& house, const FindBlob& e) { house.give(BlobFound{e.digest, blobs[&house].contains(e.digest)}); }
+  void perform(House& house, const Stage& e) {
+    if (blobs[&house].contains(e.package_digest) && !gone.contains(&house)) return house.give(Staged{e.id, std::string("/work")});
+    house.give(Staged{e.id, fail(ErrorCode::not_found, "could not stage: no package"), true});
+  }
+  void perform(House& house, const LaunchShim& e) { house.give(ShimUp{e.spec.id, {}}); }
+  void perform(House& house, const EndShim& e) { house.give(ShimGone{e.id, true}); }
+
+  void answer(House& house, ConnectionId connection, const std::string& body) {
+    for (const Stream& s : streams) {
+      if (s.other != &house || s.accepted != connection) continue;
+      const Stream stream = s;
+      const auto message = wire::decode<wire::Message>(body);
+      stream.opener->give(RelayAnswered{stream.open.connection, body});
+      if (!message->last) return;
+      if (message->type != MessageType::error) return end(*stream.opener, stream.open.part, How::done, "");
+      const auto errors = wire::decode<wire::ErrorReply>(message->payload)->errors;
+      return end(*stream.opener, stream.open.part, How::refused, errors.front().message, errors.front().code);
+    }
+  }
+  void end(House& opener, ConnectionId part, How how, const std::string& cause, ErrorCode code = ErrorCode::unavailable) {
+    for (Stream& s : streams)
+      if (s.opener == &opener && s.open.part == part) {
+        close(s);
+        break;
+      }
+    opener.give(RelayEnded{part, how, {code, cause, ""}});
+  }
+  void close(Stream& s) {
+    const Stream over = s;
+    std::erase_if(streams, [&](const Stream& x) { return x.opener == over.opener && x.open.part == over.open.part; });
+    if (over.accepted != 0 && over.other->runs()) over.other->give(ConnectionClosed{over.accepted});
+  }
+
+  Town town;
+  std::vector<House*> houses;
+  std::map<House*, std::set<std::string>> blobs;
+  std::map<std::pair<House*, ConnectionId>, std::string> partial;
+  std::vector<Stream> streams;
+  std::set<House*> cut, damaged, full;
+  std::set<House*> gone;         // it was there a moment ago
+  std::size_t breaks_after = 0;  // chunks
+
+ private:
+  std::map<House*, std::size_t> done_;
+};
+
+TEST_F(PackagesTest, AMajorityOfTheVotersHasItBeforeTheJobIsAcknowledged) {
+  cut = {houses[1], houses[2]};
+  const std::uint64_t asked = submit(*houses[0], with_package(3));
+  EXPECT_FALSE(houses[0]->answers.contains(asked));
+  work();  // nobody takes it
+  ASSERT_TRUE(houses[0]->answers.contains(asked));
+  EXPECT_THAT(houses[0]->answer<wire::SubmitReply>(asked).error().message,
+              HasSubstr("could not submit job: its package is on 1 of 3 voters, and is to be on 2: host n"));
+  EXPECT_TRUE(tasks(*houses[0]).empty());
+  cut = {houses[2]};
+  const std::uint64_t again = submit(*houses[0], with_package(3));
+  run_for(1s);
+  const auto reply = houses[0]->answer<wire::SubmitReply>(again);
+  EXPECT_TRUE(reply) << reply.error().text();
+  EXPECT_TRUE(blobs[houses[1]].contains(kDigest));
+}
+
+TEST_F(PackagesTest, TasksOnAllHostsHaveIt) {
+  submit(*houses[1], with_package(3));  // it is not at that host: it need not be
+  run_for(2s);
+  for (House* house : houses) {
+    EXPECT_EQ(launched(*house), 1u) << house->address().ip;
+    EXPECT_TRUE(blobs[house].contains(kDigest));
+  }
+  EXPECT_TRUE(partial.empty());
+  EXPECT_TRUE(streams.empty());
+}
+
+TEST_F(PackagesTest, ALostSourceTakesNoPackageAlong) {
+  cut = {houses[2]};  // n3 is not asked to keep it
+  submit(*houses[0], with_package(1));
+  run_for(1s);
+  cut.clear();
+  blobs[houses[2]].clear();
+  town.kill(*houses[0]);
+  run_for(40s);
+  wire::ActionRequest restart;
+  ASSERT_FALSE(tasks(*houses[1]).empty());
+  run_for(kLookForKept + 5s);  // every voter looks for what it is to have
+  EXPECT_TRUE(blobs[houses[2]].contains(kDigest));
+  EXPECT_EQ(launched(*houses[1]) + launched(*houses[2]), 1u);
+}
+
+TEST_F(PackagesTest, WhatABrokenStreamBroughtIsKept) {
+  breaks_after = 5;
+  submit(*houses[0], with_package(3));
+  run_for(3s);
+  for (House* house : houses) EXPECT_TRUE(blobs[house].contains(kDigest)) << house->address().ip;
+  std::vector<std::uint64_t> offsets;
+  for (House* house : houses)
+    for (const SendBlob& send : sent(*house)) offsets.push_back(send.offset);
+  EXPECT_THAT(offsets, ::testing::Contains(4 * kChunk));
+  EXPECT_TRUE(partial.empty());
+}
+
+TEST_F(PackagesTest, DamagedBytesAreFetchedFromAnother) {
+  blobs[houses[1]].insert(kDigest);
+  submit(*houses[0], with_package(1));
+  run_for(1s);
+  blobs[houses[2]].clear();
+  damaged = {houses[0]};
+  run_for(kLookForKept + 5s);
+  EXPECT_TRUE(blobs[houses[2]].contains(kDigest));
+  EXPECT_EQ(sent(*houses[0]).size(), 2u);  // the first before
+  EXPECT_EQ(houses[2]->log.count("package.damaged"), 1u);
+  EXPECT_EQ(houses[2]->log.count("package.fetched"), 2u);
+  EXPECT_TRUE(partial.empty());
+}
+
+TEST_F(PackagesTest, WhatNobodyHasIsWaitedFor) {
+  blobs[houses[1]] = blobs[houses[2]] = {kDigest};
+  gone = {houses.begin(), houses.end()};
+  submit(*houses[0], with_package(3));
+  run_for(5s);
+  auto views = tasks(*houses[0]);
+  ASSERT_EQ(views.size(), 3u);
+  for (const auto& view : views) {
+    EXPECT_EQ(view.state, "Fetching");
+    EXPECT_THAT(view.reason, HasSubstr("no host that can be asked has package aaaaaaaaaaaa; start a host that has it, or dtrainctl restart"));
+  }
+  gone.erase(houses[1]);
+  run_for(kFetchAgainAtMost + 5s);
+  for (House* house : houses) EXPECT_EQ(launched(*house), 1u) << house->address().ip;
+}
+
+TEST_F(PackagesTest, WhoWaitsForItCanBeEnded) {
+  blobs[houses[1]] = blobs[houses[2]] = {kDigest};
+  gone = {houses.begin(), houses.end()};
+  submit(*houses[0], with_package(3));
+  run_for(5s);
+  wire::ActionRequest cancel;
+  cancel.action = wire::Action::cancel;
+  cancel.job = "j";
+  (void)houses[0]->ask<wire::Empty>(MessageType::action, cancel, 1000);
+  run_for(2s);
+  for (const auto& view : tasks(*houses[0])) EXPECT_NE(view.state, "Fetching") << view.task;
+  const auto job = houses[0]->ask<wire::JobDescription>(MessageType::describe_job, wire::JobName{"j"});
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->job.state, "Cancelled");
+}
+
+TEST_F(PackagesTest, AFullDiskIsSaid) {
+  blobs[houses[1]] = {kDigest};
+  full = {houses[2]};
+  submit(*houses[0], with_package(3));
+  run_for(2s);
+  EXPECT_EQ(launched(*houses[2]), 0u);
+  EXPECT_GE(houses[2]->log.count("package.not-stored"), 1u);
+  const auto events = houses[0]->events();
+  EXPECT_TRUE(std::ranges::any_of(events, [](const auto& e) { return e.reason.find("the disk is full") != std::string::npos; }));
+}
+
+TEST_F(PackagesTest, AClientGetsNone) {
+  const auto reply = houses[0]->ask<wire::BlobChunk>(MessageType::get_blob, wire::GetBlobRequest{kDigest, 0}, 0);
+  ASSERT_FALSE(reply);
+  EXPECT_THAT(reply.error().message, HasSubstr("only other agents may ask it"));
+  EXPECT_TRUE(sent(*houses[0]).empty());
+}
+
+}  // namespace
+}  // namespace dtrain::node
