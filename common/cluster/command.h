@@ -28,10 +28,11 @@ enum class CommandType : unsigned char {
   host_lost,
   drain_host,
   move_job,
-  preempt_job
+  preempt_job,
+  job_still
 };
 constexpr CommandType enum_last(CommandType) {
-  return CommandType::preempt_job;
+  return CommandType::job_still;
 }
 
 // Names a user's request, whoever proposes it and however often (raft/request_window.h).
@@ -290,6 +291,20 @@ struct JobWaits {
   void fields(V& v) {
     v("job", job);
     v("reason", reason);
+  }
+};
+
+// The coordinator's word that a task of the job, on a host that it does not hear of, has had no lease for so long that it must be
+// frozen; or, `because` empty, that all have one again.
+struct JobStill {
+  JobId job = 0;
+  Generation generation = 0;
+  std::string because;
+  template <class V>
+  void fields(V& v) {
+    v("job", job);
+    v("generation", generation);
+    v("because", because);
   }
 };
 

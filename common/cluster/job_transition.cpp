@@ -107,9 +107,9 @@ void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen
   const AttemptNumber counted = std::max(known, task.granted_attempt);
   if (seen.attempt > counted) {
     const std::uint32_t restarts = seen.attempt - counted;
-    const bool one_requested = task.restart_attempt >= known && task.restart_attempt < seen.attempt;
+    const auto one_of_them = [&](AttemptNumber free) { return free >= known && free < seen.attempt; };
     job_.restarts += restarts;
-    job_.budget_spent += restarts - (one_requested ? 1 : 0);
+    job_.budget_spent += restarts - (one_of_them(task.restart_attempt) || one_of_them(task.spared_attempt) ? 1 : 0);
   }
   task.attempt = seen.attempt;
   task.started_elapsed = ledger_.state_.elapsed;
@@ -121,7 +121,7 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   task.exit_attempt = seen.exit_attempt;
   // After a halt began nothing counts: neither against a budget nor as the first fault.
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none ||
-                       seen.exit_attempt == task.restart_attempt;
+                       seen.exit_attempt == task.restart_attempt || seen.exit_attempt == task.spared_attempt;
   if (ordered || seen.exit->success()) return;
   const Duration now = ledger_.state_.elapsed;
   const auto& policy = job_.spec.policy;
@@ -140,6 +140,8 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
 
 void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name) {
   const TaskState before = task.state;
+  if (seen.exit && seen.exit_attempt > task.exit_attempt && spares(seen)) task.spared_attempt = seen.exit_attempt;
+  stood_still(task, seen);
   count_attempts(task, seen);
   if (seen.attempt == task.attempt && seen.started != WallTime{}) task.started = seen.started;
   take_exit(task, seen);
@@ -206,16 +208,18 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   const job::RoleSpec& role = job_.spec.roles.at(task.place.task.role);
   const std::string cause =
       task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
-  const bool retry = job::is_stateful(job_.spec, task.place.task) && seen.exit &&
+  // What its host gives up for a failure that counts in nothing goes on by a recovery, too.
+  const bool spared = seen.exit && task.spared_attempt == seen.exit_attempt;
+  const bool retry = (job::is_stateful(job_.spec, task.place.task) || spared) && seen.exit &&
                      job::may_restart(role.restart_policy, *seen.exit);
   if (retry) {
     const auto& threshold = job_.spec.policy.failure_threshold;
-    if (threshold.count > 0 && task.failures.size() >= threshold.count)
+    if (threshold.count > 0 && task.failures.size() >= threshold.count && !spared)
       return finish(JobState::failed,
                     cause + ": failed " + std::to_string(threshold.count) +
                         " times within the failure threshold's window",
                     false);
-    return recover(task, cause);
+    return recover(task, cause, spared);
   }
   // A dynamic worker may be lost, but not the task whose success the job waits for.
   const auto decider = job::deciding_task(job_.spec);
@@ -227,14 +231,14 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   finish(JobState::failed, seen.reason.empty() ? cause : cause + ": " + seen.reason, false);
 }
 
-bool JobTransition::spend_restart(const std::string& cause) {
+bool JobTransition::spend_restart(const std::string& cause, bool spared) {
   const auto& limit = job_.spec.policy.backoff_limit;
-  if (limit && job_.budget_spent >= *limit && ledger_.broken_rule != "budget") {
+  if (!spared && limit && job_.budget_spent >= *limit && ledger_.broken_rule != "budget") {
     finish(JobState::failed, cause + ": backoffLimit of " + std::to_string(*limit) + " restarts is used up", true);
     return false;
   }
   ++job_.restarts;
-  ++job_.budget_spent;
+  job_.budget_spent += spared ? 0 : 1;
   return true;
 }
 
@@ -242,7 +246,8 @@ void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen)
   if (!restarts_are_granted(job_) || task.granted_attempt > seen.attempt) return;
   if (seen.on_request)
     ++job_.restarts;  // a user asked for it
-  else if (!spend_restart(task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason)))
+  else if (!spend_restart(task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason),
+                          seen.exit && task.spared_attempt == seen.attempt))
     return;
   task.granted_attempt = seen.attempt + 1;
 }
@@ -251,8 +256,9 @@ void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen)
 // What runs under a lease does none once that is over: it stands still, or has ended.
 bool JobTransition::may_run_twice(const TaskRecord& task, const LostHost& lost) const {
   const TaskId& id = task.place.task;
-  if (lost.gone || (task.lease > 0ns && task.leased <= lost.leases_over)) return false;
-  if (!job::is_stateful(job_.spec, id) && !job::is_exclusive(job_.spec, id)) return false;
+  if (lost.gone || (!job::is_stateful(job_.spec, id) && !job::is_exclusive(job_.spec, id))) return false;
+  if (!ledger_.heard(task.place.node)) return true;  // the entries that say what it began may be lost
+  if (task.lease > 0ns && task.leased <= lost.leases_over) return false;
   return task.granted_attempt >= task.first_attempt;
 }
 
@@ -293,6 +299,8 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
     return true;
   }
   bool alone = true;
+  // The loss of what was frozen itself counts.
+  const bool spared = job_.still_since && std::ranges::none_of(there, [](const TaskRecord* t) { return t->lease > 0ns; });
   std::vector<TaskRecord*> started;
   for (TaskRecord* t : there) {
     t->ended = true;
@@ -307,14 +315,15 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
     if (t->attempt >= t->first_attempt || t->granted_attempt >= t->first_attempt) started.push_back(t);
     alone = alone && scales_alone(job_.spec, t->place.task.role) && !job::is_stateful(job_.spec, t->place.task);
   }
+  job_.must_be_frozen.clear();  // if another one must be, it is said again
   if (!goes_on || std::none_of(there.begin(), there.end(), [](const TaskRecord* t) { return t->lost; })) return true;
   // Nobody else notices, or all get the new addresses.
   if (alone) {
     for (const TaskRecord* t : started)
-      if (!spend_restart(t->place.task.text() + ": " + cause)) return true;
+      if (!spend_restart(t->place.task.text() + ": " + cause, spared)) return true;
     job_.reason = cause;
   } else if (!started.empty()) {
-    recover(*started.front(), cause);
+    recover(*started.front(), cause, spared);
   } else {
     halt(Halt::replace, false, true);
     job_.reason = cause;
@@ -322,16 +331,17 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
   return true;
 }
 
-void JobTransition::recover(const TaskRecord& task, const std::string& cause) {
+void JobTransition::recover(const TaskRecord& task, const std::string& cause, bool spared) {
   const auto& policy = job_.spec.policy;
-  if (!spend_restart(cause)) return;
+  if (!spend_restart(cause, spared)) return;
   const Duration now = ledger_.state_.elapsed;
   const bool healthy = job_.was_running && now - job_.all_running_since >= policy.restart_backoff.reset_after;
   if (healthy) job_.recoveries_in_row = 0;
-  job_.not_before =
-      now + job::backoff_delay(policy.restart_backoff, job_.recoveries_in_row, jitter_seed(job_));
-  ++job_.recoveries_in_row;
-  if (job_.restored) ++job_.fruitless_restores;  // a later checkpoint that verifies sets it back
+  if (!spared) {
+    job_.not_before = now + job::backoff_delay(policy.restart_backoff, job_.recoveries_in_row, jitter_seed(job_));
+    ++job_.recoveries_in_row;
+  }
+  if (job_.restored && !spared) ++job_.fruitless_restores;  // a later checkpoint that verifies sets it back
   halt(Halt::recovery, false, true);
   set_state(JobState::recovering, cause, {{"task", task.place.task.text()}});
 }
@@ -410,6 +420,7 @@ JobState JobTransition::running_state() const {
 }
 
 void JobTransition::settle() {
+  watch_still();
   // The barrier: from here on any of them may be started by its host, whether or not that is ever heard.
   if (std::ranges::all_of(job_.tasks, [](const auto& entry) { return entry.second.ended || entry.second.reached_staged; }))
     for (auto& [id, t] : job_.tasks)

@@ -40,6 +40,8 @@ class JobTransition {
   void moved(TaskRecord& task, const std::string& name);
   // It is back: nothing is waited for any more.
   bool host_back(const NodeId& node);
+  // job_still.cpp. Begins or ends its standing still as its tasks are now; then what it stood still is no part of its run.
+  void watch_still();
   // Derives state, completion, suspension and removal from the tasks. Call after every change.
   void settle();
   // A new run of the same job: budgets, completions and the passed list start anew.
@@ -50,14 +52,17 @@ class JobTransition {
  private:
   void count_attempts(TaskRecord& task, const TaskObservation& seen);
   void take_exit(TaskRecord& task, const TaskObservation& seen);
+  void stood_still(TaskRecord& task, const TaskObservation& seen);
+  void credit_still(Duration from);
+  bool spares(const TaskObservation& seen) const;
   void grant_restart(TaskRecord& task, const TaskObservation& seen);
   bool may_run_twice(const TaskRecord& task, const LostHost& lost) const;
   void wait_for_host(const std::string& cause, const std::string& what, const std::string& name);
   void task_failed(TaskRecord& task, const TaskObservation& seen);
   void stage_failed(const TaskRecord& task, const TaskObservation& seen);
-  void recover(const TaskRecord& task, const std::string& cause);
-  // One restart is counted against the job's budget; false: it was used up, and the job has failed.
-  bool spend_restart(const std::string& cause);
+  void recover(const TaskRecord& task, const std::string& cause, bool spared);
+  // One restart is counted, against the job's budget too unless `spared`; false: that was used up, and the job has failed.
+  bool spend_restart(const std::string& cause, bool spared = false);
   bool check_success();
   bool wanted(const TaskId& id) const;  // not scaled away
   void drop_scaled_away();

@@ -148,4 +148,11 @@ Replaceable LeaseGrants::replaceable(const AssignmentId& id, const HostSeen& hos
   return grace > runs_out ? Replaceable{grace, Why::grace} : Replaceable{runs_out, Why::lease};
 }
 
+Renewed LeaseGrants::renewed(const AssignmentId& id) const {
+  const auto it = places_.find(id);
+  if (it == places_.end() || !it->second.place.leased) return {};
+  const Place& place = it->second;
+  return {place.last_answer + std::max(options_.lease, place.place.lease) - kFreezeAhead, place.granted != 0};
+}
+
 }  // namespace dtrain::cluster

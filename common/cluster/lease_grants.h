@@ -101,6 +101,12 @@ struct Replaceable {
   Why why{};
 };
 
+// Does it stand still for want of a grant?
+struct Renewed {
+  Instant until = kNever;  // from then on it is frozen, unless granted again
+  bool granted = false;    // by this coordinator; else its predecessor may have, just before
+};
+
 struct LeaseCounters {
   std::uint64_t rounds = 0, granted = 0, superseded = 0, dropped = 0, unanswered = 0;
 };
@@ -130,6 +136,9 @@ class LeaseGrants {
 
   void report(const LeaseReport& report);
   Replaceable replaceable(const AssignmentId& id, const HostSeen& host) const;
+
+  // Of what runs under a lease.
+  Renewed renewed(const AssignmentId& id) const;
 
   const LeaseCounters& counters() const { return counters_; }
 

@@ -89,6 +89,13 @@ const JobRecord* Ledger::find(std::string_view name) const {
   return it == names_.end() ? nullptr : find(it->second);
 }
 
+bool Ledger::heard(const NodeId& host) const {
+  const std::uint64_t history = history_of(state_.epoch);
+  const auto mark = state_.reports.find(host);
+  return history == 0 || (mark != state_.reports.end() && mark->second.history == history) ||
+         broken_rule == "unheard-host-keeps";
+}
+
 Duration Ledger::elapsed_at(Instant now) const {
   return state_.elapsed + std::max<Duration>(now - state_.at, 0ns);
 }
@@ -189,6 +196,8 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasu
       return with<MoveJob>(c, [&](const auto& b) { return apply_move(b, c.wall); });
     case CommandType::preempt_job:
       return with<PreemptJob>(c, [&](const auto& b) { return apply_preempt(b, c.wall); });
+    case CommandType::job_still:
+      return with<JobStill>(c, [&](const auto& b) { return apply_still(b, c.wall); });
   }
   return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
 }
@@ -201,6 +210,7 @@ Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& co
   state_.at = command.at;
   state_.coordinator = c.node;
   state_.coordinator_name = c.node_name;
+  state_.reports[c.node].history = history_of(state_.epoch);
   add_event(command.wall, 0, "council.elected", c.node_name, "",
             {{"node", c.node_name}, {"epoch", std::to_string(command.epoch)}});
   return {};
@@ -298,6 +308,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     job.restored = c.restore;
     job.restored_digest = c.restore_digest;
     job.from_scratch = false;
+    job.must_be_frozen.clear();
     job.reason = c.message;
     if (!job.run_started) job.run_started = state_.elapsed;
     if (job.state == JobState::pending || job.state == JobState::suspended)
@@ -320,7 +331,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
 Applied Ledger::apply_report(const Report& c, WallTime wall) {
   if (c.life != 0) {
     ReportMark& newest = state_.reports[c.node];
-    const ReportMark mark{c.life, c.sequence};
+    const ReportMark mark{c.life, c.sequence, history_of(state_.epoch)};
     if (mark <= newest) return {};  // said before
     newest = mark;
   }

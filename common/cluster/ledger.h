@@ -21,13 +21,19 @@ namespace dtrain::cluster {
 // The newest report of a host that was applied.
 struct ReportMark {
   std::uint64_t life = 0, sequence = 0;
-  auto operator<=>(const ReportMark&) const = default;
+  std::uint64_t history = 0;  // of the log, see history_of()
+  auto operator<=>(const ReportMark& other) const { return std::pair(life, sequence) <=> std::pair(other.life, other.sequence); }
+  bool operator==(const ReportMark&) const = default;
   template <class V>
   void fields(V& v) {
     v("life", life);
     v("sequence", sequence);
+    v("history", history);
   }
 };
+
+// Of an epoch: 0 until the first recover-quorum, which makes it 1.
+inline std::uint64_t history_of(std::uint64_t epoch) { return epoch >> 32; }
 
 // A host that was away for too long. It is given nothing until it has said that what was taken from it has ended there.
 struct LostHost {
@@ -139,6 +145,9 @@ class Ledger {
   const JobRecord* find(JobId id) const;
   // The newest job of that name that is not forgotten.
   const JobRecord* find(std::string_view name) const;
+  // Did that host report since the history began (recover-quorum)? Before, what it has under leases, or anything that the new
+  // history does not know of, is its own.
+  bool heard(const NodeId& host) const;
   // Elapsed time at `now` of a host whose boot id is `boot_id`.
   Duration elapsed_at(Instant now) const;
 
@@ -170,6 +179,7 @@ class Ledger {
   Applied apply_waits(const JobWaits& c, WallTime wall);
   Applied apply_signal(const SignalJob& c);
   Applied apply_host_lost(const HostLost& c, std::uint64_t index, WallTime wall);
+  Applied apply_still(const JobStill& c, WallTime wall);  // job_still.cpp
   // ledger_drain.cpp
   Applied apply_drain(const DrainHost& c, std::uint64_t index, WallTime wall);
   Applied apply_move(const MoveJob& c, WallTime wall);

@@ -83,6 +83,9 @@ struct TaskRecord {
   std::uint64_t placed = 0;           // index of the entry that put it there
   Duration lease{0};                  // the longest under which this assignment ever ran; 0: its host may run it without one
   std::uint64_t leased = 0;           // index of the report that first named one
+  bool lease_frozen = false;          // its host said so
+  Duration stood_still{0};            // as its host says, see TaskObservation
+  AttemptNumber spared_attempt = 0;   // newest whose exit counts in no budget: its job stood still
   template <class V>
   void fields(V& v) {
     v("place", place);
@@ -111,6 +114,9 @@ struct TaskRecord {
     v("placed", placed);
     v("lease", lease);
     v("leased", leased);
+    v("lease_frozen", lease_frozen);
+    v("stood_still", stood_still);
+    v("spared_attempt", spared_attempt);
   }
 };
 
@@ -245,6 +251,11 @@ struct JobRecord {
   std::vector<JobState> passed;  // states reached in this run, in order of first reaching
   std::uint64_t version = 0;     // bumped by every change (not compared across nodes)
 
+  // It stands still while a task of it is frozen for want of a lease, or must be: restarts wait, and nothing is counted.
+  std::string must_be_frozen;           // the coordinator's word that one is, and which; "": none
+  std::optional<Duration> still_since;  // unset: it does not
+  Duration still_to{0};                 // what it stood still before that is added to run_started
+
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -290,6 +301,9 @@ struct JobRecord {
     v("conditions", conditions);
     v("passed", passed);
     v("version", version);
+    v("must_be_frozen", must_be_frozen);
+    v("still_since", still_since);
+    v("still_to", still_to);
   }
 
   bool nothing_runs() const;  // every task of the newest generation ended, or there is none

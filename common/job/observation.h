@@ -46,6 +46,9 @@ struct TaskObservation {
   ErrorCode stage_error = ErrorCode::internal;
   std::string reason;
   Duration lease{0};  // it runs under a lease of this length; 0: without one
+  bool lease_frozen = false;  // it is frozen for want of a lease, not by an order
+  bool spared = false;        // `exit` came while the job stood still: no budget
+  Duration stood_still{0};    // frozen for want of a lease, in all of this assignment, up to the last thaw
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -62,6 +65,9 @@ struct TaskObservation {
     v("stage_error", stage_error);
     v("reason", reason);
     v("lease", lease);
+    v("lease_frozen", lease_frozen);
+    v("spared", spared);
+    v("stood_still", stood_still);
   }
 };
 

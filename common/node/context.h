@@ -17,6 +17,7 @@
 #include "common/node/event.h"
 #include "common/node/node.h"
 #include "common/node/replica.h"
+#include "common/task/assignments.h"
 
 namespace dtrain::node {
 
@@ -43,7 +44,7 @@ struct Context {
   Now now;
   std::vector<Effect>* out = nullptr;
   std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable
-  std::set<AssignmentId> frozen;  // of this host, for want of a lease: known here before the ledger can hear of it
+  const task::Assignments* host = nullptr;  // this host's tasks; nullptr: not adopted yet
   std::uint64_t last_token = 0;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }

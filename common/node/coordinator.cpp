@@ -137,6 +137,13 @@ void Coordinator::watch_time(const JobRecord& job, Job& soft) {
     return;
   }
   const auto limit = job.spec.policy.active_deadline;
+  if (job.still_since) return;
+  // What stood still while nobody coordinated says so first.
+  const bool leased = limit && std::ranges::any_of(job.tasks, [](const auto& t) { return !t.second.ended && t.second.lease > 0ns; });
+  if (leased && leases_.known_from() > c_.now.boot) {
+    soft.deadline = std::min(soft.deadline, leases_.known_from());
+    return;
+  }
   if (!limit || !job.run_started || job.goal != cluster::Goal::run) return;
   if (due(*job.run_started + *limit)) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(*limit).count();

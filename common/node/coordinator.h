@@ -97,6 +97,7 @@ class Coordinator {
   bool waits_for_its_host(const cluster::JobRecord& job, Job& soft);
   void hand_over_to(const NodeId& host, Job& soft);
   void watch_hosts();
+  void watch_leases();
   bool watches_hosts() const { return c_.among_others() || !c_.ledger.state().drained.empty(); }
   // What was asked or proposed by this coordinator would be lost by giving leadership away now.
   bool in_the_middle() const;

@@ -104,7 +104,10 @@ void Coordinator::look_at_hosts() {
   next_look_ = c_.now.boot + kLookEvery;
   if (!watches_hosts() && !std::exchange(drains_changed_, false)) return;
   drains_changed_ = false;
-  if (c_.among_others()) watch_hosts();
+  if (c_.among_others()) {
+    watch_hosts();
+    watch_leases();
+  }
   lead_elsewhere();
   move_jobs();
   const std::uint64_t shape = cluster::Capacity(host_capacities(c_)).shape();
@@ -117,6 +120,23 @@ void Coordinator::look_at_hosts() {
 void Coordinator::drains_changed() {
   drains_changed_ = true;
   look_at_hosts();
+}
+
+// A job stands still from when a task of it must be frozen, long before its host is given up, until all are granted again.
+void Coordinator::watch_leases() {
+  for (auto& [id, soft] : jobs_) {
+    const JobRecord* job = c_.ledger.find(id);
+    if (job == nullptr || is_final(job->state) || job->halt != cluster::Halt::none || soft.proposed != 0) continue;
+    const Leases::Frozen frozen = leases_.frozen(id);
+    next_look_ = std::min(next_look_, frozen.next);
+    if (frozen.one.has_value() == !job->must_be_frozen.empty() || (!frozen.one && !frozen.none)) continue;
+    std::string because;
+    if (frozen.one) {
+      const NodeId& host = job->tasks.at(frozen.one->task).place.node;
+      because = frozen.one->task.text() + " on " + host_name(c_, host) + " must be frozen: its lease was not renewed";
+    }
+    propose(soft, id, CommandType::job_still, cluster::JobStill{id, job->generation, std::move(because)});
+  }
 }
 
 // What membership sees is not in the log: it becomes a command, which all apply at the same place.

@@ -61,7 +61,7 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
   std::vector<TaskId> missing;
   if (job.halt == cluster::Halt::none && job.generation != 0)
     for (const TaskId& id : wanted)
-      if (const auto task = job.tasks.find(id); task == job.tasks.end() || task->second.lost) missing.push_back(id);
+      if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !job.still_since)) missing.push_back(id);
   if (!missing.empty() && waits_for_its_host(job, soft)) return {};
   return missing;
 }

@@ -30,6 +30,7 @@ void Leases::received(const wire::LeaseAnswer& answer) {
 // ---------------------------------------------------------------- of the coordinator
 
 void Leases::begin() {
+  began_ = c_.now.boot;
   grants_.begin(c_.now.boot);
   placed_.clear();
 }
@@ -100,11 +101,29 @@ Instant Leases::over_at(const NodeId& host, const cluster::HostSeen& seen) const
     for (const auto& [assignment, node] : placed) {
       if (node != host) continue;
       const cluster::TaskRecord& t = c_.ledger.find(id)->tasks.at(assignment.task);
-      if (t.lease == 0ns || t.leased <= said) continue;
+      if (t.lease == 0ns || t.leased <= said || !c_.ledger.heard(host)) continue;
       at = std::max(at.value_or(Instant{}), hasty ? c_.now.boot : grants_.replaceable(assignment, seen).at);
     }
   }
   return at.value_or(kNever);
+}
+
+Leases::Frozen Leases::frozen(JobId id) const {
+  Frozen found;
+  const auto placed = placed_.find(id);
+  if (placed == placed_.end()) return found;
+  for (const auto& [assignment, node] : placed->second) {
+    // What has not begun, or has ended, or is frozen by an order, asks for no grant.
+    const cluster::TaskRecord& t = c_.ledger.find(id)->tasks.at(assignment.task);
+    if (t.lease == 0ns || (t.state != job::TaskState::running && !t.lease_frozen)) continue;
+    const cluster::Renewed renewed = grants_.renewed(assignment);
+    found.none = found.none && renewed.granted && renewed.until > c_.now.boot;
+    if (renewed.until > c_.now.boot)
+      found.next = std::min(found.next, renewed.until);
+    else if (!found.one)
+      found.one = assignment;
+  }
+  return found;
 }
 
 void Leases::decide(const NodeId& host, bool decided) {

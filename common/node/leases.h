@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,15 @@ class Leases {
   // From when on nothing that this host, which is away, had under a lease can run; kNever: it has nothing of that kind, or all
   // of it was said to be over.
   Instant over_at(const NodeId& host, const cluster::HostSeen& seen) const;
+  // What of the job runs under leases, as its hosts said last.
+  struct Frozen {
+    std::optional<AssignmentId> one;  // that must be frozen by now: it was granted nothing for so long
+    bool none = true;                 // all were granted again, by this coordinator
+    Instant next = kNever;            // when the next of them will be, unless it is granted
+  };
+  Frozen frozen(JobId id) const;
+  // Before, it is not known how long what its predecessor granted stood still meanwhile.
+  Instant known_from() const { return began_ + c_.options.lease; }
   // HostLost with the end of its leases is proposed: nothing is granted to it any more, until that is applied.
   void decided(const NodeId& host) { decide(host, true); }
   void applied(const NodeId& host) { decide(host, false); }
@@ -52,6 +62,7 @@ class Leases {
   cluster::LeaseGrants grants_;
   std::map<JobId, std::map<AssignmentId, NodeId>> placed_;  // as grants_ knows it
   std::vector<AnswerLease> answers_;
+  Instant began_{};
 };
 
 }  // namespace dtrain::node

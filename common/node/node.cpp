@@ -25,6 +25,7 @@ Node::~Node() = default;
 void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->c.now = now;
   impl_->c.out = &out;
+  impl_->watch_word();
   impl_->handle(event);
   impl_->follow_packages();
   impl_->follow_log();
@@ -73,6 +74,7 @@ void Node::Impl::start_host(const Started& e) {
   c.ledger.take_touched();
   host.emplace(task::HostContext{c.facts.name, c.facts.task_interface, c.options.pass_env, c.options.lease, false}, actions);
   host->broken_rule = c.options.broken_rule;
+  c.host = &*host;
   for (const auto& shim : e.shims) {
     shim_jobs.insert(shim.id.job);
     if (shim.running && !shim.status.empty()) c.status_text[shim.id] = shim.status;
@@ -217,6 +219,7 @@ void Node::Impl::handle(const Event& event) {
   if (storage || connection || of_members || c.current || c.storage_failed || !c.holds_ledger()) return decide(event);
   if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);
   if (std::holds_alternative<LeaseAsked>(event)) return;  // asked again soon
+  if (const auto* froze = std::get_if<LeaseFroze>(&event); froze != nullptr && host) host->found_frozen(froze->id, froze->frozen);
   if (early.size() < kEarlyEvents || !std::holds_alternative<Notified>(event)) early.push_back(event);
 }
 
@@ -271,12 +274,10 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const AttemptExited& e) {
       n.c.status_text.erase(e.id);
-      n.c.frozen.erase(e.id);
       n.members.touch();
       task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, e.exit); });
     }
     void operator()(const ShimGone& e) {
-      n.c.frozen.erase(e.id);
       if (n.host && !n.c.storage_failed) n.host->shim_gone(now, e.id);
     }
     void operator()(const FreezeDone& e) {

@@ -107,6 +107,7 @@ struct Node::Impl {
   std::uint64_t own_entry = 0;         // by which this node coordinates, once it is applied; 0: none proposed
   std::uint64_t own_term = 0;          // of it
   std::uint64_t logged_event = 0;  // newest event written to the log
+  Instant last_word{};             // of who coordinates
   std::uint64_t told_local = 0;    // newest event of members that followers were told
 
   void start(const Started& e);
@@ -135,6 +136,7 @@ struct Node::Impl {
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
   void answer_leases();
+  void watch_word();
   void give_orders(JobId id);
   void report();
   void persist(raft::Persist wanted);

@@ -1,4 +1,5 @@
 // Node and the leases of this host's tasks: between their shims and node/leases.h.
+#include "common/base/lease.h"
 #include "common/node/node_impl.h"
 
 namespace dtrain::node {
@@ -12,13 +13,17 @@ void Node::Impl::lease_asked(const LeaseAsked& e) {
 }
 
 void Node::Impl::lease_froze(const LeaseFroze& e) {
-  if (e.frozen)
-    c.frozen.insert(e.id);
-  else
-    c.frozen.erase(e.id);
   c.log.write(LogLevel::warn, e.frozen ? "lease.frozen" : "lease.thawed",
               {{"task", e.id.text()}, {"attempt", std::to_string(e.attempt)}});
   streams.changed(e.id.job);
+}
+
+// Without a word of who coordinates for so long whoever asked the same one for grants is frozen.
+void Node::Impl::watch_word() {
+  if (!host || !c.replicated || !host->needs_leases()) return;
+  const bool own = c.serving || c.replicated->alone() || last_word == Instant{};
+  last_word = own ? c.now.boot : std::max(last_word, c.replicated->raft().heard());
+  host->cut_off(c.now.boot, c.now.boot - last_word >= c.options.lease - kFreezeAhead);
 }
 
 void Node::Impl::answer_leases() {

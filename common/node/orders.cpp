@@ -102,6 +102,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     order.budget_left = *limit - std::min(*limit, job.budget_spent);
   const bool freeze_others = ps_is_away(job);
   const bool still = others_stand_still(job);
+  const bool beside_leased = std::ranges::any_of(job.tasks, [](const auto& t) { return !t.second.ended && t.second.lease > 0ns; });
   for (const auto& [id, t] : job.tasks) {
     if (t.ended || t.place.node != facts.id) continue;
     task::TaskOrder o;
@@ -128,6 +129,9 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.exit_attempt = t.exit_attempt;
     o.restart_attempt = t.restart_attempt;
     o.lease = t.lease;
+    o.still = job.still_since.has_value();
+    o.beside_leased = beside_leased;
+    o.stood_still = t.stood_still;
     o.consecutive_failures = t.consecutive_failures;
     for (const Duration at : t.failures) o.failures.push_back(clock.now - (clock.elapsed - at));
     order.tasks.push_back(std::move(o));

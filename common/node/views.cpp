@@ -42,6 +42,14 @@ bool is_ready(const JobRecord& job, const TaskId& id, const TaskRecord& t) {
   return job.spec.roles.at(id.role).notify ? t.ready : true;
 }
 
+std::string stands_still(const JobRecord& job) {
+  if (!job.still_since || is_final(job.state)) return "";
+  std::string because = job.must_be_frozen;
+  for (const auto& [id, t] : job.tasks)
+    if (t.lease_frozen && !t.ended && because.empty()) because = id.text() + " is frozen for want of a lease";
+  return because + "; restarts wait, and no time or budget is counted meanwhile";
+}
+
 }  // namespace
 
 std::string title(std::string_view state) {
@@ -103,7 +111,9 @@ std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
     const auto status = c.status_text.find({job.id, job.generation, id});
     if (status != c.status_text.end()) v.status = status->second;
     v.reason = t.reason;
-    if (c.frozen.contains({job.id, job.generation, id})) {
+    // Known here before the ledger can hear of it.
+    const task::Task* here = c.host == nullptr ? nullptr : c.host->find({job.id, job.generation, id});
+    if (here != nullptr && here->lease_frozen()) {
       v.state = title(job::to_string(TaskState::frozen));
       v.reason = "no word from the council; it goes on when its lease is renewed";
     }
@@ -152,6 +162,7 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   if (d.waiting_for.empty()) d.waiting_for = stays_on_drained(c, job);
   if (d.waiting_for.empty() && job.preempted.by != 0 && !is_final(job.state))
     d.waiting_for = "preempted by " + job.preempted.name + (job.nothing_runs() ? "" : "; its tasks end with their stop grace");
+  if (d.waiting_for.empty()) d.waiting_for = stands_still(job);
   if (d.waiting_for.empty() && job.stage_failures > 0 && job.state == cluster::JobState::pending)
     d.waiting_for = job.reason;
   const auto& events = c.ledger.events();

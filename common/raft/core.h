@@ -45,6 +45,7 @@ class Raft::Core {
   Role role() const { return role_; }
   bool ready() const { return ready_; }
   const MemberId& leader() const { return leader_; }
+  Instant heard() const { return heard_; }
   Mute mute() const { return mute_; }
   const Configuration& configuration() const { return configurations_.current(); }
   std::uint64_t commit() const { return commit_; }

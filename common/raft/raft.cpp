@@ -44,6 +44,9 @@ Mute Raft::mute() const {
 const Configuration& Raft::configuration() const {
   return core_->configuration();
 }
+Instant Raft::heard() const {
+  return core_->heard();
+}
 std::uint64_t Raft::commit() const {
   return core_->commit();
 }

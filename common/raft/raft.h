@@ -220,6 +220,7 @@ class Raft {
   Role role() const;
   bool ready() const;                          // leads, and its own first entry is committed
   const MemberId& leader() const;              // none: not known
+  Instant heard() const;                       // the leader, last; not while this one leads
   Mute mute() const;                           // none: it votes
   const Configuration& configuration() const;  // in force: the newest in the log
   std::uint64_t commit() const;

@@ -18,6 +18,13 @@ void Assignments::adopt(std::vector<FoundShim> found) {
   }
 }
 
+void Assignments::found_frozen(const AssignmentId& id, bool frozen) {
+  if (frozen && found_.contains(id))
+    found_frozen_.insert(id);
+  else
+    found_frozen_.erase(id);
+}
+
 void Assignments::update(Instant now, const JobOrder& order) {
   budget_left_[order.job] = order.budget_left;
   std::set<AssignmentId> wanted;
@@ -41,6 +48,7 @@ void Assignments::update(Instant now, const JobOrder& order) {
     Task& added = *tasks_.emplace(t.id, std::move(task)).first->second;
     const auto found = found_.find(t.id);
     added.begin(now, found == found_.end() ? nullptr : &found->second);
+    if (found_frozen_.erase(t.id) > 0) added.lease_froze(now, added.attempt(), true);
     if (found != found_.end()) found_.erase(found);
   }
   if (order.tasks.empty() && quiet(order.job)) budget_left_.erase(order.job);
@@ -54,10 +62,16 @@ void Assignments::finish_adoption() {
     actions_.end(id);
   }
   found_.clear();
+  found_frozen_.clear();
 }
 
 void Assignments::need_leases(Instant now) {
   if (std::exchange(host_.needs_leases, true)) return;
+  for (auto& [id, task] : tasks_) task->advance(now);
+}
+
+void Assignments::cut_off(Instant now, bool is) {
+  if (std::exchange(cut_off_, is) == is) return;
   for (auto& [id, task] : tasks_) task->advance(now);
 }
 
@@ -69,6 +83,11 @@ std::vector<std::pair<AssignmentId, AttemptNumber>> Assignments::running() const
 }
 
 Task* Assignments::find(const AssignmentId& id) {
+  const auto it = tasks_.find(id);
+  return it == tasks_.end() ? nullptr : it->second.get();
+}
+
+const Task* Assignments::find(const AssignmentId& id) const {
   const auto it = tasks_.find(id);
   return it == tasks_.end() ? nullptr : it->second.get();
 }
@@ -147,6 +166,18 @@ bool Assignments::halt_expected(const AssignmentId& id) const {
   const auto [first, last] = of(id.job);
   return std::any_of(first, last, [&](const auto& entry) {
     return entry.first.generation == id.generation && entry.second->awaits_coordinator();
+  });
+}
+
+bool Assignments::stands_still(const AssignmentId& id, bool beside_leased) const {
+  if (broken_rule == "restarts-wait-for-the-frozen") return false;
+  if (cut_off_ && beside_leased) return true;
+  const auto alike = [&](const AssignmentId& other) { return other.job == id.job && other.generation == id.generation; };
+  if (std::ranges::any_of(found_frozen_, alike)) return true;
+  const auto [first, last] = of(id.job);
+  // What an order holds does not ask for a lease: it is frozen until the order ends, and a ps that this waits for must not wait for it.
+  return std::any_of(first, last, [&](const auto& entry) {
+    return alike(entry.first) && entry.second->lease_frozen() && !entry.second->order().freeze;
   });
 }
 

@@ -18,6 +18,8 @@ class Assignments : private RestartGate {
 
   // What the runner found at start. Call once, before the first update().
   void adopt(std::vector<FoundShim> found);
+  // Of one of them: for want of a lease.
+  void found_frozen(const AssignmentId& id, bool frozen);
   // The orders of one job. Assignments of that job that are not among them are killed.
   void update(Instant now, const JobOrder& order);
   // The job is gone from the ledger: what is left of it is killed.
@@ -28,8 +30,11 @@ class Assignments : private RestartGate {
   // The cluster has a second host: from now on what job::wants_lease() names runs under a lease.
   void need_leases(Instant now);
   bool needs_leases() const { return host_.needs_leases; }
+  // Nobody has been heard to coordinate for so long that no lease of before holds any more.
+  void cut_off(Instant now, bool is);
 
   Task* find(const AssignmentId& id);
+  const Task* find(const AssignmentId& id) const;
   // What runs now, in order of id.
   std::vector<std::pair<AssignmentId, AttemptNumber>> running() const;
   // Call after an event was given to a task: neighbours that waited for it go on, finished ones are dropped.
@@ -53,6 +58,7 @@ class Assignments : private RestartGate {
   bool budget_allows(const AssignmentId& id) const override;
   bool predecessor_gone(const AssignmentId& id) const override;
   bool halt_expected(const AssignmentId& id) const override;
+  bool stands_still(const AssignmentId& id, bool beside_leased) const override;
   using Tasks = std::map<AssignmentId, std::unique_ptr<Task>>;  // ordered by job first
   std::pair<Tasks::const_iterator, Tasks::const_iterator> of(JobId job) const;
 
@@ -62,7 +68,9 @@ class Assignments : private RestartGate {
   std::set<AssignmentId> unwanted_;  // of tasks_: taken from this host; wanted again later it begins anew
   std::map<JobId, std::optional<std::uint32_t>> budget_left_;
   std::map<AssignmentId, FoundShim> found_;  // not yet claimed by an order
+  std::set<AssignmentId> found_frozen_;      // of those
   std::map<AssignmentId, bool> ending_;      // shims that nobody ordered, being ended
+  bool cut_off_ = false;
   AssignmentId observed_to_;                 // where the last full take_observations() ended
 };
 

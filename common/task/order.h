@@ -42,6 +42,9 @@ struct TaskOrder {
   AttemptNumber restart_attempt = 0;  // end this attempt with grace and start the next (asked for by a user)
   bool in_place = true;               // false: a failure is the coordinator's to handle (recovery)
   Duration lease{0};                  // as the ledger knows that it ran under one; 0: not known
+  bool still = false;                 // the job stands still: restarts wait, exits cost nothing
+  bool beside_leased = false;         // other tasks of the job run under leases: they are frozen where nobody coordinates
+  Duration stood_still{0};            // this assignment, as the ledger knows
   std::uint32_t consecutive_failures = 0;  // as the ledger knows, for the back-off
   std::vector<Instant> failures;           // within the threshold's window
 };

@@ -20,6 +20,7 @@ Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, const
   failures_ = order_.failures;
   attempt_ = std::max(order_.known_attempt, order_.first_attempt - 1);
   exit_attempt_ = std::min(order_.exit_attempt, attempt_);
+  stood_still_ = order_.stood_still;
 }
 
 void Task::begin(Instant now, const FoundShim* found) {
@@ -185,7 +186,8 @@ void Task::attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit) 
     const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(role().watchdog).count();
     exit_->cause = "watchdog: silent for " + std::to_string(seconds) + " ms";
   }
-  frozen_ = freeze_pending_ = lease_frozen_ = false;
+  thaw(now);
+  frozen_ = freeze_pending_ = false;
   stop_deadline_ = kNever;
   after_exit(now, false);
 }
@@ -193,6 +195,7 @@ void Task::attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit) 
 std::optional<std::string> Task::why_no_restart(Instant now) const {
   const job::Policy& policy = order_.context->spec.policy;
   if (!job::may_restart(role().restart_policy, *exit_)) return "";
+  if (spared_) return std::nullopt;
   if (!exit_->success() && policy.failure_threshold.count > 0) {
     const auto recent = std::count_if(failures_.begin(), failures_.end(), [&](Instant at) {
       return now - at <= policy.failure_threshold.within;
@@ -208,6 +211,7 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
 // `counted`: the ledger knows this exit already (an agent that came back decides again what to do next).
 void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
+  spared_ = stood_ = job_stands_still();
   exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_ || superseded_;
   // What ended well by itself has succeeded, also when its end was about to be asked for. SIGKILL makes no exit 0: a
   // kill that was sent came too late.
@@ -219,14 +223,14 @@ void Task::after_exit(Instant now, bool counted) {
     if (by_itself) return conclude(Outcome::succeeded, "");
     const auto& backoff = order_.context->spec.policy.restart_backoff;
     if (now - started_ >= backoff.reset_after) consecutive_failures_ = 0;
-    if (!exit_->success() && !counted) failures_.push_back(now);
+    if (!exit_->success() && !counted && !spared_) failures_.push_back(now);
     if (failures_.size() > 64) failures_.erase(failures_.begin());
     if (!order_.in_place) return conclude(Outcome::failed, "");
     if (auto why = why_no_restart(now)) return conclude(Outcome::failed, *why);
     const std::uint32_t in_row =
         counted && consecutive_failures_ > 0 ? consecutive_failures_ - 1 : consecutive_failures_;
-    backoff_until_ = now + job::backoff_delay(backoff, in_row, order_.id.job * 7919 + attempt_);
-    consecutive_failures_ = in_row + 1;
+    backoff_until_ = spared_ ? now : now + job::backoff_delay(backoff, in_row, order_.id.job * 7919 + attempt_);
+    consecutive_failures_ = in_row + (spared_ ? 0 : 1);
   } else {
     backoff_until_ = now;
   }
@@ -338,9 +342,15 @@ bool Task::lease_answered(std::uint64_t nonce, bool granted) {
   return true;
 }
 
+void Task::thaw(Instant now) {
+  if (std::exchange(lease_frozen_, false)) stood_still_ += now - froze_;
+}
+
 void Task::lease_froze(Instant now, AttemptNumber attempt, bool frozen) {
   if (phase_ != Phase::running || attempt != attempt_ || lease_frozen_ == frozen) return;
+  thaw(now);
   lease_frozen_ = frozen;
+  froze_ = now;
   last_sign_of_life_ = now;  // the watchdog stood still
   const auto since = std::chrono::duration_cast<std::chrono::seconds>(lease_ - kFreezeAhead).count();
   reason_ = frozen ? "no word from the council for " + std::to_string(since) + " s" : "";
@@ -349,6 +359,9 @@ void Task::lease_froze(Instant now, AttemptNumber attempt, bool frozen) {
 
 void Task::advance(Instant now) {
   require_lease(now);
+  const bool waits = phase_ == Phase::backoff || (phase_ == Phase::running && role().watchdog > 0ns);
+  const bool still = waits && job_stands_still();
+  if (std::exchange(stood_, still) && !still) last_sign_of_life_ = now;
   switch (phase_) {
     case Phase::running: {
       if (to_be_stopped()) return stop(now);
@@ -357,7 +370,7 @@ void Task::advance(Instant now) {
         actions_.freeze(order_.id, order_.freeze);
       }
       const Duration watchdog = role().watchdog;
-      if (watchdog > 0ns && !stands_still() && !killed_ && now - last_sign_of_life_ >= watchdog) {
+      if (watchdog > 0ns && !frozen() && !still && !killed_ && now - last_sign_of_life_ >= watchdog) {
         watchdog_fired_ = killed_ = true;
         actions_.kill(order_.id);
       }
@@ -373,7 +386,7 @@ void Task::advance(Instant now) {
       return;
     case Phase::backoff:
       if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
-      if (order_.freeze || superseded_ || now < backoff_until_) return;
+      if (order_.freeze || superseded_ || still || now < backoff_until_) return;
       if (order_.hold_restart && order_.release_attempt <= attempt_) return;
       if (gate_.halt_expected(order_.id)) return;  // it would be killed at once, and cost budget
       return start_next();
@@ -384,10 +397,10 @@ void Task::advance(Instant now) {
 
 Instant Task::deadline() const {
   Instant d = std::min(stop_deadline_, kNever);
-  if (phase_ == Phase::backoff && !order_.freeze && !superseded_ &&
+  if (phase_ == Phase::backoff && !order_.freeze && !superseded_ && !job_stands_still() &&
       !(order_.hold_restart && order_.release_attempt <= attempt_) && !gate_.halt_expected(order_.id))
     d = std::min(d, backoff_until_);
-  if (phase_ == Phase::running && role().watchdog > 0ns && !stands_still() && !killed_ && !to_be_stopped())
+  if (phase_ == Phase::running && role().watchdog > 0ns && !frozen() && !job_stands_still() && !killed_ && !to_be_stopped())
     d = std::min(d, last_sign_of_life_ + role().watchdog);
   if (lacks_lease()) d = std::min(d, require_at_);
   return d;
@@ -396,8 +409,9 @@ Instant Task::deadline() const {
 std::uint32_t Task::unreported_restarts() const {
   const AttemptNumber known = std::max(order_.known_attempt, order_.first_attempt);
   // A task in back-off has its next restart booked already.
-  const AttemptNumber mine = attempt_ + (phase_ == Phase::backoff && !exit_on_request_ ? 1 : 0);
-  return mine > known ? mine - known : 0;
+  const AttemptNumber mine = attempt_ + (phase_ == Phase::backoff && !exit_on_request_ && !spared_ ? 1 : 0);
+  const AttemptNumber spared = spared_ && exit_attempt_ + 1 == attempt_ ? 1 : 0;
+  return mine > known + spared ? mine - known - spared : 0;
 }
 
 job::TaskObservation Task::observation() const {
@@ -416,6 +430,9 @@ job::TaskObservation Task::observation() const {
   o.stage_error = stage_error_;
   o.reason = reason_;
   o.lease = lease_;
+  o.lease_frozen = lease_frozen_ && !order_.freeze;
+  o.spared = spared_;
+  o.stood_still = stood_still_;
   switch (phase_) {
     case Phase::staging:
     case Phase::launching:
@@ -428,7 +445,7 @@ job::TaskObservation Task::observation() const {
       o.state = TaskState::starting;
       break;
     case Phase::running:
-      o.state = stop_announced_ ? TaskState::stopping : stands_still() ? TaskState::frozen : TaskState::running;
+      o.state = stop_announced_ ? TaskState::stopping : frozen() ? TaskState::frozen : TaskState::running;
       break;
     case Phase::backoff:
       o.state = TaskState::backoff;

@@ -52,6 +52,9 @@ class RestartGate {
       const AssignmentId& id) const = 0;  // nothing of an older generation is left here
   virtual bool halt_expected(
       const AssignmentId& id) const = 0;  // a stateful task of its generation failed here
+  // One of its generation is frozen for want of a lease here; or, `beside_leased`, this host has heard of no coordinator for so
+  // long that those elsewhere are as well.
+  virtual bool stands_still(const AssignmentId& id, bool beside_leased) const = 0;
 };
 
 class Task {
@@ -83,6 +86,7 @@ class Task {
   Instant deadline() const;
   bool over() const { return phase_ == Phase::over; }
   bool running() const { return phase_ == Phase::running; }
+  bool lease_frozen() const { return lease_frozen_; }
   // It failed, and what follows is the coordinator's to decide: a halt of the generation.
   bool awaits_coordinator() const { return outcome_ == Outcome::failed && !order_.in_place; }
   AttemptNumber attempt() const { return attempt_; }
@@ -115,7 +119,9 @@ class Task {
   void after_exit(Instant now, bool counted);
   bool lacks_lease() const { return host_.needs_leases && wants_lease_ && shim_alive_ && lease_ == 0ns; }
   void require_lease(Instant now);
-  bool stands_still() const { return frozen_ || lease_frozen_; }
+  void thaw(Instant now);
+  bool frozen() const { return frozen_ || lease_frozen_; }
+  bool job_stands_still() const { return order_.still || gate_.stands_still(order_.id, order_.beside_leased); }
   void conclude(Outcome outcome, std::string reason);
   void stop(Instant now);
   void stage_failure(const Error& error);
@@ -147,6 +153,10 @@ class Task {
   std::size_t next_question_ = 0;
   Instant require_at_{};  // again, while its shim did not ask: it may not have been there
   bool lease_frozen_ = false, superseded_ = false;
+  Instant froze_{};  // when, if lease_frozen_
+  Duration stood_still_{0};
+  bool stood_ = false;   // job_stands_still(), when last looked at
+  bool spared_ = false;  // so it did at the newest exit
   bool stop_announced_ = false, stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;

@@ -85,13 +85,26 @@ class LeasesTest : public ::testing::Test {
     }
     town.run_for(1s);
   }
+  // Their shims ask on and on, but for those of `silent`.
+  void pass(Duration time, const House* silent) {
+    for (const Instant end = town.now.boot + time; town.now.boot < end;) {
+      for (House* house : houses)
+        if (house != silent && house->runs() && town.now.boot >= asks_) house->give(LeaseAsked{keeper_of(*house), 1, ++nonce_});
+      if (town.now.boot >= asks_) asks_ = town.now.boot + 2s;
+      town.run_for(std::min<Duration>(10ms, end - town.now.boot));
+    }
+  }
+  void all_ask_now() {
+    asks_ = {};
+    pass(10ms, nullptr);
+  }
   void until_started_elsewhere(const House& from, Duration most) {
     const auto began = [&] {
       std::size_t stages = 0;
       for (House* house : houses) stages += house == &from ? 0 : all<Stage>(*house).size();
       return stages >= houses.size();
     };
-    for (const Instant end = town.now.boot + most; town.now.boot < end && !began();) town.run_for(10ms);
+    for (const Instant end = town.now.boot + most; town.now.boot < end && !began();) pass(10ms, &from);
     EXPECT_TRUE(began());
   }
   wire::JobDescription described(House& house) {
@@ -100,6 +113,8 @@ class LeasesTest : public ::testing::Test {
 
   Town town;
   std::vector<House*> houses;
+  Instant asks_{};
+  std::uint64_t nonce_ = 10'000;
 };
 
 TEST_F(LeasesTest, WhereverItRunsItsShimIsAnswered) {
@@ -190,6 +205,68 @@ TEST_F(LeasesTest, AHostThatIsCutOffIsReplacedWhenItsLeaseIsCountedOut) {
   EXPECT_TRUE(std::ranges::any_of(ends, [&](const KillTask& kill) { return kill.id == id; }));
   const auto told = answer(lost, 53);
   EXPECT_TRUE(!told || !told->granted);
+}
+
+std::size_t starts(const std::vector<StartAttempt>& all, AttemptNumber attempt) {
+  return static_cast<std::size_t>(std::ranges::count(all, attempt, &StartAttempt::attempt));
+}
+
+// keeper-3 is on the host that is cut off; the one of n1 dies meanwhile.
+TEST_F(LeasesTest, WhileOneMustBeFrozenTheOthersRestartsWait) {
+  for (const bool comes_back : {true, false}) {
+    town = Town();
+    houses.clear();
+    asks_ = {};
+    begin(4);
+    submit(4);
+    bring_up();
+    all_run();
+    House& lost = *houses[3];
+    pass(2s, nullptr);
+    all_ask_now();
+    town.cut_off = &lost;
+    const Instant cut = town.now.boot;
+    pass(9500ms, &lost);
+    const auto waits = described(*houses[0]);
+    EXPECT_TRUE(std::ranges::any_of(waits.events, [](const auto& e) { return e.type == "job.stands-still"; }));
+    job::Exit killed;
+    killed.signal = 9;
+    houses[0]->give(AttemptExited{keeper_of(*houses[0]), 1, killed});
+    pass(200ms, &lost);
+    EXPECT_EQ(starts(all<StartAttempt>(*houses[0]), 2), 0u);
+    if (comes_back) {
+      town.cut_off = nullptr;
+      pass(300ms, nullptr);
+      all_ask_now();
+      pass(5s, nullptr);
+    } else {
+      until_started_elsewhere(lost, 30s);
+      EXPECT_GE(town.now.boot - cut, 10s);
+    }
+    EXPECT_EQ(starts(all<StartAttempt>(*houses[0]), 2), 1u) << comes_back;
+  }
+}
+
+// Where nobody coordinates the hosts that are left know it by themselves; who only lacks an election goes on.
+TEST_F(LeasesTest, WithoutACoordinatorRestartsWaitOnceLeasesAreOver) {
+  for (const bool soon : {true, false}) {
+    town = Town();
+    houses.clear();
+    asks_ = {};
+    begin(3);
+    submit(3);
+    bring_up();
+    all_run();
+    pass(2s, nullptr);
+    House& alone = *houses[2];
+    town.cut_off = &alone;
+    pass(soon ? 3s : 12s, &alone);
+    job::Exit killed;
+    killed.signal = 9;
+    alone.give(AttemptExited{keeper_of(alone), 1, killed});
+    town.run_for(1s);
+    EXPECT_EQ(starts(all<StartAttempt>(alone), 2), soon ? 1u : 0u);
+  }
 }
 
 TEST_F(LeasesTest, AnAgentThatIsGoneHasItsGrace) {

@@ -59,6 +59,98 @@ TEST_F(LeasedTasks, WhatIsSupersededIsNotStartedAgain) {
   EXPECT_EQ(did_.take(), Done{"end worker-0"});
 }
 
+// worker-1 is killed while worker-0 is frozen.
+TEST_F(LeasedTasks, WhatExitsBesideAFrozenTaskWaitsAndCostsNothing) {
+  spec().roles["worker"].watchdog = 3s;
+  spec().policy.failure_threshold.count = 1;
+  give({order(0), order(1)}, 0);
+  bring_up(0);
+  bring_up(1);
+  task(0).lease_froze(now_, 1, true);
+  host_.settle(now_, 1);
+  did_.take();
+  now_ += 60s;
+  host_.tick(now_);
+  EXPECT_EQ(did_.take(), Done{}) << "its watchdog stands still, too";
+  exits(died(0, 9), 1);
+  const auto waits = seen(1);
+  EXPECT_EQ(waits.state, TaskState::backoff);
+  EXPECT_TRUE(waits.spared);
+  EXPECT_FALSE(waits.on_request);
+  EXPECT_EQ(task(1).unreported_restarts(), 0u);
+  EXPECT_EQ(task(1).deadline(), kNever) << "no spinning";
+  host_.tick(now_ += 60s);
+  EXPECT_EQ(did_.take(), Done{});
+  task(0).lease_froze(now_, 1, false);
+  host_.settle(now_, 1);
+  EXPECT_EQ(did_.take(), Done{"start2 worker-1"}) << "at once";
+  EXPECT_EQ(seen(0).stood_still, 120s);
+  started(1);
+  EXPECT_TRUE(seen(1).spared);
+  host_.tick(now_ += 2s);
+  EXPECT_EQ(did_.take(), Done{});
+  host_.tick(now_ += 2s);
+  EXPECT_EQ(did_.take(), (Done{"kill worker-0", "kill worker-1"})) << "the watchdogs go on";
+  exits(died(0, 9), 1);
+  EXPECT_EQ(seen(1).state, TaskState::failed) << "the next one counts";
+}
+
+TEST_F(Tasks, ByTheCoordinatorsWordAJobStandsStill) {
+  TaskOrder o = order();
+  o.still = true;
+  spec().roles["worker"].watchdog = 3s;
+  give({o}, 0);
+  bring_up();
+  did_.take();
+  host_.tick(now_ += 10s);
+  EXPECT_EQ(did_.take(), Done{});
+  exits(died(1));
+  EXPECT_TRUE(seen().spared);
+  EXPECT_EQ(did_.take(), Done{});
+  give({order()}, 0);
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"});
+}
+
+TEST_F(Tasks, WhereNobodyCoordinatesWhatHasLeasesElsewhereStandsStill) {
+  TaskOrder beside = order(0);
+  beside.beside_leased = true;
+  give({beside, order(1)});
+  bring_up(0);
+  bring_up(1);
+  host_.cut_off(now_, true);
+  did_.take();
+  exits(died(1), 0);
+  exits(died(1), 1);
+  EXPECT_EQ(did_.take(), Done{"start2 worker-1"}) << "only what stands beside such tasks";
+  host_.cut_off(now_, false);
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"});
+}
+
+// The agent was away when worker-1 ended, and worker-0 was frozen meanwhile.
+TEST_F(Tasks, WhatIsFoundFrozenIsKnownBeforeAnyOrder) {
+  spec().roles["worker"].exclusive = true;
+  host_.need_leases(now_);
+  std::vector<FoundShim> found(2);
+  for (std::uint32_t i : {0u, 1u}) {
+    found[i].id = order(i).id;
+    found[i].shim_alive = found[i].leased = true;
+    found[i].attempt = 1;
+  }
+  found[0].exit = died(0, 9);
+  found[1].running = true;
+  host_.adopt(found);
+  host_.found_frozen(order(1).id, true);
+  TaskOrder first = order(0), second = order(1);
+  first.known_attempt = second.known_attempt = 1;
+  give({first, second});
+  EXPECT_EQ(did_.take(), Done{});
+  EXPECT_TRUE(seen(0).spared);
+  EXPECT_EQ(seen(1).state, TaskState::frozen);
+  task(1).lease_froze(now_, 1, false);
+  host_.settle(now_, 1);
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"});
+}
+
 TEST_F(Tasks, WithASecondHostALeaseIsRequiredOnce) {
   spec().roles["worker"].exclusive = true;
   give({order()});
