@@ -51,7 +51,7 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            "ack-after-commit", "orphan-kill", "verify-before-restore",
                                            // Of several hosts.
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
-                                           "drained-gets-nothing",
+                                           "restarts-wait-for-the-frozen", "drained-gets-nothing",
                                            "victims-have-lower-priority", "preempted-costs-nothing"};
 
 bool is_world_rule(std::string_view rule) {

@@ -6,6 +6,8 @@
 // restarted, suspended or scaled begin new budgets and are left out. So are jobs on hosts that were away: what was begun there
 // unseen, and begun elsewhere by then, is counted once, and a failure there that was never told not at all (seed 931 of three hosts);
 // and jobs that were there when a host was drained: to move costs nothing. So does making room for others: each time widens the bound.
+// And those with a task that was frozen for want of a lease, or whose host was away, so that it may have been taken for frozen: nothing is
+// counted meanwhile.
 #include "tests/sim/attempt_ledger.h"
 #include "tests/sim/checkers/checkers.h"
 
@@ -18,6 +20,9 @@ class BudgetsRespected final : public Checker {
   std::string_view name() const override { return "budgets_respected"; }
 
   void on_effect(const node::Effect& effect) override { attempts_.effect(effect); }
+  void on_event(const node::Event& event) override {
+    if (const auto* froze = std::get_if<node::LeaseFroze>(&event)) jobs_[froze->id.job].stood_still = true;
+  }
 
   void process_started(const SimShim& shim) override {
     const AssignmentId& id = shim.spec.id;
@@ -33,6 +38,7 @@ class BudgetsRespected final : public Checker {
     const KnownJob* known = world_.book().find(id.job);
     const job::JobSpec* spec = world_.book().spec_of(id.job);
     if (known == nullptr || spec == nullptr || known->steered != 0 || known->may_move || runs_elsewhere(shim)) return;
+    if (stood_still(id.job, known->known_since)) return;
     const std::uint32_t slack = known->crashes * job::total_replicas(*spec);
     const auto& policy = spec->policy;
     if (policy.backoff_limit && job.restarts + job.recoveries > *policy.backoff_limit + slack &&
@@ -95,6 +101,17 @@ class BudgetsRespected final : public Checker {
     const cluster::JobRecord* job = ledger.find(id);
     return job == nullptr ? 0 : job->preemptions;
   }
+  bool stood_still(JobId id, Instant since) {
+    Counts& job = jobs_[id];
+    for (std::size_t i = 0; i < world_.hosts() && !world_.alone() && !job.stood_still; ++i) {
+      const HostView& host = world_.host_view(i);
+      const bool away = host.node() == nullptr || host.undisturbed_since() > since;
+      const auto& shims = host.runner().shims();
+      for (auto it = shims.lower_bound(AssignmentId{id, 0, {}}); away && it != shims.end() && it->first.job == id; ++it)
+        job.stood_still = job.stood_still || it->second.lease.has_value();
+    }
+    return job.stood_still;
+  }
   // The task failed on another host, which was away before it could tell.
   bool untold_failure(const SimShim& started) {
     Counts& job = jobs_[started.spec.id.job];
@@ -120,7 +137,7 @@ class BudgetsRespected final : public Checker {
     std::map<TaskId, std::uint32_t> failures;
     std::map<TaskId, Failure> last_failure;
     Instant last_end{}, last_start{};
-    bool begun_elsewhere = false;
+    bool begun_elsewhere = false, stood_still = false;
   };
   AttemptLedger attempts_;
   std::map<JobId, Counts> jobs_;

@@ -22,6 +22,7 @@ std::unique_ptr<Checker> stateful_task_never_twice(WorldView& world);
 std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> no_orphan(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> ports_not_reused(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> restarts_wait_for_the_frozen(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> replay_equal(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> single_completion(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> stops_when_disk_fails(WorldView& world, std::size_t host);

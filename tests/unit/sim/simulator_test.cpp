@@ -148,7 +148,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3},
                     BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3},
                     BrokenRule{"preempted-costs-nothing", "preempted_for_higher", 3},
-                    BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3}),
+                    BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3},
+                    BrokenRule{"restarts-wait-for-the-frozen", "restarts_wait_for_the_frozen", 3}),
     [](const auto& param) {
       std::string name = param.param.rule;
       std::replace(name.begin(), name.end(), '-', '_');
