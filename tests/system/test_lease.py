@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import sys
+import time
 import unittest
 
 import test_hosts
@@ -24,10 +25,10 @@ class LeaseTest(test_hosts.Hosts):
         member.options = ["--set", "timing.lease=3s", "--set", "timing.downGrace=1s", "--set", "timing.agentGrace=5s"]
         return member
 
-    def keepers(self, name):
+    def keepers(self, name, **policy):
         path = self.write(name + ".json", json.dumps({
             "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": name},
-            "spec": {"framework": "generic", "policy": {"placement": "spread"},
+            "spec": {"framework": "generic", "policy": {"placement": "spread", **policy},
                      "roles": {"keeper": {"replicas": 3, "exclusive": True,
                                           "command": [sys.executable, "-c", BEATS, self.path("beats")]}}}}))
         return path
@@ -42,9 +43,9 @@ class LeaseTest(test_hosts.Hosts):
         return until(lambda: (t := self.running(agent, name)) and t[task]["node"] != "a3" and t,
                      lambda: "%s elsewhere; seen %s, %s" % (task, self.tasks_at(agent, name), agent.ask("describe", "job", name)), 60)
 
-    def begin(self, name):
+    def begin(self, name, **policy):
         agents = self.three()
-        agents[0].do("submit", self.keepers(name))
+        agents[0].do("submit", self.keepers(name, **policy))
         before = self.running(agents[0], name)
         until(lambda: all(self.beats(n, t["node"]) for n, t in before.items()), "the first beats")
         return agents, before, next(n for n, t in before.items() if t["node"] == "a3")
@@ -79,6 +80,61 @@ class LeaseTest(test_hosts.Hosts):
         print("host cut off: %.2f s between the last beat of the one and the first of the other" % gap)
         until(lambda: agents[0].nodes()["a3"]["schedulable"], "the host that is back to be given tasks again")
         self.assertEqual(self.running(agents[0], "cut")[kept]["pid"], after[kept]["pid"])
+
+    def waits_for(self, agent, name, text):
+        until(lambda: text in agent.ask("describe", "job", name)["waiting_for"],
+              lambda: "%s in what it waits for: %s" % (text, agent.ask("describe", "job", name)))
+
+    def kill_there(self, agent, name, task):
+        """The only process of that task; what became of it, once the ledger knows."""
+        at = time.monotonic()
+        os.kill(self.tasks_at(agent, name)[task]["pid"], signal.SIGKILL)
+        until(lambda: self.tasks_at(agent, name)[task]["state"] in ("Backoff", "Failed"),
+              lambda: "its end to be known: %s" % self.tasks_at(agent, name))
+        self.assertEqual(self.tasks_at(agent, name)[task]["state"], "Backoff", "its end counts")
+        return at
+
+    # With no restart allowed.
+    def test_while_one_is_frozen_the_others_wait_and_cost_nothing(self):
+        agents, before, kept = self.begin("spared", backoffLimit=0)
+        here = next(n for n, t in before.items() if t["node"] == "a1")
+        with open("/proc/%d/stat" % before[kept]["pid"]) as stat:
+            shim = int(stat.read().rpartition(")")[2].split()[1])
+        os.kill(shim, signal.SIGSTOP)           # its agent freezes the task in its place
+        self.addCleanup(lambda: alive(shim) and os.kill(shim, signal.SIGCONT))
+        until(lambda: self.tasks_at(agents[0], "spared")[kept]["state"] == "Frozen", "it to be known as frozen")
+        self.waits_for(agents[0], "spared", kept)
+        killed = self.kill_there(agents[0], "spared", here)
+        frozen = self.beats(kept, "a3")[-1]
+        os.kill(shim, signal.SIGCONT)
+        after = self.running(agents[0], "spared")
+        self.assertEqual((after[kept]["pid"], after[kept]["attempt"]), (before[kept]["pid"], 1), "thawed")
+        self.assertEqual((after[here]["node"], after[here]["attempt"]), ("a1", 2))
+        until(lambda: self.beats(here, "a1")[-1] > killed + 0.5 and self.beats(kept, "a3")[-1] > frozen, "both to go on")
+        thawed = next(beat for beat in self.beats(kept, "a3") if beat > frozen)
+        again = next(beat for beat in self.beats(here, "a1") if beat > killed + 0.05)
+        self.assertGreater(again, thawed, "restarted while the other was frozen")
+        print("restart %.2f s after the thaw, %.2f s after the kill" % (again - thawed, again - killed))
+        job = self.job_at(agents[0], "spared")
+        self.assertEqual((job["state"], job["restarts"]), ("Running", 1))
+        types = [event["type"] for event in agents[0].ask("describe", "job", "spared")["events"]]
+        for event in ("job.stands-still", "job.goes-on", "task.frozen", "task.thawed"):
+            self.assertIn(event, types)
+
+    # One restart is allowed: that of what was frozen and is begun elsewhere.
+    def test_what_must_be_frozen_on_a_host_that_is_cut_off_makes_the_others_wait(self):
+        agents, before, kept = self.begin("away", backoffLimit=1)
+        here = next(n for n, t in before.items() if t["node"] == "a1")
+        agents[2].process.send_signal(signal.SIGSTOP)
+        self.addCleanup(lambda: agents[2].process.poll() is None and agents[2].process.send_signal(signal.SIGCONT))
+        until(lambda: any(event["type"] == "job.stands-still" for event in agents[0].ask("describe", "job", "away")["events"]),
+              "the job to stand still")
+        self.assertEqual(self.tasks_at(agents[0], "away")[kept]["node"], "a3", "not begun elsewhere yet")
+        self.kill_there(agents[0], "away", here)
+        after = self.moved(agents[0], kept, "away")
+        self.assertEqual((after[here]["node"], after[here]["attempt"]), ("a1", 2))
+        job = self.job_at(agents[0], "away")
+        self.assertEqual((job["state"], job["restarts"]), ("Running", 2))
 
     def test_a_cluster_without_a_quorum_stands_still_and_goes_on(self):
         agents, before, kept = self.begin("still")
