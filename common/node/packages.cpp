@@ -200,7 +200,7 @@ void Packages::done(Fetches::iterator found) {
   for (const Keeper& k : f.keepers) reply(c_, k.connection, k.request, MessageType::blob, wire::BlobReply{true});
   for (auto& [id, stage] : f.stages) {
     reasons_.emplace_back(id, "");
-    this->stage(std::move(stage));
+    if (c_.options.broken_rule != "fetched-is-staged") this->stage(std::move(stage));
   }
 }
 

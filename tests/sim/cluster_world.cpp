@@ -52,7 +52,7 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            // Of several hosts.
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
                                            "restarts-wait-for-the-frozen", "drained-gets-nothing",
-                                           "victims-have-lower-priority", "preempted-costs-nothing"};
+                                           "victims-have-lower-priority", "preempted-costs-nothing", "fetched-is-staged"};
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);

@@ -146,6 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BrokenRule{"own-gpu", "gpus_not_shared"}, BrokenRule{"disk-failure-told", "stops_when_disk_fails"},
                     BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3},
                     BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3},
+                    BrokenRule{"fetched-is-staged", "every_job_progresses", 5},
                     BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3},
                     BrokenRule{"preempted-costs-nothing", "preempted_for_higher", 3},
                     BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3},

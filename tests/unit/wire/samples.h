@@ -48,6 +48,9 @@ void for_each_control_type(F&& f) {
   f.template operator()<CheckpointsReply>("checkpoints_reply");
   f.template operator()<BlobRequest>("blob_request");
   f.template operator()<PutBlobRequest>("put_blob_request");
+  f.template operator()<GetBlobRequest>("get_blob_request");
+  f.template operator()<BlobChunk>("blob_chunk");
+  f.template operator()<KeepBlobRequest>("keep_blob_request");
   f.template operator()<BlobReply>("blob_reply");
   f.template operator()<VersionReply>("version_reply");
   f.template operator()<CancelRequest>("cancel_request");
