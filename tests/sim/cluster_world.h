@@ -79,6 +79,7 @@ class ClusterWorld final : public WorldView {
   const HostView& host_view(std::size_t number) const override { return *hosts_[number]; }
   const SimCheckpoints& checkpoints() const override { return *hosts_.front()->checkpoints_; }
   const SimClient& client() const override { return *client_; }
+  SimClient& client() { return *client_; }
   const JobBook& book() const override { return book_; }
   bool calm() const override { return calm_; }
   bool all_reported() const override;

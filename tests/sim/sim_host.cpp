@@ -234,9 +234,11 @@ void SimHost::perform(const node::Effect& effect) {
         } else if constexpr (std::is_same_v<E, node::OpenLog> || std::is_same_v<E, node::UpdateLog>) {
           // Streams pass Node by; the users hang up by themselves.
         } else if constexpr (std::is_same_v<E, node::OpenRelay>) {
-          if (node::is_own(e.connection))
+          const auto query = wire::decode<wire::Message>(e.query);
+          const bool streams = query && (query->type == wire::MessageType::logs || query->type == wire::MessageType::exec);
+          if (!streams)
             world_.relays_.perform(number_, e);
-          else  // a user's: the bytes of all streams pass Node by
+          else  // their bytes pass Node by
             soon(node::RelayEnded{e.part, node::RelayEnded::How::done, {}});
         } else if constexpr (std::is_same_v<E, node::SendRelay>) {
           // Between agents.

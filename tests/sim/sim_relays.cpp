@@ -59,10 +59,18 @@ void SimRelays::end(Streams::iterator s, node::RelayEnded::How how, Error error,
 }
 
 void SimRelays::answer(Streams::iterator s, wire::Message message) {
-  later(s->opener, kHop, node::RelayAnswered{s->open.connection, wire::encode(message)});
+  const bool own = node::is_own(s->open.connection);
+  if (own) {
+    later(s->opener, kHop, node::RelayAnswered{s->open.connection, wire::encode(message)});
+  } else {  // a user's
+    message.request = s->open.request;
+    world_.timeline().after(kHop, [&client = world_.client(), connection = s->open.connection, body = wire::encode(message)] {
+      client.receive(connection, body, 0);
+    });
+  }
   if (!message.last) return;
   using How = node::RelayEnded::How;
-  if (message.type != wire::MessageType::error) return end(s, How::done, {}, kHop);
+  if (!own || message.type != wire::MessageType::error) return end(s, How::done, {}, kHop);
   const auto errors = wire::decode<wire::ErrorReply>(message.payload)->errors;
   end(s, How::refused, {errors.front().code, errors.front().message, errors.front().next}, kHop);
 }

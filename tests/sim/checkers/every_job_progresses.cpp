@@ -21,7 +21,7 @@ class EveryJobProgresses final : public Checker {
                                         [&](const auto& v) { return runs_for_ever(v) || (is_final(v.state) && lives(v.id)); });
     for (const auto& view : last_.jobs) {
       if (is_final(view.state) || view.state == "Suspended" || runs_for_ever(view)) continue;
-      if (!lives(view.id) && (room_taken || nothing_to_restore(view.id)) && !view.reason.empty()) continue;
+      if (!lives(view.id) && (room_taken || nothing_to_restore(view.id) || never_fits(view)) && !view.reason.empty()) continue;
       return violation("job " + std::to_string(view.id) + " (" + view.name + ") is stuck in " + view.state +
                        (view.reason.empty() ? "" : ": " + view.reason));
     }
@@ -42,6 +42,12 @@ class EveryJobProgresses final : public Checker {
     if (spec == nullptr || view.state == "Pending") return false;
     return std::any_of(spec->roles.begin(), spec->roles.end(),
                        [](const auto& role) { return role.second.restart_policy == job::RestartPolicy::always; });
+  }
+
+  // It ran, and before it was to begin again a user asked for more than there is.
+  bool never_fits(const wire::JobView& view) const {
+    const KnownJob* known = world_.book().find(view.id);
+    return known != nullptr && known->steered != 0 && view.reason.find("can never run here: ") != std::string::npos;
   }
 
   // Every checkpoint the job once had is lost: it waits for a user to say "from scratch".
