@@ -64,6 +64,7 @@ void JobBook::asked(const wire::ActionRequest& action, Instant now) {
 }
 
 void JobBook::apply(KnownJob& job, const wire::ActionRequest& action, Instant now) {
+  const std::uint32_t before = job.steered;
   switch (action.action) {
     case wire::Action::cancel: job.cancel_asked = true; break;
     case wire::Action::suspend: job.suspend_asked = true; ++job.steered; break;
@@ -91,6 +92,7 @@ void JobBook::apply(KnownJob& job, const wire::ActionRequest& action, Instant no
       job.restarted = now;
       break;
   }
+  if (job.steered != before) job.steered_at = now;
 }
 
 void JobBook::replace_asked(const std::string& name, std::uint64_t tag, Instant now) {

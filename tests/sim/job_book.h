@@ -34,6 +34,7 @@ struct KnownJob {
   bool removal_asked = false;         // delete, replace
   bool cancel_asked = false, suspend_asked = false, scratch_asked = false;
   std::uint32_t steered = 0;          // restarts, suspends, resumes, scales, reruns
+  Instant steered_at{};               // when last
   std::map<std::string, Instant> tasks_restarted;   // when last
   std::map<std::string, std::pair<std::uint32_t, Instant>> shrunk;   // role: fewest replicas asked for, when last so few
   Instant restarted{};                // restart of the whole job, or rerun: when last

@@ -21,14 +21,14 @@ class PreemptedForHigher final : public Checker {
     for (const auto& [id, job] : ledger.state().jobs) {
       const KnownJob* known = world_.book().find(id);
       if (job.preempted.by != 0) look(job, ledger.find(job.preempted.by), known);
-      if (known != nullptr) before_.insert_or_assign(id, Before{job, known->steered});
+      if (known != nullptr) before_.insert_or_assign(id, Before{job, world_.now()});
     }
   }
 
  private:
   struct Before {
     JobRecord job;
-    std::uint32_t steered = 0;
+    Instant at{};
   };
 
   void look(const JobRecord& job, const JobRecord* by, const KnownJob* known) {
@@ -38,7 +38,9 @@ class PreemptedForHigher final : public Checker {
     const bool ends = job.halt != cluster::Halt::none || job.goal != cluster::Goal::run || is_final(job.state) || job.needs_generation;
     if (!ends) return violation("job " + name + " runs on, though it makes room");
     const auto before = before_.find(job.id);
-    if (before == before_.end() || known == nullptr || known->steered != before->second.steered) return;
+    if (before == before_.end() || known == nullptr) return;
+    // What a user asked for may take effect only after the last look (seed 770).
+    if (known->steered != 0 && known->steered_at >= before->second.at - world_.takes_effect()) return;
     const JobRecord& was = before->second.job;
     if (was.generation != job.generation || was.halt == cluster::Halt::recovery || !same_attempts(was, job)) return;
     if (was.restarts != job.restarts || was.budget_spent != job.budget_spent)
@@ -46,11 +48,11 @@ class PreemptedForHigher final : public Checker {
                 std::to_string(job.restarts) + " now");
   }
 
-  // Nothing of it was begun meanwhile that counts.
+  // Nothing of it was begun meanwhile that counts, nor lost with its host.
   static bool same_attempts(const JobRecord& a, const JobRecord& b) {
     return std::equal(a.tasks.begin(), a.tasks.end(), b.tasks.begin(), b.tasks.end(), [](const auto& x, const auto& y) {
       return x.first == y.first && x.second.attempt == y.second.attempt && x.second.granted_attempt == y.second.granted_attempt &&
-             x.second.place.node == y.second.place.node;
+             x.second.place.node == y.second.place.node && x.second.lost == y.second.lost;
     });
   }
 
