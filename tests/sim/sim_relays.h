@@ -1,5 +1,6 @@
 // Streams between the agents of world cluster, for what agents ask each other themselves (packages) and what they pass on of their
-// users (plan), and the packages that hosts have. Streams keep the order of what they carry; they break when an agent ends, and in the busy part now and then.
+// users (plan), and the packages that hosts have. Streams keep the order of what they carry; they break when an agent ends, and in
+// the busy part now and then.
 // Cuts of the network do not reach them: what a stream does about lost messages is shown elsewhere (relay::StreamEnd).
 #pragma once
 

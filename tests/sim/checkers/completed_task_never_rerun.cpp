@@ -32,7 +32,8 @@ class CompletedTaskNeverRerun final : public Checker {
     if (done == completed_.end()) return;
     const KnownJob* job = world_.book().find(id.job);
     const bool lost = done->second.uncertain && job != nullptr && (job->steered != 0 || job->reboots != 0);
-    if (lost || unheard_of(done->second, shim) || (job != nullptr && asked_again(*job, id.task, done->second.at))) {
+    const bool asked = job != nullptr && asked_again(*job, id.task, done->second.at);
+    if (lost || asked || unheard_of(done->second, shim) || lost_unheard(done->second, id)) {
       completed_.erase(done);
       return;
     }
@@ -55,13 +56,15 @@ class CompletedTaskNeverRerun final : public Checker {
     if (spec == nullptr || superseded(shim)) return;
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
-    completed_.try_emplace({id.job, id.task}, Completion{id.generation, world_.now(), false, false, false, world_.host_of(shim)});
+    completed_.try_emplace({id.job, id.task},
+                           Completion{id.generation, shim.attempt, world_.now(), false, false, false, world_.host_of(shim)});
   }
 
  private:
   static constexpr Duration kLost = 6s;
   struct Completion {
     Generation generation = 0;
+    AttemptNumber attempt = 0;
     Instant at{};
     bool uncertain = false;
     bool told = false;  // the agent
@@ -85,6 +88,20 @@ class CompletedTaskNeverRerun final : public Checker {
       return false;
     const HostView& host = world_.host_view(done.host);
     return host.node() == nullptr || host.undisturbed_since() > done.at - world_.takes_effect();
+  }
+  // By the ledger its host was lost before it told of that end, also when some other agent died meanwhile (seed 138 of three hosts).
+  bool lost_unheard(const Completion& done, const AssignmentId& id) const {
+    const cluster::Ledger ledger = world_.ledger();
+    const cluster::JobRecord* job = ledger.find(id.job);
+    if (job == nullptr) return false;
+    const auto task = job->tasks.find(id.task);
+    if (task == job->tasks.end() || task->second.exit_attempt >= done.attempt) return false;
+    bool lost = false;  // since it was last seen running
+    for (const cluster::LedgerEvent& event : ledger.events()) {
+      if (event.job != id.job || event.object != job->spec.name + "/" + id.task.text()) continue;
+      if (event.type == "task.lost" || event.type == "task.running") lost = event.type == "task.lost";
+    }
+    return lost;
   }
   Completion* completion_of(const AssignmentId& id) {
     const auto done = completed_.find({id.job, id.task});
