@@ -34,6 +34,12 @@ void SimRelays::perform(std::size_t host, const node::OpenRelay& e) {
   received.header = e.peer->header;
   received.message = e.open;
   later(other, kHop, received);
+  // Who has just started may not know the opener yet, and says nothing (seed 486 of three hosts).
+  world_.timeline().after(kSilence, [this, host, life = world_.host(host).lives(), part = e.part] {
+    if (world_.host(host).lives() != life) return;
+    const auto s = std::ranges::find_if(streams_, [&](const Stream& x) { return x.opener == host && x.open.part == part; });
+    if (s != streams_.end() && s->accepted == 0) end(s, How::lost, {ErrorCode::unavailable, "was silent", ""}, Duration{});
+  });
 }
 
 void SimRelays::perform(std::size_t host, const node::AcceptRelay& e) {
