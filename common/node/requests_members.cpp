@@ -14,47 +14,45 @@ namespace {
 
 using wire::MessageType;
 
-// What needs the ledger, in the words of "could not ...".
-const char* needs_ledger(MessageType type) {
-  switch (type) {
-    case MessageType::submit:
-    case MessageType::put_blob:
-      return "submit job";
-    case MessageType::plan:
-      return "plan job";
-    case MessageType::action:
-      return "change job";
-    case MessageType::exec:
-      return "run a command in a task";
-    case MessageType::logs:
-      return "read logs";
-    case MessageType::query_jobs:
-    case MessageType::query_tasks:
-    case MessageType::describe_job:
-    case MessageType::query_task_specs:
-    case MessageType::watch:
-      return "show jobs";
-    case MessageType::query_checkpoints:
-      return "show checkpoints";
-    case MessageType::drain:
-      return "drain or undrain host";
-    default:
-      return nullptr;
-  }
+// Where a request goes that another node was asked than the one which can answer it.
+enum class PassedOn : std::uint8_t { never, to_coordinator, to_host, between_agents };
+
+struct Kind {
+  MessageType type;
+  const char* needs_ledger;  // for what, in the words of "could not ..."; nullptr: any node answers it
+  PassedOn passed_on;
+};
+
+constexpr Kind kKinds[] = {
+    {MessageType::submit, "submit job", PassedOn::to_coordinator},
+    {MessageType::put_blob, "submit job", PassedOn::never},  // a package lies where it was submitted, and goes on from there
+    {MessageType::plan, "plan job", PassedOn::to_coordinator},
+    {MessageType::action, "change job", PassedOn::to_coordinator},
+    {MessageType::drain, "drain or undrain host", PassedOn::to_coordinator},
+    {MessageType::query_jobs, "show jobs", PassedOn::to_coordinator},
+    {MessageType::query_tasks, "show jobs", PassedOn::to_coordinator},
+    {MessageType::describe_job, "show jobs", PassedOn::to_coordinator},
+    {MessageType::query_task_specs, "show jobs", PassedOn::to_coordinator},
+    {MessageType::watch, "show jobs", PassedOn::to_coordinator},
+    {MessageType::query_checkpoints, "show checkpoints", PassedOn::to_coordinator},
+    {MessageType::exec, "run a command in a task", PassedOn::to_host},
+    {MessageType::logs, "read logs", PassedOn::to_host},
+    {MessageType::cancel_request, nullptr, PassedOn::to_host},
+    {MessageType::get_blob, nullptr, PassedOn::between_agents},
+    {MessageType::keep_blob, nullptr, PassedOn::between_agents},
+};
+
+Kind kind_of(MessageType type) {
+  const auto* kind = std::ranges::find(kKinds, type, &Kind::type);
+  return kind == std::end(kKinds) ? Kind{type, nullptr, PassedOn::never} : *kind;
 }
 
-// In those words, what of a request is about jobs; nullptr: nothing, any node answers it.
-const char* about_jobs(const wire::Message& m) {
-  if (m.type != MessageType::query_status && m.type != MessageType::query_events) return needs_ledger(m.type);
-  // Both start with the job's name; "" is the cluster.
+Kind kind_of(const wire::Message& m) {
+  if (m.type != MessageType::query_status && m.type != MessageType::query_events) return kind_of(m.type);
+  // Both start with the job's name; "" is the cluster, of which any node answers.
   const auto job = wire::decode<wire::JobName>(m.payload);
-  return job && !job->job.empty() ? "show job" : nullptr;
-}
-
-// What the coordinator answers for the clients of another node. Not: packages, which lie where they were submitted, and
-// what it would have to pass on itself.
-bool coordinator_answers(const wire::Message& m) {
-  return about_jobs(m) != nullptr && m.type != MessageType::put_blob && m.type != MessageType::exec && m.type != MessageType::logs;
+  if (!job || job->job.empty()) return {m.type, nullptr, PassedOn::never};
+  return {m.type, "show job", PassedOn::to_coordinator};
 }
 
 constexpr const char* kChangeMembers = "could not change who belongs to the cluster";
@@ -81,13 +79,12 @@ bool Requests::refuse_for_host(const Request& e, const std::string& could_not, c
 }
 
 bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
-  const bool of_agents = m.type == MessageType::get_blob || m.type == MessageType::keep_blob;
-  const bool of_clients = m.type == MessageType::logs || m.type == MessageType::exec || m.type == MessageType::cancel_request;
-  if (of_agents && !is_relayed(e.connection)) {  // who knows a digest has no right to what it stands for
+  const PassedOn passed_on = kind_of(m).passed_on;
+  if (passed_on == PassedOn::between_agents && !is_relayed(e.connection)) {  // who knows a digest has no right to what it stands for
     refuse(e, {ErrorCode::refused, "could not answer request: only other agents may ask it", ""});
     return true;
   }
-  if (!is_relayed(e.connection) || of_agents || of_clients || coordinator_answers(m)) return false;
+  if (!is_relayed(e.connection) || passed_on != PassedOn::never) return false;
   refuse(e, {ErrorCode::invalid, "could not answer request: other agents may ask for logs, exec, packages and jobs only",
              "the sender may run another version of dtrain"});
   return true;
@@ -96,13 +93,13 @@ bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
 void Requests::pass_on_to_coordinator(const Request& e, const wire::Message& m, const Caller& caller, const std::string& could_not,
                                       const std::string& because) {
   const auto holder = ledger_holder(c_);
-  if (is_relayed(e.connection) || !holder || !holder->alive || !coordinator_answers(m))
+  if (is_relayed(e.connection) || !holder || !holder->alive || kind_of(m).passed_on != PassedOn::to_coordinator)
     return refuse_for_coordinator(e, could_not, because);
   relays_.pass_on({e.connection, e.request, caller, m.type, m.payload}, holder->id, could_not);
 }
 
 bool Requests::answer_elsewhere(const Request& e, const wire::Message& m, const Caller& caller) {
-  const char* what = about_jobs(m);
+  const char* what = kind_of(m).needs_ledger;
   if (what == nullptr) return false;
   const std::string could_not = std::string("could not ") + what;
   if (auto none = c_.members->no_member(could_not)) {
@@ -146,7 +143,7 @@ bool Requests::is_current(std::uint64_t applied) const {
 bool Requests::wait_until_current(const Request& e, const wire::Message& m, const Caller& caller) {
   const bool events = m.type == MessageType::query_events;
   if (is_current(caller.applied) || m.type == MessageType::put_blob) return false;
-  const char* asked = events ? "show events" : needs_ledger(m.type);
+  const char* asked = events ? "show events" : kind_of(m.type).needs_ledger;
   if (asked == nullptr) return false;
   if (waiting_.size() >= kWaitingRequests || waiting_bytes() + e.body.size() > kWaitingBytes)
     refuse(e, {ErrorCode::limit, std::string("could not ") + asked + ": too many requests wait for the ledger already",
