@@ -64,7 +64,9 @@ class Coordinator {
     std::vector<transfer::CheckpointInfo> to_verify;    // found by the watch
     std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
     std::string waiting;                                // why no generation can begin
-    cluster::WaitKind waits_as = cluster::WaitKind::behind;  // of `waiting`, in the queue
+    std::string told;                                   // of `waiting`, to the ledger
+    std::optional<std::string> told_after;              // the ledger's reason before; nullopt: it knows `told`
+    std::optional<cluster::WaitKind> waits_as;          // of `told`, in the queue; nullopt: it waits for something else
     Instant deadline = kNever;
   };
   // Where a job's files are: it can run nowhere else.
@@ -84,6 +86,7 @@ class Coordinator {
   Restoring look_for_restore(const cluster::JobRecord& job, Job& soft);
   void extend(const cluster::JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements);
   void wait_in_queue(const cluster::JobRecord& job, Job& soft, const cluster::Waits& waits);
+  static bool is_told(const cluster::JobRecord& job, Job& soft);
   void choose(const cluster::JobRecord& job, Job& soft);
   void drive_choice(const cluster::JobRecord& job, Job& soft);
   void watch(const cluster::JobRecord& job, Job& soft);

@@ -148,19 +148,29 @@ void Coordinator::wait_in_queue(const JobRecord& job, Job& soft, const cluster::
   std::string reason = waits.reason;
   if (const Bound to = bound(job); !to.host.empty() && c_.among_others()) reason = to.why + "; " + reason;
   if (job.preempted.by != 0) reason = "preempted by " + job.preempted.name + "; " + reason;
-  if (soft.waits_as == waits.kind && !soft.waiting.empty()) {
+  if (soft.waits_as == waits.kind && !soft.waiting.empty() && is_told(job, soft)) {
     soft.waiting = std::move(reason);
     return;
   }
-  soft.waits_as = waits.kind;
   wait(job, soft, reason);
+  soft.waits_as = waits.kind;
+}
+
+// Or is about to be: what a user did meanwhile may have taken its place.
+bool Coordinator::is_told(const JobRecord& job, Job& soft) {
+  if (job.reason == soft.told) soft.told_after.reset();
+  return job.reason == soft.told || job.reason == soft.told_after;
 }
 
 // No proposal that this job waits for: meanwhile it keeps its place in the queue.
 void Coordinator::wait(const JobRecord& job, Job& soft, const std::string& reason) {
-  const bool said = soft.waiting == reason;
+  soft.waits_as.reset();
+  const bool said = soft.waiting == reason && is_told(job, soft);
   soft.waiting = reason;
-  if (!said && job.reason != reason) c_.propose(CommandType::waits, cluster::JobWaits{job.id, reason});
+  if (said || job.reason == reason) return;
+  soft.told = reason;
+  soft.told_after = job.reason;
+  c_.propose(CommandType::waits, cluster::JobWaits{job.id, reason});
 }
 
 void Coordinator::extend(const JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements) {

@@ -82,6 +82,21 @@ TEST_F(PreemptTest, AnEqualAndOneWhomItWouldNotHelpEndNobody) {
   EXPECT_EQ(state("large"), "Pending");
 }
 
+// Found by the simulator, one host, seeds 4698, 7822 and 14565: the ledger went on saying what was no reason any more.
+TEST_F(PreemptTest, WhyAJobWaitsIsSaidAgainAfterItsUserActed) {
+  submit(with(0, generic("vast", 20, 1)));
+  work();
+  for (const std::size_t at : {0u, 1u}) EXPECT_THAT(described("vast", at).job.reason, HasSubstr("can never run here: "));
+  wire::ActionRequest scale;
+  scale.action = wire::Action::scale;
+  scale.job = "vast";
+  scale.role = "worker";
+  scale.replicas = 21;
+  ASSERT_TRUE(ask<wire::Empty>(*houses[0], MessageType::action, scale, 1000));
+  work();
+  for (const std::size_t at : {0u, 1u}) EXPECT_THAT(described("vast", at).job.reason, HasSubstr("can never run here: 21 tasks"));
+}
+
 TEST_F(PreemptTest, NoMoreThanNeededAlsoWhenAnotherCoordinatesMeanwhile) {
   submit(with(0, ranks("old", 4, 1)));
   work();
@@ -135,6 +150,7 @@ TEST_F(PreemptTest, NobodyIsEndedForAJobThatHasNotFoundWhatItRestores) {
   work();
   job::JobSpec high = with(1, ranks("high", 2, 1));
   high.checkpoint.emplace().dir = "/ckpt/high";
+  slow_disks = true;
   submit(high);
   work(6s);
   EXPECT_EQ(signals, 0) << "its directory is being looked at";

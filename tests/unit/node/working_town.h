@@ -95,7 +95,7 @@ class WorkingTown : public ::testing::Test {
       ++signals;
       if (!stubborn) end(house, signal->id, 15);
     } else if (const auto* scan = std::get_if<ScanCheckpoints>(&effect)) {
-      house.give(CheckpointsScanned{scan->job, scan->token, {}});
+      if (!slow_disks) house.give(CheckpointsScanned{scan->job, scan->token, {}});
     } else if (const auto* gone = std::get_if<EndShim>(&effect)) {
       house.give(ShimGone{gone->id});
     }
@@ -122,7 +122,8 @@ class WorkingTown : public ::testing::Test {
   std::map<AssignmentId, AttemptNumber> attempts;
   int kills = 0, signals = 0;
   JobId unstageable = 0;  // no host can stage its tasks now
-  bool stubborn = false;  // tasks do not end by themselves
+  bool stubborn = false;    // tasks do not end by themselves
+  bool slow_disks = false;  // looks for checkpoints are not answered
 };
 
 }  // namespace dtrain::node
