@@ -315,7 +315,8 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
     if (t->attempt >= t->first_attempt || t->granted_attempt >= t->first_attempt) started.push_back(t);
     alone = alone && scales_alone(job_.spec, t->place.task.role) && !job::is_stateful(job_.spec, t->place.task);
   }
-  job_.must_be_frozen.clear();  // if another one must be, it is said again
+  if (std::ranges::any_of(there, [](const TaskRecord* t) { return t->lease > 0ns; }))
+    job_.must_be_frozen.clear();  // if another one must be, it is said again
   if (!goes_on || std::none_of(there.begin(), there.end(), [](const TaskRecord* t) { return t->lost; })) return true;
   // Nobody else notices, or all get the new addresses.
   if (alone) {

@@ -52,6 +52,7 @@ struct RunningJob {
   Duration started{0};
   std::optional<Duration> ends_by;  // at the latest; past or nullopt: not known
   bool ending = false;              // stops already: never a victim
+  bool returns = false;             // and waits again at once, as one that ran before: a restart, a recovery, who made room
   bool spared = false;              // never a victim, though it does not stop
   std::uint64_t run = 0;            // tells its runs from each other; of one that waits: that it will have
 };

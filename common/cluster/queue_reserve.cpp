@@ -34,6 +34,15 @@ bool same_tasks(const std::vector<TaskPlacement>& placements, const std::vector<
                     [](const TaskPlacement& p, const TaskId& task) { return p.task == task; });
 }
 
+// It stops, and does not come before `job` when it wants a place again.
+bool gives_back(const RunningJob& running, const WaitingJob& job) {
+  const auto turn = [](const job::JobSpec& spec, bool resumes, Duration since, JobId id) {
+    return std::tuple(-std::int64_t{spec.policy.priority}, !resumes, since, id);
+  };
+  return running.ending && (!running.returns || turn(*running.spec, true, running.started, running.id) >
+                                                    turn(*job.spec, job.resumes, job.submitted, job.id));
+}
+
 bool on_one_of(const RunningJob& job, const std::set<NodeId>& nodes) {
   return std::any_of(job.placements.begin(), job.placements.end(),
                      [&](const TaskPlacement& p) { return nodes.contains(p.node); });
@@ -70,9 +79,9 @@ bool QueueTurn::make_victims(const WaitingJob& job) {
                              (queue_.rules_.hold(QueueRule::victims_have_lower_priority) ? 0 : 1);
   Running ending, candidates;
   for (const RunningJob* running : running_) {
-    if (running->ending)
+    if (gives_back(*running, job))
       ending.push_back(running);
-    else if (!running->spared && running->spec->policy.priority < below)
+    else if (!running->ending && !running->spared && running->spec->policy.priority < below)
       candidates.push_back(running);
   }
   if (candidates.empty()) return false;
@@ -105,7 +114,7 @@ bool QueueTurn::reserve_after_ends(const WaitingJob& job) {
   Running order = running_;
   std::sort(order.begin(), order.end(), [&](const RunningJob* a, const RunningJob* b) {
     const auto rank = [&](const RunningJob& j) {
-      return std::tuple(!j.ending, end_of(j).value_or(Duration::max()), j.started, j.id);
+      return std::tuple(!gives_back(j, job), end_of(j).value_or(Duration::max()), j.started, j.id);
     };
     return rank(*a) < rank(*b);
   });

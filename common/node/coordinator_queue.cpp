@@ -88,7 +88,8 @@ std::vector<cluster::RunningJob> Coordinator::running_jobs() const {
       const auto most = cluster::runs_for(job->spec);
       if (most) entry.ends_by = job->run_started.value_or(c_.elapsed()) + *most;
       entry.ending = stops(*job) && !held_.contains(id);  // else its places are to be its own again
-      entry.spared = !cluster::can_leave(*job) && !begins(*job);
+      entry.returns = entry.ending && job->goal == cluster::Goal::run && job->needs_generation;
+      entry.spared = held_.contains(id) || (!cluster::can_leave(*job) && !begins(*job));
       entry.run = run_of(*job);
     }
     list.push_back(std::move(entry));
@@ -128,7 +129,9 @@ bool Coordinator::decide() {
     waiting.push_back(std::move(entry));
   }
   if (waiting.empty()) return false;
-  cluster::Decision decision = queue_.decide(capacity(), running_jobs(), std::move(waiting), c_.elapsed());
+  const cluster::Capacity free = capacity();
+  note_hosts(free);
+  cluster::Decision decision = queue_.decide(free, running_jobs(), std::move(waiting), c_.elapsed());
   bool again = decision.more;
   for (cluster::Start& start : decision.starts) {
     const JobRecord& job = *c_.ledger.find(start.job);

@@ -246,18 +246,41 @@ TEST_F(Queue, AVictimThatRunsElsewhereByThenIsNotEndedAgain) {
 // What ends by itself was to suffice, and did not: a job that recovers took its place again.
 TEST_F(Queue, VictimsAreSoughtAnewWhereThoseThatEndedDidNotSuffice) {
   hosts({host("h1", 4), host("h2", 4)});
-  const JobId low = submit(1, 4), recovers = submit(1, 4, 2);
-  ASSERT_THAT(decide(), ElementsAre(recovers, low));
-  running(recovers).ending = true;
+  const JobId low = submit(1, 4), goes_on = submit(1, 4, 2);
+  ASSERT_THAT(decide(), ElementsAre(goes_on, low));
+  running(goes_on).ending = true;
   const JobId urgent = submit(1, 4, 1);
   EXPECT_THAT(decide(), IsEmpty());
   EXPECT_THAT(victims(), IsEmpty());
-  running(recovers).ending = false;
-  ++running(recovers).run;
+  running(goes_on).ending = false;  // not as it was said
+  ++running(goes_on).run;
   EXPECT_THAT(decide(), IsEmpty());
   EXPECT_THAT(victims(), ElementsAre(low));
   end(low);
   EXPECT_THAT(decide(), ElementsAre(urgent));
+}
+
+TEST_F(Queue, NobodyIsEndedForOneThatCountsOnThePlaceOfAnotherThatComesBackBeforeIt) {
+  hosts({host("h1", 4)});
+  const JobId before = submit(1, 2, 10), low = submit(1, 2, 0);
+  ASSERT_THAT(decide(), ElementsAre(before, low));
+  running(before).ending = running(before).returns = true;  // restarted by its user, say
+  submit(2, 2, 5);
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), IsEmpty());
+  running(before).returns = false;  // cancelled, after all
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), ElementsAre(low));
+}
+
+TEST_F(Queue, WhoComesBackBehindGivesItsPlace) {
+  hosts({host("h1", 4)});
+  const JobId low = submit(1, 2, 1), lowest = submit(1, 2, 0);
+  ASSERT_THAT(decide(), ElementsAre(low, lowest));
+  running(low).ending = running(low).returns = true;
+  submit(2, 2, 5);
+  EXPECT_THAT(decide(), IsEmpty());
+  EXPECT_THAT(victims(), ElementsAre(lowest));
 }
 
 TEST_F(Queue, WhoMayNotEndOthersAndWhoIsSpared) {

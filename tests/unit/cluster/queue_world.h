@@ -159,7 +159,7 @@ class QueueWorld {
       return broke(victim.spec.name + " had to make room for " + jobs_[p.beneficiary].spec.name + ", its equal");
     if (jobs_[p.beneficiary].made_room) return broke(jobs_[p.beneficiary].spec.name + " made room itself, and ends another");
     if (victim.running->ending) return broke(victim.spec.name + " has to make room twice");
-    victim.running->ending = victim.made_room = true;
+    victim.running->ending = victim.running->returns = victim.made_room = true;
     const Duration by = now_ + p.grace;
     victim.running->ends_by = victim.running->ends_by ? std::min(*victim.running->ends_by, by) : by;
     events_.push(Instant(by), What::end, static_cast<std::uint32_t>(p.victim), victim.run, 1);

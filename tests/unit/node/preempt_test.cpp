@@ -97,6 +97,25 @@ TEST_F(PreemptTest, WhyAJobWaitsIsSaidAgainAfterItsUserActed) {
   for (const std::size_t at : {0u, 1u}) EXPECT_THAT(described("vast", at).job.reason, HasSubstr("can never run here: 21 tasks"));
 }
 
+// R has half of the GPUs and is restarted, V has the other half; A, between them, needs all: R takes its half again.
+TEST_F(PreemptTest, NobodyIsEndedForOneThatWaitsForAJobThatBeginsAgainBeforeIt) {
+  submit(with(10, ranks("r", 3, 1)));
+  submit(with(0, generic("v", 3, 1)));
+  work();
+  ASSERT_EQ(state("v"), "Running");
+  stubborn = true;
+  wire::ActionRequest restart;
+  restart.action = wire::Action::restart;
+  restart.job = "r";
+  ASSERT_TRUE(ask<wire::Empty>(*houses[0], MessageType::action, restart, 1000));
+  submit(with(5, ranks("a", 6, 1)));
+  work(40s);
+  EXPECT_EQ(state("r"), "Running") << described("r").waiting_for;
+  EXPECT_EQ(described("r").job.generation, 2u);
+  EXPECT_EQ(state("v"), "Running") << described("v").waiting_for;
+  EXPECT_EQ(preempted(), 0u);
+}
+
 TEST_F(PreemptTest, NoMoreThanNeededAlsoWhenAnotherCoordinatesMeanwhile) {
   submit(with(0, ranks("old", 4, 1)));
   work();
