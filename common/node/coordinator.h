@@ -99,6 +99,8 @@ class Coordinator {
   Bound bound(const cluster::JobRecord& job) const;
   bool waits_for_its_host(const cluster::JobRecord& job, Job& soft);
   void hand_over_to(const NodeId& host, Job& soft);
+  cluster::PortRange task_ports() const { return {c_.options.task_port_first, c_.options.task_port_last}; }
+  void note_hosts(const cluster::Capacity& hosts);
   void watch_hosts();
   void watch_leases();
   bool watches_hosts() const { return c_.among_others() || !c_.ledger.state().drained.empty(); }
@@ -150,6 +152,7 @@ class Coordinator {
   std::map<NodeId, Instant> away_;            // since when a host with tasks is down
   std::map<NodeId, std::uint64_t> losing_;    // HostLost in flight, by index
   std::uint64_t shape_ = 0;                   // of the hosts that may be given tasks, as last looked at
+  bool hosts_differ_ = false;                 // from those that the jobs which wait were last looked at with
   std::set<JobId> bound_;                     // wait for the host that has their files
   std::map<JobId, Held> held_;                // what is not free for others
   std::map<std::pair<NodeId, JobId>, Instant> stays_said_;  // when last

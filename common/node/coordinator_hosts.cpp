@@ -26,7 +26,7 @@ constexpr Duration kHandOverPause = 3s;
 cluster::Capacity Coordinator::capacity(JobId except) const {
   std::vector<cluster::HostCapacity> hosts = host_capacities(c_);
   cluster::add_resting_ports(c_.ledger, hosts);
-  cluster::Capacity free(std::move(hosts), {c_.options.task_port_first, c_.options.task_port_last});
+  cluster::Capacity free(std::move(hosts), task_ports());
   cluster::hold_used(c_.ledger, free);
   for (const Booking& b : bookings_) free.hold(b.spec, b.placements);
   for (const auto& [id, held] : held_)
@@ -58,6 +58,7 @@ bool Coordinator::waits_for_its_host(const JobRecord& job, Job& soft) {
   if (to.host.empty() || (to.host == c_.facts.id && !lost && !drained)) return false;
   const bool coordinates = !to.coordinator || !job.needs_generation || to.host == c_.facts.id;
   const auto hosts = host_capacities(c_);
+  note_hosts(cluster::Capacity(hosts, task_ports()));
   const bool there = !drained && std::ranges::any_of(hosts, [&](const auto& host) { return host.id == to.host; });
   if (there && coordinates) return false;
   bound_.insert(job.id);
@@ -99,6 +100,11 @@ void Coordinator::hand_over_to(const NodeId& host, Job& soft) {
   c_.replicated->step(c_.now.boot, raft::TransferAsked{*id});
 }
 
+// A host may go and come back between two looks: who was looked at meanwhile is looked at again (seed 527 of three hosts).
+void Coordinator::note_hosts(const cluster::Capacity& hosts) {
+  if (std::exchange(shape_, hosts.shape()) != hosts.shape()) hosts_differ_ = true;
+}
+
 void Coordinator::look_at_hosts() {
   if (!c_.serving || c_.storage_failed) return;
   next_look_ = c_.now.boot + kLookEvery;
@@ -110,8 +116,8 @@ void Coordinator::look_at_hosts() {
   }
   lead_elsewhere();
   move_jobs();
-  const std::uint64_t shape = cluster::Capacity(host_capacities(c_)).shape();
-  if (std::exchange(shape_, shape) == shape) return;
+  note_hosts(cluster::Capacity(host_capacities(c_), task_ports()));
+  if (!std::exchange(hosts_differ_, false)) return;
   std::set<JobId> waiting = unplaced_;
   waiting.insert(bound_.begin(), bound_.end());
   consider(waiting);
