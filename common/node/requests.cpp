@@ -19,6 +19,10 @@ Error storage_error() {
           "see the agent's log, mend the disk, restart the agent; running tasks are not touched"};
 }
 
+bool owns(const Caller& caller, const JobRecord& job) {
+  return caller.uid == 0 || caller.uid == job.user.uid;
+}
+
 }  // namespace
 
 template <class T>
@@ -155,12 +159,12 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
           wrong);
     case MessageType::describe_job:
       return with<wire::JobName>(
-          m, [&](const auto& q) { describe(e, q.job); }, wrong);
+          m, [&](const auto& q) { describe(e, q.job, caller); }, wrong);
     case MessageType::query_status:
       return with<wire::JobName>(
           m,
           [&](const auto& q) {
-            if (!q.job.empty()) return describe(e, q.job);
+            if (!q.job.empty()) return describe(e, q.job, caller);
             answer(e, MessageType::status, status_view(c_));
           },
           wrong);
@@ -241,15 +245,15 @@ const JobRecord* Requests::owned_job(const Request& e, const std::string& name, 
                                      const std::string& verb) {
   const JobRecord* job = find_job(e, name);
   if (job == nullptr) return nullptr;
-  if (caller.uid == 0 || caller.uid == job->user.uid) return job;
+  if (owns(caller, *job)) return job;
   refuse(e, {ErrorCode::refused, "could not " + verb + " job " + name + ": it belongs to " + job->user.name,
              "ask them or an administrator"});
   return nullptr;
 }
 
-void Requests::describe(const Request& e, const std::string& name) {
+void Requests::describe(const Request& e, const std::string& name, const Caller& caller) {
   if (const JobRecord* job = find_job(e, name))
-    answer(e, MessageType::description, description(c_, *job, coordinator_.waiting_for(job->id)));
+    answer(e, MessageType::description, description(c_, *job, coordinator_.waiting_for(job->id), owns(caller, *job)));
 }
 
 Status Requests::may_submit(const Caller& caller) const {

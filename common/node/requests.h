@@ -124,7 +124,7 @@ class Requests {
   void exec(const Request& e, const wire::ExecRequest& q, const Caller& caller);
   void logs(const Request& e, const wire::LogsRequest& q, const Caller& caller);
   void cancel_request(const Request& e, const wire::CancelRequest& q);
-  void describe(const Request& e, const std::string& name);
+  void describe(const Request& e, const std::string& name, const Caller& caller);
   Result<job::JobSpec> checked_spec(const Request& e, const std::string& bytes, const Caller& caller);
   const cluster::JobRecord* find_job(const Request& e, const std::string& name);
   // The job, when the caller may see its output or change it; else an error was sent.

@@ -143,11 +143,13 @@ std::vector<wire::CheckpointView> checkpoint_views(const JobRecord& job) {
   return views;
 }
 
-wire::JobDescription description(const Context& c, const JobRecord& job, std::string waiting_for) {
+wire::JobDescription description(const Context& c, const JobRecord& job, std::string waiting_for, bool owned) {
   wire::JobDescription d;
   d.job = job_view(c, job);
   d.tasks = task_views(c, job);
-  d.spec = wire::encode(job.spec);
+  job::JobSpec shown = job.spec;
+  if (!owned) shown.package_digest.clear();
+  d.spec = wire::encode(shown);
   for (const auto& condition : job.conditions)
     d.conditions.push_back(
         {condition.type == cluster::JobState::pending ? "Created" : title(to_string(condition.type)),

@@ -324,5 +324,19 @@ TEST_F(PackagesTest, AClientGetsNone) {
   EXPECT_TRUE(sent(*houses[0]).empty());
 }
 
+// Who names a digest in a job has the package.
+TEST_F(PackagesTest, ADigestIsShownToTheJobsUserOnly) {
+  submit(*houses[0], with_package(1));
+  run_for(2s);
+  const auto digest = [&](std::uint32_t uid) -> std::string {
+    const auto reply = houses[0]->ask<wire::JobDescription>(MessageType::describe_job, wire::JobName{"j"}, uid);
+    const auto shown = reply ? wire::decode<job::JobSpec>(reply->spec) : Result<job::JobSpec>(fail(ErrorCode::io, "no answer"));
+    return shown ? shown->package_digest : shown.error().message;
+  };
+  EXPECT_EQ(digest(1000), kDigest);
+  EXPECT_EQ(digest(0), kDigest);
+  EXPECT_EQ(digest(1001), "");
+}
+
 }  // namespace
 }  // namespace dtrain::node
