@@ -96,14 +96,15 @@ bool is_digest(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Unpacks as the user: whatever a package holds, it can do no more than its owner.
-Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& user,
-              const std::string& into) {
+// Unpacks as the user: whatever a package holds, it can do no more than its owner. `lacks`: failed because there is no such blob.
+// Who asks again later may be told otherwise: it comes at any moment.
+Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& user, const std::string& into, bool& lacks) {
   const std::string what = "package " + digest.substr(0, 12);
   if (!is_digest(digest)) return fail(ErrorCode::invalid, what + " has no valid digest");
   const std::string path = dirs.blobs_dir + "/" + digest;
   const UniqueFd blob(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!blob) {
+    lacks = errno == ENOENT;
     Error error = os_error(what + " cannot be read from " + path, errno);
     error.next = "submit the job again with its package";
     return fail(std::move(error));
@@ -134,7 +135,7 @@ Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& 
   return {};
 }
 
-Status make_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user) {
+Status make_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user, bool& lacks_package) {
   const std::string copy = job_copy(dirs, stage.id.job);
   const std::string partial = hidden(dirs, stage.id.job, ".partial");
   const std::string old = hidden(dirs, stage.id.job, ".old");
@@ -149,7 +150,7 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser
       (::geteuid() == 0 && ::chown(partial.c_str(), user.uid, user.gid) != 0))
     return fail(os_error("directory " + partial + " cannot be made", errno));
   if (!stage.package_digest.empty())
-    if (Status unpacked = unpack(dirs, stage.package_digest, user, partial); !unpacked) {
+    if (Status unpacked = unpack(dirs, stage.package_digest, user, partial, lacks_package); !unpacked) {
       (void)remove_trees({partial});  // the first failure is the one to tell
       return unpacked;
     }
@@ -167,12 +168,12 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser
 
 // The copy is made once and then kept: the job's tasks share it, and what they wrote there is theirs. Only a
 // restart with another package (fresh, other digest) replaces it.
-Status ensure_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user) {
+Status ensure_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user, bool& lacks_package) {
   if (exists(job_copy(dirs, stage.id.job))) {
     const auto origin = read_origin(origin_path(dirs, stage.id.job));
     if (!stage.fresh || (origin && *origin == stage.package_digest)) return {};
   }
-  return make_copy(dirs, stage, user);
+  return make_copy(dirs, stage, user, lacks_package);
 }
 
 bool leaves_upwards(const std::string& path) {
@@ -233,10 +234,6 @@ Status check_paths(const node::Stage& stage) {
   return {};
 }
 
-bool lacks_package(const StageDirs& dirs, const node::Stage& stage) {
-  return is_digest(stage.package_digest) && ::access((dirs.blobs_dir + "/" + stage.package_digest).c_str(), F_OK) != 0 && errno == ENOENT;
-}
-
 }  // namespace
 
 std::string job_copy(const StageDirs& dirs, JobId job) {
@@ -254,12 +251,13 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
   // What needs the agent's rights comes first, for all. A copy that could not be made is not tried again per
   // task.
   Status copied;
+  bool lacks_package = false;
   for (const node::Stage& stage : stages) {
     StageOutcome& outcome = outcomes.emplace_back();
     outcome.id = stage.id;
     outcome.ok = true;
-    if (copied) copied = user ? ensure_copy(dirs, stage, *user) : Status(fail(user.error()));
-    outcome.lacks_package = !copied && lacks_package(dirs, stage);
+    if (copied) copied = user ? ensure_copy(dirs, stage, *user, lacks_package) : Status(fail(user.error()));
+    outcome.lacks_package = lacks_package;
     Status prepared = copied;
     if (prepared) prepared = check_port(stage.address, stage.port);
     if (!prepared) refuse(outcome, prepared.error());

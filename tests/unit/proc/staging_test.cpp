@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pwd.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -180,6 +182,42 @@ TEST_F(StagingTest, ErrorsNameWhatIsMissing) {
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message,
             "could not stage worker-1: could not find user no-such-user-here: this host has none");
+}
+
+// Looked for once: what comes while the partial copy is removed makes no other failure of it. (Whether it comes in time to be seen
+// is the scheduler's: hence several.)
+TEST_F(StagingTest, APackageThatComesMeanwhileWasLacked) {
+  package("cc33", "echo code > train.py;");
+  const std::string blob = dirs_.blobs_dir + "/cc33", elsewhere = top_ / "cc33";
+  fs::create_directories(dirs_.work_root);
+  const UniqueFd watch(::inotify_init1(IN_CLOEXEC));
+  ASSERT_GE(::inotify_add_watch(watch.get(), dirs_.work_root.c_str(), IN_DELETE), 0);
+  for (JobId job = 20; job < 28; ++job) {
+    fs::rename(blob, elsewhere);
+    for (std::uint32_t index = 1; index <= 2; ++index) {
+      node::Stage effect = stage(index);
+      effect.id.job = job;
+      effect.package_digest = "cc33";
+      stager_->stage(effect);
+    }
+    EventSink nobody = [](const node::Event&) {};
+    stager_->dispatch(Instant{}, nobody);
+    pollfd removed{watch.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&removed, 1, kPatienceMs), 1);
+    fs::rename(elsewhere, blob);
+    std::array<char, 4096> told{};
+    ASSERT_GT(::read(watch.get(), told.data(), told.size()), 0);
+    const auto events = wait_for(2);
+    ASSERT_EQ(events.size(), 2u);
+    for (const node::Event& event : events) {
+      const auto& answer = std::get<node::Staged>(event);
+      EXPECT_FALSE(answer.work_dir);
+      EXPECT_TRUE(answer.lacks_package) << answer.id.text();
+    }
+  }
+  node::Stage again = stage();
+  again.package_digest = "cc33";
+  EXPECT_TRUE(staged(again));
 }
 
 TEST_F(StagingTest, WorkingDirectoryCannotLeaveThePackage) {
