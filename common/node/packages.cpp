@@ -78,7 +78,10 @@ void Packages::next_source(const std::string& digest, Fetch& f) {
   if (!f.in_round) {
     f.in_round = true;
     f.problem.clear();
-    f.sources = sources_of(digest, f);
+    // It may have come by another way since somebody found it missing: a user's upload, or a fetch that was just ending.
+    f.looks = true;
+    c_.emit(FindBlob{digest});
+    return;
   }
   if (f.writer == 0) f.writer = ++last_own_;
   while (!f.sources.empty()) {
@@ -173,7 +176,12 @@ void Packages::written(const BlobWritten& e) {
   const auto found = of_writer(e.connection);
   if (found == fetches_.end()) return;
   auto& [digest, f] = *found;
-  if (e.digest) return done(found);
+  if (e.digest) {
+    c_.log.write(LogLevel::info, "package.fetched",
+                 {{"package", digest}, {"bytes", std::to_string(f.have)}, {"from", host_name(c_, f.source)}});
+    f.writer = 0;  // which ended with it
+    return is_here(found);
+  }
   if (e.digest.error().code != ErrorCode::damaged) return disk_failed(digest, f, e.digest.error());
   // Whose bytes were wrong is not known where several gave some: all of them again, from the next.
   c_.log.write(LogLevel::warn, "package.damaged", {{"package", digest}, {"from", host_name(c_, f.source)}});
@@ -183,20 +191,17 @@ void Packages::written(const BlobWritten& e) {
 
 void Packages::disk_failed(const std::string& digest, Fetch& f, const Error& error) {
   start_over(f);
-  f.in_round = false;
+  f.in_round = f.looks = false;
   f.retry = c_.now.boot + kFetchAgainAtMost;
   c_.log.write(LogLevel::warn, "package.not-stored", {{"package", digest}, {"cause", error.text()}});
   for (auto& [id, stage] : std::exchange(f.stages, {})) staged_.push_back({id, fail(error)});
   for (const Keeper& k : std::exchange(f.keepers, {})) reply_error(c_, k.connection, k.request, error);
 }
 
-void Packages::done(Fetches::iterator found) {
+void Packages::is_here(Fetches::iterator found) {
+  start_over(found->second);  // where it came by another way
   Fetch f = std::move(found->second);
-  const std::string digest = found->first;
   fetches_.erase(found);
-  close(f);
-  c_.log.write(LogLevel::info, "package.fetched",
-               {{"package", digest}, {"bytes", std::to_string(f.have)}, {"from", host_name(c_, f.source)}});
   for (const Keeper& k : f.keepers) reply(c_, k.connection, k.request, MessageType::blob, wire::BlobReply{true});
   for (auto& [id, stage] : f.stages) {
     reasons_.emplace_back(id, "");
@@ -291,20 +296,24 @@ void Packages::found(const BlobFound& e) {
     keepers = std::move(found->second);
     finding_.erase(found);
   }
+  const auto fetch = fetches_.find(e.digest);
   if (!e.there) {
     c_.log.write(LogLevel::warn, "package.not-found", {{"package", e.digest}, {"cause", e.there.error().text()}});
     for (const Keeper& k : keepers) reply_error(c_, k.connection, k.request, e.there.error());
+    if (fetch != fetches_.end() && fetch->second.looks) disk_failed(e.digest, fetch->second, e.there.error());
     return;
   }
   if (*e.there) {
     for (const Keeper& k : keepers) reply(c_, k.connection, k.request, MessageType::blob, wire::BlobReply{true});
+    if (fetch != fetches_.end()) is_here(fetch);
     return;
   }
   const bool kept = votes() && kept_.contains(e.digest) && !c_.replicated->alone();
-  if (!kept && keepers.empty()) return;
+  if (fetch == fetches_.end() && !kept && keepers.empty()) return;
   Fetch& f = fetches_[e.digest];
   f.kept = f.kept || kept;
   f.keepers.insert(f.keepers.end(), keepers.begin(), keepers.end());
+  if (std::exchange(f.looks, false)) f.sources = sources_of(e.digest, f);
 }
 
 void Packages::job_changed(JobId id) {

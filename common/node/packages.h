@@ -82,11 +82,12 @@ class Packages {
     Instant came{};              // when something of it last came
     std::deque<NodeId> sources;  // to be asked yet in this round
     bool in_round = false;
+    bool looks = false;          // at the own disk, with which a round begins
     std::string problem;         // the first of this round
     std::uint32_t rounds = 0;    // in a row that failed
     Instant retry{};             // the next begins then
     bool wanted() const { return kept || !stages.empty() || !keepers.empty(); }
-    bool busy() const { return part != 0 || complete; }
+    bool busy() const { return part != 0 || complete || looks; }
   };
   using Fetches = std::map<std::string, Fetch>;
   struct Spread {
@@ -105,7 +106,7 @@ class Packages {
   void start_over(Fetch& f);
   void close(Fetch& f);
   void disk_failed(const std::string& digest, Fetch& f, const Error& error);
-  void done(Fetches::iterator f);
+  void is_here(Fetches::iterator f);
   Fetches::iterator of_writer(ConnectionId writer);
   void settle(Spread& s);
   void look_for_kept();

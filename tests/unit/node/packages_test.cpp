@@ -35,16 +35,22 @@ class PackagesTest : public ::testing::Test {
     work();
     blobs[houses[0]].insert(kDigest);
   }
-  job::JobSpec with_package(std::uint32_t workers) {
+  job::JobSpec with_package(std::uint32_t workers, const std::string& name = "j", const std::string& digest = kDigest) {
     job::JobSpec spec;
-    spec.name = "j";
+    spec.name = name;
     spec.framework = job::Framework::generic;
     spec.policy.placement = job::Placement::spread;
     job::RoleSpec role;
     role.replicas = role.min_replicas = workers;
     role.command = {"true"};
     spec.roles["worker"] = role;
-    spec.package_digest = kDigest;
+    spec.package_digest = digest;
+    return spec;
+  }
+  // No host has as many GPUs.
+  job::JobSpec that_waits(const std::string& name = "j", const std::string& digest = kDigest) {
+    job::JobSpec spec = with_package(1, name, digest);
+    spec.roles["worker"].resources.gpus = 8;
     return spec;
   }
   // The number of the request.
@@ -68,6 +74,16 @@ class PackagesTest : public ::testing::Test {
   std::size_t launched(const House& house) const {
     return static_cast<std::size_t>(
         std::ranges::count_if(house.effects, [](const Effect& e) { return std::holds_alternative<LaunchShim>(e); }));
+  }
+  // Those that it asked others for.
+  std::vector<std::string> fetched(const House& house) const {
+    std::vector<std::string> digests;
+    for (const Effect& e : house.effects) {
+      const auto* open = std::get_if<OpenRelay>(&e);
+      const auto query = open != nullptr ? wire::decode<wire::Message>(open->query) : Result<wire::Message>(wire::Message{});
+      if (query && query->type == MessageType::get_blob) digests.push_back(wire::decode<wire::GetBlobRequest>(query->payload)->digest);
+    }
+    return digests;
   }
   std::vector<SendBlob> sent(const House& house) const {
     std::vector<SendBlob> all;
@@ -131,6 +147,7 @@ class PackagesTest : public ::testing::Test {
     };
     if (!blobs[&house].contains(e.digest) || gone.contains(&house))
       return say(MessageType::error, wire::error_reply({ErrorCode::not_found, "it is not here", ""}), true);
+    const auto most = chunks.find(&house);
     std::string bytes = kBytes;
     if (damaged.contains(&house)) bytes.back() = 'y';
     for (std::size_t at = e.offset;; at += kChunk) {
@@ -139,6 +156,7 @@ class PackagesTest : public ::testing::Test {
           if (s.other == &house && s.accepted == e.connection) end(*s.opener, s.open.part, How::lost, "was silent for 30 s");
         return;
       }
+      if (most != chunks.end() && at >= most->second * kChunk) return;
       const bool last = at + kChunk >= bytes.size();
       say(MessageType::blob_chunk, wire::BlobChunk{at, bytes.substr(at, kChunk)}, last);
       if (last) return;
@@ -160,7 +178,11 @@ class PackagesTest : public ::testing::Test {
   void perform(House& house, const DropBlob& e) { partial.erase({&house, e.connection}); }
   void perform(House& house, const FindBlob& e) { house.give(BlobFound{e.digest, blobs[&house].contains(e.digest)}); }
   void perform(House& house, const Stage& e) {
-    if (blobs[&house].contains(e.package_digest) && !gone.contains(&house)) return house.give(Staged{e.id, std::string("/work")});
+    if (&house == slow) return stages.push_back(e);
+    if (gone.contains(&house)) blobs[&house].erase(e.package_digest);
+    const bool seen = lacks_once.erase(&house) == 0;
+    if (e.package_digest.empty() || (seen && blobs[&house].contains(e.package_digest)))
+      return house.give(Staged{e.id, std::string("/work")});
     house.give(Staged{e.id, fail(ErrorCode::not_found, "could not stage: no package"), true});
   }
   void perform(House& house, const LaunchShim& e) { house.give(ShimUp{e.spec.id, {}}); }
@@ -170,8 +192,9 @@ class PackagesTest : public ::testing::Test {
     for (const Stream& s : streams) {
       if (s.other != &house || s.accepted != connection) continue;
       const Stream stream = s;
-      const auto message = wire::decode<wire::Message>(body);
-      stream.opener->give(RelayAnswered{stream.open.connection, body});
+      auto message = wire::decode<wire::Message>(body);
+      message->request = stream.open.request;
+      tell(*stream.opener, RelayAnswered{stream.open.connection, wire::encode(*message)});
       if (!message->last) return;
       if (message->type != MessageType::error) return end(*stream.opener, stream.open.part, How::done, "");
       const auto errors = wire::decode<wire::ErrorReply>(message->payload)->errors;
@@ -184,7 +207,11 @@ class PackagesTest : public ::testing::Test {
         close(s);
         break;
       }
-    opener.give(RelayEnded{part, how, {code, cause, ""}});
+    tell(opener, RelayEnded{part, how, {code, cause, ""}});
+  }
+  void tell(House& opener, const Event& event) {
+    if (&opener == deaf) return unheard.push_back(event);
+    opener.give(event);
   }
   void close(Stream& s) {
     const Stream over = s;
@@ -199,6 +226,12 @@ class PackagesTest : public ::testing::Test {
   std::vector<Stream> streams;
   std::set<House*> cut, damaged, full;
   std::set<House*> gone;         // it was there a moment ago
+  std::set<House*> lacks_once;   // its next look while staging is too early
+  std::map<House*, std::size_t> chunks;  // it sends no more than so many of each
+  const House* deaf = nullptr;   // what streams bring it waits
+  std::vector<Event> unheard;
+  const House* slow = nullptr;   // at staging
+  std::vector<Stage> stages;
   std::size_t breaks_after = 0;  // chunks
 
  private:
@@ -211,6 +244,7 @@ TEST_F(PackagesTest, AMajorityOfTheVotersHasItBeforeTheJobIsAcknowledged) {
   EXPECT_FALSE(houses[0]->answers.contains(asked));
   work();  // nobody takes it
   ASSERT_TRUE(houses[0]->answers.contains(asked));
+  ASSERT_FALSE(houses[0]->answer<wire::SubmitReply>(asked));
   EXPECT_THAT(houses[0]->answer<wire::SubmitReply>(asked).error().message,
               HasSubstr("could not submit job: its package is on 1 of 3 voters, and is to be on 2: host n"));
   EXPECT_TRUE(tasks(*houses[0]).empty());
@@ -286,6 +320,7 @@ TEST_F(PackagesTest, WhatNobodyHasIsWaitedFor) {
     EXPECT_THAT(view.reason, HasSubstr("no host that can be asked has package aaaaaaaaaaaa; start a host that has it, or dtrainctl restart"));
   }
   gone.erase(houses[1]);
+  blobs[houses[1]].insert(kDigest);  // an upload
   run_for(kFetchAgainAtMost + 5s);
   for (House* house : houses) EXPECT_EQ(launched(*house), 1u) << house->address().ip;
 }
@@ -315,6 +350,27 @@ TEST_F(PackagesTest, AFullDiskIsSaid) {
   EXPECT_GE(houses[2]->log.count("package.not-stored"), 1u);
   const auto events = houses[0]->events();
   EXPECT_TRUE(std::ranges::any_of(events, [](const auto& e) { return e.reason.find("the disk is full") != std::string::npos; }));
+}
+
+TEST_F(PackagesTest, WhatCameMeanwhileIsNotFetched) {
+  blobs[houses[1]] = blobs[houses[2]] = {kDigest};
+  lacks_once = {houses[2]};
+  submit(*houses[0], with_package(3));
+  run_for(2s);
+  for (House* house : houses) EXPECT_EQ(launched(*house), 1u) << house->address().ip;
+  EXPECT_TRUE(fetched(*houses[2]).empty());
+}
+
+TEST_F(PackagesTest, WhatNobodyElseHasMayComeToThisDisk) {
+  blobs[houses[1]] = blobs[houses[2]] = {kDigest};
+  gone = {houses.begin(), houses.end()};
+  submit(*houses[0], with_package(3));
+  run_for(5s);
+  cut = {houses[0], houses[1]};
+  gone.erase(houses[2]);
+  blobs[houses[2]].insert(kDigest);
+  run_for(kFetchAgainAtMost + 5s);
+  EXPECT_EQ(launched(*houses[2]), 1u);
 }
 
 TEST_F(PackagesTest, AClientGetsNone) {
