@@ -213,7 +213,6 @@ void Packages::drive() {
   std::erase_if(spreads_, [](const auto& entry) { return entry.second.over && entry.second.asked.empty(); });
   if (fetches_.empty() && next_look_ > c_.now.boot) return;
   look_for_kept();
-  std::size_t busy = 0;
   for (auto it = fetches_.begin(); it != fetches_.end();) {
     Fetch& f = it->second;
     if (f.part != 0 && !f.complete && f.came + kFetchStalls <= c_.now.boot) {
@@ -223,25 +222,30 @@ void Packages::drive() {
     if (!f.wanted()) start_over(f);
     it = f.wanted() ? std::next(it) : fetches_.erase(it);
   }
-  for (const auto& [digest, f] : fetches_) busy += f.busy() ? 1 : 0;
-  for (auto& [digest, f] : fetches_) {
-    if (f.busy() || (!f.in_round && f.retry > c_.now.boot)) continue;
-    if (busy >= kFetchesAtOnce) break;
-    next_source(digest, f);
-    busy += f.busy() ? 1 : 0;
+  Slots now = slots();
+  for (const bool awaited : {true, false}) {
+    for (auto& [digest, f] : fetches_) {
+      if (f.awaited() != awaited || f.busy() || (!f.in_round && f.retry > c_.now.boot)) continue;
+      if (!now.room_for(f)) break;
+      next_source(digest, f);
+      now.count(f);
+    }
   }
+}
+
+Packages::Slots Packages::slots() const {
+  Slots slots;
+  for (const auto& [digest, f] : fetches_) slots.count(f);
+  return slots;
 }
 
 Instant Packages::deadline() const {
   Instant next = next_look_;
-  std::size_t busy = 0;
+  const Slots now = slots();
   for (const auto& [digest, f] : fetches_) {
-    busy += f.busy() ? 1 : 0;
     if (f.part != 0 && !f.complete) next = std::min(next, f.came + kFetchStalls);
+    if (!f.busy() && now.room_for(f)) next = std::min(next, f.retry);
   }
-  if (busy >= kFetchesAtOnce) return next;
-  for (const auto& [digest, f] : fetches_)
-    if (!f.busy()) next = std::min(next, f.retry);
   return next;
 }
 
@@ -320,13 +324,17 @@ void Packages::job_changed(JobId id) {
   const cluster::JobRecord* job = c_.ledger.find(id);
   if (job == nullptr || job->spec.package_digest.empty() || is_final(job->state)) return;
   if (!kept_.insert(job->spec.package_digest).second) return;
-  if (votes() && c_.among_others()) c_.emit(FindBlob{job->spec.package_digest});
+  if (votes() && c_.among_others() && looked_since_ < kKeptPerLook) {
+    ++looked_since_;
+    c_.emit(FindBlob{job->spec.package_digest});
+  }
   next_look_ = std::min(next_look_, c_.now.boot + kLookForKept);
 }
 
 void Packages::look_for_kept() {
   if (next_look_ > c_.now.boot) return;
   kept_.clear();
+  looked_since_ = 0;
   for (const auto& [id, job] : c_.ledger.state().jobs)
     if (!job.spec.package_digest.empty() && !is_final(job.state)) kept_.insert(job.spec.package_digest);
   next_look_ = kept_.empty() ? kNever : c_.now.boot + kLookForKept;

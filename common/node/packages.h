@@ -20,6 +20,7 @@
 namespace dtrain::node {
 
 inline constexpr std::size_t kFetchesAtOnce = 4;      // further ones wait
+inline constexpr std::size_t kKeptAtOnce = 2;         // of them copies that nobody waits for: further ones wait, others go before
 inline constexpr std::size_t kKeepers = 256;          // other agents' requests to keep something; a further one is refused
 inline constexpr std::size_t kSpreads = 256;          // clients that wait until voters have their package; likewise
 inline constexpr std::size_t kSpreadBytes = 64 << 20; // of their requests together; likewise
@@ -27,7 +28,7 @@ inline constexpr Duration kFetchAgain = 1s;           // after all sources faile
 inline constexpr Duration kFetchAgainAtMost = 30s;    // up to this
 inline constexpr Duration kFetchStalls = 120s;        // nothing came of an open stream for so long: the next source
 inline constexpr Duration kLookForKept = 60s;         // voters look again for what they are to have
-inline constexpr std::size_t kKeptPerLook = 256;      // at so many; the next look goes on behind them
+inline constexpr std::size_t kKeptPerLook = 256;      // at so many, and as many of new jobs until then; the next look goes on
 
 class Packages {
  public:
@@ -86,8 +87,17 @@ class Packages {
     std::string problem;         // the first of this round
     std::uint32_t rounds = 0;    // in a row that failed
     Instant retry{};             // the next begins then
-    bool wanted() const { return kept || !stages.empty() || !keepers.empty(); }
+    bool awaited() const { return !stages.empty() || !keepers.empty(); }
+    bool wanted() const { return kept || awaited(); }
     bool busy() const { return part != 0 || complete || looks; }
+  };
+  struct Slots {
+    std::size_t busy = 0, kept = 0;  // of them those that nobody waits for
+    bool room_for(const Fetch& f) const { return busy < kFetchesAtOnce && (f.awaited() || kept < kKeptAtOnce); }
+    void count(const Fetch& f) {
+      busy += f.busy() ? 1 : 0;
+      kept += f.busy() && !f.awaited() ? 1 : 0;
+    }
   };
   using Fetches = std::map<std::string, Fetch>;
   struct Spread {
@@ -100,6 +110,7 @@ class Packages {
   };
 
   std::deque<NodeId> sources_of(const std::string& digest, const Fetch& f) const;
+  Slots slots() const;
   void next_source(const std::string& digest, Fetch& f);
   void round_failed(const std::string& digest, Fetch& f);
   void note_problem(Fetch& f, const std::string& cause);
@@ -125,6 +136,7 @@ class Packages {
   std::vector<std::pair<AssignmentId, std::string>> reasons_;
   std::set<std::string> kept_;                           // digests of active jobs
   std::string looked_last_;
+  std::size_t looked_since_ = 0;                         // for new jobs, since the last look
   Instant next_look_ = kNever;
 };
 

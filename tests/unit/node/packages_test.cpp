@@ -373,6 +373,25 @@ TEST_F(PackagesTest, WhatNobodyElseHasMayComeToThisDisk) {
   EXPECT_EQ(launched(*houses[2]), 1u);
 }
 
+TEST_F(PackagesTest, CopiesThatNobodyWaitsForLeaveRoom) {
+  cut = {houses[2]};  // n3 is not asked to keep them
+  for (const char c : {'b', 'c', 'd', 'e', 'f'}) {
+    blobs[houses[0]].insert(std::string(64, c));
+    submit(*houses[0], that_waits(std::string(1, c), std::string(64, c)));
+    work();
+  }
+  chunks = {{houses[0], 0}, {houses[1], 0}};
+  run_for(2s);
+  EXPECT_EQ(fetched(*houses[2]).size(), 2u);
+  chunks.clear();
+  submit(*houses[0], with_package(3));
+  run_for(2s);
+  EXPECT_EQ(launched(*houses[2]), 1u);
+  cut.clear();
+  run_for(kFetchStalls * 2);
+  for (const char c : {'b', 'c', 'd', 'e', 'f'}) EXPECT_TRUE(blobs[houses[2]].contains(std::string(64, c))) << c;
+}
+
 TEST_F(PackagesTest, AClientGetsNone) {
   const auto reply = houses[0]->ask<wire::BlobChunk>(MessageType::get_blob, wire::GetBlobRequest{kDigest, 0}, 0);
   ASSERT_FALSE(reply);
