@@ -82,6 +82,11 @@ void Node::Impl::start_host(const Started& e) {
   host->adopt(e.shims);
 }
 
+bool Node::Impl::wants(const AssignmentId& id) const {
+  const task::Task* t = host ? host->find(id) : nullptr;
+  return t != nullptr && t->order().desire == task::Desire::run;
+}
+
 // Recomputes what this host is to do for one job.
 void Node::Impl::give_orders(JobId id) {
   const JobRecord* job = c.ledger.find(id);
@@ -95,8 +100,7 @@ void Node::Impl::give_orders(JobId id) {
                  make_orders(*job, c.facts, context, {c.now.boot, c.elapsed()}, c.options.broken_rule));
   }
   for (const AssignmentId& waiting : packages.waiting(id)) {
-    const task::Task* t = host->find(waiting);
-    if (t != nullptr && t->order().desire == task::Desire::run) continue;
+    if (wants(waiting)) continue;
     packages.give_up(waiting);
     decide(Staged{waiting, fail(ErrorCode::refused, "it is not wanted any more")});
   }
@@ -259,7 +263,7 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const BlobFound& e) { n.packages.found(e); }
     void operator()(const Staged& e) {
-      if (n.packages.staged(e)) return;
+      if (n.packages.staged(e, n.wants(e.id))) return;
       task_of(e.id, [&](task::Task& t) { t.staged(e.work_dir); });
     }
     void operator()(const ShimUp& e) {

@@ -138,6 +138,7 @@ struct Node::Impl {
   void answer_leases();
   void watch_word();
   void give_orders(JobId id);
+  bool wants(const AssignmentId& id) const;  // that it runs here
   void report();
   void persist(raft::Persist wanted);
   void log_events();

@@ -26,12 +26,12 @@ void Packages::stage(Stage stage) {
   c_.emit(std::move(stage));
 }
 
-bool Packages::staged(const Staged& e) {
+bool Packages::staged(const Staged& e, bool wanted) {
   const auto found = staging_.find(e.id);
   if (found == staging_.end()) return false;
   Stage stage = std::move(found->second);
   staging_.erase(found);
-  if (!e.lacks_package || !c_.replicated || c_.replicated->alone()) return false;
+  if (!e.lacks_package || !wanted || !c_.replicated || c_.replicated->alone()) return false;
   const std::string digest = stage.package_digest;
   Fetch& f = fetches_[digest];
   f.stages[e.id] = std::move(stage);

@@ -36,8 +36,8 @@ class Packages {
 
   // ---- tasks of this host
   void stage(Stage stage);
-  // False: the task is to hear it. Else it is staged again when the package is here.
-  bool staged(const Staged& e);
+  // False: the task is to hear it. Else it is staged again when the package is here; not where it is not `wanted` any more.
+  bool staged(const Staged& e, bool wanted);
   std::vector<AssignmentId> waiting(JobId job) const;
   void give_up(const AssignmentId& id);  // it waits no more
   // What tasks are to hear: how their staging ended; why they wait.

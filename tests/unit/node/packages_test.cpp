@@ -392,6 +392,27 @@ TEST_F(PackagesTest, CopiesThatNobodyWaitsForLeaveRoom) {
   for (const char c : {'b', 'c', 'd', 'e', 'f'}) EXPECT_TRUE(blobs[houses[2]].contains(std::string(64, c))) << c;
 }
 
+TEST_F(PackagesTest, WhoWasTakenAwayWhileItWasStagedWaitsForNone) {
+  blobs[houses[1]] = blobs[houses[2]] = {kDigest};
+  slow = houses[2];
+  submit(*houses[0], with_package(3));
+  run_for(1s);
+  ASSERT_EQ(stages.size(), 1u);
+  town.cut_off = houses[2];
+  run_for(60s);
+  town.cut_off = slow = nullptr;
+  run_for(20s);
+  gone = {houses.begin(), houses.end()};
+  perform(*houses[2], Stage(stages.front()));
+  run_for(5s);
+  EXPECT_TRUE(fetched(*houses[2]).empty());
+  job::JobSpec other = with_package(3, "k", "");  // the host is free for others
+  other.roles["worker"].anti_affinity = "host";
+  submit(*houses[0], other);
+  run_for(5s);
+  EXPECT_EQ(launched(*houses[2]), 1u);
+}
+
 TEST_F(PackagesTest, AClientGetsNone) {
   const auto reply = houses[0]->ask<wire::BlobChunk>(MessageType::get_blob, wire::GetBlobRequest{kDigest, 0}, 0);
   ASSERT_FALSE(reply);
