@@ -228,7 +228,7 @@ struct RelayEnded {  // of OpenRelay
 // Of OpenRelay whose connection is this node's own (is_own): one message of the other host, an error included.
 struct RelayAnswered {
   ConnectionId connection = 0;
-  std::string message;  // an encoded wire::Message
+  std::string message;  // an encoded wire::Message, under the number of OpenRelay's request
 };
 struct MembersSaved {
   std::uint64_t ticket = 0;  // of the newest SaveMembers that this covers; older ones with it

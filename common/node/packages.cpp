@@ -87,7 +87,7 @@ void Packages::next_source(const std::string& digest, Fetch& f) {
   while (!f.sources.empty()) {
     f.source = std::move(f.sources.front());
     f.sources.pop_front();
-    const Relays::Asked asked{f.writer, 1, {}, MessageType::get_blob, wire::encode(wire::GetBlobRequest{digest, f.have})};
+    const Relays::Asked asked{f.writer, ++f.asked, {}, MessageType::get_blob, wire::encode(wire::GetBlobRequest{digest, f.have})};
     const auto part = relays_.open(asked, f.source, true);
     if (part) {
       f.part = *part;
@@ -133,6 +133,7 @@ void Packages::answered(const RelayAnswered& e) {
   if (found == fetches_.end() || found->second.part == 0) return;
   auto& [digest, f] = *found;
   const auto message = wire::decode<wire::Message>(e.message);
+  if (message && message->request != f.asked) return;  // of a source before
   if (message && message->type == MessageType::error) return;  // RelayEnded says it
   auto chunk = message && message->type == MessageType::blob_chunk ? wire::decode<wire::BlobChunk>(message->payload)
                                                                     : Result<wire::BlobChunk>(fail(ErrorCode::damaged, ""));

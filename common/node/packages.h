@@ -79,6 +79,7 @@ class Packages {
     std::uint64_t have = 0;      // bytes given to the disk
     bool complete = false;       // with the last of them
     ConnectionId part = 0;       // the stream; 0: none
+    std::uint64_t asked = 0;     // number of the request on it: answers of earlier ones may be under way still
     NodeId source;               // of it
     Instant came{};              // when something of it last came
     std::deque<NodeId> sources;  // to be asked yet in this round

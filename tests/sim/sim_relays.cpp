@@ -66,10 +66,10 @@ void SimRelays::end(Streams::iterator s, node::RelayEnded::How how, Error error,
 
 void SimRelays::answer(Streams::iterator s, wire::Message message) {
   const bool own = node::is_own(s->open.connection);
+  message.request = s->open.request;
   if (own) {
     later(s->opener, kHop, node::RelayAnswered{s->open.connection, wire::encode(message)});
   } else {  // a user's
-    message.request = s->open.request;
     world_.timeline().after(kHop, [&client = world_.client(), connection = s->open.connection, body = wire::encode(message)] {
       client.receive(connection, body, 0);
     });

@@ -413,6 +413,25 @@ TEST_F(PackagesTest, WhoWasTakenAwayWhileItWasStagedWaitsForNone) {
   EXPECT_EQ(launched(*houses[2]), 1u);
 }
 
+TEST_F(PackagesTest, WhatASourceBeforeHadSentIsNotTheNextOnes) {
+  cut = {houses[2]};
+  submit(*houses[0], that_waits());
+  work();
+  ASSERT_TRUE(blobs[houses[1]].contains(kDigest));
+  deaf = houses[2];
+  chunks = {{houses[0], 1}};
+  run_for(2s);
+  ASSERT_EQ(unheard.size(), 1u);
+  town.kill(*houses[0]);
+  run_for(5s);
+  deaf = nullptr;
+  ASSERT_GT(unheard.size(), 2u);  // the other's behind it
+  for (const Event& event : unheard) houses[2]->give(event);
+  run_for(1s);
+  EXPECT_TRUE(blobs[houses[2]].contains(kDigest));
+  EXPECT_TRUE(std::ranges::none_of(houses[2]->effects, [](const Effect& e) { return std::holds_alternative<DropBlob>(e); }));
+}
+
 TEST_F(PackagesTest, AClientGetsNone) {
   const auto reply = houses[0]->ask<wire::BlobChunk>(MessageType::get_blob, wire::GetBlobRequest{kDigest, 0}, 0);
   ASSERT_FALSE(reply);
