@@ -110,6 +110,8 @@ void Packages::round_failed(const std::string& digest, Fetch& f) {
     reasons_.emplace_back(id, why + "; start a host that has it, or dtrainctl restart " + stage.job_name + " --package DIR");
   for (const Keeper& k : std::exchange(f.keepers, {}))
     reply_error(c_, k.connection, k.request, {ErrorCode::unavailable, why, "dtrainctl nodes shows which hosts are away"});
+  f.spread = false;
+  own_copy(digest, why);
 }
 
 void Packages::close(Fetch& f) {
@@ -197,11 +199,14 @@ void Packages::disk_failed(const std::string& digest, Fetch& f, const Error& err
   c_.log.write(LogLevel::warn, "package.not-stored", {{"package", digest}, {"cause", error.text()}});
   for (auto& [id, stage] : std::exchange(f.stages, {})) staged_.push_back({id, fail(error)});
   for (const Keeper& k : std::exchange(f.keepers, {})) reply_error(c_, k.connection, k.request, error);
+  f.spread = false;
+  own_copy(digest, error.message);
 }
 
 void Packages::is_here(Fetches::iterator found) {
   start_over(found->second);  // where it came by another way
   Fetch f = std::move(found->second);
+  own_copy(found->first, "");
   fetches_.erase(found);
   for (const Keeper& k : f.keepers) reply(c_, k.connection, k.request, MessageType::blob, wire::BlobReply{true});
   for (auto& [id, stage] : f.stages) {
@@ -306,17 +311,21 @@ void Packages::found(const BlobFound& e) {
     c_.log.write(LogLevel::warn, "package.not-found", {{"package", e.digest}, {"cause", e.there.error().text()}});
     for (const Keeper& k : keepers) reply_error(c_, k.connection, k.request, e.there.error());
     if (fetch != fetches_.end() && fetch->second.looks) disk_failed(e.digest, fetch->second, e.there.error());
+    own_copy(e.digest, e.there.error().message);
     return;
   }
   if (*e.there) {
     for (const Keeper& k : keepers) reply(c_, k.connection, k.request, MessageType::blob, wire::BlobReply{true});
     if (fetch != fetches_.end()) is_here(fetch);
+    own_copy(e.digest, "");
     return;
   }
   const bool kept = votes() && kept_.contains(e.digest) && !c_.replicated->alone();
-  if (fetch == fetches_.end() && !kept && keepers.empty()) return;
+  const bool spread = std::ranges::any_of(spreads_, [&](const auto& entry) { return entry.second.own && entry.second.digest == e.digest; });
+  if (fetch == fetches_.end() && !kept && !spread && keepers.empty()) return;
   Fetch& f = fetches_[e.digest];
   f.kept = f.kept || kept;
+  f.spread = f.spread || spread;
   f.keepers.insert(f.keepers.end(), keepers.begin(), keepers.end());
   if (std::exchange(f.looks, false)) f.sources = sources_of(e.digest, f);
 }
@@ -363,11 +372,12 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
   const raft::Configuration& all = c_.replicated->raft().configuration();
   Spread s;
   s.request = e;
+  s.digest = digest;
   s.could_not = could_not;
   s.of = all.voters.size();
   s.needed = s.of / 2 + 1;
-  s.have = votes() ? 1 : 0;
-  if (s.have >= s.needed) return true;
+  s.own = votes();  // a job may be submitted here whose package was uploaded elsewhere, or is gone from the cache
+  if (s.own) c_.emit(FindBlob{digest});
   const ConnectionId own = ++last_own_;
   for (const MemberId& voter : all.voters) {
     const NodeId host = voter.text();
@@ -382,13 +392,26 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
   return false;
 }
 
+// `problem`: why there is none; else it is on this disk.
+void Packages::own_copy(const std::string& digest, const std::string& problem) {
+  for (auto& [connection, s] : spreads_) {
+    if (!s.own || s.digest != digest) continue;
+    s.own = false;
+    if (problem.empty())
+      ++s.have;
+    else if (s.problem.empty())
+      s.problem = problem;
+    settle(s);
+  }
+}
+
 void Packages::settle(Spread& s) {
   if (s.over) return;
   if (s.have >= s.needed) {
     s.over = true;
     had_.insert({s.request.connection, s.request.request});
     ready_.push_back(std::move(s.request));
-  } else if (s.have + s.asked.size() < s.needed) {
+  } else if (s.have + s.asked.size() + (s.own ? 1 : 0) < s.needed) {
     s.over = true;
     reply_error(c_, s.request.connection, s.request.request,
                 {ErrorCode::unavailable,

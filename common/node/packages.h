@@ -74,6 +74,7 @@ class Packages {
     std::map<AssignmentId, Stage> stages;
     std::vector<Keeper> keepers;
     bool kept = false;           // wanted by the ledger
+    bool spread = false;         // a client's request is to count this voter
 
     ConnectionId writer = 0;     // 0: nothing of it was written
     std::uint64_t have = 0;      // bytes given to the disk
@@ -88,7 +89,7 @@ class Packages {
     std::string problem;         // the first of this round
     std::uint32_t rounds = 0;    // in a row that failed
     Instant retry{};             // the next begins then
-    bool awaited() const { return !stages.empty() || !keepers.empty(); }
+    bool awaited() const { return spread || !stages.empty() || !keepers.empty(); }
     bool wanted() const { return kept || awaited(); }
     bool busy() const { return part != 0 || complete || looks; }
   };
@@ -103,7 +104,8 @@ class Packages {
   using Fetches = std::map<std::string, Fetch>;
   struct Spread {
     Request request;
-    std::string could_not;
+    std::string digest, could_not;
+    bool own = false;            // this voter's copy is looked for, or fetched
     std::map<ConnectionId, NodeId> asked;  // parts
     std::size_t have = 0, needed = 0, of = 0;
     std::string problem;         // the first
@@ -121,6 +123,7 @@ class Packages {
   void is_here(Fetches::iterator f);
   Fetches::iterator of_writer(ConnectionId writer);
   void settle(Spread& s);
+  void own_copy(const std::string& digest, const std::string& problem);
   void look_for_kept();
   bool votes() const;
 

@@ -432,6 +432,23 @@ TEST_F(PackagesTest, WhatASourceBeforeHadSentIsNotTheNextOnes) {
   EXPECT_TRUE(std::ranges::none_of(houses[2]->effects, [](const Effect& e) { return std::holds_alternative<DropBlob>(e); }));
 }
 
+TEST_F(PackagesTest, AVoterCountsItselfWhenItHasIt) {
+  blobs[houses[0]].clear();
+  blobs[houses[1]] = {kDigest};
+  cut = {houses[2]};
+  full = {houses[0]};
+  const std::uint64_t asked = submit(*houses[0], that_waits());
+  run_for(1s);
+  ASSERT_FALSE(houses[0]->answer<wire::SubmitReply>(asked));
+  EXPECT_THAT(houses[0]->answer<wire::SubmitReply>(asked).error().message, HasSubstr("its package is on 1 of 3 voters, and is to be on 2"));
+  full.clear();
+  run_for(kFetchAgainAtMost);
+  const std::uint64_t again = submit(*houses[0], that_waits());
+  run_for(1s);
+  EXPECT_TRUE(houses[0]->answer<wire::SubmitReply>(again));
+  EXPECT_TRUE(blobs[houses[0]].contains(kDigest));
+}
+
 TEST_F(PackagesTest, AClientGetsNone) {
   const auto reply = houses[0]->ask<wire::BlobChunk>(MessageType::get_blob, wire::GetBlobRequest{kDigest, 0}, 0);
   ASSERT_FALSE(reply);
