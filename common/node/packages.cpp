@@ -70,6 +70,16 @@ std::deque<NodeId> Packages::sources_of(const std::string& digest, const Fetch& 
   return sources;
 }
 
+// They name a host that has it: the next of a round under way, too, which may have asked it before it did.
+void Packages::add_keepers(Fetch& f, const std::vector<Keeper>& keepers) {
+  for (const Keeper& keeper : keepers) {
+    f.keepers.push_back(keeper);
+    if (!f.in_round || keeper.host.empty() || keeper.host == c_.facts.id || (f.part != 0 && f.source == keeper.host)) continue;
+    std::erase(f.sources, keeper.host);
+    f.sources.push_front(keeper.host);
+  }
+}
+
 void Packages::note_problem(Fetch& f, const std::string& cause) {
   if (f.problem.empty()) f.problem = cause;
 }
@@ -291,7 +301,7 @@ void Packages::keep(const Request& e, const wire::KeepBlobRequest& q) {
                         "try again in a moment"});
   const Keeper keeper{e.connection, e.request, q.host};
   if (const auto f = fetches_.find(q.digest); f != fetches_.end()) {
-    f->second.keepers.push_back(keeper);
+    add_keepers(f->second, {keeper});
     if (!f->second.busy()) f->second.retry = c_.now.boot;
     return;
   }
@@ -326,7 +336,7 @@ void Packages::found(const BlobFound& e) {
   Fetch& f = fetches_[e.digest];
   f.kept = f.kept || kept;
   f.spread = f.spread || spread;
-  f.keepers.insert(f.keepers.end(), keepers.begin(), keepers.end());
+  add_keepers(f, keepers);
   if (std::exchange(f.looks, false)) f.sources = sources_of(e.digest, f);
 }
 

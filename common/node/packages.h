@@ -116,6 +116,7 @@ class Packages {
   Slots slots() const;
   void next_source(const std::string& digest, Fetch& f);
   void round_failed(const std::string& digest, Fetch& f);
+  void add_keepers(Fetch& f, const std::vector<Keeper>& keepers);
   void note_problem(Fetch& f, const std::string& cause);
   void start_over(Fetch& f);
   void close(Fetch& f);

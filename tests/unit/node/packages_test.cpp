@@ -449,6 +449,30 @@ TEST_F(PackagesTest, AVoterCountsItselfWhenItHasIt) {
   EXPECT_TRUE(blobs[houses[0]].contains(kDigest));
 }
 
+TEST_F(PackagesTest, WhoAsksToKeepItIsASourceOfTheRoundUnderWay) {
+  cut = {houses[2]};
+  submit(*houses[0], that_waits());
+  work();
+  blobs[houses[0]].clear();
+  chunks = {{houses[1], 0}};
+  run_for(2s);
+  ASSERT_EQ(fetched(*houses[2]).size(), 2u);  // of n1, which has it no more, and n2, which is silent
+  const ConnectionId part = [&] {
+    for (const Stream& s : streams)
+      if (s.opener == houses[2]) return s.open.part;
+    return ConnectionId{};
+  }();
+  ASSERT_NE(part, 0u);
+  blobs[houses[0]].insert(kDigest);
+  cut = {houses[1]};
+  const std::uint64_t asked = submit(*houses[0], that_waits("k"));
+  work();
+  end(*houses[2], part, How::lost, "was silent for 30 s");
+  run_for(1s);
+  const auto reply = houses[0]->answer<wire::SubmitReply>(asked);
+  EXPECT_TRUE(reply) << reply.error().text();
+}
+
 TEST_F(PackagesTest, AClientGetsNone) {
   const auto reply = houses[0]->ask<wire::BlobChunk>(MessageType::get_blob, wire::GetBlobRequest{kDigest, 0}, 0);
   ASSERT_FALSE(reply);
