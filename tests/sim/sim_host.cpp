@@ -9,7 +9,7 @@
 namespace dtrain::sim {
 namespace {
 
-constexpr Duration kReplyTime = 1ms;
+constexpr Duration kLacksTime = 20ms;   // from the look that misses a package to the agent's being told: it may come in between
 constexpr Duration kRestartAfterDiskError = 1s;
 constexpr Duration kAgentGrace = 20s;   // longer than any agent is away by itself
 constexpr std::uint32_t kTicksInPlace = 64;   // more Ticks without time going on: the agent spins
@@ -201,8 +201,8 @@ void SimHost::step(const node::Event& event) {
     });
 }
 
-void SimHost::soon(node::Event event) {
-  world_.timeline_.after(kReplyTime, [this, life = life_, event = std::move(event)] {
+void SimHost::soon(node::Event event, Duration after) {
+  world_.timeline_.after(after, [this, life = life_, event = std::move(event)] {
     if (life == life_) post(event);
   });
 }
@@ -246,7 +246,8 @@ void SimHost::perform(const node::Effect& effect) {
           if (e.package_digest.empty() || world_.relays_.has(number_, e.package_digest))
             runner_->perform(e);
           else
-            soon(node::Staged{e.id, fail(ErrorCode::not_found, "could not stage " + e.id.text() + ": its package is not here"), true});
+            soon(node::Staged{e.id, fail(ErrorCode::not_found, "could not stage " + e.id.text() + ": its package is not here"), true},
+                 kLacksTime);
         } else if constexpr (std::is_same_v<E, node::OpenExec>) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::RunHook>) {

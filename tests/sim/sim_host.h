@@ -13,6 +13,8 @@
 
 namespace dtrain::sim {
 
+inline constexpr Duration kReplyTime = 1ms;  // of an agent
+
 class ClusterWorld;
 
 class SimHost final : public HostView {
@@ -48,7 +50,7 @@ class SimHost final : public HostView {
  private:
   void step(const node::Event& event);
   void perform(const node::Effect& effect);
-  void soon(node::Event event);
+  void soon(node::Event event, Duration after = kReplyTime);
   void agent_lost(bool host_too, Duration back_after);
   std::unique_ptr<node::Node> make_node() const;
   node::Options node_options() const;
