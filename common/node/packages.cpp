@@ -331,7 +331,13 @@ void Packages::found(const BlobFound& e) {
     return;
   }
   const bool kept = votes() && kept_.contains(e.digest) && !c_.replicated->alone();
-  const bool spread = std::ranges::any_of(spreads_, [&](const auto& entry) { return entry.second.own && entry.second.digest == e.digest; });
+  bool spread = false;
+  for (auto& [connection, s] : spreads_) {
+    if (s.own == Spread::Own::known || s.digest != e.digest) continue;
+    s.own = Spread::Own::fetched;
+    settle(s);
+    spread = spread || !s.over;
+  }
   if (fetch == fetches_.end() && !kept && !spread && keepers.empty()) return;
   Fetch& f = fetches_[e.digest];
   f.kept = f.kept || kept;
@@ -386,8 +392,10 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
   s.could_not = could_not;
   s.of = all.voters.size();
   s.needed = s.of / 2 + 1;
-  s.own = votes();  // a job may be submitted here whose package was uploaded elsewhere, or is gone from the cache
-  if (s.own) c_.emit(FindBlob{digest});
+  if (votes()) {  // a job may be submitted here whose package was uploaded elsewhere, or is gone from the cache
+    s.own = Spread::Own::looked_for;
+    c_.emit(FindBlob{digest});
+  }
   const ConnectionId own = ++last_own_;
   for (const MemberId& voter : all.voters) {
     const NodeId host = voter.text();
@@ -405,8 +413,8 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
 // `problem`: why there is none; else it is on this disk.
 void Packages::own_copy(const std::string& digest, const std::string& problem) {
   for (auto& [connection, s] : spreads_) {
-    if (!s.own || s.digest != digest) continue;
-    s.own = false;
+    if (s.own == Spread::Own::known || s.digest != digest) continue;
+    s.own = Spread::Own::known;
     if (problem.empty())
       ++s.have;
     else if (s.problem.empty())
@@ -421,7 +429,8 @@ void Packages::settle(Spread& s) {
     s.over = true;
     had_.insert({s.request.connection, s.request.request});
     ready_.push_back(std::move(s.request));
-  } else if (s.have + s.asked.size() + (s.own ? 1 : 0) < s.needed) {
+  } else if (s.own != Spread::Own::looked_for &&
+             s.have + s.asked.size() + (s.own == Spread::Own::fetched ? 1 : 0) < s.needed) {
     s.over = true;
     reply_error(c_, s.request.connection, s.request.request,
                 {ErrorCode::unavailable,

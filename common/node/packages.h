@@ -105,7 +105,7 @@ class Packages {
   struct Spread {
     Request request;
     std::string digest, could_not;
-    bool own = false;            // this voter's copy is looked for, or fetched
+    enum class Own : unsigned char { known, looked_for, fetched } own{};  // this voter's copy
     std::map<ConnectionId, NodeId> asked;  // parts
     std::size_t have = 0, needed = 0, of = 0;
     std::string problem;         // the first
