@@ -108,11 +108,12 @@ class Islands(test_hosts.Hosts):
                          "replicas": replicas, "exclusive": exclusive,
                          "command": ["/usr/bin/python3", "-c", BEATS, self.path(name)]}}, **spec}}))
 
-    def whole(self, agents):
-        """Until all see all, with one coordinator, and every host takes tasks."""
+    def whole(self, agents, operate=lambda: None):
+        """Until all see all, with one coordinator, and every host takes tasks. operate: what an operator does meanwhile."""
         names = {agent.name: "alive" for agent in agents}
 
         def agreed():
+            operate()
             seen = [agent.ask("status") for agent in agents]
             return (len({s["coordinator"]["node"] for s in seen}) == 1 and not any(s["stale"] for s in seen) and
                     all(agent.states() == names for agent in agents) and
