@@ -1,7 +1,7 @@
 # One program per tests/unit/<core> and tests/<kind>: a broken core breaks its own tests only.
 set(test_seconds 300)
 if(DTRAIN_SANITIZE)
-  set(test_seconds 900)
+  set(test_seconds 1800)
 endif()
 function(dtrain_test name directory)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${directory}/*.cpp)
