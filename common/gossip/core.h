@@ -259,6 +259,8 @@ class Core {
   // ---- joining.cpp
   void join_round();
   void join_contacts();
+  void remember_contacts(const MemberRecord& record);
+  void prefer_contact(const wire::Endpoint& seed);
   void send_join(const wire::Endpoint& to);
   void act(const SeedsResolved& resolved);
   void retry_next();
@@ -386,6 +388,7 @@ class Core {
   bool joining_ = false;                  // wants a JoinReply
   std::vector<wire::Endpoint> contacts_;  // in turn
   std::size_t contact_turn_ = 0;
+  std::size_t preferred_contacts_ = 0;    // so many come before the next seed
   std::vector<wire::Endpoint> seed_endpoints_;  // as last resolved
   std::size_t joins_this_round_ = 0;
   std::uint32_t join_rounds_ = 0;

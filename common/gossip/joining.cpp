@@ -1,9 +1,10 @@
 // Join, and the retries that never end.
 //
 // A node without a cluster asks its seeds until one admits it. A node that comes back asks three at once of
-// those it knew, so that all hear of its new life within a round trip and a flood. Whoever does not answer is
-// tried for ever, one at a time: members dead or down, peers whose rows were reaped, seeds, whose names are
-// resolved anew each time (rule 13).
+// those it knew, so that all hear of its new life within a round trip and a flood: some of those that were in
+// service when it wrote its record, then its seeds, then all others. After a day of churn most of the others are
+// gone for good. Whoever does not answer is tried for ever, one at a time: members dead or down, peers whose
+// rows were reaped, seeds, whose names are resolved anew each time (rule 13).
 #include <algorithm>
 
 #include "common/gossip/core.h"
@@ -13,6 +14,7 @@ namespace dtrain::gossip {
 
 namespace {
 constexpr std::size_t kJoinsAtOnce = 3;
+constexpr std::size_t kJoinsBeforeSeeds = 15;  // five rounds of those that were in service
 constexpr std::size_t kJoinsOpen = 64;       // unanswered; the oldest is forgotten
 constexpr std::size_t kSeedEndpoints = 256;  // of one resolution; further ones are not used
 constexpr std::uint32_t kJoinRounds = 5;     // of a node that has a cluster; then the retries go on
@@ -38,6 +40,36 @@ void Core::join_contacts() {
     send_join(contacts_[contact_turn_++ % contacts_.size()]);
 }
 
+// Contacts of a record: those in service then come first. All nodes of a mass restart ask at once: not all the
+// same few.
+void Core::remember_contacts(const MemberRecord& record) {
+  std::size_t in_service = 0;
+  for (std::size_t i = 0; i < record.book.size() && contacts_.size() < options_.book; ++i) {
+    if (record.book[i].id == id_) continue;
+    contacts_.push_back(record.book[i].address);
+    if (i < record.in_service) in_service = contacts_.size();
+  }
+  const auto first_other = contacts_.begin() + static_cast<std::ptrdiff_t>(in_service);
+  const auto begin_anywhere = [this](auto from, auto to) {
+    if (to - from > 1)
+      std::rotate(from, from + static_cast<std::ptrdiff_t>(rng_.below(static_cast<std::uint64_t>(to - from))), to);
+  };
+  begin_anywhere(contacts_.begin(), first_other);
+  begin_anywhere(first_other, contacts_.end());
+  preferred_contacts_ = std::min(in_service, kJoinsBeforeSeeds);
+}
+
+// A seed is asked after those that are preferred already, or next.
+void Core::prefer_contact(const wire::Endpoint& seed) {
+  const std::size_t place = std::min(std::max(preferred_contacts_, contact_turn_), contacts_.size());
+  const auto known = std::ranges::find(contacts_, seed);
+  if (known - contacts_.begin() < static_cast<std::ptrdiff_t>(place)) return;
+  if (known != contacts_.end()) contacts_.erase(known);
+  else if (contacts_.size() >= options_.book + kSeedEndpoints) return;
+  contacts_.insert(contacts_.begin() + static_cast<std::ptrdiff_t>(place), seed);
+  preferred_contacts_ = place + 1;
+}
+
 void Core::send_join(const wire::Endpoint& to) {
   if (to == identity_->address) return;
   ++joins_this_round_;
@@ -53,10 +85,7 @@ void Core::act(const SeedsResolved& resolved) {
     if (phase_ == Phase::waiting) {
       contacts_ = seed_endpoints_;  // names may have moved: old addresses are not asked any more
     } else {
-      for (const wire::Endpoint& seed : seed_endpoints_)
-        if (std::ranges::find(contacts_, seed) == contacts_.end() &&
-            contacts_.size() < options_.book + kSeedEndpoints)
-          contacts_.push_back(seed);
+      for (const wire::Endpoint& seed : seed_endpoints_) prefer_contact(seed);
     }
     join_contacts();
   } else if (active()) {
@@ -233,6 +262,7 @@ MemberRecord Core::record() const {
       const Member& member = table_.at(slot);
       if (member.in_service() == in_service && member.state() != State::left)
         record.book.push_back(*member.identity);
+      if (in_service) record.in_service = static_cast<std::uint32_t>(record.book.size());
     }
   for (const auto& [id, peer] : absent_)
     if (record.book.size() < most) record.book.push_back(*peer);
@@ -240,7 +270,7 @@ MemberRecord Core::record() const {
 }
 
 std::uint64_t Core::hash_of_record(const MemberRecord& record) {
-  std::uint64_t hash = mix64(record.cluster_id, record.left ? 1 : 0);
+  std::uint64_t hash = mix64(mix64(record.cluster_id, record.left ? 1 : 0), record.in_service);
   for (const wire::Identity& peer : record.book) {
     hash = mix64(hash, mix64(peer.id, boot_hash(peer)));
     for (const char c : peer.address.text() + peer.name + peer.key_print)

@@ -64,17 +64,12 @@ Core::Core(Self self, Options options, Rng rng, Log& log)
   } else if (self.found) {
     first_cluster_ = self.new_cluster_id;
   }
+  remember_contacts(self.record);
   for (wire::Identity& peer : self.record.book) {
     if (peer.id == id_ || absent_.size() >= options_.book) continue;
-    contacts_.push_back(peer.address);
     auto known = std::make_shared<const wire::Identity>(std::move(peer));
     if (absent_.emplace(known->id, known).second) absent_order_.push_back(known->id);
   }
-  // After a mass restart all ask at once: not all the same few.
-  if (contacts_.size() > 1)
-    std::rotate(contacts_.begin(),
-                contacts_.begin() + static_cast<std::ptrdiff_t>(rng_.below(contacts_.size())),
-                contacts_.end());
 }
 
 void Core::preload(const std::vector<wire::Row>& rows) {

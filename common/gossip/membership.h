@@ -30,6 +30,7 @@ namespace dtrain::gossip {
 struct MemberRecord {
   MemberId cluster_id;                    // none: belongs to no cluster
   std::vector<wire::Identity> book;       // peers last known: those in service first; at most 256, and Options::book
+  std::uint32_t in_service = 0;           // so many of the book were in service; more than it holds: all
   bool left = false;                      // left for good: does not join by itself again
   std::string encode() const;             // append-only, for the store
   static Result<MemberRecord> decode(std::string_view bytes);

@@ -29,12 +29,14 @@ struct StoredRecord {
   std::string cluster_id;  // "": none
   std::vector<StoredPeer> book;
   bool left = false;
+  std::uint32_t in_service = ~0u;  // not said by earlier versions: all may have been
   template <class V>
   void fields(V& v) {
     v("version", version);
     v("cluster_id", cluster_id);
     v("book", book);
     v("left", left);
+    v("in_service", in_service);
   }
 };
 
@@ -44,6 +46,7 @@ std::string MemberRecord::encode() const {
   StoredRecord stored;
   if (!cluster_id.none()) stored.cluster_id = cluster_id.text();
   stored.left = left;
+  stored.in_service = in_service;
   for (const wire::Identity& peer : book)
     stored.book.push_back({peer.id.text(), peer.name, peer.address.ip, peer.boot_id, peer.key_print,
                            peer.address.port, peer.format_min, peer.format_max, peer.life});
@@ -59,6 +62,7 @@ Result<MemberRecord> MemberRecord::decode(std::string_view bytes) {
   if (!stored) return damaged(stored.error().message);
   MemberRecord record;
   record.left = stored->left;
+  record.in_service = stored->in_service;
   if (!stored->cluster_id.empty()) {
     const auto cluster = MemberId::parse(stored->cluster_id);
     if (!cluster) return damaged("cluster_id: not an id");

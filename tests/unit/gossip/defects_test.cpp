@@ -250,6 +250,46 @@ TEST(Defects, AfterAMassRestartAllAskedTheSameThree) {
   EXPECT_GT(asked.size(), 15u);
 }
 
+// World membership, 20 members, 24 h of churn with crashes and restarts, seed 1: of 256 peers that a record held all
+// but a few were gone for good, and the seeds, alive, came after them.
+TEST(Defects, WhoCameBackAfterADayAskedTheDeadBeforeItsSeeds) {
+  SilentLog log;
+  constexpr std::uint64_t kInService = 20, kPeers = 256;
+  const wire::Endpoint stranger{"10.9.9.9", 7400};
+  Self self = L::self();
+  self.found = false;
+  self.seeds = {"seed", "stranger"};
+  self.record.cluster_id = {7, 7};
+  for (std::uint64_t i = 0; i < kPeers; ++i) self.record.book.push_back(*L::identity(i));
+  self.record.in_service = kInService;
+  const wire::Endpoint seed = L::identity(200)->address;  // known, and not in service then
+  Membership node(self, {}, Rng(1), log);
+  std::vector<wire::Endpoint> asked;
+  Instant now{1000s};
+  const auto give = [&](const Input& input) {
+    Outputs out;
+    node.step(now, input, out);
+    for (const Send& sent : out.sends)
+      if (std::holds_alternative<wire::Join>(sent.body)) asked.push_back(sent.to);
+    return out.resolve_seeds;
+  };
+  for (int round = 0; round < 100; ++round) {
+    if (give(Tick{})) give(SeedsResolved{{seed, stranger}});
+    now += 2s;
+  }
+  const auto is_one_below = [](const wire::Endpoint& at, std::uint64_t end) {
+    for (std::uint64_t i = 0; i < end; ++i)
+      if (L::identity(i)->address == at) return true;
+    return false;
+  };
+  ASSERT_GT(asked.size(), kPeers + 2);
+  for (std::size_t i = 0; i < 15; ++i) EXPECT_TRUE(is_one_below(asked[i], kInService)) << i << " " << asked[i].text();
+  EXPECT_EQ(asked[15], seed);
+  EXPECT_EQ(asked[16], stranger);
+  const std::set<wire::Endpoint> all(asked.begin(), asked.begin() + kPeers + 1);
+  EXPECT_EQ(all.size(), kPeers + 1) << "each once, before anyone twice";
+}
+
 // World membership, 20 members, 300 s, seed 102: a dead member was called alive for a moment, since a table knew it
 // under a higher incarnation than the suspicion that was held here.
 TEST(Defects, WhoWasSuspectWasAliveForAMomentWhenATableKnewMoreOfItsDeath) {

@@ -305,12 +305,14 @@ TEST(Record, SurvivesEncodingAndSaysWhatIsDamaged) {
   MemberRecord record;
   record.cluster_id = {1, 2};
   record.left = true;
+  record.in_service = 2;
   for (std::uint64_t i = 0; i < 3; ++i) record.book.push_back(*L::identity(i, i, "b" + std::to_string(i)));
   const auto back = MemberRecord::decode(record.encode());
   ASSERT_TRUE(back);
   EXPECT_EQ(back->cluster_id, record.cluster_id);
   EXPECT_EQ(back->book, record.book);
   EXPECT_TRUE(back->left);
+  EXPECT_EQ(back->in_service, 2u);
   const auto damaged = MemberRecord::decode("nonsense");
   ASSERT_FALSE(damaged);
   EXPECT_NE(damaged.error().text().find("could not read the member record"), std::string::npos);
