@@ -4,6 +4,7 @@ Each returns a list of (what, unit, samples, missed): the samples of the repeats
 row's limit. A time is that of the last observer's log line, from the fault's own moment.
 """
 import random
+import statistics
 import time
 
 import agents_lab
@@ -89,9 +90,16 @@ def cost(around):
     around.lab.await_whole(LIMIT)
     around.lab.pump(around.seconds(SETTLE))
     found = around.lab.cost(around.seconds(60))
-    return [("steady: " + what, unit, [found[key]], 0) for what, unit, key in (
+    figures = [("steady: " + what, unit, [found[key]], 0) for what, unit, key in (
         ("sent by an agent", "B/s", "bytes"), ("packets of an agent", "1/s", "packets"), ("CPU of an agent", "%", "cpu"),
         ("memory of an agent", "MiB", "memory"), ("descriptors of an agent", "", "descriptors"))]
+    # Heartbeats of the council, which serf has none of, are counted apart.
+    coordinator, voters = around.lab.program.voters(around.lab.members[0])
+    for what, names in (("an agent that does not vote", set(found["of"]) - set(voters)), ("a voter", set(voters) - {coordinator}),
+                        ("the coordinator", {coordinator} & set(found["of"]))):
+        if voters and names:
+            figures.append(("steady, no link headers: sent by " + what, "B/s", [statistics.mean(found["of"][name] for name in names)], 0))
+    return figures
 
 
 def kill(around):

@@ -142,6 +142,7 @@ class Raft::Core {
   // ---- leading.cpp
   void receive(const wire::RaftHeader& from, const wire::AppendReply& reply);
   void broadcast();  // one round: to everybody, if only to be heard
+  bool needs_no_heartbeat(const MemberId& id, const Progress& follower) const;
   void feed(const MemberId& id, Progress& follower);
   void tell_commit();
   void feed_all();

@@ -16,6 +16,7 @@ void Raft::Core::broadcast() {
   ++round_;
   next_broadcast_ = now_ + options_.heartbeat;
   for (auto& [id, follower] : followers_) {
+    if (needs_no_heartbeat(id, follower)) continue;
     const bool overdue = now_ - follower.moved >= options_.retry;
     if (follower.state == State::replicate && !follower.window.empty() && overdue)
       follower.probe_from(follower.match + 1);
@@ -64,6 +65,12 @@ void Raft::Core::feed(const MemberId& id, Progress& follower) {
   }
 }
 
+// A learner that has everything elects nobody and is counted for nothing: it is to know that there is a leader, no more.
+bool Raft::Core::needs_no_heartbeat(const MemberId& id, const Progress& follower) const {
+  return !configuration().votes(id) && follower.state == State::replicate && follower.window.empty() &&
+         follower.next > log_.last_index() && now_ - follower.spoken < options_.learner_heartbeat;
+}
+
 void Raft::Core::send_entries(const MemberId& id, Progress& follower, std::size_t most) {
   const std::uint64_t prev = follower.next - 1;
   wire::AppendRequest request{round_, prev, log_.term_at(prev), commit_, clock_.now(now_), {}};
@@ -77,6 +84,7 @@ void Raft::Core::send_entries(const MemberId& id, Progress& follower, std::size_
   }
   if (!request.entries.empty()) follower.sent(request.entries.back().index, now_);
   follower.told = commit_;
+  follower.spoken = now_;
   // A leader's own disk is not waited for: its entries are no promise of its own, and it counts itself only
   // when they are durable (thesis 10.2.1).
   send(id, std::move(request));

@@ -11,6 +11,7 @@ namespace dtrain::raft {
 struct Options {
   // Elections.
   Duration heartbeat = 100ms;
+  Duration learner_heartbeat = 500ms;  // to who does not vote: nobody waits for its answer, and there may be many
   Duration election_min = 1s;  // of silence of the leader, drawn anew each time from [min, max)
   Duration election_max = 2s;
   Duration gone_min = 0ms;  // the same after LeaderGone, and between the tries that follow it

@@ -29,6 +29,7 @@ struct Progress {
   std::uint64_t round = 0;           // of the newest broadcast that it answered
   Instant heard;                     // its last message of this term
   Instant moved;                     // when something was acknowledged, or sent with nothing else under way
+  Instant spoken{};                  // when something was last sent
   bool paused = false;               // probe, snapshot: an answer is awaited
   std::deque<std::uint64_t> window;  // replicate: last index of each message under way, ascending
   std::shared_ptr<const StoredSnapshot> snapshot;  // that it is being sent

@@ -11,6 +11,7 @@ the monotonic clock. tests/system/ and bench/ both build on this.
 import collections
 import contextlib
 import itertools
+import json
 import os
 import re
 import resource
@@ -99,6 +100,10 @@ class Program:
         """Argument list; `seed` is None for the first agent, which joins nobody."""
         raise NotImplementedError
 
+    def voters(self, member):
+        """Names, as that agent says: of who coordinates, and of all who vote on who does. None, and none: they have no such."""
+        return None, []
+
 
 class Dtraind(Program):
     """Our agent, encrypted as it is across hosts."""
@@ -137,6 +142,12 @@ class Dtraind(Program):
                 "--data-dir", os.path.join(member.directory, "data"), "--run-dir", os.path.join(member.directory, "run"),
                 "--listen", "%s:%d" % (member.ip, PORT), "--advertise", member.ip, "--launch", "direct", "--key-file", key,
                 *(["--join", "%s:%d" % (seed.ip, PORT)] if seed else ["--found"]), *self.options]
+
+
+    def voters(self, member):
+        status = json.loads(run(os.path.join(self.bin, "dtrainctl"), "--agent", os.path.join(member.directory, "run", "control.sock"),
+                                "-o", "json", "status"))
+        return status["coordinator"]["node"], status["quorum"]["voters"]
 
 
 # ---- agents
@@ -339,12 +350,17 @@ class Lab:
     # -- what it costs
 
     def cost(self, seconds):
-        """Per agent over that time: bytes and packets sent a second, share of one CPU; memory at the end (median)."""
-        before, cpu, start = loopback_sent(), sum(member.cpu_seconds() for member in self.members), time.monotonic()
-        self.pump(seconds)
-        span, after = (time.monotonic() - start) * len(self.members), loopback_sent()
+        """Per agent over that time: bytes and packets sent a second, share of one CPU; memory at the end (median). "of": bytes a
+        second of each, without link headers."""
+        with senders() as sent:
+            before, cpu, start = loopback_sent(), sum(member.cpu_seconds() for member in self.members), time.monotonic()
+            early = sent()
+            self.pump(seconds)
+            elapsed, after, late = time.monotonic() - start, loopback_sent(), sent()
+        span = elapsed * len(self.members)
         cpu = sum(member.cpu_seconds() for member in self.members) - cpu
-        return {"bytes": (after[0] - before[0]) / span, "packets": (after[1] - before[1]) / span, "cpu": 100 * cpu / span,
+        return {"of": {member.name: (late.get(member.uid, 0) - early.get(member.uid, 0)) / elapsed for member in self.members},
+                "bytes": (after[0] - before[0]) / span, "packets": (after[1] - before[1]) / span, "cpu": 100 * cpu / span,
                 "memory": statistics.median(member.memory_kib() for member in self.members) / 1024,
                 "descriptors": statistics.median(member.descriptors() for member in self.members)}
 
@@ -362,6 +378,23 @@ def loopback_sent():
     with open("/proc/net/dev") as file:
         fields = next(line for line in file if line.strip().startswith("lo:")).split(":")[1].split()
     return int(fields[8]), int(fields[9])       # bytes, packets
+
+
+@contextlib.contextmanager
+def senders():
+    """Counts what each user sends while the block runs: yields a function that gives bytes by user id."""
+    table = "lab%d" % next(TABLES)
+
+    def sent():
+        listed = json.loads(run("nft", "-j", "list", "set", "inet", table, "sent"))["nftables"]
+        elements = next(entry["set"] for entry in listed if "set" in entry).get("elem", [])
+        return {entry["elem"]["val"]: entry["elem"]["counter"]["bytes"] for entry in elements}
+    run("nft", "-f", "-", given="table inet %s {\nset sent { typeof meta skuid; flags dynamic; size 65535; }\n"
+        "chain leaving { type filter hook output priority 0; update @sent { meta skuid counter }; }\n}\n" % table)
+    try:
+        yield sent
+    finally:
+        run("nft", "delete", "table", "inet", table)
 
 
 @contextlib.contextmanager

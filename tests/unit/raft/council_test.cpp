@@ -38,6 +38,36 @@ TEST(Council, AnIdleOneOnlyBeats) {
   EXPECT_LE(council.log_of_messages.size(), 2u * 2 * 605);
 }
 
+TEST(Council, LearnersHearTheLeaderLessOftenAndEverythingAtOnce) {
+  TinyCouncil council;
+  council.found(3);
+  council.elect();
+  for (std::uint64_t number : {4u, 5u}) {
+    council.start(number);
+    ASSERT_EQ(council.change(ChangeKind::add_learner, number), Refusal::none);
+  }
+  council.run(2s);
+  const std::uint64_t leader = council.leader();
+  std::map<std::uint64_t, std::size_t> to;
+  council.lose = [&](const MemberId& member, const Message&) {
+    for (std::uint64_t number = 1; number <= 5; ++number)
+      if (member == TinyCouncil::id(number)) ++to[number];
+    return false;
+  };
+  council.run(10s);
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    if (number == leader) continue;
+    EXPECT_LE(to[number], number <= 3 ? 105u : 22u) << number;
+    EXPECT_GE(to[number], number <= 3 ? 95u : 18u) << number;
+  }
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(council.commit(std::to_string(i)));
+    council.run(20ms);
+    EXPECT_TRUE(council.equal()) << "the last one is not awaited";
+  }
+  EXPECT_EQ(council.violations, std::vector<std::string>{});
+}
+
 TEST(Council, AKilledLeaderIsReplacedAtOnceWhenItsConnectionIsRefused) {
   std::vector<Duration> took;
   for (int i = 0; i < 20; ++i) {
