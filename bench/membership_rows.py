@@ -98,7 +98,7 @@ def cost(around):
     for what, names in (("an agent that does not vote", set(found["of"]) - set(voters)), ("a voter", set(voters) - {coordinator}),
                         ("the coordinator", {coordinator} & set(found["of"]))):
         if voters and names:
-            figures.append(("steady, no link headers: sent by " + what, "B/s", [statistics.mean(found["of"][name] for name in names)], 0))
+            figures.append(("steady, no link headers: sent by " + what, "B/s", [statistics.median(found["of"][name] for name in names)], 0))
     return figures
 
 
