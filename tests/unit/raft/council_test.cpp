@@ -49,7 +49,7 @@ TEST(Council, LearnersHearTheLeaderLessOftenAndEverythingAtOnce) {
   council.run(2s);
   const std::uint64_t leader = council.leader();
   std::map<std::uint64_t, std::size_t> to;
-  council.lose = [&](const MemberId& member, const Message&) {
+  council.lose = [&](const MemberId& member, const wire::RaftMessage&) {
     for (std::uint64_t number = 1; number <= 5; ++number)
       if (member == TinyCouncil::id(number)) ++to[number];
     return false;
