@@ -93,7 +93,7 @@ def cost(around):
     figures = [("steady: " + what, unit, [found[key]], 0) for what, unit, key in (
         ("sent by an agent", "B/s", "bytes"), ("packets of an agent", "1/s", "packets"), ("CPU of an agent", "%", "cpu"),
         ("memory of an agent", "MiB", "memory"), ("descriptors of an agent", "", "descriptors"))]
-    # Heartbeats of the council, which serf has none of, are counted apart.
+    # Heartbeats of the council, which serf has none of, are counted apart. The median one: some have a copy of the ledger.
     coordinator, voters = around.lab.program.voters(around.lab.members[0])
     for what, names in (("an agent that does not vote", set(found["of"]) - set(voters)), ("a voter", set(voters) - {coordinator}),
                         ("the coordinator", {coordinator} & set(found["of"]))):

@@ -147,7 +147,7 @@ class Dtraind(Program):
     def voters(self, member):
         status = json.loads(run(os.path.join(self.bin, "dtrainctl"), "--agent", os.path.join(member.directory, "run", "control.sock"),
                                 "-o", "json", "status"))
-        return status["coordinator"]["node"], status["quorum"]["voters"]
+        return (status["coordinator"] or {}).get("node"), status["quorum"]["voters"]
 
 
 # ---- agents
