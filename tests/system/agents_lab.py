@@ -143,7 +143,6 @@ class Dtraind(Program):
                 "--listen", "%s:%d" % (member.ip, PORT), "--advertise", member.ip, "--launch", "direct", "--key-file", key,
                 *(["--join", "%s:%d" % (seed.ip, PORT)] if seed else ["--found"]), *self.options]
 
-
     def voters(self, member):
         status = json.loads(run(os.path.join(self.bin, "dtrainctl"), "--agent", os.path.join(member.directory, "run", "control.sock"),
                                 "-o", "json", "status"))
