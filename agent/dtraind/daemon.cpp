@@ -175,7 +175,7 @@ void Daemon::log_ready() {
               {"data", prepared_.layout.data}});
 }
 
-int Daemon::run(loop::Signals& signals, const Reload& reload) {
+int Daemon::run(loop::Signals& signals, const Reload& reload, loop::ServiceManager& manager) {
   const auto broken = [this](const Error& error) {
     log_.write(LogLevel::error, "agent.failed", {{"error", error.text()}});
     return EX_OSERR;
@@ -190,10 +190,15 @@ int Daemon::run(loop::Signals& signals, const Reload& reload) {
     log_.write(LogLevel::error, "agent.failed", {{"error", opened.error().text()}});
     return opened.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR;
   }
+  if (auto added = add_source(-1, [&manager] { return manager.deadline(); },
+                              [this, &manager] { manager.tell(loop_->now().boot, decider_->status_line()); });
+      !added)
+    return broken(added.error());
   log_ready();
+  manager.ready(loop_->now().boot, decider_->status_line());
   while (!stopping_ && !storage_failed_)
     if (auto done = turn(kNever); !done) return broken(done.error());
-  return storage_failed_ ? fail_storage() : stop();
+  return storage_failed_ ? fail_storage() : stop(manager);
 }
 
 void Daemon::handle_signals(loop::Signals& signals, const Reload& reload) {
@@ -225,7 +230,9 @@ void Daemon::reload_config(const Reload& reload) {
   log_.write(LogLevel::info, "config.reloaded", {});
 }
 
-int Daemon::stop() {
+int Daemon::stop(loop::ServiceManager& manager) {
+  manager.stopping(shims_.empty() ? "stopped; nothing runs here"
+                                  : "stopped; " + std::to_string(shims_.size()) + " tasks run on");
   said_something_ = false;
   queue(node::Stopping{});
   drain();

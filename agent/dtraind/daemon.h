@@ -25,6 +25,7 @@
 #include "agent/dtraind/start.h"
 #include "agent/host/resolver.h"
 #include "agent/loop/loop.h"
+#include "agent/loop/service_manager.h"
 #include "agent/loop/signals.h"
 #include "agent/net/control_server.h"
 #include "agent/net/peer_links.h"
@@ -57,8 +58,9 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   // SIGHUP: reads the config again; where that fails the old one stays.
   using Reload = std::function<Result<LoadedConfig>()>;
 
-  // Adopts the tasks, opens the control socket and works until SIGTERM or SIGINT. Answers the exit code.
-  int run(loop::Signals& signals, const Reload& reload);
+  // Adopts the tasks, opens the control socket and works until SIGTERM or SIGINT. Answers the exit code. `manager` hears that it
+  // is ready once it answers, and its signs of life from turns of the loop alone: from one that is stuck none comes.
+  int run(loop::Signals& signals, const Reload& reload, loop::ServiceManager& manager);
   // After run(): nothing of this node's runs any more (--dev then removes its state).
   bool all_tasks_gone() const { return shims_.empty(); }
 
@@ -81,7 +83,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   void drain();
   void handle_signals(loop::Signals& signals, const Reload& reload);
   void reload_config(const Reload& reload);
-  int stop();
+  int stop(loop::ServiceManager& manager);
   int fail_storage();
   void log_ready();
 

@@ -1,6 +1,7 @@
 // The seam between the daemon and Node: the daemon performs whatever decides. Tests put a stand-in here.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/node/node.h"
@@ -12,6 +13,7 @@ class Decider {
   virtual ~Decider() = default;
   virtual void step(Now now, const node::Event& event, std::vector<node::Effect>& out) = 0;
   virtual Instant deadline() const = 0;
+  virtual std::string status_line() const = 0;  // for people, once it has started
 };
 
 class NodeDecider : public Decider {
@@ -19,6 +21,7 @@ class NodeDecider : public Decider {
   NodeDecider(node::Options options, Rng rng, Log& log) : node_(std::move(options), rng, log) {}
   void step(Now now, const node::Event& event, std::vector<node::Effect>& out) override { node_.step(now, event, out); }
   Instant deadline() const override { return node_.deadline(); }
+  std::string status_line() const override { return node_.status_line(); }
 
  private:
   node::Node node_;

@@ -63,7 +63,7 @@ void clean_up_dev(const Layout& layout, bool all_tasks_gone) {
                layout.data.c_str(), layout.run.c_str());
 }
 
-int run_agent(const CommandLine& line, const Config& config, loop::Signals& signals, LogSink& log) {
+int run_agent(const CommandLine& line, const Config& config, loop::Signals& signals, loop::ServiceManager& manager, LogSink& log) {
   auto layout = choose_layout(config);
   if (!layout) return report(layout.error());
   // Nothing of --dev is kept when it did not even start.
@@ -86,7 +86,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   auto daemon = Daemon::create(config, std::move(*prepared), std::move(*runner), make_decider, log, DTRAIN_VERSION);
   if (!daemon) return start_failed(daemon.error());
   if (config.dev) print_dev_help(*layout);
-  const int code = (*daemon)->run(signals, [&line] { return load_config(line.config_file, line.sets); });
+  const int code = (*daemon)->run(signals, [&line] { return load_config(line.config_file, line.sets); }, manager);
   const bool all_tasks_gone = (*daemon)->all_tasks_gone();
   daemon->reset();
   clean_up_dev(*layout, all_tasks_gone);
@@ -111,7 +111,8 @@ int run_program(int argc, char** argv) {
   auto signals = loop::Signals::open({SIGTERM, SIGINT, SIGHUP});
   if (!signals) return report(Failure{EX_OSERR, signals.error()});
   LogSink log(STDERR_FILENO, config->log_level);
-  return run_agent(*line, *config, *signals, log);
+  auto manager = loop::ServiceManager::from_environment();
+  return run_agent(*line, *config, *signals, manager, log);
 }
 
 }  // namespace

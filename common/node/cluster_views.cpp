@@ -187,6 +187,25 @@ wire::StatusView status_view(const Context& c) {
   return v;
 }
 
+std::string status_line(const Context& c) {
+  const wire::StatusView v = status_view(c);
+  if (!v.waiting_for.empty()) return "belongs to no cluster; waits for " + v.waiting_for;
+  std::string line = v.coordinator ? "coordinator " + v.coordinator->node : "no coordinator: nothing new is decided";
+  line += "; " + std::to_string(v.nodes.alive) + " of " +
+          std::to_string(v.nodes.alive + v.nodes.suspect + v.nodes.down + v.nodes.dead) + " members alive; ";
+  if (v.ledger) {
+    line += v.jobs.empty() ? "no jobs" : "jobs:";
+    const char* between = " ";
+    for (const auto& [state, count] : v.jobs) {
+      line += between + std::to_string(count) + " " + state;
+      between = ", ";
+    }
+    line += "; ";
+  }
+  const std::size_t here = c.host ? c.host->running().size() : 0;
+  return line + std::to_string(here) + (here == 1 ? " task runs here" : " tasks run here");
+}
+
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name) {
   std::vector<wire::NodeView> views;
   bool first = true;  // oneself

@@ -12,6 +12,8 @@
 namespace dtrain::node {
 
 wire::StatusView status_view(const Context& c);
+// The same in one line, for the service manager: coordinator, members, jobs, tasks of this host.
+std::string status_line(const Context& c);
 // This node first, then by name. One that left is not shown once another has its name. `name`: only that
 // node, by its name or id.
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name);

@@ -45,6 +45,10 @@ Instant Node::deadline() const {
   return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
 }
 
+std::string Node::status_line() const {
+  return node::status_line(impl_->c);
+}
+
 std::string Node::ledger_bytes() const {
   return impl_->c.ledger.snapshot();
 }

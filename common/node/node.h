@@ -40,6 +40,8 @@ class Node {
   void step(Now now, const Event& event, std::vector<Effect>& out);
   // Earliest instant at which Tick must be delivered; kNever when nothing waits for time.
   Instant deadline() const;
+  // One line for people who look at this host's services. After Started only.
+  std::string status_line() const;
   // Encoded ledger, for the replay check of tests.
   std::string ledger_bytes() const;
   // For tests likewise: the newest entry of the log in it (0: no copy is here); whether this node coordinates, as it knows.

@@ -68,6 +68,7 @@ class FakeDecider : public Decider {
   explicit FakeDecider(Step step) : step_(std::move(step)) {}
   void step(Now, const node::Event& event, std::vector<node::Effect>& out) override { step_(event, out); }
   Instant deadline() const override { return ticking ? Instant{} : kNever; }
+  std::string status_line() const override { return "coordinator n1"; }
   bool ticking = false;  // a Tick in every turn
 
  private:
@@ -121,7 +122,8 @@ class DaemonTest : public ::testing::Test {
     daemon_ = std::move(*daemon);
   }
   int run() {
-    return daemon_->run(*signals_, [] { return Result<LoadedConfig>(LoadedConfig{}); });
+    auto manager = loop::ServiceManager::from_environment();
+    return daemon_->run(*signals_, [] { return Result<LoadedConfig>(LoadedConfig{}); }, manager);
   }
   std::string socket_path() const { return dir_ + "/run/control.sock"; }
 
@@ -162,6 +164,41 @@ TEST_F(DaemonTest, AdoptsBeforeItAnswersAndStartsInTheTurnOfTheExit) {
   EXPECT_EQ(run(), EX_OK);
   EXPECT_EQ(trace_, (Trace{"list", "started with 1", "persisted", "start 7.1.worker-0 2", "persisted", "stopping"}));
   EXPECT_FALSE(daemon_->all_tasks_gone());
+}
+
+// A service manager that listens: ready once the control socket is there, signs of life from turns of the loop, a last word.
+TEST_F(DaemonTest, TellsTheServiceManager) {
+  const int manager = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = dir_ + "/notify";
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(manager, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  std::vector<std::string> heard;
+  const auto listen = [&] {
+    char text[256];
+    for (ssize_t n = 0; (n = ::recv(manager, text, sizeof text, MSG_DONTWAIT)) > 0;)
+      heard.emplace_back(text, static_cast<std::size_t>(n));
+  };
+  ::setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  ::setenv("WATCHDOG_USEC", "300000", 1);  // three in that time
+  ticking_ = true;
+  bool asked = false;
+  create([&](const node::Event&, std::vector<node::Effect>&) {
+    listen();
+    if (!heard.empty()) {
+      EXPECT_TRUE(std::filesystem::exists(socket_path()));
+    }
+    if (heard.size() == 3 && !std::exchange(asked, true)) ::raise(SIGTERM);
+  });
+  EXPECT_EQ(run(), EX_OK);
+  listen();
+  ::close(manager);
+  ASSERT_GE(heard.size(), 4u);
+  EXPECT_EQ(heard[0], "READY=1\nSTATUS=coordinator n1");
+  EXPECT_EQ(heard[1], "WATCHDOG=1");
+  EXPECT_EQ(heard[2], "WATCHDOG=1");
+  EXPECT_EQ(heard.back(), "STOPPING=1\nSTATUS=stopped; 1 tasks run on");
 }
 
 TEST_F(DaemonTest, RequestsGoToTheDeciderAndHasBlobToTheDisk) {

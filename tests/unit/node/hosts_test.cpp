@@ -66,6 +66,15 @@ class HostsTest : public ::testing::Test {
   std::vector<House*> houses;
 };
 
+TEST_F(HostsTest, OneLineSaysWhoCoordinatesAndWhatRuns) {
+  EXPECT_EQ(houses[3]->status_line(), "coordinator n1; 4 of 4 members alive; no jobs; 0 tasks run here");
+  submit(*houses[0], spread(4));
+  EXPECT_THAT(houses[3]->status_line(), HasSubstr("; jobs: 1 "));
+  houses[0]->kill();
+  town.run_for(60s);
+  EXPECT_THAT(houses[3]->status_line(), HasSubstr("3 of 4 members alive"));
+}
+
 TEST_F(HostsTest, EveryMemberHasTheLogAndIsGivenTasks) {
   for (House* house : houses)
     for (const wire::NodeView& node : house->nodes()) EXPECT_TRUE(node.schedulable) << node.name << " at " << house->address().ip;

@@ -49,6 +49,7 @@ class House {
   bool runs() const { return node_ != nullptr; }
   void give(const Event& event);
   Instant deadline() const { return node_->deadline(); }
+  std::string status_line() const { return node_->status_line(); }
   const wire::Endpoint& address() const { return started.members.endpoint; }
 
   // A client's request; its last answer so far. `uid` of the client.

@@ -1,0 +1,47 @@
+// What the service manager is told of this process (the protocol of sd_notify(3)): that it is ready, one line for people, and,
+// where it asked for that (WatchdogSec= of the unit), a sign of life.
+//
+// A manager that is not there, or does not read, never holds anybody up: a message that cannot be sent at once is lost, and the
+// next one says the same again. Signs of life come kSignsPerWatchdog times in the time that the manager allows between two.
+#pragma once
+
+#include <string>
+
+#include "common/base/time.h"
+
+namespace dtrain::loop {
+
+inline constexpr Duration kTellEvery = 5s;             // longest time between two looks at the line for people
+inline constexpr int kSignsPerWatchdog = 3;
+inline constexpr Duration kShortestTell = 100ms;       // whatever the manager asks for
+inline constexpr std::size_t kStatusBytes = 1024;      // of the line; what is longer is cut
+
+class ServiceManager {
+ public:
+  // Takes NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID out of the environment: no child may speak for this process. Without
+  // NOTIFY_SOCKET nobody listens, and every call below does nothing.
+  static ServiceManager from_environment();
+  ServiceManager(ServiceManager&& other) noexcept;
+  ServiceManager& operator=(ServiceManager&&) = delete;
+  ~ServiceManager();
+
+  bool listens() const { return fd_ >= 0; }
+  // `status`: one line for people ("": none). From ready() on tell() is wanted at deadline().
+  void ready(Instant now, const std::string& status);
+  void tell(Instant now, const std::string& status);
+  void stopping(const std::string& status);
+  Instant deadline() const { return next_; }
+
+ private:
+  ServiceManager() = default;
+  void send(std::string text, const std::string& status);
+
+  int fd_ = -1;
+  std::string name_;        // of the manager's socket
+  bool watches_ = false;
+  Duration period_ = kTellEvery;
+  Instant next_ = kNever;
+  std::string said_;        // the line that it knows
+};
+
+}  // namespace dtrain::loop
