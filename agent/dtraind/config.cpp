@@ -243,6 +243,7 @@ void read_tasks(MapReader& root, Config& c, Report& report) {
   c.tasks.ulimits = {{"nofile", 1048576}, {"memlock", RLIM_INFINITY}, {"core", 0}};
   section(root, "tasks", report, [&](MapReader& map) {
     map.parsed("launch", c.tasks.launch, parse_launch);
+    map.parsed("cgroup", c.tasks.cgroup, parse_absolute_or_empty);
     map.boolean("allowRoot", c.tasks.allow_root);
     map.texts("passEnv", c.tasks.pass_env);
     section(map, "ulimits", report, [&](MapReader& limits) {

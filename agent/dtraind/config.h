@@ -62,6 +62,7 @@ struct Config {
   } resources;
   struct {
     Launch launch = Launch::automatic;
+    std::string cgroup;                     // "": the agent's own
     bool allow_root = false;
     std::vector<std::string> pass_env;
     std::map<std::string, std::uint64_t> ulimits;  // filled with the defaults by load_config

@@ -230,9 +230,15 @@ void Daemon::reload_config(const Reload& reload) {
   log_.write(LogLevel::info, "config.reloaded", {});
 }
 
+std::string Daemon::how_to_end_tasks() const {
+  const std::string& cgroup = config_.tasks.cgroup;
+  const std::string how = "dtrainctl cancel JOB at a node of the cluster";
+  return cgroup.ends_with(".service") ? how + ", or here systemctl stop " + cgroup.substr(cgroup.rfind('/') + 1) : how;
+}
+
 int Daemon::stop(loop::ServiceManager& manager) {
   manager.stopping(shims_.empty() ? "stopped; nothing runs here"
-                                  : "stopped; " + std::to_string(shims_.size()) + " tasks run on");
+                                  : "stopped; " + std::to_string(shims_.size()) + " tasks run on; to end them: " + how_to_end_tasks());
   said_something_ = false;
   queue(node::Stopping{});
   drain();
@@ -244,7 +250,7 @@ int Daemon::stop(loop::ServiceManager& manager) {
     if (!turn(done() ? said : limit)) break;
   if (storage_failed_) return fail_storage();
   std::string next = "start the agent again to go on with them";
-  if (!shims_.empty()) next += "; to end them: dtrainctl cancel JOB, then stop the agent";
+  if (!shims_.empty()) next += "; to end them: " + how_to_end_tasks();
   log_.write(LogLevel::info, "agent.stopped",
              {{"node", prepared_.facts.name}, {"running_assignments", std::to_string(shims_.size())},
               {"next", shims_.empty() ? "nothing runs" : next}});

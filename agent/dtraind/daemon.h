@@ -86,6 +86,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   int stop(loop::ServiceManager& manager);
   int fail_storage();
   void log_ready();
+  std::string how_to_end_tasks() const;
 
   // ---- effects.cpp
   struct Perform;

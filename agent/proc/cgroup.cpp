@@ -20,7 +20,10 @@ namespace {
 // Where a hierarchy is mounted and where in it this process is.
 struct Hierarchy {
   std::string mount, own;
-  std::string path() const { return own == "/" ? mount : mount + own; }
+  std::string path(const std::string& other = "") const {
+    const std::string& inside = other.empty() ? own : other;
+    return inside == "/" ? mount : mount + inside;
+  }
 };
 
 // The path of this process in the hierarchy whose controller list is `controllers` ("" for v2).
@@ -61,6 +64,12 @@ std::optional<Hierarchy> find_hierarchy(const std::string& type, const std::stri
 
 bool make_directory(const std::string& path) { return ::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST; }
 
+// Where the controller can be had at all; refused (EBUSY) below a cgroup that has processes of its own.
+void pass_controllers(const std::string& own) {
+  write_control(own.substr(0, own.rfind('/')) + "/cgroup.subtree_control", "+memory");
+  write_control(own + "/cgroup.subtree_control", "+memory");
+}
+
 [[noreturn]] void exit_at_once(void*) { _exit(0); }
 
 // Can a process be born in a child of `directory`, and are the controls that we need there?
@@ -97,26 +106,21 @@ tl::unexpected<Error> io_error(const std::string& what) {
 
 }  // namespace
 
-Cgroups Cgroups::open(const std::string& configured, const std::string& name) {
+Cgroups Cgroups::open(const std::string& parent, const std::string& name) {
   Cgroups result;
-  std::string parent = configured;
-  if (parent.empty())
-    if (const auto v2 = find_hierarchy("cgroup2", "")) parent = v2->path();
-  if (!parent.empty()) {
-    // Where the controller can be passed on at all; refused (EBUSY) below a cgroup that has processes of its own.
-    write_control(parent + "/cgroup.subtree_control", "+memory");
-    const std::string own = parent + "/" + name;
+  if (const auto v2 = find_hierarchy("cgroup2", "")) {
+    const std::string own = v2->path(parent) + "/" + name;
     if (make_directory(own)) {
       if (usable(own)) {
         result.v2_ = own;
-        write_control(own + "/cgroup.subtree_control", "+memory");
+        pass_controllers(own);
       } else {
         ::rmdir(own.c_str());
       }
     }
   }
   if (const auto v1 = find_hierarchy("cgroup", "memory")) {
-    const std::string own = v1->path() + "/" + name;
+    const std::string own = v1->path(parent) + "/" + name;
     if (make_directory(own)) {
       if (::access((own + "/memory.limit_in_bytes").c_str(), W_OK) == 0) result.memory_v1_ = own;
       else ::rmdir(own.c_str());
@@ -136,6 +140,8 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
   bool limited = memory_bytes == 0;
   if (!v2_.empty()) {
     place.v2 = v2_ + "/" + assignment;
+    // dtrain-tasks.service was begun anew beside this agent, and its group with it.
+    if (::access(v2_.c_str(), F_OK) != 0 && make_directory(v2_)) pass_controllers(v2_);
     // Of an agent and a shim that were killed: it may be frozen, and some kernels kill what is born in one that was killed.
     cgroup_remove(place);
     // Two leaves: with a controller switched on, a cgroup has either processes or children.
@@ -150,6 +156,7 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
   }
   if (!limited && !memory_v1_.empty()) {
     place.memory = memory_v1_ + "/" + assignment;
+    make_directory(memory_v1_);
     if (!make_directory(place.memory) || !write_control(place.memory + "/memory.limit_in_bytes", limit))
       return io_error(place.memory + " with its memory limit");
   }

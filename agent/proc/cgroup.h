@@ -1,5 +1,6 @@
-// Control groups of the direct launcher. Under a directory of our own, named after the tasks directory so that several
-// agents of one host never meet, each assignment has one cgroup with two children: `shim` and `task`.
+// Control groups of the direct launcher. Below the agent's own group, or one that was made for tasks, is a directory of ours, named
+// after the tasks directory so that several agents of one host never meet. In it each assignment has one cgroup with two children:
+// `shim` and `task`.
 //   v2 (unified)   kill, freeze, "is it empty"; a memory limit where the controller can be had
 //   v1 (memory)    the memory limit, on hosts whose controllers are still there
 // Both are optional: without them the shim works on its tree of descendants, and memory is not limited.
@@ -16,8 +17,9 @@ namespace dtrain::proc {
 
 class Cgroups {
  public:
-  // `configured`: a v2 directory to use ("": found through /proc). `name`: of our own directory below it.
-  static Cgroups open(const std::string& configured, const std::string& name);
+  // `parent`: the group to use, as a path in every hierarchy ("/dtrain.slice/dtrain-tasks.service"; "": this process's own); it is
+  // not created: without it nothing is limited. `name`: of our own directory below it.
+  static Cgroups open(const std::string& parent, const std::string& name);
   Cgroups() = default;
   Cgroups(Cgroups&& other) noexcept
       : v2_(std::exchange(other.v2_, {})), memory_v1_(std::exchange(other.memory_v1_, {})) {}

@@ -372,7 +372,7 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
     return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
   // Unique on this host and the same for every life of an agent with this directory.
   const std::string name = "dtrain-" + std::to_string(info.st_dev) + "-" + std::to_string(info.st_ino);
-  Cgroups cgroups = Cgroups::open(options.cgroup_root, name);
+  Cgroups cgroups = Cgroups::open(options.cgroup, name);
   return std::unique_ptr<Runner>(std::make_unique<DirectRunner>(std::move(options), std::move(cgroups)));
 }
 

@@ -32,7 +32,7 @@ struct RunnerOptions {
   std::string shim_path;            // absolute path of dtrain-shim
   std::uint64_t log_file_bytes = 64ull << 20;
   std::uint32_t log_files = 8;
-  std::string cgroup_root;          // "": find a writable cgroup v2 directory by itself, or do without
+  std::string cgroup;               // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own
   std::map<std::string, std::uint64_t> ulimits;   // nofile, memlock, core; RLIM_INFINITY for unlimited
 };
 

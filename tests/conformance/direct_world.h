@@ -103,7 +103,7 @@ class DirectWorld : public RunnerWorld {
     options.log_file_bytes = options_.log_file_bytes;
     options.log_files = options_.log_files;
     options.ulimits = options_.ulimits;
-    if (!options_.cgroups) options.cgroup_root = "/proc/self/no-cgroup";   // cannot be made: do without
+    if (!options_.cgroups) options.cgroup = "/no-such-cgroup";   // do without
     auto made = proc::make_direct_runner(options);
     if (!made) throw std::runtime_error(made.error().text());
     runner_ = std::move(*made);

@@ -63,6 +63,7 @@ paths: {data: /d, run: /r, work: /w}
 resources: {gpus: 4, topology: /t.xml, excludeGpus: [0000:01:00.0, 3], reserve: {cpus: 500m, memory: 2Gi}}
 tasks:
   launch: direct
+  cgroup: /dtrain.slice/dtrain-tasks.service
   allowRoot: true
   passEnv: [LD_LIBRARY_PATH]
   ulimits: {nofile: 100, memlock: 5, core: unlimited}
@@ -95,6 +96,7 @@ log: {level: debug}
   EXPECT_EQ(c.resources.reserve_cpu_millis, 500u);
   EXPECT_EQ(c.resources.reserve_memory, 2ull << 30);
   EXPECT_EQ(c.tasks.launch, Launch::direct);
+  EXPECT_EQ(c.tasks.cgroup, "/dtrain.slice/dtrain-tasks.service");
   EXPECT_TRUE(c.tasks.allow_root);
   EXPECT_EQ(c.tasks.ulimits.at("core"), std::uint64_t{RLIM_INFINITY});
   EXPECT_EQ(c.tasks.log_files, 3u);
@@ -120,7 +122,7 @@ TEST(Config, NamesFileLinePathAndTheNearestKey) {
 TEST(Config, RefusesWrongValues) {
   const char* const bad[] = {
       "cluster: {name: Ärger}", "cluster: {expect: 0}", "node: {name: Node_1}", "node: {labels: {\"a b\": c}}",
-      "node: {council: maybe}", "network: {listen: here}", "network: {taskPorts: 80-90}", "paths: {data: relative}",
+      "node: {council: maybe}", "tasks: {cgroup: dtrain.slice}", "network: {listen: here}", "network: {taskPorts: 80-90}", "paths: {data: relative}",
       "resources: {gpus: many}", "resources: {excludeGpus: [first]}", "resources: {gpus: 65}", "resources: {reserve: {memory: lots}}", "tasks: {launch: docker}",
       "tasks: {ulimits: {nofile: x}}", "tasks: {ulimits: {stack: 1}}", "tasks: {logs: {fileSize: 1}}",
       "timing: {lease: 2s}", "timing: {lease: 10}", "access: {users: {a: admin}}", "storage: {checkpointRate: 5}",

@@ -181,6 +181,7 @@ TEST_F(DaemonTest, TellsTheServiceManager) {
       heard.emplace_back(text, static_cast<std::size_t>(n));
   };
   ::setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  config_.tasks.cgroup = "/dtrain.slice/dtrain-tasks.service";
   ::setenv("WATCHDOG_USEC", "300000", 1);  // three in that time
   ticking_ = true;
   bool asked = false;
@@ -198,7 +199,8 @@ TEST_F(DaemonTest, TellsTheServiceManager) {
   EXPECT_EQ(heard[0], "READY=1\nSTATUS=coordinator n1");
   EXPECT_EQ(heard[1], "WATCHDOG=1");
   EXPECT_EQ(heard[2], "WATCHDOG=1");
-  EXPECT_EQ(heard.back(), "STOPPING=1\nSTATUS=stopped; 1 tasks run on");
+  EXPECT_EQ(heard.back(), "STOPPING=1\nSTATUS=stopped; 1 tasks run on; to end them: dtrainctl cancel JOB at a node of the "
+                          "cluster, or here systemctl stop dtrain-tasks.service");
 }
 
 TEST_F(DaemonTest, RequestsGoToTheDeciderAndHasBlobToTheDisk) {

@@ -24,5 +24,31 @@ TEST(Cgroup, WhatIsLeftOfAnEarlierLifeIsNotUsedAgain) {
   cgroup_remove(*second);
 }
 
+// dtraind.service: tasks go below another unit's group, so that what systemd does to the agent's does nothing to them.
+TEST(Cgroup, TasksGoBelowTheGroupThatIsNamed) {
+  const Cgroups own = Cgroups::open("", "dtrain-test-" + std::to_string(::getpid()));
+  if (own.v2().empty()) return;  // no writable cgroup v2 here
+  // The hierarchy's mount point is what is left of our path without our place in it.
+  std::string place = read_small_file("/proc/self/cgroup").value_or("");
+  place = place.substr(place.find("0::") + 3);
+  place = place.substr(0, place.find('\n'));
+  const std::string parent = (place == "/" ? "" : place) + "/" + own.v2().substr(own.v2().rfind('/') + 1);
+  {
+    const Cgroups below = Cgroups::open(parent, "tasks");
+    EXPECT_EQ(below.v2(), own.v2() + "/tasks");
+    const auto made = below.create("1.1.worker-0", 0);
+    ASSERT_TRUE(made.has_value());
+    EXPECT_EQ(made->v2, own.v2() + "/tasks/1.1.worker-0");
+    cgroup_remove(*made);
+    // The unit was begun anew beside the agent, and its group with it.
+    ASSERT_EQ(::rmdir(below.v2().c_str()), 0);
+    const auto again = below.create("1.1.worker-0", 0);
+    ASSERT_TRUE(again.has_value());
+    EXPECT_TRUE(read_small_file(again->v2 + "/task/cgroup.procs").has_value());
+    cgroup_remove(*again);
+  }
+  EXPECT_EQ(Cgroups::open(parent + "/absent", "tasks").v2(), "");  // not made: it would be nobody's
+}
+
 }  // namespace
 }  // namespace dtrain::proc
