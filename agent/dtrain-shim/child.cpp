@@ -1,5 +1,6 @@
 #include "agent/dtrain-shim/child.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -34,6 +35,15 @@ void apply_limits(ChildPlan& plan) {
     wanted.rlim_max = present.rlim_max;
     if (raw(SYS_prlimit64, 0, resource, reinterpret_cast<long>(&wanted)) != 0) give_up(plan, Step::set_limit, errno);
   }
+}
+
+// The agent and its shims may be spared when memory is short (OOMScoreAdjust= of the unit); the task dies first. Written by a
+// child of vfork this is the child's alone. Where /proc cannot be had nobody was spared.
+void be_killed_first() {
+  const int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+  char sign = 0;
+  if (fd >= 0 && read(fd, &sign, 1) == 1 && sign == '-') (void)!write(fd, "0", 1);
+  if (fd >= 0) close(fd);
 }
 
 // As execvpe does: the first entry of PATH that can be executed. Its cause of failure is the most telling one.
@@ -73,6 +83,7 @@ void run_child(void* context) {
   if (dup2(plan.out, 1) < 0 || dup2(plan.err, 2) < 0) give_up(plan, Step::execute, errno);
   // The shim may be more urgent than others, as the agent is; a task is not. (The system call answers 20 minus niceness.)
   if (raw(SYS_getpriority, PRIO_PROCESS, 0) > 20) raw(SYS_setpriority, PRIO_PROCESS, 0, 0);
+  be_killed_first();
   apply_limits(plan);
   if ((h.flags & kSwitchUser) != 0 &&
       (raw(SYS_setgroups, h.group_count, reinterpret_cast<long>(plan.launch->groups)) != 0 ||

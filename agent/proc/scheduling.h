@@ -10,7 +10,8 @@ inline constexpr int kAgentNiceness = -10;
 // The calling thread and those that it starts from now on. Without the right to it (CAP_SYS_NICE) nothing changes.
 void become_urgent();
 
-// In a child that is to run a user's program, or a user's files: no more urgent than usual. Never fails.
+// In a child that is to run a user's program, or a user's files: no more urgent than usual, nor spared when memory is short.
+// Never fails.
 void become_usual();
 
 }  // namespace dtrain::proc

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "agent/proc/helper_program.h"
+#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 namespace {
@@ -19,6 +20,17 @@ TEST(Scheduling, AHelperOfAnUrgentProcessIsNotUrgent) {
   ::setpriority(PRIO_PROCESS, 0, before);
   ASSERT_TRUE(helper.has_value());
   EXPECT_EQ(helper->errors, std::to_string(std::max(0, before)));
+}
+
+// The service has OOMScoreAdjust=-500: when memory is short the agent is to outlive what it started.
+TEST(Scheduling, AHelperOfASparedProcessIsNotSpared) {
+  const std::string own = "/proc/self/oom_score_adj";
+  const std::string before = read_small_file(own).value_or("0\n");
+  write_control(own, "-500");  // without the right to it nothing changes, and nothing is shown
+  const auto helper = run_helper({{"sh", "-c", "cat /proc/self/oom_score_adj >&2"}, std::nullopt, -1});
+  write_control(own, before);
+  ASSERT_TRUE(helper.has_value());
+  EXPECT_EQ(helper->errors, before.starts_with("-") ? "0" : before.substr(0, before.find('\n')));
 }
 
 }  // namespace

@@ -81,6 +81,16 @@ class ShimTest : public testing::Test {
   std::vector<node::Event> events_;
 };
 
+TEST_F(ShimTest, ATaskIsNotSparedWhenMemoryIsShort) {
+  const std::string own = "/proc/self/oom_score_adj";
+  const std::string before = read_small_file(own).value_or("0\n");
+  write_control(own, "-500");  // as dtraind.service has it; without the right to it nothing changes, and nothing is shown
+  use();
+  run(shell("cat /proc/self/oom_score_adj"));
+  write_control(own, before);
+  EXPECT_EQ(output().bytes[0], before.starts_with("-") ? "0\n" : before);
+}
+
 TEST_F(ShimTest, EveryByteIsInTheLogWithItsStreamAndAttempt) {
   use();
   launch(shell("seq 1 50000; echo attempt $DTRAIN_ATTEMPT >&2; exit 4"));
