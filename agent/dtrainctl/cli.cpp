@@ -327,12 +327,22 @@ class CommandLine {
         ->check(CLI::IsMember({"bash", "zsh", "fish", "names"}).description("bash|zsh|fish"));
     completion->add_option("kind", names_of_)->group("");
     completion->add_option("job", names_job_)->group("");
-    does(completion, [this](Session& s) { return cmd_completion(s, shell_, names_of_, names_job_, summaries()); });
+    does(completion, [this](Session& s) { return cmd_completion(s, shell_, names_of_, names_job_, summaries(), options_of(app_, false)); });
     CLI::App* keygen = verb("keygen", "makes the cluster's key file; needs no agent");
     keygen->add_option("file", keygen_.file, "must not exist yet; its directory must")->required();
     keygen->add_flag("--add", keygen_.add, "append a further key to an existing file, for rotation");
     does(keygen, [this](Session& s) { return cmd_keygen(s, keygen_); });
     does(verb("version", "the versions of this program and of the agent"), [](Session& s) { return cmd_version(s); });
+  }
+
+  static std::vector<std::string> options_of(CLI::App& app, bool only_valued) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) {
+      if (only_valued && option->get_items_expected_min() == 0) continue;
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    }
+    return names;
   }
 
   std::vector<VerbSummary> summaries() {
@@ -345,15 +355,6 @@ class CommandLine {
         {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}, {"keygen", {"file", ""}},
         {"topology", {"node", ""}},  {"leave", {"node", ""}},   {"forget-node", {"node", ""}},
         {"drain", {"node", ""}},     {"undrain", {"node", ""}}};
-    const auto options_of = [](CLI::App& app, bool only_valued) {
-      std::vector<std::string> names;
-      for (const CLI::Option* option : app.get_options()) {
-        if (only_valued && option->get_items_expected_min() == 0) continue;
-        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-        for (const std::string& name : option->get_snames()) names.push_back("-" + name);
-      }
-      return names;
-    };
     const std::vector<std::string> global = options_of(app_, false), global_valued = options_of(app_, true);
     std::vector<VerbSummary> all;
     for (CLI::App* sub : app_.get_subcommands({})) {

@@ -54,7 +54,7 @@ constexpr const char* kValues = "table wide json yaml";
 constexpr const char* kTargets =
     "Pending Placed Staging Starting Running Restarting Recovering Suspended Succeeded Failed Cancelled Finished deleted";
 
-std::string bash_script(const std::vector<VerbSummary>& verbs) {
+std::string bash_script(const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals) {
   std::string out = R"sh(# bash completion of dtrainctl
 _dtrainctl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb= first= word skip= count=0
@@ -77,7 +77,7 @@ _dtrainctl() {
     --task) COMPREPLY=($(compgen -W "$(dtrainctl completion names tasks "$first" 2>/dev/null)" -- "$cur")); return ;;
   esac
   if [[ -z $verb ]]; then
-    COMPREPLY=($(compgen -W ")sh" + verb_names(verbs) + R"sh( --agent --key-file -o --output --timeout --no-color --help" -- "$cur"))
+    COMPREPLY=($(compgen -W ")sh" + verb_names(verbs) + " " + joined(globals) + R"sh(" -- "$cur"))
     return
   fi
   case $verb in
@@ -98,7 +98,7 @@ _dtrainctl() {
   return out + "  esac\n}\ncomplete -o filenames -F _dtrainctl dtrainctl\n";
 }
 
-std::string zsh_script(const std::vector<VerbSummary>& verbs) {
+std::string zsh_script(const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals) {
   std::string out = "#compdef dtrainctl\n# zsh completion of dtrainctl\n_dtrainctl() {\n  local -a verbs\n  verbs=(\n";
   for (const VerbSummary& verb : verbs) out += "    " + quoted(verb.name + ":" + verb.help) + "\n";
   out += R"sh(  )
@@ -120,7 +120,7 @@ std::string zsh_script(const std::vector<VerbSummary>& verbs) {
     --task) compadd -- ${=$(dtrainctl completion names tasks "$first" 2>/dev/null)}; return ;;
   esac
   if [[ -z $verb ]]; then
-    if [[ ${words[CURRENT]} == -* ]]; then compadd -- --agent --key-file -o --output --timeout --no-color --help
+    if [[ ${words[CURRENT]} == -* ]]; then compadd -- )sh" + joined(globals) + R"sh(
     else _describe verb verbs; fi
     return
   fi
@@ -139,10 +139,15 @@ std::string zsh_script(const std::vector<VerbSummary>& verbs) {
     argument(verb.second, 1);
     out += "      fi ;;\n";
   }
-  return out + "  esac\n}\ncompdef _dtrainctl dtrainctl\n";
+  // Loaded from fpath this file is the function's body, and the first completion is already wanted; sourced, it is not.
+  return out + "  esac\n}\nif [[ $funcstack[1] == _dtrainctl ]]; then _dtrainctl; else compdef _dtrainctl dtrainctl; fi\n";
 }
 
-std::string fish_script(const std::vector<VerbSummary>& verbs) {
+std::string fish_name(const std::string& option) {
+  return option.starts_with("--") ? "-l " + option.substr(2) : "-s " + option.substr(1);
+}
+
+std::string fish_script(const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals) {
   const std::string all = verb_names(verbs);
   std::string out = "# fish completion of dtrainctl\n"
                     "function __dtrainctl_first\n"
@@ -155,16 +160,18 @@ std::string fish_script(const std::vector<VerbSummary>& verbs) {
                     "end\n"
                     "complete -c dtrainctl -f\n"
                     "complete -c dtrainctl -l agent -r -F\ncomplete -c dtrainctl -l key-file -r -F\n"
-                    "complete -c dtrainctl -l timeout -r\ncomplete -c dtrainctl -l no-color\n"
+                    "complete -c dtrainctl -l timeout -r\n"
                     "complete -c dtrainctl -s o -l output -x -a '" + std::string(kValues) + "'\n";
+  for (const std::string& option : globals)
+    if (!std::set<std::string>{"--agent", "--key-file", "--timeout", "-o", "--output"}.contains(option))
+      out += "complete -c dtrainctl " + fish_name(option) + "\n";
   for (const VerbSummary& verb : verbs) {
     out += "complete -c dtrainctl -n 'not __fish_seen_subcommand_from " + all + "' -a " + verb.name + " -d " +
            quoted(verb.help) + "\n";
     const std::string seen = "__fish_seen_subcommand_from " + verb.name;
     for (const std::string& option : verb.options)
       out += "complete -c dtrainctl -n '" + seen + "' " +
-             (option.rfind("--", 0) == 0 ? "-l " + option.substr(2) : "-s " + option.substr(1)) +
-             (option == "--for" ? " -x -a '" + std::string(kTargets) + "'" : "") + "\n";
+             fish_name(option) + (option == "--for" ? " -x -a '" + std::string(kTargets) + "'" : "") + "\n";
     const auto argument = [&](const std::string& what, int words) {
       if (what.empty()) return;
       std::string list = what == "task"          ? "(dtrainctl completion names tasks (__dtrainctl_first) 2>/dev/null)"
@@ -209,11 +216,11 @@ int print_names(Session& session, const std::string& kind, const std::string& jo
 }  // namespace
 
 int cmd_completion(Session& session, const std::string& what, const std::string& kind, const std::string& job,
-                   const std::vector<VerbSummary>& verbs) {
+                   const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals) {
   if (what == "names") return print_names(session, kind, job);
-  if (what == "bash") session.io.out << bash_script(verbs);
-  if (what == "zsh") session.io.out << zsh_script(verbs);
-  if (what == "fish") session.io.out << fish_script(verbs);
+  if (what == "bash") session.io.out << bash_script(verbs, globals);
+  if (what == "zsh") session.io.out << zsh_script(verbs, globals);
+  if (what == "fish") session.io.out << fish_script(verbs, globals);
   return kDone;
 }
 

@@ -128,7 +128,7 @@ struct VerbSummary {
   std::string first, second;            // what the positional arguments name: job, task, node, file, ""
 };
 int cmd_completion(Session& session, const std::string& what, const std::string& kind, const std::string& job,
-                   const std::vector<VerbSummary>& verbs);
+                   const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals);
 
 // Repeats `look` every kWatchPause until it fails or the user ends the program: on a terminal the screen is redrawn,
 // elsewhere a changed answer is printed again. `look` prints to the given session.
