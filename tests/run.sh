@@ -28,6 +28,7 @@ fuzz_seconds=60
 passed=0
 failed=0
 failures=()
+skips=()     # what said itself that it cannot run on this machine
 reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
 
@@ -74,7 +75,9 @@ run_tests() {
   read -r good bad < <(head -n 1 <<<"$counts")
   passed=$((passed + good))
   failed=$((failed + bad))
-  while read -r test; do failures+=("$name: $test"); done < <(tail -n +2 <<<"$counts")
+  while read -r test; do
+    case $test in skipped:*) skips+=("$name: ${test#skipped: }") ;; *) failures+=("$name: $test") ;; esac
+  done < <(tail -n +2 <<<"$counts")
 }
 
 # targets DIRECTORY REGEX: the programs behind the tests of that name (cmake/tests.cmake names them alike), but for those
@@ -151,6 +154,9 @@ if [ "$mode" = soak ]; then
 fi
 
 echo
+for skip in "${skips[@]}"; do
+  echo "skipped: $skip"
+done
 for failure in "${failures[@]}"; do
   echo "failed: $failure"
 done

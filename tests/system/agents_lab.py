@@ -53,8 +53,9 @@ def outside(arguments, seconds, **options):
     return process
 
 
-def enter(seconds):
-    """Returns inside. Outside it runs the script again inside, for at most `seconds`, and ends with its code."""
+def enter(seconds, afterwards=None):
+    """Returns inside. Outside it runs the script again inside, for at most `seconds`, and ends with its code; before that it calls
+    `afterwards` with the directory that was the lab's, for what no namespace holds."""
     if INSIDE not in os.environ:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
         with outside(sys.argv, seconds) as inner:
@@ -63,6 +64,8 @@ def enter(seconds):
             finally:
                 inner.stdin.close()
                 os.rmdir(inner.directory)       # empty: what was in it was mounted inside
+                if afterwards:
+                    afterwards(inner.directory)
     directory = os.environ.pop(INSIDE)
 
     def end_with_the_outside():

@@ -1,0 +1,165 @@
+"""The Debian package on hosts with a real systemd: it installs, starts the service, and is upgraded while training goes on; whatever
+becomes of the agent, no task is restarted; removed, it leaves its configuration, and purged nothing.
+
+Where no host can be had it says why and ends with the code for that (docs/testing.md).
+"""
+import json
+import os
+import unittest
+
+import agents_lab
+import hosts_lab
+from harness import main
+
+AT_MOST = 300       # seconds, of all of it
+TASKS = ("worker-0", "worker-1")
+# Each step of a training leaves a mark in the working copy.
+TRAIN = "i=0; while :; do i=$((i+1)); echo $i > step.$DTRAIN_TASK; sleep 0.1; done"
+JOB = {"apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "train"},
+       "spec": {"framework": "generic", "roles": {"worker": {"replicas": len(TASKS), "command": ["sh", "-c", TRAIN]}}}}
+
+
+class Package(unittest.TestCase):
+    """One story in the order of its tests: hosts are dear."""
+    hosts = h1 = packages = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.packages = [cls.hosts.package(revision) for revision in (1, 2)]
+
+    # -- helpers
+
+    def main_pid(self, host):
+        return int(host.shows("dtraind", "MainPID")["MainPID"])
+
+    def up(self, host):
+        return host.shows("dtraind", "ActiveState")["ActiveState"] == "active"
+
+    def tasks(self):
+        found = json.loads(self.h1.does("dtrainctl", "-o", "json", "tasks", "train"))
+        return {task["task"]: (task["state"], task["pid"], task["attempt"]) for task in found}
+
+    def steps(self):
+        """How far each task's training is."""
+        found = self.h1.does("find", "/var/lib/dtrain/work", "-name", "step.*", "-exec", "grep", "-H", ".", "{}", "+")
+        return {line.split(":")[0].rsplit(".", 1)[1]: int(line.split(":")[1]) for line in found.splitlines()}
+
+    def goes_on(self, since):
+        """Both tasks train on from there."""
+        self.hosts.until(lambda: all(self.steps()[task] > since[task] for task in TASKS), lambda: "a step of each; %s" % self.steps())
+
+    def trains(self, steps):
+        since = self.steps()
+        self.goes_on({task: step + steps for task, step in since.items()})
+
+    def survives(self, what, do, another_agent=True):
+        """Neither task notices what is done."""
+        before, agent, steps = self.tasks(), self.main_pid(self.h1), self.steps()
+        self.assertEqual({state for state, _, _ in before.values()}, {"Running"}, what)
+        do()
+        if another_agent:
+            self.hosts.until(lambda: self.main_pid(self.h1) not in (0, agent), "another agent after " + what)
+        self.hosts.until(lambda: self.up(self.h1), lambda: "the agent after %s: %s" % (what, self.h1.journal("dtraind")[-2000:]))
+        self.assertEqual(self.tasks(), before, what)
+        if not another_agent:
+            self.assertEqual(self.main_pid(self.h1), agent, what)
+        self.goes_on(steps)
+
+    # -- the story
+
+    def test_1_installed_it_waits_and_says_so(self):
+        self.h1.install(self.packages[0])
+        self.assertTrue(self.up(self.h1))
+        self.assertEqual(self.h1.does("systemctl", "is-enabled", "dtraind").strip(), "enabled")
+        self.assertIn("belongs to no cluster; waits for --found", self.h1.status())
+        self.assertIn("waits for", self.h1.does("systemctl", "status", "dtraind"))
+        for path in ("/usr/share/man/man8/dtraind.8", "/usr/share/man/man1/dtrainctl.1", "/usr/share/man/man5/dtraind.yaml.5",
+                     "/usr/share/man/man5/dtrain-job.5", "/usr/share/bash-completion/completions/dtrainctl",
+                     "/usr/share/zsh/vendor-completions/_dtrainctl", "/usr/share/fish/vendor_completions.d/dtrainctl.fish",
+                     "/usr/lib/systemd/system/dtrain.slice"):
+            self.assertTrue(os.path.getsize(self.h1.path(path)), path)
+        self.assertIn("dtrain", self.h1.does("getent", "passwd", "dtrain"))
+        self.assertEqual(self.h1.does("systemd-analyze", "verify", "dtraind.service", "dtrain-tasks.service", "dtrain.slice"), "")
+        self.assertEqual(self.h1.does("dtraind", "--check-config").strip(), "the configuration is valid")
+
+    def test_2_it_trains(self):
+        config = self.h1.path("/etc/dtrain/dtraind.yaml")
+        with open(config) as file:
+            text = file.read()
+        self.assertIn("\n  found: false\n", text)
+        self.h1.write("/etc/dtrain/dtraind.yaml", text.replace("\n  found: false\n", "\n  found: true\n"))
+        self.h1.does("systemctl", "restart", "dtraind")
+        self.hosts.until(lambda: self.h1.status().startswith("coordinator h1; 1 of 1 members alive"), lambda: self.h1.status())
+        # As the account that the package made: root is not let submit.
+        self.h1.write("/root/job.json", json.dumps(JOB))
+        self.assertEqual(self.h1.tries("dtrainctl", "submit", "/root/job.json").returncode, 5)
+        self.h1.does("runuser", "-u", "dtrain", "--", "dtrainctl", "submit", "-", given=json.dumps(JOB))
+        self.hosts.until(lambda: {state for state, _, _ in self.tasks().values()} == {"Running"}, lambda: "both tasks: %s" % self.tasks())
+        self.goes_on(self.hosts.until(self.steps, "steps"))
+        self.hosts.until(lambda: "jobs: 1 Running; 2 tasks run here" in self.h1.status(), lambda: self.h1.status())
+        for _, pid, _ in self.tasks().values():
+            self.assertIn("/dtrain.slice/dtrain-tasks.service/", self.h1.does("cat", "/proc/%d/cgroup" % pid))
+            self.assertIn("dtrain", self.h1.does("stat", "-c", "%U", "/proc/%d" % pid))
+
+    def test_3_no_task_notices(self):
+        pid = lambda: str(self.main_pid(self.h1))       # noqa: E731
+        systemctl = lambda *words: lambda: self.h1.does("systemctl", *words)        # noqa: E731
+        self.survives("restart", systemctl("restart", "dtraind"))
+        self.survives("kill -9", lambda: self.h1.does("kill", "-KILL", pid()))
+        self.survives("daemon-reexec", systemctl("daemon-reexec"), another_agent=False)
+        self.survives("restart of journald", systemctl("restart", "systemd-journald"), another_agent=False)
+        self.survives("reload", systemctl("reload", "dtraind"), another_agent=False)
+        holder = self.h1.shows("dtrain-tasks", "MainPID")["MainPID"]
+        self.assertIn("/dtrain-tasks.service/hold\n", self.h1.does("cat", "/proc/%s/cgroup" % holder))
+        self.survives("kill -9 of who keeps their place", lambda: self.h1.does("kill", "-KILL", holder), another_agent=False)
+        # A loop that is stuck. The time until that is noticed is the test's.
+        self.h1.write("/etc/systemd/system/dtraind.service.d/watchdog.conf", "[Service]\nWatchdogSec=2s\n")
+        self.h1.does("systemctl", "daemon-reload")
+        self.survives("restart with a shorter watchdog", systemctl("restart", "dtraind"))
+        # One that turns is left alone, over twice that time.
+        agent = self.main_pid(self.h1)
+        self.trains(40)
+        self.assertEqual((self.main_pid(self.h1), self.h1.shows("dtraind", "NRestarts")["NRestarts"]), (agent, "0"))
+        self.survives("SIGSTOP", lambda: self.h1.does("kill", "-STOP", pid()))
+        self.assertIn("Watchdog timeout", self.h1.journal("dtraind"))
+
+    def test_4_upgrade(self):
+        self.survives("an upgrade", lambda: self.h1.install(self.packages[1]))
+        self.assertTrue(self.h1.does("dpkg-query", "-W", "-f", "${Version}", "dtrain").endswith("-2"))
+        with open(self.h1.path("/etc/dtrain/dtraind.yaml")) as file:
+            self.assertIn("\n  found: true\n", file.read())
+        job = json.loads(self.h1.does("dtrainctl", "-o", "json", "jobs"))[0]
+        self.assertEqual((job["state"], job["restarts"], job["generation"]), ("Running", 0, 1))
+
+    def test_5_stopping_the_agent_stops_no_training(self):
+        before, steps = self.tasks(), self.steps()
+        self.h1.does("systemctl", "stop", "dtraind")
+        self.goes_on(steps)
+        self.assertIn("to end them: dtrainctl cancel JOB at a node of the cluster, or here systemctl stop dtrain-tasks.service",
+                      self.h1.journal("dtraind"))
+        self.h1.does("systemctl", "start", "dtraind")
+        self.assertEqual(self.tasks(), before)
+
+    def test_6_removed_and_purged(self):
+        pids = [pid for _, pid, _ in self.tasks().values()]
+        self.h1.does("dpkg", "--remove", "--no-triggers", "dtrain")
+        for pid in pids:
+            self.assertNotEqual(self.h1.tries("test", "-d", "/proc/%d" % pid).returncode, 0, "a task runs on")
+        self.assertFalse(os.path.exists(self.h1.path("/usr/bin/dtraind")))
+        self.assertTrue(os.path.exists(self.h1.path("/etc/dtrain/dtraind.yaml")))
+        self.assertTrue(os.path.exists(self.h1.path("/var/lib/dtrain/dtrain.db")))
+        # Installed again it goes on from what was kept.
+        self.h1.install(self.packages[1])
+        self.hosts.until(lambda: "jobs: 1 " in self.h1.status(), lambda: self.h1.status())
+        self.h1.does("dpkg", "--purge", "--no-triggers", "dtrain")
+        for path in ("/etc/dtrain", "/etc/default/dtraind", "/var/lib/dtrain", "/run/dtrain"):
+            self.assertNotEqual(self.h1.tries("test", "-e", path).returncode, 0, path)
+        left = self.h1.does("find", "/etc/systemd", "/usr", "-xdev", "-name", "*dtrain*", "-not", "-path", "*/dtraind.service.d*")
+        self.assertEqual(left, "")
+        self.assertEqual(self.h1.shows("dtraind", "LoadState")["LoadState"], "not-found")
+
+
+if __name__ == "__main__":
+    Package.hosts = hosts_lab.Hosts(agents_lab.enter(AT_MOST, hosts_lab.clean_up), 1).begin()
+    Package.h1, = Package.hosts.hosts
+    main()
