@@ -12,6 +12,7 @@ void Daemon::on_closed(node::ConnectionId connection) {
   logs_->close(connection);
   execs_->close(loop_->now().boot, connection);
   blob_streams_->close(connection);
+  checkpoint_streams_->close(connection);
   drop_blob(connection);
   queue(node::ConnectionClosed{connection});
 }

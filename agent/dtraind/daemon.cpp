@@ -58,6 +58,9 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   logs_ = std::make_unique<proc::LogStreams>(std::move(*logs));
   blob_streams_ = std::make_unique<BlobStreams>(*prepared_.blobs, static_cast<proc::Outlet&>(*this),
                                                 [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); });
+  checkpoint_streams_ = std::make_unique<CheckpointStreams>(
+      static_cast<proc::Outlet&>(*this), [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); },
+      [this](node::Event event) { queue(std::move(event)); });
   auto execs = proc::ExecSessions::open();
   if (!execs) return tl::unexpected(os_failure(execs.error()));
   execs_ = std::make_unique<proc::ExecSessions>(std::move(*execs));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agent/dtraind/blob_streams.h"
+#include "agent/dtraind/checkpoint_streams.h"
 #include "agent/dtraind/config.h"
 #include "agent/dtraind/decider.h"
 #include "agent/dtraind/exit_code.h"
@@ -93,6 +94,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   void perform(node::Effect& effect);
   void write_blob(node::WriteBlob chunk);
   void drop_blob(node::ConnectionId connection);
+  void write_checkpoint(node::WriteCheckpoint piece);
   void find_blob(const std::string& digest);
   void open_exec(const node::OpenExec& effect);
   void post_bulk(store::DiskWorker::Work work);
@@ -144,6 +146,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<proc::LogStreams> logs_;
   std::unique_ptr<proc::ExecSessions> execs_;
   std::unique_ptr<BlobStreams> blob_streams_;
+  std::unique_ptr<CheckpointStreams> checkpoint_streams_;
   std::unique_ptr<net::ControlServer> control_;
   Relays relays_{*this};
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet

@@ -53,6 +53,12 @@ struct Daemon::Perform {
   void operator()(node::VerifyCheckpoint& e) { d.checkpoints_->verify(e); }
   void operator()(node::QuarantineCheckpoint& e) { d.checkpoints_->quarantine(e); }
   void operator()(node::DeleteCheckpoint& e) { d.checkpoints_->remove(e); }
+  void operator()(node::SendCheckpoint& e) { d.checkpoint_streams_->open(e); }
+  void operator()(node::WriteCheckpoint& e) { d.write_checkpoint(std::move(e)); }
+  void operator()(node::DropCheckpoint& e) {
+    d.upload_bytes_.erase(e.writer);
+    d.checkpoint_streams_->drop(e.writer);
+  }
 
   void operator()(node::RunHook& e) { d.hooks_->run(now(), std::move(e)); }
 
@@ -127,6 +133,21 @@ void Daemon::drop_blob(node::ConnectionId connection) {
   post_bulk([this, connection] {
     prepared_.blobs->drop(connection);
     return store::DiskWorker::Done();
+  });
+}
+
+// Likewise.
+void Daemon::write_checkpoint(node::WriteCheckpoint piece) {
+  const node::ConnectionId writer = piece.writer;
+  const std::size_t size = piece.bytes.size();
+  const bool last = piece.last;
+  upload_bytes_[writer] += size;
+  checkpoint_streams_->write(std::move(piece), [this, writer, size, last] {
+    const auto found = upload_bytes_.find(writer);
+    if (found == upload_bytes_.end()) return;
+    found->second -= std::min(found->second, size);
+    if (last) upload_bytes_.erase(found);
+    relays_.wake(writer);
   });
 }
 

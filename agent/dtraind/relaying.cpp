@@ -38,6 +38,7 @@ void Daemon::on_room(node::ConnectionId connection) {
   logs_->wake(connection);
   execs_->wake(connection);
   blob_streams_->wake(connection);
+  checkpoint_streams_->wake(connection);
 }
 
 }  // namespace dtrain::daemon

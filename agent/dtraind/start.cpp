@@ -318,6 +318,7 @@ node::Options node_options(const Config& config, const std::string& cluster_id, 
   options.down_grace = config.timing.down_grace;
   options.lease = config.timing.lease;
   options.agent_grace = config.timing.agent_grace;
+  options.restore_wait = config.timing.restore_wait;
   options.task_port_first = config.network.task_ports.first;
   options.task_port_last = config.network.task_ports.last;
   for (const std::string& name : config.tasks.pass_env)

@@ -28,6 +28,11 @@ void add_to_stamp(Candidate& candidate, const std::string& name, const FileFacts
   candidate.changed_ns = std::max(candidate.changed_ns, facts.changed_ns);
 }
 
+// The same for every host that sees this directory, and another wherever it is a copy. Never 0.
+std::uint64_t place_of(const FileFacts& facts) {
+  return ((facts.inode * 0x9e3779b97f4a7c15ull) ^ static_cast<std::uint64_t>(facts.changed_ns)) | 1;
+}
+
 // Adds one file that must have `size` bytes, or at least so many. The first thing wrong becomes the defect.
 void expect_file(Candidate& candidate, const FileDescriptor& directory, const std::string& name, std::uint64_t size,
                  bool exactly) {
@@ -59,6 +64,7 @@ std::optional<Candidate> look_at_manifest(const FileDescriptor& directory, const
   }
   add_to_stamp(candidate, kManifest, content->facts);
   candidate.info.bytes = content->facts.size;
+  candidate.info.place = place_of(content->facts);
   candidate.info.digest = transfer::blake2b_hex(content->bytes);
   const auto manifest = transfer::parse_manifest(content->bytes);
   if (!manifest) {
@@ -88,6 +94,7 @@ std::optional<Candidate> look_at_bundle(const FileDescriptor& directory, const s
   if (!has_data && !transfer::has_table_magic(content->bytes)) return std::nullopt;
   add_to_stamp(candidate, name, content->facts);
   candidate.info.bytes = content->facts.size;
+  candidate.info.place = place_of(content->facts);
   candidate.info.digest = transfer::blake2b_hex(content->bytes);
   const auto index = transfer::parse_bundle_index(content->bytes);
   if (!index) {

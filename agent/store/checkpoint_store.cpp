@@ -12,7 +12,6 @@
 #include "agent/store/checkpoint_reader.h"
 #include "agent/store/checkpoint_verify_queue.h"
 #include "agent/store/checkpoint_watch.h"
-#include "common/base/limits.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::store {
@@ -22,7 +21,6 @@ using transfer::Candidate;
 using transfer::CheckpointInfo;
 
 constexpr int kPatience = 3;   // looks that may disagree before what still changes is listed as incomplete
-constexpr std::size_t kRememberedDirectories = 2 * limits::kActiveJobs;
 
 // What one look brought back from the worker.
 struct LookResult {
@@ -75,7 +73,6 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
       queue_->end_background(effect.job);
       return;
     }
-    remember(effect.job, effect.spec.dir);
     Watched watched;
     watched.spec = effect.spec;
     watched.user = effect.user;
@@ -86,7 +83,6 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
   }
 
   void scan(const node::ScanCheckpoints& effect) {
-    remember(effect.job, effect.spec.dir);
     using Answer = Result<std::vector<CheckpointInfo>>;
     run<Answer>(
         [effect]() -> Answer {
@@ -103,7 +99,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
   void quarantine(const node::QuarantineCheckpoint& effect) {
     using Answer = Result<std::string>;
     run<Answer>(
-        [effect, directory = directory_of(effect.job)]() -> Answer {
+        [effect, directory = effect.dir]() -> Answer {
           const auto rights = AsUser::enter(effect.user);
           return rights ? store::quarantine(effect.info, directory) : fail(rights.error());
         },
@@ -114,7 +110,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
 
   void remove(const node::DeleteCheckpoint& effect) {
     run<Status>(
-        [effect, directory = directory_of(effect.job)]() -> Status {
+        [effect, directory = effect.dir]() -> Status {
           const auto rights = AsUser::enter(effect.user);
           return rights ? store::remove(effect.info, directory) : fail(rights.error());
         },
@@ -250,22 +246,12 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     events_.push_back(node::CheckpointsScanned{job, 0, std::move(found)});
   }
 
-  void remember(JobId job, const std::string& directory) {
-    directories_[job] = directory;
-    if (directories_.size() > kRememberedDirectories) directories_.erase(directories_.begin());
-  }
-  std::string directory_of(JobId job) const {
-    const auto found = directories_.find(job);
-    return found == directories_.end() ? "" : found->second;
-  }
-
   const Post post_;
   Log& log_;
   const CheckpointStoreOptions options_;
   CheckpointWatch watch_;
   std::shared_ptr<VerificationQueue> queue_;
   std::map<JobId, Watched> watched_;
-  std::map<JobId, std::string> directories_;   // checkpoint.dir, to tell it from the checkpoints in it
   std::uint64_t last_serial_ = 0;
   std::vector<node::Event> events_;
 };

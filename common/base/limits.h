@@ -32,6 +32,10 @@ inline constexpr std::size_t kActiveJobs = 10'000;          // a further submit 
 inline constexpr std::size_t kFinishedJobs = 10'000;        // oldest finished one is deleted at the next
 inline constexpr std::size_t kCheckpointsPerJob = 128;      // records kept; the oldest are forgotten (files stay)
 
+inline constexpr std::size_t kCheckpointPlaces = 8;         // hosts noted for one of them; further ones are not
+inline constexpr std::size_t kRestorePoints = 64;           // of a job; the oldest are forgotten
+inline constexpr std::size_t kHostsOfJob = 64;              // remembered as having run it; those of the oldest generations go
+
 // Tasks.
 inline constexpr std::size_t kStatusTextBytes = 256;        // a longer STATUS= is cut
 inline constexpr std::size_t kStderrTailBytes = 2048;       // kept with an exit

@@ -256,12 +256,16 @@ struct CheckpointSeen {
   transfer::CheckpointInfo info;
   CheckpointState state = CheckpointState::complete;
   std::string message;
+  NodeId host;                           // where it was seen, judged, moved or deleted; "": wherever it is
+  std::optional<Generation> generation;  // that wrote it, where it is not in the ledger yet; unset: the job's newest
   template <class V>
   void fields(V& v) {
     v("job", job);
     v("info", info);
     v("state", state);
     v("message", message);
+    v("host", host);
+    v("generation", generation);
   }
 };
 
@@ -287,10 +291,12 @@ struct SignalJob {
 struct JobWaits {
   JobId job = 0;
   std::string reason;
+  bool for_restore = false;  // for a host that has its newest checkpoint: timing.restoreWait counts from the first such word
   template <class V>
   void fields(V& v) {
     v("job", job);
     v("reason", reason);
+    v("for_restore", for_restore);
   }
 };
 

@@ -15,9 +15,6 @@ namespace dtrain::cluster {
 // GPUs of one host that are given out; further ones are left alone.
 inline constexpr std::size_t kGpusPerHost = 64;
 
-// A label that no user can give: by its value, the host's id, a job is bound to one host.
-inline constexpr const char* kHostLabel = "\x01host";
-
 struct HostCapacity {
   NodeId id;
   std::string name;

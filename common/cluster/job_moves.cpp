@@ -17,7 +17,11 @@ bool can_leave(const JobRecord& job) {
   return job.goal == Goal::run && job.halt == Halt::none && !job.needs_generation && !is_final(job.state);
 }
 
+// Where no ps or chief holds what was trained, a task begun elsewhere would begin without: all go on from the newest checkpoint.
 bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks) {
+  const bool restores = spec.checkpoint && spec.checkpoint->restore != "never";
+  const bool held = std::ranges::any_of(spec.roles, [&](const auto& role) { return job::is_stateful(spec, {role.first, 0}); });
+  if (restores && !held) return false;
   return std::ranges::all_of(tasks, [&](const TaskId& id) { return scales_alone(spec, id.role) && !job::is_stateful(spec, id); });
 }
 

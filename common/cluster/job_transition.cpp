@@ -292,13 +292,7 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
       wait_for_host(cause, t->place.task.text() + (ends ? " may run there until its lease is over" : " may run there"), name);
     return true;
   }
-  // It could not go on elsewhere.
-  const bool restores = job_.spec.checkpoint && job_.spec.checkpoint->restore != "never";
-  if (goes_on && !gone && restores) {
-    wait_for_host(cause, "its files are there", name);
-    return true;
-  }
-  bool alone = true;
+  bool alone = move_alone(job_.spec, {});
   // The loss of what was frozen itself counts.
   const bool spared = job_.still_since && std::ranges::none_of(there, [](const TaskRecord* t) { return t->lease > 0ns; });
   std::vector<TaskRecord*> started;

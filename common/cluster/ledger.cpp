@@ -299,6 +299,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   job.tasks = std::move(tasks);
 
   JobTransition transition(*this, job, wall);
+  if (job.spec.checkpoint)
+    for (const auto& place : c.placements) job.ran[place.node] = c.generation;
   if (!extend) {
     if (job.restored_digest != c.restore_digest) job.fruitless_restores = 0;
     job.generation = c.generation;
@@ -308,6 +310,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     job.restored = c.restore;
     job.restored_digest = c.restore_digest;
     job.from_scratch = false;
+    if (job.spec.checkpoint) note_restore_point(job);
     job.must_be_frozen.clear();
     job.reason = c.message;
     if (!job.run_started) job.run_started = state_.elapsed;
@@ -382,45 +385,6 @@ Applied Ledger::apply_finish(const FinishJob& c, WallTime wall) {
   return done(it->second);
 }
 
-Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
-  const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
-  JobRecord& job = it->second;
-  auto& known = job.checkpoints;
-  auto record = std::find_if(known.begin(), known.end(), [&](const CheckpointRecord& r) {
-    return r.info.path == c.info.path && r.info.digest == c.info.digest;
-  });
-  if (record == known.end()) {
-    CheckpointRecord r;
-    r.info = c.info;
-    r.generation = job.generation;
-    r.parent_step = job.restored ? job.restored->step : -1;
-    r.seen = wall;
-    known.push_back(std::move(r));
-    if (known.size() > limits::kCheckpointsPerJob) known.erase(known.begin());
-    record = std::prev(known.end());
-  } else if (record->state == c.state && c.state != CheckpointState::verified) {
-    return done(job);
-  }
-  record->state = c.state;
-  std::vector<EventField> details{
-      {"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
-  // A damaged one that a generation of this job left was committed too; what lay there before is not ours.
-  const bool good = c.state == CheckpointState::complete || c.state == CheckpointState::verified;
-  if (good || (c.state == CheckpointState::damaged && job.generation > 0)) job.committed_once = true;
-  if (c.state == CheckpointState::verified) {
-    if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
-    add_event(wall, job.id, "checkpoint.verified", job.spec.name, c.message, std::move(details));
-  } else if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined) {
-    add_event(wall, job.id,
-              c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined",
-              job.spec.name, c.message, std::move(details));
-  }
-  ++job.version;
-  touched_.insert(job.id);
-  return done(job);
-}
-
 void Ledger::forget(JobId id, WallTime wall) {
   const auto it = state_.jobs.find(id);
   if (it == state_.jobs.end()) return;
@@ -455,8 +419,10 @@ Applied Ledger::apply_waits(const JobWaits& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
   if (it == state_.jobs.end() || is_final(it->second.state))
     return refused(ErrorCode::refused, "job moved on");
-  if (it->second.reason == c.reason) return done(it->second);
-  it->second.reason = c.reason;
+  JobRecord& job = it->second;
+  if (c.for_restore && !job.restore_waits_since) job.restore_waits_since = state_.elapsed;
+  if (job.reason == c.reason) return done(job);
+  job.reason = c.reason;
   add_event(wall, c.job, "job.waits", it->second.spec.name, c.reason, {{"job", it->second.spec.name}});
   ++it->second.version;
   touched_.insert(c.job);

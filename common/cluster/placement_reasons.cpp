@@ -42,9 +42,7 @@ class Words {
   void count(HostNumber h) {
     switch (fit_.exclusion(h)) {
       case Exclusion::cordoned: ++cordoned_; return;
-      case Exclusion::selector:
-        if (!elsewhere(h)) ++unselected_;
-        return;
+      case Exclusion::selector: ++unselected_; return;
       case Exclusion::has_gpus: ++with_gpus_; return;
       case Exclusion::none: break;
     }
@@ -59,14 +57,6 @@ class Words {
     }
   }
 
-  // The job is bound to another host: this one is out of the question.
-  bool elsewhere(HostNumber h) const {
-    const auto bound = role_.node_selector.find(kHostLabel);
-    const auto& labels = now_.host(h).labels;
-    const auto own = labels.find(kHostLabel);
-    return bound != role_.node_selector.end() && (own == labels.end() || own->second != bound->second);
-  }
-
   std::string task() const { return TaskId{fit_.demand().role_name, fit_.demand().first_index}.text(); }
   std::string tasks() const {
     return std::to_string(fit_.demand().count()) + " tasks of " + fit_.demand().role_name;
@@ -75,7 +65,7 @@ class Words {
   std::string labels() const {
     std::string text;
     for (const auto& [key, value] : role_.node_selector)
-      if (key != kHostLabel) text += (text.empty() ? "" : ", ") + key + "=" + value;
+      text += (text.empty() ? "" : ", ") + key + "=" + value;
     return text;
   }
 

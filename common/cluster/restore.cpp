@@ -6,39 +6,126 @@
 #include "common/base/check.h"
 
 namespace dtrain::cluster {
+namespace {
 
 using Kind = RestoreChoice::Step::Kind;
+using Candidate = RestoreChoice::Candidate;
 
-RestoreChoice::RestoreChoice(const JobRecord& job, bool trust_unverified)
+RestoreChoice::Step step_of(Kind kind, Candidate at = {}, std::string reason = "", bool damaged = false) {
+  return {kind, std::move(at), std::move(reason), damaged, {}, -1};
+}
+
+// One entry for the files of one directory, however many hosts see it; newest step first.
+std::vector<Candidate> merged(const std::vector<RestoreChoice::Found>& found) {
+  std::vector<Candidate> all;
+  for (const auto& [host, list] : found)
+    for (const auto& info : list) {
+      const auto same = std::ranges::find_if(all, [&](const Candidate& c) {
+        return info.place != 0 && c.info.place == info.place && c.info.path == info.path && c.info.digest == info.digest &&
+               c.info.complete == info.complete;
+      });
+      if (same != all.end())
+        same->hosts.push_back(host);
+      else
+        all.push_back({info, {host}, 0});
+    }
+  std::ranges::stable_sort(all, [](const Candidate& a, const Candidate& b) { return a.info.step > b.info.step; });
+  return all;
+}
+
+// Who wrote what the ledger does not know: files that a host of the newest generation does not see are on a disk of their own, and
+// older than what ran there since. Where none of these can be asked, nothing is known.
+Generation writer(const JobRecord& job, const Candidate& c, const std::vector<RestoreChoice::Found>& found) {
+  for (const auto& r : job.checkpoints)
+    if (r.info.path == c.info.path && r.info.digest == c.info.digest) return r.generation;
+  const auto ran = [&](const NodeId& host) {
+    const auto at = job.ran.find(host);
+    return at == job.ran.end() ? Generation{0} : at->second;
+  };
+  Generation newest = 0;
+  for (const NodeId& host : c.hosts) newest = std::max(newest, ran(host));
+  const bool others_see = std::ranges::any_of(found, [&](const auto& f) { return ran(f.host) == job.generation; });
+  return others_see ? newest : job.generation;
+}
+
+}  // namespace
+
+RestoreChoice::RestoreChoice(const JobRecord& job, Rules rules)
     : spec_(*job.spec.checkpoint),
-      committed_once_(job.committed_once),
       from_scratch_(job.from_scratch),
-      trust_unverified_(trust_unverified),
-      first_(job.generation == 0),
+      rules_(rules),
       skip_newest_(job.fruitless_restores >= kFruitlessRestores && job.restored.has_value()) {
+  job_.generation = job.generation;
+  job_.committed_once = job.committed_once;
+  job_.checkpoints = job.checkpoints;
+  if (!rules.trust_any_branch) job_.lineage = job.lineage;
+  job_.ran = job.ran;
   if (skip_newest_) skip_from_step_ = job.restored->step;
 }
 
 bool RestoreChoice::pinned() const {
-  return spec_.restore != "auto" && spec_.restore != "never" && !committed_once_;
+  return spec_.restore != "auto" && spec_.restore != "never" && !job_.committed_once;
 }
 
-void RestoreChoice::scanned(std::vector<transfer::CheckpointInfo> found) {
+const CheckpointRecord* RestoreChoice::newest_known(std::int64_t above) const {
+  const CheckpointRecord* newest = nullptr;
+  for (const auto& r : job_.checkpoints) {
+    if (!is_good(r.state) || r.places.empty() || r.info.step <= above || job_.is_stale(r.generation, r.info.step)) continue;
+    if (newest == nullptr || r.info.step > newest->info.step) newest = &r;
+  }
+  return newest;
+}
+
+bool RestoreChoice::lacks_newest(const std::vector<Found>& found) const {
+  if (std::ranges::all_of(found, [](const Found& f) { return f.list.empty(); })) return true;
+  const CheckpointRecord* newest = newest_known(-1);
+  return newest != nullptr && std::ranges::none_of(found, [&](const Found& f) {
+    return std::ranges::any_of(f.list, [&](const auto& info) {
+      return info.complete && info.path == newest->info.path && info.digest == newest->info.digest;
+    });
+  });
+}
+
+std::optional<RestoreChoice::Away> RestoreChoice::awaited(std::int64_t above) const {
+  if (from_scratch_ || pinned()) return std::nullopt;
+  std::optional<Away> newest;
+  for (const auto& r : job_.checkpoints) {
+    const std::int64_t step = r.info.step;
+    if (!is_good(r.state) || step <= above || job_.is_stale(r.generation, step) || (skip_newest_ && step == skip_from_step_)) continue;
+    if (newest && newest->step >= step) continue;
+    std::vector<NodeId> hosts;
+    for (const auto& p : r.places)
+      if (away_.contains(p.host)) hosts.push_back(p.host);
+    if (!hosts.empty()) newest = Away{step, std::move(hosts)};
+  }
+  return newest;
+}
+
+void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<NodeId>& away, bool waited) {
   CHECK(step_.kind == Kind::scan || step_.kind == Kind::scan_parent);
+  std::vector<Candidate> all = merged(found);
   if (pinned()) {
     // The path may be a checkpoint directory itself, or a prefix: then it is found in its parent directory.
-    std::erase_if(found, [&](const auto& info) { return info.path != spec_.restore; });
-    if (found.empty() && !parent_scanned_) {
+    std::erase_if(all, [&](const Candidate& c) { return c.info.path != spec_.restore; });
+    if (all.empty() && !parent_scanned_) {
       parent_scanned_ = true;
-      step_ = {Kind::scan_parent, {}, "", false};
+      step_ = step_of(Kind::scan_parent);
       return;
     }
   }
-  candidates_ = std::move(found);
-  next_ = 0;
+  away_ = away;
+  waited_ = waited;
+  for (Candidate& c : all) {
+    c.generation = writer(job_, c, found);
+    if (from_scratch_)
+      stale_.push_back(std::move(c));
+    else if (pinned() || !job_.is_stale(c.generation, c.info.step))
+      candidates_.push_back(std::move(c));
+    else if (c.generation != 0)  // else it is none of this job's: it stays
+      stale_.push_back(std::move(c));
+  }
   if (from_scratch_) {
-    stale_ = candidates_;
-    decision_ = Step{Kind::nothing, {}, "from scratch, as asked", false};
+    decision_ = step_of(Kind::nothing, {}, "from scratch, as asked");
     return quarantined();
   }
   next_candidate();
@@ -46,34 +133,49 @@ void RestoreChoice::scanned(std::vector<transfer::CheckpointInfo> found) {
 
 void RestoreChoice::next_candidate() {
   for (; next_ < candidates_.size(); ++next_) {
-    const auto& info = candidates_[next_];
-    if (skip_newest_ && info.step == skip_from_step_) {
-      stale_.push_back(info);
+    const Candidate& c = candidates_[next_];
+    if (skip_newest_ && c.info.step == skip_from_step_) {
+      skipped_.push_back(c);
       continue;
     }
-    if (!info.complete) {
-      step_ = {Kind::quarantine, info, info.defect, true};
+    if (!c.info.complete) {
+      step_ = step_of(Kind::quarantine, c, c.info.defect, true);
       return;
     }
-    if (trust_unverified_) return verified({});
-    step_ = {Kind::verify, info, "", false};
+    if (auto newest = awaited(c.info.step); newest && !waited_) {
+      step_ = step_of(Kind::wait);
+      step_.newest = std::move(newest);
+      step_.older = c.info.step;
+      return;
+    }
+    if (rules_.trust_unverified) return verified({});
+    step_ = step_of(Kind::verify, c);
     return;
   }
   nothing_left();
 }
 
+// Whoever saw these very files need not be waited for.
+void RestoreChoice::drop_known(const transfer::CheckpointInfo& info) {
+  for (auto& r : job_.checkpoints)
+    if (r.info.path == info.path && r.info.digest == info.digest)
+      std::erase_if(r.places, [&](const CheckpointPlace& p) { return info.place != 0 && p.place == info.place; });
+}
+
 void RestoreChoice::verified(const Status& result) {
-  const auto info = candidates_[next_];
+  const Candidate c = candidates_[next_];
   if (!result) {
-    step_ = {Kind::quarantine, info, result.error().text(), true};
+    step_ = step_of(Kind::quarantine, c, result.error().text(), true);
     return;
   }
   std::string why = "newest that verifies";
-  if (skip_newest_ && info.step < skip_from_step_)
+  if (skip_newest_ && c.info.step < skip_from_step_)
     why = "two failures in a row without progress from step " + std::to_string(skip_from_step_) +
           ": the one before";
   if (pinned()) why = "as the job asks";
-  decision_ = Step{Kind::chosen, info, why, false};
+  decision_ = step_of(Kind::chosen, c, why);
+  decision_->newest = awaited(c.info.step);
+  stale_.insert(stale_.end(), skipped_.begin(), skipped_.end());
   quarantined();
 }
 
@@ -81,6 +183,7 @@ void RestoreChoice::verified(const Status& result) {
 // stands).
 void RestoreChoice::quarantined() {
   if (!decision_) {  // it was a damaged candidate
+    drop_known(candidates_[next_].info);
     ++next_;
     return next_candidate();
   }
@@ -88,28 +191,34 @@ void RestoreChoice::quarantined() {
     step_ = *decision_;
     return;
   }
-  step_ = {Kind::quarantine, stale_.back(), "written beyond the point where its successor starts", false};
+  step_ = step_of(Kind::quarantine, stale_.back(), "written beyond the point where its successor starts");
   stale_.pop_back();
 }
 
 void RestoreChoice::nothing_left() {
   if (pinned()) {
-    step_ = {Kind::blocked, {}, "no checkpoint that verifies at " + spec_.restore, false};
+    step_ = step_of(Kind::blocked, {}, "no checkpoint that verifies at " + spec_.restore);
     return;
   }
-  if (skip_newest_ && !stale_.empty()) {
+  if (auto newest = awaited(-1); newest && (!waited_ || skipped_.empty())) {
+    step_ = step_of(Kind::wait);
+    step_.newest = std::move(newest);
+    if (!skipped_.empty()) step_.older = skipped_.front().info.step;
+    return;
+  }
+  if (skip_newest_ && !skipped_.empty()) {
     // Nothing older is left: the same one once more is better than losing it all.
     skip_newest_ = false;
-    candidates_ = std::exchange(stale_, {});
+    candidates_ = std::exchange(skipped_, {});
     next_ = 0;
     return next_candidate();
   }
-  if (committed_once_ && !first_) {
-    step_ = {Kind::blocked, {}, "a checkpoint was committed once, none that verifies is left", false};
+  if (job_.committed_once && job_.generation != 0) {
+    step_ = step_of(Kind::blocked, {}, "a checkpoint was committed once, none that verifies is left");
     return;
   }
-  decision_ = Step{Kind::nothing, {}, "no checkpoint yet: from scratch", false};
-  step_ = *decision_;
+  decision_ = step_of(Kind::nothing, {}, "no checkpoint yet: from scratch");
+  quarantined();
 }
 
 }  // namespace dtrain::cluster

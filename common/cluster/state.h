@@ -125,6 +125,17 @@ constexpr CheckpointState enum_last(CheckpointState) {
   return CheckpointState::deleted;
 }
 
+// A host that has a checkpoint.
+struct CheckpointPlace {
+  NodeId host;
+  std::uint64_t place = 0;  // CheckpointInfo::place there
+  template <class V>
+  void fields(V& v) {
+    v("host", host);
+    v("place", place);
+  }
+};
+
 // One entry of a job's lineage. Order: generation, then step.
 struct CheckpointRecord {
   transfer::CheckpointInfo info;
@@ -132,6 +143,7 @@ struct CheckpointRecord {
   std::int64_t parent_step = -1;  // what its generation restored (-1: from scratch)
   CheckpointState state = CheckpointState::complete;
   WallTime seen{};
+  std::vector<CheckpointPlace> places;  // as hosts told; limits::kCheckpointPlaces at most, further ones are not noted
   template <class V>
   void fields(V& v) {
     v("info", info);
@@ -139,6 +151,21 @@ struct CheckpointRecord {
     v("parent_step", parent_step);
     v("state", state);
     v("seen", seen);
+    v("places", places);
+  }
+};
+inline bool is_good(CheckpointState s) {
+  return s == CheckpointState::complete || s == CheckpointState::verified;
+}
+
+// Where a generation began: what earlier ones wrote beyond that step is a branch that was left behind.
+struct RestorePoint {
+  Generation generation = 0;
+  std::int64_t step = -1;  // -1: from scratch
+  template <class V>
+  void fields(V& v) {
+    v("generation", generation);
+    v("step", step);
   }
 };
 
@@ -240,6 +267,9 @@ struct JobRecord {
   std::uint32_t fruitless_restores =
       0;  // failures in a row of generations restored from restored_digest without progress
   bool from_scratch = false;  // asked for by a user: the next generation restores nothing
+  std::vector<RestorePoint> lineage;         // of generations; only those that no later one makes needless: steps ascend
+  std::map<NodeId, Generation> ran;          // the newest generation with tasks on that host
+  std::optional<Duration> restore_waits_since;  // its newest checkpoint is on hosts that are away (timing.restoreWait)
 
   Preempted preempted;            // until it has a place again
   std::uint32_t preemptions = 0;  // of this run
@@ -304,8 +334,13 @@ struct JobRecord {
     v("must_be_frozen", must_be_frozen);
     v("still_since", still_since);
     v("still_to", still_to);
+    v("lineage", lineage);
+    v("ran", ran);
+    v("restore_waits_since", restore_waits_since);
   }
 
+  // Was it left behind, if that generation wrote it?
+  bool is_stale(Generation generation, std::int64_t step) const;
   bool nothing_runs() const;  // every task of the newest generation ended, or there is none
 };
 

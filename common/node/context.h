@@ -46,9 +46,11 @@ struct Context {
   std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable
   const task::Assignments* host = nullptr;  // this host's tasks; nullptr: not adopted yet
   std::uint64_t last_token = 0;
+  ConnectionId last_own = kFirstOwn - 1;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }
   std::uint64_t next_token() { return ++last_token; }
+  ConnectionId next_own() { return ++last_own; }  // for one stream of this node's own
   // A copy of the log: this node votes or learns.
   bool holds_ledger() const {
     return replicated && replicated->raft().configuration().has(replicated->raft().id());

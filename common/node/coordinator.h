@@ -10,18 +10,16 @@
 
 #include "common/cluster/queue.h"
 #include "common/cluster/restore.h"
+#include "common/node/checkpoint_requests.h"
 #include "common/node/context.h"
 #include "common/node/leases.h"
 
 namespace dtrain::node {
 
-// The job as placement is to see it, on the one host that has its files.
-job::JobSpec bound_to(const NodeId& host, job::JobSpec spec);
-
 class Coordinator {
  public:
-  Coordinator(Context& context, Leases& leases)
-      : c_(context), leases_(leases),
+  Coordinator(Context& context, Leases& leases, CheckpointRequests& checkpoints)
+      : c_(context), leases_(leases), checkpoints_(checkpoints),
         queue_({.preempt = true, .back_fill_by_time = true, .broken_rule = context.options.broken_rule}) {}
 
   // Another node coordinates: nothing of this is known here any more.
@@ -50,32 +48,28 @@ class Coordinator {
 
  private:
   struct Choosing {
+    explicit Choosing(cluster::RestoreChoice c) : choice(std::move(c)) {}
     cluster::RestoreChoice choice;
-    std::uint64_t token = 0;       // of the answer awaited; 0: none
-    Instant retry = kNever;        // after a scan or read that failed
-    std::uint32_t unreadable = 0;  // reads that failed for another reason than damage
+    std::map<std::uint64_t, NodeId> asked;  // who is looking, by token
+    std::set<NodeId> looked;                // whoever was asked to
+    std::vector<cluster::RestoreChoice::Found> found;
+    std::optional<Error> problem;           // the first of those who could not
+    bool everywhere = false;                // all hosts were asked
+    std::uint64_t token = 0;                // of the verdict or quarantine that is awaited; 0: none
+    NodeId host;                            // where
+    Instant retry = kNever;                 // after what failed, or while a host is awaited
+    std::uint32_t unreadable = 0;           // reads that failed for another reason than damage
+    bool under_way() const { return token != 0 || !asked.empty(); }
   };
   struct Job {
     std::uint64_t proposed = 0;  // index of our proposal in flight; 0: none
     std::optional<Choosing> choosing;
-    bool watched = false;
-    std::set<std::string> known;    // checkpoints (path and digest) seen by the watch, queued or judged
-    std::set<std::string> deleted;  // surplus ones whose removal was ordered
-    std::vector<transfer::CheckpointInfo> to_verify;    // found by the watch
-    std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
     std::string waiting;                                // why no generation can begin
     std::string told;                                   // of `waiting`, to the ledger
     std::optional<std::string> told_after;              // the ledger's reason before; nullopt: it knows `told`
     std::optional<cluster::WaitKind> waits_as;          // of `told`, in the queue; nullopt: it waits for something else
     Instant deadline = kNever;
   };
-  // Where a job's files are: it can run nowhere else.
-  struct Bound {
-    NodeId host;             // "": nowhere in particular
-    std::string why;         // for people: "its package is on h2 only"
-    bool coordinator = false;  // and only that host can look for what it restores: it must coordinate
-  };
-
   bool look_at(JobId id);
   std::vector<TaskId> tasks_to_place(const cluster::JobRecord& job, Job& soft);
   std::vector<cluster::RunningJob> running_jobs() const;
@@ -89,16 +83,19 @@ class Coordinator {
   static bool is_told(const cluster::JobRecord& job, Job& soft);
   void choose(const cluster::JobRecord& job, Job& soft);
   void drive_choice(const cluster::JobRecord& job, Job& soft);
-  void watch(const cluster::JobRecord& job, Job& soft);
-  void verify_next(const cluster::JobRecord& job, Job& soft);
-  void delete_surplus(const cluster::JobRecord& job, Job& soft);
-  void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason);
+  // coordinator_restore.cpp
+  static bool wants_restore(const cluster::JobRecord& job);
+  std::string why_restored(const cluster::RestoreChoice::Step& step) const;
+  std::set<NodeId> hosts_to_ask(const cluster::JobRecord& job, const Choosing& choosing) const;
+  void ask_hosts(const cluster::JobRecord& job, Choosing& choosing);
+  void all_looked(const cluster::JobRecord& job, Job& soft);
+  std::set<NodeId> hosts_away(const cluster::JobRecord& job, const Choosing& choosing) const;
+  void wait_for_newest(const cluster::JobRecord& job, Job& soft);
+  std::string hosts_text(const std::vector<NodeId>& hosts) const;
+  void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason, bool for_restore = false);
   void watch_time(const cluster::JobRecord& job, Job& soft);
   // What is free now: proposals in flight are taken off, and so are held places, those of `except` excepted.
   cluster::Capacity capacity(JobId except = 0) const;
-  Bound bound(const cluster::JobRecord& job) const;
-  bool waits_for_its_host(const cluster::JobRecord& job, Job& soft);
-  void hand_over_to(const NodeId& host, Job& soft);
   cluster::PortRange task_ports() const { return {c_.options.task_port_first, c_.options.task_port_last}; }
   void note_hosts(const cluster::Capacity& hosts);
   void watch_hosts();
@@ -145,6 +142,7 @@ class Coordinator {
 
   Context& c_;
   Leases& leases_;
+  CheckpointRequests& checkpoints_;
   std::map<JobId, Job> jobs_;
   std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
   std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them
@@ -153,7 +151,6 @@ class Coordinator {
   std::map<NodeId, std::uint64_t> losing_;    // HostLost in flight, by index
   std::uint64_t shape_ = 0;                   // of the hosts that may be given tasks, as last looked at
   bool hosts_differ_ = false;                 // from those that the jobs which wait were last looked at with
-  std::set<JobId> bound_;                     // wait for the host that has their files
   std::map<JobId, Held> held_;                // what is not free for others
   std::map<std::pair<NodeId, JobId>, Instant> stays_said_;  // when last
   std::pair<NodeId, JobId> tried_last_;       // to move: the next look goes on behind it
@@ -163,7 +160,6 @@ class Coordinator {
   Instant next_lead_elsewhere_{};
   bool drains_changed_ = false;
   Instant next_look_{};                       // at the hosts
-  Instant next_hand_over_{};
   cluster::JobQueue queue_;
 };
 

@@ -1,4 +1,4 @@
-// The coordinator's hosts: which may be given tasks, which job can run on which of them only, and which are lost.
+// The coordinator's hosts: which may be given tasks, and which are lost.
 #include <algorithm>
 #include <utility>
 
@@ -18,8 +18,6 @@ using HostSeen = cluster::HostSeen::State;
 constexpr Duration kLookEvery = 1s;
 // A proposal that the log refused (it hands over, or is full) is made again after this.
 constexpr Duration kTryAgain = 200ms;
-// Between two hand-overs to hosts that must look for their jobs' checkpoints: time to look for those of this one.
-constexpr Duration kHandOverPause = 3s;
 
 }  // namespace
 
@@ -34,70 +32,9 @@ cluster::Capacity Coordinator::capacity(JobId except) const {
   return free;
 }
 
-// Checkpoints lie on one host, or in a directory that several have: where the one is gone for good, the coordinator's host is
-// looked at, and the job goes on there if it has the newest that was ever seen (scanned()).
-Coordinator::Bound Coordinator::bound(const JobRecord& job) const {
-  const bool restores = job.spec.checkpoint && job.spec.checkpoint->restore != "never";
-  if (restores && !job.from_scratch && job.generation > 0 && !job.tasks.empty()) {
-    const NodeId& host = job.tasks.begin()->second.place.node;
-    const auto lost = c_.ledger.state().lost.find(host);
-    if (job.needs_generation && lost != c_.ledger.state().lost.end() && lost->second.gone)
-      return {c_.facts.id, "its checkpoints were on " + host_name(c_, host) + ", which is gone", false};
-    return {host, "its checkpoints are on " + host_name(c_, host) + " only", true};
-  }
-  if (job.spec.checkpoint) return {c_.facts.id, "its checkpoints are to be on the coordinator's host " + c_.facts.name, false};
-  return {};
-}
-
-// It could be placed now, if only its host were there.
-bool Coordinator::waits_for_its_host(const JobRecord& job, Job& soft) {
-  const Bound to = bound(job);
-  const bool lost = c_.ledger.state().lost.contains(to.host);
-  const bool drained = c_.ledger.state().drained.contains(to.host);
-  bound_.erase(job.id);
-  if (to.host.empty() || (to.host == c_.facts.id && !lost && !drained)) return false;
-  const bool coordinates = !to.coordinator || !job.needs_generation || to.host == c_.facts.id;
-  const auto hosts = host_capacities(c_);
-  note_hosts(cluster::Capacity(hosts, task_ports()));
-  const bool there = !drained && std::ranges::any_of(hosts, [&](const auto& host) { return host.id == to.host; });
-  if (there && coordinates) return false;
-  bound_.insert(job.id);
-  std::string reason = to.why;
-  if (there) {
-    reason += ": it goes on when " + host_name(c_, to.host) + " coordinates";
-    hand_over_to(to.host, soft);
-  } else {
-    reason += ", which is " + (drained ? "drained" : host_state(c_, to.host));
-    if (drained)
-      reason += "; dtrainctl undrain " + host_name(c_, to.host) + " lets it go on there";
-    else
-      reason += "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
-  }
-  wait(job, soft, reason);
-  return true;
-}
-
 bool Coordinator::in_the_middle() const {
-  const bool looks = std::ranges::any_of(jobs_, [](const auto& j) { return j.second.choosing && j.second.choosing->token != 0; });
+  const bool looks = std::ranges::any_of(jobs_, [](const auto& j) { return j.second.choosing && j.second.choosing->under_way(); });
   return looks || !proposals_.empty();
-}
-
-// Only who coordinates looks for checkpoints, and only on its own disk.
-void Coordinator::hand_over_to(const NodeId& host, Job& soft) {
-  const auto id = MemberId::parse(host);
-  if (!id || !c_.replicated->raft().configuration().votes(*id)) return;  // it may vote some day
-  // Who has just been elected first looks for those of its own host: two such jobs would hand leadership to and fro for ever
-  // (seed 1254 of three hosts).
-  if (next_hand_over_ == Instant{}) next_hand_over_ = c_.now.boot + kHandOverPause;
-  if (next_hand_over_ > c_.now.boot || in_the_middle()) {
-    soft.deadline = std::min(soft.deadline, std::max(next_hand_over_, c_.now.boot + kTryAgain));
-    return;
-  }
-  next_hand_over_ = c_.now.boot + kHandOverPause;
-  soft.deadline = std::min(soft.deadline, next_hand_over_);
-  c_.log.write(LogLevel::info, "council.hands-over",
-               {{"node", host_name(c_, host)}, {"reason", "checkpoints of a job that is to go on are on that host"}});
-  c_.replicated->step(c_.now.boot, raft::TransferAsked{*id});
 }
 
 // A host may go and come back between two looks: who was looked at meanwhile is looked at again (seed 527 of three hosts).
@@ -118,9 +55,11 @@ void Coordinator::look_at_hosts() {
   move_jobs();
   note_hosts(cluster::Capacity(host_capacities(c_), task_ports()));
   if (!std::exchange(hosts_differ_, false)) return;
-  std::set<JobId> waiting = unplaced_;
-  waiting.insert(bound_.begin(), bound_.end());
-  consider(waiting);
+  // Whoever waits for a checkpoint looks again: its host may be there.
+  for (const JobId id : unplaced_)
+    if (const auto soft = jobs_.find(id); soft != jobs_.end() && soft->second.choosing && soft->second.choosing->retry != kNever)
+      soft->second.choosing->retry = c_.now.boot;
+  consider(std::set<JobId>(unplaced_));
 }
 
 void Coordinator::drains_changed() {

@@ -71,9 +71,6 @@ void Coordinator::move_from(const NodeId& host, const cluster::DrainedHost& drai
   };
   if (is_final(job.state))
     return cannot("it has ended, and its cleanPodPolicy leaves them running; dtrainctl delete " + job.spec.name + " ends them");
-  const Bound to = bound(job);
-  if (to.host == host) return cannot(to.why);
-  const job::JobSpec spec = to.host.empty() ? job.spec : bound_to(to.host, job.spec);
   const std::vector<TaskId> there = cluster::tasks_on(job, host);
   const bool whole = !cluster::move_alone(job.spec, there);
   cluster::Capacity free = capacity();
@@ -86,7 +83,7 @@ void Coordinator::move_from(const NodeId& host, const cluster::DrainedHost& drai
   } else {
     stands = standing(job, there);
   }
-  auto placed = cluster::place(spec, whole ? cluster::wanted_tasks(job.spec) : there, free, stands);
+  auto placed = cluster::place(job.spec, whole ? cluster::wanted_tasks(job.spec) : there, free, stands);
   if (!placed) return cannot(placed.error().message);
   propose(soft, job.id, CommandType::move_job, cluster::MoveJob{job.id, job.generation, host, forced, ""});
   if (soft.proposed != 0) held_[job.id] = {host, job.generation, soft.proposed, whole, job.spec, std::move(*placed)};
@@ -196,7 +193,7 @@ void Coordinator::lead_elsewhere() {
     moves_wait_ = c_.now.boot + kLeadElsewherePause;
   }
   if (in_the_middle() && moves_wait_ > c_.now.boot) return;  // the next look may find it at rest; not for ever
-  next_lead_elsewhere_ = next_hand_over_ = c_.now.boot + kLeadElsewherePause;
+  next_lead_elsewhere_ = c_.now.boot + kLeadElsewherePause;
   c_.log.write(LogLevel::info, "council.hands-over",
                {{"node", host_name(c_, best->id.text())}, {"reason", "host " + c_.facts.name + " is drained"}});
   c_.replicated->step(c_.now.boot, raft::TransferAsked{best->id});

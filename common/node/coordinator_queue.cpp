@@ -1,6 +1,5 @@
 // The coordinator's waiting jobs: what the queue is told of the ledger, and what is made of its decisions.
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "common/cluster/job_transition.h"
@@ -29,13 +28,8 @@ std::uint64_t run_of(const JobRecord& job) { return job.generation + (begins(job
 
 }  // namespace
 
-job::JobSpec bound_to(const NodeId& host, job::JobSpec spec) {
-  for (auto& [name, role] : spec.roles) role.node_selector[cluster::kHostLabel] = host;
-  return spec;
-}
-
 Result<std::vector<cluster::TaskPlacement>> Coordinator::try_place(const job::JobSpec& spec) const {
-  return cluster::place(spec.checkpoint ? bound_to(c_.facts.id, spec) : spec, cluster::wanted_tasks(spec), capacity());
+  return cluster::place(spec, cluster::wanted_tasks(spec), capacity());
 }
 
 std::string Coordinator::waiting_for(JobId id) const {
@@ -50,11 +44,10 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
   if (job.needs_generation) {
     if (!job.nothing_runs() && c_.options.broken_rule != "kill-before-next-generation") return {};
     Instant until = job.not_before > c_.elapsed() ? at(job.not_before) : c_.now.boot;
-    if (soft.choosing && soft.choosing->choice.from_scratch() == job.from_scratch && soft.choosing->retry != kNever &&
-        soft.choosing->choice.step().kind == cluster::RestoreChoice::Step::Kind::blocked)
+    if (soft.choosing && soft.choosing->choice.from_scratch() == job.from_scratch && soft.choosing->retry != kNever)
       until = std::max(until, soft.choosing->retry);
     if (until <= c_.now.boot && makes_way(job, soft)) return {};
-    if (until <= c_.now.boot) return waits_for_its_host(job, soft) ? std::vector<TaskId>{} : wanted;
+    if (until <= c_.now.boot) return wanted;
     soft.deadline = std::min(soft.deadline, until);
     return {};
   }
@@ -62,7 +55,6 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
   if (job.halt == cluster::Halt::none && job.generation != 0)
     for (const TaskId& id : wanted)
       if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !job.still_since)) missing.push_back(id);
-  if (!missing.empty() && waits_for_its_host(job, soft)) return {};
   return missing;
 }
 
@@ -106,7 +98,6 @@ void Coordinator::start_waiting() {
 // One decision of the queue. True: the next can come at once.
 bool Coordinator::decide() {
   std::vector<cluster::WaitingJob> waiting;
-  std::deque<job::JobSpec> bound_specs;
   for (const JobId id : unplaced_) {
     const JobRecord* job = c_.ledger.find(id);
     const auto soft = jobs_.find(id);
@@ -117,7 +108,6 @@ bool Coordinator::decide() {
     if (entry.tasks.empty()) continue;
     entry.id = id;
     entry.spec = &job->spec;
-    if (const Bound to = bound(*job); !to.host.empty()) entry.spec = &bound_specs.emplace_back(bound_to(to.host, job->spec));
     entry.submitted = job->created_elapsed;
     entry.runs_for = cluster::runs_for(job->spec);
     entry.resumes = job->run_started.has_value();
@@ -149,7 +139,6 @@ bool Coordinator::decide() {
 // asks the coordinator.
 void Coordinator::wait_in_queue(const JobRecord& job, Job& soft, const cluster::Waits& waits) {
   std::string reason = waits.reason;
-  if (const Bound to = bound(job); !to.host.empty() && c_.among_others()) reason = to.why + "; " + reason;
   if (job.preempted.by != 0) reason = "preempted by " + job.preempted.name + "; " + reason;
   if (soft.waits_as == waits.kind && !soft.waiting.empty() && is_told(job, soft)) {
     soft.waiting = std::move(reason);
@@ -166,14 +155,14 @@ bool Coordinator::is_told(const JobRecord& job, Job& soft) {
 }
 
 // No proposal that this job waits for: meanwhile it keeps its place in the queue.
-void Coordinator::wait(const JobRecord& job, Job& soft, const std::string& reason) {
+void Coordinator::wait(const JobRecord& job, Job& soft, const std::string& reason, bool for_restore) {
   soft.waits_as.reset();
   const bool said = soft.waiting == reason && is_told(job, soft);
   soft.waiting = reason;
   if (said || job.reason == reason) return;
   soft.told = reason;
   soft.told_after = job.reason;
-  c_.propose(CommandType::waits, cluster::JobWaits{job.id, reason});
+  c_.propose(CommandType::waits, cluster::JobWaits{job.id, reason, for_restore});
 }
 
 void Coordinator::extend(const JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements) {

@@ -13,6 +13,7 @@
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
 #include "common/transfer/checkpoint.h"
+#include "common/wire/control.h"
 
 namespace dtrain::node {
 
@@ -205,12 +206,38 @@ struct QuarantineCheckpoint {
   std::uint64_t token = 0;
   transfer::CheckpointInfo info;
   task::User user;
+  std::string dir;  // checkpoint.dir: it may be the checkpoint itself, and is not renamed then
 };  // renamed -> CheckpointQuarantined
 struct DeleteCheckpoint {
   JobId job = 0;
   transfer::CheckpointInfo info;
   task::User user;
+  std::string dir;  // likewise
 };  // checkpoint.keep; no completion
+
+// The bytes of its files from `offset` on, as replies of the agent (wire::GetCheckpointRequest); it ends them with last = true.
+struct SendCheckpoint {
+  ConnectionId connection = 0;
+  std::uint64_t request = 0;
+  transfer::CheckpointInfo info;
+  task::User user;
+  std::uint64_t offset = 0;
+};
+// One piece of a checkpoint that another host has: to `info.path` when `last` came and all of it verifies.
+// -> CheckpointWritten when `last`, or at the first failure
+struct WriteCheckpoint {
+  ConnectionId writer = 0;
+  transfer::CheckpointInfo info;
+  task::User user;
+  std::vector<wire::CheckpointFiles::File> files;  // with the first piece
+  std::uint64_t offset = 0;
+  std::string bytes;
+  bool last = false;
+};
+// What it wrote and did not finish is dropped. No completion
+struct DropCheckpoint {
+  ConnectionId writer = 0;
+};
 
 // ---- hooks
 struct RunHook {
@@ -250,7 +277,8 @@ using Effect =
     std::variant<Persist, Reply, CloseConnection, WriteBlob, DropBlob, FindBlob, SendBlob, OpenLog, UpdateLog, OpenExec, OpenRelay,
                  CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim,
                  StartAttempt, SignalTask, KillTask, FreezeTask, AnswerLease, RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints,
-                 ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, RunHook,
+                 ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, SendCheckpoint, WriteCheckpoint,
+                 DropCheckpoint, RunHook,
                  gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,
                  SendFormation, KnowMember, EnterCluster>;
 

@@ -189,6 +189,10 @@ struct CheckpointQuarantined {
   std::string path;
   Result<std::string> moved_to;
 };
+struct CheckpointWritten {
+  ConnectionId writer = 0;
+  Status result;  // damaged: what came is not what it should be
+};
 
 // ---- hooks
 struct HookEnded {
@@ -245,7 +249,8 @@ struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed,
                            BlobWritten, BlobFound, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
                            ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, Notified, CheckpointsScanned,
-                           CheckpointVerified, CheckpointQuarantined, HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived,
+                           CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived,
+                           FormationReceived,
                            RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, Tick, Stopping>;
 
 }  // namespace dtrain::node

@@ -24,7 +24,6 @@ cluster::HostCapacity host_capacity(const NodeId& id, const std::string& name, c
   host.cpu_millis = facts.cpu_millis;
   host.memory_bytes = facts.memory_bytes;
   host.labels = facts.labels;
-  host.labels[cluster::kHostLabel] = id;
   for (const auto& g : facts.gpus)
     if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa});
   return host;
@@ -79,10 +78,7 @@ std::string waits_for_host(const Context& c, const cluster::JobRecord& job) {
   for (const auto& [task, t] : job.tasks) {
     if (t.ended || !lost.contains(t.place.node)) continue;
     const std::string name = host_name(c, t.place.node);
-    const bool over = t.lease > 0ns && t.leased <= lost.at(t.place.node).leases_over;
-    const std::string what = over               ? "the job's files are there"
-                             : t.lease > 0ns ? task.text() + " may run there until its lease is over"
-                                                : task.text() + " may run there";
+    const std::string what = task.text() + " may run there" + (t.lease > 0ns ? " until its lease is over" : "");
     return "host " + name + " is " + host_state(c, t.place.node) + ", and " + what + "; dtrainctl forget-node " + name +
            " if it will not return";
   }

@@ -27,6 +27,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->c.out = &out;
   impl_->watch_word();
   impl_->handle(event);
+  impl_->follow_checkpoints();
   impl_->follow_packages();
   impl_->follow_log();
   impl_->follow_forming();
@@ -40,7 +41,8 @@ Instant Node::deadline() const {
   if (impl_->c.storage_failed) return always;
   if (impl_->c.replicated && !impl_->forming.log_changes())
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});
-  if (impl_->c.replicated) always = std::min(always, impl_->packages.deadline());
+  if (impl_->c.replicated) always = std::min({always, impl_->packages.deadline(), impl_->checkpoint_requests.deadline(),
+                                                      impl_->checkpoint_copies.deadline()});
   if (impl_->c.current) always = std::min(always, impl_->host->deadline());
   return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
 }
@@ -103,9 +105,12 @@ void Node::Impl::give_orders(JobId id) {
     host->update(c.now.boot,
                  make_orders(*job, c.facts, context, {c.now.boot, c.elapsed()}, c.options.broken_rule));
   }
-  for (const AssignmentId& waiting : packages.waiting(id)) {
+  std::vector<AssignmentId> waits = packages.waiting(id);
+  for (const AssignmentId& waiting : checkpoint_copies.waiting(id)) waits.push_back(waiting);
+  for (const AssignmentId& waiting : waits) {
     if (wants(waiting)) continue;
     packages.give_up(waiting);
+    checkpoint_copies.give_up(waiting);
     decide(Staged{waiting, fail(ErrorCode::refused, "it is not wanted any more")});
   }
   if (job == nullptr) {
@@ -124,6 +129,16 @@ void Node::Impl::follow_packages() {
     if (task::Task* t = host->find(id)) t->waits(reason);
   for (const Staged& e : packages.take_staged()) decide(e);
   for (const Request& e : packages.take_spread()) requests.handle(e);
+}
+
+void Node::Impl::follow_checkpoints() {
+  if (!c.replicated || c.storage_failed) return;
+  checkpoint_requests.drive();
+  for (const Event& e : checkpoint_requests.take_answers()) decide(e);
+  checkpoint_copies.drive();
+  for (const auto& [id, reason] : checkpoint_copies.take_reasons())
+    if (task::Task* t = host->find(id)) t->waits(reason);
+  for (const Staged& e : checkpoint_copies.take_staged()) decide(e);
 }
 
 // Observations become one proposal; forgotten jobs lose their files once nothing of them runs.
@@ -168,6 +183,8 @@ void Node::Impl::tell_members() {
   streams.new_events();
   relays.members_changed();
   packages.members_changed();
+  checkpoint_requests.members_changed();
+  checkpoint_copies.members_changed();
   host_logs.members_changed();
 }
 
@@ -310,13 +327,18 @@ void Node::Impl::decide(const Event& event) {
       });
     }
     void operator()(const CheckpointsScanned& e) {
-      if (!n.c.storage_failed) n.coordinator.scanned(e);
+      if (n.c.storage_failed || n.checkpoint_requests.scanned(e) || n.checkpoint_watch.scanned(e)) return;
+      n.coordinator.scanned(e);
     }
     void operator()(const CheckpointVerified& e) {
-      if (!n.requests.verified(e) && !n.c.storage_failed) n.coordinator.verified(e);
+      if (n.requests.verified(e) || n.c.storage_failed) return;
+      if (!n.checkpoint_requests.verified(e) && !n.checkpoint_watch.verified(e)) n.coordinator.verified(e);
     }
     void operator()(const CheckpointQuarantined& e) {
-      if (!n.c.storage_failed) n.coordinator.quarantined(e);
+      if (!n.c.storage_failed && !n.checkpoint_requests.quarantined(e)) n.coordinator.quarantined(e);
+    }
+    void operator()(const CheckpointWritten& e) {
+      if (!n.c.storage_failed) n.checkpoint_copies.written(e);
     }
     void operator()(const HookEnded& e) {
       if (!e.exit.success())
@@ -336,8 +358,14 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const RelayEnded& e) {
       if (!n.host_logs.ended(e)) n.relays.ended(e);
       n.packages.ended(e);
+      n.checkpoint_requests.ended(e);
+      n.checkpoint_copies.ended(e);
     }
-    void operator()(const RelayAnswered& e) { n.packages.answered(e); }
+    void operator()(const RelayAnswered& e) {
+      n.packages.answered(e);
+      n.checkpoint_requests.answered(e);
+      n.checkpoint_copies.answered(e);
+    }
     void operator()(const MembersSaved& e) {
       n.members.saved(e);
       n.requests.members_saved(e);

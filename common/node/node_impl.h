@@ -13,6 +13,9 @@
 #include <set>
 #include <vector>
 
+#include "common/node/checkpoint_copies.h"
+#include "common/node/checkpoint_requests.h"
+#include "common/node/checkpoint_watch.h"
 #include "common/node/cluster_members.h"
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
@@ -34,11 +37,11 @@ namespace dtrain::node {
 // Turns what the host's tasks want into effects.
 class EffectActions final : public task::HostActions {
  public:
-  EffectActions(Context& c, Packages& packages) : c_(c), packages_(packages) {}
+  EffectActions(Context& c, CheckpointCopies& copies) : c_(c), copies_(copies) {}
   void stage(const task::TaskOrder& o) override {
     const job::JobSpec& spec = o.context->spec;
-    packages_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
-                     o.address.host, o.address.port, true});
+    copies_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
+                   o.address.host, o.address.port, true});
   }
   void launch(task::ShimSpec spec) override {
     spec.epoch = c_.replicated->epoch();
@@ -55,7 +58,7 @@ class EffectActions final : public task::HostActions {
 
  private:
   Context& c_;
-  Packages& packages_;
+  CheckpointCopies& copies_;
 };
 
 struct Node::Impl {
@@ -64,15 +67,18 @@ struct Node::Impl {
         members(c),
         forming(c),
         leases(c),
-        coordinator(c, leases),
+        relays(c),
+        checkpoint_requests(c, relays),
+        coordinator(c, leases, checkpoint_requests),
         seats(c),
         proposals(c),
+        checkpoint_watch(c, proposals),
         streams(c),
-        relays(c),
         packages(c, relays),
-        actions(c, packages),
+        checkpoint_copies(c, relays, packages, checkpoint_watch),
+        actions(c, checkpoint_copies),
         host_logs(c, relays, streams),
-        requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages) {
+        requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies) {
     c.members = &members;
     c.forming = &forming;
   }
@@ -81,12 +87,15 @@ struct Node::Impl {
   ClusterMembers members;
   Forming forming;
   Leases leases;
+  Relays relays;
+  CheckpointRequests checkpoint_requests;
   Coordinator coordinator;
   CouncilSeats seats;
   Proposals proposals;
+  CheckpointWatch checkpoint_watch;
   Streams streams;
-  Relays relays;
   Packages packages;
+  CheckpointCopies checkpoint_copies;
   EffectActions actions;
   HostLogs host_logs;
   Requests requests;
@@ -133,6 +142,7 @@ struct Node::Impl {
   void gossiped(const gossip::Input& input);
   void log_received(const LogReceived& e);
   void follow_packages();
+  void follow_checkpoints();
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
   void answer_leases();

@@ -76,7 +76,10 @@ void Node::Impl::follow_log() {
     requests.drive_waiting();
     seats.drive();
     proposals.drive();
-    for (const MemberId& id : proposals.give_up()) requests.given_up(id);
+    for (const MemberId& id : proposals.give_up()) {
+      requests.given_up(id);
+      checkpoint_watch.given_up(id);
+    }
     if (!c.replicated->dirty()) return;
     c.replicated->flush(c.now.boot);
   }
@@ -142,7 +145,7 @@ void Node::Impl::send(const raft::Send& message) {
 void Node::Impl::forwarded(wire::Forward forward) {
   const auto type = static_cast<cluster::CommandType>(forward.type);
   const bool of_user = type == cluster::CommandType::submit || type == cluster::CommandType::action ||
-                       type == cluster::CommandType::drain_host;
+                       type == cluster::CommandType::drain_host || type == cluster::CommandType::checkpoint;
   if (c.storage_failed || (!of_user && type != cluster::CommandType::report) || of_user == forward.id.none()) return;
   if (!c.serving) {
     const bool soon = c.replicated->raft().role() == raft::Role::leader;
@@ -180,6 +183,7 @@ void Node::Impl::apply(const raft::LogEntry& entry) {
   if (result.request.none()) return;
   proposals.applied(result.request);
   requests.applied(result);
+  checkpoint_watch.applied(result.request);
 }
 
 void Node::Impl::after_commit() {
@@ -214,7 +218,10 @@ void Node::Impl::after_commit() {
   if (c.serving)
     for (const JobId id : touched) leases.follow(id);
   for (const JobId id : touched) give_orders(id);
-  for (const JobId id : touched) packages.job_changed(id);
+  for (const JobId id : touched) {
+    checkpoint_watch.follow(id);
+    packages.job_changed(id);
+  }
   if (begins) host->finish_adoption();
   const bool drains = c.ledger.take_drains();
   if (c.serving) coordinator.consider(touched);

@@ -93,7 +93,7 @@ void Packages::next_source(const std::string& digest, Fetch& f) {
     c_.emit(FindBlob{digest});
     return;
   }
-  if (f.writer == 0) f.writer = ++last_own_;
+  if (f.writer == 0) f.writer = c_.next_own();
   while (!f.sources.empty()) {
     f.source = std::move(f.sources.front());
     f.sources.pop_front();
@@ -396,7 +396,7 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
     s.own = Spread::Own::looked_for;
     c_.emit(FindBlob{digest});
   }
-  const ConnectionId own = ++last_own_;
+  const ConnectionId own = c_.next_own();
   for (const MemberId& voter : all.voters) {
     const NodeId host = voter.text();
     if (host == c_.facts.id) continue;

@@ -130,7 +130,6 @@ class Packages {
 
   Context& c_;
   Relays& relays_;
-  ConnectionId last_own_ = kFirstOwn - 1;
   std::map<AssignmentId, Stage> staging_;                // asked of the agent, with a package
   Fetches fetches_;                                      // by digest
   std::map<std::string, std::vector<Keeper>> finding_;   // FindBlob for them is under way

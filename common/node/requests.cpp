@@ -40,6 +40,7 @@ void Requests::closed(ConnectionId connection) {
   host_logs_.closed(connection);
   relays_.closed(connection);
   packages_.closed(connection);
+  checkpoints_.closed(connection);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
   for (Recovering& r : recovering_)
@@ -106,6 +107,12 @@ void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& 
             if (!q.last) answer(e, MessageType::ok, wire::Empty{});
           },
           wrong);
+    case MessageType::ask_checkpoint:
+      return with<wire::CheckpointQuestion>(
+          m, [&](const auto& q) { checkpoints_.asked(e, q); }, wrong);
+    case MessageType::get_checkpoint:
+      return with<wire::GetCheckpointRequest>(
+          m, [&](const auto& q) { copies_.send(e, q); }, wrong);
     case MessageType::get_blob:
       return with<wire::GetBlobRequest>(
           m, [&](const auto& q) { c_.emit(SendBlob{e.connection, e.request, q.digest, q.offset}); }, wrong);
@@ -435,6 +442,15 @@ void Requests::blob_written(const BlobWritten& e) {
   reply(c_, e.connection, e.request, MessageType::blob, wire::BlobReply{true});
 }
 
+// One that has it and answers; else this one, which says what it does not find.
+NodeId Requests::checkpoint_host(const cluster::CheckpointRecord& r) const {
+  for (const auto& p : r.places)
+    if (p.host == c_.facts.id) return p.host;
+  for (const auto& p : r.places)
+    if (!relays_.away(p.host)) return p.host;
+  return c_.facts.id;
+}
+
 void Requests::checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller) {
   const JobRecord* job = owned_job(e, q.job, caller, "list the checkpoints of");
   if (job == nullptr) return;
@@ -446,7 +462,7 @@ void Requests::checkpoints(const Request& e, const wire::CheckpointsRequest& q, 
         continue;
       const std::uint64_t token = c_.next_token();
       v.awaited[token] = i;
-      c_.emit(VerifyCheckpoint{job->id, token, r.info, job->user});
+      checkpoints_.verify(checkpoint_host(r), VerifyCheckpoint{job->id, token, r.info, job->user});
     }
   }
   if (v.awaited.empty())

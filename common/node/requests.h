@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "common/node/checkpoint_copies.h"
+#include "common/node/checkpoint_requests.h"
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
 #include "common/node/council_seats.h"
@@ -27,9 +29,10 @@ inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in 
 class Requests {
  public:
   Requests(Context& context, Coordinator& coordinator, Proposals& proposals, CouncilSeats& seats, Streams& streams,
-           Relays& relays, HostLogs& host_logs, Packages& packages)
+           Relays& relays, HostLogs& host_logs, Packages& packages, CheckpointRequests& checkpoints,
+           CheckpointCopies& copies)
       : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams), relays_(relays),
-        host_logs_(host_logs), packages_(packages) {}
+        host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies) {}
 
   void started() { started_ = c_.now.boot; }
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
@@ -121,6 +124,7 @@ class Requests {
   void plan(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
   void action(const Request& e, const wire::ActionRequest& q, const Caller& caller);
   void checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller);
+  NodeId checkpoint_host(const cluster::CheckpointRecord& r) const;
   void exec(const Request& e, const wire::ExecRequest& q, const Caller& caller);
   void logs(const Request& e, const wire::LogsRequest& q, const Caller& caller);
   void cancel_request(const Request& e, const wire::CancelRequest& q);
@@ -146,6 +150,8 @@ class Requests {
   Relays& relays_;
   HostLogs& host_logs_;
   Packages& packages_;
+  CheckpointRequests& checkpoints_;
+  CheckpointCopies& copies_;
   std::map<ConnectionId, Caller> callers_;
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;

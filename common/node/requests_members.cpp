@@ -40,6 +40,8 @@ constexpr Kind kKinds[] = {
     {MessageType::cancel_request, nullptr, PassedOn::to_host},
     {MessageType::get_blob, nullptr, PassedOn::between_agents},
     {MessageType::keep_blob, nullptr, PassedOn::between_agents},
+    {MessageType::ask_checkpoint, "look for checkpoints", PassedOn::between_agents},
+    {MessageType::get_checkpoint, "look for checkpoints", PassedOn::between_agents},
 };
 
 Kind kind_of(MessageType type) {

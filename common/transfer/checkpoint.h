@@ -23,9 +23,10 @@ struct CheckpointInfo {
   std::string defect;      // why not, when not complete
   std::uint64_t bytes = 0;
   std::string digest;      // BLAKE2b-256 hex over the manifest or index bytes: identity of this content
+  std::uint64_t place = 0; // of these very files: hosts that see one directory see the same number; 0: not known
   template <class V> void fields(V& v) {
     v("format", format); v("path", path); v("step", step); v("complete", complete); v("defect", defect);
-    v("bytes", bytes); v("digest", digest);
+    v("bytes", bytes); v("digest", digest); v("place", place);
   }
 };
 

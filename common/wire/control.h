@@ -68,8 +68,13 @@ enum class MessageType : unsigned char {
   get_blob,         // GetBlobRequest     -> blob_chunk ...
   blob_chunk,       // BlobChunk (a reply)
   keep_blob,        // KeepBlobRequest    -> blob, once it is on the disk there
+  // likewise (docs/checkpoints.md)
+  ask_checkpoint,   // CheckpointQuestion -> checkpoint_answer
+  checkpoint_answer,// CheckpointAnswer (a reply)
+  get_checkpoint,   // GetCheckpointRequest -> checkpoint_files, blob_chunk ...
+  checkpoint_files, // CheckpointFiles (a reply)
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::keep_blob; }
+constexpr MessageType enum_last(MessageType) { return MessageType::checkpoint_files; }
 
 struct Message {
   std::uint32_t format = kControlFormat;
@@ -306,6 +311,38 @@ struct KeepBlobRequest {
   std::string digest;
   std::string host;                  // NodeId that has it
   template <class V> void fields(V& v) { v("digest", digest); v("host", host); }
+};
+enum class CheckpointAsk : unsigned char { scan, verify, quarantine };
+constexpr CheckpointAsk enum_last(CheckpointAsk) { return CheckpointAsk::quarantine; }
+// What the host asked does with the checkpoints of a job on its own disk, by its own copy of the ledger.
+struct CheckpointQuestion {
+  CheckpointAsk ask = CheckpointAsk::scan;
+  std::uint64_t job = 0;
+  std::string dir;                   // scan: where; "": the job's directory
+  std::string info;                  // verify, quarantine: an encoded transfer::CheckpointInfo
+  template <class V> void fields(V& v) { v("ask", ask); v("job", job); v("dir", dir); v("info", info); }
+};
+struct CheckpointAnswer {
+  std::string found;                 // of a scan: an encoded std::vector<transfer::CheckpointInfo>, newest step first
+  std::string moved_to;              // of a quarantine
+  template <class V> void fields(V& v) { v("found", found); v("moved_to", moved_to); }
+};
+// The bytes of a checkpoint's files, one after the other, from `offset` on; first which files these are.
+struct GetCheckpointRequest {
+  std::uint64_t job = 0;
+  std::string info;                  // an encoded transfer::CheckpointInfo
+  std::uint64_t offset = 0;
+  template <class V> void fields(V& v) { v("job", job); v("info", info); v("offset", offset); }
+};
+struct CheckpointFiles {
+  struct File {
+    std::string name;                // relative to the directory that holds the checkpoint's files
+    std::uint64_t size = 0;
+    template <class V> void fields(V& v) { v("name", name); v("size", size); }
+    bool operator==(const File&) const = default;
+  };
+  std::vector<File> files;
+  template <class V> void fields(V& v) { v("files", files); }
 };
 struct VersionReply {
   std::string version;

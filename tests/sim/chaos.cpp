@@ -167,7 +167,7 @@ void Chaos::kill_some_shim(SimHost& host) {
 void Chaos::damage_some_checkpoint() {
   for (std::size_t i = 0; i < world_.hosts(); ++i)
     if (!world_.host(i).agent_runs()) return;
-  SimCheckpoints& files = world_.host().files();
+  SimCheckpoints& files = world_.host(world_.alone() ? 0 : rng_.below(world_.hosts())).files();
   for (const std::string& dir : files.directories()) {
     const auto& found = files.in(dir);
     if (found.empty() || !found.front().good) continue;

@@ -41,7 +41,8 @@ class WorldView {
   virtual Instant now() const = 0;
   virtual std::size_t hosts() const = 0;
   virtual const HostView& host_view(std::size_t number) const = 0;
-  virtual const SimCheckpoints& checkpoints() const = 0;  // all hosts share them
+  virtual const SimCheckpoints& checkpoints(std::size_t host) const = 0;  // as it sees them: all may share the same
+  virtual Duration restore_wait() const = 0;            // timing.restoreWait
   virtual const SimClient& client() const = 0;
   virtual const JobBook& book() const = 0;
   virtual bool calm() const = 0;                        // faults are over

@@ -25,6 +25,7 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
 constexpr std::uint64_t kHungryOneIn = 3;
+constexpr Duration kRestoreWaits[] = {0s, 15s, 60s};
 
 class QuietLog final : public Log {
  public:
@@ -52,7 +53,8 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            // Of several hosts.
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
                                            "restarts-wait-for-the-frozen", "drained-gets-nothing",
-                                           "victims-have-lower-priority", "preempted-costs-nothing", "fetched-is-staged"};
+                                           "victims-have-lower-priority", "preempted-costs-nothing", "fetched-is-staged",
+                                           "copied-is-staged", "restore-by-lineage"};
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);
@@ -102,8 +104,13 @@ ClusterWorld::ClusterWorld(RunOptions options)
     network_->set_seeds(founders_);
   }
   lease_ = kLeases[stream(10).below(std::size(kLeases))];
-  const auto files = std::make_shared<SimCheckpoints::Files>();
+  auto files = std::make_shared<SimCheckpoints::Files>();
+  Rng checkpoints = stream(12);
+  own_directories_ = options_.nodes > 1 && checkpoints.chance(1, 2);
+  restore_wait_ = kRestoreWaits[checkpoints.below(std::size(kRestoreWaits))];
   for (std::size_t i = 0; i < options_.nodes; ++i) {
+    if (own_directories_ && i > 0) files = std::make_shared<SimCheckpoints::Files>();
+    files->number = own_directories_ ? i : 0;
     hosts_.push_back(std::make_unique<SimHost>(*this, i, files));
     if (network_) network_->add_host();
   }

@@ -77,7 +77,8 @@ class ClusterWorld final : public WorldView {
   // How many of the first hosts begin the cluster together; 0: the first does alone.
   std::size_t founders() const { return founders_; }
   const HostView& host_view(std::size_t number) const override { return *hosts_[number]; }
-  const SimCheckpoints& checkpoints() const override { return *hosts_.front()->checkpoints_; }
+  const SimCheckpoints& checkpoints(std::size_t host) const override { return *hosts_[host]->checkpoints_; }
+  Duration restore_wait() const override { return restore_wait_; }
   const SimClient& client() const override { return *client_; }
   SimClient& client() { return *client_; }
   const JobBook& book() const override { return book_; }
@@ -121,7 +122,8 @@ class ClusterWorld final : public WorldView {
   std::map<JobId, Generation> generations_;
   Instant undisturbed_since_{}, busy_until_{};
   std::size_t founders_ = 0;
-  Duration lease_ = 10s;
+  Duration lease_ = 10s, restore_wait_ = 10min;
+  bool own_directories_ = false;              // each host its own; else they share them
   MemberId cluster_;                          // that the hosts belong to
   std::set<std::size_t> drained_;             // as far as the operator knows
   bool calm_ = false, users_act_ = false;

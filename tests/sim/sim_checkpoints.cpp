@@ -44,18 +44,33 @@ void SimCheckpoints::later(JobId job, std::function<void()> action) {
 
 void SimCheckpoints::write(const std::string& dir, JobId job, Generation generation, std::int64_t step, bool torn,
                            bool rotten) {
-  auto& all = files_->dirs[dir];
   SimCheckpoint c;
   c.info.path = dir + "/ckpt-" + std::to_string(step);
   c.info.step = step;
   c.info.complete = !torn;
   if (torn) c.info.defect = "weights.bin has fewer bytes than the manifest says";
   c.info.bytes = 4096;
-  c.info.digest = "d" + std::to_string(++files_->written);
+  c.info.digest = "d" + std::to_string(files_->number) + "." + std::to_string(++files_->written);
   c.good = !torn && !rotten;
   c.job = job;
   c.generation = generation;
   c.written = timeline_.now();
+  c.info.place = place();
+  insert(dir, std::move(c));
+}
+
+std::uint64_t SimCheckpoints::place() const { return files_->number * 1'000'000 + files_->written + 1; }
+
+void SimCheckpoints::put(const SimCheckpoint& copy) {
+  SimCheckpoint c = copy;
+  ++files_->written;
+  c.info.place = place();
+  insert(c.info.path.substr(0, c.info.path.rfind('/')), std::move(c));
+}
+
+void SimCheckpoints::insert(const std::string& dir, SimCheckpoint c) {
+  auto& all = files_->dirs[dir];
+  const std::int64_t step = c.info.step;
   std::erase_if(all, [&](const SimCheckpoint& other) { return other.info.path == c.info.path; });
   const auto at = std::find_if(all.begin(), all.end(), [&](const SimCheckpoint& other) { return other.info.step < step; });
   all.insert(at, std::move(c));

@@ -1,5 +1,5 @@
-// The checkpoint directories, which all simulated hosts share: what tasks wrote there, what of it is good, and which
-// agent looks.
+// The checkpoint directories: what tasks wrote there, what of it is good, and which agent looks. In some runs all simulated hosts
+// share them, in others each has its own.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ class SimCheckpoints {
   // What lies there, and who is to hear of changes.
   struct Files {
     std::map<std::string, std::vector<SimCheckpoint>> dirs;
+    std::uint64_t number = 0;     // of these among others
     std::uint64_t written = 0;
     std::vector<SimCheckpoints*> viewers;
   };
@@ -40,6 +41,9 @@ class SimCheckpoints {
 
   // A task committed a checkpoint. The same step in the same directory is overwritten.
   void write(const std::string& dir, JobId job, Generation generation, std::int64_t step, bool torn, bool rotten);
+  // A copy of one that another host has; what lies there under its name goes.
+  void put(const SimCheckpoint& copy);
+  const SimCheckpoint* find(const std::string& path) const { return const_cast<SimCheckpoints*>(this)->find(path); }
   void rot(const std::string& dir, const std::string& path);  // a good one stops verifying
 
   void perform(const node::WatchCheckpoints& effect);
@@ -57,6 +61,8 @@ class SimCheckpoints {
  private:
   Result<std::vector<transfer::CheckpointInfo>> list(const std::string& dir) const;
   SimCheckpoint* find(const std::string& path);
+  void insert(const std::string& dir, SimCheckpoint c);
+  std::uint64_t place() const;
   void changed(const std::string& dir);
   void noticed(const std::string& dir);
   Duration reading_time();

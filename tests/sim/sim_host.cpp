@@ -75,6 +75,7 @@ node::Options SimHost::node_options() const {
   // Of a run alone, so that also cuts and pauses of some seconds outlast them.
   options.lease = world_.lease();
   options.agent_grace = kAgentGrace;
+  options.restore_wait = world_.restore_wait();
   return options;
 }
 
@@ -229,7 +230,8 @@ void SimHost::perform(const node::Effect& effect) {
             soon(node::BlobWritten{e.connection, e.request, e.digest});
         } else if constexpr (std::is_same_v<E, node::DropBlob> || std::is_same_v<E, node::FindBlob> ||
                              std::is_same_v<E, node::SendBlob> || std::is_same_v<E, node::AcceptRelay> ||
-                             std::is_same_v<E, node::CloseRelay>) {
+                             std::is_same_v<E, node::CloseRelay> || std::is_same_v<E, node::SendCheckpoint> ||
+                             std::is_same_v<E, node::WriteCheckpoint> || std::is_same_v<E, node::DropCheckpoint>) {
           world_.relays_.perform(number_, e);
         } else if constexpr (std::is_same_v<E, node::OpenLog> || std::is_same_v<E, node::UpdateLog>) {
           // Streams pass Node by; the users hang up by themselves.

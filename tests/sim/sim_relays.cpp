@@ -8,6 +8,7 @@ namespace dtrain::sim {
 namespace {
 
 constexpr Duration kHop = 2ms, kRead = 3ms, kUnknown = 1s, kSilence = 30s;
+constexpr std::size_t kCheckpointBytes = 64;
 constexpr std::size_t kChunk = 24;  // of the 64 bytes that every package has: its digest
 
 }  // namespace
@@ -92,10 +93,13 @@ void SimRelays::perform(std::size_t host, const node::SendBlob& e) {
   if (s == streams_.end()) return;
   if (!has(host, e.digest))
     return answer(s, wire::make_message(wire::MessageType::error, 1, wire::error_reply({ErrorCode::not_found, "it is not here", ""})));
-  std::string bytes = e.digest;
+  send(s, e.digest, e.offset);
+}
+
+void SimRelays::send(Streams::iterator s, std::string bytes, std::uint64_t offset) {
   if (!world_.calm() && rng_.chance(1, 12)) bytes.back() = '-';
   const bool breaks = !world_.calm() && rng_.chance(1, 6);
-  for (std::size_t at = e.offset;; at += kChunk) {
+  for (std::size_t at = offset;; at += kChunk) {
     if (breaks && rng_.chance(1, 2))
       return end(s, node::RelayEnded::How::lost, {ErrorCode::unavailable, "was silent", ""}, kSilence);
     const bool last = at + kChunk >= bytes.size();
@@ -115,6 +119,40 @@ void SimRelays::perform(std::size_t host, const node::WriteBlob& e) {
         node::BlobWritten{e.connection, e.request,
                           right ? Result<std::string>(e.digest) : Result<std::string>(fail(ErrorCode::damaged, "another digest"))});
 }
+
+// Its bytes are its digest; of one that is not good they are others.
+void SimRelays::perform(std::size_t host, const node::SendCheckpoint& e) {
+  const auto s = of_accepted(host, e.connection);
+  if (s == streams_.end()) return;
+  const SimCheckpoint* c = std::as_const(world_.host(host).files()).find(e.info.path);
+  if (c == nullptr || c->info.digest != e.info.digest)
+    return answer(s, wire::make_message(wire::MessageType::error, 1, wire::error_reply({ErrorCode::not_found, "it is not here", ""})));
+  std::string bytes = e.info.digest;
+  bytes.resize(kCheckpointBytes, '.');
+  if (!c->good) bytes.front() = '-';
+  answer(s, wire::make_message(wire::MessageType::checkpoint_files, 1, wire::CheckpointFiles{{{"weights.bin", kCheckpointBytes}}}, false));
+  send(s, std::move(bytes), e.offset);
+}
+
+void SimRelays::perform(std::size_t host, const node::WriteCheckpoint& e) {
+  const auto own = std::pair(host, e.writer);
+  partial_[own] += e.bytes;
+  if (!e.last) return;
+  std::string right = e.info.digest;
+  right.resize(kCheckpointBytes, '.');
+  const bool good = partial_[own] == right;
+  partial_.erase(own);
+  if (!good) return later(host, kRead, node::CheckpointWritten{e.writer, fail(ErrorCode::damaged, "weights.bin does not have its hash")});
+  SimCheckpoint copy;
+  for (std::size_t i = 0; i < world_.hosts(); ++i)
+    if (const SimCheckpoint* c = std::as_const(world_.host(i).files()).find(e.info.path); c != nullptr && c->info.digest == e.info.digest) copy = *c;
+  if (copy.info.path.empty()) copy.info = e.info;  // removed meanwhile
+  copy.good = true;
+  world_.host(host).files().put(copy);
+  later(host, kRead, node::CheckpointWritten{e.writer, {}});
+}
+
+void SimRelays::perform(std::size_t host, const node::DropCheckpoint& e) { partial_.erase({host, e.writer}); }
 
 void SimRelays::perform(std::size_t host, const node::DropBlob& e) { partial_.erase({host, e.connection}); }
 

@@ -1,4 +1,4 @@
-// Streams between the agents of world cluster, for what agents ask each other themselves (packages) and what they pass on of their
+// Streams between the agents of world cluster, for what agents ask each other themselves (packages, checkpoints) and what they pass on of their
 // users (plan), and the packages that hosts have. Streams keep the order of what they carry; they break when an agent ends, and in
 // the busy part now and then.
 // Cuts of the network do not reach them: what a stream does about lost messages is shown elsewhere (relay::StreamEnd).
@@ -31,6 +31,9 @@ class SimRelays {
   void perform(std::size_t host, const node::WriteBlob& e);
   void perform(std::size_t host, const node::DropBlob& e);
   void perform(std::size_t host, const node::FindBlob& e);
+  void perform(std::size_t host, const node::SendCheckpoint& e);
+  void perform(std::size_t host, const node::WriteCheckpoint& e);
+  void perform(std::size_t host, const node::DropCheckpoint& e);
   void replied(std::size_t host, const node::Reply& e);
   void agent_ends(std::size_t host);
 
@@ -45,6 +48,7 @@ class SimRelays {
   };
   using Streams = std::list<Stream>;
   void later(std::size_t host, Duration after, node::Event event);
+  void send(Streams::iterator s, std::string bytes, std::uint64_t offset);
   Streams::iterator of_accepted(std::size_t host, node::ConnectionId connection);
   void answer(Streams::iterator s, wire::Message message);
   void end(Streams::iterator s, node::RelayEnded::How how, Error error, Duration after);

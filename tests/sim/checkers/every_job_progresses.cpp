@@ -64,8 +64,9 @@ class EveryJobProgresses final : public Checker {
   bool nothing_to_restore(JobId id) const {
     const job::JobSpec* spec = world_.book().spec_of(id);
     if (spec == nullptr || !spec->checkpoint || spec->checkpoint->restore != "auto") return false;
-    for (const SimCheckpoint& c : world_.checkpoints().in(spec->checkpoint->dir))
-      if (c.good) return false;
+    for (std::size_t i = 0; i < world_.hosts(); ++i)
+      for (const SimCheckpoint& c : world_.checkpoints(i).in(spec->checkpoint->dir))
+        if (c.good) return false;
     return true;
   }
 

@@ -1,7 +1,10 @@
 // A generation restores the newest checkpoint that verifies. Never one that does not, never one of a branch that a
 // later generation left behind, never "from scratch" while a good one lies there, unless the job file or a user says
-// so. An older one is right only after two failures in a row without progress from the newer.
+// so. An older one is right only after two failures in a row without progress from the newer, or when the newer is on hosts that
+// have been away for timing.restoreWait. On every host where a task of the generation begins, the checkpoint is there and good.
+#include <algorithm>
 #include <optional>
+#include <set>
 
 #include "tests/sim/checkers/checkers.h"
 
@@ -13,22 +16,36 @@ class RestoreChoice final : public Checker {
   using Checker::Checker;
   std::string_view name() const override { return "restore_choice"; }
 
-  // All tasks of a generation get the same; the first that starts shows it.
+  void on_effect(const node::Effect& effect) override {
+    if (const auto* verify = std::get_if<node::VerifyCheckpoint>(&effect); verify != nullptr && verify->token != 0)
+      decided_[verify->job] = world_.now();
+    if (const auto* scan = std::get_if<node::ScanCheckpoints>(&effect); scan != nullptr && scan->token != 0)
+      decided_[scan->job] = world_.now();
+  }
+
+  // All tasks of a generation get the same; the first that starts shows it, and the first on each host that it is there.
   void process_started(const SimShim& shim) override {
     const AssignmentId& id = shim.spec.id;
     History& job = jobs_[id.job];
-    if (id.generation <= job.generation) return;
-    job.generation = id.generation;
     const job::JobSpec* spec = world_.book().spec_of(id.job);
     const KnownJob* known = world_.book().find(id.job);
-    if (spec == nullptr || known == nullptr || !spec->checkpoint) return;
+    if (id.generation < job.generation || spec == nullptr || known == nullptr || !spec->checkpoint) return;
+    const bool first = id.generation > job.generation;
+    if (first) job.hosts.clear();
+    const Instant last_start = job.last_start;
+    job.last_start = world_.now();
+    const std::size_t host = world_.host_of(shim);
+    if (!job.hosts.insert(host).second) return;
+    job.generation = id.generation;
     const auto from = shim.spec.env.find("DTRAIN_RESTORE_FROM");
     const std::string path = from == shim.spec.env.end() ? "" : from->second;
     if (spec->checkpoint->restore == "never") {
       if (!path.empty()) violation(id.text() + " restores " + path + " although the job says never");
       return;
     }
-    judge(id, path, *spec, *known, job);
+    if (!path.empty()) is_here(id, host, path, *spec, job);
+    if (!first) return;
+    judge(id, path, *spec, *known, job, last_start);
     job.fruitless = path == job.path && !path.empty() ? job.fruitless + 1 : 1;
     job.path = path;
     job.restored[id.generation] = step_of(*spec, path);
@@ -40,26 +57,51 @@ class RestoreChoice final : public Checker {
     std::string path;                              // restored last
     std::uint32_t fruitless = 0;                   // generations in a row that restored it
     std::map<Generation, std::int64_t> restored;   // step, -1: from scratch
+    std::set<std::size_t> hosts;                   // where one of the generation began
+    Instant last_start{};                          // of any process
   };
 
-  void judge(const AssignmentId& id, const std::string& path, const job::JobSpec& spec, const KnownJob& known, const History& job) {
-    const auto& found = world_.checkpoints().in(spec.checkpoint->dir);
+  void is_here(const AssignmentId& id, std::size_t host, const std::string& path, const job::JobSpec& spec, const History& job) {
     const SimCheckpoint* chosen = nullptr;
-    for (const SimCheckpoint& c : found)
+    for (const SimCheckpoint& c : world_.checkpoints(host).in(spec.checkpoint->dir))
       if (c.info.path == path) chosen = &c;
-    if (!path.empty()) {
-      if (chosen == nullptr) return violation(id.text() + " restores " + path + ", which does not exist");
-      if (!chosen->good) return violation(id.text() + " restores " + path + ", which does not verify");
-      if (stale(*chosen, id.job, job)) return violation(id.text() + " restores " + path + " of a branch that was left behind");
-    }
+    if (chosen == nullptr) return violation(id.text() + " restores " + path + ", which does not exist on its host");
+    if (!chosen->good) return violation(id.text() + " restores " + path + ", which does not verify");
+    if (id.generation > newest_restored(job) && stale(*chosen, id.job, job))
+      return violation(id.text() + " restores " + path + " of a branch that was left behind");
+  }
+
+  static Generation newest_restored(const History& job) { return job.restored.empty() ? 0 : job.restored.rbegin()->first; }
+
+  void judge(const AssignmentId& id, const std::string& path, const job::JobSpec& spec, const KnownJob& known, const History& job,
+             Instant last_start) {
     if (known.scratch_asked) return;
-    for (const SimCheckpoint& c : found) {   // newest first
-      if (chosen != nullptr && c.info.step <= chosen->info.step) break;
-      if (!c.good || stale(c, id.job, job)) continue;
-      if (c.info.path == job.path && job.fruitless >= 2) continue;
-      if (job.fruitless >= 2 && !job.path.empty() && c.info.step >= step_of(spec, job.path)) continue;
-      return violation(id.text() + " restores " + (path.empty() ? "nothing" : path) + " although " + c.info.path + " is good");
-    }
+    const std::int64_t step = step_of(spec, path);
+    const Instant decided = decided_[id.job];
+    const bool waited = decided - last_start >= world_.restore_wait() && !path.empty();
+    std::optional<cluster::Ledger> ledger;
+    for (std::size_t host = 0; host < world_.hosts(); ++host)
+      for (const SimCheckpoint& c : world_.checkpoints(host).in(spec.checkpoint->dir)) {  // newest first
+        if (c.info.step <= step) break;
+        if (!c.good || stale(c, id.job, job)) continue;
+        if (c.info.path == job.path && job.fruitless >= 2) continue;
+        if (job.fruitless >= 2 && !job.path.empty() && c.info.step >= step_of(spec, job.path)) continue;
+        const std::string what = id.text() + " restores " + (path.empty() ? "nothing" : path) + " although " + c.info.path;
+        if (world_.alone() || world_.host_view(host).undisturbed_since() + kAnswers <= decided)
+          return violation(what + " is good on " + world_.host_view(host).name());
+        // It cannot have told of it since the choice was made.
+        if (waited || world_.host_view(host).undisturbed_since() <= world_.now()) continue;
+        if (!ledger) ledger = world_.ledger();
+        if (is_known(*ledger, id.job, c)) return violation(what + " is known, and was not waited for");
+      }
+  }
+
+  bool is_known(const cluster::Ledger& ledger, JobId id, const SimCheckpoint& c) const {
+    const cluster::JobRecord* job = ledger.find(id);
+    return job != nullptr && std::ranges::any_of(job->checkpoints, [&](const cluster::CheckpointRecord& r) {
+      return r.info.path == c.info.path && r.info.digest == c.info.digest && cluster::is_good(r.state) &&
+             std::ranges::any_of(r.places, [&](const auto& p) { return p.place == c.info.place; });
+    });
   }
 
   // Written by a generation beyond the point where a later one restored.
@@ -71,11 +113,16 @@ class RestoreChoice final : public Checker {
   }
 
   std::int64_t step_of(const job::JobSpec& spec, const std::string& path) const {
-    for (const SimCheckpoint& c : world_.checkpoints().in(spec.checkpoint->dir))
-      if (c.info.path == path) return c.info.step;
+    for (std::size_t host = 0; host < world_.hosts(); ++host)
+      for (const SimCheckpoint& c : world_.checkpoints(host).in(spec.checkpoint->dir))
+        if (c.info.path == path) return c.info.step;
     return -1;
   }
 
+  // By then a host that nothing disturbs is seen by all, and answers.
+  static constexpr Duration kAnswers = 20s;
+
+  std::map<JobId, Instant> decided_;
   std::map<JobId, History> jobs_;
 };
 

@@ -163,8 +163,8 @@ TEST_F(LedgerHosts, WhatRunsWithoutALeaseStaysWhereItIs) {
   EXPECT_TRUE(task(id, {"ps", 1}).ended);
 }
 
-// Its checkpoints are on that host: there is nothing to go on from elsewhere.
-TEST_F(LedgerHosts, AJobWhoseFilesAreThereWaitsAlsoWhenItsLeaseIsOver) {
+// Its checkpoints may be elsewhere, too: what it goes on from is asked then.
+TEST_F(LedgerHosts, AJobWithCheckpointsRecoversElsewhereWhenItsLeaseIsOver) {
   job::JobSpec spec = ps_job();
   spec.checkpoint = job::CheckpointSpec{};
   spec.checkpoint->dir = "/data/checkpoints";
@@ -176,9 +176,22 @@ TEST_F(LedgerHosts, AJobWhoseFilesAreThereWaitsAlsoWhenItsLeaseIsOver) {
     tell("n2", leased);
   }
   lose("n2");
-  apply(CommandType::host_lost, HostLost{"n2", "n2", false, ledger_.state().applied});
   EXPECT_FALSE(task(id, {"ps", 1}).ended);
-  EXPECT_THAT(job(id).reason, HasSubstr("its files are there"));
+  apply(CommandType::host_lost, HostLost{"n2", "n2", false, ledger_.state().applied});
+  EXPECT_TRUE(task(id, {"ps", 1}).ended);
+  EXPECT_EQ(job(id).state, JobState::recovering);
+}
+
+// Nobody else holds what it trained: beginning it elsewhere with what its generation restored would lose that.
+TEST_F(LedgerHosts, AWorkerThatHoldsWhatWasTrainedIsNotBegunElsewhereAlone) {
+  job::JobSpec spec = generic_job(2);
+  spec.checkpoint = job::CheckpointSpec{};
+  spec.checkpoint->dir = "/data/checkpoints";
+  const JobId id = submit(spec);
+  run_on(id, {"n1", "n2"});
+  lose("n2");
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_EQ(job(id).halt, Halt::recovery);
 }
 
 TEST_F(LedgerHosts, BeforeTheBarrierNothingWasStarted) {

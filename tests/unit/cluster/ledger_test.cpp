@@ -445,7 +445,7 @@ TEST_F(Ledgers, TwoFruitlessRestoresAreCountedAndAVerifiedOneSetsThemBack) {
   later.path = "/c/ckpt-6";
   later.step = 6;
   later.digest = "d6";
-  apply(CommandType::checkpoint, CheckpointSeen{id, later, CheckpointState::verified, ""});
+  apply(CommandType::checkpoint, CheckpointSeen{id, later, CheckpointState::verified, "", "", {}});
   EXPECT_EQ(job(id).fruitless_restores, 0u);
   EXPECT_TRUE(job(id).committed_once);
 }

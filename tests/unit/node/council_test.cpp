@@ -295,12 +295,12 @@ TEST_F(CouncilTest, WhoseVoteIsNeededDoesNotLeave) {
   EXPECT_TRUE(ask<wire::SubmitReply>(*houses[0], MessageType::submit, job("after")));
 }
 
-// What a follower says that is no command of a user's or a host's report is not proposed.
+// What a follower says that is no command of a user's, no report of a host and no checkpoint that it saw is not proposed.
 TEST_F(CouncilTest, OnlyRequestsAndReportsAreForwarded) {
   start_all();
   const auto before = houses[0]->disk.log.size();
   const wire::PeerHeader header{wire::kPeerFormat, 0, {0xc1, 0x57e2}, {0x1002, 2}, 1, 1, 0};
-  for (const std::uint16_t type : {0, 3, 4, 6, 7, 8, 9, 10, 11, 255})
+  for (const std::uint16_t type : {0, 3, 4, 6, 8, 9, 10, 11, 255})
     houses[0]->give(LogReceived{header, wire::Forward{{1, type}, 1, type, "x"}});
   houses[0]->give(LogReceived{header, wire::Forward{{}, 1, 1, "x"}});  // a submit without an id
   town.run_for(1s);

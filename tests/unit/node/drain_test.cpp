@@ -112,18 +112,6 @@ TEST_F(DrainTest, AfterItsDeadlineWhatStaysIsHaltedAndWaits) {
   EXPECT_EQ(described("gang").job.state, "Running") << described("gang").waiting_for;
 }
 
-TEST_F(DrainTest, WhatIsBoundToTheHostStaysAndSaysSo) {
-  job::JobSpec spec = generic("bound", 2);
-  spec.checkpoint = job::CheckpointSpec{};
-  spec.checkpoint->dir = "/data/checkpoints";
-  submit(spec);  // on n1
-  work();
-  ASSERT_TRUE(drain("n1"));
-  work(10s);
-  EXPECT_TRUE(any_on("bound", "n1"));
-  EXPECT_THAT(described("bound", 1).waiting_for, HasSubstr("stays on drained host n1: its checkpoints are on n1 only"));
-}
-
 TEST_F(DrainTest, AHeldPlaceWhoseHostDiesIsForgotten) {
   submit(ranks("gang", 2, 1));
   work();

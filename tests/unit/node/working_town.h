@@ -95,7 +95,9 @@ class WorkingTown : public ::testing::Test {
       ++signals;
       if (!stubborn) end(house, signal->id, 15);
     } else if (const auto* scan = std::get_if<ScanCheckpoints>(&effect)) {
-      if (!slow_disks) house.give(CheckpointsScanned{scan->job, scan->token, {}});
+      if (!slow_disks) house.give(CheckpointsScanned{scan->job, scan->token, std::vector<transfer::CheckpointInfo>{}});
+    } else if (const auto* open = std::get_if<OpenRelay>(&effect); open != nullptr && is_own(open->connection)) {
+      house.give(RelayEnded{open->part, RelayEnded::How::lost, {ErrorCode::unavailable, "was silent for 30 s", ""}});
     } else if (const auto* gone = std::get_if<EndShim>(&effect)) {
       house.give(ShimGone{gone->id});
     }

@@ -51,6 +51,10 @@ void for_each_control_type(F&& f) {
   f.template operator()<GetBlobRequest>("get_blob_request");
   f.template operator()<BlobChunk>("blob_chunk");
   f.template operator()<KeepBlobRequest>("keep_blob_request");
+  f.template operator()<CheckpointQuestion>("checkpoint_question");
+  f.template operator()<CheckpointAnswer>("checkpoint_answer");
+  f.template operator()<GetCheckpointRequest>("get_checkpoint_request");
+  f.template operator()<CheckpointFiles>("checkpoint_files");
   f.template operator()<BlobReply>("blob_reply");
   f.template operator()<VersionReply>("version_reply");
   f.template operator()<CancelRequest>("cancel_request");

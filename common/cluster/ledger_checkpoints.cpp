@@ -1,0 +1,98 @@
+// The part of the ledger about checkpoints: which there are, on which hosts, and which were left behind.
+#include <algorithm>
+
+#include "common/base/limits.h"
+#include "common/cluster/ledger.h"
+#include "common/cluster/outcome.h"
+
+namespace dtrain::cluster {
+
+bool JobRecord::is_stale(Generation of, std::int64_t step) const {
+  return std::ranges::any_of(lineage, [&](const RestorePoint& p) { return p.generation > of && p.step < step; });
+}
+
+// What an earlier generation restored matters only while it is less: everything beyond the later point is stale anyway.
+void Ledger::note_restore_point(JobRecord& job) {
+  const RestorePoint point{job.generation, job.restored ? job.restored->step : -1};
+  std::erase_if(job.lineage, [&](const RestorePoint& earlier) { return earlier.step >= point.step; });
+  job.lineage.push_back(point);
+  if (job.lineage.size() > limits::kRestorePoints) job.lineage.erase(job.lineage.begin());
+  job.restore_waits_since.reset();
+  while (job.ran.size() > limits::kHostsOfJob)
+    job.ran.erase(std::ranges::min_element(job.ran, {}, [](const auto& entry) { return entry.second; }));
+}
+
+namespace {
+
+// Whoever sees these very files sees what became of them.
+void forget_place(CheckpointRecord& record, const NodeId& host, std::uint64_t place) {
+  std::erase_if(record.places, [&](const CheckpointPlace& p) {
+    return host.empty() || p.host == host || (place != 0 && p.place == place);
+  });
+}
+
+void note_place(std::vector<CheckpointRecord>& known, const CheckpointRecord& record, const NodeId& host) {
+  // What lay there under this name before was overwritten.
+  for (CheckpointRecord& other : known)
+    if (&other != &record && other.info.path == record.info.path && !other.places.empty()) {
+      forget_place(other, host, 0);
+      if (other.places.empty() && is_good(other.state)) other.state = CheckpointState::deleted;
+    }
+}
+
+}  // namespace
+
+Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
+  const auto it = state_.jobs.find(c.job);
+  if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
+  JobRecord& job = it->second;
+  auto& known = job.checkpoints;
+  const bool good = is_good(c.state);
+  auto record = std::find_if(known.begin(), known.end(), [&](const CheckpointRecord& r) {
+    return r.info.path == c.info.path && r.info.digest == c.info.digest;
+  });
+  if (record == known.end()) {
+    CheckpointRecord r;
+    r.info = c.info;
+    r.generation = std::min(c.generation.value_or(job.generation), job.generation);
+    r.parent_step = job.restored ? job.restored->step : -1;
+    r.state = c.state;
+    r.seen = wall;
+    known.push_back(std::move(r));
+    if (known.size() > limits::kCheckpointsPerJob) known.erase(known.begin());
+    record = std::prev(known.end());
+  } else if (record->state == c.state && !good) {
+    return done(job);
+  } else if (good) {
+    if (c.state == CheckpointState::verified || !is_good(record->state)) record->state = c.state;
+  }
+  const auto here = std::ranges::find(record->places, c.host, &CheckpointPlace::host);
+  if (good && here != record->places.end()) {
+    here->place = c.info.place;
+  } else if (good && !c.host.empty() && record->places.size() < limits::kCheckpointPlaces) {
+    record->places.push_back({c.host, c.info.place});
+    note_place(known, *record, c.host);
+  } else if (!good) {
+    forget_place(*record, c.host, c.info.place);
+    if (record->places.empty()) record->state = c.state;  // else others have it yet
+  }
+  std::vector<EventField> details{
+      {"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
+  // A damaged one that a generation of this job left was committed too; what lay there before is not ours. What a host tells only
+  // after a later generation began without it is of a branch that was left behind (seed 158 of three hosts).
+  const bool stale = job.is_stale(record->generation, record->info.step);
+  if ((good || (c.state == CheckpointState::damaged && job.generation > 0)) && !stale) job.committed_once = true;
+  if (c.state == CheckpointState::verified) {
+    if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
+    add_event(wall, job.id, "checkpoint.verified", job.spec.name, c.message, std::move(details));
+  } else if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined) {
+    add_event(wall, job.id,
+              c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined",
+              job.spec.name, c.message, std::move(details));
+  }
+  ++job.version;
+  touched_.insert(job.id);
+  return done(job);
+}
+
+}  // namespace dtrain::cluster

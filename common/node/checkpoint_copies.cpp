@@ -1,0 +1,294 @@
+#include "common/node/checkpoint_copies.h"
+
+#include <algorithm>
+
+#include "common/node/host_capacities.h"
+#include "common/node/reply.h"
+
+namespace dtrain::node {
+namespace {
+
+using cluster::CheckpointRecord;
+using cluster::JobRecord;
+using wire::MessageType;
+
+const CheckpointRecord* restored_record(const JobRecord& job) {
+  for (const CheckpointRecord& r : job.checkpoints)
+    if (r.info.path == job.restored->path && r.info.digest == job.restored_digest) return &r;
+  return nullptr;
+}
+
+std::uint64_t bytes_of(const std::vector<wire::CheckpointFiles::File>& files) {
+  std::uint64_t sum = 0;
+  for (const auto& file : files) sum += file.size;
+  return sum;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- tasks of this host
+
+// Where one of the generation began already, the files were here then.
+bool CheckpointCopies::needed(const JobRecord* job, const Stage& stage) const {
+  if (c_.options.broken_rule == "copied-is-staged" || !c_.among_others()) return false;
+  if (job == nullptr || !job->spec.checkpoint || !job->restored || job->generation != stage.id.generation) return false;
+  if (restored_record(*job) == nullptr) return false;
+  return std::ranges::none_of(job->tasks, [&](const auto& entry) {
+    const cluster::TaskRecord& t = entry.second;
+    return t.place.node == c_.facts.id && t.attempt >= t.first_attempt;
+  });
+}
+
+void CheckpointCopies::stage(Stage stage) {
+  const JobRecord* job = c_.ledger.find(stage.id.job);
+  if (!needed(job, stage)) return packages_.stage(std::move(stage));
+  Copy& copy = copies_[{job->id, job->generation}];
+  copy.info = restored_record(*job)->info;
+  copy.stages[stage.id] = std::move(stage);
+}
+
+std::vector<AssignmentId> CheckpointCopies::waiting(JobId job) const {
+  std::vector<AssignmentId> ids;
+  for (const auto& [key, copy] : copies_)
+    if (key.first == job)
+      for (const auto& [id, stage] : copy.stages) ids.push_back(id);
+  return ids;
+}
+
+void CheckpointCopies::give_up(const AssignmentId& id) {
+  for (auto& [key, copy] : copies_) copy.stages.erase(id);
+}
+
+void CheckpointCopies::release(Copies::iterator it) {
+  Copy copy = std::move(it->second);
+  copies_.erase(it);
+  if (copy.part != 0) relays_.close(copy.part);
+  for (auto& [id, stage] : copy.stages) {
+    reasons_.emplace_back(id, "");
+    packages_.stage(std::move(stage));
+  }
+}
+
+void CheckpointCopies::fail_all(Copies::iterator it, const Error& error) {
+  c_.log.write(LogLevel::warn, "checkpoint.not-copied", {{"path", it->second.info.path}, {"cause", error.text()}});
+  start_over(it->second);
+  for (const auto& [id, stage] : it->second.stages) staged_.push_back({id, fail(error)});
+  copies_.erase(it);
+}
+
+// ---------------------------------------------------------------- a copy
+
+// What lay in the directory before: the checkpoint itself, or another one under its name.
+void CheckpointCopies::look(Copies::iterator it) {
+  const auto* before = watch_.before(it->first.first, it->first.second);
+  if (before == nullptr) return;
+  Copy& copy = it->second;
+  copy.looked = true;
+  if (!*before) {
+    // The stager says what is wrong with the user; anything else shows when it is written.
+    if (before->error().code == ErrorCode::refused) release(it);
+    return;
+  }
+  for (const auto& info : **before) {
+    if (info.path != copy.info.path) continue;
+    if (info.digest == copy.info.digest && info.complete) return release(it);
+    const JobRecord* job = c_.ledger.find(it->first.first);
+    c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), info, job->user, job->spec.checkpoint->dir});
+  }
+  for (const auto& [id, stage] : copy.stages) reasons_.emplace_back(id, "fetches checkpoint " + copy.info.path);
+}
+
+// Those that are known to have it, then whoever may have come to have it.
+std::deque<NodeId> CheckpointCopies::sources_of(JobId id, const Copy& copy) const {
+  std::deque<NodeId> sources;
+  const auto add = [&](const NodeId& host) {
+    if (host != c_.facts.id && std::ranges::find(sources, host) == sources.end()) sources.push_back(host);
+  };
+  if (const JobRecord* job = c_.ledger.find(id))
+    for (const CheckpointRecord& r : job->checkpoints)
+      if (r.info.path == copy.info.path && r.info.digest == copy.info.digest)
+        for (const auto& p : r.places) add(p.host);
+  const raft::Configuration& all = c_.replicated->raft().configuration();
+  for (const auto* members : {&all.voters, &all.learners})
+    for (const MemberId& member : *members) add(member.text());
+  return sources;
+}
+
+void CheckpointCopies::start_over(Copy& copy) {
+  if (copy.part != 0) relays_.close(std::exchange(copy.part, 0));
+  if (copy.writer != 0) c_.emit(DropCheckpoint{std::exchange(copy.writer, 0)});
+  copy.files.clear();
+  copy.have = 0;
+  copy.complete = false;
+}
+
+void CheckpointCopies::next_source(Copies::iterator it) {
+  Copy& copy = it->second;
+  if (!copy.in_round) {
+    copy.in_round = copy.all_lack = true;
+    copy.problem.clear();
+    copy.sources = sources_of(it->first.first, copy);
+  }
+  if (copy.writer == 0) copy.writer = c_.next_own();
+  while (!copy.sources.empty()) {
+    copy.source = std::move(copy.sources.front());
+    copy.sources.pop_front();
+    const wire::GetCheckpointRequest asked{it->first.first, wire::encode(copy.info), copy.have};
+    const auto part = relays_.open({copy.writer, 1, {}, MessageType::get_checkpoint, wire::encode(asked)}, copy.source, true);
+    if (part) {
+      copy.part = *part;
+      copy.came = c_.now.boot;
+      return;
+    }
+    copy.all_lack = false;
+    if (copy.problem.empty()) copy.problem = part.error().message;
+  }
+  round_failed(it);
+}
+
+void CheckpointCopies::round_failed(Copies::iterator it) {
+  Copy& copy = it->second;
+  copy.in_round = false;
+  // Somebody removed it meanwhile: its path is handed out where it was, and the tasks see for themselves.
+  if (copy.all_lack) {
+    c_.log.write(LogLevel::warn, "checkpoint.gone", {{"path", copy.info.path}});
+    start_over(copy);
+    return release(it);
+  }
+  copy.retry = c_.now.boot + kCopyAgain;
+  if (++copy.rounds < kCopyRounds) return;
+  fail_all(it, {ErrorCode::unavailable, "could not copy checkpoint " + copy.info.path + " to host " + c_.facts.name + ": " + copy.problem,
+                "dtrainctl nodes shows which hosts are away"});
+}
+
+CheckpointCopies::Copies::iterator CheckpointCopies::of_writer(ConnectionId writer) {
+  return std::ranges::find_if(copies_, [&](const auto& entry) { return entry.second.writer == writer; });
+}
+
+void CheckpointCopies::answered(const RelayAnswered& e) {
+  const auto it = of_writer(e.connection);
+  if (it == copies_.end() || it->second.part == 0) return;
+  Copy& copy = it->second;
+  const auto message = wire::decode<wire::Message>(e.message);
+  if (message && message->type == MessageType::error) return;  // RelayEnded says it
+  const auto wrong = [&] {
+    copy.all_lack = false;
+    if (copy.problem.empty()) copy.problem = "host " + host_name(c_, copy.source) + " sent what was not asked for";
+    start_over(copy);  // drive() goes on
+  };
+  if (!message || copy.complete) return wrong();
+  copy.came = c_.now.boot;
+  if (message->type == MessageType::checkpoint_files) {
+    auto told = wire::decode<wire::CheckpointFiles>(message->payload);
+    if (!told || told->files.empty() || told->files.size() > kCopiedFiles || (!copy.files.empty() && copy.files != told->files))
+      return wrong();
+    copy.files = std::move(told->files);
+    return;
+  }
+  auto chunk = message->type == MessageType::blob_chunk ? wire::decode<wire::BlobChunk>(message->payload)
+                                                        : Result<wire::BlobChunk>(fail(ErrorCode::damaged, ""));
+  const std::uint64_t all = bytes_of(copy.files);
+  if (!chunk || copy.files.empty() || chunk->offset != copy.have || chunk->bytes.size() > all - std::min(all, copy.have) ||
+      (message->last && copy.have + chunk->bytes.size() != all))
+    return wrong();
+  WriteCheckpoint write{copy.writer, copy.info, {}, {}, chunk->offset, {}, message->last};
+  if (const JobRecord* job = c_.ledger.find(it->first.first)) write.user = job->user;
+  if (copy.have == 0) write.files = copy.files;
+  copy.have += chunk->bytes.size();
+  copy.complete = message->last;
+  write.bytes = std::move(chunk->bytes);
+  c_.emit(std::move(write));
+}
+
+void CheckpointCopies::ended(const RelayEnded& e) {
+  for (auto& [key, copy] : copies_) {
+    if (copy.part == 0 || copy.part != e.part) continue;
+    copy.part = 0;
+    if (e.how == RelayEnded::How::done || (e.how == RelayEnded::How::refused && e.error.code == ErrorCode::not_found)) return;
+    copy.all_lack = false;
+    const std::string host = "host " + host_name(c_, copy.source);
+    if (copy.problem.empty()) copy.problem = host + (e.how == RelayEnded::How::lost ? " " : ": ") + e.error.message;
+    return;
+  }
+}
+
+void CheckpointCopies::written(const CheckpointWritten& e) {
+  const auto it = of_writer(e.writer);
+  if (it == copies_.end()) return;
+  Copy& copy = it->second;
+  if (!e.result && e.result.error().code != ErrorCode::damaged) return fail_all(it, e.result.error());
+  if (!e.result) {
+    copy.all_lack = false;
+    if (copy.problem.empty()) copy.problem = "what host " + host_name(c_, copy.source) + " sent is damaged";
+    c_.log.write(LogLevel::warn, "checkpoint.copy-damaged", {{"path", copy.info.path}, {"from", host_name(c_, copy.source)}});
+    return start_over(copy);
+  }
+  c_.log.write(LogLevel::info, "checkpoint.copied",
+               {{"path", copy.info.path}, {"bytes", std::to_string(copy.have)}, {"from", host_name(c_, copy.source)}});
+  transfer::CheckpointInfo info = copy.info;
+  info.place = 0;
+  watch_.placed(it->first.first, std::move(info));
+  release(it);
+}
+
+void CheckpointCopies::members_changed() {
+  for (auto& [key, copy] : copies_) {
+    const auto cause = copy.part == 0 ? std::nullopt : relays_.away(copy.source);
+    if (!cause) continue;
+    relays_.close(std::exchange(copy.part, 0));
+    copy.all_lack = false;
+    if (copy.problem.empty()) copy.problem = cause->message;
+  }
+}
+
+void CheckpointCopies::drive() {
+  std::size_t busy = 0;
+  for (auto it = copies_.begin(); it != copies_.end();) {
+    const auto at = it++;
+    Copy& copy = at->second;
+    if (copy.part != 0 && !copy.complete && copy.came + kCopyStalls <= c_.now.boot) {
+      relays_.close(std::exchange(copy.part, 0));
+      copy.all_lack = false;
+      if (copy.problem.empty()) copy.problem = "host " + host_name(c_, copy.source) + " sends nothing";
+    }
+    busy += copy.busy() ? 1 : 0;
+    if (copy.stages.empty()) {
+      start_over(copy);
+      copies_.erase(at);
+    } else if (!copy.looked) {
+      look(at);
+    }
+  }
+  for (auto it = copies_.begin(); it != copies_.end();) {
+    const auto at = it++;
+    const Copy& copy = at->second;
+    if (!copy.looked || copy.busy() || (!copy.in_round && copy.retry > c_.now.boot) || busy >= kCopiesAtOnce) continue;
+    next_source(at);  // may end it
+    ++busy;
+  }
+}
+
+Instant CheckpointCopies::deadline() const {
+  Instant next = kNever;
+  std::size_t busy = 0;
+  for (const auto& [key, copy] : copies_) {
+    busy += copy.busy() ? 1 : 0;
+    if (copy.part != 0 && !copy.complete) next = std::min(next, copy.came + kCopyStalls);
+  }
+  if (busy >= kCopiesAtOnce) return next;
+  for (const auto& [key, copy] : copies_)
+    if (copy.looked && !copy.busy()) next = std::min(next, copy.retry);
+  return next;
+}
+
+// ---------------------------------------------------------------- other agents
+
+void CheckpointCopies::send(const Request& e, const wire::GetCheckpointRequest& q) {
+  const JobRecord* job = c_.ledger.find(q.job);
+  auto info = wire::decode<transfer::CheckpointInfo>(q.info);
+  if (job == nullptr || !job->spec.checkpoint || !info)
+    return reply_error(c_, e.connection, e.request, {ErrorCode::invalid, "could not send a checkpoint: its job is not known here", ""});
+  c_.emit(SendCheckpoint{e.connection, e.request, std::move(*info), job->user, q.offset});
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,196 @@
+#include "common/node/checkpoint_requests.h"
+
+#include "common/node/host_capacities.h"
+#include "common/node/reply.h"
+
+namespace dtrain::node {
+namespace {
+
+using wire::CheckpointAsk;
+using wire::MessageType;
+
+}  // namespace
+
+// ---------------------------------------------------------------- this host asks
+
+void CheckpointRequests::scan(const NodeId& host, ScanCheckpoints effect) {
+  if (host == c_.facts.id) return c_.emit(std::move(effect));
+  ask({host, effect.job, effect.token, "", {CheckpointAsk::scan, effect.job, effect.spec.dir, ""}, 0, kNever, ""});
+}
+
+void CheckpointRequests::verify(const NodeId& host, VerifyCheckpoint effect) {
+  if (host == c_.facts.id) return c_.emit(std::move(effect));
+  const wire::CheckpointQuestion body{CheckpointAsk::verify, effect.job, "", wire::encode(effect.info)};
+  ask({host, effect.job, effect.token, effect.info.path, body, 0, kNever, ""});
+}
+
+void CheckpointRequests::quarantine(const NodeId& host, QuarantineCheckpoint effect) {
+  if (host == c_.facts.id) return c_.emit(std::move(effect));
+  const wire::CheckpointQuestion body{CheckpointAsk::quarantine, effect.job, "", wire::encode(effect.info)};
+  ask({host, effect.job, effect.token, effect.info.path, body, 0, kNever, ""});
+}
+
+void CheckpointRequests::ask(Question question) {
+  if (question.body.ask == CheckpointAsk::scan) question.until = c_.now.boot + kScanWithin;
+  if (open_.size() < kQuestionsAtOnce && waiting_.empty()) return open(std::move(question));
+  if (waiting_.size() < kQuestionsWaiting) return waiting_.push_back(std::move(question));
+  settle(question, fail(ErrorCode::limit, "too many questions about checkpoints wait for other hosts already", "try again in a moment"));
+}
+
+void CheckpointRequests::open(Question question) {
+  const ConnectionId own = c_.next_own();
+  const auto part = relays_.open({own, 1, {}, MessageType::ask_checkpoint, wire::encode(question.body)}, question.host, true);
+  if (!part) return settle(question, fail(part.error()));
+  question.part = *part;
+  open_[own] = std::move(question);
+}
+
+void CheckpointRequests::settle(const Question& q, const Status& result) {
+  auto answer = result ? wire::decode<wire::CheckpointAnswer>(q.answer) : Result<wire::CheckpointAnswer>(fail(result.error()));
+  switch (q.body.ask) {
+    case CheckpointAsk::scan: {
+      using List = std::vector<transfer::CheckpointInfo>;
+      auto found = answer ? wire::decode<List>(answer->found) : Result<List>(fail(answer.error()));
+      answers_.push_back(CheckpointsScanned{q.job, q.token, std::move(found)});
+      return;
+    }
+    case CheckpointAsk::verify:
+      answers_.push_back(CheckpointVerified{q.job, q.token, q.path, answer ? Status{} : Status(fail(answer.error()))});
+      return;
+    case CheckpointAsk::quarantine:
+      answers_.push_back(CheckpointQuarantined{q.job, q.token, q.path,
+                                               answer ? Result<std::string>(answer->moved_to) : Result<std::string>(fail(answer.error()))});
+      return;
+  }
+}
+
+void CheckpointRequests::answered(const RelayAnswered& e) {
+  const auto found = open_.find(e.connection);
+  if (found == open_.end()) return;
+  const auto message = wire::decode<wire::Message>(e.message);
+  if (message && message->type == MessageType::checkpoint_answer) found->second.answer = message->payload;
+}
+
+void CheckpointRequests::ended(const RelayEnded& e) {
+  for (auto it = open_.begin(); it != open_.end(); ++it) {
+    if (it->second.part != e.part) continue;
+    const Question q = std::move(it->second);
+    open_.erase(it);
+    if (e.how == RelayEnded::How::done) return settle(q, {});
+    // Of a lost stream the code says nothing about the checkpoint.
+    const std::string host = "host " + host_name(c_, q.host);
+    if (e.how == RelayEnded::How::refused) return settle(q, fail(e.error.code, host + ": " + e.error.message, e.error.next));
+    return settle(q, fail(ErrorCode::unavailable, host + " " + e.error.message, e.error.next));
+  }
+}
+
+void CheckpointRequests::members_changed() {
+  for (auto it = open_.begin(); it != open_.end();) {
+    const auto cause = relays_.away(it->second.host);
+    if (!cause) {
+      ++it;
+      continue;
+    }
+    relays_.close(it->second.part);
+    settle(it->second, fail(*cause));
+    it = open_.erase(it);
+  }
+}
+
+void CheckpointRequests::drive() {
+  for (auto it = open_.begin(); it != open_.end();) {
+    if (it->second.until > c_.now.boot) {
+      ++it;
+      continue;
+    }
+    relays_.close(it->second.part);
+    settle(it->second, fail(ErrorCode::unavailable, "host " + host_name(c_, it->second.host) + " does not read its disk"));
+    it = open_.erase(it);
+  }
+  while (!waiting_.empty() && open_.size() < kQuestionsAtOnce) {
+    Question q = std::move(waiting_.front());
+    waiting_.pop_front();
+    open(std::move(q));
+  }
+}
+
+Instant CheckpointRequests::deadline() const {
+  Instant next = kNever;
+  for (const auto& [own, q] : open_) next = std::min(next, q.until);
+  return next;
+}
+
+// ---------------------------------------------------------------- other agents ask
+
+void CheckpointRequests::asked(const Request& e, const wire::CheckpointQuestion& q) {
+  const auto refuse = [&](ErrorCode code, const std::string& cause) { reply_error(c_, e.connection, e.request, {code, cause, ""}); };
+  const cluster::JobRecord* job = c_.ledger.find(q.job);
+  if (job == nullptr || !job->spec.checkpoint) return refuse(ErrorCode::not_found, "it does not know the job");
+  if (c_.storage_failed) return refuse(ErrorCode::unavailable, "its disk failed");
+  if (askers_.size() >= kQuestionsOfOthers) return refuse(ErrorCode::limit, "it answers too many questions about checkpoints already");
+  const std::uint64_t token = c_.next_token();
+  if (q.ask == CheckpointAsk::scan) {
+    askers_[token] = {e.connection, e.request};
+    job::CheckpointSpec spec = *job->spec.checkpoint;
+    if (!q.dir.empty()) spec.dir = q.dir;
+    return c_.emit(ScanCheckpoints{job->id, token, spec, job->user});
+  }
+  auto info = wire::decode<transfer::CheckpointInfo>(q.info);
+  if (!info) return refuse(ErrorCode::invalid, info.error().message);
+  askers_[token] = {e.connection, e.request};
+  if (q.ask == CheckpointAsk::verify) return c_.emit(VerifyCheckpoint{job->id, token, std::move(*info), job->user});
+  c_.emit(QuarantineCheckpoint{job->id, token, std::move(*info), job->user, job->spec.checkpoint->dir});
+}
+
+bool CheckpointRequests::take(std::uint64_t token, Asker& asker) {
+  const auto found = askers_.find(token);
+  if (found == askers_.end()) return false;
+  asker = found->second;
+  askers_.erase(found);
+  return true;
+}
+
+bool CheckpointRequests::scanned(const CheckpointsScanned& e) {
+  Asker asker;
+  if (e.token == 0 || !take(e.token, asker)) return false;
+  if (asker.connection == 0) return true;
+  if (!e.found) return reply_error(c_, asker.connection, asker.request, e.found.error()), true;
+  std::vector<transfer::CheckpointInfo> newest;
+  std::size_t bytes = 0;
+  for (const auto& info : *e.found) {
+    bytes += wire::encode(info).size();
+    if (bytes > kFoundBytes) break;
+    newest.push_back(info);
+  }
+  reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{wire::encode(newest), ""});
+  return true;
+}
+
+bool CheckpointRequests::verified(const CheckpointVerified& e) {
+  Asker asker;
+  if (e.token == 0 || !take(e.token, asker)) return false;
+  if (asker.connection == 0) return true;
+  if (e.result)
+    reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{});
+  else
+    reply_error(c_, asker.connection, asker.request, e.result.error());
+  return true;
+}
+
+bool CheckpointRequests::quarantined(const CheckpointQuarantined& e) {
+  Asker asker;
+  if (e.token == 0 || !take(e.token, asker)) return false;
+  if (asker.connection == 0) return true;
+  if (e.moved_to)
+    reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{"", *e.moved_to});
+  else
+    reply_error(c_, asker.connection, asker.request, e.moved_to.error());
+  return true;
+}
+
+void CheckpointRequests::closed(ConnectionId connection) {
+  for (auto& [token, asker] : askers_)
+    if (asker.connection == connection) asker.connection = 0;  // the disk finishes it all the same
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,205 @@
+#include "common/node/checkpoint_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dtrain::node {
+namespace {
+
+using cluster::CheckpointRecord;
+using cluster::CheckpointSeen;
+using cluster::CheckpointState;
+using cluster::JobRecord;
+using transfer::CheckpointInfo;
+
+// Token of a verification that nobody waits for: the agent takes its time over it (storage.checkpointRate).
+constexpr std::uint64_t kInBackground = 0;
+
+std::string identity(const CheckpointInfo& info) { return info.digest + " " + info.path; }
+
+const CheckpointRecord* record_of(const JobRecord& job, const CheckpointInfo& info) {
+  for (const auto& r : job.checkpoints)
+    if (r.info.path == info.path && r.info.digest == info.digest) return &r;
+  return nullptr;
+}
+
+bool is_at(const CheckpointRecord& r, const NodeId& host) {
+  return std::ranges::any_of(r.places, [&](const auto& p) { return p.host == host; });
+}
+
+bool runs_on(const JobRecord& job, const NodeId& host) {
+  return std::ranges::any_of(job.tasks, [&](const auto& t) { return !t.second.ended && t.second.place.node == host; });
+}
+
+// The first that has it and sees what becomes of it.
+bool is_verifier(const JobRecord& job, const CheckpointRecord& r, const NodeId& host) {
+  for (const auto& p : r.places)
+    if (runs_on(job, p.host)) return p.host == host;
+  return false;
+}
+
+}  // namespace
+
+void CheckpointWatch::follow(JobId id) {
+  const JobRecord* job = c_.ledger.find(id);
+  const bool on = job != nullptr && job->spec.checkpoint && job->generation > 0 && !is_final(job->state) && runs_on(*job, c_.facts.id);
+  const auto known = jobs_.find(id);
+  if (!on) {
+    if (known == jobs_.end()) return;
+    c_.emit(WatchCheckpoints{id, {}, {}, false});
+    jobs_.erase(known);
+    return;
+  }
+  Job& soft = jobs_[id];
+  if (known == jobs_.end()) c_.emit(WatchCheckpoints{id, *job->spec.checkpoint, job->user, true});
+  if (soft.generation != job->generation) look_before(*job, soft);
+  find_work(*job, soft);
+}
+
+// What lies there before its tasks begin here is not theirs. Where some began already, this agent was restarted.
+void CheckpointWatch::look_before(const JobRecord& job, Job& soft) {
+  soft.generation = job.generation;
+  soft.before.reset();
+  soft.meanwhile.reset();
+  soft.token = 0;
+  const bool begun = std::ranges::any_of(job.tasks, [&](const auto& entry) {
+    const cluster::TaskRecord& t = entry.second;
+    return t.place.node == c_.facts.id && t.attempt >= t.first_attempt;
+  });
+  if (begun) return;
+  soft.token = c_.next_token();
+  c_.emit(ScanCheckpoints{job.id, soft.token, *job.spec.checkpoint, job.user});
+}
+
+bool CheckpointWatch::scanned(const CheckpointsScanned& e) {
+  const auto it = jobs_.find(e.job);
+  const bool ours = it != jobs_.end() && e.token == it->second.token && e.token != 0;
+  if (e.token != 0 && !ours) return false;
+  const JobRecord* job = c_.ledger.find(e.job);
+  if (it == jobs_.end() || job == nullptr) return true;
+  Job& soft = it->second;
+  if (!ours) {
+    if (!e.found) return true;
+    if (soft.token != 0)
+      soft.meanwhile = *e.found;
+    else
+      found(*job, soft, *e.found, soft.generation);
+    return true;
+  }
+  soft.token = 0;
+  soft.before = e.found;
+  if (e.found) found(*job, soft, *e.found, soft.generation - 1);
+  if (const auto meanwhile = std::exchange(soft.meanwhile, {})) found(*job, soft, *meanwhile, soft.generation);
+  return true;
+}
+
+const Result<std::vector<CheckpointInfo>>* CheckpointWatch::before(JobId id, Generation generation) const {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() || it->second.generation != generation || !it->second.before ? nullptr : &*it->second.before;
+}
+
+void CheckpointWatch::placed(JobId id, CheckpointInfo info) {
+  if (const auto it = jobs_.find(id); it != jobs_.end()) {
+    it->second.known.insert(identity(info));
+    if (it->second.before && *it->second.before) (*it->second.before)->push_back(info);
+  }
+  say({id, std::move(info), CheckpointState::complete, "", c_.facts.id, {}});
+}
+
+void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<CheckpointInfo>& list, Generation generation) {
+  for (const CheckpointInfo& info : list) {
+    if (!info.complete || !soft.known.insert(identity(info)).second) continue;
+    soft.verified.erase(identity(info));
+    const CheckpointRecord* r = record_of(job, info);
+    // Judged before, or all who shall be noted are; what is known to be here may have been written anew, with the same bytes.
+    if (r != nullptr && (!cluster::is_good(r->state) || is_at(*r, c_.facts.id) || r->places.size() >= limits::kCheckpointPlaces)) continue;
+    say({job.id, info, CheckpointState::complete, "", c_.facts.id, generation});
+  }
+  find_work(job, soft);
+}
+
+void CheckpointWatch::find_work(const JobRecord& job, Job& soft) {
+  for (const CheckpointRecord& r : job.checkpoints) {
+    if (r.state != CheckpointState::complete || !is_verifier(job, r, c_.facts.id)) continue;
+    if (soft.verified.insert(identity(r.info)).second) soft.to_verify.push_back(r.info);
+  }
+  verify_next(job, soft);
+  if (job.spec.checkpoint->keep > 0) delete_surplus(job, soft);
+}
+
+void CheckpointWatch::verify_next(const JobRecord& job, Job& soft) {
+  if (soft.verifying || soft.to_verify.empty()) return;
+  const auto newest = std::ranges::max_element(soft.to_verify, {}, &CheckpointInfo::step);
+  soft.verifying = std::move(*newest);
+  soft.to_verify.erase(newest);
+  c_.emit(VerifyCheckpoint{job.id, kInBackground, *soft.verifying, job.user});
+}
+
+bool CheckpointWatch::verified(const CheckpointVerified& e) {
+  if (e.token != kInBackground) return false;
+  const auto it = jobs_.find(e.job);
+  const JobRecord* job = c_.ledger.find(e.job);
+  if (it == jobs_.end() || job == nullptr || !it->second.verifying || it->second.verifying->path != e.path) return true;
+  Job& soft = it->second;
+  const CheckpointInfo info = *std::exchange(soft.verifying, {});
+  // What changed or went away while it was read is looked at again when the directory changes.
+  if (e.result)
+    say({job->id, info, CheckpointState::verified, "", c_.facts.id, {}});
+  else if (e.result.error().code == ErrorCode::damaged)
+    say({job->id, info, CheckpointState::damaged, e.result.error().text(), c_.facts.id, {}});
+  else
+    soft.known.erase(identity(info));
+  verify_next(*job, soft);
+  return true;
+}
+
+// checkpoint.keep: the newest verified ones stay; the one that tasks may still read from is pinned.
+void CheckpointWatch::delete_surplus(const JobRecord& job, Job& soft) {
+  std::vector<const CheckpointRecord*> good;
+  for (const auto& r : job.checkpoints)
+    if (r.state == CheckpointState::verified) good.push_back(&r);
+  const std::size_t keep = job.spec.checkpoint->keep;
+  if (good.size() <= keep) return;
+  std::ranges::stable_sort(good, [](const auto* a, const auto* b) { return a->info.step > b->info.step; });
+  for (std::size_t i = keep; i < good.size(); ++i) {
+    const CheckpointInfo& info = good[i]->info;
+    if (info.digest == job.restored_digest || !is_at(*good[i], c_.facts.id)) continue;
+    if (!soft.deleted.insert(identity(info)).second) continue;
+    c_.emit(DeleteCheckpoint{job.id, info, job.user, job.spec.checkpoint->dir});
+    CheckpointInfo here = info;
+    for (const auto& p : good[i]->places)
+      if (p.host == c_.facts.id) here.place = p.place;
+    say({job.id, std::move(here), CheckpointState::deleted, "surplus over keep: " + std::to_string(keep), c_.facts.id, {}});
+  }
+}
+
+void CheckpointWatch::say(CheckpointSeen seen) {
+  if (to_say_.size() >= kSeenWaiting) {
+    if (const auto it = jobs_.find(seen.job); it != jobs_.end()) it->second.known.erase(identity(seen.info));
+    return;
+  }
+  to_say_.push_back(std::move(seen));
+  pump();
+}
+
+void CheckpointWatch::pump() {
+  while (said_.size() < kSeenAtOnce && !to_say_.empty()) {
+    const MemberId command = proposals_.add(cluster::CommandType::checkpoint, to_say_.front());
+    said_[command] = std::move(to_say_.front());
+    to_say_.pop_front();
+  }
+}
+
+void CheckpointWatch::applied(const MemberId& command) {
+  if (said_.erase(command) != 0) pump();
+}
+
+void CheckpointWatch::given_up(const MemberId& command) {
+  const auto it = said_.find(command);
+  if (it == said_.end()) return;
+  CheckpointSeen seen = std::move(it->second);
+  said_.erase(it);
+  say(std::move(seen));
+}
+
+}  // namespace dtrain::node

@@ -1,0 +1,293 @@
+// What the next generation of a job restores: the coordinator asks hosts what they have, and one of them to verify it. Which one it
+// is cluster::RestoreChoice decides.
+#include <algorithm>
+#include <utility>
+
+#include "common/node/cluster_members.h"
+#include "common/node/coordinator.h"
+#include "common/node/host_capacities.h"
+
+namespace dtrain::node {
+namespace {
+
+using cluster::CheckpointSeen;
+using cluster::CheckpointState;
+using cluster::CommandType;
+using cluster::JobRecord;
+using cluster::RestoreChoice;
+using Kind = RestoreChoice::Step::Kind;
+
+// A checkpoint directory that could not be read, here or elsewhere, is looked at again after this.
+constexpr Duration kScanRetry = 5s, kAskAgain = 1s;
+// A checkpoint that cannot be read (but is not damaged) is tried this often.
+constexpr std::uint32_t kUnreadableTries = 3;
+
+std::string seconds_of(Duration d) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s"; }
+
+}  // namespace
+
+bool Coordinator::wants_restore(const JobRecord& job) {
+  return job.spec.checkpoint && (job.spec.checkpoint->restore != "never" || job.from_scratch);
+}
+
+// Under way: an answer is awaited; blocked: there is none now, and it says why.
+Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& soft) {
+  if (!wants_restore(job)) return Restoring::ready;
+  const auto over = [&] {
+    const Kind kind = soft.choosing->choice.step().kind;
+    return (kind == Kind::blocked || kind == Kind::wait) && soft.choosing->retry <= c_.now.boot;
+  };
+  if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch || over()) choose(job, soft);
+  drive_choice(job, soft);
+  const auto& step = soft.choosing->choice.step();
+  if (step.kind == Kind::wait) {
+    wait_for_newest(job, soft);
+    return Restoring::blocked;
+  }
+  if (step.kind == Kind::blocked) {
+    if (soft.choosing->choice.pinned()) {
+      propose(soft, job.id, CommandType::finish,
+              cluster::FinishJob{job.id, cluster::JobState::failed, "could not restore: " + step.reason});
+      return Restoring::blocked;
+    }
+    // Another look only when the user acts (restart --from-scratch changes the job) or a directory may
+    // have.
+    const std::string reason =
+        "no checkpoint to restore: " + step.reason + "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
+    if (soft.choosing->retry == kNever) soft.choosing->retry = c_.now.boot + kScanRetry;
+    soft.deadline = std::min(soft.deadline, soft.choosing->retry);
+    wait(job, soft, reason);
+    return Restoring::blocked;
+  }
+  if (step.kind == Kind::chosen || step.kind == Kind::nothing) return Restoring::ready;
+  soft.deadline = std::min(soft.deadline, soft.choosing->retry);
+  return Restoring::under_way;
+}
+
+std::string Coordinator::hosts_text(const std::vector<NodeId>& hosts) const {
+  std::string text;
+  for (const NodeId& host : hosts) {
+    const std::string state = host_state(c_, host);
+    text += (text.empty() ? "" : " and ") + host_name(c_, host) + (state == "alive" ? "" : " (" + state + ")");
+  }
+  return text;
+}
+
+// Its newest checkpoint is on hosts that are away: an older one only after timing.restoreWait.
+void Coordinator::wait_for_newest(const JobRecord& job, Job& soft) {
+  const auto& step = soft.choosing->choice.step();
+  const Duration since = job.restore_waits_since.value_or(c_.elapsed());
+  std::string reason = "its newest checkpoint, of step " + std::to_string(step.newest->step) + ", is on " + hosts_text(step.newest->hosts) +
+                       (step.newest->hosts.size() == 1 ? " only" : " only, which are away");
+  if (step.older >= 0)
+    reason += ": it waits " + seconds_of(c_.options.restore_wait) + " for that and then goes on from step " + std::to_string(step.older);
+  reason += "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
+  if (soft.choosing->retry == kNever) {
+    soft.choosing->retry = c_.now.boot + kScanRetry;
+    const Instant over = std::max(at(since + c_.options.restore_wait), c_.now.boot + kAskAgain);
+    if (step.older >= 0) soft.choosing->retry = std::min(soft.choosing->retry, over);
+  }
+  soft.deadline = std::min(soft.deadline, soft.choosing->retry);
+  wait(job, soft, reason, true);
+}
+
+void Coordinator::choose(const JobRecord& job, Job& soft) {
+  const std::string& broken = c_.options.broken_rule;
+  soft.choosing.emplace(RestoreChoice(job, {broken == "verify-before-restore", broken == "restore-by-lineage"}));
+}
+
+// ---------------------------------------------------------------- what there is
+
+std::set<NodeId> Coordinator::hosts_to_ask(const JobRecord& job, const Choosing& choosing) const {
+  std::set<NodeId> all{c_.facts.id};
+  if (c_.among_others()) {
+    const raft::Configuration& configuration = c_.replicated->raft().configuration();
+    for (const auto* members : {&configuration.voters, &configuration.learners})
+      for (const MemberId& id : *members) {
+        const auto member = c_.members->table().find(id);
+        if (member && wire::in_service(member->state)) all.insert(id.text());
+      }
+  }
+  if (choosing.everywhere) return all;
+  // Those of its last generation, and whoever has the newest that is known.
+  std::set<NodeId> likely;
+  const cluster::CheckpointRecord* newest = nullptr;
+  for (const auto& r : job.checkpoints)
+    if (cluster::is_good(r.state) && !r.places.empty() && !job.is_stale(r.generation, r.info.step) &&
+        (newest == nullptr || r.info.step > newest->info.step))
+      newest = &r;
+  for (const NodeId& host : all) {
+    const auto ran = job.ran.find(host);
+    const bool last = ran != job.ran.end() && ran->second == job.generation;
+    const bool has = newest != nullptr && std::ranges::any_of(newest->places, [&](const auto& p) { return p.host == host; });
+    if (last || has) likely.insert(host);
+  }
+  return likely;
+}
+
+void Coordinator::ask_hosts(const JobRecord& job, Choosing& choosing) {
+  const bool parent = choosing.choice.step().kind == Kind::scan_parent;
+  const bool pinned = choosing.choice.pinned();
+  if (pinned || job.generation == 0 || job.from_scratch) choosing.everywhere = true;
+  std::set<NodeId> hosts = hosts_to_ask(job, choosing);
+  if (hosts.empty()) {
+    choosing.everywhere = true;
+    hosts = hosts_to_ask(job, choosing);
+  }
+  job::CheckpointSpec spec = *job.spec.checkpoint;
+  if (pinned) spec.dir = parent ? spec.restore.substr(0, std::max<std::size_t>(spec.restore.rfind('/'), 1)) : spec.restore;
+  for (const NodeId& host : hosts) {
+    if (!choosing.looked.insert(host).second) continue;
+    const std::uint64_t token = c_.next_token();
+    choosing.asked[token] = host;
+    checkpoints_.scan(host, ScanCheckpoints{job.id, token, spec, job.user});
+  }
+}
+
+// Those that may come back with what they have.
+std::set<NodeId> Coordinator::hosts_away(const JobRecord& job, const Choosing& choosing) const {
+  std::set<NodeId> away;
+  for (const auto& r : job.checkpoints)
+    for (const auto& p : r.places) {
+      if (std::ranges::any_of(choosing.found, [&](const auto& f) { return f.host == p.host; })) continue;
+      const auto lost = c_.ledger.state().lost.find(p.host);
+      const auto id = MemberId::parse(p.host);
+      const auto member = id ? c_.members->table().find(*id) : std::nullopt;
+      const bool gone = (lost != c_.ledger.state().lost.end() && lost->second.gone) ||
+                        (p.host != c_.facts.id && (!member || member->state == wire::MemberState::left));
+      if (!gone) away.insert(p.host);
+    }
+  return away;
+}
+
+void Coordinator::scanned(const CheckpointsScanned& e) {
+  const JobRecord* job = c_.ledger.find(e.job);
+  const auto it = jobs_.find(e.job);
+  if (job == nullptr || it == jobs_.end() || !it->second.choosing) return;
+  Choosing& choosing = *it->second.choosing;
+  const auto asked = choosing.asked.find(e.token);
+  if (asked == choosing.asked.end()) return;
+  if (e.found)
+    choosing.found.push_back({asked->second, *e.found});
+  else if (!choosing.problem)
+    choosing.problem = e.found.error();
+  choosing.asked.erase(asked);
+  if (!choosing.asked.empty()) return;
+  all_looked(*job, it->second);
+  consider({e.job});
+}
+
+void Coordinator::all_looked(const JobRecord& job, Job& soft) {
+  Choosing& choosing = *soft.choosing;
+  if (!choosing.everywhere && choosing.choice.lacks_newest(choosing.found)) {
+    choosing.everywhere = true;
+    ask_hosts(job, choosing);
+    if (!choosing.asked.empty()) return;
+  }
+  // In the order of hosts, whoever answered first.
+  std::ranges::sort(choosing.found, {}, &RestoreChoice::Found::host);
+  const bool nothing = std::ranges::all_of(choosing.found, [](const auto& f) { return f.list.empty(); });
+  // Nobody could look; or one of a job that ran says that it cannot read what may be there. Not: that it does not know the user, or
+  // does not answer.
+  const auto unreadable = [&](ErrorCode code) { return code != ErrorCode::refused && code != ErrorCode::unavailable; };
+  if (choosing.problem && nothing && (choosing.found.empty() || (job.generation > 0 && unreadable(choosing.problem->code)))) {
+    const std::string why = choosing.problem->text();
+    choose(job, soft);
+    soft.choosing->retry = c_.now.boot + kScanRetry;
+    return wait(job, soft, why);
+  }
+  const bool waited =
+      c_.options.restore_wait <= 0ns || (job.restore_waits_since && *job.restore_waits_since + c_.options.restore_wait <= c_.elapsed());
+  const bool parent = choosing.choice.step().kind == Kind::scan;
+  choosing.choice.scanned(choosing.found, hosts_away(job, choosing), waited);
+  if (parent && choosing.choice.step().kind == Kind::scan_parent) {
+    choosing.looked.clear();
+    choosing.found.clear();
+  }
+}
+
+// ---------------------------------------------------------------- what is good
+
+// Turns the choice's next step into a question, once; steps that need no answer are left to the caller.
+void Coordinator::drive_choice(const JobRecord& job, Job& soft) {
+  Choosing& choosing = *soft.choosing;
+  if (choosing.under_way()) return;
+  const auto& step = choosing.choice.step();
+  if (step.kind == Kind::blocked || step.kind == Kind::wait) return;
+  if (choosing.retry != kNever) {
+    if (choosing.retry > c_.now.boot) return;
+    choosing.retry = kNever;
+  }
+  const auto place = [&] {
+    choosing.token = c_.next_token();
+    const auto own = std::ranges::find(step.at.hosts, c_.facts.id);
+    choosing.host = own != step.at.hosts.end() ? *own : step.at.hosts.front();
+  };
+  switch (step.kind) {
+    case Kind::scan:
+    case Kind::scan_parent:
+      return ask_hosts(job, choosing);
+    case Kind::verify:
+      place();
+      return checkpoints_.verify(choosing.host, VerifyCheckpoint{job.id, choosing.token, step.at.info, job.user});
+    case Kind::quarantine:
+      place();
+      c_.propose(CommandType::checkpoint,
+                 CheckpointSeen{job.id, step.at.info, step.damaged ? CheckpointState::damaged : CheckpointState::quarantined, step.reason,
+                                choosing.host, step.at.generation});
+      return checkpoints_.quarantine(choosing.host,
+                                     QuarantineCheckpoint{job.id, choosing.token, step.at.info, job.user, job.spec.checkpoint->dir});
+    case Kind::chosen:
+    case Kind::nothing:
+    case Kind::wait:
+    case Kind::blocked:
+      return;
+  }
+}
+
+void Coordinator::verified(const CheckpointVerified& e) {
+  const JobRecord* job = c_.ledger.find(e.job);
+  const auto it = jobs_.find(e.job);
+  if (job == nullptr || it == jobs_.end()) return;
+  Job& soft = it->second;
+  if (!soft.choosing || soft.choosing->token == 0 || soft.choosing->token != e.token) return;
+  soft.choosing->token = 0;
+  // Only damage condemns a checkpoint. One that cannot be read now is looked for again before an older one is
+  // taken: its host may be gone.
+  const bool here = soft.choosing->host == c_.facts.id;
+  if (!e.result && e.result.error().code != ErrorCode::damaged && (!here || soft.choosing->unreadable < kUnreadableTries)) {
+    const std::uint32_t tries = soft.choosing->unreadable + 1;
+    choose(*job, soft);
+    soft.choosing->unreadable = tries;
+    soft.choosing->retry = c_.now.boot + (here ? kScanRetry : kAskAgain);
+    wait(*job, soft, e.result.error().text());
+    return consider({e.job});
+  }
+  const auto at = soft.choosing->choice.step().at;
+  if (e.result)
+    c_.propose(CommandType::checkpoint,
+               CheckpointSeen{e.job, at.info, CheckpointState::verified, "", soft.choosing->host, at.generation});
+  soft.choosing->choice.verified(e.result);
+  consider({e.job});
+}
+
+void Coordinator::quarantined(const CheckpointQuarantined& e) {
+  const auto it = jobs_.find(e.job);
+  if (it == jobs_.end() || !it->second.choosing || e.token == 0 || it->second.choosing->token != e.token) return;
+  it->second.choosing->token = 0;
+  if (!e.moved_to)
+    c_.log.write(LogLevel::warn, "checkpoint.not-moved",
+                 {{"path", e.path}, {"cause", e.moved_to.error().text()}});
+  it->second.choosing->choice.quarantined();
+  consider({e.job});
+}
+
+// Of the decision, for the history.
+std::string Coordinator::why_restored(const RestoreChoice::Step& step) const {
+  if (!step.newest) return step.reason;
+  const std::int64_t from = step.kind == Kind::chosen ? step.at.info.step + 1 : 0;
+  return step.reason + "; steps " + std::to_string(from) + " to " + std::to_string(step.newest->step) + " are given up: they are on " +
+         hosts_text(step.newest->hosts) + " only";
+}
+
+}  // namespace dtrain::node
