@@ -1,0 +1,123 @@
+"""Checkpoints of a job on several hosts: it goes on elsewhere from the newest that any host has.
+
+Agents on one machine share a disk. Where each is to have its own, it runs in a mount namespace of its own, in which its directory is
+mounted over the one that the job names: the same path, other files. That needs root.
+"""
+import hashlib
+import json
+import os
+import unittest
+
+import test_hosts
+from harness import until
+
+# Says what it was given to go on from, as it finds it on its host.
+COMMAND = ["sh", "-c", 'echo "$DTRAIN_GENERATION $DTRAIN_ROLE-$DTRAIN_INDEX $DTRAIN_NODE '
+           '$(test -z "$DTRAIN_RESTORE_FROM" || cat "$DTRAIN_RESTORE_FROM/weights.bin")" >> "$0"; exec sleep 1000']
+OWN = 'mount --bind "$0" "$1" && shift && exec "$@"'
+
+
+class CheckpointHosts(test_hosts.Hosts):
+    own = True          # a directory for each host
+    restore_wait = "60s"
+
+    def make(self, *arguments, **options):
+        member = super().make(*arguments, **options)
+        member.options = ["--set", "timing.lease=3s", "--set", "timing.downGrace=1s", "--set", "timing.agentGrace=5s",
+                          "--set", "timing.restoreWait=" + self.restore_wait]
+        os.makedirs(self.path("ckpt"), exist_ok=True)
+        if self.own:
+            os.makedirs(self.disk(member.name), exist_ok=True)
+            command = member.command
+            as_root = [] if os.geteuid() == 0 else ["sudo", "-n", "--preserve-env"]
+            member.command = lambda: [*as_root, "unshare", "--mount", "--propagation", "private", "sh", "-c", OWN,
+                                      self.disk(member.name), self.path("ckpt"), *command()]
+        return member
+
+    def disk(self, node):
+        return self.path("disk-" + node) if self.own else self.path("ckpt")
+
+    def submitted(self):
+        """A parameter server and two workers, one on each host."""
+        agents = self.three()
+        role = {"command": [*COMMAND, self.path("said")]}
+        agents[0].do("submit", self.write("j.json", json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "j"},
+            "spec": {"framework": "tensorflow", "policy": {"placement": "spread"}, "checkpoint": {"dir": self.path("ckpt")},
+                     "roles": {"ps": {"replicas": 1, **role}, "worker": {"replicas": 2, **role}}}})))
+        tasks = self.running(agents[0], "j")
+        self.assertEqual({t["node"] for t in tasks.values()}, {"a1", "a2", "a3"})
+        return agents, next(a for a in agents if a.name == tasks["ps-0"]["node"])
+
+    def commit(self, agents, node, step):
+        """A checkpoint, as a trainer on that host writes it; returns when the ledger knows."""
+        path = os.path.join(self.disk(node), "step-%d" % step)
+        weights = ("weights of step %d" % step).encode()
+        os.mkdir(path + ".tmp")
+        with open(path + ".tmp/weights.bin", "wb") as file:
+            file.write(weights)
+        with open(path + ".tmp/MANIFEST.json", "w") as file:
+            json.dump({"version": 1, "step": step, "files": [
+                {"name": "weights.bin", "size": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}]}, file)
+        os.rename(path + ".tmp", path)
+        asked = next(a for a in agents if a.process.poll() is None)
+        until(lambda: any(c["step"] == step and c["state"] == "verified" for c in asked.ask("checkpoints", "j")),
+              lambda: "step %d to be verified: %s" % (step, asked.ask("checkpoints", "j")))
+
+    def goes_on(self, agents, lost, step, seconds=60):
+        left = [a for a in agents if a is not lost]
+        until(lambda: (d := left[0].ask("describe", "job", "j"))["state"] == "Running" and d["generation"] == 2,
+              lambda: "generation 2 to run: %s %s" % (left[0].ask("jobs"), self.tasks_at(left[0], "j")), seconds)
+        self.assertEqual(left[0].ask("describe", "job", "j")["restored"]["step"], step)
+        tasks = self.running(left[0], "j")
+        self.assertEqual({t["node"] for t in tasks.values()}, {a.name for a in left})
+        with open(self.path("said")) as file:
+            said = [line.split(" ", 3) for line in file.read().splitlines()]
+        second = {task: text for generation, task, node, text in said if generation == "2"}
+        self.assertEqual(second, {t: "weights of step %d" % step for t in tasks}, "each finds it on its host")
+        return left
+
+
+class SharedDirectoryTest(CheckpointHosts):
+    own = False
+
+    def test_it_goes_on_elsewhere_from_the_newest(self):
+        agents, lost = self.submitted()
+        self.commit(agents, lost.name, 100)
+        self.kill_host(lost)
+        left = self.goes_on(agents, lost, 100)
+        self.assertEqual(os.listdir(self.path("ckpt")), ["step-100"])
+        self.assertNotIn("checkpoint.copied", left[0].log() + left[1].log())
+
+
+class OwnDirectoriesTest(CheckpointHosts):
+    def test_a_host_that_lacks_it_gets_a_copy(self):
+        agents, lost = self.submitted()
+        kept, other = [a for a in agents if a is not lost]
+        self.commit(agents, kept.name, 100)
+        self.assertEqual(os.listdir(self.disk(other.name)), [])
+        self.kill_host(lost)
+        self.goes_on(agents, lost, 100)
+        self.assertEqual(sorted(os.listdir(self.disk(other.name) + "/step-100")), ["MANIFEST.json", "weights.bin"])
+        self.assertEqual(os.listdir(self.disk(other.name)), ["step-100"], "nothing else is left")
+        self.assertIn("event=checkpoint.copied", other.log())
+
+
+class RestoreWaitTest(CheckpointHosts):
+    restore_wait = "8s"
+
+    def test_the_next_older_after_the_wait_and_the_steps_are_named(self):
+        agents, lost = self.submitted()
+        kept = next(a for a in agents if a is not lost)
+        self.commit(agents, kept.name, 100)
+        self.commit(agents, lost.name, 200)
+        self.kill_host(lost)
+        until(lambda: "its newest checkpoint, of step 200, is on %s" % lost.name in kept.ask("jobs")[0]["reason"],
+              lambda: "that it waits: %s" % kept.ask("jobs"))
+        self.goes_on(agents, lost, 100)
+        reasons = [json.loads(line)["reason"] for line in kept.do("-o", "json", "events", "j").splitlines()]
+        self.assertTrue(any("steps 101 to 200 are given up: they are on " + lost.name in r for r in reasons), reasons)
+
+
+if __name__ == "__main__":
+    unittest.main()
