@@ -136,6 +136,7 @@ struct BeginGeneration {
   std::optional<job::Restore> restore;
   std::string restore_digest;
   std::string message;  // "no checkpoint yet: from scratch", ...
+  std::uint64_t restore_place = 0;  // of the files that were verified (transfer/checkpoint.h)
   template <class V>
   void fields(V& v) {
     v("job", job);
@@ -144,6 +145,7 @@ struct BeginGeneration {
     v("restore", restore);
     v("restore_digest", restore_digest);
     v("message", message);
+    v("restore_place", restore_place);
   }
 };
 

@@ -309,6 +309,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     job.needs_generation = false;
     job.restored = c.restore;
     job.restored_digest = c.restore_digest;
+    job.restored_place = c.restore_place;
     job.from_scratch = false;
     if (job.spec.checkpoint) note_restore_point(job);
     job.must_be_frozen.clear();

@@ -269,6 +269,7 @@ struct JobRecord {
   bool from_scratch = false;  // asked for by a user: the next generation restores nothing
   std::vector<RestorePoint> lineage;         // of generations; only those that no later one makes needless: steps ascend
   std::map<NodeId, Generation> ran;          // the newest generation with tasks on that host
+  std::uint64_t restored_place = 0;          // of the files of `restored` that were verified
   std::optional<Duration> restore_waits_since;  // its newest checkpoint is on hosts that are away (timing.restoreWait)
 
   Preempted preempted;            // until it has a place again
@@ -337,6 +338,7 @@ struct JobRecord {
     v("lineage", lineage);
     v("ran", ran);
     v("restore_waits_since", restore_waits_since);
+    v("restored_place", restored_place);
   }
 
   // Was it left behind, if that generation wrote it?

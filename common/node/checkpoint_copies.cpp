@@ -84,18 +84,43 @@ void CheckpointCopies::look(Copies::iterator it) {
   if (before == nullptr) return;
   Copy& copy = it->second;
   copy.looked = true;
+  const JobRecord* job = c_.ledger.find(it->first.first);
+  if (job == nullptr) return;  // its tasks are taken away, too
   if (!*before) {
     // The stager says what is wrong with the user; anything else shows when it is written.
     if (before->error().code == ErrorCode::refused) release(it);
     return;
   }
-  for (const auto& info : **before) {
-    if (info.path != copy.info.path) continue;
-    if (info.digest == copy.info.digest && info.complete) return release(it);
-    const JobRecord* job = c_.ledger.find(it->first.first);
-    c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), info, job->user, job->spec.checkpoint->dir});
-  }
+  const auto own = std::ranges::find_if(**before, [&](const auto& info) {
+    return info.path == copy.info.path && info.digest == copy.info.digest && info.complete;
+  });
+  if (own == (*before)->end()) return lacks(it, **before);
+  // These very files were verified, by whoever sees them; a copy of them was not, and may have decayed since.
+  if ((own->place == job->restored_place && own->place != 0) || c_.options.broken_rule == "own-copy-is-verified") return release(it);
+  copy.token = c_.next_token();
+  c_.emit(VerifyCheckpoint{job->id, copy.token, *own, job->user});
+}
+
+// `here`: what lies in the way goes.
+void CheckpointCopies::lacks(Copies::iterator it, const std::vector<transfer::CheckpointInfo>& here) {
+  const Copy& copy = it->second;
+  const JobRecord* job = c_.ledger.find(it->first.first);
+  for (const auto& info : here)
+    if (info.path == copy.info.path && job != nullptr)
+      c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), info, job->user, job->spec.checkpoint->dir});
   for (const auto& [id, stage] : copy.stages) reasons_.emplace_back(id, "fetches checkpoint " + copy.info.path);
+}
+
+bool CheckpointCopies::verified(const CheckpointVerified& e) {
+  const auto it = std::ranges::find_if(copies_, [&](const auto& entry) { return e.token != 0 && entry.second.token == e.token; });
+  if (it == copies_.end()) return false;
+  Copy& copy = it->second;
+  copy.token = 0;
+  if (e.result) return release(it), true;
+  c_.log.write(LogLevel::warn, "checkpoint.own-copy-damaged", {{"path", copy.info.path}, {"cause", e.result.error().text()}});
+  const auto* before = watch_.before(it->first.first, it->first.second);
+  lacks(it, before != nullptr && *before ? **before : std::vector<transfer::CheckpointInfo>{copy.info});
+  return true;
 }
 
 // Those that are known to have it, then whoever may have come to have it.
@@ -120,6 +145,7 @@ void CheckpointCopies::start_over(Copy& copy) {
   copy.files.clear();
   copy.have = 0;
   copy.complete = false;
+  copy.token = 0;
 }
 
 void CheckpointCopies::next_source(Copies::iterator it) {

@@ -1,5 +1,5 @@
-// The checkpoint that a generation restores, on every host with tasks of it: where it is not, the files are fetched from a host that
-// has them, and put under the same path, before the tasks are staged. The bytes go over relayed streams and to the disk
+// The checkpoint that a generation restores, on every host with tasks of it: where it is not, or does not verify, the files are
+// fetched from a host that has them, and put under the same path, before the tasks are staged. The bytes go over relayed streams and to the disk
 // (WriteCheckpoint), which accepts them only if all of it verifies. What was written is kept when a stream ends: the next source
 // goes on behind it.
 #pragma once
@@ -35,6 +35,7 @@ class CheckpointCopies {
   std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
   std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
 
+  bool verified(const CheckpointVerified& e);  // true: ours
   void answered(const RelayAnswered& e);
   void ended(const RelayEnded& e);
   void written(const CheckpointWritten& e);
@@ -49,6 +50,7 @@ class CheckpointCopies {
   struct Copy {
     std::map<AssignmentId, Stage> stages;
     transfer::CheckpointInfo info;
+    std::uint64_t token = 0;     // what lies here is being verified
     bool looked = false;         // it is not here
     std::vector<wire::CheckpointFiles::File> files;
     ConnectionId writer = 0;     // 0: nothing of it was written
@@ -63,11 +65,12 @@ class CheckpointCopies {
     std::string problem;         // the first of this round
     std::uint32_t rounds = 0;    // that failed
     Instant retry{};             // the next begins then
-    bool busy() const { return part != 0 || complete; }
+    bool busy() const { return part != 0 || complete || token != 0; }
   };
   using Copies = std::map<std::pair<JobId, Generation>, Copy>;
   bool needed(const cluster::JobRecord* job, const Stage& stage) const;
   void look(Copies::iterator it);
+  void lacks(Copies::iterator it, const std::vector<transfer::CheckpointInfo>& here);
   std::deque<NodeId> sources_of(JobId job, const Copy& copy) const;
   void next_source(Copies::iterator it);
   void round_failed(Copies::iterator it);

@@ -136,6 +136,7 @@ bool Coordinator::begin_generation(const JobRecord& job, Job& soft, std::vector<
     if (step.kind == RestoreChoice::Step::Kind::chosen) {
       begin.restore = job::Restore{step.at.info.path, step.at.info.step};
       begin.restore_digest = step.at.info.digest;
+      begin.restore_place = step.at.info.place;
     }
     begin.message = why_restored(step);
   }

@@ -196,8 +196,8 @@ void Coordinator::all_looked(const JobRecord& job, Job& soft) {
     soft.choosing->retry = c_.now.boot + kScanRetry;
     return wait(job, soft, why);
   }
-  const bool waited =
-      c_.options.restore_wait <= 0ns || (job.restore_waits_since && *job.restore_waits_since + c_.options.restore_wait <= c_.elapsed());
+  const bool waited = c_.options.restore_wait <= 0ns || c_.options.broken_rule == "newest-is-waited-for" ||
+                      (job.restore_waits_since && *job.restore_waits_since + c_.options.restore_wait <= c_.elapsed());
   const bool parent = choosing.choice.step().kind == Kind::scan;
   choosing.choice.scanned(choosing.found, hosts_away(job, choosing), waited);
   if (parent && choosing.choice.step().kind == Kind::scan_parent) {

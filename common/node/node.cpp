@@ -331,7 +331,7 @@ void Node::Impl::decide(const Event& event) {
       n.coordinator.scanned(e);
     }
     void operator()(const CheckpointVerified& e) {
-      if (n.requests.verified(e) || n.c.storage_failed) return;
+      if (n.requests.verified(e) || n.c.storage_failed || n.checkpoint_copies.verified(e)) return;
       if (!n.checkpoint_requests.verified(e) && !n.checkpoint_watch.verified(e)) n.coordinator.verified(e);
     }
     void operator()(const CheckpointQuarantined& e) {

@@ -54,7 +54,8 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
                                            "restarts-wait-for-the-frozen", "drained-gets-nothing",
                                            "victims-have-lower-priority", "preempted-costs-nothing", "fetched-is-staged",
-                                           "copied-is-staged", "restore-by-lineage"};
+                                           "copied-is-staged", "own-copy-is-verified", "newest-is-waited-for",
+                                           "restore-by-lineage"};
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);

@@ -347,6 +347,39 @@ TEST_F(CheckpointsTest, AHostThatLacksItIsGivenACopyBeforeItsTaskBegins) {
   EXPECT_GE(elsewhere, 1u) << where();
 }
 
+// Seeds 251 and 349 of three hosts: the copy that lay on a host of the next generation was not the one that had been verified.
+TEST_F(CheckpointsTest, AnOwnCopyThatDecayedIsFetchedAnew) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*other, checkpoint(100, 7));
+  for (House* house : houses)
+    if (house != other) disks[house] = {checkpoint(100, 8)};
+  rotten = {8};
+  lose(*ps);
+  run_for(60s);
+  const auto d = described();
+  ASSERT_EQ(d.job.state, "Running") << d.waiting_for;
+  EXPECT_EQ(d.restored.value_or(wire::RestoredView{}).step, 100);
+  std::size_t elsewhere = 0;
+  for (House* house : houses)
+    if (house != ps && house != other && launched(*house, 2) > 0) {
+      ++elsewhere;
+      ASSERT_NE(find(*house, "/ckpt/j/100"), nullptr);
+      EXPECT_FALSE(rotten.contains(find(*house, "/ckpt/j/100")->place)) << house->started.facts.name;
+    }
+  EXPECT_GE(elsewhere, 1u) << where();
+}
+
+TEST_F(CheckpointsTest, AnOwnCopyThatVerifiesIsNotFetched) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*other, checkpoint(100, 7));
+  for (House* house : houses)
+    if (house != other) disks[house] = {checkpoint(100, 8)};
+  lose(*ps);
+  run_for(60s);
+  EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 100) << described().waiting_for;
+  EXPECT_TRUE(sent.empty());
+}
+
 TEST_F(CheckpointsTest, AFullDiskFailsTheStagingAndSaysSo) {
   ASSERT_NO_FATAL_FAILURE(submit());
   write(*other, checkpoint(100, 7));
