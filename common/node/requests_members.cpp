@@ -82,12 +82,13 @@ bool Requests::refuse_for_host(const Request& e, const std::string& could_not, c
 
 bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
   const PassedOn passed_on = kind_of(m).passed_on;
-  if (passed_on == PassedOn::between_agents && !is_relayed(e.connection)) {  // who knows a digest has no right to what it stands for
-    refuse(e, {ErrorCode::refused, "could not answer request: only other agents may ask it", ""});
+  if (passed_on == PassedOn::between_agents && !is_relayed(e.connection)) {  // files of other users: who may see them a client's verbs check
+    refuse(e, {ErrorCode::refused, "could not answer request: only other agents may ask it",
+               "dtrainctl --help lists what clients may ask"});
     return true;
   }
   if (!is_relayed(e.connection) || passed_on != PassedOn::never) return false;
-  refuse(e, {ErrorCode::invalid, "could not answer request: other agents may ask for logs, exec, packages and jobs only",
+  refuse(e, {ErrorCode::invalid, "could not answer request: other agents may ask for logs, exec, packages, checkpoints and jobs only",
              "the sender may run another version of dtrain"});
   return true;
 }
