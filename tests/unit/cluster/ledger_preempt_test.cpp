@@ -46,6 +46,26 @@ TEST_F(LedgerPreempt, ItEndsWithGraceAtNoCostAndWaitsWithItsAge) {
   EXPECT_EQ(job(low).restarts, 0u);
 }
 
+TEST_F(LedgerPreempt, WhoSucceedsOnTheWaySucceeded) {
+  const JobId low = submit_with(0, "low");
+  run(low);
+  ASSERT_TRUE(preempt(low, submit_with(1, "high")).status);
+  std::vector<job::TaskObservation> done;
+  for (const auto& [task, t] : job(low).tasks) {
+    done.push_back(seen(low, task, TaskState::succeeded));
+    done.back().exit_attempt = done.back().attempt;
+    done.back().exit = job::Exit{};
+  }
+  report({done.front()});
+  EXPECT_EQ(job(low).state, JobState::running) << "the other one's end is awaited";
+  done.back().ended = true;
+  report({done.back()});
+  done.front().ended = true;
+  report({done.front()});
+  EXPECT_EQ(job(low).state, JobState::succeeded);
+  EXPECT_EQ(job(low).restarts, 0u);
+}
+
 TEST_F(LedgerPreempt, NeverForAnEqualNorForOneThatDoesNotWait) {
   const JobId low = submit_with(1, "low");
   run(low);
