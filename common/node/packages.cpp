@@ -378,18 +378,28 @@ void Packages::look_for_kept() {
 
 bool Packages::spread(const Request& e, const std::string& digest, const std::string& could_not) {
   if (digest.empty() || !c_.among_others() || had_.erase({e.connection, e.request}) != 0) return true;
-  std::size_t bytes = 0;
-  for (const auto& [connection, s] : spreads_) bytes += s.request.body.size();
-  if (spreads_.size() >= kSpreads || bytes + e.body.size() > kSpreadBytes) {
+  std::size_t clients = 0, bytes = e.body.size();
+  Spread* same = nullptr;
+  for (auto& [connection, s] : spreads_) {
+    clients += s.waiting.size();
+    for (const auto& w : s.waiting) bytes += w.request.body.size();
+    if (s.digest == digest && !s.fails()) same = &s;
+  }
+  if (clients >= kSpreads || bytes > kSpreadBytes) {
     reply_error(c_, e.connection, e.request,
                 {ErrorCode::limit, could_not + ": too many packages are being copied to the voters already", "try again in a moment"});
     return false;
   }
+  if (same != nullptr) {
+    same->waiting.push_back({e, could_not});
+    same->over = false;
+    settle(*same);
+    return false;
+  }
   const raft::Configuration& all = c_.replicated->raft().configuration();
   Spread s;
-  s.request = e;
+  s.waiting.push_back({e, could_not});
   s.digest = digest;
-  s.could_not = could_not;
   s.of = all.voters.size();
   s.needed = s.of / 2 + 1;
   if (votes()) {  // a job may be submitted here whose package was uploaded elsewhere, or is gone from the cache
@@ -425,16 +435,18 @@ void Packages::own_copy(const std::string& digest, const std::string& problem) {
 
 void Packages::settle(Spread& s) {
   if (s.over) return;
-  if (s.have >= s.needed) {
-    s.over = true;
-    had_.insert({s.request.connection, s.request.request});
-    ready_.push_back(std::move(s.request));
-  } else if (s.own != Spread::Own::looked_for &&
-             s.have + s.asked.size() + (s.own == Spread::Own::fetched ? 1 : 0) < s.needed) {
-    s.over = true;
-    reply_error(c_, s.request.connection, s.request.request,
+  const bool enough = s.have >= s.needed;
+  if (!enough && !s.fails()) return;
+  s.over = true;
+  for (auto& [request, could_not] : std::exchange(s.waiting, {})) {
+    if (enough) {
+      had_.insert({request.connection, request.request});
+      ready_.push_back(std::move(request));
+      continue;
+    }
+    reply_error(c_, request.connection, request.request,
                 {ErrorCode::unavailable,
-                 s.could_not + ": its package is on " + std::to_string(s.have) + " of " + std::to_string(s.of) +
+                 could_not + ": its package is on " + std::to_string(s.have) + " of " + std::to_string(s.of) +
                      " voters, and is to be on " + std::to_string(s.needed) + ": " + s.problem,
                  "dtrainctl nodes shows which agents are missing: start them, then try again"});
   }
@@ -445,8 +457,10 @@ void Packages::closed(ConnectionId connection) {
   for (auto& [digest, keepers] : finding_) std::erase_if(keepers, of_it);
   for (auto& [digest, f] : fetches_) std::erase_if(f.keepers, of_it);
   std::erase_if(had_, [&](const auto& request) { return request.first == connection; });
-  for (auto& [own, s] : spreads_)
-    if (!s.over && s.request.connection == connection) s.over = true;  // nobody waits; who fetches it may go on
+  for (auto& [own, s] : spreads_) {
+    std::erase_if(s.waiting, [&](const auto& w) { return w.request.connection == connection; });
+    s.over = s.over || s.waiting.empty();  // who fetches it may go on
+  }
   std::erase_if(ready_, [&](const Request& r) { return r.connection == connection; });
 }
 

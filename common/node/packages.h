@@ -102,14 +102,20 @@ class Packages {
     }
   };
   using Fetches = std::map<std::string, Fetch>;
+  // One package on its way to the voters, for all who wait for that: a sweep submits one package a hundred times.
   struct Spread {
-    Request request;
-    std::string digest, could_not;
+    struct Waiting {
+      Request request;
+      std::string could_not;
+    };
+    std::vector<Waiting> waiting;
+    std::string digest;
     enum class Own : unsigned char { known, looked_for, fetched } own{};  // this voter's copy
     std::map<ConnectionId, NodeId> asked;  // parts
     std::size_t have = 0, needed = 0, of = 0;
     std::string problem;         // the first
-    bool over = false;           // answered; the rest may finish
+    bool over = false;           // nobody waits; the rest may finish
+    bool fails() const { return own != Own::looked_for && have + asked.size() + (own == Own::fetched ? 1 : 0) < needed; }
   };
 
   std::deque<NodeId> sources_of(const std::string& digest, const Fetch& f) const;

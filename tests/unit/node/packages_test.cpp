@@ -256,6 +256,20 @@ TEST_F(PackagesTest, AMajorityOfTheVotersHasItBeforeTheJobIsAcknowledged) {
   EXPECT_TRUE(blobs[houses[1]].contains(kDigest));
 }
 
+// A sweep: each voter is asked once, not once for each job; one agent may ask another 64 things at a time (kRelaysOfOne).
+TEST_F(PackagesTest, ManyAtOnceWithOnePackageAskEachVoterOnce) {
+  constexpr std::size_t kJobs = 100;
+  std::vector<std::uint64_t> asked;
+  for (std::size_t i = 0; i < kJobs; ++i) asked.push_back(submit(*houses[0], that_waits("j" + std::to_string(i))));
+  const auto opened = std::ranges::count_if(houses[0]->effects, [](const Effect& e) { return std::holds_alternative<OpenRelay>(e); });
+  EXPECT_LE(opened, 4) << "two voters, and a look";
+  run_for(2s);
+  for (const std::uint64_t request : asked) {
+    const auto reply = houses[0]->answer<wire::SubmitReply>(request);
+    ASSERT_TRUE(reply) << reply.error().text();
+  }
+}
+
 TEST_F(PackagesTest, TasksOnAllHostsHaveIt) {
   submit(*houses[1], with_package(3));  // it is not at that host: it need not be
   run_for(2s);
