@@ -390,9 +390,12 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
                 errors.front().next});
     }
   }
-  if (!packages_.spread(e, q.package_digest, "could not restart job " + q.job + " with another package")) return;
-  pend(proposals_.add(cluster::CommandType::action, a), e,
-       q.action == wire::Action::rerun ? MessageType::submit : MessageType::action);
+  const bool rerun = q.action == wire::Action::rerun;
+  // Of a job that has ended nobody keeps the package.
+  if (!packages_.spread(e, rerun ? job->spec.package_digest : q.package_digest,
+                        rerun ? "could not rerun job " + q.job : "could not restart job " + q.job + " with another package"))
+    return;
+  pend(proposals_.add(cluster::CommandType::action, a), e, rerun ? MessageType::submit : MessageType::action);
 }
 
 void Requests::given_up(const MemberId& id) {

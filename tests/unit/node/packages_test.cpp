@@ -270,6 +270,25 @@ TEST_F(PackagesTest, ManyAtOnceWithOnePackageAskEachVoterOnce) {
   }
 }
 
+TEST_F(PackagesTest, BeforeARerunAMajorityHasItAgain) {
+  submit(*houses[0], that_waits());
+  run_for(2s);
+  wire::ActionRequest ask;
+  ask.action = wire::Action::cancel;
+  ask.job = "j";
+  (void)houses[0]->ask<wire::Empty>(MessageType::action, ask, 1000);
+  run_for(3s);
+  blobs[houses[1]].clear();  // no voter keeps it for a job that has ended
+  blobs[houses[2]].clear();
+  ask.action = wire::Action::rerun;
+  (void)houses[0]->ask<wire::SubmitReply>(MessageType::action, ask, 1000);
+  const std::uint64_t asked = houses[0]->requests();
+  run_for(2s);
+  EXPECT_TRUE(blobs[houses[1]].contains(kDigest) || blobs[houses[2]].contains(kDigest));
+  const auto reply = houses[0]->answer<wire::SubmitReply>(asked);
+  EXPECT_TRUE(reply) << reply.error().text();
+}
+
 TEST_F(PackagesTest, TasksOnAllHostsHaveIt) {
   submit(*houses[1], with_package(3));  // it is not at that host: it need not be
   run_for(2s);
