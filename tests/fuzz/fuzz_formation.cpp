@@ -45,8 +45,8 @@ void converse(std::string_view input) {
   const auto give = [&](const Input& what) {
     Outputs out;
     // An answer may leave in the step that promises something new: it says what was on the disk then.
-    const auto step = [&](const Input& input) {
-      founder.step(now, input, out);
+    const auto step = [&](const Input& one) {
+      founder.step(now, one, out);
       for (const Send& send : std::exchange(out.sends, {}))
         CHECK(send.report.promise == disk.promise && encoded_size(send.report) <= wire::kFormationBytes);
     };

@@ -195,7 +195,7 @@ TEST_F(CheckpointStoreTest, AskedForAnswersOnceWithItsToken) {
   EXPECT_EQ(verified[0].token, 78u);
   EXPECT_TRUE(verified[0].result);
 
-  store_->quarantine({1, 79, info, user_});
+  store_->quarantine({1, 79, info, user_, spec_.dir});
   settle();
   const auto quarantined = take<CheckpointQuarantined>();
   ASSERT_EQ(quarantined.size(), 1u);
@@ -249,10 +249,10 @@ TEST_F(CheckpointStoreTest, RemoveReportsFailuresInTheLogOnly) {
   settle();
   const auto info = take<CheckpointsScanned>()[0].found->at(0);
   write(path + "/MANIFEST.json", manifest_of(2, {}));
-  store_->remove({1, info, user_});
+  store_->remove({1, info, user_, spec_.dir});
   settle();
   EXPECT_EQ(log_.events, std::vector<std::string>{"checkpoint.not-removed"});
-  store_->remove({1, scan().at(0), user_});
+  store_->remove({1, scan().at(0), user_, spec_.dir});
   settle();
   EXPECT_FALSE(exists(path + "/MANIFEST.json"));
   EXPECT_TRUE(events_.empty());
