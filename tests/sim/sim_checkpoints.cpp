@@ -65,7 +65,8 @@ void SimCheckpoints::put(const SimCheckpoint& copy) {
   SimCheckpoint c = copy;
   ++files_->written;
   c.info.place = place();
-  insert(c.info.path.substr(0, c.info.path.rfind('/')), std::move(c));
+  const std::string dir = c.info.path.substr(0, c.info.path.rfind('/'));
+  insert(dir, std::move(c));
 }
 
 void SimCheckpoints::insert(const std::string& dir, SimCheckpoint c) {
