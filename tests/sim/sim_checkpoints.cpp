@@ -80,7 +80,10 @@ void SimCheckpoints::insert(const std::string& dir, SimCheckpoint c) {
 
 void SimCheckpoints::rot(const std::string& dir, const std::string& path) {
   (void)dir;
-  if (SimCheckpoint* c = find(path)) c->good = false;  // nobody notices: size and time stay
+  SimCheckpoint* c = find(path);
+  if (c == nullptr) return;
+  c->good = false;  // nobody notices: size and time stay
+  c->decayed = timeline_.now();
 }
 
 SimCheckpoint* SimCheckpoints::find(const std::string& path) {

@@ -22,6 +22,7 @@ struct SimCheckpoint {
   JobId job = 0;                    // who wrote it
   Generation generation = 0;
   Instant written{};
+  Instant decayed{};                // when it was not from its beginning
 };
 
 class SimCheckpoints {

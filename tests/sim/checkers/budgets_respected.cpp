@@ -38,14 +38,13 @@ class BudgetsRespected final : public Checker {
     const KnownJob* known = world_.book().find(id.job);
     const job::JobSpec* spec = world_.book().spec_of(id.job);
     if (known == nullptr || spec == nullptr || known->steered != 0 || known->may_move || runs_elsewhere(shim)) return;
-    if (stood_still(id.job, known->known_since)) return;
+    if (stood_still(id.job, known->known_since) || untold_failure(shim)) return;
     const std::uint32_t slack = known->crashes * job::total_replicas(*spec);
     const auto& policy = spec->policy;
     if (policy.backoff_limit && job.restarts + job.recoveries > *policy.backoff_limit + slack &&
         job.restarts + job.recoveries > *policy.backoff_limit + slack + preemptions(id.job))
       return violation("restart " + std::to_string(job.restarts + job.recoveries) + " of job " + std::to_string(id.job) +
                        " begins with " + id.text() + ", backoffLimit is " + std::to_string(*policy.backoff_limit));
-    if (untold_failure(shim)) return;
     const std::uint32_t failures = job.failures[id.task];
     // What fails between the decision that it makes room and its stop signal counts nowhere (seed 2175).
     if (policy.failure_threshold.count != 0 && failures >= policy.failure_threshold.count + slack &&

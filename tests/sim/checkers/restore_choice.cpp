@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "tests/sim/checkers/checkers.h"
 
@@ -29,14 +30,17 @@ class RestoreChoice final : public Checker {
     History& job = jobs_[id.job];
     const job::JobSpec* spec = world_.book().spec_of(id.job);
     const KnownJob* known = world_.book().find(id.job);
-    if (id.generation < job.generation || spec == nullptr || known == nullptr || !spec->checkpoint) return;
+    if (id.generation < job.generation) return;
     const bool first = id.generation > job.generation;
-    if (first) job.hosts.clear();
-    const Instant last_start = job.last_start;
-    job.last_start = world_.now();
+    if (first) {
+      job.hosts.clear();
+      job.began = world_.now();
+    }
+    job.generation = id.generation;
+    const Instant last_start = std::exchange(job.last_start, world_.now());
     const std::size_t host = world_.host_of(shim);
     if (!job.hosts.insert(host).second) return;
-    job.generation = id.generation;
+    if (spec == nullptr || known == nullptr || !spec->checkpoint) return;
     const auto from = shim.spec.env.find("DTRAIN_RESTORE_FROM");
     const std::string path = from == shim.spec.env.end() ? "" : from->second;
     if (spec->checkpoint->restore == "never") {
@@ -58,6 +62,7 @@ class RestoreChoice final : public Checker {
     std::uint32_t fruitless = 0;                   // generations in a row that restored it
     std::map<Generation, std::int64_t> restored;   // step, -1: from scratch
     std::set<std::size_t> hosts;                   // where one of the generation began
+    Instant began{};                               // the newest generation
     Instant last_start{};                          // of any process
   };
 
@@ -66,7 +71,8 @@ class RestoreChoice final : public Checker {
     for (const SimCheckpoint& c : world_.checkpoints(host).in(spec.checkpoint->dir))
       if (c.info.path == path) chosen = &c;
     if (chosen == nullptr) return violation(id.text() + " restores " + path + ", which does not exist on its host");
-    if (!chosen->good) return violation(id.text() + " restores " + path + ", which does not verify");
+    // What decays once others restored it says nothing about the choice; who begins late sees for itself.
+    if (!chosen->good && chosen->decayed <= job.began) return violation(id.text() + " restores " + path + ", which does not verify");
     if (id.generation > newest_restored(job) && stale(*chosen, id.job, job))
       return violation(id.text() + " restores " + path + " of a branch that was left behind");
   }
