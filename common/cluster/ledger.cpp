@@ -156,6 +156,12 @@ Applied Ledger::apply_request(const Command& command, std::uint64_t index, Durat
 }
 
 namespace {
+bool has_checkpoint(const JobRecord& job, const NodeId& host) {
+  return std::ranges::any_of(job.checkpoints, [&](const CheckpointRecord& r) {
+    return std::ranges::any_of(r.places, [&](const CheckpointPlace& p) { return p.host == host; });
+  });
+}
+
 template <class T, class Handler>
 Applied with(const Command& command, Handler handler) {
   auto body = wire::decode<T>(command.body);
@@ -362,8 +368,10 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
     // What was taken from it may have run, or stood still, there until now.
     for (auto& [port, used] : state_.ports[c.node]) used = state_.elapsed;
     add_event(wall, 0, "host.back", node_name, "", {{"node", node_name}});
-    for (auto& [id, job] : state_.jobs)
+    for (auto& [id, job] : state_.jobs) {
+      if (has_checkpoint(job, c.node)) job.restore_waits_since.reset();
       if (JobTransition(*this, job, wall).host_back(c.node)) jobs.insert(id);
+    }
   }
   for (const JobId id : jobs) {
     JobRecord& job = state_.jobs.at(id);

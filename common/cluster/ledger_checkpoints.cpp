@@ -18,11 +18,24 @@ void Ledger::note_restore_point(JobRecord& job) {
   job.lineage.push_back(point);
   if (job.lineage.size() > limits::kRestorePoints) job.lineage.erase(job.lineage.begin());
   job.restore_waits_since.reset();
-  while (job.ran.size() > limits::kHostsOfJob)
-    job.ran.erase(std::ranges::min_element(job.ran, {}, [](const auto& entry) { return entry.second; }));
+  while (job.ran.size() > limits::kHostsOfJob) {
+    const auto oldest = std::ranges::min_element(job.ran, {}, [](const auto& entry) { return entry.second; });
+    if (oldest->second >= job.generation) break;  // those have what is newest
+    job.ran.erase(oldest);
+  }
 }
 
 namespace {
+
+// The oldest of those that matter least: not there any more, then left behind. Never the one that tasks read.
+void forget_one(JobRecord& job) {
+  const auto weight = [&](const CheckpointRecord& r) {
+    if (r.info.digest == job.restored_digest) return 3;
+    if (!is_good(r.state)) return 0;
+    return job.is_stale(r.generation, r.info.step) ? 1 : 2;
+  };
+  job.checkpoints.erase(std::ranges::min_element(job.checkpoints.begin(), std::prev(job.checkpoints.end()), {}, weight));
+}
 
 // Whoever sees these very files sees what became of them.
 void forget_place(CheckpointRecord& record, const NodeId& host, std::uint64_t place) {
@@ -59,7 +72,7 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     r.state = c.state;
     r.seen = wall;
     known.push_back(std::move(r));
-    if (known.size() > limits::kCheckpointsPerJob) known.erase(known.begin());
+    if (known.size() > limits::kCheckpointsPerJob) forget_one(job);
     record = std::prev(known.end());
   } else if (record->state == c.state && !good) {
     return done(job);
@@ -81,7 +94,9 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   // A damaged one that a generation of this job left was committed too; what lay there before is not ours. What a host tells only
   // after a later generation began without it is of a branch that was left behind (seed 158 of three hosts).
   const bool stale = job.is_stale(record->generation, record->info.step);
-  if ((good || (c.state == CheckpointState::damaged && job.generation > 0)) && !stale) job.committed_once = true;
+  // Nor is the one from elsewhere that the job file names.
+  const bool own = job.spec.checkpoint && transfer::is_in(c.info, job.spec.checkpoint->dir);
+  if ((good || (c.state == CheckpointState::damaged && job.generation > 0)) && own && !stale) job.committed_once = true;
   if (c.state == CheckpointState::verified) {
     if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
     add_event(wall, job.id, "checkpoint.verified", job.spec.name, c.message, std::move(details));

@@ -152,6 +152,7 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
       job.needs_generation = true;
       job.preempted = {};
       job.run_started.reset();  // the deadline counts anew
+      job.restore_waits_since.reset();
       job.signalled = false;
       job.not_before = 0ns;
       job.reason = "resumed by " + c.user;

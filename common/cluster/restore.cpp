@@ -71,6 +71,7 @@ const CheckpointRecord* RestoreChoice::newest_known(std::int64_t above) const {
   const CheckpointRecord* newest = nullptr;
   for (const auto& r : job_.checkpoints) {
     if (!is_good(r.state) || r.places.empty() || r.info.step <= above || job_.is_stale(r.generation, r.info.step)) continue;
+    if (!transfer::is_in(r.info, spec_.dir)) continue;  // the one that the job file names
     if (newest == nullptr || r.info.step > newest->info.step) newest = &r;
   }
   return newest;
@@ -92,7 +93,7 @@ std::optional<RestoreChoice::Away> RestoreChoice::awaited(std::int64_t above) co
   for (const auto& r : job_.checkpoints) {
     const std::int64_t step = r.info.step;
     if (!is_good(r.state) || step <= above || job_.is_stale(r.generation, step) || (skip_newest_ && step == skip_from_step_)) continue;
-    if (newest && newest->step >= step) continue;
+    if ((newest && newest->step >= step) || !transfer::is_in(r.info, spec_.dir)) continue;
     std::vector<NodeId> hosts;
     for (const auto& p : r.places)
       if (away_.contains(p.host)) hosts.push_back(p.host);
@@ -164,6 +165,11 @@ void RestoreChoice::drop_known(const transfer::CheckpointInfo& info) {
 
 void RestoreChoice::verified(const Status& result) {
   const Candidate c = candidates_[next_];
+  if (!result && result.error().code != ErrorCode::damaged) {
+    if (unreadable_.empty()) unreadable_ = c.info.path + " cannot be read: " + result.error().message;
+    ++next_;
+    return next_candidate();
+  }
   if (!result) {
     step_ = step_of(Kind::quarantine, c, result.error().text(), true);
     return;
@@ -173,6 +179,7 @@ void RestoreChoice::verified(const Status& result) {
     why = "two failures in a row without progress from step " + std::to_string(skip_from_step_) +
           ": the one before";
   if (pinned()) why = "as the job asks";
+  if (!unreadable_.empty()) why += "; " + unreadable_;
   decision_ = step_of(Kind::chosen, c, why);
   decision_->newest = awaited(c.info.step);
   stale_.insert(stale_.end(), skipped_.begin(), skipped_.end());
@@ -197,7 +204,7 @@ void RestoreChoice::quarantined() {
 
 void RestoreChoice::nothing_left() {
   if (pinned()) {
-    step_ = step_of(Kind::blocked, {}, "no checkpoint that verifies at " + spec_.restore);
+    step_ = step_of(Kind::blocked, {}, unreadable_.empty() ? "no checkpoint that verifies at " + spec_.restore : unreadable_);
     return;
   }
   if (auto newest = awaited(-1); newest && (!waited_ || skipped_.empty())) {
@@ -212,6 +219,10 @@ void RestoreChoice::nothing_left() {
     candidates_ = std::exchange(skipped_, {});
     next_ = 0;
     return next_candidate();
+  }
+  if (!unreadable_.empty()) {
+    step_ = step_of(Kind::blocked, {}, unreadable_);
+    return;
   }
   if (job_.committed_once && job_.generation != 0) {
     step_ = step_of(Kind::blocked, {}, "a checkpoint was committed once, none that verifies is left");

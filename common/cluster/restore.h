@@ -55,7 +55,7 @@ class RestoreChoice {
   bool lacks_newest(const std::vector<Found>& found) const;
   // `away`: hosts that gave no answer and may come back. `waited`: for as long as timing.restoreWait says.
   void scanned(const std::vector<Found>& found, const std::set<NodeId>& away, bool waited);
-  void verified(const Status& result);
+  void verified(const Status& result);  // what is not damaged but cannot be read is passed over, and stays
   void quarantined();  // or tried to
 
  private:
@@ -75,6 +75,7 @@ class RestoreChoice {
   std::set<NodeId> away_;
   std::vector<Candidate> candidates_, skipped_;
   std::size_t next_ = 0;
+  std::string unreadable_;  // the newest that was passed over, and why
   std::vector<Candidate> stale_;  // to quarantine once the choice is made
   std::optional<Step> decision_;
   Step step_{Step::Kind::scan, {}, "", false, {}, -1};

@@ -78,49 +78,73 @@ void CheckpointCopies::fail_all(Copies::iterator it, const Error& error) {
 
 // ---------------------------------------------------------------- a copy
 
-// What lay in the directory before: the checkpoint itself, or another one under its name.
+// What lies there: the checkpoint itself, or another one under its name.
 void CheckpointCopies::look(Copies::iterator it) {
-  const auto* before = watch_.before(it->first.first, it->first.second);
-  if (before == nullptr) return;
   Copy& copy = it->second;
-  copy.looked = true;
   const JobRecord* job = c_.ledger.find(it->first.first);
   if (job == nullptr) return;  // its tasks are taken away, too
-  if (!*before) {
-    // The stager says what is wrong with the user; anything else shows when it is written.
-    if (before->error().code == ErrorCode::refused) release(it);
-    return;
-  }
-  const auto own = std::ranges::find_if(**before, [&](const auto& info) {
-    return info.path == copy.info.path && info.digest == copy.info.digest && info.complete;
-  });
-  if (own == (*before)->end()) return lacks(it, **before);
-  // These very files were verified, by whoever sees them; a copy of them was not, and may have decayed since.
-  if ((own->place == job->restored_place && own->place != 0) || c_.options.broken_rule == "own-copy-is-verified") return release(it);
+  job::CheckpointSpec spec = *job->spec.checkpoint;
+  spec.dir = copy.info.path;
   copy.token = c_.next_token();
-  c_.emit(VerifyCheckpoint{job->id, copy.token, *own, job->user});
+  copy.asked_at = c_.now.boot;
+  c_.emit(ScanCheckpoints{job->id, copy.token, std::move(spec), job->user});
 }
 
-// `here`: what lies in the way goes.
-void CheckpointCopies::lacks(Copies::iterator it, const std::vector<transfer::CheckpointInfo>& here) {
-  const Copy& copy = it->second;
+bool CheckpointCopies::scanned(const CheckpointsScanned& e) {
+  const auto it = of_token(e.token);
+  if (it == copies_.end()) return false;
+  Copy& copy = it->second;
+  copy.token = 0;
   const JobRecord* job = c_.ledger.find(it->first.first);
-  for (const auto& info : here)
-    if (info.path == copy.info.path && job != nullptr)
-      c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), info, job->user, job->spec.checkpoint->dir});
-  for (const auto& [id, stage] : copy.stages) reasons_.emplace_back(id, "fetches checkpoint " + copy.info.path);
+  if (job == nullptr) return true;
+  // The stager says what is wrong with the user; anything else shows when it is written.
+  if (!e.found && e.found.error().code == ErrorCode::refused) return release(it), true;
+  if (!e.found || e.found->empty()) return lacks(it), true;
+  const auto own = std::ranges::find(*e.found, copy.info.path, &transfer::CheckpointInfo::path);
+  if (own == e.found->end()) return lacks(it), true;
+  if (own->digest != copy.info.digest || !own->complete) {
+    c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), *own, job->user, job->spec.checkpoint->dir});
+    return lacks(it), true;
+  }
+  // These very files were verified, by whoever sees them; a copy of them was not, and may have decayed since.
+  if ((own->place == job->restored_place && own->place != 0) || c_.options.broken_rule == "own-copy-is-verified") return release(it), true;
+  copy.own = *own;
+  copy.token = c_.next_token();
+  copy.asked_at = c_.now.boot;
+  c_.emit(VerifyCheckpoint{job->id, copy.token, *own, job->user});
+  return true;
 }
 
+void CheckpointCopies::lacks(Copies::iterator it) {
+  it->second.looked = true;
+  it->second.own.reset();
+  for (const auto& [id, stage] : it->second.stages) reasons_.emplace_back(id, "fetches checkpoint " + it->second.info.path);
+}
+
+// Only damage condemns it, for all who see these files; what cannot be read now is looked at anew.
 bool CheckpointCopies::verified(const CheckpointVerified& e) {
-  const auto it = std::ranges::find_if(copies_, [&](const auto& entry) { return e.token != 0 && entry.second.token == e.token; });
+  const auto it = of_token(e.token);
   if (it == copies_.end()) return false;
   Copy& copy = it->second;
   copy.token = 0;
   if (e.result) return release(it), true;
-  c_.log.write(LogLevel::warn, "checkpoint.own-copy-damaged", {{"path", copy.info.path}, {"cause", e.result.error().text()}});
-  const auto* before = watch_.before(it->first.first, it->first.second);
-  lacks(it, before != nullptr && *before ? **before : std::vector<transfer::CheckpointInfo>{copy.info});
+  const Error& cause = e.result.error();
+  if (cause.code == ErrorCode::damaged) return own_is_damaged(it, *copy.own, cause), true;
+  if (cause.code == ErrorCode::not_found) return lacks(it), true;
+  copy.own.reset();
+  copy.retry = c_.now.boot + kCopyAgain;
+  if (++copy.rounds >= kCopyRounds)
+    fail_all(it, {ErrorCode::unavailable, "could not verify checkpoint " + e.path + " on host " + c_.facts.name + ": " + cause.text(), ""});
   return true;
+}
+
+void CheckpointCopies::own_is_damaged(Copies::iterator it, const transfer::CheckpointInfo& own, const Error& cause) {
+  c_.log.write(LogLevel::warn, "checkpoint.own-copy-damaged", {{"path", own.path}, {"cause", cause.text()}});
+  if (const JobRecord* job = c_.ledger.find(it->first.first)) {
+    watch_.damaged(job->id, own, cause);
+    c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), own, job->user, job->spec.checkpoint->dir});
+  }
+  lacks(it);
 }
 
 // Those that are known to have it, then whoever may have come to have it.
@@ -175,16 +199,26 @@ void CheckpointCopies::next_source(Copies::iterator it) {
 void CheckpointCopies::round_failed(Copies::iterator it) {
   Copy& copy = it->second;
   copy.in_round = false;
-  // Somebody removed it meanwhile: its path is handed out where it was, and the tasks see for themselves.
-  if (copy.all_lack) {
+  // Somebody removed it meanwhile, or all of them decayed. Where the generation runs already, its parameters live in the others: the
+  // task begins without it. Else another one is chosen.
+  const JobRecord* job = c_.ledger.find(it->first.first);
+  const bool runs = job != nullptr && std::ranges::any_of(job->tasks, [](const auto& entry) {
+    return !entry.second.ended && entry.second.attempt >= entry.second.first_attempt;
+  });
+  if (copy.all_lack && runs) {
     c_.log.write(LogLevel::warn, "checkpoint.gone", {{"path", copy.info.path}});
     start_over(copy);
     return release(it);
   }
+  if (copy.all_lack) copy.problem = "no host has it any more";
   copy.retry = c_.now.boot + kCopyAgain;
   if (++copy.rounds < kCopyRounds) return;
   fail_all(it, {ErrorCode::unavailable, "could not copy checkpoint " + copy.info.path + " to host " + c_.facts.name + ": " + copy.problem,
                 "dtrainctl nodes shows which hosts are away"});
+}
+
+CheckpointCopies::Copies::iterator CheckpointCopies::of_token(std::uint64_t token) {
+  return std::ranges::find_if(copies_, [&](const auto& entry) { return token != 0 && entry.second.token == token; });
 }
 
 CheckpointCopies::Copies::iterator CheckpointCopies::of_writer(ConnectionId writer) {
@@ -281,7 +315,10 @@ void CheckpointCopies::drive() {
     if (copy.stages.empty()) {
       start_over(copy);
       copies_.erase(at);
-    } else if (!copy.looked) {
+    } else if (copy.token != 0 && !copy.own && copy.asked_at + kOwnLookWithin <= c_.now.boot) {
+      fail_all(at, {ErrorCode::unavailable, "could not look for checkpoint " + copy.info.path + ": host " + c_.facts.name +
+                                                " does not read its disk", "mend the disk, or drain the host: dtrainctl drain " + c_.facts.name});
+    } else if (!copy.looked && copy.token == 0 && copy.retry <= c_.now.boot) {
       look(at);
     }
   }
@@ -300,6 +337,8 @@ Instant CheckpointCopies::deadline() const {
   for (const auto& [key, copy] : copies_) {
     busy += copy.busy() ? 1 : 0;
     if (copy.part != 0 && !copy.complete) next = std::min(next, copy.came + kCopyStalls);
+    if (copy.token != 0 && !copy.own) next = std::min(next, copy.asked_at + kOwnLookWithin);
+    if (!copy.looked && copy.token == 0) next = std::min(next, copy.retry);
   }
   if (busy >= kCopiesAtOnce) return next;
   for (const auto& [key, copy] : copies_)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ inline constexpr std::size_t kCopiesAtOnce = 2;        // further ones wait
 inline constexpr Duration kCopyAgain = 1s;             // after all sources failed
 inline constexpr std::uint32_t kCopyRounds = 3;        // then the task's staging fails, and the job looks for a checkpoint anew
 inline constexpr Duration kCopyStalls = 120s;          // nothing came of an open stream for so long: the next source
+inline constexpr Duration kOwnLookWithin = 30s;        // this host's disk hangs: staging fails
 inline constexpr std::size_t kCopiedFiles = 10'000;    // of one checkpoint: more are refused by who has them
 
 class CheckpointCopies {
@@ -35,6 +37,7 @@ class CheckpointCopies {
   std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
   std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
 
+  bool scanned(const CheckpointsScanned& e);   // true: ours
   bool verified(const CheckpointVerified& e);  // true: ours
   void answered(const RelayAnswered& e);
   void ended(const RelayEnded& e);
@@ -50,7 +53,9 @@ class CheckpointCopies {
   struct Copy {
     std::map<AssignmentId, Stage> stages;
     transfer::CheckpointInfo info;
-    std::uint64_t token = 0;     // what lies here is being verified
+    std::uint64_t token = 0;     // what lies here is looked for, or verified
+    Instant asked_at{};          // then
+    std::optional<transfer::CheckpointInfo> own;  // it lies here, and is being verified
     bool looked = false;         // it is not here
     std::vector<wire::CheckpointFiles::File> files;
     ConnectionId writer = 0;     // 0: nothing of it was written
@@ -70,7 +75,8 @@ class CheckpointCopies {
   using Copies = std::map<std::pair<JobId, Generation>, Copy>;
   bool needed(const cluster::JobRecord* job, const Stage& stage) const;
   void look(Copies::iterator it);
-  void lacks(Copies::iterator it, const std::vector<transfer::CheckpointInfo>& here);
+  void lacks(Copies::iterator it);
+  void own_is_damaged(Copies::iterator it, const transfer::CheckpointInfo& own, const Error& cause);
   std::deque<NodeId> sources_of(JobId job, const Copy& copy) const;
   void next_source(Copies::iterator it);
   void round_failed(Copies::iterator it);
@@ -78,6 +84,7 @@ class CheckpointCopies {
   void release(Copies::iterator it);
   void fail_all(Copies::iterator it, const Error& error);
   Copies::iterator of_writer(ConnectionId writer);
+  Copies::iterator of_token(std::uint64_t token);
 
   Context& c_;
   Relays& relays_;

@@ -1,5 +1,7 @@
 #include "common/node/checkpoint_requests.h"
 
+#include <algorithm>
+
 #include "common/node/host_capacities.h"
 #include "common/node/reply.h"
 
@@ -9,35 +11,58 @@ namespace {
 using wire::CheckpointAsk;
 using wire::MessageType;
 
+Duration limit_of(CheckpointAsk ask) {
+  switch (ask) {
+    case CheckpointAsk::scan:
+      return kScanWithin;
+    case CheckpointAsk::verify:
+      return kVerifyWithin;
+    case CheckpointAsk::quarantine:
+      return kQuarantineWithin;
+  }
+  return kScanWithin;
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- this host asks
 
 void CheckpointRequests::scan(const NodeId& host, ScanCheckpoints effect) {
-  if (host == c_.facts.id) return c_.emit(std::move(effect));
-  ask({host, effect.job, effect.token, "", {CheckpointAsk::scan, effect.job, effect.spec.dir, ""}, 0, kNever, ""});
+  const wire::CheckpointQuestion body{CheckpointAsk::scan, effect.job, effect.spec.dir, ""};
+  ask({host, effect.job, effect.token, "", body, 0, kNever, ""});
+  if (host == c_.facts.id) c_.emit(std::move(effect));
 }
 
 void CheckpointRequests::verify(const NodeId& host, VerifyCheckpoint effect) {
-  if (host == c_.facts.id) return c_.emit(std::move(effect));
   const wire::CheckpointQuestion body{CheckpointAsk::verify, effect.job, "", wire::encode(effect.info)};
   ask({host, effect.job, effect.token, effect.info.path, body, 0, kNever, ""});
+  if (host == c_.facts.id) c_.emit(std::move(effect));
 }
 
 void CheckpointRequests::quarantine(const NodeId& host, QuarantineCheckpoint effect) {
-  if (host == c_.facts.id) return c_.emit(std::move(effect));
   const wire::CheckpointQuestion body{CheckpointAsk::quarantine, effect.job, "", wire::encode(effect.info)};
   ask({host, effect.job, effect.token, effect.info.path, body, 0, kNever, ""});
+  if (host == c_.facts.id) c_.emit(std::move(effect));
 }
 
 void CheckpointRequests::ask(Question question) {
-  if (question.body.ask == CheckpointAsk::scan) question.until = c_.now.boot + kScanWithin;
-  if (open_.size() < kQuestionsAtOnce && waiting_.empty()) return open(std::move(question));
+  if (question.host == c_.facts.id) {
+    question.until = c_.now.boot + limit_of(question.body.ask);
+    own_[question.token] = std::move(question);
+    return;
+  }
+  if (open_.size() < kQuestionsAtOnce && is_open_to(question.host)) return open(std::move(question));
   if (waiting_.size() < kQuestionsWaiting) return waiting_.push_back(std::move(question));
   settle(question, fail(ErrorCode::limit, "too many questions about checkpoints wait for other hosts already", "try again in a moment"));
 }
 
+bool CheckpointRequests::is_open_to(const NodeId& host) const {
+  const auto open = std::ranges::count_if(open_, [&](const auto& entry) { return entry.second.host == host; });
+  return static_cast<std::size_t>(open) < kQuestionsOfHost;
+}
+
 void CheckpointRequests::open(Question question) {
+  question.until = c_.now.boot + limit_of(question.body.ask);
   const ConnectionId own = c_.next_own();
   const auto part = relays_.open({own, 1, {}, MessageType::ask_checkpoint, wire::encode(question.body)}, question.host, true);
   if (!part) return settle(question, fail(part.error()));
@@ -79,7 +104,10 @@ void CheckpointRequests::ended(const RelayEnded& e) {
     if (e.how == RelayEnded::How::done) return settle(q, {});
     // Of a lost stream the code says nothing about the checkpoint.
     const std::string host = "host " + host_name(c_, q.host);
-    if (e.how == RelayEnded::How::refused) return settle(q, fail(e.error.code, host + ": " + e.error.message, e.error.next));
+    if (e.how == RelayEnded::How::refused) {
+      const ErrorCode code = e.error.code == ErrorCode::unavailable ? ErrorCode::io : e.error.code;
+      return settle(q, fail(code, host + ": " + e.error.message, e.error.next));
+    }
     return settle(q, fail(ErrorCode::unavailable, host + " " + e.error.message, e.error.next));
   }
 }
@@ -98,6 +126,12 @@ void CheckpointRequests::members_changed() {
 }
 
 void CheckpointRequests::drive() {
+  for (auto it = own_.begin(); it != own_.end();) {
+    const auto at = it++;
+    if (at->second.until > c_.now.boot) continue;
+    settle(at->second, fail(ErrorCode::unavailable, "host " + c_.facts.name + " does not read its disk"));
+    own_.erase(at);
+  }
   for (auto it = open_.begin(); it != open_.end();) {
     if (it->second.until > c_.now.boot) {
       ++it;
@@ -107,16 +141,21 @@ void CheckpointRequests::drive() {
     settle(it->second, fail(ErrorCode::unavailable, "host " + host_name(c_, it->second.host) + " does not read its disk"));
     it = open_.erase(it);
   }
-  while (!waiting_.empty() && open_.size() < kQuestionsAtOnce) {
-    Question q = std::move(waiting_.front());
-    waiting_.pop_front();
+  for (auto it = waiting_.begin(); it != waiting_.end() && open_.size() < kQuestionsAtOnce;) {
+    if (!is_open_to(it->host)) {
+      ++it;
+      continue;
+    }
+    Question q = std::move(*it);
+    it = waiting_.erase(it);
     open(std::move(q));
   }
 }
 
 Instant CheckpointRequests::deadline() const {
   Instant next = kNever;
-  for (const auto& [own, q] : open_) next = std::min(next, q.until);
+  for (const auto* questions : {&open_, &own_})
+    for (const auto& [id, q] : *questions) next = std::min(next, q.until);
   return next;
 }
 
@@ -151,6 +190,7 @@ bool CheckpointRequests::take(std::uint64_t token, Asker& asker) {
 }
 
 bool CheckpointRequests::scanned(const CheckpointsScanned& e) {
+  own_.erase(e.token);
   Asker asker;
   if (e.token == 0 || !take(e.token, asker)) return false;
   if (asker.connection == 0) return true;
@@ -167,6 +207,7 @@ bool CheckpointRequests::scanned(const CheckpointsScanned& e) {
 }
 
 bool CheckpointRequests::verified(const CheckpointVerified& e) {
+  own_.erase(e.token);
   Asker asker;
   if (e.token == 0 || !take(e.token, asker)) return false;
   if (asker.connection == 0) return true;
@@ -178,6 +219,7 @@ bool CheckpointRequests::verified(const CheckpointVerified& e) {
 }
 
 bool CheckpointRequests::quarantined(const CheckpointQuarantined& e) {
+  own_.erase(e.token);
   Asker asker;
   if (e.token == 0 || !take(e.token, asker)) return false;
   if (asker.connection == 0) return true;

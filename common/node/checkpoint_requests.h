@@ -17,8 +17,11 @@
 namespace dtrain::node {
 
 inline constexpr std::size_t kQuestionsAtOnce = 48;      // of this host, to all others; further ones wait
+inline constexpr std::size_t kQuestionsOfHost = 8;       // of them to one: its disk may hang
 inline constexpr std::size_t kQuestionsWaiting = 4096;   // a further one is answered with Error{limit}
-inline constexpr Duration kScanWithin = 30s;             // another host's disk may hang: then it has nothing
+inline constexpr Duration kScanWithin = 30s;             // a disk may hang, also this host's: then there is nothing
+inline constexpr Duration kVerifyWithin = 1h;            // then it is asked anew: some 4 TB at 1 GB/s
+inline constexpr Duration kQuarantineWithin = 60s;       // then it is passed over
 inline constexpr std::size_t kFoundBytes = 256 << 10;    // of what a scan found: the newest that fit are told
 inline constexpr std::size_t kQuestionsOfOthers = 256;   // being answered here; a further one is refused
 
@@ -63,6 +66,7 @@ class CheckpointRequests {
     ConnectionId connection = 0;
     std::uint64_t request = 0;
   };
+  bool is_open_to(const NodeId& host) const;  // less than its share
   void ask(Question question);
   void open(Question question);
   void settle(const Question& q, const Status& result);
@@ -72,6 +76,7 @@ class CheckpointRequests {
   Relays& relays_;
   std::map<ConnectionId, Question> open_;  // by the connection of their stream
   std::deque<Question> waiting_;
+  std::map<std::uint64_t, Question> own_;  // of this host's disk, by token: for their deadlines
   std::map<std::uint64_t, Asker> askers_;  // by the effect's token
   std::vector<Event> answers_;
 };

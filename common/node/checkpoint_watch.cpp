@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/node/host_capacities.h"
+
 namespace dtrain::node {
 namespace {
 
@@ -40,6 +42,19 @@ bool is_verifier(const JobRecord& job, const CheckpointRecord& r, const NodeId& 
 
 }  // namespace
 
+// What a verdict of this host is about: its own files.
+CheckpointInfo CheckpointWatch::as_here(const CheckpointRecord& r) const {
+  CheckpointInfo info = r.info;
+  info.place = 0;
+  for (const auto& p : r.places)
+    if (p.host == c_.facts.id) info.place = p.place;
+  return info;
+}
+
+bool CheckpointWatch::counts(const JobRecord& job, const CheckpointRecord& r) const {
+  return !job.is_stale(r.generation, r.info.step) && std::ranges::any_of(r.places, [&](const auto& p) { return !is_gone(c_, p.host); });
+}
+
 void CheckpointWatch::follow(JobId id) {
   const JobRecord* job = c_.ledger.find(id);
   const bool on = job != nullptr && job->spec.checkpoint && job->generation > 0 && !is_final(job->state) && runs_on(*job, c_.facts.id);
@@ -59,7 +74,6 @@ void CheckpointWatch::follow(JobId id) {
 // What lies there before its tasks begin here is not theirs. Where some began already, this agent was restarted.
 void CheckpointWatch::look_before(const JobRecord& job, Job& soft) {
   soft.generation = job.generation;
-  soft.before.reset();
   soft.meanwhile.reset();
   soft.token = 0;
   const bool begun = std::ranges::any_of(job.tasks, [&](const auto& entry) {
@@ -87,22 +101,17 @@ bool CheckpointWatch::scanned(const CheckpointsScanned& e) {
     return true;
   }
   soft.token = 0;
-  soft.before = e.found;
   if (e.found) found(*job, soft, *e.found, soft.generation - 1);
   if (const auto meanwhile = std::exchange(soft.meanwhile, {})) found(*job, soft, *meanwhile, soft.generation);
   return true;
 }
 
-const Result<std::vector<CheckpointInfo>>* CheckpointWatch::before(JobId id, Generation generation) const {
-  const auto it = jobs_.find(id);
-  return it == jobs_.end() || it->second.generation != generation || !it->second.before ? nullptr : &*it->second.before;
+void CheckpointWatch::damaged(JobId id, CheckpointInfo info, const Error& cause) {
+  say({id, std::move(info), CheckpointState::damaged, cause.text(), c_.facts.id, {}});
 }
 
 void CheckpointWatch::placed(JobId id, CheckpointInfo info) {
-  if (const auto it = jobs_.find(id); it != jobs_.end()) {
-    it->second.known.insert(identity(info));
-    if (it->second.before && *it->second.before) (*it->second.before)->push_back(info);
-  }
+  if (const auto it = jobs_.find(id); it != jobs_.end()) it->second.known.insert(identity(info));
   say({id, std::move(info), CheckpointState::complete, "", c_.facts.id, {}});
 }
 
@@ -121,7 +130,7 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
 void CheckpointWatch::find_work(const JobRecord& job, Job& soft) {
   for (const CheckpointRecord& r : job.checkpoints) {
     if (r.state != CheckpointState::complete || !is_verifier(job, r, c_.facts.id)) continue;
-    if (soft.verified.insert(identity(r.info)).second) soft.to_verify.push_back(r.info);
+    if (soft.verified.insert(identity(r.info)).second) soft.to_verify.push_back(as_here(r));
   }
   verify_next(job, soft);
   if (job.spec.checkpoint->keep > 0) delete_surplus(job, soft);
@@ -153,11 +162,12 @@ bool CheckpointWatch::verified(const CheckpointVerified& e) {
   return true;
 }
 
-// checkpoint.keep: the newest verified ones stay; the one that tasks may still read from is pinned.
+// checkpoint.keep: the newest verified ones stay; the one that tasks may still read from is pinned. What was left behind, or is on
+// hosts that are gone only, keeps nothing; what is not of the job's directory is not ours to delete.
 void CheckpointWatch::delete_surplus(const JobRecord& job, Job& soft) {
   std::vector<const CheckpointRecord*> good;
   for (const auto& r : job.checkpoints)
-    if (r.state == CheckpointState::verified) good.push_back(&r);
+    if (r.state == CheckpointState::verified && transfer::is_in(r.info, job.spec.checkpoint->dir) && counts(job, r)) good.push_back(&r);
   const std::size_t keep = job.spec.checkpoint->keep;
   if (good.size() <= keep) return;
   std::ranges::stable_sort(good, [](const auto* a, const auto* b) { return a->info.step > b->info.step; });
@@ -166,10 +176,7 @@ void CheckpointWatch::delete_surplus(const JobRecord& job, Job& soft) {
     if (info.digest == job.restored_digest || !is_at(*good[i], c_.facts.id)) continue;
     if (!soft.deleted.insert(identity(info)).second) continue;
     c_.emit(DeleteCheckpoint{job.id, info, job.user, job.spec.checkpoint->dir});
-    CheckpointInfo here = info;
-    for (const auto& p : good[i]->places)
-      if (p.host == c_.facts.id) here.place = p.place;
-    say({job.id, std::move(here), CheckpointState::deleted, "surplus over keep: " + std::to_string(keep), c_.facts.id, {}});
+    say({job.id, as_here(*good[i]), CheckpointState::deleted, "surplus over keep: " + std::to_string(keep), c_.facts.id, {}});
   }
 }
 

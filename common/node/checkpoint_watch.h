@@ -26,8 +26,8 @@ class CheckpointWatch {
   // True: ours.
   bool scanned(const CheckpointsScanned& e);
   bool verified(const CheckpointVerified& e);
-  // What was in the directory before tasks of that generation began here; nullptr: not known yet, or it was not looked.
-  const Result<std::vector<transfer::CheckpointInfo>>* before(JobId id, Generation generation) const;
+  // A copy is of no use.
+  void damaged(JobId id, transfer::CheckpointInfo info, const Error& cause);
   // A copy was put there.
   void placed(JobId id, transfer::CheckpointInfo info);
   // A command is in the ledger, or was given up.
@@ -38,7 +38,6 @@ class CheckpointWatch {
   struct Job {
     Generation generation = 0;
     std::uint64_t token = 0;  // of the look before its tasks begin
-    std::optional<Result<std::vector<transfer::CheckpointInfo>>> before;
     std::optional<std::vector<transfer::CheckpointInfo>> meanwhile;  // came while that look was under way
     std::set<std::string> known;     // told, or judged
     std::set<std::string> verified;  // or tried to
@@ -49,6 +48,8 @@ class CheckpointWatch {
 
   void look_before(const cluster::JobRecord& job, Job& soft);
   void found(const cluster::JobRecord& job, Job& soft, const std::vector<transfer::CheckpointInfo>& list, Generation generation);
+  transfer::CheckpointInfo as_here(const cluster::CheckpointRecord& r) const;
+  bool counts(const cluster::JobRecord& job, const cluster::CheckpointRecord& r) const;
   void find_work(const cluster::JobRecord& job, Job& soft);
   void verify_next(const cluster::JobRecord& job, Job& soft);
   void delete_surplus(const cluster::JobRecord& job, Job& soft);

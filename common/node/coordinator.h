@@ -57,6 +57,7 @@ class Coordinator {
     bool everywhere = false;                // all hosts were asked
     std::uint64_t token = 0;                // of the verdict or quarantine that is awaited; 0: none
     NodeId host;                            // where
+    Instant asked_at{};                     // the newest question without an answer
     Instant retry = kNever;                 // after what failed, or while a host is awaited
     std::uint32_t unreadable = 0;           // reads that failed for another reason than damage
     bool under_way() const { return token != 0 || !asked.empty(); }
@@ -78,6 +79,7 @@ class Coordinator {
   bool begin_generation(const cluster::JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements);
   enum class Restoring : unsigned char { ready, under_way, blocked };
   Restoring look_for_restore(const cluster::JobRecord& job, Job& soft);
+  void say_what_takes_long(const cluster::JobRecord& job, Job& soft);
   void extend(const cluster::JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements);
   void wait_in_queue(const cluster::JobRecord& job, Job& soft, const cluster::Waits& waits);
   static bool is_told(const cluster::JobRecord& job, Job& soft);

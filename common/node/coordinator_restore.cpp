@@ -19,7 +19,9 @@ using Kind = RestoreChoice::Step::Kind;
 
 // A checkpoint directory that could not be read, here or elsewhere, is looked at again after this.
 constexpr Duration kScanRetry = 5s, kAskAgain = 1s;
-// A checkpoint that cannot be read (but is not damaged) is tried this often.
+constexpr Duration kSaidAfter = 10s;  // of a question without an answer
+// A checkpoint that cannot be read (but is not damaged) is tried this often; so is a directory in which a job that begins could not
+// look on some host, and found nothing on the others.
 constexpr std::uint32_t kUnreadableTries = 3;
 
 std::string seconds_of(Duration d) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s"; }
@@ -61,7 +63,24 @@ Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& 
   }
   if (step.kind == Kind::chosen || step.kind == Kind::nothing) return Restoring::ready;
   soft.deadline = std::min(soft.deadline, soft.choosing->retry);
+  if (soft.choosing->under_way()) say_what_takes_long(job, soft);
   return Restoring::under_way;
+}
+
+// A disk may be slow, or hang.
+void Coordinator::say_what_takes_long(const JobRecord& job, Job& soft) {
+  const Choosing& choosing = *soft.choosing;
+  const Instant late = choosing.asked_at + kSaidAfter;
+  if (late > c_.now.boot) {
+    soft.deadline = std::min(soft.deadline, late);
+    return;
+  }
+  std::vector<NodeId> hosts;
+  for (const auto& [token, host] : choosing.asked) hosts.push_back(host);
+  if (choosing.token != 0) hosts.push_back(choosing.host);
+  const bool looks = choosing.token == 0;
+  wait(job, soft, "checkpoints are looked for on " + hosts_text(hosts) + ": " +
+                      (looks ? "its directory there is being read" : choosing.choice.step().at.info.path + " is being verified"));
 }
 
 std::string Coordinator::hosts_text(const std::vector<NodeId>& hosts) const {
@@ -114,7 +133,7 @@ std::set<NodeId> Coordinator::hosts_to_ask(const JobRecord& job, const Choosing&
   const cluster::CheckpointRecord* newest = nullptr;
   for (const auto& r : job.checkpoints)
     if (cluster::is_good(r.state) && !r.places.empty() && !job.is_stale(r.generation, r.info.step) &&
-        (newest == nullptr || r.info.step > newest->info.step))
+        transfer::is_in(r.info, job.spec.checkpoint->dir) && (newest == nullptr || r.info.step > newest->info.step))
       newest = &r;
   for (const NodeId& host : all) {
     const auto ran = job.ran.find(host);
@@ -140,6 +159,7 @@ void Coordinator::ask_hosts(const JobRecord& job, Choosing& choosing) {
     if (!choosing.looked.insert(host).second) continue;
     const std::uint64_t token = c_.next_token();
     choosing.asked[token] = host;
+    choosing.asked_at = c_.now.boot;
     checkpoints_.scan(host, ScanCheckpoints{job.id, token, spec, job.user});
   }
 }
@@ -150,12 +170,7 @@ std::set<NodeId> Coordinator::hosts_away(const JobRecord& job, const Choosing& c
   for (const auto& r : job.checkpoints)
     for (const auto& p : r.places) {
       if (std::ranges::any_of(choosing.found, [&](const auto& f) { return f.host == p.host; })) continue;
-      const auto lost = c_.ledger.state().lost.find(p.host);
-      const auto id = MemberId::parse(p.host);
-      const auto member = id ? c_.members->table().find(*id) : std::nullopt;
-      const bool gone = (lost != c_.ledger.state().lost.end() && lost->second.gone) ||
-                        (p.host != c_.facts.id && (!member || member->state == wire::MemberState::left));
-      if (!gone) away.insert(p.host);
+      if (!is_gone(c_, p.host)) away.insert(p.host);
     }
   return away;
 }
@@ -186,13 +201,22 @@ void Coordinator::all_looked(const JobRecord& job, Job& soft) {
   }
   // In the order of hosts, whoever answered first.
   std::ranges::sort(choosing.found, {}, &RestoreChoice::Found::host);
-  const bool nothing = std::ranges::all_of(choosing.found, [](const auto& f) { return f.list.empty(); });
+  const bool pinned = choosing.choice.pinned();
+  const bool nothing = std::ranges::all_of(choosing.found, [&](const auto& f) {
+    return std::ranges::none_of(f.list, [&](const auto& info) { return !pinned || info.path == job.spec.checkpoint->restore; });
+  });
   // Nobody could look; or one of a job that ran says that it cannot read what may be there. Not: that it does not know the user, or
   // does not answer.
   const auto unreadable = [&](ErrorCode code) { return code != ErrorCode::refused && code != ErrorCode::unavailable; };
-  if (choosing.problem && nothing && (choosing.found.empty() || (job.generation > 0 && unreadable(choosing.problem->code)))) {
+  // A job that begins knows of no host that has something: it is patient with all, but not for ever.
+  const bool first = (job.generation == 0 || pinned) && choosing.problem && choosing.problem->code != ErrorCode::refused &&
+                     choosing.unreadable < kUnreadableTries;
+  if (choosing.problem && nothing &&
+      (choosing.found.empty() || first || (job.generation > 0 && unreadable(choosing.problem->code)))) {
     const std::string why = choosing.problem->text();
+    const std::uint32_t tries = choosing.unreadable + (choosing.found.empty() ? 0 : 1);
     choose(job, soft);
+    soft.choosing->unreadable = tries;
     soft.choosing->retry = c_.now.boot + kScanRetry;
     return wait(job, soft, why);
   }
@@ -220,6 +244,7 @@ void Coordinator::drive_choice(const JobRecord& job, Job& soft) {
   }
   const auto place = [&] {
     choosing.token = c_.next_token();
+    choosing.asked_at = c_.now.boot;
     const auto own = std::ranges::find(step.at.hosts, c_.facts.id);
     choosing.host = own != step.at.hosts.end() ? *own : step.at.hosts.front();
   };
@@ -255,8 +280,9 @@ void Coordinator::verified(const CheckpointVerified& e) {
   // Only damage condemns a checkpoint. One that cannot be read now is looked for again before an older one is
   // taken: its host may be gone.
   const bool here = soft.choosing->host == c_.facts.id;
-  if (!e.result && e.result.error().code != ErrorCode::damaged && (!here || soft.choosing->unreadable < kUnreadableTries)) {
-    const std::uint32_t tries = soft.choosing->unreadable + 1;
+  const bool silent = !here && !e.result && e.result.error().code == ErrorCode::unavailable;  // it says nothing of the checkpoint
+  if (!e.result && e.result.error().code != ErrorCode::damaged && (silent || soft.choosing->unreadable < kUnreadableTries)) {
+    const std::uint32_t tries = soft.choosing->unreadable + (silent ? 0 : 1);
     choose(*job, soft);
     soft.choosing->unreadable = tries;
     soft.choosing->retry = c_.now.boot + (here ? kScanRetry : kAskAgain);

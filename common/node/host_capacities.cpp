@@ -67,6 +67,14 @@ std::string host_state(const Context& c, const NodeId& id) {
   return member ? wire::to_string(member->state) : "not known";
 }
 
+bool is_gone(const Context& c, const NodeId& id) {
+  const auto lost = c.ledger.state().lost.find(id);
+  if (lost != c.ledger.state().lost.end() && lost->second.gone) return true;
+  if (id == c.facts.id) return false;
+  const auto member = member_of(c, id);
+  return !member || member->state == wire::MemberState::left;
+}
+
 HostFacts facts_of_host(const Context& c, const NodeId& id) {
   if (id == c.facts.id) return host_facts_here(c);
   const auto member = member_of(c, id);

@@ -22,6 +22,7 @@ std::set<NodeId> busy_hosts(const cluster::Ledger& ledger);
 // Whatever is known of a host, for people. Its id, where it has no name.
 std::string host_name(const Context& c, const NodeId& id);
 std::string host_state(const Context& c, const NodeId& id);  // "alive", "down", ...; "not known"
+bool is_gone(const Context& c, const NodeId& id);            // for good: what it had is not coming back
 HostFacts facts_of_host(const Context& c, const NodeId& id);
 
 // Why a job waits that has tasks on a host that is lost; "": none of its tasks are on such a host.

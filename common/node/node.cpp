@@ -327,7 +327,7 @@ void Node::Impl::decide(const Event& event) {
       });
     }
     void operator()(const CheckpointsScanned& e) {
-      if (n.c.storage_failed || n.checkpoint_requests.scanned(e) || n.checkpoint_watch.scanned(e)) return;
+      if (n.c.storage_failed || n.checkpoint_requests.scanned(e) || n.checkpoint_copies.scanned(e) || n.checkpoint_watch.scanned(e)) return;
       n.coordinator.scanned(e);
     }
     void operator()(const CheckpointVerified& e) {

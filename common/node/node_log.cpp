@@ -96,6 +96,7 @@ void Node::Impl::take_outputs(raft::Outputs out) {
     std::erase_if(gone, [&](JobId id) { return c.ledger.find(id) != nullptr; });
     for (const JobId id : gone) {
       give_orders(id);
+      checkpoint_watch.follow(id);
       files_to_remove.insert(id);
     }
   }

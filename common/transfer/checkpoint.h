@@ -30,4 +30,10 @@ struct CheckpointInfo {
   }
 };
 
+// Of that directory, or the directory or prefix itself.
+inline bool is_in(const CheckpointInfo& info, std::string_view dir) {
+  while (dir.size() > 1 && dir.ends_with('/')) dir.remove_suffix(1);
+  return info.path.starts_with(dir) && (info.path.size() == dir.size() || dir == "/" || info.path[dir.size()] == '/');
+}
+
 }  // namespace dtrain::transfer

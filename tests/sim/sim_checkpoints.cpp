@@ -97,6 +97,7 @@ SimCheckpoint* SimCheckpoints::find(const std::string& path) {
 Result<std::vector<transfer::CheckpointInfo>> SimCheckpoints::list(const std::string& dir) const {
   std::vector<transfer::CheckpointInfo> out;
   for (const SimCheckpoint& c : in(dir)) out.push_back(c.info);
+  if (const SimCheckpoint* itself = find(dir); itself != nullptr && out.empty()) out.push_back(itself->info);
   return out;
 }
 

@@ -107,6 +107,84 @@ TEST_F(LedgerCheckpoints, TheWaitForAHostCountsFromItsFirstWord) {
   EXPECT_FALSE(job(id).restore_waits_since);
 }
 
+TEST_F(LedgerCheckpoints, TheWaitForAHostBeginsAnewOnceItWasBack) {
+  const JobId id = running();
+  see(id, checkpoint(5), CheckpointState::verified, "n2");
+  apply(CommandType::host_lost, HostLost{"n2", "n2", false, 0});
+  const std::uint64_t lost = ledger_.state().lost.at("n2").index;
+  apply(CommandType::waits, JobWaits{id, "its newest checkpoint is away", true});
+  ASSERT_TRUE(job(id).restore_waits_since);
+  apply(CommandType::report, Report{"n2", {}, 0, 0, "n2", lost});
+  EXPECT_FALSE(job(id).restore_waits_since);
+  apply(CommandType::waits, JobWaits{id, "its newest checkpoint is away again", true});
+  EXPECT_TRUE(job(id).restore_waits_since);
+  act(id, ActionKind::suspend);
+  everything_ended(id);
+  act(id, ActionKind::resume);
+  EXPECT_FALSE(job(id).restore_waits_since) << "a new run";
+}
+
+// What it begins from is of no generation of its own: where none of its own is left, it begins from that again.
+TEST_F(LedgerCheckpoints, TheOneThatTheJobFileNamesIsNotItsOwn) {
+  const JobId id = running();
+  auto base = checkpoint(900);
+  base.path = "/models/base";
+  see(id, base, CheckpointState::verified, "n1");
+  EXPECT_FALSE(job(id).committed_once);
+  see(id, checkpoint(5), CheckpointState::complete, "n1");
+  EXPECT_TRUE(job(id).committed_once);
+}
+
+TEST_F(LedgerCheckpoints, WhatTasksReadIsNotForgotten) {
+  const JobId id = running();
+  see(id, checkpoint(1), CheckpointState::verified, "n1");
+  see(id, checkpoint(2), CheckpointState::verified, "n1");
+  see(id, checkpoint(3), CheckpointState::verified, "n1");
+  see(id, checkpoint(3), CheckpointState::quarantined, "n1");
+  again(id, 1);  // what is beyond is left behind
+  for (std::int64_t step = 10; job(id).checkpoints.size() < limits::kCheckpointsPerJob; ++step)
+    see(id, checkpoint(step), CheckpointState::verified, "n1");
+  const auto steps = [&] {
+    std::vector<std::int64_t> all;
+    for (const auto& r : job(id).checkpoints) all.push_back(r.info.step);
+    all.resize(3);
+    return all;
+  };
+  see(id, checkpoint(1001), CheckpointState::verified, "n1");
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 10})) << "the one that was set aside went";
+  see(id, checkpoint(1002), CheckpointState::verified, "n1");
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 10, 11})) << "the one that was left behind went";
+  see(id, checkpoint(1003), CheckpointState::verified, "n1");
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 11, 12})) << "the oldest but the one that tasks read went";
+}
+
+TEST_F(LedgerCheckpoints, HostsOfTheNewestGenerationAreAllRemembered) {
+  job::JobSpec spec = generic_job(limits::kHostsOfJob + 36);
+  spec.checkpoint.emplace().dir = "/c";
+  const JobId id = submit(spec);
+  const auto begin_on = [&](std::uint32_t hosts) {
+    BeginGeneration b;
+    b.job = id;
+    b.generation = job(id).generation + 1;
+    for (std::uint32_t i = 0; i < spec.roles["worker"].replicas; ++i)
+      b.placements.push_back({{"worker", i}, "h" + std::to_string(i % hosts), {"127.0.0.1", next_port_++}, {}});
+    ASSERT_TRUE(apply(CommandType::begin_generation, b).status);
+  };
+  ASSERT_NO_FATAL_FAILURE(begin_on(limits::kHostsOfJob + 36));
+  EXPECT_EQ(job(id).ran.size(), limits::kHostsOfJob + 36);
+  act(id, ActionKind::restart);
+  std::map<NodeId, std::vector<TaskObservation>> ended;
+  for (const auto& [task, t] : job(id).tasks) {
+    auto o = seen(id, task, TaskState::stopping);
+    o.ended = o.on_request = true;
+    ended[t.place.node].push_back(o);
+  }
+  for (auto& [host, tasks] : ended) apply(CommandType::report, Report{host, tasks, 0, 0, ""});
+  ASSERT_NO_FATAL_FAILURE(begin_on(2));
+  EXPECT_EQ(job(id).ran.size(), limits::kHostsOfJob);
+  EXPECT_EQ(job(id).ran.at("h0"), 2u);
+}
+
 // Records of an agent that knew of one host only.
 TEST_F(LedgerCheckpoints, AVerdictWithoutAHostIsOfAll) {
   const JobId id = running();

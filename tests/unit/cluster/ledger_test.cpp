@@ -435,7 +435,9 @@ TEST_F(Ledgers, AWrongEntryIsRefusedAndChangesNothingElse) {
 }
 
 TEST_F(Ledgers, TwoFruitlessRestoresAreCountedAndAVerifiedOneSetsThemBack) {
-  const JobId id = submit(ps_job());
+  job::JobSpec spec = ps_job();
+  spec.checkpoint.emplace().dir = "/c";
+  const JobId id = submit(spec);
   begin(id, job::Restore{"/c/ckpt-5", 5}, "d5");
   all(id, TaskState::staged);
   all(id, TaskState::running);

@@ -71,6 +71,22 @@ TEST(RestoreChoice, ADamagedOneIsQuarantinedAndTheOneBeforeTaken) {
   EXPECT_EQ(c.step().at.info.step, 20);
 }
 
+TEST(RestoreChoice, WhatCannotBeReadIsPassedOverAndStays) {
+  RestoreChoice c(job_with(2), {});
+  c.scanned(on("h1", {checkpoint(30), checkpoint(20)}), {}, false);
+  c.verified(fail(ErrorCode::io, "Input/output error"));
+  ASSERT_EQ(c.step().kind, Kind::verify);
+  EXPECT_EQ(c.step().at.info.step, 20);
+  c.verified({});
+  ASSERT_EQ(c.step().kind, Kind::chosen);
+  EXPECT_EQ(c.step().at.info.step, 20);
+  EXPECT_EQ(c.step().reason, "newest that verifies; /c/ckpt-30 cannot be read: Input/output error");
+  RestoreChoice only(job_with(0), {});
+  only.scanned(on("h1", {checkpoint(30)}), {}, false);
+  only.verified(fail(ErrorCode::io, "Input/output error"));
+  EXPECT_EQ(only.step().kind, Kind::blocked) << "it is not begun from scratch";
+}
+
 TEST(RestoreChoice, OnceCommittedNoneLeftBlocks) {
   JobRecord j = job_with(2);
   j.committed_once = true;

@@ -46,6 +46,17 @@ class CheckpointsTest : public ::testing::Test {
   }
   // Its ps is on n4, a worker on n3: none of them coordinates.
   void submit() {
+    for (const char* drained : {"n1", "n2"}) drain(drained, true);
+    begin_submit();
+    for (const char* drained : {"n1", "n2"}) drain(drained, false);
+    run_for(1s);
+    ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
+    const std::string places = where();
+    ASSERT_TRUE(places == "ps-0@n3 worker-0@n4 " || places == "ps-0@n4 worker-0@n3 ") << places;
+    ps = places.starts_with("ps-0@n4") ? houses[3] : houses[2];
+    other = ps == houses[3] ? houses[2] : houses[3];
+  }
+  void begin_submit() {
     job::JobSpec spec;
     spec.name = "j";
     spec.framework = job::Framework::tensorflow;
@@ -58,7 +69,7 @@ class CheckpointsTest : public ::testing::Test {
     spec.policy.backoff_limit = 20;
     spec.checkpoint = job::CheckpointSpec{};
     spec.checkpoint->dir = "/ckpt/j";
-    for (const char* drained : {"n1", "n2"}) drain(drained, true);
+    spec.checkpoint->keep = keep;
     wire::SubmitRequest submit;
     submit.spec = wire::encode(spec);
     const std::uint64_t before = houses[0]->requests();
@@ -66,13 +77,6 @@ class CheckpointsTest : public ::testing::Test {
     run_for(3s);
     const auto reply = houses[0]->answer<wire::SubmitReply>(before + 1);
     ASSERT_TRUE(reply) << reply.error().text();
-    for (const char* drained : {"n1", "n2"}) drain(drained, false);
-    run_for(1s);
-    ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
-    const std::string places = where();
-    ASSERT_TRUE(places == "ps-0@n3 worker-0@n4 " || places == "ps-0@n4 worker-0@n3 ") << places;
-    ps = places.starts_with("ps-0@n4") ? houses[3] : houses[2];
-    other = ps == houses[3] ? houses[2] : houses[3];
   }
   void drain(const std::string& node, bool on) {
     (void)houses[0]->ask<wire::Empty>(MessageType::drain, wire::DrainRequest{node, "", on, 0}, 0);
@@ -110,6 +114,14 @@ class CheckpointsTest : public ::testing::Test {
     for (House* viewer : houses)
       if (viewer->runs() && watching.contains(viewer) && (shared || viewer == &house)) viewer->give(CheckpointsScanned{id(), 0, disk});
     run_for(2s);
+  }
+  void restart_ps() {
+    AttemptExited died;
+    for (const Effect& e : ps->effects)
+      if (const auto* start = std::get_if<StartAttempt>(&e); start != nullptr && start->id.task.role == "ps")
+        died.id = start->id, died.attempt = start->attempt;
+    died.exit.signal = 9;
+    ps->give(died);
   }
   void lose(House& house) {
     town.kill(house);
@@ -187,6 +199,9 @@ class CheckpointsTest : public ::testing::Test {
   }
   void perform(House& house, const ScanCheckpoints& e) {
     asked.insert(&house);
+    if (hung.contains(&house)) return;
+    if (const auto* itself = find(house, e.spec.dir))
+      return house.give(CheckpointsScanned{e.job, e.token, std::vector<transfer::CheckpointInfo>{*itself}});
     house.give(CheckpointsScanned{e.job, e.token, disk_of(house)});
   }
   void perform(House& house, const VerifyCheckpoint& e) {
@@ -194,13 +209,20 @@ class CheckpointsTest : public ::testing::Test {
     const auto* there = find(house, e.info.path);
     if (there == nullptr)
       result = fail(ErrorCode::not_found, "could not verify " + e.info.path + ": it is not there");
+    else if (unreadable.contains(&house))
+      result = fail(ErrorCode::io, "could not verify " + e.info.path + ": Input/output error");
     else if (rotten.contains(there->place))
       result = fail(ErrorCode::damaged, "could not verify " + e.info.path + ": a hash differs");
     house.give(CheckpointVerified{e.job, e.token, e.info.path, result});
   }
   void perform(House& house, const QuarantineCheckpoint& e) {
     std::erase_if(disk_of(house), [&](const auto& info) { return info.path == e.info.path; });
+    moved.insert(&house);
     house.give(CheckpointQuarantined{e.job, e.token, e.info.path, e.info.path + ".quarantined-1"});
+  }
+  void perform(House& house, const DeleteCheckpoint& e) {
+    deleted.push_back(e.info.step);
+    std::erase_if(disk_of(house), [&](const auto& info) { return info.path == e.info.path; });
   }
   void perform(House& house, const SendCheckpoint& e) {
     const auto say = [&](MessageType type, const auto& payload, bool last) {
@@ -287,7 +309,9 @@ class CheckpointsTest : public ::testing::Test {
   std::map<House*, std::vector<transfer::CheckpointInfo>> disks;  // of nullptr: the shared one
   std::map<std::pair<House*, ConnectionId>, std::string> partial;
   std::vector<Stream> streams;
-  std::set<House*> watching, asked, full, garbles;
+  std::set<House*> watching, asked, full, garbles, hung, unreadable, moved;
+  std::vector<std::int64_t> deleted;  // steps
+  std::uint32_t keep = 0;
   std::set<std::uint64_t> rotten;  // places
   std::vector<std::pair<House*, std::uint64_t>> sent;
   std::size_t breaks_after = 0;  // chunks
@@ -431,14 +455,69 @@ TEST_F(CheckpointsTest, WhatIsDamagedOnOneHostIsTakenFromAnother) {
   rotten = {7};
   lose(*houses[0]);  // another coordinates
   run_for(20s);
-  AttemptExited died;
-  for (const Effect& e : ps->effects)
-    if (const auto* start = std::get_if<StartAttempt>(&e); start != nullptr && start->id.task.role == "ps") died.id = start->id, died.attempt = start->attempt;
-  died.exit.signal = 9;
-  ps->give(died);
+  restart_ps();
   run_for(30s);
   EXPECT_EQ(described().job.state, "Running") << described().waiting_for;
   EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 100);
+}
+
+// Only damage condemns a copy: for all who see it.
+TEST_F(CheckpointsTest, AnOwnCopyThatCannotBeReadIsNotSetAside) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*other, checkpoint(100, 7));
+  for (House* house : houses) {
+    if (house == other) continue;
+    disks[house] = {checkpoint(100, 8)};
+    unreadable.insert(house);
+  }
+  lose(*ps);
+  run_for(70s);
+  EXPECT_THAT(described().job.reason, HasSubstr("Input/output error"));
+  EXPECT_TRUE(moved.empty());
+  unreadable.clear();
+  run_for(60s);
+  EXPECT_EQ(described().job.state, "Running") << described().waiting_for;
+}
+
+TEST_F(CheckpointsTest, ADiskThatCannotReadOnAnotherHostIsTriedNotForEver) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*other, checkpoint(100, 7));
+  write(*ps, checkpoint(200, 8));
+  unreadable = {ps};
+  lose(*houses[0]);  // another coordinates
+  run_for(20s);
+  restart_ps();
+  run_for(60s);
+  EXPECT_EQ(described().job.state, "Running") << described().waiting_for;
+  EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 100);
+}
+
+TEST_F(CheckpointsTest, ADiskThatHangsIsNamedAndNotWaitedForByAJobThatBegins) {
+  hung = {houses[0], houses[1], houses[2], houses[3]};
+  hung.erase(houses[1]);
+  ASSERT_NO_FATAL_FAILURE(begin_submit());
+  run_for(15s);
+  EXPECT_THAT(described().waiting_for, HasSubstr("checkpoints are looked for on n1 and n3 and n4: its directory there is being read"));
+  run_for(180s);
+  EXPECT_EQ(described().job.state, "Running") << described().waiting_for;
+}
+
+TEST_F(CheckpointsTest, WhatWasLeftBehindKeepsNothing) {
+  keep = 3;
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*other, checkpoint(100, 7));
+  write(*ps, checkpoint(1100, 8));
+  write(*ps, checkpoint(1200, 9));
+  lose(*ps);
+  run_for(120s);
+  ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
+  ASSERT_EQ(described().restored.value_or(wire::RestoredView{}).step, 100);
+  ASSERT_FALSE(watching.empty());
+  House& writer = **watching.begin();
+  for (std::int64_t step : {110, 120, 130}) write(writer, checkpoint(step, 20 + static_cast<std::uint64_t>(step)));
+  EXPECT_TRUE(deleted.empty()) << deleted.front() << " is deleted for those that were left behind on a host that is away";
+  write(writer, checkpoint(140, 99));
+  EXPECT_EQ(deleted, std::vector<std::int64_t>{110}) << "the first is what tasks read";
 }
 
 TEST_F(CheckpointsTest, OnlyOtherAgentsMayAsk) {
