@@ -317,7 +317,8 @@ void CheckpointCopies::drive() {
       copies_.erase(at);
     } else if (copy.token != 0 && !copy.own && copy.asked_at + kOwnLookWithin <= c_.now.boot) {
       fail_all(at, {ErrorCode::unavailable, "could not look for checkpoint " + copy.info.path + ": host " + c_.facts.name +
-                                                " does not read its disk", "mend the disk, or drain the host: dtrainctl drain " + c_.facts.name});
+                                                " does not read its disk",
+                    "mend the disk, or drain the host: dtrainctl drain " + c_.facts.name});
     } else if (!copy.looked && copy.token == 0 && copy.retry <= c_.now.boot) {
       look(at);
     }

@@ -1,7 +1,7 @@
 // The checkpoint that a generation restores, on every host with tasks of it: where it is not, or does not verify, the files are
-// fetched from a host that has them, and put under the same path, before the tasks are staged. The bytes go over relayed streams and to the disk
-// (WriteCheckpoint), which accepts them only if all of it verifies. What was written is kept when a stream ends: the next source
-// goes on behind it.
+// fetched from a host that has them, and put under the same path, before the tasks are staged. The bytes go over relayed streams and
+// to the disk (WriteCheckpoint), which accepts them only if all of it verifies. What was written is kept when a stream ends: the next
+// source goes on behind it.
 #pragma once
 
 #include <cstdint>

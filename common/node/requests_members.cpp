@@ -82,7 +82,8 @@ bool Requests::refuse_for_host(const Request& e, const std::string& could_not, c
 
 bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
   const PassedOn passed_on = kind_of(m).passed_on;
-  if (passed_on == PassedOn::between_agents && !is_relayed(e.connection)) {  // files of other users: who may see them a client's verbs check
+  // Files of other users: who may see them a client's verbs check.
+  if (passed_on == PassedOn::between_agents && !is_relayed(e.connection)) {
     refuse(e, {ErrorCode::refused, "could not answer request: only other agents may ask it",
                "dtrainctl --help lists what clients may ask"});
     return true;
