@@ -3,10 +3,15 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <utility>
 
 #include "agent/loop/clock.h"
 
@@ -72,12 +77,8 @@ bool is_journal(int fd) {
          info.st_dev == device && info.st_ino == inode;
 }
 
-}  // namespace
-
-std::string render_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields,
-                            bool priorities) {
-  std::string line = priorities ? priority_of(level) : "";
-  line += "time=" + to_rfc3339(time) + " level=" + name_of(level) + " event=";
+void append_fields(std::string& line, std::string_view event, std::span<const LogField> fields) {
+  line += "event=";
   line += event;
   for (const LogField& field : fields) {
     line += ' ';
@@ -85,10 +86,75 @@ std::string render_log_line(WallTime time, LogLevel level, std::string_view even
     line += '=';
     append_value(line, field.value);
   }
+}
+
+// Upper case, digits and underscores are what names may have.
+std::string journal_name(std::string_view key) {
+  std::string name = "DTRAIN_";
+  for (const char c : key) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    name += letter ? static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c) : '_';
+  }
+  name.resize(std::min(name.size(), kJournalNameBytes));
+  return name;
+}
+
+// A value of several lines has its length in front: 64 bits, little endian.
+void append_entry_field(std::string& entry, std::string_view name, std::string_view value) {
+  entry += name;
+  if (value.find('\n') == std::string_view::npos) {
+    entry += '=';
+  } else {
+    entry += '\n';
+    for (unsigned i = 0; i < 8; ++i) entry += static_cast<char>(value.size() >> (8 * i) & 0xff);
+  }
+  entry += value;
+  entry += '\n';
+}
+
+}  // namespace
+
+std::string journal_entry(LogLevel level, std::string_view event, std::span<const LogField> fields) {
+  std::string entry, message;
+  append_fields(message, event, fields);
+  append_entry_field(entry, "MESSAGE", message);
+  append_entry_field(entry, "PRIORITY", std::string_view(priority_of(level)).substr(1, 1));
+  append_entry_field(entry, "SYSLOG_IDENTIFIER", "dtraind");
+  append_entry_field(entry, "DTRAIN_EVENT", event);
+  for (const LogField& field : fields) append_entry_field(entry, journal_name(field.key), field.value);
+  return entry;
+}
+
+std::string render_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields,
+                            bool priorities) {
+  std::string line = priorities ? priority_of(level) : "";
+  line += "time=" + to_rfc3339(time) + " level=" + name_of(level) + " ";
+  append_fields(line, event, fields);
   return line;
 }
 
-LogSink::LogSink(int fd, LogLevel level) : fd_(fd), level_(level), journal_(is_journal(fd)) {}
+LogSink::LogSink(int fd, LogLevel level, std::string journal_socket)
+    : fd_(fd), level_(level), journal_(is_journal(fd)), journal_socket_(std::move(journal_socket)) {
+  if (journal_) socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+LogSink::~LogSink() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+// Addressed anew each time: the journal may be restarted.
+LogSink::Sent LogSink::send_entry(const std::string& entry) const {
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  if (socket_ < 0 || entry.size() > kJournalEntryBytes || journal_socket_.size() >= sizeof to.sun_path) return Sent::no;
+  std::memcpy(to.sun_path, journal_socket_.data(), journal_socket_.size());
+  ssize_t sent = -1;
+  do {
+    sent = ::sendto(socket_, entry.data(), entry.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  } while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return Sent::yes;
+  return errno == EAGAIN || errno == ENOBUFS ? Sent::not_now : Sent::no;
+}
 
 bool LogSink::writable() const {
   pollfd wait{fd_, POLLOUT, 0};
@@ -97,6 +163,15 @@ bool LogSink::writable() const {
 
 void LogSink::write(LogLevel level, std::string_view event, std::span<const LogField> fields) {
   if (level < level_) return;
+  if (journal_) {
+    const LogField count{"lines", std::to_string(dropped_)};
+    Sent sent = Sent::yes;
+    if (dropped_ > 0) sent = send_entry(journal_entry(LogLevel::warn, "log.dropped", std::span(&count, 1)));
+    if (sent == Sent::yes && dropped_ > 0) dropped_ = 0;
+    if (sent == Sent::yes) sent = send_entry(journal_entry(level, event, fields));
+    if (sent == Sent::not_now) ++dropped_;
+    if (sent != Sent::no) return;  // else as a line: the journal reads stderr, too
+  }
   const WallTime now = loop::read_clocks().wall;
   std::string lines;
   if (dropped_ > 0) {
@@ -106,14 +181,18 @@ void LogSink::write(LogLevel level, std::string_view event, std::span<const LogF
   std::string line = render_log_line(now, level, event, fields, journal_);
   if (lines.size() + line.size() >= kLogLineBytes) line.resize(kLogLineBytes - 1 - lines.size());
   lines += line + "\n";
-  // A pipe that is writable takes PIPE_BUF bytes without waiting.
+  dropped_ = write_lines(lines) ? 0 : dropped_ + 1;
+}
+
+// A pipe that is writable takes PIPE_BUF bytes without waiting.
+bool LogSink::write_lines(const std::string& lines) const {
   ssize_t written = -1;
   if (writable()) {
     do {
       written = ::write(fd_, lines.data(), lines.size());
     } while (written < 0 && errno == EINTR);
   }
-  dropped_ = written < 0 ? dropped_ + 1 : 0;
+  return written >= 0;
 }
 
 }  // namespace dtrain::daemon

@@ -1,7 +1,8 @@
 // The agent's log: one line for each event on stderr,
 //   time=2026-11-20T07:00:00.123Z level=info event=member.down node=n3 incarnation=7
-// with <N> priorities in front under systemd. A reader that does not read never stops the agent: lines that a pipe
-// cannot take are dropped and counted.
+// Where stderr is systemd's journal, an entry of it instead, with each field by its name (journal_entry()): journalctl DTRAIN_JOB=mnist
+// finds what is said of that job. A reader that does not read never stops the agent: lines that a pipe, and entries that the
+// journal, cannot take now are dropped and counted. (libsystemd's sd_journal_sendv() waits for a journal that does not read.)
 #pragma once
 
 #include <cstdint>
@@ -12,26 +13,41 @@
 
 namespace dtrain::daemon {
 
-inline constexpr std::size_t kLogLineBytes = 4096;  // PIPE_BUF: a longer line is cut, so that lines never mix
+inline constexpr std::size_t kLogLineBytes = 4096;      // PIPE_BUF: a longer line is cut, so that lines never mix
+inline constexpr std::size_t kJournalNameBytes = 64;    // of a field: the journal drops longer names
+inline constexpr std::size_t kJournalEntryBytes = 64 << 10;  // a larger one goes to stderr, cut
+inline constexpr const char* kJournalSocket = "/run/systemd/journal/socket";
 
 class LogSink : public Log {
  public:
-  LogSink(int fd, LogLevel level);
+  LogSink(int fd, LogLevel level, std::string journal_socket = kJournalSocket);
+  ~LogSink() override;
+  LogSink(const LogSink&) = delete;
+  LogSink& operator=(const LogSink&) = delete;
   using Log::write;
   void write(LogLevel level, std::string_view event, std::span<const LogField> fields) override;
   void set_level(LogLevel level) { level_ = level; }
 
  private:
+  enum class Sent : unsigned char { yes, not_now, no };
+  Sent send_entry(const std::string& entry) const;
+  bool write_lines(const std::string& lines) const;
   bool writable() const;
 
   int fd_;
   LogLevel level_;
   bool journal_;               // stderr is systemd's journal
+  std::string journal_socket_;
+  int socket_ = -1;            // to it, for entries; -1: there is none
   std::uint64_t dropped_ = 0;
 };
 
 // One line, without its end. Values with spaces, quotes, "=" or control characters are quoted.
 std::string render_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields,
                             bool priorities);
+
+// One datagram of the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): MESSAGE is the line without time and level,
+// DTRAIN_EVENT and DTRAIN_<KEY> what it is made of.
+std::string journal_entry(LogLevel level, std::string_view event, std::span<const LogField> fields);
 
 }  // namespace dtrain::daemon

@@ -388,12 +388,5 @@ TEST_F(DaemonTest, FoundingHappensOnce) {
   EXPECT_EQ(second.life, first.life + 1);
 }
 
-TEST(LogLine, QuotesWhatNeedsIt) {
-  const LogField fields[] = {{"node", "n3"}, {"error", "a \"b\"\n=c"}, {"empty", ""}};
-  EXPECT_EQ(render_log_line(WallTime(0ms), LogLevel::warn, "member.down", fields, false),
-            "time=1970-01-01T00:00:00.000Z level=warn event=member.down node=n3 error=\"a \\\"b\\\"\\n=c\" empty=\"\"");
-  EXPECT_THAT(render_log_line(WallTime(0ms), LogLevel::error, "x", {}, true), ::testing::StartsWith("<3>time="));
-}
-
 }  // namespace
 }  // namespace dtrain::daemon
