@@ -121,7 +121,12 @@ std::string journal_entry(LogLevel level, std::string_view event, std::span<cons
   append_entry_field(entry, "PRIORITY", std::string_view(priority_of(level)).substr(1, 1));
   append_entry_field(entry, "SYSLOG_IDENTIFIER", "dtraind");
   append_entry_field(entry, "DTRAIN_EVENT", event);
-  for (const LogField& field : fields) append_entry_field(entry, journal_name(field.key), field.value);
+  for (const LogField& field : fields) {
+    const std::string_view value = field.value;
+    const std::size_t slash = field.key == "job" ? value.find('/') : std::string_view::npos;
+    append_entry_field(entry, journal_name(field.key), value.substr(0, slash));
+    if (slash != std::string_view::npos) append_entry_field(entry, journal_name("task"), value.substr(slash + 1));
+  }
   return entry;
 }
 
