@@ -123,9 +123,9 @@ std::string journal_entry(LogLevel level, std::string_view event, std::span<cons
   append_entry_field(entry, "DTRAIN_EVENT", event);
   for (const LogField& field : fields) {
     const std::string_view value = field.value;
-    const std::size_t slash = field.key == "job" ? value.find('/') : std::string_view::npos;
-    append_entry_field(entry, journal_name(field.key), value.substr(0, slash));
-    if (slash != std::string_view::npos) append_entry_field(entry, journal_name("task"), value.substr(slash + 1));
+    const std::size_t slash = field.key == "task" ? value.find('/') : std::string_view::npos;
+    if (slash != std::string_view::npos) append_entry_field(entry, journal_name("job"), value.substr(0, slash));
+    append_entry_field(entry, journal_name(field.key), slash == std::string_view::npos ? value : value.substr(slash + 1));
   }
   return entry;
 }

@@ -47,7 +47,7 @@ std::string render_log_line(WallTime time, LogLevel level, std::string_view even
                             bool priorities);
 
 // One datagram of the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): MESSAGE is the line without time and level,
-// DTRAIN_EVENT and DTRAIN_<KEY> what it is made of; job=J/T, as events name a task, is DTRAIN_JOB=J and DTRAIN_TASK=T.
+// DTRAIN_EVENT and DTRAIN_<KEY> what it is made of; task=J/T, as events name a task, is DTRAIN_JOB=J and DTRAIN_TASK=T.
 std::string journal_entry(LogLevel level, std::string_view event, std::span<const LogField> fields);
 
 }  // namespace dtrain::daemon

@@ -27,7 +27,7 @@ bool counts_as_running(const TaskRecord& t) {
 void JobTransition::task_event(const TaskRecord& task, std::string type, std::string reason,
                                std::vector<EventField> details) {
   details.insert(details.begin(), {"generation", std::to_string(job_.generation)});
-  details.insert(details.begin(), {"job", job_.spec.name + "/" + task.place.task.text()});
+  details.insert(details.begin(), {"task", job_.spec.name + "/" + task.place.task.text()});
   ledger_.add_event(wall_, job_.id, "task." + std::move(type), job_.spec.name + "/" + task.place.task.text(),
                     std::move(reason), std::move(details));
 }

@@ -412,6 +412,8 @@ TEST_F(Ledgers, AnEventNamesTheHostOfItsTask) {
   ASSERT_EQ(running.type, "task.running");
   const auto node = std::find_if(running.details.begin(), running.details.end(), [](const auto& d) { return d.key == "node"; });
   ASSERT_NE(node, running.details.end());
+  EXPECT_EQ(running.details.front().key, "task");
+  EXPECT_EQ(running.details.front().value, "j/worker-0");
   EXPECT_EQ(node->value, "h1");
 }
 

@@ -33,7 +33,7 @@ TEST(JournalEntry, HasAFieldForEachOfTheLines) {
       "DTRAIN_EVENT=task.failed\nDTRAIN_JOB=mnist\nDTRAIN_EXIT_CODE=9\nDTRAIN_ERROR\n";
   expected += std::string("\x03\0\0\0\0\0\0\0", 8) + "a\nb\n";
   EXPECT_EQ(journal_entry(LogLevel::warn, "task.failed", fields), expected);
-  const LogField task{"job", "mnist/ps-0"};
+  const LogField task{"task", "mnist/ps-0"};
   EXPECT_THAT(journal_entry(LogLevel::info, "x", std::span(&task, 1)), HasSubstr("\nDTRAIN_JOB=mnist\nDTRAIN_TASK=ps-0\n"));
   const std::string key(100, 'k');
   const LogField lengthy{key, "v"};
