@@ -113,7 +113,7 @@ void CheckpointStreams::write(node::WriteCheckpoint piece, std::function<void()>
       const auto rights = store::AsUser::enter(target->user);
       if (!rights) result = fail(rights.error());
       if (result && !target->opened) {
-        auto begun = store::CheckpointTarget::begin(*shared);
+        auto begun = store::CheckpointTarget::begin(*shared, options_);
         if (begun)
           target->opened = std::move(*begun);
         else

@@ -21,7 +21,8 @@ class CheckpointStreams {
  public:
   using Post = std::function<void(store::DiskWorker::Work)>;  // bulk work
   using Tell = std::function<void(node::Event)>;
-  CheckpointStreams(proc::Outlet& outlet, Post post, Tell tell) : outlet_(outlet), post_(std::move(post)), tell_(std::move(tell)) {}
+  CheckpointStreams(proc::Outlet& outlet, Post post, Tell tell, store::CopyOptions options)
+      : outlet_(outlet), post_(std::move(post)), tell_(std::move(tell)), options_(std::move(options)) {}
 
   // ---- read for others: one stream of a connection
   void open(const node::SendCheckpoint& effect);
@@ -50,6 +51,7 @@ class CheckpointStreams {
   proc::Outlet& outlet_;
   Post post_;
   Tell tell_;
+  const store::CopyOptions options_;
   std::map<node::ConnectionId, Stream> streams_;
   std::map<node::ConnectionId, std::shared_ptr<Target>> targets_;
 };

@@ -58,9 +58,11 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   logs_ = std::make_unique<proc::LogStreams>(std::move(*logs));
   blob_streams_ = std::make_unique<BlobStreams>(*prepared_.blobs, static_cast<proc::Outlet&>(*this),
                                                 [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); });
+  const store::CopyOwner copies{prepared_.state.node, prepared_.state.life};
   checkpoint_streams_ = std::make_unique<CheckpointStreams>(
       static_cast<proc::Outlet&>(*this), [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); },
-      [this](node::Event event) { queue(std::move(event)); });
+      [this](node::Event event) { queue(std::move(event)); },
+      store::CopyOptions{copies, {config_.storage.min_free.percent, config_.storage.min_free.bytes}});
   auto execs = proc::ExecSessions::open();
   if (!execs) return tl::unexpected(os_failure(execs.error()));
   execs_ = std::make_unique<proc::ExecSessions>(std::move(*execs));

@@ -77,7 +77,7 @@ Status BlobStore::check_space(std::size_t bytes) const {
   if (::statvfs(dir_.c_str(), &disk) != 0) return disk_error("read the free space of " + dir_);
   const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   const std::uint64_t total = std::uint64_t{disk.f_blocks} * disk.f_frsize;
-  const std::uint64_t keep = reserve_.bytes != 0 ? reserve_.bytes : total / 100 * reserve_.percent;
+  const std::uint64_t keep = reserve_.of(total);
   if (free >= keep + bytes) return {};
   return fail(ErrorCode::limit,
               "could not store the package: only " + std::to_string(free >> 20) + " MiB are free in " + dir_ + " and " +

@@ -24,6 +24,7 @@ inline constexpr std::size_t kDigestHexBytes = 64;
 struct Reserve {
   std::uint32_t percent = 5;
   std::uint64_t bytes = 0;  // when not 0: instead of percent
+  std::uint64_t of(std::uint64_t disk) const { return bytes != 0 ? bytes : disk / 100 * percent; }  // bytes
 };
 
 // A blob used this recently is never evicted: a job that was just submitted may not be staged yet.

@@ -91,22 +91,11 @@ class Change {
   Result<std::string> rename_aside(const FileDescriptor& directory, const std::string& name) const {
     for (std::uint32_t k = 1; k <= kQuarantineNames; ++k) {
       std::string aside = transfer::quarantined_name(name, k);
-      if (rename_new(directory, name, aside)) return aside;
+      if (rename_new(directory, name, directory, aside)) return aside;
       if (errno != EEXIST && errno != ENOTEMPTY) return no(name, errno);
     }
     return no(Error{ErrorCode::limit, "no name is free for " + name, "remove what was quarantined before"});
   }
-  // Never replaces what is there. Some file systems cannot promise that in one step: then it is looked up first.
-  static bool rename_new(const FileDescriptor& directory, const std::string& from, const std::string& to) {
-    if (::renameat2(directory.get(), from.c_str(), directory.get(), to.c_str(), RENAME_NOREPLACE) == 0) return true;
-    if (errno != EINVAL && errno != ENOSYS) return false;
-    if (::faccessat(directory.get(), to.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-      errno = EEXIST;
-      return false;
-    }
-    return ::renameat(directory.get(), from.c_str(), directory.get(), to.c_str()) == 0;
-  }
-
   Result<std::string> quarantine_bundle() {
     const std::string index = transfer::bundle_index_name(base_);
     if (const auto opened = open(parent_, index); !opened) return fail(opened.error());

@@ -3,18 +3,20 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
+#include <set>
+#include <tuple>
 
+#include "agent/store/checkpoint_hint.h"
 #include "agent/store/file.h"
 #include "common/node/checkpoint_copies.h"
 #include "common/transfer/digest.h"
 #include "common/transfer/manifest.h"
 #include "common/transfer/tf_bundle.h"
+#include "common/transfer/tf_checkpoint_state.h"
 
 namespace dtrain::store {
 namespace {
@@ -22,17 +24,17 @@ namespace {
 using transfer::Format;
 
 const std::string kManifest(transfer::kManifestName);
-constexpr const char* kTemporary = ".dtrain.tmp";
 
 // The manifest or index first: it names the others. `base`: of a bundle.
-Result<std::vector<std::string>> names_of(const std::string& contents, const transfer::CheckpointInfo& info, const std::string& base) {
+Result<std::vector<std::string>> names_of(const std::string& contents, Format format, const std::string& base) {
   std::vector<std::string> names;
-  if (info.format == Format::manifest) {
+  if (format == Format::manifest) {
     const auto manifest = transfer::parse_manifest(contents);
     if (!manifest) return fail(manifest.error());
     names.push_back(kManifest);
+    std::set<std::string_view> named;
     for (const auto& file : manifest->files)
-      if (std::ranges::find(names, file.name) == names.end()) names.push_back(file.name);
+      if (named.insert(file.name).second) names.push_back(file.name);
     return names;
   }
   const auto index = transfer::parse_bundle_index(contents);
@@ -42,8 +44,17 @@ Result<std::vector<std::string>> names_of(const std::string& contents, const tra
   return names;
 }
 
-bool is_name_of(const std::string& name, const transfer::CheckpointInfo& info, const std::string& base) {
-  return transfer::is_inner_name(name) && (info.format == Format::manifest || transfer::is_bundle_file(name, base));
+bool is_name_of(const std::string& name, Format format, const std::string& base) {
+  return transfer::is_inner_name(name) && (format == Format::manifest || transfer::is_bundle_file(name, base));
+}
+
+// As open_directory; what is missing on the way is made, its owner's alone.
+Result<FileDescriptor> open_home(const std::string& path) {
+  auto opened = open_directory(path);
+  if (opened || opened.error().code != ErrorCode::not_found) return opened;
+  const auto [parent, name] = split_path(path);
+  const auto above = open_home(parent);
+  return above ? make_beneath(*above, name) : fail(above.error());
 }
 
 }  // namespace
@@ -64,7 +75,7 @@ Result<CheckpointSource> CheckpointSource::open(const transfer::CheckpointInfo& 
   const auto content = read_beneath(source.directory_, first, bundle ? transfer::kBundleIndexBytes : transfer::kManifestBytes);
   if (!content) return could_not(content.error().code, content.error().message);
   if (transfer::blake2b_hex(content->bytes) != info.digest) return could_not(ErrorCode::not_found, "another one has its name");
-  auto names = names_of(content->bytes, info, base);
+  auto names = names_of(content->bytes, info.format, base);
   if (!names) return could_not(names.error().code, names.error().message);
   if (bundle && facts_beneath(source.directory_, base + ".meta")) names->push_back(base + ".meta");
   if (names->size() > node::kCopiedFiles)
@@ -102,36 +113,106 @@ Result<std::string> CheckpointSource::read(std::uint64_t offset, std::size_t mos
 
 // ---------------------------------------------------------------- where it is to be
 
-CheckpointTarget::CheckpointTarget(const node::WriteCheckpoint& first) : info_(first.info), files_(first.files) {
+CheckpointTarget::CheckpointTarget(const node::WriteCheckpoint& first, const CopyOptions& options)
+    : info_(first.info), files_(first.files), temporary_(temporary_name(options.owner, first.writer)) {
   info_.path = without_trailing_slashes(info_.path);
-  std::tie(parent_, base_) = split_path(info_.path);
-  temporary_ = info_.path + kTemporary;
+  const std::string dir = without_trailing_slashes(first.dir);
+  const bool bundle = info_.format == Format::tensorflow;
+  std::string parent;
+  std::tie(parent, base_) = split_path(info_.path);
+  std::string relative = base_;
+  home_ = parent;
+  if (info_.path == dir && !bundle) {  // its parent may be another disk, or not ours to write to
+    home_ = dir;
+    relative.clear();
+  } else if (!dir.empty() && info_.path.starts_with(dir + "/")) {
+    home_ = dir;
+    relative = info_.path.substr(dir.size() + 1);
+  } else {
+    elsewhere_ = info_.path != dir;
+  }
+  if (bundle) relative.resize(relative.size() - std::min(relative.size(), base_.size() + 1));  // the directory of its files
+  inside_ = relative;
 }
 
-tl::unexpected<Error> CheckpointTarget::could_not(const Error& cause) const {
-  return fail(cause.code, "could not write a copy of checkpoint " + info_.path + ": " + cause.message, cause.next);
+tl::unexpected<Error> CheckpointTarget::damaged(const std::string& cause) const {
+  return fail(ErrorCode::damaged, "could not copy checkpoint " + info_.path + ": " + cause);
 }
 
-Result<std::unique_ptr<CheckpointTarget>> CheckpointTarget::begin(const node::WriteCheckpoint& first) {
-  std::unique_ptr<CheckpointTarget> target(new CheckpointTarget(first));
-  for (const auto& file : target->files_)
-    if (!is_name_of(file.name, target->info_, target->base_))
-      return target->could_not({ErrorCode::damaged, "a file of it is called " + file.name, ""});
-  if (Status removed = remove_tree(target->temporary_); !removed) return target->could_not(removed.error());
-  if (Status made = make_directories(target->temporary_, 0755); !made) return target->could_not(made.error());
-  if (Status opened = target->open_next(); !opened) return fail(opened.error());
+// Not found, or not what it should be, are files of the user's directory here: neither the job's mistake nor the source's.
+tl::unexpected<Error> CheckpointTarget::failed_here(const Error& cause) const {
+  const ErrorCode code = cause.code == ErrorCode::unavailable ? cause.code : ErrorCode::io;
+  return fail(code, "could not copy checkpoint " + info_.path + ": " + cause.message,
+              cause.next.empty() ? "see who may write to " + home_ + ", and what is there" : cause.next);
+}
+
+Result<std::unique_ptr<CheckpointTarget>> CheckpointTarget::begin(const node::WriteCheckpoint& first, const CopyOptions& options) {
+  std::unique_ptr<CheckpointTarget> target(new CheckpointTarget(first, options));
+  if (Status right = target->check_list(); !right) return fail(right.error());
+  auto home = open_home(target->home_);
+  if (!home) return target->failed_here(home.error());
+  target->home_directory_ = std::move(*home);
+  remove_leftovers(target->home_, options.owner);
+  if (Status space = target->check_space(options.reserve); !space) return fail(space.error());
+  if (Status made = target->make_temporary(); !made) return fail(made.error());
+  if (Status opened = target->open_next(); !opened) {
+    target->drop();
+    return fail(opened.error());
+  }
   return target;
+}
+
+// Which of them belong to the checkpoint, the first one says when it is here.
+Status CheckpointTarget::check_list() const {
+  const std::string first = info_.format == Format::manifest ? kManifest : transfer::bundle_index_name(base_);
+  if (files_.empty() || files_.front().name != first) return damaged("the first file that came is not " + first);
+  std::set<std::string_view> names;
+  for (const auto& file : files_) {
+    if (!is_name_of(file.name, info_.format, base_)) return damaged("a file of it is called " + file.name);
+    if (!names.insert(file.name).second) return damaged(file.name + " is in it twice");
+  }
+  for (const auto& file : files_)
+    for (auto slash = file.name.find('/'); slash != std::string::npos; slash = file.name.find('/', slash + 1))
+      if (names.contains(std::string_view(file.name).substr(0, slash))) return damaged(file.name + " is below a file");
+  return {};
+}
+
+Status CheckpointTarget::check_space(const Reserve& reserve) const {
+  struct statvfs disk {};
+  if (::fstatvfs(home_directory_.get(), &disk) != 0) return failed_here(system_error(home_, errno));
+  const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  const std::uint64_t keep = reserve.of(std::uint64_t{disk.f_blocks} * disk.f_frsize);
+  std::uint64_t usable = free - std::min(free, keep);
+  bool fits = true;
+  for (const auto& file : files_) {
+    fits = fits && file.size <= usable;
+    usable -= std::min(usable, file.size);
+  }
+  if (fits) return {};
+  return fail(ErrorCode::limit,
+              "could not copy checkpoint " + info_.path + ": only " + std::to_string(free >> 20) + " MiB are free in " + home_ + " and " +
+                  std::to_string(keep >> 20) + " MiB are kept (storage.minFree)",
+              "free some space on that disk");
+}
+
+Status CheckpointTarget::make_temporary() {
+  if (::mkdirat(home_directory_.get(), temporary_.c_str(), 0700) != 0)
+    return failed_here(system_error(home_ + "/" + temporary_, errno));
+  auto opened = open_directory_at(home_directory_, temporary_);
+  if (!opened) return failed_here(opened.error());
+  temporary_directory_ = std::move(*opened);
+  return {};
 }
 
 // The next file that has bytes; those without are made on the way.
 Status CheckpointTarget::open_next() {
   while (left_ == 0 && next_ < files_.size()) {
     const auto& file = files_[next_++];
-    const std::string path = temporary_ + "/" + file.name;
-    if (file.name.find('/') != std::string::npos)
-      if (Status made = make_directories(split_path(path).first, 0755); !made) return could_not(made.error());
-    file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-    if (!file_.valid()) return could_not(system_error(file.name, errno));
+    const auto [inner, name] = split_path(file.name);
+    const auto directory = make_beneath(temporary_directory_, inner);
+    if (!directory) return failed_here(directory.error());
+    file_ = FileDescriptor(::openat(directory->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!file_.valid()) return failed_here(system_error(file.name, errno));
     left_ = file.size;
   }
   return {};
@@ -140,12 +221,12 @@ Status CheckpointTarget::open_next() {
 Status CheckpointTarget::write(std::string_view bytes) {
   while (!bytes.empty()) {
     if (Status opened = open_next(); !opened) return opened;
-    if (left_ == 0) return could_not({ErrorCode::damaged, "more bytes came than it has", ""});
+    if (left_ == 0) return damaged("more bytes came than it has");
     const std::string_view piece = bytes.substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), left_)));
     if (!write_all(file_.get(), piece)) {
       Error error = system_error(files_[next_ - 1].name, errno);
       if (errno == ENOSPC || errno == EDQUOT) error.next = "make room on that disk";
-      return could_not(error);
+      return failed_here(error);
     }
     left_ -= piece.size();
     bytes.remove_prefix(piece.size());
@@ -153,42 +234,79 @@ Status CheckpointTarget::write(std::string_view bytes) {
   return open_next();
 }
 
+// Else a source could put files into the user's directory that no digest vouches for.
+Status CheckpointTarget::check_names() const {
+  const bool bundle = info_.format == Format::tensorflow;
+  const auto content = read_beneath(temporary_directory_, files_.front().name,
+                                    bundle ? transfer::kBundleIndexBytes : transfer::kManifestBytes);
+  if (!content) return content.error().code == ErrorCode::damaged ? damaged(content.error().message) : failed_here(content.error());
+  const auto names = names_of(content->bytes, info_.format, base_);
+  if (!names) return damaged(names.error().message);
+  const std::set<std::string_view> named(names->begin(), names->end());
+  for (const auto& file : files_)
+    if (!named.contains(file.name) && !(bundle && file.name == base_ + ".meta")) return damaged("nothing in it names " + file.name);
+  return {};
+}
+
 Result<bool> CheckpointTarget::finish(std::uint64_t budget) {
   if (!verification_) {
     file_ = FileDescriptor();
-    if (left_ != 0 || next_ != files_.size()) return could_not({ErrorCode::damaged, "fewer bytes came than it has", ""});
+    if (left_ != 0 || next_ != files_.size()) return damaged("fewer bytes came than it has");
+    if (Status right = check_names(); !right) return fail(right.error());
     transfer::CheckpointInfo copy = info_;
-    copy.path = info_.format == Format::tensorflow ? temporary_ + "/" + base_ : temporary_;
+    copy.path = home_ + "/" + temporary_ + (info_.format == Format::tensorflow ? "/" + base_ : "");
     auto begun = Verification::begin(copy);
-    if (!begun) return could_not({ErrorCode::damaged, begun.error().message, ""});
+    if (!begun && begun.error().code == ErrorCode::io) return failed_here(begun.error());
+    if (!begun) return damaged(begun.error().message);
     verification_ = std::move(*begun);
   }
   const auto done = verification_->advance(budget);
-  if (!done) return could_not(done.error());
+  if (!done) return done.error().code == ErrorCode::damaged ? damaged(done.error().message) : failed_here(done.error());
   if (!*done) return false;
   if (Status placed = put(); !placed) return fail(placed.error());
   return true;
 }
 
-Status CheckpointTarget::put_one(const std::string& name) {
-  const std::string to = (info_.format == Format::tensorflow ? parent_ : info_.path) + "/" + name;
-  if (Status made = make_directories(split_path(to).first, 0755); !made) return could_not(made.error());
-  if (::rename((temporary_ + "/" + name).c_str(), to.c_str()) != 0) return could_not(system_error(to, errno));
+Status CheckpointTarget::put_one(const FileDescriptor& to, const std::string& name) const {
+  const auto [inner, last] = split_path(name);
+  const auto directory = make_beneath(to, inner);
+  if (!directory) return failed_here(directory.error());
+  if (::renameat(temporary_directory_.get(), name.c_str(), directory->get(), last.c_str()) != 0)
+    return failed_here(system_error(name, errno));
   return {};
 }
 
 // A directory at once; what has none, or shares one, file by file, the manifest or index last.
 Status CheckpointTarget::put() {
-  if (info_.format == Format::manifest && ::rename(temporary_.c_str(), info_.path.c_str()) == 0) return {};
+  const bool bundle = info_.format == Format::tensorflow;
+  const auto [above, name] = split_path(inside_);
+  if (!bundle && !inside_.empty()) {
+    const auto parent = make_beneath(home_directory_, above);
+    if (!parent) return failed_here(parent.error());
+    if (rename_new(home_directory_, temporary_, *parent, name)) return {};
+    if (errno != EEXIST && errno != ENOTEMPTY) return failed_here(system_error(info_.path, errno));
+  }
+  const auto to = make_beneath(home_directory_, inside_);
+  if (!to) return failed_here(to.error());
+  Result<bool> hinted = false;
+  if (bundle) {  // all that can fail of it comes before the bundle can be seen
+    const auto index = facts_beneath(temporary_directory_, files_.front().name);
+    if (!index) return failed_here(index.error());
+    const std::string relative = (inside_.empty() ? "" : inside_ + "/") + base_;
+    hinted = write_hint({home_directory_, home_}, relative, index->changed_ns, elsewhere_, temporary_directory_);
+    if (!hinted) return failed_here(hinted.error());
+  }
   for (std::size_t i = files_.size(); i-- > 0;)
-    if (Status placed = put_one(files_[i].name); !placed) return placed;
+    if (Status placed = put_one(*to, files_[i].name); !placed) return placed;
+  if (*hinted)
+    if (Status placed = put_one(home_directory_, std::string(transfer::kCheckpointStateName)); !placed) return placed;
   drop();
   return {};
 }
 
 void CheckpointTarget::drop() {
   file_ = FileDescriptor();
-  (void)remove_tree(temporary_);
+  (void)remove_tree(home_ + "/" + temporary_);
 }
 
 }  // namespace dtrain::store

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "agent/store/blob_store.h"
 #include "agent/store/checkpoint_files.h"
+#include "agent/store/checkpoint_temporary.h"
 #include "agent/store/checkpoint_verify.h"
 #include "common/node/effect.h"
 
@@ -33,28 +34,47 @@ class CheckpointSource {
   std::uint64_t size_ = 0;
 };
 
-// Writes beside info.path, under a name that ends in .tmp and is never taken for a checkpoint. What is not finished is removed by
-// drop(), or when the next copy to that path begins. The bytes are not flushed: what a crash of the host damages is found when
-// it is verified, and the source still has it.
+struct CopyOptions {
+  CopyOwner owner;
+  Reserve reserve;  // of the disk that a copy is written to
+};
+
+// Writes into a directory of its own (checkpoint_temporary.h) in checkpoint.dir, or beside info.path where that lies elsewhere, and
+// renames what verified; files and directories that it makes are their owner's alone. A bundle is then named in `checkpoint`. What is
+// not finished is removed by drop(), or in a later life of the agent. The bytes are not flushed: what a crash of the host damages is
+// found when it is verified, and the source still has it.
+//
+// Error{damaged}: what came is not that checkpoint. Anything else is this host's: io, unavailable (it changed while it was read), limit
+// (no space); the user's directory may change at any moment, and then neither the source nor the job is to blame.
 class CheckpointTarget {
  public:
-  // The first piece names the files. Error{damaged}: names or sizes that are none of a checkpoint's.
-  static Result<std::unique_ptr<CheckpointTarget>> begin(const node::WriteCheckpoint& first);
+  // The first piece names the files. Error{limit}: they leave less space than is kept; nothing was written.
+  static Result<std::unique_ptr<CheckpointTarget>> begin(const node::WriteCheckpoint& first, const CopyOptions& options);
   Status write(std::string_view bytes);
-  // After the last byte: checks about `budget` bytes more; true: it is in place. Error{damaged}: it is not what it should be.
+  // After the last byte: checks about `budget` bytes more; true: it is in place.
   Result<bool> finish(std::uint64_t budget);
   void drop();
 
  private:
-  explicit CheckpointTarget(const node::WriteCheckpoint& first);
+  CheckpointTarget(const node::WriteCheckpoint& first, const CopyOptions& options);
+  Status check_list() const;
+  Status check_names() const;
+  Status check_space(const Reserve& reserve) const;
+  Status make_temporary();
   Status open_next();
   Status put();
-  Status put_one(const std::string& name);
-  tl::unexpected<Error> could_not(const Error& cause) const;
+  Status put_one(const FileDescriptor& to, const std::string& name) const;
+  tl::unexpected<Error> damaged(const std::string& cause) const;
+  tl::unexpected<Error> failed_here(const Error& cause) const;
 
   transfer::CheckpointInfo info_;
   CopiedFiles files_;
-  std::string parent_, base_, temporary_;
+  std::string home_;            // a directory; renamed from and into
+  std::string inside_;          // in it: the directory of the files, "" itself
+  std::string base_;            // of a bundle
+  std::string temporary_;       // in home_: name
+  bool elsewhere_ = false;      // not in checkpoint.dir
+  FileDescriptor home_directory_, temporary_directory_;
   std::size_t next_ = 0;        // file to be opened
   std::uint64_t left_ = 0;      // bytes of the one that is open
   FileDescriptor file_;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 namespace dtrain::store {
 namespace {
 
+constexpr mode_t kPrivateDirectory = 0700;
 constexpr int kDirectoryFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK;
 
 tl::unexpected<Error> no(std::string_view path, int error_number) { return fail(system_error(path, error_number)); }
@@ -161,6 +163,29 @@ Result<FileContent> read_beneath(const FileDescriptor& directory, const std::str
   if (!have) return fail(have.error());
   content.bytes.resize(*have);
   return content;
+}
+
+// Some file systems cannot promise that in one step: then it is looked up first.
+bool rename_new(const FileDescriptor& from, const std::string& name, const FileDescriptor& to, const std::string& new_name) {
+  if (::renameat2(from.get(), name.c_str(), to.get(), new_name.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+  if (::faccessat(to.get(), new_name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+    errno = EEXIST;
+    return false;
+  }
+  return ::renameat(from.get(), name.c_str(), to.get(), new_name.c_str()) == 0;
+}
+
+Result<FileDescriptor> make_beneath(const FileDescriptor& directory, const std::string& relative) {
+  auto walked = open_directory_at(directory, ".");
+  for (std::size_t start = 0; walked && start < relative.size();) {
+    const std::size_t end = std::min(relative.find('/', start), relative.size());
+    const std::string name = relative.substr(start, end - start);
+    if (::mkdirat(walked->get(), name.c_str(), kPrivateDirectory) != 0 && errno != EEXIST) return no(relative, errno);
+    walked = open_directory_at(*walked, name);
+    start = end + 1;
+  }
+  return walked;
 }
 
 std::string without_trailing_slashes(std::string_view path) {

@@ -61,6 +61,12 @@ Result<FileContent> read_beneath(const FileDescriptor& directory, const std::str
 // Up to `size` bytes at `offset`, fewer only at the end of the file. Retries what a signal interrupted.
 Result<std::size_t> read_at(const FileDescriptor& file, std::uint64_t offset, char* to, std::size_t size);
 
+// Never replaces what is there. False: errno says why; EEXIST or ENOTEMPTY: something is.
+bool rename_new(const FileDescriptor& from, const std::string& name, const FileDescriptor& to, const std::string& new_name);
+
+// mkdir -p below a directory, following no link there; "" or ".": that directory. What is made is its owner's alone (0700).
+Result<FileDescriptor> make_beneath(const FileDescriptor& directory, const std::string& relative);
+
 // "/a/b//c/" -> {"/a/b", "c"}; "c" -> {".", "c"}.
 std::pair<std::string, std::string> split_path(std::string_view path);
 std::string without_trailing_slashes(std::string_view path);

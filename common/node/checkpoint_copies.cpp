@@ -251,8 +251,11 @@ void CheckpointCopies::answered(const RelayAnswered& e) {
   if (!chunk || copy.files.empty() || chunk->offset != copy.have || chunk->bytes.size() > all - std::min(all, copy.have) ||
       (message->last && copy.have + chunk->bytes.size() != all))
     return wrong();
-  WriteCheckpoint write{copy.writer, copy.info, {}, {}, chunk->offset, {}, message->last};
-  if (const JobRecord* job = c_.ledger.find(it->first.first)) write.user = job->user;
+  WriteCheckpoint write{copy.writer, copy.info, {}, {}, chunk->offset, {}, message->last, {}};
+  if (const JobRecord* job = c_.ledger.find(it->first.first)) {
+    write.user = job->user;
+    if (job->spec.checkpoint) write.dir = job->spec.checkpoint->dir;
+  }
   if (copy.have == 0) write.files = copy.files;
   copy.have += chunk->bytes.size();
   copy.complete = message->last;

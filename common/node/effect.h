@@ -233,6 +233,7 @@ struct WriteCheckpoint {
   std::uint64_t offset = 0;
   std::string bytes;
   bool last = false;
+  std::string dir;  // checkpoint.dir: it may be the checkpoint itself, and is written into then, not beside
 };
 // What it wrote and did not finish is dropped. No completion
 struct DropCheckpoint {
