@@ -74,6 +74,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   });
   store::CheckpointStoreOptions options;
   options.bytes_per_second = config_.storage.checkpoint_rate;
+  options.copies = copies;
   checkpoints_ = std::make_unique<store::CheckpointStore>(
       [this](std::function<void()> work, std::function<void()> done) {
         post_bulk([work = std::move(work), done = std::move(done)] {

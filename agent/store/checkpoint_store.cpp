@@ -28,9 +28,16 @@ struct LookResult {
   Result<std::vector<Candidate>> found;
 };
 
-LookResult look_as(const CheckpointWatch::Shared& inotify, const job::CheckpointSpec& spec, const task::User& user) {
+// `leftovers`: of which agent; null: they were removed before.
+LookResult look_as(const CheckpointWatch::Shared& inotify, const job::CheckpointSpec& spec, const task::User& user,
+                   const CopyOwner* leftovers) {
   const auto rights = AsUser::enter(user);
   if (!rights) return {{{}, false, rights.error().message}, fail(rights.error())};
+  if (leftovers != nullptr) {
+    remove_leftovers(spec.dir, *leftovers);
+    // It may be the prefix of a bundle: copies of that were written beside it.
+    if (!open_directory(spec.dir)) remove_leftovers(split_path(spec.dir).first, *leftovers);
+  }
   // Watched before it is read: what changes in between is seen twice rather than never.
   auto armed = CheckpointWatch::arm(inotify, spec.dir);
   return {std::move(armed), look(spec)};
@@ -41,6 +48,7 @@ struct Watched {
   task::User user;
   std::uint64_t serial = 0;                  // tells this watch from an earlier one of the same job
   bool looking = false;
+  bool first = true;                         // no look over it succeeded yet
   bool missed = false;                       // something changed that may have been this job's
   std::optional<Instant> first_change, last_change;
   Instant next_look{};                       // settle or poll
@@ -179,7 +187,9 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     watched.last_change.reset();
     watched.next_look = kNever;
     run<LookResult>(
-        [inotify = watch_.share(), spec = watched.spec, user = watched.user] { return look_as(inotify, spec, user); },
+        [inotify = watch_.share(), spec = watched.spec, user = watched.user, first = watched.first, copies = options_.copies] {
+          return look_as(inotify, spec, user, first ? &copies : nullptr);
+        },
         [this, job, serial = watched.serial](LookResult result) {
           const auto found = watched_.find(job);
           if (found != watched_.end() && found->second.serial == serial) {
@@ -198,6 +208,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     watched.result.reset();
     watched.looking = false;
     watch_.set(job, result.armed);
+    if (result.found) watched.first = false;
     if (std::exchange(watched.missed, false)) watched.first_change = watched.last_change = now;
     if (!result.armed.complete) {
       watched.next_look = now + options_.poll;

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 
+#include "agent/store/checkpoint_temporary.h"
 #include "common/base/log.h"
 #include "common/base/time.h"
 #include "common/node/effect.h"
@@ -33,6 +34,7 @@ struct CheckpointStoreOptions {
   Duration settle = 150ms;        // between two looks that must agree; doubles while they do not and no news comes
   Duration longest_settle = 5s;
   Duration poll = 5s;             // where changes cannot be learned of, and after an error
+  CopyOwner copies = {};          // the first look of a watch removes what its earlier lives did not finish
 };
 
 class CheckpointStore {

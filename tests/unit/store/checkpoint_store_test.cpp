@@ -123,6 +123,26 @@ TEST_F(CheckpointStoreTest, DirectoryThatComesLaterIsAwaited) {
   EXPECT_TRUE(log_.events.empty());
 }
 
+TEST_F(CheckpointStoreTest, FirstLookRemovesWhatAnEarlierLifeDidNotFinish) {
+  store::CheckpointStoreOptions options;
+  options.copies = {"h1", 2};
+  make(options);
+  const auto left = [&](std::uint64_t life) { return dir_ + "/" + store::temporary_name({"h1", life}, 7); };
+  for (const std::uint64_t life : {1u, 2u}) write(left(life) + "/w.bin", "part");
+  store_->watch({1, spec_, user_, true});
+  settle();
+  EXPECT_FALSE(exists(left(1)));
+  EXPECT_TRUE(exists(left(2))) << "it is being written";
+  EXPECT_TRUE(events_.empty());
+
+  // Where the directory is the prefix of a bundle they lie beside it.
+  write(left(1) + "/w.bin", "part");
+  spec_.dir = dir_ + "/model";
+  store_->watch({2, spec_, user_, true});
+  settle();
+  EXPECT_FALSE(exists(left(1)));
+}
+
 TEST_F(CheckpointStoreTest, ABurstOfWritesIsOneLook) {
   store_->watch({1, spec_, user_, true});
   settle();
