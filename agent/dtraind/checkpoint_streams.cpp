@@ -9,6 +9,17 @@ namespace dtrain::daemon {
 
 namespace {
 constexpr std::size_t kChunksPerRead = 4;  // of proc::kStreamChunkBytes: a commit waits for no more
+
+Result<store::CheckpointSource> open_source(const transfer::CheckpointInfo& info) {
+  auto opened = store::CheckpointSource::open(info);
+  if (!opened) return opened;
+  const std::size_t bytes = wire::encode(wire::CheckpointFiles{opened->files()}).size();
+  if (bytes <= kCheckpointListBytes) return opened;
+  return fail(ErrorCode::limit,
+              "could not send checkpoint " + info.path + ": it has " + std::to_string(opened->files().size()) +
+                  " files, whose names take " + std::to_string(bytes) + " bytes, at most " + std::to_string(kCheckpointListBytes),
+              "write fewer files, or into a directory that all hosts share");
+}
 }  // namespace
 
 struct CheckpointStreams::Source {
@@ -58,7 +69,7 @@ void CheckpointStreams::read(node::ConnectionId connection, Stream& stream) {
     } else {
       Status there;
       if (!source->opened) {
-        auto opened = store::CheckpointSource::open(source->info);
+        auto opened = open_source(source->info);
         if (opened)
           source->opened.emplace(std::move(*opened));
         else

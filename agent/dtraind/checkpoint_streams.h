@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "agent/dtraind/relays.h"
 #include "agent/proc/outlet.h"
 #include "agent/store/checkpoint_copy.h"
 #include "agent/store/disk_worker.h"
@@ -15,6 +16,8 @@
 
 namespace dtrain::daemon {
 
+// Encoded names and sizes of a checkpoint that is sent: one message, of which the other end reads up to a window too much.
+inline constexpr std::size_t kCheckpointListBytes = kRelayAnswerBytes - relay::kWindowBytes - (4 << 10);
 inline constexpr std::uint64_t kCheckPiece = 16 << 20;  // bytes of a copy that are verified before other work passes
 
 class CheckpointStreams {
