@@ -184,7 +184,8 @@ TEST_F(CheckpointCopy, ListThatIsNoneOfACheckpointIsRefused) {
   unnamed.bytes += "evil";
   EXPECT_EQ(code_of(copy(unnamed)), ErrorCode::damaged);
   Sent turned = good;  // it would be seen before it is whole
-  std::ranges::reverse(turned.files);
+  std::ranges::rotate(turned.files, turned.files.begin() + 1);
+  std::ranges::rotate(turned.bytes, turned.bytes.begin() + static_cast<std::ptrdiff_t>(good.files[0].size));
   EXPECT_EQ(code_of(copy(turned)), ErrorCode::damaged);
   Sent none = good;
   none.files.clear();
@@ -230,8 +231,12 @@ TEST_F(CheckpointCopy, WhatIsInTheWayIsNeitherTheSourcesNorTheJobsFault) {
 TEST_F(CheckpointCopy, DirectoryThatIsThereIsLeftAsItIs) {
   const auto path = nested_checkpoint();
   const Sent sent = lost(path);
-  std::filesystem::create_directories(path + "/a");
+  std::filesystem::create_directories(path);
   ASSERT_EQ(::chmod(path.c_str(), 0751), 0);
+  ASSERT_TRUE(copy(sent));
+  EXPECT_EQ(mode_of(path), 0751u) << "empty as it was";
+  std::filesystem::remove_all(path + "/a");
+  std::filesystem::create_directories(path + "/a");
   ASSERT_EQ(::chmod((path + "/a").c_str(), 0755), 0);
   ASSERT_TRUE(copy(sent));
   EXPECT_EQ(mode_of(path), 0751u);
@@ -278,8 +283,10 @@ TEST_F(CheckpointCopy, LeftoversOfEarlierLivesGo) {
   const store::CopyOwner before{"h1", 1}, other{"h2", 1}, similar{"h1", 22};
   for (const auto& owner : {before, other, similar}) write(dir_ + "/" + store::temporary_name(owner, 5) + "/a/w.bin", "part");
   write(dir_ + "/copy-h1.tmp/w.bin", "the user's");
-  auto running = begin(sent, 5);  // which removes them, too
+  auto running = begin(sent, 5);  // which removes them, too: `restore` may name a directory that nobody watches
   ASSERT_TRUE(running);
+  EXPECT_FALSE(exists(dir_ + "/" + store::temporary_name(before, 5)));
+  write(dir_ + "/" + store::temporary_name(before, 6) + "/w.bin", "part");
   store::remove_leftovers(dir_, options_.owner);
   Names left{store::temporary_name(options_.owner, 5), store::temporary_name(other, 5), "copy-h1.tmp"};
   std::ranges::sort(left);
