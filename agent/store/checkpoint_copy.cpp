@@ -182,16 +182,12 @@ Status CheckpointTarget::check_space(const Reserve& reserve) const {
   if (::fstatvfs(home_directory_.get(), &disk) != 0) return failed_here(system_error(home_, errno));
   const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   const std::uint64_t keep = reserve.of(std::uint64_t{disk.f_blocks} * disk.f_frsize);
-  std::uint64_t usable = free - std::min(free, keep);
-  bool fits = true;
-  for (const auto& file : files_) {
-    fits = fits && file.size <= usable;
-    usable -= std::min(usable, file.size);
-  }
-  if (fits) return {};
+  std::uint64_t size = 0;
+  for (const auto& file : files_) size += std::min(file.size, ~size);  // what a source says may be more than a number holds
+  if (disk.f_blocks == 0 || size <= free - std::min(free, keep)) return {};  // some file systems do not say what they hold
   return fail(ErrorCode::limit,
-              "could not copy checkpoint " + info_.path + ": only " + std::to_string(free >> 20) + " MiB are free in " + home_ + " and " +
-                  std::to_string(keep >> 20) + " MiB are kept (storage.minFree)",
+              "could not copy checkpoint " + info_.path + ": it has " + std::to_string(size >> 20) + " MiB, " + std::to_string(free >> 20) +
+                  " MiB are free in " + home_ + " and " + std::to_string(keep >> 20) + " MiB of these are kept (storage.minFree)",
               "free some space on that disk");
 }
 

@@ -249,6 +249,7 @@ class CheckpointsTest : public ::testing::Test {
     std::string& bytes = partial[{&house, e.writer}];
     ASSERT_EQ(bytes.size(), e.offset);
     ASSERT_EQ(e.files.empty(), e.offset != 0);
+    ASSERT_EQ(e.dir, "/ckpt/j");
     bytes += e.bytes;
     if (!e.last) return;
     const bool right = bytes == kBytes;
