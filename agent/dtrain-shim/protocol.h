@@ -129,6 +129,7 @@ inline constexpr uint16_t kFreezeFailed = 16; // killed because it could not be 
 inline constexpr uint16_t kLeased = 32;       // it runs under a lease
 inline constexpr uint16_t kLeaseFrozen = 64;  // it stands still until a fresh grant comes; confirmed
 inline constexpr uint16_t kSuperseded = 128;  // the assignment is another's: nothing is ever started again
+inline constexpr uint16_t kHostStops = 256;   // its host had asked the shim to end, kHostStopBound at most before the attempt ended
 
 // Everything about the present attempt: pushed to the agent at every change, and written to `state` and `exit`. The
 // agent finds out what is new by comparing, so a push that found the socket full may be replaced by a later one.

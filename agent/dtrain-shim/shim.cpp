@@ -20,6 +20,7 @@ constexpr int64_t kCgroupFreezeBound = 1000 * kMillisecond;
 constexpr int64_t kStopFreezeBound = 200 * kMillisecond;
 constexpr int64_t kFreezePause = 2 * kMillisecond;
 constexpr int64_t kSyncAfter = 100 * kMillisecond;          // quiet time behind an exit before its record is flushed
+constexpr int64_t kHostStopBound = 60'000 * kMillisecond;   // SIGTERM to the end of an attempt: twice what a stopping host waits
 constexpr size_t kReadBytes = 32 << 10;                     // of one stream in one turn
 constexpr int kCommandsPerTurn = 16;
 constexpr int kDatagramsPerTurn = 64;
@@ -36,7 +37,7 @@ void Shim::run() {
     if (lease_) enforce_lease();
     for (int i = 0; i < count; ++i) {
       switch (static_cast<Source>(events[i].data.u64)) {
-        case kSignals: reap(); break;
+        case kSignals: signalled(); break;
         case kListener: new_connection(); break;
         case kAgent: agent_ready(events[i].events); break;
         case kNotify: read_notifications(); break;
@@ -314,9 +315,25 @@ void Shim::watch_cgroup(bool on) {
 
 // ---------------------------------------------------------------- ending
 
+// Read before anything is reaped: the SIGCHLD of a child that ends later is still to come.
+void Shim::signalled() {
+  signalfd_siginfo news[2];  // one of each kind is pending at most
+  const ssize_t n = read(signals_, news, sizeof(news));
+  for (ssize_t i = 0; i < n / static_cast<ssize_t>(sizeof(news[0])); ++i)
+    if (news[i].ssi_signo == SIGTERM) host_stops();
+  reap();
+}
+
+// Whoever stops the host tells the shim before its task (dtrain-hold). Written down at once: it may be killed before the task has ended.
+void Shim::host_stops() {
+  host_stops_ns_ = boot_ns();
+  leaving_ = true;
+  if (!runs() && !ends()) return;
+  record_.flags |= kHostStops;
+  changed();
+}
+
 void Shim::reap() {
-  signalfd_siginfo ignored;
-  (void)!read(signals_, &ignored, sizeof(ignored));
   int status = 0;
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
@@ -326,6 +343,14 @@ void Shim::reap() {
     record_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     record_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     kill_due_ = kill_pause_ = 0;
+    // It may have come after the last look, and is there for sure if it was sent before the task's.
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    const timespec at_once{};
+    if (sigtimedwait(&term, nullptr, &at_once) == SIGTERM) host_stops();
+    // Long after it was asked, it ended by itself.
+    else if (boot_ns() - host_stops_ns_ > kHostStopBound) record_.flags &= static_cast<uint16_t>(~kHostStops);
   }
   childless_ = pid < 0 && errno == ECHILD;
 }

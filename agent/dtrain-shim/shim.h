@@ -72,7 +72,9 @@ class Shim {
   void lease_attempt_ended();
 
   // the attempt
+  void signalled();
   void reap();
+  void host_stops();
   void step_ending();
   void finish_attempt();
   void step_freeze();
@@ -119,6 +121,7 @@ class Shim {
   bool begun_ = false;            // an attempt that is not yet in `state`
   ReplyPacket start_reply_;
   bool leaving_ = false;          // told to end
+  int64_t host_stops_ns_ = 0;     // when the newest SIGTERM came; 0: none
   uint32_t end_sequence_ = 0;
 };
 

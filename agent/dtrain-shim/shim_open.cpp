@@ -37,16 +37,17 @@ bool Shim::become_daemon() {
   for (int fd = 0; fd < 3; ++fd)
     if (null != fd && dup2(null, fd) < 0) return false;
   if (null > 2) close(null);
-  // What the launcher ignored must not be ignored by the task, and nothing but SIGKILL ends a shim: at a host's
-  // shutdown the tasks get their SIGTERM themselves, and their exits are still to be recorded.
+  // What the launcher ignored must not be ignored by the task, and nothing but SIGKILL ends a shim against its will: at a host's stop
+  // the tasks get their SIGTERM themselves, and their exits are still to be recorded. The shim's says whose doing they are.
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   sigset_t all;
   sigfillset(&all);
   if (sigprocmask(SIG_SETMASK, &all, nullptr) != 0) return false;
-  sigset_t child;
-  sigemptyset(&child);
-  sigaddset(&child, SIGCHLD);
-  signals_ = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+  sigset_t heard;
+  sigemptyset(&heard);
+  sigaddset(&heard, SIGCHLD);
+  sigaddset(&heard, SIGTERM);
+  signals_ = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   return signals_ >= 0 && epoll_ >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }

@@ -52,6 +52,7 @@ task::Exit to_exit(const ShimRecord& record, const std::string& program, const s
   exit.out_of_memory = record.has(shim::kOutOfMemory);
   exit.cause = failed_step(record, program, work_dir);
   if (exit.cause.empty() && record.has(shim::kFreezeFailed)) exit.cause = "could not be frozen in time";
+  exit.with_host = record.has(shim::kHostStops);
   exit.stderr_tail = whole_lines(record.tail);
   return exit;
 }

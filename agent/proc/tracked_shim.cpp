@@ -385,6 +385,7 @@ task::Exit TrackedShim::known_exit(const ShimRecord& record) const {
 task::Exit TrackedShim::unknown_exit() const {
   task::Exit exit;
   exit.unknown = true;
+  exit.with_host = last_.has(shim::kHostStops);
   std::string boot = read_small_file("/proc/sys/kernel/random/boot_id").value_or("");
   if (!boot.empty() && boot.back() == '\n') boot.pop_back();
   const bool same_boot = boot == last_.fixed.boot_id || last_.fixed.boot_id[0] == '\0';

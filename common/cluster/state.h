@@ -85,7 +85,7 @@ struct TaskRecord {
   std::uint64_t leased = 0;           // index of the report that first named one
   bool lease_frozen = false;          // its host said so
   Duration stood_still{0};            // as its host says, see TaskObservation
-  AttemptNumber spared_attempt = 0;   // newest whose exit counts in no budget: its job stood still
+  AttemptNumber spared_attempt = 0;   // newest whose exit counts in no budget: its job stood still, or its host ended it
   template <class V>
   void fields(V& v) {
     v("place", place);

@@ -15,8 +15,9 @@ struct Exit {
   std::string
       cause;  // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
   std::string stderr_tail;  // last lines, bounded by limits::kStderrTailBytes
+  bool with_host = false;   // its host was being stopped and had asked it to end: whatever the code, it is not done, nor at fault
 
-  bool success() const { return !unknown && signal == 0 && code == 0; }
+  bool success() const { return !unknown && !with_host && signal == 0 && code == 0; }
   template <class V>
   void fields(V& v) {
     v("code", code);
@@ -25,6 +26,7 @@ struct Exit {
     v("out_of_memory", out_of_memory);
     v("cause", cause);
     v("stderr_tail", stderr_tail);
+    v("with_host", with_host);
   }
 };
 

@@ -17,7 +17,7 @@ bool may_restart(RestartPolicy policy, const Exit& exit) {
     case RestartPolicy::on_failure:
       return !exit.success();
     case RestartPolicy::exit_code:
-      return exit.unknown || exit.signal != 0 || exit.code >= 128;
+      return exit.unknown || exit.with_host || exit.signal != 0 || exit.code >= 128;
   }
   return false;
 }
@@ -53,6 +53,7 @@ std::string describe(const Exit& exit) {
   else
     how = "exit code " + std::to_string(exit.code);
   if (exit.out_of_memory) return "out of memory (" + how + ")";
+  if (exit.with_host) return "its host was stopped (" + how + ")";
   if (!exit.cause.empty()) return exit.cause + " (" + how + ")";
   return how;
 }

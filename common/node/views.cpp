@@ -24,6 +24,7 @@ wire::ExitView exit_view(const job::Exit& e) {
   else if (!e.unknown)
     v.code = e.code;
   if (!e.cause.empty()) v.cause = e.cause;
+  if (e.with_host) v.cause = "its host was stopped";
   if (e.out_of_memory) v.cause = "out of memory";
   return v;
 }

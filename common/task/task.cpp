@@ -211,7 +211,8 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
 // `counted`: the ledger knows this exit already (an agent that came back decides again what to do next).
 void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
-  spared_ = stood_ = job_stands_still();
+  stood_ = job_stands_still();
+  spared_ = stood_ || exit_->with_host;
   exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_ || superseded_;
   // What ended well by itself has succeeded, also when its end was about to be asked for. SIGKILL makes no exit 0: a
   // kill that was sent came too late.
@@ -229,8 +230,9 @@ void Task::after_exit(Instant now, bool counted) {
     if (auto why = why_no_restart(now)) return conclude(Outcome::failed, *why);
     const std::uint32_t in_row =
         counted && consecutive_failures_ > 0 ? consecutive_failures_ - 1 : consecutive_failures_;
-    backoff_until_ = spared_ ? now : now + job::backoff_delay(backoff, in_row, order_.id.job * 7919 + attempt_);
-    consecutive_failures_ = in_row + (spared_ ? 0 : 1);
+    // An end with the host is free, but not at once for ever: whoever may signal a shim can feign one.
+    backoff_until_ = stood_ ? now : now + job::backoff_delay(backoff, in_row, order_.id.job * 7919 + attempt_);
+    consecutive_failures_ = in_row + (stood_ ? 0 : 1);
   } else {
     backoff_until_ = now;
   }

@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pwd.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <cstring>
 
 #include "agent/proc/launch_file.h"
+#include "agent/proc/record.h"
 #include "common/task/log_format.h"
 #include "tests/conformance/direct_world.h"
 
@@ -190,6 +192,50 @@ TEST_F(ShimTest, MemoryBeyondTheLimitIsAnOutOfMemoryExit) {
                        ::access((launched->cgroup + "/task/memory.max").c_str(), F_OK) == 0;
   EXPECT_EQ(exit.out_of_memory, limited);   // where there is no memory controller to be had, there is no limit
   EXPECT_EQ(exit.signal, limited ? SIGKILL : 0);
+}
+
+// As dtrain-hold does it when the host is stopped: the shim is asked first, then its task. Many times: the task may be gone first.
+TEST_F(ShimTest, AnEndThatTheHostAskedForIsNoneOfTheTasks) {
+  for (int i = 0; i < 20; ++i) {
+    if (world_) world_->runner().end(id_), until<node::ShimGone>();
+    use();
+    events_.clear();
+    launch(shell("trap 'exit 0' TERM; echo up >&2; while :; do sleep 0.01; done"));
+    world_->runner().start(id_, 1);
+    ASSERT_TRUE(until<node::AttemptStarted>());
+    const std::int32_t task = last<node::AttemptStarted>()->pid;
+    EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+    ASSERT_TRUE(world_->pump(sink, [this] { return output().bytes[1] == "up\n"; }));
+    const auto state = read_record(world_->directory(id_), shim::kStateFile);
+    ASSERT_TRUE(state);
+    ::kill(state->fixed.shim_pid, SIGTERM);
+    ::kill(task, SIGTERM);
+    ASSERT_TRUE(until<node::ShimGone>()) << "with nothing left to look after it leaves";
+    ASSERT_NE(last<node::AttemptExited>(), nullptr);
+    EXPECT_TRUE(last<node::AttemptExited>()->exit.with_host);
+    EXPECT_EQ(last<node::AttemptExited>()->exit.code, 0);
+    const auto exit = read_record(world_->directory(id_), shim::kExitFile);
+    ASSERT_TRUE(exit);
+    EXPECT_TRUE(exit->has(shim::kHostStops)) << "what an agent finds that was not there";
+  }
+}
+
+// Killed with its task before it could write the end down.
+TEST_F(ShimTest, AShimThatDiesAfterItsHostAskedItSaysSoInItsState) {
+  use();
+  launch(shell("trap '' TERM; while :; do sleep 1; done"));
+  world_->runner().start(id_, 1);
+  ASSERT_TRUE(until<node::AttemptStarted>());
+  const auto state = [this] { return read_record(world_->directory(id_), shim::kStateFile); };
+  const std::int32_t pid = state()->fixed.shim_pid;
+  ::kill(pid, SIGTERM);
+  EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+  ASSERT_TRUE(world_->pump(sink, [&] { return state()->has(shim::kHostStops); }));
+  EXPECT_EQ(last<node::AttemptExited>(), nullptr) << "SIGTERM to the shim ends no task";
+  ::kill(pid, SIGKILL);
+  ASSERT_TRUE(until<node::AttemptExited>());
+  EXPECT_TRUE(last<node::AttemptExited>()->exit.unknown);
+  EXPECT_TRUE(last<node::AttemptExited>()->exit.with_host);
 }
 
 TEST_F(ShimTest, AFullDiskCostsOutputButNotTheTask) {

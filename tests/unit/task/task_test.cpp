@@ -1,3 +1,4 @@
+#include "common/job/restart.h"
 #include "tests/unit/task/tasks_world.h"
 
 namespace dtrain::task {
@@ -332,6 +333,66 @@ TEST_F(Tasks, AnExitThatHappenedMeanwhileIsHandledOnce) {
   o.known_attempt = 1;
   give({o});
   EXPECT_EQ(did_.take(), Done{"start2 worker-0"});
+}
+
+// It saved its state when its host went down, and said that all is well. Not done, nor at fault, however often.
+TEST_F(Tasks, AnEndWithTheHostIsNoSuccessAndCostsNothing) {
+  spec().policy.failure_threshold = {1, 1h};
+  FoundShim f;
+  f.id = order().id;
+  for (const std::int32_t code : {0, 143}) {
+    f.attempt = code == 0 ? 1 : 2;
+    f.exit = died(code);
+    f.exit->with_host = true;
+    Assignments host(HostContext{"n1", "", {}}, did_);
+    host.adopt({f});
+    TaskOrder o = order();
+    o.known_attempt = f.attempt;
+    host.update(now_, {1, 0u, {o}});
+    EXPECT_EQ(did_.take(), Done{"stage worker-0"}) << "the next attempt";
+    const auto before = host.find(o.id)->take_observation();
+    EXPECT_NE(before.state, TaskState::succeeded);
+    EXPECT_NE(before.state, TaskState::failed);
+    EXPECT_TRUE(before.spared);
+    EXPECT_EQ(before.exit_attempt, f.attempt);
+    host.find(o.id)->staged(std::string("/w"));
+    host.find(o.id)->shim_up(now_, {});
+    EXPECT_EQ(did_.take(), (Done{"launch worker-0", "start" + std::to_string(f.attempt + 1) + " worker-0"}));
+    EXPECT_EQ(host.find(o.id)->unreported_restarts(), 0u);
+  }
+}
+
+TEST_F(Tasks, AnEndWithTheHostOfATaskOfTheCoordinatorsIsLeftToItAndSpared) {
+  FoundShim f;
+  f.id = order().id;
+  f.attempt = 1;
+  f.exit = died(0);
+  f.exit->with_host = true;
+  host_.adopt({f});
+  TaskOrder o = order();
+  o.in_place = false;
+  o.known_attempt = 1;
+  give({o});
+  const auto told = seen();
+  EXPECT_EQ(told.state, TaskState::failed);
+  EXPECT_TRUE(told.spared);
+  EXPECT_TRUE(job::may_restart(job::RestartPolicy::on_failure, *told.exit)) << "or the coordinator would end the job";
+  EXPECT_EQ(job::describe(*told.exit), "its host was stopped (exit code 0)");
+}
+
+// Whoever may signal a shim can have an end called the host's. It restarts for nothing, but not in a tight circle.
+TEST_F(Tasks, EndsWithTheHostInARowAreDelayed) {
+  give({order()}, 0);
+  bring_up();
+  Exit e = died(0);
+  e.with_host = true;
+  exits(e);
+  started();
+  did_.take();
+  exits(e);
+  EXPECT_EQ(did_.take(), Done{});
+  EXPECT_EQ(seen().state, TaskState::backoff);
+  EXPECT_GT(host_.deadline(), now_);
 }
 
 TEST_F(Tasks, AShimThatIsGoneMeansAnUnknownEndAndANewShim) {
