@@ -92,6 +92,9 @@ void ServiceManager::tell(Instant now, const std::string& status) {
   next_ = now + period_;
 }
 
-void ServiceManager::stopping(const std::string& status) { send("STOPPING=1", status); }
+void ServiceManager::stopping(const std::string& status) {
+  send("STOPPING=1", status);
+  next_ = kNever;
+}
 
 }  // namespace dtrain::loop

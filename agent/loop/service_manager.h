@@ -29,6 +29,7 @@ class ServiceManager {
   // `status`: one line for people ("": none). From ready() on tell() is wanted at deadline().
   void ready(Instant now, const std::string& status);
   void tell(Instant now, const std::string& status);
+  // The last word: what is told later would stand in its place.
   void stopping(const std::string& status);
   Instant deadline() const { return next_; }
 

@@ -77,6 +77,7 @@ TEST_F(ServiceManagerTest, SaysWhenItIsReadyAndGivesASignOfLifeThreeTimesInTheTi
   manager.tell(t0 + 2s, "coordinator h1");  // known already
   EXPECT_EQ(manager.deadline(), t0 + 3s);
   manager.stopping("2 tasks run on");
+  EXPECT_EQ(manager.deadline(), kNever) << "the next turn would take the last word back";
   EXPECT_EQ(systemd.heard(), (Texts{"WATCHDOG=1\nSTATUS=coordinator h1", "WATCHDOG=1", "STOPPING=1\nSTATUS=2 tasks run on"}));
 }
 
