@@ -33,7 +33,7 @@ Start<Config> configure(const CommandLine& line) {
   return std::move(loaded->config);
 }
 
-Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim) {
+Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim, Log& log) {
   if (config.tasks.launch == Launch::systemd)
     return give_up(EX_UNAVAILABLE, Error{ErrorCode::unavailable, "could not launch tasks through systemd: this version cannot",
                                          "use tasks.launch: direct (or auto)"});
@@ -44,7 +44,10 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
   options.log_file_bytes = config.tasks.log_file_bytes;
   options.log_files = config.tasks.log_files;
   options.ulimits = config.tasks.ulimits;
-  auto runner = proc::make_direct_runner(options);
+  options.warn = [&log](const Error& error) {
+    log.write(LogLevel::warn, "tasks.warning", {{"warning", error.message}, {"next", error.next}});
+  };
+  auto runner = proc::make_direct_runner(std::move(options));
   if (!runner) return give_up(EX_OSERR, runner.error());
   return std::move(*runner);
 }
@@ -76,7 +79,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   if (!shim) return start_failed(shim.error());
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
-  auto runner = make_runner(config, *layout, *shim);
+  auto runner = make_runner(config, *layout, *shim, log);
   if (!runner) return start_failed(runner.error());
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});

@@ -108,17 +108,24 @@ tl::unexpected<Error> io_error(const std::string& what) {
 
 Cgroups Cgroups::open(const std::string& parent, const std::string& name) {
   Cgroups result;
+  std::string cause = "there is no cgroup v2";
   if (const auto v2 = find_hierarchy("cgroup2", "")) {
     const std::string own = v2->path(parent) + "/" + name;
-    if (make_directory(own)) {
-      if (usable(own)) {
-        result.v2_ = own;
-        pass_controllers(own);
-      } else {
-        ::rmdir(own.c_str());
-      }
+    if (!make_directory(own)) {
+      const int error = errno;
+      cause = v2->path(parent) + ": " + cause_of(error);
+    } else if (usable(own)) {
+      result.v2_ = own;
+      pass_controllers(own);
+    } else {
+      cause = "no process can be started in " + own;
+      ::rmdir(own.c_str());
     }
   }
+  if (!parent.empty() && result.v2_.empty())
+    result.unusable_ = Error{ErrorCode::unavailable, "could not use tasks.cgroup " + parent + ": " + cause,
+                             "start what makes it (systemctl start dtrain-tasks), then restart the agent; until then tasks lie in the "
+                             "agent's own group, without memory limits"};
   if (const auto v1 = find_hierarchy("cgroup", "memory")) {
     const std::string own = v1->path(parent) + "/" + name;
     if (make_directory(own)) {

@@ -18,11 +18,13 @@ namespace dtrain::proc {
 class Cgroups {
  public:
   // `parent`: the group to use, as a path in every hierarchy ("/dtrain.slice/dtrain-tasks.service"; "": this process's own); it is
-  // not created: without it nothing is limited. `name`: of our own directory below it.
+  // not created: without it nothing is limited, and unusable() says why. `name`: of our own directory below it.
   static Cgroups open(const std::string& parent, const std::string& name);
   Cgroups() = default;
   Cgroups(Cgroups&& other) noexcept
-      : v2_(std::exchange(other.v2_, {})), memory_v1_(std::exchange(other.memory_v1_, {})) {}
+      : v2_(std::exchange(other.v2_, {})),
+        memory_v1_(std::exchange(other.memory_v1_, {})),
+        unusable_(std::move(other.unusable_)) {}
   Cgroups& operator=(Cgroups&&) = delete;
   ~Cgroups();   // removes our own directories if nothing is left in them
 
@@ -35,9 +37,12 @@ class Cgroups {
 
   const std::string& v2() const { return v2_; }           // "" none
   const std::string& memory_v1() const { return memory_v1_; }
+  // A group that was named, and in which no process can be started: tasks stay in the agent's own.
+  const std::optional<Error>& unusable() const { return unusable_; }
 
  private:
   std::string v2_, memory_v1_;
+  std::optional<Error> unusable_;
 };
 
 // Of one assignment's v2 cgroup ("": no-op).

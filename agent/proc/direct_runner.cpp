@@ -373,6 +373,7 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
   // Unique on this host and the same for every life of an agent with this directory.
   const std::string name = "dtrain-" + std::to_string(info.st_dev) + "-" + std::to_string(info.st_ino);
   Cgroups cgroups = Cgroups::open(options.cgroup, name);
+  if (options.warn && cgroups.unusable()) options.warn(*cgroups.unusable());
   return std::unique_ptr<Runner>(std::make_unique<DirectRunner>(std::move(options), std::move(cgroups)));
 }
 

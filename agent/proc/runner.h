@@ -34,6 +34,7 @@ struct RunnerOptions {
   std::uint32_t log_files = 8;
   std::string cgroup;               // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own
   std::map<std::string, std::uint64_t> ulimits;   // nofile, memlock, core; RLIM_INFINITY for unlimited
+  std::function<void(const Error&)> warn;         // of what is done without; may be unset
 };
 
 class Runner {

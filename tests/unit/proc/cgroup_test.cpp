@@ -47,7 +47,12 @@ TEST(Cgroup, TasksGoBelowTheGroupThatIsNamed) {
     EXPECT_TRUE(read_small_file(again->v2 + "/task/cgroup.procs").has_value());
     cgroup_remove(*again);
   }
-  EXPECT_EQ(Cgroups::open(parent + "/absent", "tasks").v2(), "");  // not made: it would be nobody's
+  EXPECT_FALSE(own.unusable());
+  const Cgroups absent = Cgroups::open(parent + "/absent", "tasks");  // not made: it would be nobody's
+  EXPECT_EQ(absent.v2(), "");
+  ASSERT_TRUE(absent.unusable());
+  EXPECT_NE(absent.unusable()->message.find("/absent: No such file or directory"), std::string::npos) << absent.unusable()->text();
+  EXPECT_NE(absent.unusable()->next, "");
 }
 
 }  // namespace
