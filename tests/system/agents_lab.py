@@ -63,9 +63,11 @@ def enter(seconds, afterwards=None):
                 sys.exit(inner.wait())
             finally:
                 inner.stdin.close()
-                os.rmdir(inner.directory)       # empty: what was in it was mounted inside
-                if afterwards:
-                    afterwards(inner.directory)
+                try:
+                    os.rmdir(inner.directory)       # empty: what was in it was mounted inside
+                finally:
+                    if afterwards:
+                        afterwards(inner.directory)
     directory = os.environ.pop(INSIDE)
 
     def end_with_the_outside():
