@@ -1,9 +1,11 @@
 """Hosts with a systemd of their own, for tests of what is installed: systemd-nspawn over this machine's own files.
 
-Everything lies in the namespaces that agents_lab.enter() makes, and ends with them: call that first. Each host is an overlay of the
+Everything lies in the namespaces that enter() makes, and ends with them: call that first. Each host is an overlay of the
 machine's root in memory, so its programs and packages are this machine's and what it writes is its own. Hosts hang on one bridge,
-10.78.0.K each, and know each other as h1, h2, ... Control groups are left outside, empty: clean_up() is for agents_lab.enter().
+10.78.0.K each, and know each other as h1, h2, ... Control groups are left outside, empty: enter()
+takes them away.
 """
+import errno
 import os
 import shutil
 import signal
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import time
 
+import agents_lab
 from harness import BIN
 
 PATIENCE = 60       # seconds a condition may take on a loaded machine
@@ -28,8 +31,40 @@ MASKED = ("systemd-logind.service", "systemd-networkd.service", "systemd-resolve
           "e2scrub_all.timer", "dpkg-db-backup.timer", "logrotate.timer", "systemd-tmpfiles-clean.timer")
 
 
+# Words of mount, ip and systemd-nspawn where this machine does not let us, or its kernel cannot. All else is a failure of the test.
+NOT_HERE = ("not permitted", "ermission denied", "Read-only file system", "must be superuser", "unknown filesystem type", "not supported")
+
+
 class CannotBoot(Exception):
     """No host can be had on this machine."""
+
+
+def does(what, *command):
+    """A step of setting up, on this machine."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        refused(what, done.stderr.strip())
+
+
+def refused(what, words):
+    raise (CannotBoot if any(known in words for known in NOT_HERE) else AssertionError)("%s: %s" % (what, words))
+
+
+def cannot(why):
+    print("this machine boots no host, so nothing is shown: %s" % why, file=sys.stderr)
+    sys.exit(CANNOT)
+
+
+def enter(seconds):
+    """agents_lab.enter() with what hosts leave behind taken away. Ends the test where namespaces are not for us to make."""
+    if agents_lab.INSIDE not in os.environ:
+        as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+        if as_root and shutil.which("sudo") is None:
+            cannot("root is needed")
+        done = subprocess.run([*as_root, "unshare", "--net", "--pid", "--mount", "--fork", "true"], capture_output=True, text=True)
+        if done.returncode != 0:
+            cannot("root and its rights are needed: " + done.stderr.strip())
+    return agents_lab.enter(seconds, clean_up)
 
 
 def groups_of_this():
@@ -80,14 +115,12 @@ class Host:
     def make(self):
         memory = os.path.join(self.directory, "memory")
         os.makedirs(memory)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=" + MEMORY, "host", memory], check=True)
+        does("memory for a host", "mount", "-t", "tmpfs", "-o", "mode=755,size=" + MEMORY, "host", memory)
         upper, work = os.path.join(memory, "upper"), os.path.join(memory, "work")
         for path in (upper, work, self.root):
             os.mkdir(path)
-        done = subprocess.run(["mount", "-t", "overlay", "-o", "lowerdir=/,upperdir=%s,workdir=%s" % (upper, work), "host", self.root],
-                              capture_output=True, text=True)
-        if done.returncode != 0:
-            raise CannotBoot("an overlay of this machine's files: " + done.stderr.strip())
+        does("an overlay of this machine's files", "mount", "-t", "overlay", "-o", "lowerdir=/,upperdir=%s,workdir=%s" % (upper, work),
+             "host", self.root)
         for path in FOREIGN:
             shutil.rmtree(self.path(path), ignore_errors=True)
             os.makedirs(self.path(path), exist_ok=True)
@@ -126,7 +159,7 @@ class Host:
     def wait(self):
         def leader():
             if self.process.poll() is not None:
-                raise CannotBoot("systemd-nspawn ended with %d: %s" % (self.process.returncode, self.said()))
+                refused("systemd-nspawn ended with %d" % self.process.returncode, self.said())
             with open("/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)) as file:
                 found = file.read().split()
             if not found:
@@ -143,6 +176,13 @@ class Host:
         """A power cut: everything in it is gone at once; what it wrote stays. boot() and wait() bring it back."""
         os.kill(self.leader, signal.SIGKILL)
         self.process.wait(PATIENCE)
+
+    def reboot(self):
+        """As a person does it: all services are stopped in order."""
+        self.tries("systemctl", "--no-block", "poweroff")
+        self.process.wait(PATIENCE)
+        self.boot()
+        self.wait()
 
     def said(self):
         with open(self.console, errors="replace") as file:
@@ -187,8 +227,8 @@ class Host:
     def install(self, package):
         with open(package, "rb") as file, open(self.path("/root", os.path.basename(package)), "wb") as to:
             to.write(file.read())
-        # The index of manual pages is not what is tested, and takes as long as all the rest.
-        self.does("dpkg", "--install", "--no-triggers", "--force-unsafe-io,confold", "/root/" + os.path.basename(package))
+        # The index of manual pages is not what is tested, and takes as long as all the rest. Nobody is there to be asked about files.
+        self.does("dpkg", "--install", "--no-triggers", "--force-unsafe-io", "/root/" + os.path.basename(package))
 
     def journal(self, unit):
         return self.does("journalctl", "--no-pager", "--unit", unit, "--output", "cat")
@@ -206,34 +246,39 @@ class Hosts:
         try:
             self.boot()
         except CannotBoot as error:
-            print("this machine boots no host, so nothing is shown: %s" % error, file=sys.stderr)
-            sys.exit(CANNOT)
+            cannot(error)
         return self
 
     def package(self, revision):
-        """Path of the package made of what is built."""
+        """Path of the package made of what is built. Each revision has another default configuration."""
         place = os.path.join(self.directory, "package-%d" % revision)
         done = subprocess.run(["cpack", "-G", "DEB", "-B", place, "-D", "CPACK_DEBIAN_PACKAGE_RELEASE=%d" % revision,
                                "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip"], cwd=os.path.dirname(BIN), capture_output=True, text=True)
         found = [name for name in os.listdir(place) if name.endswith(".deb")] if done.returncode == 0 else []
         if len(found) != 1:
             raise AssertionError("cpack made %s: %s %s" % (found, done.stdout[-2000:], done.stderr[-2000:]))
-        return os.path.join(place, found[0])
+        package, tree = os.path.join(place, found[0]), os.path.join(place, "tree")
+        subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
+        with open(os.path.join(tree, "usr/share/dtrain/dtraind.yaml"), "a") as file:
+            file.write("# revision %d\n" % revision)
+        subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "--build", tree, package], check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(tree)
+        return package
 
     def boot(self):
         if shutil.which("systemd-nspawn") is None:
             raise CannotBoot("systemd-nspawn is not installed (package systemd-container)")
-        if os.geteuid() != 0:
-            raise CannotBoot("root is needed")
         try:
             os.makedirs("/run/systemd/nspawn", exist_ok=True)
-            subprocess.run(["mount", "-t", "tmpfs", "hosts", "/run/systemd/nspawn"], check=True)    # what it keeps of containers
+            does("memory for systemd-nspawn", "mount", "-t", "tmpfs", "hosts", "/run/systemd/nspawn")   # what it keeps of containers
             for step in (["link", "add", "lab0", "type", "bridge", "stp_state", "0", "forward_delay", "0"], ["link", "set", "lab0", "up"]):
-                subprocess.run(["ip", *step], check=True)
+                does("a bridge", "ip", *step)
             for host in self.hosts:
                 host.make()
                 host.boot()
-        except (OSError, subprocess.CalledProcessError) as error:       # mounts, bridges or control groups are not for us to make
+        except OSError as error:        # directories or control groups are not for us to make
+            if error.errno not in (errno.EPERM, errno.EACCES, errno.EROFS):
+                raise
             raise CannotBoot(str(error)) from error
         for host in self.hosts:
             host.wait()

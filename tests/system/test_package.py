@@ -5,18 +5,29 @@ Where no host can be had it says why and ends with the code for that (docs/testi
 """
 import json
 import os
+import shutil
 import unittest
 
-import agents_lab
 import hosts_lab
 from harness import main
 
 AT_MOST = 300       # seconds, of all of it
 TASKS = ("worker-0", "worker-1")
-# Each step of a training leaves a mark in the working copy.
-TRAIN = "i=0; while :; do i=$((i+1)); echo $i > step.$DTRAIN_TASK; sleep 0.1; done"
-JOB = {"apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "train"},
-       "spec": {"framework": "generic", "roles": {"worker": {"replicas": len(TASKS), "command": ["sh", "-c", TRAIN]}}}}
+# Each step of a training leaves a mark in the working copy. Asked to end it ends well, as one that has saved its state does.
+TRAIN = "trap 'exit 0' TERM; i=0; while :; do i=$((i+1)); echo $i > step.$DTRAIN_TASK; sleep 0.1; done"
+
+
+def job(name, replicas, command, **role):
+    """A job that no restart may cost anything."""
+    return json.dumps({"apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": name},
+                       "spec": {"framework": "generic", "policy": {"backoffLimit": 0},
+                                "roles": {"worker": dict({"replicas": replicas, "command": command}, **role)}}})
+
+
+JOB = job("train", len(TASKS), ["sh", "-c", TRAIN])
+# The unit that all tasks lie in stops, says who speaks for it in its name.
+SPEAKS = job("speaks", 1, ["sh", "-c", "NOTIFY_SOCKET=/run/systemd/notify systemd-notify STOPPING=1 STATUS=mine"])
+HUNGRY = job("hungry", 1, ["python3", "-c", "b'a' * (300 << 20)"], resources={"memory": "64Mi"}, restartPolicy="Never")
 
 
 class Package(unittest.TestCase):
@@ -65,6 +76,23 @@ class Package(unittest.TestCase):
             self.assertEqual(self.main_pid(self.h1), agent, what)
         self.goes_on(steps)
 
+    def submit(self, text):
+        """As the account that the package made: root is not let submit."""
+        self.h1.does("runuser", "-u", "dtrain", "--", "dtrainctl", "submit", "-", given=text)
+
+    def job(self, name="train"):
+        return next(job for job in json.loads(self.h1.does("dtrainctl", "-o", "json", "jobs")) if job["name"] == name)
+
+    def becomes(self, name, state):
+        return self.hosts.until(lambda: self.job(name)["state"] == state and self.job(name), lambda: "%s: %s" % (state, self.job(name)))
+
+    def goes_on_after(self, restarts):
+        """The host's stop was that of the tasks, too: they go on, and nothing is counted, though no restart may cost anything."""
+        self.hosts.until(lambda: {(state, attempt) for state, _, attempt in self.tasks().values()} == {("Running", 1 + restarts)},
+                         lambda: "both tasks to run again: %s; %s" % (self.tasks(), self.job()))
+        job = self.job()
+        self.assertEqual((job["state"], job["restarts"], job["generation"]), ("Running", restarts * len(TASKS), 1))
+
     # -- the story
 
     def test_1_installed_it_waits_and_says_so(self):
@@ -79,8 +107,28 @@ class Package(unittest.TestCase):
                      "/usr/lib/systemd/system/dtrain.slice"):
             self.assertTrue(os.path.getsize(self.h1.path(path)), path)
         self.assertIn("dtrain", self.h1.does("getent", "passwd", "dtrain"))
-        self.assertEqual(self.h1.does("systemd-analyze", "verify", "dtraind.service", "dtrain-tasks.service", "dtrain.slice"), "")
+        verified = self.h1.tries("systemd-analyze", "verify", "--recursive-errors=no", "--man=no", "dtraind.service",
+                                 "dtrain-tasks.service", "dtrain.slice")
+        self.assertEqual((verified.returncode, verified.stdout + verified.stderr), (0, ""))
         self.assertEqual(self.h1.does("dtraind", "--check-config").strip(), "the configuration is valid")
+
+    def test_1b_without_a_place_for_tasks_there_is_an_agent(self):
+        agent = self.main_pid(self.h1)
+        self.h1.write("/etc/systemd/system/dtrain-tasks.service.d/fails.conf", "[Service]\nExecStartPre=/bin/false\nRestartSec=1h\n")
+        self.h1.does("systemctl", "daemon-reload")
+        self.h1.does("systemctl", "stop", "dtrain-tasks")
+        self.assertFalse(self.up(self.h1), "who ends the tasks ends the agent, which would begin them again")
+        self.h1.does("systemctl", "start", "dtraind")
+        self.assertTrue(self.up(self.h1))
+        without = self.main_pid(self.h1)
+        self.assertNotEqual(without, agent)
+        self.assertIn("could not use tasks.cgroup /dtrain.slice/dtrain-tasks.service: ", self.h1.journal("dtraind"))
+        # Once it starts the agent is begun anew with it.
+        shutil.rmtree(self.h1.path("/etc/systemd/system/dtrain-tasks.service.d"))
+        self.h1.does("systemctl", "daemon-reload")
+        self.h1.does("systemctl", "restart", "dtrain-tasks")
+        self.hosts.until(lambda: self.main_pid(self.h1) not in (0, without) and self.up(self.h1), "another agent")
+        self.assertEqual(self.h1.journal("dtraind").count("could not use tasks.cgroup"), 1)
 
     def test_2_it_trains(self):
         config = self.h1.path("/etc/dtrain/dtraind.yaml")
@@ -90,10 +138,8 @@ class Package(unittest.TestCase):
         self.h1.write("/etc/dtrain/dtraind.yaml", text.replace("\n  found: false\n", "\n  found: true\n"))
         self.h1.does("systemctl", "restart", "dtraind")
         self.hosts.until(lambda: self.h1.status().startswith("coordinator h1; 1 of 1 members alive"), lambda: self.h1.status())
-        # As the account that the package made: root is not let submit.
-        self.h1.write("/root/job.json", json.dumps(JOB))
-        self.assertEqual(self.h1.tries("dtrainctl", "submit", "/root/job.json").returncode, 5)
-        self.h1.does("runuser", "-u", "dtrain", "--", "dtrainctl", "submit", "-", given=json.dumps(JOB))
+        self.assertEqual(self.h1.tries("dtrainctl", "submit", "-", given=JOB).returncode, 5)
+        self.submit(JOB)
         self.hosts.until(lambda: {state for state, _, _ in self.tasks().values()} == {"Running"}, lambda: "both tasks: %s" % self.tasks())
         self.goes_on(self.hosts.until(self.steps, "steps"))
         self.hosts.until(lambda: "jobs: 1 Running; 2 tasks run here" in self.h1.status(), lambda: self.h1.status())
@@ -113,23 +159,45 @@ class Package(unittest.TestCase):
         self.assertIn("/dtrain-tasks.service/hold\n", self.h1.does("cat", "/proc/%s/cgroup" % holder))
         self.survives("kill -9 of who keeps their place", lambda: self.h1.does("kill", "-KILL", holder), another_agent=False)
         # A loop that is stuck. The time until that is noticed is the test's.
-        self.h1.write("/etc/systemd/system/dtraind.service.d/watchdog.conf", "[Service]\nWatchdogSec=2s\n")
+        self.h1.write("/etc/systemd/system/dtraind.service.d/watchdog.conf", "[Service]\nWatchdogSec=5s\n")
         self.h1.does("systemctl", "daemon-reload")
         self.survives("restart with a shorter watchdog", systemctl("restart", "dtraind"))
-        # One that turns is left alone, over twice that time.
+        # One that turns is left alone, for longer than that time.
         agent = self.main_pid(self.h1)
-        self.trains(40)
+        self.trains(60)
         self.assertEqual((self.main_pid(self.h1), self.h1.shows("dtraind", "NRestarts")["NRestarts"]), (agent, "0"))
         self.survives("SIGSTOP", lambda: self.h1.does("kill", "-STOP", pid()))
         self.assertIn("Watchdog timeout", self.h1.journal("dtraind"))
 
+    def test_3b_a_task_speaks_for_itself_alone(self):
+        def speaks():
+            self.submit(SPEAKS)
+            self.becomes("speaks", "Succeeded")
+        self.survives("words in the name of the unit", speaks, another_agent=False)
+        unit = self.h1.shows("dtrain-tasks", "ActiveState", "SubState", "StatusText")
+        self.assertEqual(unit, {"ActiveState": "active", "SubState": "running", "StatusText": ""})
+
+    def test_3c_a_task_beyond_its_memory_ends_alone(self):
+        def eats():
+            self.submit(HUNGRY)
+            self.becomes("hungry", "Failed")
+        self.survives("another one's end for want of memory", eats, another_agent=False)
+        self.assertIn("out of memory", self.h1.does("dtrainctl", "describe", "job", "hungry"))
+
     def test_4_upgrade(self):
+        # What a script of the package calls may fail, for reasons of the machine's: the upgrade does not.
+        self.h1.write("/etc/tmpfiles.d/dtrain.conf", "nonsense\n")
         self.survives("an upgrade", lambda: self.h1.install(self.packages[1]))
+        os.remove(self.h1.path("/etc/tmpfiles.d/dtrain.conf"))
         self.assertTrue(self.h1.does("dpkg-query", "-W", "-f", "${Version}", "dtrain").endswith("-2"))
+        # Nobody was asked what to do with the file, though it was edited, and the package's is another now.
         with open(self.h1.path("/etc/dtrain/dtraind.yaml")) as file:
-            self.assertIn("\n  found: true\n", file.read())
-        job = json.loads(self.h1.does("dtrainctl", "-o", "json", "jobs"))[0]
-        self.assertEqual((job["state"], job["restarts"], job["generation"]), ("Running", 0, 1))
+            text = file.read()
+        self.assertIn("\n  found: true\n", text)
+        self.assertIn("# revision 1\n", text)
+        with open(self.h1.path("/usr/share/dtrain/dtraind.yaml")) as file:
+            self.assertIn("# revision 2\n", file.read())
+        self.goes_on_after(restarts=0)
 
     def test_5_stopping_the_agent_stops_no_training(self):
         before, steps = self.tasks(), self.steps()
@@ -139,6 +207,17 @@ class Package(unittest.TestCase):
                       self.h1.journal("dtraind"))
         self.h1.does("systemctl", "start", "dtraind")
         self.assertEqual(self.tasks(), before)
+
+    def test_5b_stopping_the_tasks_is_no_end_of_the_training(self):
+        self.h1.does("systemctl", "stop", "dtrain-tasks")
+        self.assertFalse(self.up(self.h1))
+        self.h1.does("systemctl", "start", "dtraind")
+        self.goes_on_after(restarts=1)
+
+    def test_5c_nor_is_a_reboot(self):
+        self.h1.reboot()
+        self.hosts.until(lambda: self.up(self.h1), lambda: self.h1.journal("dtraind")[-2000:])
+        self.goes_on_after(restarts=2)
 
     def test_6_removed_and_purged(self):
         pids = [pid for _, pid, _ in self.tasks().values()]
@@ -150,16 +229,27 @@ class Package(unittest.TestCase):
         self.assertTrue(os.path.exists(self.h1.path("/var/lib/dtrain/dtrain.db")))
         # Installed again it goes on from what was kept.
         self.h1.install(self.packages[1])
-        self.hosts.until(lambda: "jobs: 1 " in self.h1.status(), lambda: self.h1.status())
+        self.goes_on_after(restarts=3)
+        # The account's files are nobody's to delete. A data directory on a disk of its own is emptied, and stays.
+        self.h1.does("runuser", "-u", "dtrain", "--", "touch", "/var/lib/dtrain/home/model")
+        self.h1.does("mount", "--bind", "/var/lib/dtrain", "/var/lib/dtrain")
         self.h1.does("dpkg", "--purge", "--no-triggers", "dtrain")
-        for path in ("/etc/dtrain", "/etc/default/dtraind", "/var/lib/dtrain", "/run/dtrain"):
+        for path in ("/etc/dtrain", "/etc/default/dtraind", "/etc/needrestart/conf.d/dtrain.conf", "/run/dtrain"):
             self.assertNotEqual(self.h1.tries("test", "-e", path).returncode, 0, path)
+        kept = self.h1.does("find", "/var/lib/dtrain", "-mindepth", "1", "-printf", "%P\n").split()
+        self.assertEqual(kept, ["home", "home/model"])
+        # And one that is not is gone.
+        self.h1.does("umount", "/var/lib/dtrain")
+        os.remove(self.h1.path("/var/lib/dtrain/home/model"))
+        self.h1.install(self.packages[1])
+        self.h1.does("dpkg", "--purge", "--no-triggers", "dtrain")
+        self.assertNotEqual(self.h1.tries("test", "-e", "/var/lib/dtrain").returncode, 0)
         left = self.h1.does("find", "/etc/systemd", "/usr", "-xdev", "-name", "*dtrain*", "-not", "-path", "*/dtraind.service.d*")
         self.assertEqual(left, "")
         self.assertEqual(self.h1.shows("dtraind", "LoadState")["LoadState"], "not-found")
 
 
 if __name__ == "__main__":
-    Package.hosts = hosts_lab.Hosts(agents_lab.enter(AT_MOST, hosts_lab.clean_up), 1).begin()
+    Package.hosts = hosts_lab.Hosts(hosts_lab.enter(AT_MOST), 1).begin()
     Package.h1, = Package.hosts.hosts
     main()

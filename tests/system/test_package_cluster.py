@@ -3,7 +3,6 @@ upgraded on one host after the other; a host whose power is cut comes back by it
 import json
 import unittest
 
-import agents_lab
 import hosts_lab
 from harness import main
 
@@ -77,5 +76,5 @@ class Cluster(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    Cluster.lab = hosts_lab.Hosts(agents_lab.enter(AT_MOST, hosts_lab.clean_up), 3).begin()
+    Cluster.lab = hosts_lab.Hosts(hosts_lab.enter(AT_MOST), 3).begin()
     main()
