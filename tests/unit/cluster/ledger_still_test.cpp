@@ -93,6 +93,19 @@ TEST_F(LedgerStill, WhatItsHostSparedIsSparedHoweverLateItIsTold) {
   EXPECT_TRUE(job(id).tasks.at(kWorker).failures.empty());
 }
 
+// It saved its state and said that all is well: its host was being stopped.
+TEST_F(LedgerStill, AnEndWithTheHostCompletesNothingAndCostsNothing) {
+  const JobId id = run_ps_job(0);
+  auto o = died(id, {"chief", 0}, TaskState::failed);
+  o.exit = job::Exit{};
+  o.exit->with_host = o.spared = true;
+  tell("n1", o);
+  EXPECT_EQ(job(id).state, JobState::recovering) << job(id).reason;
+  EXPECT_FALSE(job(id).tasks.at({"chief", 0}).completed);
+  EXPECT_EQ(job(id).budget_spent, 0u);
+  EXPECT_FALSE(job(id).first_fault);
+}
+
 TEST_F(LedgerStill, TheRuleCanBeBroken) {
   ledger_.broken_rule = "frozen-costs-nothing";
   const JobId id = run_ps_job(0);
