@@ -3,6 +3,7 @@ becomes of the agent, no task is restarted; removed, it leaves its configuration
 
 Where no host can be had it says why and ends with the code for that (docs/testing.md).
 """
+import functools
 import json
 import os
 import shutil
@@ -143,9 +144,9 @@ class Package(unittest.TestCase):
         self.hosts.until(lambda: {state for state, _, _ in self.tasks().values()} == {"Running"}, lambda: "both tasks: %s" % self.tasks())
         self.goes_on(self.hosts.until(self.steps, "steps"))
         self.hosts.until(lambda: "jobs: 1 Running; 2 tasks run here" in self.h1.status(), lambda: self.h1.status())
-        said = lambda task: self.h1.does("journalctl", "--no-pager", "--output=cat", "DTRAIN_JOB=train", "DTRAIN_TASK=" + task)  # noqa: E731
         for task in TASKS:
-            self.hosts.until(lambda task=task: "event=task.running task=train/%s " % task in said(task), lambda task=task: said(task))
+            said = functools.partial(self.h1.does, "journalctl", "--no-pager", "--output=cat", "DTRAIN_JOB=train", "DTRAIN_TASK=" + task)
+            self.hosts.until(lambda task=task, said=said: "event=task.running task=train/%s " % task in said(), said)
         for _, pid, _ in self.tasks().values():
             self.assertIn("/dtrain.slice/dtrain-tasks.service/", self.h1.does("cat", "/proc/%d/cgroup" % pid))
             self.assertIn("dtrain", self.h1.does("stat", "-c", "%U", "/proc/%d" % pid))
