@@ -33,8 +33,9 @@ std::vector<Candidate> merged(const std::vector<RestoreChoice::Found>& found) {
   return all;
 }
 
-// Who wrote what the ledger does not know: files that a host of the newest generation does not see are on a disk of their own, and
-// older than what ran there since. Where none of these can be asked, nothing is known.
+// Who wrote what the ledger does not know: files that a host of the newest generation does not see, or that lie where one of that
+// generation's checkpoints does not, are on a disk of their own, and as old as what ran there last. Where none of these can be asked,
+// and nothing of that generation is known, they may be its own.
 Generation writer(const JobRecord& job, const Candidate& c, const std::vector<RestoreChoice::Found>& found) {
   for (const auto& r : job.checkpoints)
     if (r.info.path == c.info.path && r.info.digest == c.info.digest) return r.generation;
@@ -45,7 +46,17 @@ Generation writer(const JobRecord& job, const Candidate& c, const std::vector<Re
   Generation newest = 0;
   for (const NodeId& host : c.hosts) newest = std::max(newest, ran(host));
   const bool others_see = std::ranges::any_of(found, [&](const auto& f) { return ran(f.host) == job.generation; });
-  return others_see ? newest : job.generation;
+  const auto lies_beside = [&](const CheckpointRecord& r) {
+    return std::ranges::any_of(found, [&](const auto& f) {
+      return std::ranges::find(c.hosts, f.host) != c.hosts.end() && std::ranges::any_of(f.list, [&](const auto& info) {
+        return info.path == r.info.path && info.digest == r.info.digest;
+      });
+    });
+  };
+  const bool elsewhere = std::ranges::any_of(job.checkpoints, [&](const CheckpointRecord& r) {
+    return r.generation == job.generation && is_good(r.state) && !r.places.empty() && !lies_beside(r);
+  });
+  return others_see || elsewhere ? newest : job.generation;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ SimRelays::Streams::iterator SimRelays::of_accepted(std::size_t host, node::Conn
 void SimRelays::perform(std::size_t host, const node::OpenRelay& e) {
   std::size_t other = world_.hosts();
   for (std::size_t i = 0; i < world_.hosts(); ++i)
-    if (ClusterNetwork::endpoint(i) == e.peer->to) other = i;
+    if (e.peer && ClusterNetwork::endpoint(i) == e.peer->to) other = i;  // none: logs of this host, which are not simulated
   using How = node::RelayEnded::How;
   if (other == world_.hosts() || !world_.host(other).agent_runs())
     return later(host, kSilence, node::RelayEnded{e.part, How::lost, {ErrorCode::unavailable, "was silent", ""}});

@@ -257,6 +257,11 @@ TEST(RestoreChoice, WhatTheLedgerDoesNotKnowIsAsOldAsWhatRanOnItsHost) {
   RestoreChoice alone(j, {});
   alone.scanned(on("h2", {checkpoint(90)}), {"h1"}, false);
   EXPECT_EQ(alone.step().at.info.step, 90) << "nobody says that h1 did not write it";
+  // Seed 431 of three hosts: h1 wrote on a disk of its own, and is away.
+  j.checkpoints.push_back(known(50, 3, {"h1"}));
+  RestoreChoice beside(j, {});
+  beside.scanned(on("h2", {checkpoint(90), checkpoint(20)}), {"h1"}, true);
+  EXPECT_EQ(beside.step().at.info.step, 20) << "where 50 is not, generation 3 did not write";
 }
 
 TEST(RestoreChoice, OtherHostsAreAskedWhereTheNewestIsMissing) {

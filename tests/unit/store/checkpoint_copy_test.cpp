@@ -184,8 +184,9 @@ TEST_F(CheckpointCopy, ListThatIsNoneOfACheckpointIsRefused) {
   unnamed.bytes += "evil";
   EXPECT_EQ(code_of(copy(unnamed)), ErrorCode::damaged);
   Sent turned = good;  // it would be seen before it is whole
-  std::ranges::rotate(turned.files, turned.files.begin() + 1);
-  std::ranges::rotate(turned.bytes, turned.bytes.begin() + static_cast<std::ptrdiff_t>(good.files[0].size));
+  std::rotate(turned.files.begin(), turned.files.begin() + 1, turned.files.end());
+  const auto first = static_cast<std::ptrdiff_t>(good.files[0].size);
+  std::rotate(turned.bytes.begin(), turned.bytes.begin() + first, turned.bytes.end());
   EXPECT_EQ(code_of(copy(turned)), ErrorCode::damaged);
   Sent none = good;
   none.files.clear();
