@@ -307,8 +307,9 @@ class RelayTest(Cuttable):
         fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 88, 0, 0))
         process.send_signal(signal.SIGWINCH)
         until(lambda: os.write(ours, b"stty size\n") and (shows(b"44 88") or True), "the new size")
-        os.write(ours, b"sleep 1000000; echo inter''rupted\n")
-        shows(b"sleep 1000000")
+        # It is in the foreground once it says so: before that, ^C would go to the shell.
+        os.write(ours, b"sh -c \"echo run''ning; exec sleep 1000000\"; echo inter''rupted\n")
+        shows(b"running")
         os.write(ours, b"\x03")                             # ^C ends the sleep and the line, not the shell
         os.write(ours, b"echo still he''re\n")
         shows(b"still here")
