@@ -10,6 +10,7 @@ the monotonic clock. tests/system/ and bench/ both build on this.
 """
 import collections
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -401,6 +402,16 @@ def senders():
         run("nft", "delete", "table", "inet", table)
 
 
+@functools.cache
+def track_connections():
+    """From now on, without an end.
+
+    The kernel tracks connections only while a filter asks about them. One that lives on from one cut to the next has left the window
+    in which it was last seen: its packets would count as no connection's, have no mark, and pass the second cut.
+    """
+    run("nft", "-f", "-", given="table inet tracking { chain leaving { type filter hook output priority 0; ct state new; }\n}\n")
+
+
 @contextlib.contextmanager
 def filtered(*chains):
     """A packet filter while the block runs, beside others; yields a function that counts the packets it has dropped."""
@@ -431,6 +442,7 @@ def cut(one, other):
     A client's address on loopback is 127.0.0.1, whoever it is: a connection is known by the group that sends to the other
     side's address, and marked, so that its answers are dropped too. Dropped on arrival: at the sender it would be an error.
     """
+    track_connections()
     mark = "ct mark set %d" % next(MARKS)
     return filtered("chain leaving { type filter hook output priority 0; %s; %s; }" %
                     (_from_to(one, other, mark), _from_to(other, one, mark)),
@@ -439,6 +451,7 @@ def cut(one, other):
 
 def cut_one_way(senders, receivers):
     """No packet of the senders arrives at the receivers; theirs do arrive."""
+    track_connections()
     known, lost = next(MARKS), next(MARKS)
     return filtered("chain leaving { type filter hook output priority 0; %s; %s; meta skgid { %s } ct mark %d meta mark set %d; }" %
                     (_from_to(receivers, senders, "ct mark set %d" % known), _from_to(senders, receivers, "meta mark set %d" % lost),

@@ -61,9 +61,11 @@ class Cuttable(test_hosts.Hosts):
     def away(self, agent):
         """No packet passes between the agent and the others."""
         ports = "tcp dport { 7400, 7401 }"
-        marks = ["meta skgid %d %s ct mark set 0x77" % (agent.group, ports), "ip daddr %s %s ct mark set 0x77" % (agent.ip, ports)]
+        agents_lab.track_connections()
+        mark = next(agents_lab.MARKS)
+        marks = ["meta skgid %d %s ct mark set %d" % (agent.group, ports, mark), "ip daddr %s %s ct mark set %d" % (agent.ip, ports, mark)]
         with agents_lab.filtered("chain leaving { type filter hook output priority 0; %s; }" % "; ".join(marks),
-                                 "chain arriving { type filter hook input priority 0; ct mark 0x77 counter drop; }") as dropped:
+                                 "chain arriving { type filter hook input priority 0; ct mark %d counter drop; }" % mark) as dropped:
             yield dropped
 
 
