@@ -13,9 +13,9 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
   place.user.uid = launch->switch_user ? launch->uid : launch->agent_uid;
   place.work_dir = launch->work_dir;
   place.env = std::move(launch->env);
-  // The child named `task` of each: agent/proc/cgroup.h.
-  for (const std::string& cgroup : {launch->cgroup, launch->memory_cgroup})
-    if (!cgroup.empty()) place.cgroups.push_back(cgroup + "/task");
+  // Where the shim and its task lie: agent/proc/cgroup.h. The hierarchy of memory (v1) has one group for both.
+  if (!launch->cgroup.empty()) place.cgroups.push_back(launch->cgroup + "/task");
+  place.cgroups.push_back(launch->memory_cgroup);
   return place;
 }
 

@@ -18,11 +18,11 @@ class Hosts(test_members.Members):
         until(lambda: all(n["schedulable"] for n in agents[0].ask("nodes")), lambda: "hosts: %s" % agents[0].ask("nodes"))
         return agents
 
-    def spread(self, name, workers=3, command=harness.SLEEP, **spec):
+    def spread(self, name, workers=3, command=harness.SLEEP, resources=None, **spec):
         return self.write(name + ".json", json.dumps({
             "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": name},
             "spec": {"framework": "generic", "policy": {"placement": "spread"},
-                     "roles": {"worker": {"replicas": workers, "command": command}}, **spec}}))
+                     "roles": {"worker": {"replicas": workers, "command": command, "resources": resources or {}}}, **spec}}))
 
     def tasks_at(self, agent, name):
         return {task["task"]: task for task in agent.ask("tasks", name)}

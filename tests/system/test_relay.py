@@ -284,6 +284,15 @@ class RelayTest(Cuttable):
         until(lambda: not harness.alive(pid), "the end of the command")
         self.assertEqual(agents[0].ask("jobs")[0]["state"], "Running")
 
+    def test_exec_is_limited_as_its_task(self):
+        """What the kernel holds a task to it holds to its commands too: they lie in the same groups."""
+        agents = self.three()
+        agents[0].do("submit", self.spread("small", 1, self.script("import time\ntime.sleep(1e6)"), resources={"memory": "64Mi"}))
+        (name, task), = self.running(agents[0], "small", 1).items()
+        with open("/proc/%d/cgroup" % task["pid"]) as file:
+            groups = file.read()
+        self.assertEqual(agents[0].do("exec", "small", name, "--", "cat", "/proc/self/cgroup"), groups)
+
     def test_exec_with_a_terminal(self):
         agents, tasks = self.begin("run", "import time\ntime.sleep(1e6)")
         there = self.on(tasks, "a3")
