@@ -255,7 +255,7 @@ class Council {
   std::optional<CouncilStep> next_of_learners() const {
     std::optional<MemberId> best;
     for (const auto& [id, known] : members_)
-      if (known->state == State::alive && !id.none() && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
+      if (known->state == State::alive && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
     if (!best) return std::nullopt;
     if (!full()) return change(ChangeKind::add_learner, *best, "a copy of the log");
     for (const MemberId& id : learners())

@@ -40,14 +40,15 @@ void Operator::keep_members() {
 void Operator::let_one_leave() {
   for (Slot slot = 0; slot < world_.slots(); ++slot) {
     const MemberId id = world_.truth(slot).id;
-    if (members_[id].state != CouncilMember::State::left || !removed(id)) continue;
+    if (members_.at(id).state != CouncilMember::State::left || !removed(id)) continue;
     world_.kill(slot);
     world_.wipe(slot);
     world_.start(slot);
   }
+  keep_members();  // who came back is another member
   if (!world_.busy() || world_.now() < leave_at_ || !settled() || !rng_.chance(1, 8)) return;
   leave_at_ = world_.now() + kLeavesAfter;
-  CouncilMember& member = members_[world_.truth(static_cast<Slot>(rng_.below(world_.slots()))).id];
+  CouncilMember& member = members_.at(world_.truth(static_cast<Slot>(rng_.below(world_.slots()))).id);
   if (rng_.chance(1, 2)) {
     member.never = !member.never;
   } else if (member.state == CouncilMember::State::alive) {

@@ -64,6 +64,16 @@ TEST(CouncilWorld, EveryRuleIsMissed) {
 }
 #endif
 
+// Each broke a checker once; the operator forgot who had come back as another member (1083).
+TEST(CouncilWorld, SeedsThatOnceFailedHold) {
+  RunOptions whole = options(5, "all");
+  whole.duration = 300s;
+  for (const std::uint64_t seed : {197u, 1083u}) {
+    const Report report = run_seeds(whole, {seed, seed});
+    EXPECT_FALSE(report.violation) << seed << ", " << broken_text(report);
+  }
+}
+
 // A pause of the leader of up to 800 ms is no reason to elect another.
 TEST(CouncilWorld, StallsAloneElectOnce) {
   const Report report = run_seeds(options(5, "stall,clock-drift"), {1, kSeeds / 2});
