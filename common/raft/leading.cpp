@@ -179,13 +179,11 @@ void Raft::Core::count_matches() {
 }
 
 void Raft::Core::commit_to(std::uint64_t index) {
-  const bool changes = change_under_way();
   commit_ = index;
   while (applied_ < commit_) {
     out_->committed.push_back(log_.at(++applied_));
     applied_bytes_ += out_->committed.back().payload.size();
   }
-  if (changes && !change_under_way()) forget_strangers();
   if (applied_ - snapshot_index() >= options_.snapshot_every ||
       applied_bytes_ >= options_.snapshot_every_bytes)
     out_->snapshot_wanted = true;

@@ -55,7 +55,7 @@ struct HardState {
   History history;
   std::uint64_t term = 0;
   std::uint64_t voted_high = 0, voted_low = 0;  // who has the vote of `term`; 0: nobody
-  std::vector<SeenLife> lives;                  // ascending by id; members of the configuration only
+  std::vector<SeenLife> lives;                  // ascending by id; who was no member when it spoke is not in it
   bool stale = false;  // an old copy, as another member told: votes no more, whatever its next life
   MemberId voted_for() const { return {voted_high, voted_low}; }
   void vote_for(const MemberId& id) { voted_high = id.high, voted_low = id.low; }

@@ -73,19 +73,19 @@ bool Raft::Core::knows_life(const wire::RaftHeader& from) {
 }
 
 void Raft::Core::remember(const MemberId& id, const Life& life) {
-  const auto at = std::ranges::lower_bound(hard_.lives, id, {}, &SeenLife::id);
-  if (at != hard_.lives.end() && at->id() == id) {
+  const auto place = [&] { return std::ranges::lower_bound(hard_.lives, id, {}, &SeenLife::id); };
+  if (const auto at = place(); at != hard_.lives.end() && at->id() == id) {
     if (at->life == life) return;
     at->life = life;
   } else {
-    if (hard_.lives.size() >= kMostLives) return forget_strangers();
-    hard_.lives.insert(at, {id.high, id.low, life});
+    if (hard_.lives.size() >= kMostLives) forget_strangers();
+    hard_.lives.insert(place(), {id.high, id.low, life});
   }
   hard_changed();
 }
 
-// Only members of the configuration are remembered, so that there is a bound. Called when it is committed:
-// one that is cut off brings back the members that it left out.
+// Who is no member any more makes room for who is. Not before: it may be made a member again, and then come with an old copy
+// of its disk, which knows of nobody else that could object (world council, seed 15393).
 void Raft::Core::forget_strangers() {
   const auto stranger = [this](const SeenLife& seen) { return !configuration().has(seen.id()); };
   if (std::erase_if(hard_.lives, stranger) == 0) return;

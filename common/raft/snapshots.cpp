@@ -141,7 +141,6 @@ void Raft::Core::install(const wire::SnapshotChunk& chunk) {
   out_->installed = *snapshot_;
   ++counters_.snapshots_installed;
   follow_configuration();
-  forget_strangers();
   log(LogLevel::info, "raft-snapshot-installed", {{"index", std::to_string(chunk.index)}});
 }
 

@@ -339,18 +339,31 @@ TEST(FreshLife, AWelcomeSaysThatTheLifeIsDurable) {
   EXPECT_EQ(voter.sent<wire::Welcome>(2)[0].yours, (Life{4, 40}));
 }
 
-TEST(FreshLife, IsRememberedUntilTheMembersRemovalIsCommitted) {
+// A member that was removed may be made one again. With an old copy of its disk, in whose configuration are others than now,
+// it greets only those that it knows: whoever knew its life then objects.
+TEST(FreshLife, IsRememberedOverARemoval) {
   LoneVoter voter(3);
   voter.receive(3, 1, wire::Hello{}, {7, 70});
-  voter.receive(2, 2, voter.request(1, 1, {LoneVoter::reconfiguration(2, 2, LoneVoter::voters(2))}));
-  EXPECT_EQ(voter.disk.hard.lives.size(), 2u);
-  voter.receive(2, 3, voter.request(1, 1, {LoneVoter::entry(2, 3)}));  // the removal is cut off
+  voter.receive(2, 2, voter.request(1, 1, {LoneVoter::reconfiguration(2, 2, LoneVoter::voters(2))}, 2));
+  voter.receive(2, 2, voter.request(2, 2, {LoneVoter::reconfiguration(3, 2, LoneVoter::voters(3))}, 3));
   voter.out.clear();
-  voter.receive(3, 4, VoteRequest{false, 4, 9, 3}, {6, 1});
+  voter.receive(3, 2, wire::Hello{}, {7, 71});
   EXPECT_EQ(voter.sent<Fenced>(3).size(), 1u);
-  voter.receive(2, 4, voter.request(2, 3, {LoneVoter::reconfiguration(3, 4, LoneVoter::voters(2))}, 3));
-  voter.give(Tick{});
-  EXPECT_EQ(voter.disk.hard.lives.size(), 1u);
+  EXPECT_TRUE(voter.sent<wire::Welcome>(3).empty());
+}
+
+TEST(FreshLife, WhoIsNoMemberAnyMoreMakesRoom) {
+  LoneVoter voter(3);
+  std::uint64_t index = 1;
+  for (std::uint64_t learner = 10; learner < 200; ++learner) {
+    Configuration with = LoneVoter::voters(3);
+    with.learners = {LoneVoter::id(learner)};
+    voter.receive(2, 2, voter.request(index, index == 1 ? 1 : 2, {LoneVoter::reconfiguration(index + 1, 2, with)}, index + 1));
+    ++index;
+    voter.receive(learner, 2, wire::Hello{}, {1, learner});
+    EXPECT_FALSE(voter.sent<wire::Welcome>(learner).empty()) << learner;
+  }
+  EXPECT_LE(voter.disk.hard.lives.size(), 64u);
 }
 
 TEST(FreshLife, OnlyMembersAreRemembered) {
