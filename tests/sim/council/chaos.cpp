@@ -9,6 +9,8 @@ constexpr std::uint32_t kLossPerMille[] = {10, 50, 150, 300};
 constexpr std::uint32_t kDuplicatesPerMille[] = {10, 100};
 constexpr std::uint32_t kDriftPerMillion = 10'000;  // 1 %
 constexpr std::uint32_t kMostRecoveries = 2;
+constexpr std::uint32_t kRecoverTries = 20;
+constexpr Duration kAskAgain = 2s;
 constexpr Duration kLongestStall = 800ms;
 
 bool starts_once(Fault fault) {
@@ -213,7 +215,7 @@ void Chaos::recover_quorum() {
   if (rng_.chance(1, 3)) {
     wrongly_ = true;
     cut_for(links_of(*survivor, world_.slots()), 10s);
-    return recover_later(*survivor, between(1s, 6s));
+    return recover_later(*survivor, between(1s, 6s), 1);
   }
   const bool runs_on = rng_.chance(1, 2);
   std::size_t back = 0;
@@ -225,17 +227,20 @@ void Chaos::recover_quorum() {
     if (back++ >= voters.size() / 2) world_.wipe(*slot);
     come_back(*slot, between(1s, 8s));
   }
-  if (runs_on) return recover_later(*survivor, between(500ms, 4s));
+  if (runs_on) return recover_later(*survivor, between(500ms, 4s), kRecoverTries);
   world_.recover(*survivor);
   come_back(*survivor, upto(1s));
 }
 
-// While a leader is heard there it has no effect.
-void Chaos::recover_later(Slot survivor, Duration after) {
+// While a leader is heard there it is refused, and a crash or the disk may undo it: who knows that the others are gone asks again.
+void Chaos::recover_later(Slot survivor, Duration after, std::uint32_t tries) {
   const MemberId id = world_.truth(survivor).id;
-  world_.after(after, [this, survivor, id] {
+  const std::uint64_t done = world_.figures().recoveries;
+  world_.after(after, [this, survivor, id, done, tries] {
     const Truth& truth = world_.truth(survivor);
-    if (!over_ && truth.runs && truth.id == id && !truth.superseded && !truth.rolled_back) world_.recover(survivor);
+    if (over_ || truth.id != id || truth.superseded || truth.rolled_back || world_.figures().recoveries != done) return;
+    if (truth.runs) world_.recover(survivor);
+    if (tries > 1) recover_later(survivor, kAskAgain, tries - 1);
   });
 }
 

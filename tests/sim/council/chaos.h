@@ -37,7 +37,7 @@ class Chaos {
   void be_quiet(Duration length);
   bool quiet() const { return over_ || world_.now() < quiet_until_; }
   void recover_quorum();
-  void recover_later(Slot survivor, Duration after);
+  void recover_later(Slot survivor, Duration after, std::uint32_t tries);
   std::optional<Slot> someone();  // who runs; often the leader
   std::optional<Slot> leader() const { return world_.ready_leader(); }
   void cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest);
