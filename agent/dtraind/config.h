@@ -13,6 +13,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/job/manifest.h"
+#include "common/node/access.h"
 
 namespace dtrain::daemon {
 
@@ -20,7 +21,8 @@ inline constexpr const char* kDefaultConfigFile = "/etc/dtrain/dtraind.yaml";
 inline constexpr const char* kDefaultKeyFile = "/etc/dtrain/cluster.key";
 
 enum class Launch : unsigned char { automatic, systemd, direct };
-enum class Role : unsigned char { view, submit, operate };
+using node::Access;
+using node::Role;
 
 struct PortRange {
   std::uint16_t first = 20000, last = 29999;
@@ -78,10 +80,7 @@ struct Config {
   struct {
     Duration lease = 10s, down_grace = 15s, agent_grace = 5min, stop_after = 1h, restore_wait = 10min;
   } timing;
-  struct {
-    std::map<std::string, Role> users;
-    Role fallback = Role::view;
-  } access;
+  Access access;
   struct {
     std::uint64_t checkpoint_rate = 200ull << 20;  // bytes a second
     std::uint64_t package_cache = 20ull << 30;

@@ -229,6 +229,7 @@ void Daemon::reload_config(const Reload& reload) {
   config_.access = loaded->config.access;
   node::Reconfigured changed;
   changed.labels = config_.node.labels;
+  changed.access = config_.access;
   if (prepared_.keys) changed.key_print = net::key_print(prepared_.keys->pairs.front().public_key);
   queue(std::move(changed));
   config_.log_level = loaded->config.log_level;

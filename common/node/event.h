@@ -12,6 +12,7 @@
 #include "common/base/result.h"
 #include "common/cluster/formation.h"
 #include "common/gossip/membership.h"
+#include "common/node/access.h"
 #include "common/node/host_facts.h"
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
@@ -241,6 +242,7 @@ struct MembersSaved {
 struct Reconfigured {
   std::map<std::string, std::string> labels;
   std::string key_print;
+  Access access;
 };  // SIGHUP
 
 struct Tick {};      // deadline() was reached

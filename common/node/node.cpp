@@ -370,7 +370,10 @@ void Node::Impl::decide(const Event& event) {
       n.members.saved(e);
       n.requests.members_saved(e);
     }
-    void operator()(const Reconfigured& e) { n.members.reconfigured(e); }
+    void operator()(const Reconfigured& e) {
+      n.c.options.access = e.access;
+      n.members.reconfigured(e);
+    }
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();

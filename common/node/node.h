@@ -20,6 +20,7 @@ struct Options {
   std::string cluster_id;
   std::string version;
   bool allow_root = false;      // may uid 0 submit
+  Access access;
   std::uint32_t agent_uid = 0;  // not 0: an agent that can run jobs as this user alone
   std::uint16_t task_port_first = 20000, task_port_last = 29999;
   std::map<std::string, std::string> pass_env;  // tasks.passEnv, read by the agent

@@ -19,10 +19,6 @@ Error storage_error() {
           "see the agent's log, mend the disk, restart the agent; running tasks are not touched"};
 }
 
-bool owns(const Caller& caller, const JobRecord& job) {
-  return caller.uid == 0 || caller.uid == job.user.uid;
-}
-
 }  // namespace
 
 template <class T>
@@ -97,7 +93,7 @@ void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& 
       return with<wire::PutBlobRequest>(
           m,
           [&](const auto& q) {
-            if (const Status may = may_submit(caller); !may) return refuse(e, may.error());
+            if (const Status may = may_submit(caller); !may) return forbid(e, caller, may.error());
             if (q.bytes.size() > limits::kBlobChunkBytes || q.offset + q.bytes.size() > limits::kPackageBytes)
               return refuse(e, {ErrorCode::limit,
                                 "could not store package: it is larger than " +
@@ -203,7 +199,7 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
       return with<wire::TaskSpecsRequest>(
           m,
           [&](const auto& q) {
-            const JobRecord* job = owned_job(e, q.job, caller, "show the cluster spec of");
+            const JobRecord* job = permitted_job(e, q.job, caller, Deed::read, "show the cluster spec of");
             if (job == nullptr) return;
             auto views = task_spec_views(c_, *job, q.task);
             if (!views) return refuse(e, views.error());
@@ -248,42 +244,16 @@ const JobRecord* Requests::find_job(const Request& e, const std::string& name) {
   return nullptr;
 }
 
-const JobRecord* Requests::owned_job(const Request& e, const std::string& name, const Caller& caller,
-                                     const std::string& verb) {
-  const JobRecord* job = find_job(e, name);
-  if (job == nullptr) return nullptr;
-  if (owns(caller, *job)) return job;
-  refuse(e, {ErrorCode::refused, "could not " + verb + " job " + name + ": it belongs to " + job->user.name,
-             "ask them or an administrator"});
-  return nullptr;
-}
-
 void Requests::describe(const Request& e, const std::string& name, const Caller& caller) {
   if (const JobRecord* job = find_job(e, name))
-    answer(e, MessageType::description, description(c_, *job, coordinator_.waiting_for(job->id), owns(caller, *job)));
-}
-
-Status Requests::may_submit(const Caller& caller) const {
-  if (caller.uid == 0 && !c_.options.allow_root)
-    return fail(ErrorCode::refused, "could not submit as root: this cluster does not run jobs as root",
-                "submit as an ordinary user, or set tasks.allowRoot: true on the agents");
-  if (caller.user.empty())
-    return fail(ErrorCode::refused,
-                "could not submit: uid " + std::to_string(caller.uid) + " has no user name on this host",
-                "create the account");
-  if (c_.options.agent_uid != 0 && caller.uid != c_.options.agent_uid)
-    return fail(ErrorCode::refused,
-                "could not submit as " + caller.user +
-                    ": this agent does not run as root and can start "
-                    "jobs of its own user only",
-                "submit as uid " + std::to_string(c_.options.agent_uid) + ", or run dtraind as root");
-  return {};
+    answer(e, MessageType::description, description(c_, *job, coordinator_.waiting_for(job->id),
+                                                permit(Deed::read, caller, role_of(caller), *job, "").has_value()));
 }
 
 Result<job::JobSpec> Requests::checked_spec(const Request& e, const std::string& bytes,
                                             const Caller& caller) {
   if (Status may = may_submit(caller); !may) {
-    refuse(e, may.error());
+    forbid(e, caller, may.error());
     return fail(may.error());
   }
   auto spec = wire::decode<job::JobSpec>(bytes);
@@ -353,7 +323,7 @@ void Requests::plan(const Request& e, const wire::SubmitRequest& q, const Caller
 void Requests::action(const Request& e, const wire::ActionRequest& q, const Caller& caller) {
   static constexpr const char* kVerbs[] = {"cancel", "suspend", "resume", "restart",
                                            "scale",  "delete",  "rerun"};
-  const JobRecord* job = owned_job(e, q.job, caller, kVerbs[static_cast<int>(q.action)]);
+  const JobRecord* job = permitted_job(e, q.job, caller, Deed::change, kVerbs[static_cast<int>(q.action)]);
   if (job == nullptr || !room_for_proposal(e)) return;
   cluster::JobAction a;
   a.kind = static_cast<cluster::ActionKind>(q.action);
@@ -455,7 +425,7 @@ NodeId Requests::checkpoint_host(const cluster::CheckpointRecord& r) const {
 }
 
 void Requests::checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller) {
-  const JobRecord* job = owned_job(e, q.job, caller, "list the checkpoints of");
+  const JobRecord* job = permitted_job(e, q.job, caller, Deed::read, "list the checkpoints of");
   if (job == nullptr) return;
   Verification v{e.connection, e.request, checkpoint_views(*job), {}};
   if (q.verify) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "common/node/access.h"
 #include "common/node/checkpoint_copies.h"
 #include "common/node/checkpoint_requests.h"
 #include "common/node/context.h"
@@ -24,6 +25,8 @@ inline constexpr Duration kCurrentWithin = 10s;  // a request about jobs waits s
 inline constexpr std::size_t kWaitingRequests = 256;  // for that; further ones are refused
 inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of them together: a single one may be as long as a frame
 inline constexpr Duration kHeardWithin = 10s;  // of its start an agent may not have heard yet who is alive: recover-quorum waits
+inline constexpr Duration kRefusalEvery = 60s;           // the log says at most so often of one caller that something was refused
+inline constexpr std::size_t kRefusedCallers = 256;      // of so many that is remembered
 inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in the place of one that leaves; then: refused
 
 class Requests {
@@ -114,7 +117,7 @@ class Requests {
   void nodes(const Request& e, const wire::NodeName& q);
   void leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller);
   // May the caller not do such things to the cluster?
-  bool refuse_stranger(const Request& e, const Caller& caller, const std::string& could_not);
+  bool refuse_non_operator(const Request& e, const Caller& caller, const std::string& could_not);
   void drain(const Request& e, const wire::DrainRequest& q, const Caller& caller);  // requests_drain.cpp
   void form(const Request& e, const wire::FormRequest& q, const Caller& caller);
   void recover_quorum(const Request& e, const wire::RecoverRequest& q, const Caller& caller);
@@ -131,9 +134,11 @@ class Requests {
   void describe(const Request& e, const std::string& name, const Caller& caller);
   Result<job::JobSpec> checked_spec(const Request& e, const std::string& bytes, const Caller& caller);
   const cluster::JobRecord* find_job(const Request& e, const std::string& name);
-  // The job, when the caller may see its output or change it; else an error was sent.
-  const cluster::JobRecord* owned_job(const Request& e, const std::string& name, const Caller& caller,
-                                      const std::string& verb);
+  // The job, when the caller may do that to it; else an error was sent.
+  const cluster::JobRecord* permitted_job(const Request& e, const std::string& name, const Caller& caller, Deed deed,
+                                          const std::string& verb);
+  Role role_of(const Caller& caller) const;
+  void forbid(const Request& e, const Caller& caller, const Error& error);
   Status may_submit(const Caller& caller) const;
   bool room_for_proposal(const Request& e);
   void pend(const MemberId& id, const Request& e, wire::MessageType type,
@@ -153,6 +158,7 @@ class Requests {
   CheckpointRequests& checkpoints_;
   CheckpointCopies& copies_;
   std::map<ConnectionId, Caller> callers_;
+  std::map<std::uint32_t, Instant> refusals_;  // by uid: until when the log says nothing of further ones
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;
   std::deque<Waiting> waiting_;  // in order of time

@@ -34,7 +34,7 @@ void Requests::drain(const Request& e, const wire::DrainRequest& q, const Caller
   const auto refused = [&](ErrorCode code, const std::string& why, const std::string& next) {
     reply_error(c_, e.connection, e.request, {code, could_not + ": " + why, next});
   };
-  if (refuse_stranger(e, caller, could_not)) return;
+  if (refuse_non_operator(e, caller, could_not)) return;
   const auto host = find_host(c_, q.node);
   if (!host) {
     std::vector<std::string> names;

@@ -173,14 +173,8 @@ void Requests::drive_waiting() {
             "dtrainctl status and dtrainctl nodes show which agents are missing: start them, then try again"});
 }
 
-bool Requests::refuse_stranger(const Request& e, const Caller& caller, const std::string& could_not) {
-  if (caller.uid == 0 || caller.uid == c_.options.agent_uid) return false;
-  refuse(e, {ErrorCode::refused, could_not + ": only root and the agent's own user may", "ask an administrator"});
-  return true;
-}
-
 void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& caller) {
-  if (refuse_stranger(e, caller, kChangeMembers)) return;
+  if (refuse_non_operator(e, caller, kChangeMembers)) return;
   if (q.without.size() > wire::kMostFounders)
     return refuse(e, {ErrorCode::limit,
                       "could not form a cluster: more than " + std::to_string(wire::kMostFounders) + " founders are named",
@@ -190,7 +184,7 @@ void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& 
 }
 
 void Requests::recover_quorum(const Request& e, const wire::RecoverRequest& q, const Caller& caller) {
-  if (refuse_stranger(e, caller, "could not recover the quorum")) return;
+  if (refuse_non_operator(e, caller, "could not recover the quorum")) return;
   auto view = recovery_view(c_, q.force);
   if (!view) return refuse(e, view.error());
   if (const Instant heard = started_ + kHeardWithin; c_.now.boot < heard)
@@ -221,7 +215,7 @@ void Requests::drive_recovery() {
 }
 
 void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller) {
-  if (refuse_stranger(e, caller, kChangeMembers)) return;
+  if (refuse_non_operator(e, caller, kChangeMembers)) return;
   if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id) {
     if (const Status removed = c_.members->remove(q.node); !removed) return refuse(e, removed.error());
     return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});

@@ -71,6 +71,7 @@ node::Options SimHost::node_options() const {
   options.snapshot_every = 50;  // a run is short: snapshots must happen in it
   options.cluster_name = "sim";
   options.version = "sim";
+  options.access.fallback = node::Role::submit;
   options.broken_rule = world_.node_rule();
   // Of a run alone, so that also cuts and pauses of some seconds outlast them.
   options.lease = world_.lease();

@@ -140,7 +140,7 @@ TEST_F(ClusterMembersTest, AnUnknownNodeIsNotFound) {
 
 TEST_F(ClusterMembersTest, ChangedLabelsReachTheOthers) {
   start_both();
-  n2->give(Reconfigured{{{"zone", "a"}}, ""});
+  n2->give(Reconfigured{{{"zone", "a"}}, "", {}});
   town.run_for(2s);
   EXPECT_EQ(n1->nodes("n2").at(0).labels.at("zone"), "a");
   EXPECT_EQ(n2->nodes("n2").at(0).labels.at("zone"), "a");
@@ -153,7 +153,7 @@ TEST_F(ClusterMembersTest, WhatIsTooLongToBeToldIsCut) {
   EXPECT_EQ(n1->nodes("n2").at(0).topology, "two packages");
   std::map<std::string, std::string> labels;
   for (int i = 0; i < 400; ++i) labels["label" + std::to_string(i)] = std::string(60, 'v');
-  n2->give(Reconfigured{labels, ""});
+  n2->give(Reconfigured{labels, "", {}});
   town.run_for(2s);
   const auto told = n1->nodes("n2").at(0);
   EXPECT_EQ(told.topology, "");
@@ -198,7 +198,7 @@ TEST_F(ClusterMembersTest, ANewKeyIsANewIdentity) {
     return key;
   };
   const auto before = n1->nodes("n2").at(0).incarnation;
-  n2->give(Reconfigured{{}, "feedfacefeedface"});
+  n2->give(Reconfigured{{}, "feedfacefeedface", {}});
   EXPECT_EQ(key_of_n2_at_n1(), "") << "the links know the old one";
   town.run_for(2s);
   EXPECT_EQ(key_of_n2_at_n1(), "feedfacefeedface");
@@ -219,7 +219,7 @@ TEST_F(ClusterMembersTest, FactsAreAnnouncedAtMostEveryPause) {
   };
   const auto before = facts_sent();
   for (int i = 0; i < 50; ++i) {
-    n2->give(Reconfigured{{{"n", std::to_string(i)}}, ""});
+    n2->give(Reconfigured{{{"n", std::to_string(i)}}, "", {}});
     town.run_for(1ms);
   }
   EXPECT_LE(facts_sent(), before + 4);

@@ -213,6 +213,7 @@ inline House::House(Town& town, std::string name, std::uint8_t number) : town_(t
   }
   options.cluster_name = "lab";
   options.version = "9.9";
+  options.access.fallback = Role::submit;
 }
 
 inline void House::start() {

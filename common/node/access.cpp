@@ -1,0 +1,58 @@
+#include "common/node/access.h"
+
+#include "common/cluster/state.h"
+#include "common/node/event.h"
+
+namespace dtrain::node {
+namespace {
+
+tl::unexpected<Error> refused(const Caller& caller, Role least, const std::string& could_not, const std::string& because) {
+  const std::string who = caller.user.empty() ? "uid " + std::to_string(caller.uid) : caller.user;
+  return fail(ErrorCode::refused, could_not + ": " + because,
+              "ask an administrator for the role `" + std::string(to_string(least)) + "` (access.users." + who +
+                  " in dtraind.yaml of the agents)");
+}
+
+}  // namespace
+
+std::string_view to_string(Role role) {
+  switch (role) {
+    case Role::view:
+      return "view";
+    case Role::submit:
+      return "submit";
+    case Role::operate:
+      return "operate";
+  }
+  return "";
+}
+
+Role role_of(const Caller& caller, const Access& access, std::uint32_t agent_uid) {
+  if (caller.uid == 0 || caller.uid == agent_uid) return Role::operate;
+  const auto known = caller.user.empty() ? access.users.end() : access.users.find(caller.user);
+  return known == access.users.end() ? access.fallback : known->second;
+}
+
+bool owns(const Caller& caller, const cluster::JobRecord& job) {
+  return caller.uid == 0 || caller.uid == job.user.uid;
+}
+
+Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobRecord& job, const std::string& could_not) {
+  if (!owns(caller, job) && (deed == Deed::enter || role < Role::operate))
+    return fail(ErrorCode::refused, could_not + ": it belongs to " + job.user.name, "ask them or an administrator");
+  if (deed != Deed::read && role < Role::submit)
+    return refused(caller, Role::submit, could_not, caller.user + " may only look");
+  return {};
+}
+
+Status permit_submit(const Caller& caller, Role role) {
+  if (role >= Role::submit) return {};
+  return refused(caller, Role::submit, "could not submit as " + caller.user, "this agent lets " + caller.user + " only look");
+}
+
+Status permit_operate(const Caller& caller, Role role, const std::string& could_not) {
+  if (role >= Role::operate) return {};
+  return refused(caller, Role::operate, could_not, "only operators may");
+}
+
+}  // namespace dtrain::node

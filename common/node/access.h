@@ -1,0 +1,47 @@
+// Who may do what: the roles of the configuration's section `access`.
+//
+// The agent that a client is connected to judges, and the one that carries the request out judges again by its own
+// configuration: where they differ the stricter one wins.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include <string_view>
+
+#include "common/base/result.h"
+
+namespace dtrain::cluster {
+struct JobRecord;
+}
+
+namespace dtrain::node {
+
+struct Caller;
+
+enum class Role : std::uint8_t { view, submit, operate };  // each may what the one before may
+std::string_view to_string(Role role);
+
+struct Access {
+  std::map<std::string, Role> users;  // by name; not by uid, which differs between hosts more often
+  Role fallback = Role::view;         // of all others
+};
+
+enum class Deed : std::uint8_t {
+  read,    // logs, cluster spec, checkpoints, environment: of one's own jobs, as operator of all
+  change,  // cancel, restart, scale ...: likewise, and no longer by whom the configuration lets view alone
+  enter,   // exec runs as the job's user: nobody's but one's own, and root's
+};
+
+// Root and the user as whom the agent runs operate, whatever `access` says.
+Role role_of(const Caller& caller, const Access& access, std::uint32_t agent_uid);
+
+bool owns(const Caller& caller, const cluster::JobRecord& job);
+
+// `could_not` begins the error.
+Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobRecord& job, const std::string& could_not);
+Status permit_submit(const Caller& caller, Role role);
+Status permit_operate(const Caller& caller, Role role, const std::string& could_not);
+
+}  // namespace dtrain::node
