@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/proc/task_of_process.h"
+
 namespace dtrain::daemon {
 namespace {
 
@@ -164,7 +166,8 @@ Status Daemon::adopt() {
 }
 
 Status Daemon::open_control() {
-  auto control = net::ControlServer::listen(prepared_.layout.control_socket());
+  auto control = net::ControlServer::listen(
+      prepared_.layout.control_socket(), {}, [tasks = prepared_.layout.tasks()](pid_t pid) { return proc::runs_in_task(pid, tasks); });
   if (!control) return fail(control.error());
   control_ = std::move(*control);
   return add_source(control_->fd(), [this] { return control_->deadline(); },

@@ -24,6 +24,12 @@ constexpr std::size_t kReadPerTurn = 512 << 10;    // of one connection
 constexpr std::size_t kKeptBuffer = 4 << 10;       // an idle connection keeps no more memory than this
 constexpr std::uint64_t kListenerId = 0;
 
+// What does not fit is not missed.
+void turn_away(int fd, const Error& error) {
+  const std::string reply = wire::frame(wire::make_message(wire::MessageType::error, 0, wire::error_reply(error)));
+  (void)::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 }  // namespace
@@ -45,7 +51,8 @@ struct ControlServer::Connection {
   std::size_t unsent() const { return output.size() - sent; }
 };
 
-Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& path, const ControlLimits& limits) {
+Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& path, const ControlLimits& limits,
+                                                             std::function<bool(pid_t)> unwelcome) {
   const auto listener = listen_unix(path);
   if (!listener) return fail(listener.error());
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
@@ -58,11 +65,12 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& 
     if (epoll >= 0) ::close(epoll);
     return fail(ErrorCode::io, "could not watch control socket " + path + ": " + ::strerror(cause));
   }
-  return std::unique_ptr<ControlServer>(new ControlServer(path, limits, *listener, epoll));
+  return std::unique_ptr<ControlServer>(new ControlServer(path, limits, std::move(unwelcome), *listener, epoll));
 }
 
-ControlServer::ControlServer(std::string path, const ControlLimits& limits, int listen_fd, int epoll_fd)
-    : path_(std::move(path)), limits_(limits), listen_fd_(listen_fd), epoll_fd_(epoll_fd),
+ControlServer::ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd,
+                             int epoll_fd)
+    : path_(std::move(path)), limits_(limits), unwelcome_(std::move(unwelcome)), listen_fd_(listen_fd), epoll_fd_(epoll_fd),
       spare_fd_(open_spare()) {}
 
 ControlServer::~ControlServer() {
@@ -111,11 +119,15 @@ void ControlServer::accept_some(ControlSink& sink) {
     auto connection = std::make_unique<Connection>();
     connection->fd = fd;
     if (connections_.size() >= limits_.connections) {
-      const Error full{ErrorCode::limit,
-                       "could not serve this connection: " + std::to_string(limits_.connections) + " are open",
-                       "close some, or try again later"};
-      const std::string reply = wire::frame(wire::make_message(wire::MessageType::error, 0, wire::error_reply(full)));
-      (void)::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL | MSG_DONTWAIT);  // what does not fit is not missed
+      turn_away(fd, {ErrorCode::limit,
+                     "could not serve this connection: " + std::to_string(limits_.connections) + " are open",
+                     "close some, or try again later"});
+      continue;
+    }
+    const Peer peer = peer_of(fd);
+    if (unwelcome_ && unwelcome_(peer.pid)) {
+      turn_away(fd, {ErrorCode::refused, "could not serve this connection: it comes from inside a task",
+                     "call dtrainctl from a login shell; a task asks nothing of the agent"});
       continue;
     }
     connection->id = next_id_++;
@@ -126,8 +138,7 @@ void ControlServer::accept_some(ControlSink& sink) {
     if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) continue;
     const node::ConnectionId id = connection->id;
     connections_.emplace(id, std::move(connection));
-    const std::uint32_t uid = uid_of_peer(fd);
-    sink.on_opened(id, {names_.name_of(uid, now_), uid});
+    sink.on_opened(id, {names_.name_of(peer.uid, now_), peer.uid});
   }
 }
 

@@ -9,7 +9,10 @@
 // also be called at deadline().
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -49,7 +52,9 @@ class ControlSink {
 class ControlServer {
  public:
   // Replaces the socket that a dead agent left. ErrorCode::unavailable: a living one answers there.
-  static Result<std::unique_ptr<ControlServer>> listen(const std::string& path, const ControlLimits& limits = {});
+  // `unwelcome`: processes that are turned away, with a word, before anything of theirs is read; unset: none.
+  static Result<std::unique_ptr<ControlServer>> listen(const std::string& path, const ControlLimits& limits = {},
+                                                       std::function<bool(pid_t)> unwelcome = {});
   // Closes every connection and removes the socket.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
@@ -76,7 +81,7 @@ class ControlServer {
 
  private:
   struct Connection;
-  ControlServer(std::string path, const ControlLimits& limits, int listen_fd, int epoll_fd);
+  ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd, int epoll_fd);
   void accept_some(ControlSink& sink);
   void refuse_one();
   void watch_listener(bool on);
@@ -95,6 +100,7 @@ class ControlServer {
 
   const std::string path_;
   const ControlLimits limits_;
+  const std::function<bool(pid_t)> unwelcome_;
   const int listen_fd_;
   const int epoll_fd_;
   int spare_fd_;  // given up for a moment when descriptors run out, so that a connection can be refused; -1: lost

@@ -66,11 +66,11 @@ Result<int> listen_unix(const std::string& path) {
   return fd;
 }
 
-std::uint32_t uid_of_peer(int fd) {
+Peer peer_of(int fd) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return static_cast<std::uint32_t>(-1);
-  return credentials.uid;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {};
+  return {credentials.uid, credentials.pid};
 }
 
 }  // namespace dtrain::net

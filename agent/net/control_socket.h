@@ -1,6 +1,8 @@
 // The listening end of the control socket and who connected to it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -11,7 +13,11 @@ namespace dtrain::net {
 // Binds, opens to everybody, listens, and puts the socket at `path` in one step, so that whoever sees it can connect.
 Result<int> listen_unix(const std::string& path);
 
-// As the kernel says; the largest number, nobody's, should it not say.
-std::uint32_t uid_of_peer(int fd);
+struct Peer {
+  std::uint32_t uid = static_cast<std::uint32_t>(-1);  // nobody's
+  pid_t pid = 0;                                       // 0: of a process that this namespace does not see
+};
+// As the kernel says: who connected, and from which process.
+Peer peer_of(int fd);
 
 }  // namespace dtrain::net

@@ -4,14 +4,16 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace dtrain::store {
 
 Result<DataLock> DataLock::take(const std::string& data_dir) {
   const std::string path = data_dir + "/lock";
-  File file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file)
+  // Who may open it may lock it, and so keep the agent from starting: 0600, also where an earlier version made it.
+  File file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file || ::fchmod(file.fd(), 0600) != 0)
     return fail(ErrorCode::io, "could not open " + path + ": " + ::strerror(errno),
                 "start the agent as the user who owns the data directory");
   if (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) {

@@ -144,12 +144,24 @@ std::vector<wire::CheckpointView> checkpoint_views(const JobRecord& job) {
   return views;
 }
 
+namespace {
+
+// What gives access to something, or may: tokens are given to training in its environment.
+void hide_secrets(job::JobSpec& spec) {
+  spec.package_digest.clear();
+  for (auto& [name, value] : spec.env) value = "(hidden)";
+  for (auto& [role_name, role] : spec.roles)
+    for (auto& [name, value] : role.env) value = "(hidden)";
+}
+
+}  // namespace
+
 wire::JobDescription description(const Context& c, const JobRecord& job, std::string waiting_for, bool owned) {
   wire::JobDescription d;
   d.job = job_view(c, job);
   d.tasks = task_views(c, job);
   job::JobSpec shown = job.spec;
-  if (!owned) shown.package_digest.clear();
+  if (!owned) hide_secrets(shown);
   d.spec = wire::encode(shown);
   for (const auto& condition : job.conditions)
     d.conditions.push_back(
@@ -159,7 +171,7 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   if (const auto& f = job.first_fault)
     d.first_fault = wire::FaultView{f->task.text(),         host_name(c, f->node), to_rfc3339(f->at),
                                     job::describe(f->exit), f->generation,         f->attempt,
-                                    exit_view(f->exit),     f->exit.stderr_tail};
+                                    exit_view(f->exit),     owned ? f->exit.stderr_tail : ""};
   d.waiting_for = std::move(waiting_for);
   if (d.waiting_for.empty()) d.waiting_for = waits_for_host(c, job);
   if (d.waiting_for.empty()) d.waiting_for = stays_on_drained(c, job);

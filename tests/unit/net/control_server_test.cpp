@@ -137,6 +137,24 @@ TEST_F(ControlServerTest, RefusesMoreConnectionsThanAllowed) {
   ASSERT_TRUE(serve([&] { return server_->connections() == 3; }));
 }
 
+TEST_F(ControlServerTest, TheUnwelcomeAreToldSoAndNothingOfTheirsIsRead) {
+  pid_t seen = 0;
+  start({}, [&](pid_t pid) { return seen = pid, true; });
+  Client task(path_);
+  task.send(request(1));
+  std::vector<wire::Message> said;
+  ASSERT_TRUE(serve([&] {
+    for (wire::Message& message : task.receive()) said.push_back(std::move(message));
+    return task.at_end;
+  }));
+  EXPECT_EQ(seen, ::getpid());
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said.front().payload.find("inside a task"), std::string::npos);
+  EXPECT_TRUE(sink_.open.empty());
+  EXPECT_TRUE(sink_.messages.empty());
+  EXPECT_EQ(server_->connections(), 0u);
+}
+
 TEST_F(ControlServerTest, ManyIdleConnectionsCostLittle) {
   rlimit files{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);

@@ -87,9 +87,9 @@ class ControlWorld : public ::testing::Test {
     server_.reset();
     std::filesystem::remove_all(dir_);
   }
-  void start(const ControlLimits& limits) {
+  void start(const ControlLimits& limits, std::function<bool(pid_t)> unwelcome = {}) {
     server_.reset();
-    auto server = ControlServer::listen(path_, limits);
+    auto server = ControlServer::listen(path_, limits, std::move(unwelcome));
     ASSERT_TRUE(server) << server.error().text();
     server_ = std::move(*server);
   }

@@ -1,0 +1,178 @@
+"""Who may do what: accounts with different roles at one agent of root, and tasks that try more than is theirs.
+
+The accounts are Debian's own (base-passwd), as no test makes users.
+"""
+import json
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+
+import harness
+from harness import BIN, PATIENCE, Agent, SystemTest, until
+
+ANNE, OPS, EVE = "games", "mail", "nobody"      # submits; operates; may only look
+ACCESS = "%s=submit,%s=operate" % (ANNE, OPS)
+REFUSED, DONE, AGENT = 5, 0, 4
+
+
+class Roles(SystemTest):
+    agent_options = ("--set", "access.users=" + ACCESS)
+
+    def start(self):
+        os.chmod(self.top, 0o755)
+        os.makedirs(self.agent.directory, exist_ok=True)
+        os.chmod(self.agent.directory, 0o755)
+        self.bin = self.path("bin")
+        os.makedirs(self.bin)
+        shutil.copy(os.path.join(BIN, "dtrainctl"), self.bin)
+        os.chmod(os.path.join(self.bin, "dtrainctl"), 0o755)
+        super().start()
+
+    def as_(self, user, *arguments, stdin=b""):
+        account = pwd.getpwnam(user)
+        return subprocess.run([os.path.join(self.bin, "dtrainctl"), "--agent", self.agent.socket, *arguments], user=account.pw_uid,
+                              group=account.pw_gid, extra_groups=[], capture_output=True, timeout=PATIENCE, input=stdin, cwd="/")
+
+    def job(self, name, command, **spec):
+        return json.dumps({"apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": name}, "spec": {
+            "framework": "generic", "roles": {"worker": {"replicas": 1, "command": command, "restartPolicy": "Never"}}, **spec}}).encode()
+
+    def refused(self, user, *arguments, because="", stdin=b""):
+        done = self.as_(user, *arguments, stdin=stdin)
+        self.assertEqual((done.returncode, done.stdout), (REFUSED, b""), (user, arguments, done))
+        self.assertIn(because, done.stderr.decode())
+
+    def allowed(self, user, *arguments, stdin=b""):
+        done = self.as_(user, *arguments, stdin=stdin)
+        self.assertEqual(done.returncode, DONE, (user, arguments, done))
+        return done.stdout.decode()
+
+    def begin(self, name, command, **spec):
+        self.allowed(ANNE, "submit", "-", stdin=self.job(name, command, **spec))
+        return until(lambda: next(task for task in self.agent.ask("tasks", name) if task["state"] == "Running"), name + " to run")
+
+    def test_who_may_only_look(self):
+        self.begin("hers", harness.SLEEP, env={"TOKEN": "secret"})
+        submit = self.job("mine", ["true"])
+        for arguments, stdin in ((["submit", "-"], submit), (["plan", "-"], submit), (["run", "-"], submit),
+                                 (["cancel", "hers"], b""), (["delete", "hers"], b""), (["suspend", "hers"], b""),
+                                 (["restart", "hers"], b""), (["scale", "hers", "worker=3"], b""), (["rerun", "hers"], b""),
+                                 (["logs", "hers"], b""), (["exec", "hers", "worker-0", "--", "true"], b""),
+                                 (["cluster-spec", "hers"], b""), (["checkpoints", "hers"], b""), (["drain", "n1"], b""),
+                                 (["undrain", "n1"], b""), (["leave"], b""), (["forget-node", "n1"], b""), (["recover-quorum"], b"")):
+            with self.subTest(arguments):
+                self.refused(EVE, *arguments, stdin=stdin)
+        for arguments in (["jobs"], ["tasks", "hers"], ["status"], ["nodes"], ["events"], ["describe", "job", "hers"]):
+            with self.subTest(arguments):
+                self.assertNotIn("secret", self.allowed(EVE, *arguments))
+        self.assertEqual(self.agent.ask("jobs")[0]["state"], "Running")
+        self.assertIn("event=access.refused user=%s" % EVE, self.agent.log())
+
+    def test_who_submits_steers_what_is_hers(self):
+        self.begin("hers", harness.SLEEP)
+        self.agent.do("submit", self.write("roots.yaml", self.job("roots", harness.SLEEP).decode()))
+        for arguments in (["cancel", "roots"], ["logs", "roots"], ["exec", "roots", "worker-0", "--", "true"]):
+            with self.subTest(arguments):
+                self.refused(ANNE, *arguments, because="it belongs to root")
+        self.refused(ANNE, "submit", "--replace", "-", stdin=self.job("roots", ["true"]))
+        self.refused(ANNE, "drain", "n1", because="only operators may")
+        self.assertEqual(self.allowed(ANNE, "exec", "hers", "worker-0", "--", "id", "-un").strip(), ANNE)
+        self.allowed(ANNE, "cancel", "hers")
+
+    def test_who_operates_steers_all_but_enters_nothing(self):
+        self.begin("hers", ["sh", "-c", "echo here; exec sleep 1000000"])
+        until(lambda: self.allowed(OPS, "logs", "hers", "worker-0") == "here\n", "her log")
+        self.refused(OPS, "exec", "hers", "worker-0", "--", "true", because="it belongs to " + ANNE)
+        self.allowed(OPS, "drain", "n1")
+        self.allowed(OPS, "undrain", "n1")
+        self.allowed(OPS, "cancel", "hers")
+        self.refused(OPS, "recover-quorum", because="coordinat")    # may, but there is no need
+
+    def test_a_role_changes_without_a_restart(self):
+        config = self.write("dtraind.yaml", "access: {users: {%s: submit}}\n" % EVE)
+        agent = Agent(self.top, "n2", self.ip[:-1] + "251" if self.ip.endswith("0") else self.ip + "0", "--config", config)
+        agent.ip = "127.19.%d.%d" % (os.getpid() % 250, 1 + os.getpid() // 250 % 250)
+        agent.options += ["--listen", agent.ip + ":7400", "--advertise", agent.ip]
+        os.chmod(agent.directory, 0o755)
+        agent.start()
+        self.addCleanup(lambda: agent.process.poll() is None and agent.end())
+        self.agent, first = agent, self.agent
+        self.addCleanup(lambda: first.process.poll() is None and first.end())
+        self.allowed(EVE, "submit", "-", stdin=self.job("first", ["true"]))
+        self.write("dtraind.yaml", "access: {users: {}}\n")
+        agent.process.send_signal(signal.SIGHUP)
+        until(lambda: "event=config.reloaded" in agent.log(), "the configuration to be read again")
+        self.refused(EVE, "submit", "-", because="only look", stdin=self.job("second", ["true"]))
+
+    # ---- what a task tries
+
+    def tries(self, script):
+        """What a task of hers prints that tries it, and its exit code; all that it may know is in its environment."""
+        name = "try-%d" % len(self.agent.ask("jobs"))
+        env = {"CTL": os.path.join(self.bin, "dtrainctl"), "SOCKET": self.agent.socket, "DATA": self.agent.data, "TOP": self.top}
+        self.allowed(ANNE, "submit", "-", stdin=self.job(name, ["sh", "-c", script], env=env))
+        until(lambda: next(job for job in self.agent.ask("jobs") if job["name"] == name)["state"] in ("Succeeded", "Failed"), name + " to end")
+        return next(task for task in self.agent.ask("tasks", name))["exit"], self.agent.do("logs", name, "worker-0")
+
+    def test_a_task_reaches_no_agent(self):
+        for how in ("$CTL --agent $SOCKET jobs", "setsid $CTL --agent $SOCKET cancel hers",
+                    # Its parent is gone, and it leads a session of its own.
+                    "setsid -f sh -c '$CTL --agent $SOCKET jobs; echo exit $?' > out 2>&1; "
+                    "until grep -q exit out; do sleep 0.05; done; cat out; grep -q 'exit 0' out"):
+            with self.subTest(how):
+                exit_, said = self.tries(how)
+                self.assertNotEqual(exit_.get("code"), 0, said)
+                self.assertIn("inside a task", said)
+        self.assertEqual(self.agent.do("exec", self.running_one(), "worker-0", "--", "true"), "")
+
+    def running_one(self):
+        self.agent.do("submit", self.write("alive.yaml", self.job("alive", harness.SLEEP).decode()))
+        until(lambda: self.agent.ask("tasks", "alive")[0]["state"] == "Running", "alive to run")
+        return "alive"
+
+    def test_a_task_reads_nothing_that_is_not_its_own(self):
+        secret = self.write("secret.sh", "echo top secret; exec sleep 1000000\n")
+        self.agent.do("submit", self.write("roots.yaml", self.job("roots", ["sh", secret]).decode()))
+        until(lambda: self.agent.do("logs", "roots", "worker-0") == "top secret\n", "the other job's log")
+        exit_, said = self.tries("find $DATA -type f -readable 2>/dev/null -not -path \"$PWD/*\" | grep -v '^$' ; echo; "
+                                 "for f in $(find $DATA -name dtrain.db -o -name '*.key' -o -name 'log.*' -o -name launch 2>/dev/null); do "
+                                 "cat $f >/dev/null 2>&1 && echo CAN READ $f; done; grep -rl 'top secret' $DATA 2>/dev/null; echo looked")
+        self.assertTrue(said.endswith("looked\n"), said)
+        self.assertNotIn("CAN READ", said)
+        self.assertNotIn("dtrain.db", said)
+        self.assertNotIn("top secret", said)
+
+    def test_a_task_touches_no_other_task(self):
+        self.agent.do("submit", self.write("roots.yaml", self.job("roots", harness.SLEEP).decode()))
+        other = until(lambda: next(t for t in self.agent.ask("tasks", "roots") if t["state"] == "Running"), "roots to run")
+        with open("/proc/%d/stat" % other["pid"]) as file:
+            shim = int(file.read().rsplit(")", 1)[1].split()[1])
+        exit_, said = self.tries("kill -9 %d; kill -9 %d; kill -9 $PPID; for s in $(find $DATA -name shim.sock -o -name notify 2>/dev/null); do "
+                                 "python3 -c 'import socket,sys; s=socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1]); "
+                                 "print(\"REACHED\", sys.argv[1])' $s; done; echo tried" % (other["pid"], shim))
+        self.assertTrue(said.endswith("tried\n"), said)
+        self.assertNotIn("REACHED", said)
+        self.assertEqual(said.count("not permitted"), 3, said)
+        self.assertTrue(harness.alive(other["pid"]) and harness.alive(shim))
+
+    def test_modes_of_what_the_agent_keeps(self):
+        self.begin("hers", ["sh", "-c", "echo here; exec sleep 1000000"])
+        until(lambda: self.agent.do("logs", "hers", "worker-0") == "here\n", "her log")
+        open_to_others = []
+        for top, directories, files in os.walk(self.agent.data):
+            for name in files:
+                info = os.stat(os.path.join(top, name))
+                if info.st_mode & 0o077 and "work" not in top.split(os.sep):
+                    open_to_others.append((os.path.join(top, name), stat.filemode(info.st_mode)))
+        self.assertEqual(open_to_others, [])
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("skipped: it acts as several accounts, which root alone can", file=sys.stderr)
+        sys.exit(77)
+    harness.main()
