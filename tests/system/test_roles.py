@@ -115,7 +115,8 @@ class Roles(SystemTest):
         name = "try-%d" % len(self.agent.ask("jobs"))
         env = {"CTL": os.path.join(self.bin, "dtrainctl"), "SOCKET": self.agent.socket, "DATA": self.agent.data, "TOP": self.top}
         self.allowed(ANNE, "submit", "-", stdin=self.job(name, ["sh", "-c", script], env=env))
-        until(lambda: next(job for job in self.agent.ask("jobs") if job["name"] == name)["state"] in ("Succeeded", "Failed"), name + " to end")
+        until(lambda: next(job["state"] for job in self.agent.ask("jobs") if job["name"] == name) in ("Succeeded", "Failed"),
+              name + " to end")
         return next(task for task in self.agent.ask("tasks", name))["exit"], self.agent.do("logs", name, "worker-0")
 
     def test_a_task_reaches_no_agent(self):
@@ -151,9 +152,11 @@ class Roles(SystemTest):
         other = until(lambda: next(t for t in self.agent.ask("tasks", "roots") if t["state"] == "Running"), "roots to run")
         with open("/proc/%d/stat" % other["pid"]) as file:
             shim = int(file.read().rsplit(")", 1)[1].split()[1])
-        exit_, said = self.tries("kill -9 %d; kill -9 %d; kill -9 $PPID; for s in $(find $DATA -name shim.sock -o -name notify 2>/dev/null); do "
-                                 "python3 -c 'import socket,sys; s=socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1]); "
-                                 "print(\"REACHED\", sys.argv[1])' $s; done; echo tried" % (other["pid"], shim))
+        reach = self.write("reach.py", "import socket, sys\ns = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+                           "s.connect(sys.argv[1])\nprint('REACHED', sys.argv[1])\n")
+        exit_, said = self.tries("kill -9 %d; kill -9 %d; kill -9 $PPID; "
+                                 "for s in $(find $DATA -name shim.sock -o -name notify 2>/dev/null); do python3 %s $s; done; echo tried"
+                                 % (other["pid"], shim, reach))
         self.assertTrue(said.endswith("tried\n"), said)
         self.assertNotIn("REACHED", said)
         self.assertEqual(said.count("not permitted"), 3, said)

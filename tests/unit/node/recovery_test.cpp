@@ -89,7 +89,7 @@ TEST_F(RecoveryTest, IsRefusedToStrangersAndWhileAMajorityIsUp) {
   town.kill(*houses[0]);
   town.kill(*houses[1]);
   town.run_for(5s);
-  expect_refused(recover(*houses[2], true, true, 1000), "only root");
+  expect_refused(recover(*houses[2], true, true, 1000), "only operators may");
   EXPECT_EQ(houses[2]->disk.hard.history.number, 1u);
   // Two of three are up again, and have not found each other yet.
   start_again(*houses[0]);
