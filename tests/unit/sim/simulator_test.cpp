@@ -107,6 +107,7 @@ TEST(World, TheSameSeedTakesTheSameCourse) {
   const RunResult one = ClusterWorld(options).run(), two = ClusterWorld(options).run();
   EXPECT_EQ(one.trace_hash, two.trace_hash);
   EXPECT_EQ(one.events, two.events);
+  EXPECT_EQ(run_seeds(options, SeedRange{42, 42}).trace_hash, one.trace_hash);   // that is told of it
   options.seed = 43;
   EXPECT_NE(ClusterWorld(options).run().trace_hash, one.trace_hash);
 }
