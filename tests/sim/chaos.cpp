@@ -23,6 +23,8 @@ constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 
                    kLongestFailing = 12s, kSlowCommit = 1500ms,
                    kLongestCut = 12s, kLongestDrain = 40s, kBetweenDrains = 60s;
 constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
+// Faults of one host are up to so many times as frequent where there are many: else they would hardly ever meet a task.
+constexpr std::size_t kMoreOften = 4;
 // An order on its way when the agent dies is over by then: see SimRunner.
 constexpr Duration kBackAtLeast = 30ms;
 // A checkpoint rots only while its job has been left in peace that long: the death that makes it matter comes later.
@@ -34,7 +36,9 @@ Chaos::Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until) : wo
   for (const Usual& usual : kUsual) {
     if (!allowed.has(usual.fault) || (among_several(usual.fault) && world_.alone()) || !rng_.chance(1, 2)) continue;
     active_.set(usual.fault);
-    mean_[static_cast<std::size_t>(usual.fault)] = usual.mean * static_cast<std::int64_t>(3 + rng_.below(25)) / 10;
+    Duration& mean = mean_[static_cast<std::size_t>(usual.fault)];
+    mean = usual.mean * static_cast<std::int64_t>(3 + rng_.below(25)) / 10;
+    if (world_.many() && !among_several(usual.fault)) mean /= static_cast<std::int64_t>(std::min(world_.hosts() / kFewHosts, kMoreOften));
   }
   drains_ = allowed.has(Fault::drain) && !world_.alone() && operator_.chance(1, 2);
 }
@@ -75,7 +79,8 @@ void Chaos::for_a_while(SimHost& host, Duration longest, std::function<void()> u
 
 void Chaos::strike(Fault fault) {
   if (among_several(fault)) return strike_between(fault);
-  const std::size_t number = world_.alone() ? 0 : rng_.below(world_.hosts());
+  std::size_t number = world_.alone() ? 0 : rng_.below(world_.hosts());
+  if (world_.many() && (fault == Fault::task_kill || fault == Fault::shim_kill)) number = busy_from(number);
   SimHost& host = world_.host(number);
   world_.note(number, to_string(fault));
   switch (fault) {
@@ -103,6 +108,28 @@ void Chaos::strike(Fault fault) {
   }
 }
 
+// The next at which something runs; none: that one.
+std::size_t Chaos::busy_from(std::size_t number) {
+  for (std::size_t i = 0; i < world_.hosts(); ++i) {
+    const std::size_t next = (number + i) % world_.hosts();
+    if (world_.host(next).tasks().live_processes() != 0) return next;
+  }
+  return number;
+}
+
+HostSet Chaos::some_hosts() {
+  if (!world_.many()) return {1 + rng_.below((1ull << world_.hosts()) - 2)};
+  // How many first: of so many hosts halves alone would be drawn else.
+  HostSet group;
+  std::size_t wanted = 1 + rng_.below(world_.hosts() - 1);
+  for (std::size_t i = 0; wanted != 0; ++i) {
+    if (rng_.below(world_.hosts() - i) >= wanted) continue;
+    group.set(i);
+    --wanted;
+  }
+  return group;
+}
+
 Duration Chaos::until_back() {
   return kBackAtLeast + upto(rng_.chance(1, 2) ? kBackAfterKill / 50 : kBackAfterKill);
 }
@@ -118,7 +145,7 @@ void Chaos::strike_between(Fault fault) {
         if (world_.host(i).node() != nullptr && world_.host(i).node()->coordinates()) world_.host(i).kill_agent(until_back());
       return;
     case Fault::partition: {
-      const std::uint64_t group = 1 + rng_.below((1ull << world_.hosts()) - 2);  // neither nobody nor everybody
+      const HostSet group = some_hosts();
       network.part(group, true);
       return for_a_while(host, kLongestCut, [&network, group] { network.part(group, false); });
     }

@@ -20,6 +20,8 @@ class Chaos {
   void drain_later();
   void strike(Fault fault);
   void strike_between(Fault fault);
+  std::size_t busy_from(std::size_t number);
+  HostSet some_hosts();   // neither none nor all
   void kill_some_task(SimHost& host);
   void kill_some_shim(SimHost& host);
   void damage_some_checkpoint();

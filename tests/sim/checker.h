@@ -50,8 +50,8 @@ class WorldView {
   virtual bool all_reported() const = 0;
   // A request takes effect, if it ever does, within this of being made.
   virtual Duration takes_effect() const = 0;
-  // As the newest copy of the ledger that is up has it.
-  virtual cluster::Ledger ledger() const = 0;
+  // As the newest copy of the ledger that is up has it; until the next call.
+  virtual const cluster::Ledger& ledger() const = 0;
   virtual void violation(std::string_view invariant, std::string what) = 0;
 
   bool alone() const { return hosts() == 1; }

@@ -19,12 +19,18 @@ ClusterNetwork::ClusterNetwork(Timeline& timeline, Rng rng, Deliver deliver, Com
       links_(Rng(rng.next())) {}
 
 wire::Endpoint ClusterNetwork::endpoint(std::size_t host) {
-  return {membership::ip_text(static_cast<std::uint32_t>(host + 1)), membership::SimNetwork::kPort};
+  return {membership::ip_text(slot(host) + 1), membership::SimNetwork::kPort};
+}
+
+std::size_t ClusterNetwork::host_at(const wire::Endpoint& endpoint) {
+  const std::uint32_t address = membership::address_of(endpoint);
+  return address == 0 ? kMostHosts : address - 1;
 }
 
 void ClusterNetwork::add_host() {
-  CHECK(hosts_ < council::kMostMachines);
+  CHECK(hosts_ < kMostHosts);
   network_.add_host(static_cast<std::uint32_t>(++hosts_));
+  muted_.push_back(0);
   network_.cuts().resize(hosts_);
 }
 
@@ -68,12 +74,15 @@ void ClusterNetwork::perform(std::size_t host, const gossip::ResolveSeeds&) {
 }
 
 void ClusterNetwork::perform(std::size_t host, const node::SendLog& send) {
-  for (std::size_t to = 0; to < hosts_; ++to) {
-    if (endpoint(to) != send.to) continue;
-    const council::Links::Fate fate = links_.fate(slot(host), slot(to));
-    if (fate.first) deliver_log(to, send, *fate.first);
-    if (fate.second) deliver_log(to, send, *fate.second);
-  }
+  const std::size_t to = host_at(send.to);
+  if (to >= hosts_) return;
+  const council::Links::Fate travels = fate(host, to);
+  if (travels.first) deliver_log(to, send, *travels.first);
+  if (travels.second) deliver_log(to, send, *travels.second);
+}
+
+council::Links::Fate ClusterNetwork::fate(std::size_t from, std::size_t to) {
+  return blocked(from, to) ? council::Links::Fate{} : links_.fate(0, 0);   // cuts of its own it has none
 }
 
 void ClusterNetwork::perform(std::size_t host, std::size_t founder, const node::SendFormation& send) {
@@ -85,8 +94,8 @@ void ClusterNetwork::perform(std::size_t host, std::size_t founder, const node::
     else
       event.report = std::move(*read);
   }
-  const council::Links::Fate fate = links_.fate(slot(host), slot(founder));
-  for (const auto& travels : {fate.first, fate.second})
+  const council::Links::Fate times = fate(host, founder);
+  for (const auto& travels : {times.first, times.second})
     if (travels) timeline_.after(*travels, [this, founder, event] { deliver_(founder, event); });
 }
 
@@ -112,23 +121,17 @@ void ClusterNetwork::happened(std::uint32_t slot, const gossip::Input& input) { 
 void ClusterNetwork::mute(std::size_t host, bool on) {
   muted_[host] += on ? 1 : -1;
   network_.cuts().mute(slot(host), muted_[host] > 0);
-  for (std::size_t other = 0; other < hosts_; ++other)
-    if (other != host) links_.cut(slot(host), slot(other), on);
 }
 
-void ClusterNetwork::isolate(std::size_t host, bool on) { part(1ull << host, on); }
+void ClusterNetwork::isolate(std::size_t host, bool on) { part(HostSet().set(host), on); }
 
-void ClusterNetwork::part(std::uint64_t group, bool on) {
-  const auto begun = std::ranges::find(parts_, on ? 0 : group);
+void ClusterNetwork::part(const HostSet& group, bool on) {
+  const auto begun = std::ranges::find(parts_, on ? HostSet() : group);
   if (begun == parts_.end()) return;  // too many at once
   const auto partition = static_cast<unsigned>(begun - parts_.begin());
-  *begun = on ? group : 0;
-  for (std::size_t a = 0; a < hosts_; ++a) {
-    const bool away = (group >> a & 1) != 0;
-    if (away) network_.cuts().part(slot(a), partition, on);
-    for (std::size_t b = 0; b < hosts_; ++b)
-      if (away != ((group >> b & 1) != 0)) links_.cut(slot(a), slot(b), on);
-  }
+  *begun = on ? group : HostSet();
+  for (std::size_t host = 0; host < hosts_; ++host)
+    if (group.test(host)) network_.cuts().part(slot(host), partition, on);
 }
 
 void ClusterNetwork::set_loss(std::uint32_t per_mille) {

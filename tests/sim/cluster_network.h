@@ -1,12 +1,14 @@
 // The network between the hosts of world cluster. Gossip goes over the connections of world membership, as TCP and libzmq
 // show them; what members tell each other about the log over the links of world council, which lose, delay and repeat: the
-// log must bear more than the real network does. Partitions and cuts are those of both.
+// log must bear more than the real network does. Partitions and cuts hold for both alike.
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "common/node/effect.h"
@@ -17,6 +19,9 @@
 
 namespace dtrain::sim {
 
+inline constexpr std::size_t kMostHosts = 200;
+using HostSet = std::bitset<kMostHosts>;
+
 class ClusterNetwork final : private membership::NetworkUser {
  public:
   using Deliver = std::function<void(std::size_t host, node::Event)>;
@@ -24,6 +29,7 @@ class ClusterNetwork final : private membership::NetworkUser {
   ClusterNetwork(Timeline& timeline, Rng rng, Deliver deliver, Complain complain);
 
   static wire::Endpoint endpoint(std::size_t host);
+  static std::size_t host_at(const wire::Endpoint& endpoint);  // kMostHosts or more: of none
   void add_host();
   void agent_starts(std::size_t host);
   void agent_ends(std::size_t host, bool host_too);
@@ -42,8 +48,9 @@ class ClusterNetwork final : private membership::NetworkUser {
   // Faults. Each cut is ended by the same call with `on` false; cuts may overlap.
   void mute(std::size_t host, bool on);        // what it sends is lost
   void isolate(std::size_t host, bool on);     // both ways
-  // Hosts whose bits are set from the others; beyond Cuts::kPartitions at once nothing happens.
-  void part(std::uint64_t group, bool on);
+  // These hosts from the others; beyond Cuts::kPartitions at once nothing happens.
+  void part(const HostSet& group, bool on);
+  bool blocked(std::size_t from, std::size_t to) const { return network_.cuts().blocked(slot(from), slot(to)); }
   void set_loss(std::uint32_t per_mille);
   void set_duplicates(std::uint32_t per_mille);
   void set_delays(bool on) { links_.set_delays(on); }
@@ -53,6 +60,7 @@ class ClusterNetwork final : private membership::NetworkUser {
   static std::uint32_t slot(std::size_t host) { return static_cast<std::uint32_t>(host); }
   void received(std::uint32_t slot, membership::Message&& message) override;
   void happened(std::uint32_t slot, const gossip::Input& input) override;
+  council::Links::Fate fate(std::size_t from, std::size_t to);
   void deliver_log(std::size_t to, const node::SendLog& send, Duration after);
   bool crosses_as_bytes() { return ++messages_ % kCodedEvery == 0; }
 
@@ -63,11 +71,11 @@ class ClusterNetwork final : private membership::NetworkUser {
   Complain complain_;
   membership::EventQueue queue_;
   membership::SimNetwork network_;
-  council::Links links_;
+  council::Links links_;     // for loss, delays and copies alone
   std::size_t hosts_ = 0, seeds_ = 1;
   std::uint64_t messages_ = 0;
-  std::array<std::uint64_t, membership::Cuts::kPartitions> parts_{};  // groups; 0: none
-  std::array<int, council::kMostMachines> muted_{};
+  std::array<HostSet, membership::Cuts::kPartitions> parts_{};  // none of the hosts: free
+  std::vector<int> muted_;   // by host: how many faults mute it
 };
 
 }  // namespace dtrain::sim

@@ -15,8 +15,8 @@ constexpr Duration kLookEvery = 4s, kLongestIdle = 4s, kAnswerTime = 100ms;
 constexpr Duration kTakesEffect = 5s, kTakesEffectAmongSeveral = 40s;
 // After the last fault: an election, and what was not said meanwhile.
 constexpr Duration kAmends = 10s, kAllReported = 20s;
-// Three voters are there before the users come and faults begin.
-constexpr Duration kForming = 15s;
+// Three voters are there before the users come and faults begin; of many hosts, who else gets a copy of the ledger.
+constexpr Duration kForming = 15s, kFormingOfMany = 30s;
 // Of some seeds the first hosts begin the cluster together: started at any time, one of them killed meanwhile.
 constexpr std::uint64_t kFormOneIn = 4;
 constexpr std::size_t kFounders = 3;
@@ -57,6 +57,11 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            "copied-is-staged", "own-copy-is-verified", "newest-is-waited-for",
                                            "restore-by-lineage"};
 
+// Hosts that are given tasks: those with a copy of the ledger.
+std::uint32_t placeable(std::size_t hosts) {
+  return static_cast<std::uint32_t>(std::min(hosts, wire::kMostVoters + wire::kMostLearners));
+}
+
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);
 }
@@ -95,7 +100,8 @@ ClusterWorld::ClusterWorld(RunOptions options)
   };
   hooks.complain = [this](std::string_view invariant, std::string what) { violation(invariant, std::move(what)); };
   client_ = std::make_unique<SimClient>(timeline_, stream(5), book_, hooks);
-  if (stream(11).chance(1, kHungryOneIn)) client_->set_hungry(static_cast<std::uint32_t>(options_.nodes));
+  if (stream(11).chance(1, kHungryOneIn)) client_->set_hungry(placeable(options_.nodes));
+  if (many()) client_->set_many(placeable(options_.nodes));
   if (options_.nodes > 1)
     network_ = std::make_unique<ClusterNetwork>(
         timeline_, stream(8), [this](std::size_t host, node::Event event) { hosts_[host]->post(std::move(event)); },
@@ -109,6 +115,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
   Rng checkpoints = stream(12);
   own_directories_ = options_.nodes > 1 && checkpoints.chance(1, 2);
   restore_wait_ = kRestoreWaits[checkpoints.below(std::size(kRestoreWaits))];
+  ticks_.assign(options_.nodes, kNever);
   for (std::size_t i = 0; i < options_.nodes; ++i) {
     if (own_directories_ && i > 0) files = std::make_shared<SimCheckpoints::Files>();
     files->number = own_directories_ ? i : 0;
@@ -141,12 +148,11 @@ void ClusterWorld::count_start(const SimShim& shim) {
 
 RunResult ClusterWorld::run() {
   // Users have as long a time, however the cluster begins.
-  const Duration longer = founders_ > 0 ? kFoundersTake - kForming : Duration{};
-  const Instant end_of_run = Instant{} + std::max(options_.duration, kShortest) + longer;
+  const Instant end_of_run = Instant{} + std::max(options_.duration, kShortest) + forming_takes() - kForming;
   busy_until_ = end_of_run - kConverge - kEnd;
   Chaos chaos(*this, options_.faults, stream(6), busy_until_);
   start_agents();
-  if (!alone()) run_until(Instant{} + (founders_ > 0 ? kFoundersTake : kForming));
+  if (!alone()) run_until(Instant{} + forming_takes());
   users_act_ = true;
   observe_later();
   act_later();
@@ -196,6 +202,10 @@ void ClusterWorld::begin_calm() {
   undrain_later();
 }
 
+Duration ClusterWorld::forming_takes() const {
+  return (founders_ > 0 ? kFoundersTake : kForming) + (many() ? kFormingOfMany : Duration{});
+}
+
 void ClusterWorld::start_agents() {
   if (founders_ > 0) return begin_forming();
   for (const auto& host : hosts_) host->start_agent();
@@ -216,10 +226,8 @@ void ClusterWorld::begin_forming() {
 void ClusterWorld::run_until(Instant end) {
   while (!violation_) {
     const Instant next = timeline_.next(), mail = network_ ? network_->next() : kNever;
-    Instant tick = kNever;
-    SimHost* due = nullptr;
-    for (const auto& host : hosts_)
-      if (const Instant at = host->next_tick(); at < tick) tick = at, due = host.get();
+    const auto due = std::ranges::min_element(ticks_);
+    const Instant tick = *due;
     if (std::min({next, mail, tick}) > end) break;
     if (mail < next && mail < tick) {
       network_->run_next();
@@ -227,7 +235,7 @@ void ClusterWorld::run_until(Instant end) {
       timeline_.run_next();
     } else {
       timeline_.advance_to(std::max(tick, now()));
-      due->tick();
+      hosts_[static_cast<std::size_t>(due - ticks_.begin())]->tick();
     }
   }
   if (!violation_) timeline_.advance_to(end);
@@ -249,12 +257,17 @@ bool ClusterWorld::all_reported() const {
   return idle && (alone() || (calm_ && now() - std::max(busy_until_, undisturbed_since_) > kAllReported));
 }
 
-cluster::Ledger ClusterWorld::ledger() const {
-  const node::Node* newest = nullptr;
+const cluster::Ledger& ClusterWorld::ledger() const {
+  LedgerCopy newest;
   for (const auto& host : hosts_)
-    if (host->node() != nullptr && (newest == nullptr || host->node()->ledger_index() > newest->ledger_index())) newest = host->node();
-  auto ledger = newest == nullptr ? Result<cluster::Ledger>(cluster::Ledger()) : cluster::Ledger::restore(newest->ledger_bytes());
-  return ledger ? std::move(*ledger) : cluster::Ledger();
+    if (host->node() != nullptr && (newest.host == kMostHosts || host->node()->ledger_index() > newest.index))
+      newest = {host->number(), host->lives(), host->node()->ledger_index()};
+  if (newest == copy_of_) return copy_;
+  copy_of_ = newest;
+  copy_ = {};
+  if (newest.host == kMostHosts) return copy_;
+  if (auto ledger = cluster::Ledger::restore(hosts_[newest.host]->node()->ledger_bytes())) copy_ = std::move(*ledger);
+  return copy_;
 }
 
 Duration ClusterWorld::takes_effect() const { return alone() ? kTakesEffect : kTakesEffectAmongSeveral; }
@@ -289,8 +302,7 @@ void ClusterWorld::drain(std::size_t host, bool on, Duration within) {
 
 // Until each is known to be done. An operator sees also what took effect behind the undrain that was sent after it (seed 1782 of three hosts).
 void ClusterWorld::undrain_later() {
-  const cluster::Ledger seen = ledger();
-  for (const auto& [node, drain] : seen.state().drained)
+  for (const auto& [node, drain] : ledger().state().drained)
     for (std::size_t i = 0; i < hosts_.size(); ++i)
       if (hosts_[i]->name() == drain.name) drained_.insert(i);
   for (const std::size_t host : drained_) drain(host, false, {});

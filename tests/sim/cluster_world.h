@@ -3,6 +3,9 @@
 //
 // A run has three parts: busy (users act, faults happen), calm (faults are over, tasks end well: everything must
 // converge), end (every job is cancelled: nothing may run).
+//
+// Of many hosts (more than kFewHosts) it takes longer until users come, jobs may have many tasks, and faults of one host are more
+// frequent: see many().
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,7 @@
 
 namespace dtrain::sim {
 
-inline constexpr std::size_t kMostHosts = 9;
+inline constexpr std::size_t kFewHosts = 9;
 
 struct RunOptions {
   std::uint64_t seed = 1;
@@ -72,6 +75,7 @@ class ClusterWorld final : public WorldView {
   const std::optional<Violation>& broken() const { return violation_; }
 
   // WorldView.
+  bool many() const { return options_.nodes > kFewHosts; }
   Instant now() const override { return timeline_.now(); }
   std::size_t hosts() const override { return hosts_.size(); }
   // How many of the first hosts begin the cluster together; 0: the first does alone.
@@ -85,7 +89,7 @@ class ClusterWorld final : public WorldView {
   bool calm() const override { return calm_; }
   bool all_reported() const override;
   Duration takes_effect() const override;
-  cluster::Ledger ledger() const override;
+  const cluster::Ledger& ledger() const override;
   void violation(std::string_view invariant, std::string what) override;
 
  private:
@@ -99,6 +103,7 @@ class ClusterWorld final : public WorldView {
   void tell_checkers(const std::function<void(Checker&)>& tell);  // all there are
   void count_start(const SimShim& shim);
   void begin_forming();
+  Duration forming_takes() const;
   void entered(std::size_t host, const MemberId& cluster);
   void observe_later();
   void act_later();
@@ -117,6 +122,7 @@ class ClusterWorld final : public WorldView {
   CheckerList checkers_;
   SimRelays relays_;
   std::vector<std::unique_ptr<SimHost>> hosts_;
+  std::vector<Instant> ticks_;                // by host: when its agent wishes to be called
   std::optional<Violation> violation_;
   std::uint64_t attempts_ = 0, recoveries_ = 0;
   std::map<JobId, Generation> generations_;
@@ -126,6 +132,14 @@ class ClusterWorld final : public WorldView {
   bool own_directories_ = false;              // each host its own; else they share them
   MemberId cluster_;                          // that the hosts belong to
   std::set<std::size_t> drained_;             // as far as the operator knows
+  // What ledger() gave last: to read it back takes long. In one life of an agent an index has one content.
+  struct LedgerCopy {
+    std::size_t host = kMostHosts;
+    std::uint64_t life = 0, index = 0;
+    bool operator==(const LedgerCopy&) const = default;
+  };
+  mutable LedgerCopy copy_of_;
+  mutable cluster::Ledger copy_;
   bool calm_ = false, users_act_ = false;
 };
 

@@ -184,6 +184,14 @@ void make_hungry(job::JobSpec& spec, std::uint32_t hosts) {
   for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;
 }
 
+std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng) { return hosts / 2 + static_cast<std::uint32_t>(rng.below(hosts)); }
+
+void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng) {
+  RoleSpec& worker = spec.roles.at("worker");
+  worker.replicas = worker.min_replicas = wide_replicas(hosts, rng);
+  if (!spec.checkpoint && rng.chance(1, 4)) worker.resources.gpus = 1;   // of two on each host
+}
+
 job::JobSpec changed_job(job::JobSpec spec, std::uint64_t tag) {
   spec.labels[kTagLabel] = std::to_string(tag);
   for (auto& [name, role] : spec.roles)

@@ -15,6 +15,9 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
 // Its tasks take so much that few such jobs run at once; one kind takes all `hosts`. What may be bound to one host has room on
 // one, also when it is scaled up.
 void make_hungry(job::JobSpec& spec, std::uint32_t hosts);
+// As many workers as it may have on so many hosts: it has room there once others made room, whatever else was done to it.
+std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng);
+void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng);
 // The same file with something changed that no default hides.
 job::JobSpec changed_job(job::JobSpec spec, std::uint64_t tag);
 

@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
   CLI::App app("Simulated worlds for dtrain's deciding half", "dtrain-sim");
   app.add_flag("--list", arguments.list, "name the worlds, their rules for --break, faults and checkers");
   app.add_option("--world", arguments.world, "the world to run");
-  app.add_option("--nodes", arguments.nodes, "hosts in it");
+  app.add_option("--nodes", arguments.nodes, "hosts in it; how many it takes and has by itself: docs/simulator.md");
   app.add_option("--seeds", arguments.seeds, "FIRST..LAST");
   app.add_option("--duration", arguments.duration, "virtual time of one run");
   app.add_option("--faults", arguments.faults, "all, none, or a comma list");

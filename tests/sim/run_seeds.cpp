@@ -36,28 +36,23 @@ Result<RunOutcome> run(const RunRequest& request) {
   options.broken_rule = request.broken_rule;
   options.trace = request.trace;
   const Report report = run_seeds(options, request.seeds);
-  const double rate = report.real_seconds > 0 ? static_cast<double>(report.events) / report.real_seconds : 0;
-  nlohmann::json line = {{"world", "cluster"},
-                         {"nodes", options.nodes},
-                         {"seeds", report.seeds},
-                         {"virtual_seconds", report.virtual_seconds},
-                         {"events", report.events},
-                         {"events_per_second", rate},
-                         {"real_seconds", report.real_seconds},
-                         {"compared", report.compared},
-                         {"jobs", report.jobs},
-                         {"attempts", report.attempts},
-                         {"recoveries", report.recoveries},
-                         {"lives", report.lives},
-                         {"commits", report.commits}};
-  char text[200];
-  std::snprintf(
-      text, sizeof text,
-      "cluster: %llu seeds held, %.0f virtual seconds, %llu events (%.0f/s), %llu jobs, %llu attempts, %llu "
-      "lives of the agent",
-      static_cast<unsigned long long>(report.seeds), report.virtual_seconds,
-      static_cast<unsigned long long>(report.events), rate, static_cast<unsigned long long>(report.jobs),
-      static_cast<unsigned long long>(report.attempts), static_cast<unsigned long long>(report.lives));
+  const double rate = report.cpu_seconds > 0 ? static_cast<double>(report.events) / report.cpu_seconds : 0;
+  nlohmann::json line = line_of(report, "cluster", options.nodes);
+  line.update({{"events", report.events},
+               {"events_per_second", rate},
+               {"jobs", report.jobs},
+               {"attempts", report.attempts},
+               {"recoveries", report.recoveries},
+               {"lives", report.lives},
+               {"commits", report.commits}});
+  char text[240];
+  std::snprintf(text, sizeof text,
+                "cluster: %llu seeds of %zu hosts held, %.0f virtual seconds (%.0f per second), %llu events (%.0f/s), %llu jobs, %llu "
+                "attempts, %llu lives of the agent",
+                static_cast<unsigned long long>(report.seeds), options.nodes, report.virtual_seconds,
+                line["virtual_seconds_per_second"].get<double>(), static_cast<unsigned long long>(report.events), rate,
+                static_cast<unsigned long long>(report.jobs), static_cast<unsigned long long>(report.attempts),
+                static_cast<unsigned long long>(report.lives));
   return outcome_of(report, std::move(line), text, replay_command(options, report.failed_seed));
 }
 
@@ -68,7 +63,7 @@ std::vector<std::string> checkers() {
 }  // namespace
 
 const World& cluster_world() {
-  static const World world{"cluster",     "hosts, their agents, tasks and disks, the network between them, users",
+  static const World world{"cluster",     "1 to 200 hosts, their agents, tasks and disks, the network between them, users",
                            cluster_rules, FaultSet::all_names,
                            checkers,      run};
   return world;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,6 +23,8 @@ constexpr std::uint64_t kCompareEvery = 16;  // of the seeds run twice; the firs
 struct SeedReport {
   std::uint64_t seeds = 0;  // that held
   std::uint64_t failed_seed = 0, compared = 0;
+  // Over all that happened: of one seed its own hash, of several a hash over theirs in their order.
+  std::uint64_t trace_hash = 0;
   std::optional<Violation> violation;
   double virtual_seconds = 0, real_seconds = 0, cpu_seconds = 0;
 };
@@ -39,6 +42,7 @@ void run_each_seed(SeedReport& report, SeedRange seeds, std::uint64_t compare_ev
     const auto result = run(seed);
     report.virtual_seconds += std::chrono::duration<double>(result.covered).count();
     add(result);
+    report.trace_hash = seed == seeds.first ? result.trace_hash : (report.trace_hash * 0x9e3779b97f4a7c15ull) ^ result.trace_hash;
     report.violation = result.violation;
     if (!report.violation && compare_every != 0 && (seed - seeds.first) % compare_every == 0) {
       ++report.compared;
@@ -127,10 +131,15 @@ inline std::string replay_command(std::string_view world, std::uint64_t nodes, s
   return out;
 }
 
-// The outcome of a report; `line`: its figures, to which a violation is added. `replay`: of failed_seed.
+// The outcome of a report; `line`: its figures, to which the hash and a violation are added. `text` gets the hash of a
+// single seed. `replay`: of failed_seed.
 inline RunOutcome outcome_of(const SeedReport& report, nlohmann::json line, std::string text,
                              std::string replay) {
   RunOutcome outcome;
+  char hash[20];
+  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(report.trace_hash));
+  line["trace_hash"] = hash;
+  if (report.seeds + (report.violation ? 1 : 0) == 1) text += std::string(", trace hash ") + hash;
   outcome.text = std::move(text);
   outcome.violation = report.violation;
   outcome.failed_seed = report.failed_seed;

@@ -12,6 +12,7 @@ constexpr std::size_t kUsedNames = 3;   // few: names must collide
 constexpr std::uint64_t kCodedEvery = 5;                            // every such reply is encoded again and compared
 constexpr Duration kLongestWatch = 20s;
 constexpr std::uint32_t kUid = 1000;
+constexpr std::uint64_t kWideOneIn = 3;   // jobs, where there are many hosts
 
 template <class T>
 bool round_trip(const wire::Message& message, bool compare, std::string& why) {
@@ -145,6 +146,7 @@ void SimClient::submit_something() {
   if (earlier != nullptr && rng_.chance(1, 3)) return submit(changed_job(earlier->spec, tag), tag, rng_.chance(1, 2));
   job::JobSpec spec = random_job(name, tag, rng_);
   if (hungry_ != 0) make_hungry(spec, hungry_);
+  if (many_ != 0 && rng_.chance(1, kWideOneIn)) make_wide(spec, many_, rng_);
   if (rng_.chance(1, 15)) {
     spec.generate_name = name + "-";
     spec.name.clear();
@@ -176,6 +178,7 @@ void SimClient::act_on_job(const KnownJob& job) {
       request.action = wire::Action::scale;
       request.role = "worker";
       request.replicas = static_cast<std::uint32_t>(1 + rng_.below(4));
+      if (many_ != 0 && rng_.chance(1, 2)) request.replicas = wide_replicas(many_, rng_);
       if (asks_for_gpus(job.name, "worker")) return query(&job);
       break;
     case 10:

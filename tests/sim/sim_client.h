@@ -52,6 +52,8 @@ class SimClient {
   void drain(wire::DrainRequest request);   // by an operator
   // More jobs at a time, which take more of the `hosts`: some have to wait, or make room.
   void set_hungry(std::uint32_t hosts) { hungry_ = hosts; }
+  // Some jobs have many tasks, up to several on each of the `hosts`.
+  void set_many(std::uint32_t hosts) { many_ = hosts; }
   std::uint64_t next_tag() { return ++tags_; }
 
   // `index`: of the newest entry in the ledger of who answers.
@@ -85,6 +87,7 @@ class SimClient {
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;                         // of the deed under way
   std::uint32_t hungry_ = 0;                     // the number of hosts; 0: not
+  std::uint32_t many_ = 0;                       // likewise
 };
 
 }  // namespace dtrain::sim

@@ -15,13 +15,18 @@ constexpr Duration kAgentGrace = 20s;   // longer than any agent is away by itse
 constexpr std::uint32_t kTicksInPlace = 64;   // more Ticks without time going on: the agent spins
 // Each host draws from streams of its own; those of the first are as they were when there was but one.
 constexpr std::uint64_t kStreams = 1'000'000;
+constexpr std::uint64_t kSnapshotEvery = 50;       // a run is short: snapshots must happen in it
+constexpr std::uint64_t kSnapshotEveryOfMany = 500;  // there are more entries, and more copies that write one
 constexpr MemberId kCluster{0xc1, 0x57e2};
 
 std::string host_id(std::size_t number) {
+  constexpr std::string_view kDigits = "fedcba9876543210";
   std::string id = "0123456789abcdef0123456789abcdef";
-  id.back() = "fedcba9876543210"[number];
+  id.back() = kDigits[number % kDigits.size()];
+  if (number >= kDigits.size()) id[id.size() - 2] = kDigits[kDigits.size() - 1 - number / kDigits.size()];
   return id;
 }
+static_assert(kMostHosts <= 14 * 16, "host_id() of the last is that of another");
 
 std::string host_name(std::size_t number) { return "sim" + std::to_string(number); }
 
@@ -68,7 +73,7 @@ SimRunner::Observer SimHost::observer() {
 
 node::Options SimHost::node_options() const {
   node::Options options;
-  options.snapshot_every = 50;  // a run is short: snapshots must happen in it
+  options.snapshot_every = world_.many() ? kSnapshotEveryOfMany : kSnapshotEvery;
   options.cluster_name = "sim";
   options.version = "sim";
   options.access.fallback = node::Role::submit;
@@ -196,12 +201,15 @@ void SimHost::step(const node::Event& event) {
   }
   for (const auto& checker : world_.checkers_) checker->stepped(number_);
   stepping_ = false;
+  plan_tick();
   // The agent ends itself when its disk fails; somebody starts it again. The tasks run on.
   if (failed != nullptr)
     world_.timeline_.after(kReplyTime, [this, life = life_] {
       if (node_ != nullptr && life == life_) agent_lost(false, kRestartAfterDiskError);
     });
 }
+
+void SimHost::plan_tick() { world_.ticks_[number_] = agent_runs() ? clock_.to_world(node_->deadline()) : kNever; }
 
 void SimHost::soon(node::Event event, Duration after) {
   world_.timeline_.after(after, [this, life = life_, event = std::move(event)] {
@@ -305,6 +313,7 @@ void SimHost::agent_lost(bool host_too, Duration back_after) {
   node_.reset();
   held_.clear();
   paused_ = false;
+  plan_tick();
   world_.book_.agent_died(host_too);
   world_.client_->agent_died(number_);
   disk_->agent_died();
@@ -328,12 +337,14 @@ void SimHost::agent_lost(bool host_too, Duration back_after) {
 void SimHost::pause_agent(Duration length) {
   if (node_ == nullptr || paused_) return;
   paused_ = true;
+  plan_tick();
   runner_->pause_agent(true);
   disturbed_until(world_.now() + length);
   world_.cluster_disturbed_until(world_.now() + length);
   world_.timeline_.after(length, [this, life = life_] {
     if (life != life_ || !paused_) return;
     paused_ = false;
+    plan_tick();
     runner_->pause_agent(false);
     // What came meanwhile is delivered in order, before anything new.
     const std::deque<node::Event> held = std::exchange(held_, {});

@@ -29,7 +29,6 @@ class SimHost final : public HostView {
   bool agent_runs() const { return node_ != nullptr && !paused_; }
   void disturbed_until(Instant until) { undisturbed_since_ = std::max(undisturbed_since_, until); }
 
-  Instant next_tick() const { return agent_runs() ? clock_.to_world(node_->deadline()) : kNever; }
   void tick();
 
   SimRunner& tasks() { return *runner_; }
@@ -49,6 +48,7 @@ class SimHost final : public HostView {
 
  private:
   void step(const node::Event& event);
+  void plan_tick();                      // after whatever may change when the agent wishes to be called
   void perform(const node::Effect& effect);
   void soon(node::Event event, Duration after = kReplyTime);
   void agent_lost(bool host_too, Duration back_after);

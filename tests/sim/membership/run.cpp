@@ -21,9 +21,10 @@ Result<RunOutcome> run(const RunRequest& request) {
   line.update(report.figures.json());
   char text[200];
   std::snprintf(text, sizeof text,
-                "membership: %llu seeds of %u members held, %.0f virtual seconds, %llu events (%.0f/s), %llu "
+                "membership: %llu seeds of %u members held, %.0f virtual seconds (%.0f per second), %llu events (%.0f/s), %llu "
                 "false positives",
                 static_cast<unsigned long long>(report.seeds), options->nodes, report.virtual_seconds,
+                line["virtual_seconds_per_second"].get<double>(),
                 static_cast<unsigned long long>(report.events), rate,
                 static_cast<unsigned long long>(report.figures.false_positives));
   return outcome_of(report, std::move(line), text, replay_command(*options, report.failed_seed));

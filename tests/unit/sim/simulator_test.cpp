@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/job/manifest.h"
+#include "tests/sim/cluster_network.h"
 #include "tests/sim/job_factory.h"
 #include "tests/sim/run_seeds.h"
 #include "tests/sim/script.h"
@@ -51,22 +52,72 @@ TEST(Jobs, AreValidWhateverTheSeed) {
   }
 }
 
+// Of many hosts: a job has workers for many of them, and never more than have room when nothing else runs.
+TEST(Jobs, AreWideWhereThereAreManyHosts) {
+  constexpr std::uint32_t kHosts = 100;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    Rng rng(seed);
+    job::JobSpec spec = random_job("digits", seed, rng);
+    if (seed % 2 == 0) make_hungry(spec, kHosts);
+    make_wide(spec, kHosts, rng);
+    const auto errors = job::validate(spec);
+    EXPECT_TRUE(errors.empty()) << seed << ": " << errors.front().text();
+    EXPECT_GE(spec.roles["worker"].replicas, kHosts / 2);
+    std::uint64_t cpus = 0, gpus = 0;
+    for (const auto& [name, role] : spec.roles) {
+      cpus += role.replicas * role.resources.cpu_millis;
+      gpus += role.replicas * role.resources.gpus;
+    }
+    EXPECT_LE(cpus, kHosts * kHostCpuMillis) << seed;
+    EXPECT_LE(gpus, kHosts * kHostGpus) << seed;
+  }
+}
+
+TEST(Network, AnyHostCanBeCutOffFromAnyOther) {
+  Timeline timeline;
+  ClusterNetwork network(timeline, Rng(1), [](std::size_t, node::Event) {}, [](std::string_view, std::string) {});
+  for (std::size_t i = 0; i < kMostHosts; ++i) network.add_host();
+  EXPECT_EQ(ClusterNetwork::host_at(ClusterNetwork::endpoint(kMostHosts - 1)), kMostHosts - 1);
+  EXPECT_GE(ClusterNetwork::host_at({"192.168.0.1", 7400}), kMostHosts);
+  HostSet far;
+  far.set(150).set(kMostHosts - 1);
+  network.part(far, true);
+  network.isolate(3, true);
+  network.mute(7, true);
+  EXPECT_TRUE(network.blocked(150, 7) && network.blocked(9, kMostHosts - 1) && network.blocked(3, 150) && network.blocked(8, 3));
+  EXPECT_TRUE(network.blocked(7, 8));
+  EXPECT_FALSE(network.blocked(8, 7) || network.blocked(150, kMostHosts - 1));
+  network.part(far, false);
+  network.mute(7, false);
+  EXPECT_FALSE(network.blocked(150, 8) || network.blocked(7, 8));
+  EXPECT_TRUE(network.blocked(3, 150));
+}
+
+TEST(World, RefusesMoreHostsThanItTakes) {
+  RunRequest request;
+  request.nodes = kMostHosts + 1;
+  const auto outcome = cluster_world().run(request);
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().text().find("--nodes 200"), std::string::npos);
+}
+
 TEST(World, TheSameSeedTakesTheSameCourse) {
   RunOptions options;
   options.seed = 42;
   const RunResult one = ClusterWorld(options).run(), two = ClusterWorld(options).run();
   EXPECT_EQ(one.trace_hash, two.trace_hash);
   EXPECT_EQ(one.events, two.events);
+  EXPECT_EQ(run_seeds(options, SeedRange{42, 42}).trace_hash, one.trace_hash);   // that is told of it
   options.seed = 43;
   EXPECT_NE(ClusterWorld(options).run().trace_hash, one.trace_hash);
 }
 
 // Under a sanitizer a run takes some twenty times as long, and is there for its memory errors.
 #ifdef DTRAIN_SANITIZED
-constexpr std::uint64_t kHeldSeeds = 21, kSeveralHostsSeeds = 2;
+constexpr std::uint64_t kHeldSeeds = 21, kSeveralHostsSeeds = 2, kManyHostsSeeds = 1;
 constexpr std::size_t kEveryOnceFailed = 4;
 #else
-constexpr std::uint64_t kHeldSeeds = 40, kSeveralHostsSeeds = 20;
+constexpr std::uint64_t kHeldSeeds = 40, kSeveralHostsSeeds = 20, kManyHostsSeeds = 2;
 constexpr std::size_t kEveryOnceFailed = 1;
 #endif
 
@@ -82,6 +133,16 @@ TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
       EXPECT_GT(report.attempts, report.jobs);
     }
   }
+}
+
+// More than can have a copy of the ledger, and jobs of many tasks.
+TEST(World, ManyHostsHold) {
+  RunOptions options;
+  options.nodes = 24;
+  options.duration = 200s;
+  const Report report = run_seeds(options, SeedRange{1, kManyHostsSeeds});
+  EXPECT_FALSE(report.violation) << broken_text(report);
+  EXPECT_GT(report.attempts, options.nodes * kManyHostsSeeds);
 }
 
 // Worlds that showed a fault, of the agent or of a checker, when this code met them. What a seed shows changes with the world.
