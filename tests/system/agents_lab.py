@@ -27,6 +27,7 @@ import threading
 import time
 import typing
 
+import harness
 from harness import BIN
 
 INSIDE = "DTRAIN_LAB_INSIDE"    # set for the script inside: the directory on which it mounts its memory
@@ -256,6 +257,20 @@ class Member:
         return len(os.listdir("/proc/%d/fd" % self.process.pid))
 
 
+class Island(harness.Member):
+    """An agent that packet filters tell from others by its group, `uid`: it is root like them, so that all run the same users' tasks."""
+    uid = None
+
+    def spawn(self):
+        with open(self.log_path, "a") as log:
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, group=self.uid,
+                                            extra_groups=[])
+        return self
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+
 class Lab:
     """`count` agents of one program, none started yet. The first is everybody's seed and is never a victim."""
 
@@ -436,7 +451,7 @@ def _from_to(senders, receivers, what):
         ", ".join(str(member.uid) for member in senders), ", ".join(member.ip for member in receivers), what)
 
 
-def cut(one, other):
+def cut(one, other, more=""):
     """No packet passes between the two groups; inside each all do.
 
     A client's address on loopback is 127.0.0.1, whoever it is: a connection is known by the group that sends to the other
@@ -446,7 +461,13 @@ def cut(one, other):
     mark = "ct mark set %d" % next(MARKS)
     return filtered("chain leaving { type filter hook output priority 0; %s; %s; }" %
                     (_from_to(one, other, mark), _from_to(other, one, mark)),
-                    "chain arriving { type filter hook input priority 0; %s counter drop; }" % mark.replace(" set", ""))
+                    "chain arriving { type filter hook input priority 0; %s counter drop; %s }" % (mark.replace(" set", ""), more))
+
+
+def isolated(members, others):
+    """As cut() from all others, and for those whose process dies then: not even the ends of its connections pass. cut() knows a
+    connection once its client has sent; what a server's address sends is dropped here, whoever the client is."""
+    return cut(members, others, "ip saddr { %s } counter drop;" % ", ".join(member.ip for member in members))
 
 
 def cut_one_way(senders, receivers):

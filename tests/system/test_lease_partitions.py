@@ -3,7 +3,7 @@
 The agents run in namespaces of their own (agents_lab.py); the packets between them are dropped. All are on one machine, so that
 their tasks write down by one clock when they ran.
 
-DTRAIN_CUTS: hosts cut off, one after the other (default 3; tests/run.sh --soak: 50).
+DTRAIN_CUTS: hosts cut off, one after the other (default 3; tests/run.sh --soak: 50). Of every second one the agent dies with the cut.
 DTRAIN_QUORUM_LOST_SECONDS: how long nobody reaches anybody (default 8; there: a minute).
 """
 import contextlib
@@ -12,14 +12,12 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import time
 import unittest
 
 import agents_lab
-import harness
 import test_hosts
-from agents_lab import cut
+from agents_lab import cut, isolated
 from harness import alive, until
 
 CUTS = int(os.environ.get("DTRAIN_CUTS", "3"))
@@ -69,23 +67,9 @@ class Beats:
         return [(what, "%.3f s" % (last - first)) for what, last, first in self.handovers() if last >= first]
 
 
-class Island(harness.Member):
-    """An agent that packet filters tell from the others by its group: it is root like them, so that all run the same users' tasks."""
-    uid = None
-
-    def spawn(self):
-        with open(self.log_path, "a") as log:
-            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, group=self.uid,
-                                            extra_groups=[])
-        return self
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-
 class Islands(test_hosts.Hosts):
     """Helpers: agents with short times, between which the network can be cut."""
-    member = Island
+    member = agents_lab.Island
 
     def make(self, *arguments, **options):
         member = super().make(*arguments, **options)
@@ -120,6 +104,13 @@ class Islands(test_hosts.Hosts):
                     all(node["schedulable"] for agent in agents for node in agent.ask("nodes")))
         until(agreed, lambda: "one cluster again: %s" % [(agent.ask("status"), agent.states()) for agent in agents], PATIENCE)
 
+    def says_that_it_is_lost(self, agent):
+        """Whatever else happens, each look at the status says so."""
+        status = agent.ask("status")
+        self.assertTrue(status["stale"], status)
+        self.assertFalse(status["quorum"]["healthy"] or status["coordinator"], status)
+        return True
+
     def identities(self, agent, name):
         return {task: (t["node"], t["pid"], t["attempt"]) for task, t in self.tasks_at(agent, name).items()}
 
@@ -129,15 +120,18 @@ class LeasePartitions(Islands):
         agents, beats, draw = self.three(), self.beats_of("keepers"), random.Random(CUTS)
         agents[0].do("submit", self.writers("keepers", exclusive=True))
         self.running(agents[0], "keepers")
-        gaps, exposures, outages = [], [], []
-        for _ in range(CUTS):
+        figures = {False: [], True: []}     # by whether its agent died: seconds between last and first beat, from the cut to each
+        for number in range(CUTS):
             before = self.running(agents[0], "keepers")
             until(lambda: all(any(key[::2] == (name, t["pid"]) for key in beats.read()) for name, t in before.items()), "a beat of each")
             victim = draw.choice([agent for agent in agents if any(t["node"] == agent.name for t in before.values())])
             there = {name: t["pid"] for name, t in before.items() if t["node"] == victim.name}
             others = [agent for agent in agents if agent is not victim]
-            with cut([victim], others):
+            agent_dies = number % 2 == 1
+            with (isolated if agent_dies else cut)([victim], others):
                 since = time.monotonic()
+                if agent_dies:      # its shims stay, and freeze by themselves
+                    victim.end()
                 after = until(lambda: (t := self.running(others[0], "keepers")) and
                               all(t[name]["node"] != victim.name for name in there) and t,
                               lambda: "successors elsewhere: %s" % self.tasks_at(others[0], "keepers"), PATIENCE)
@@ -145,20 +139,22 @@ class LeasePartitions(Islands):
                                "the successors' first beats")
                 for name, pid in there.items():
                     self.assertTrue(alive(pid), "%s of the host that is cut off is frozen, not killed" % name)
+            if agent_dies:
+                victim.start()
             until(lambda: not any(alive(pid) for pid in there.values()), "the end of what was superseded", PATIENCE)
             for name, pid in there.items():
                 last = beats.read()[name, victim.name, pid][-1]
-                gaps.append(firsts[name] - last)
-                exposures.append(last - since)
-                outages.append(firsts[name] - since)
+                figures[agent_dies].append((firsts[name] - last, last - since, firsts[name] - since))
             self.whole(agents)
             self.assertEqual(self.identities(agents[0], "keepers"), {n: (t["node"], t["pid"], t["attempt"]) for n, t in after.items()})
         self.assertEqual(beats.both(), [])
-        for what, samples in (("the old one's last beat to its successor's first", gaps), ("the cut to the old one's last", exposures),
-                              ("the cut to its successor's first", outages)):
-            print("%d cuts, lease %g s: from %s: median %.2f s, least %.2f s, most %.2f s, n = %d" %
-                  (CUTS, LEASE, what, statistics.median(samples), min(samples), max(samples), len(samples)))
-        self.assertGreater(min(gaps), 0)
+        for agent_dies, rows in figures.items():
+            for what, samples in zip(("the old one's last beat to its successor's first", "the cut to the old one's last",
+                                      "the cut to its successor's first"), zip(*rows)):
+                print("%d cuts, lease %g s%s: from %s: median %.2f s, least %.2f s, most %.2f s, n = %d" %
+                      (CUTS, LEASE, ", its agent died" * agent_dies, what, statistics.median(samples), min(samples), max(samples),
+                       len(samples)))
+        self.assertGreater(min(gap for rows in figures.values() for gap, *_ in rows), 0)
 
     def test_nobody_reaches_anybody_for_a_while(self):
         agents, keepers, workers = self.three(), self.beats_of("keepers"), self.beats_of("workers")
@@ -186,12 +182,13 @@ class LeasePartitions(Islands):
                              ["logs", "workers", next(n for n, (node, *_) in before["workers"].items() if node == agent.name)]):
                     agent.do(*verb)
             # What needs nobody goes on, for as long as this lasts.
-            until(lambda: all(times[-1] - since > QUORUM_LOST for times in workers.read().values()),
+            until(lambda: all([self.says_that_it_is_lost(agent) for agent in agents]) and
+                  all(times[-1] - since > QUORUM_LOST for times in workers.read().values()),
                   lambda: "beats of all workers: %s" % {key: times[-1] - since for key, times in workers.read().items()},
                   QUORUM_LOST + PATIENCE)
-            self.assertTrue(all(agent.ask("status")["stale"] for agent in agents))
             self.assertEqual({key: times[-1] for key, times in keepers.read().items()}, last)
         self.whole(agents)
+        self.assertEqual([agent.ask("status")["quorum"]["next"] for agent in agents], ["", "", ""])
         until(lambda: all(times[-1] > last[key] for key, times in keepers.read().items()), "what was frozen to go on", PATIENCE)
         for agent in agents:
             until(lambda: all(t["state"] == "Running" for name in before for t in agent.ask("tasks", name)),

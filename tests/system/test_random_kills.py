@@ -5,7 +5,7 @@ Then it is calm, and everything that was promised must hold: what was acknowledg
 never ran twice at once, what has ended is not run again, no line of a log is missing, no process is left over, and no agent
 ended by itself.
 
-DTRAIN_KILL_SECONDS: how long (default 40; tests/run.sh --soak: 600). DTRAIN_SEED: the seed of an earlier run, which prints it; what is
+DTRAIN_KILL_SECONDS: how long (default 60; tests/run.sh --soak: 600). DTRAIN_SEED: the seed of an earlier run, which prints it; what is
 drawn repeats itself then, but not when the processes get to run.
 """
 import contextlib
@@ -26,7 +26,7 @@ import test_lease_partitions
 from agents_lab import cut, cut_one_way
 from harness import end_processes_of, processes_of, sh, until
 
-FAULTS_S = int(os.environ.get("DTRAIN_KILL_SECONDS", "40"))
+FAULTS_S = int(os.environ.get("DTRAIN_KILL_SECONDS", "60"))
 SEED = int(os.environ.get("DTRAIN_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 AT_MOST = 2 * FAULTS_S + 500    # seconds for all of it
 AGENTS = 5
