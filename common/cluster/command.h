@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -137,6 +138,8 @@ struct BeginGeneration {
   std::string restore_digest;
   std::string message;  // "no checkpoint yet: from scratch", ...
   std::uint64_t restore_place = 0;  // of the files that were verified (transfer/checkpoint.h)
+  // Of roles that begin with fewer tasks than wanted: how many. All others begin whole. (extend: empty.)
+  std::map<std::string, std::uint32_t> sizes;
   template <class V>
   void fields(V& v) {
     v("job", job);
@@ -146,6 +149,7 @@ struct BeginGeneration {
     v("restore_digest", restore_digest);
     v("message", message);
     v("restore_place", restore_place);
+    v("sizes", sizes);
   }
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/cluster/ledger.h"
+#include "common/cluster/shrink.h"
 
 namespace dtrain::cluster {
 
@@ -44,12 +45,17 @@ class JobTransition {
   void watch_still();
   // Derives state, completion, suspension and removal from the tasks. Call after every change.
   void settle();
+  // Of its next generation (job_sizes.cpp): roles without a size are whole.
+  void resize(const Sizes& sizes);
+  // More tasks beside those that run: of what it is short of.
+  void grow(const std::vector<TaskPlacement>& more);
   // A new run of the same job: budgets, completions and the passed list start anew.
   void begin_run();
   void task_event(const TaskRecord& task, std::string type, std::string reason,
                   std::vector<EventField> details = {});
 
  private:
+  void set_size(const std::string& role, std::uint32_t size, std::uint32_t whole);
   void count_attempts(TaskRecord& task, const TaskObservation& seen);
   void take_exit(TaskRecord& task, const TaskObservation& seen);
   void stood_still(TaskRecord& task, const TaskObservation& seen);

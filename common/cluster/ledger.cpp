@@ -263,6 +263,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     const auto here = job.tasks.find(place.task);
     if (extend && here != job.tasks.end() && !here->second.lost) return refused(ErrorCode::refused, "job moved on");
   }
+  if (!may_have(job, c.sizes, c.placements) && broken_rule != "least-tasks")
+    return refused(ErrorCode::refused, "job moved on");
   if (taken(c)) return refused(ErrorCode::refused, "a place was taken meanwhile");
   touched_.insert(job.id);
   for (const auto& place : c.placements)
@@ -307,9 +309,11 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   JobTransition transition(*this, job, wall);
   if (job.spec.checkpoint)
     for (const auto& place : c.placements) job.ran[place.node] = c.generation;
+  if (extend) transition.grow(c.placements);
   if (!extend) {
     if (job.restored_digest != c.restore_digest) job.fruitless_restores = 0;
     job.generation = c.generation;
+    transition.resize(c.sizes);
     job.preempted = {};
     job.halt = Halt::none;
     job.needs_generation = false;

@@ -192,16 +192,18 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
       if (role == job.spec.roles.end())
         return refused(ErrorCode::not_found,
                        "could not scale job " + job.spec.name + ": it has no role " + c.role);
-      if (role->second.replicas == c.replicas) return done(job);
+      const std::uint32_t wanted = wanted_replicas(job, c.role);
       const std::uint32_t before = role->second.replicas;
+      if (before == c.replicas && wanted == before) return done(job);
       role->second.min_replicas =
-          role->second.min_replicas == before ? c.replicas : std::min(role->second.min_replicas, c.replicas);
+          role->second.min_replicas == wanted ? c.replicas : std::min(role->second.min_replicas, c.replicas);
       role->second.replicas = c.replicas;
-      job.reason = "scaled " + c.role + " from " + std::to_string(before) + " to " +
+      job.shrunk.erase(c.role);
+      job.reason = "scaled " + c.role + " from " + std::to_string(before != c.replicas ? before : wanted) + " to " +
                    std::to_string(c.replicas) + " by " + c.user;
       const bool active = job.generation > 0 && !job.needs_generation && job.goal == Goal::run;
       // Where a task could see the difference, all get a new cluster spec: a new generation.
-      if (active && !scales_alone(job.spec, c.role)) transition.halt(Halt::scale, true, true);
+      if (active && before != c.replicas && !scales_alone(job.spec, c.role)) transition.halt(Halt::scale, true, true);
       break;
     }
 

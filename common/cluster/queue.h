@@ -67,6 +67,9 @@ struct WaitingJob {
   std::vector<TaskPlacement> standing;  // not empty: more tasks of a job that runs; has no reservation, preempts nobody
   bool preempts = true;                 // false: never ends others
   std::uint64_t run = 0;                // RunningJob::run once it has started
+  // Of some roles, by name: the fewest tasks with which it may start; it gets as many as there is room for. The tasks that are
+  // left out are the last of their role.
+  std::map<std::string, std::uint32_t> least = {};
 };
 
 // A run of a job: started again it is another.
@@ -86,7 +89,7 @@ struct Reservation {
 
 struct Start {
   JobId job = 0;
-  std::vector<TaskPlacement> placements;
+  std::vector<TaskPlacement> placements;  // of all its tasks, or of fewer where WaitingJob::least allows it
   bool back_filled = false;  // ahead of the one with the reservation
 };
 

@@ -54,8 +54,15 @@ void QueueTurn::look_at(const WaitingJob& job) {
   if (const auto known = queue_.on_empty_.extract(demand_)) on_empty_.insert({demand_, known.mapped()});
   if (first_ != nullptr) return back_fill(job);
   if (blocked_) return wait(job, WaitKind::behind, "waits behind a job that never fits");
-  if (start(job, free_, false)) return;
-  if (auto never = never_fits(job)) {
+  if (start(job, free_, false) || start_fewer(job, free_, false)) return;
+  auto never = never_fits(job);
+  // There will never be room for all of it: its turn comes with what there may be.
+  if (auto fits = never ? fewer(job, emptied()) : std::nullopt) {
+    fewer_.push_back(std::move(*fits));
+    fewer_.back().least.clear();
+    return look_at(fewer_.back());
+  }
+  if (never) {
     blocked_ = !queue_.rules_.hold(QueueRule::never_fits_delays_nobody);
     return wait(job, WaitKind::never_fits, std::move(*never));
   }
@@ -75,7 +82,8 @@ void QueueTurn::back_fill(const WaitingJob& job) {
     both_ = free_;
     both_->meet(*shadow_);
   }
-  if (start(job, ends_before ? free_ : *both_, ends_before)) return;
+  const Capacity& where = ends_before ? free_ : *both_;
+  if (start(job, where, ends_before) || start_fewer(job, where, ends_before)) return;
   if (auto never = never_fits(job)) return wait(job, WaitKind::never_fits, std::move(*never));
   if (reasons_ >= kReasonTries) return wait(job, WaitKind::behind, "waits behind " + first_->spec->name);
   const auto reason = short_of(job, free_);
@@ -113,17 +121,64 @@ bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_be
   return true;
 }
 
-std::optional<std::string> QueueTurn::never_fits(const WaitingJob& job) {
-  const auto known = on_empty_.find(demand_);
-  if (known != on_empty_.end()) return known->second.empty() ? std::nullopt : std::optional(known->second);
-  if (tired()) return std::nullopt;
+bool QueueTurn::start_fewer(const WaitingJob& job, const Capacity& where, bool ends_before) {
+  const auto& reserved = queue_.reservation_;
+  const bool others_end_for_it = reserved && reserved->job == job.id &&
+                                 std::ranges::any_of(reserved->victims, [&](const StartedJob& run) { return find(run) != nullptr; });
+  if (others_end_for_it) return false;
+  const auto fits = fewer(job, where);
+  if (!fits) return false;
+  const std::string whole = std::exchange(demand_, demand_of(*fits));
+  const bool started = start(*fits, where, ends_before);
+  demand_ = whole;
+  return started;
+}
+
+// Role by role, the others as many as are found so far. Where many have room fewer have, so halving finds the most; where the
+// search for places is not that even, fewer are found.
+std::optional<WaitingJob> QueueTurn::fewer(const WaitingJob& job, const Capacity& where) {
+  if (job.least.empty() || tired()) return std::nullopt;
+  auto sizes = job.least;
+  WaitingJob some = job;
+  const RoomInAll room = where.in_all();
+  const auto fits = [&] {
+    some.tasks.clear();
+    for (const TaskId& task : job.tasks)
+      if (const auto size = sizes.find(task.role); size == sizes.end() || task.index < size->second) some.tasks.push_back(task);
+    if (!may_fit(*job.spec, some.tasks, room)) return false;
+    searched(some);
+    return place(*job.spec, some.tasks, where).has_value();
+  };
+  if (!fits()) return std::nullopt;
+  for (auto& [role, size] : sizes) {
+    const auto wanted = static_cast<std::uint32_t>(
+        std::ranges::count_if(job.tasks, [&](const TaskId& task) { return task.role == role; }));
+    std::uint32_t enough = size, too_many = std::max(wanted, size) + 1;
+    while (enough + 1 < too_many) {
+      size = enough + (too_many - enough) / 2;
+      (fits() ? enough : too_many) = size;
+    }
+    size = enough;
+  }
+  if (!fits()) return std::nullopt;
+  return some;
+}
+
+const Capacity& QueueTurn::emptied() {
   if (!emptied_) {
     emptied_ = at_first_;
     std::vector<Holding> all;
     for (const auto& [id, running] : by_id_) all.push_back({running->spec, &running->placements});
     emptied_->release(all);
   }
-  Capacity empty = *emptied_;
+  return *emptied_;
+}
+
+std::optional<std::string> QueueTurn::never_fits(const WaitingJob& job) {
+  const auto known = on_empty_.find(demand_);
+  if (known != on_empty_.end()) return known->second.empty() ? std::nullopt : std::optional(known->second);
+  if (tired()) return std::nullopt;
+  Capacity empty = emptied();
   if (!job.standing.empty()) empty.hold(*job.spec, job.standing);
   searched(job);
   const auto placed = place(*job.spec, job.tasks, empty, job.standing);

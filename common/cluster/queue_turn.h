@@ -40,6 +40,11 @@ class QueueTurn {
   void back_fill(const WaitingJob& job);
   // Searches `where`; a job that fits is started.
   bool start(const WaitingJob& job, const Capacity& where, bool ends_before);
+  // The same with fewer tasks than it wants.
+  bool start_fewer(const WaitingJob& job, const Capacity& where, bool ends_before);
+  // With as many tasks as there is room for in `where`; nullopt: not even for the least, or it wants all.
+  std::optional<WaitingJob> fewer(const WaitingJob& job, const Capacity& where);
+  const Capacity& emptied();
   std::optional<std::string> never_fits(const WaitingJob& job);
   void wait(const WaitingJob& job, WaitKind kind, std::string reason);
   // Why it has no room in `where`; nullopt: it has.
@@ -74,6 +79,7 @@ class QueueTurn {
   std::optional<Capacity> emptied_;      // what is free when nothing runs
   std::optional<Capacity> shadow_;       // what is free when the reservation begins, its own room taken off
   std::optional<Capacity> both_;         // free now and then
+  std::deque<WaitingJob> fewer_;         // jobs that reserve for fewer tasks than they want
   const WaitingJob* first_ = nullptr;    // that has the reservation
   bool blocked_ = false;               // a rule is switched off
   std::string demand_;                                // of the job that is looked at

@@ -287,6 +287,9 @@ struct JobRecord {
   std::optional<Duration> still_since;  // unset: it does not
   Duration still_to{0};                 // what it stood still before that is added to run_started
 
+  // Of roles that run with fewer tasks than wanted (shrink.h): what is wanted.
+  std::map<std::string, std::uint32_t> shrunk;
+
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -339,6 +342,7 @@ struct JobRecord {
     v("ran", ran);
     v("restore_waits_since", restore_waits_since);
     v("restored_place", restored_place);
+    v("shrunk", shrunk);
   }
 
   // Was it left behind, if that generation wrote it?

@@ -85,6 +85,13 @@ bool is_known(const TemplateName& name, const JobSpec& spec) {
   }
 }
 
+// A job that shrinks has no such task then.
+bool may_be_left_out(const TemplateName& name, const JobSpec& spec) {
+  if (name.kind != Kind::host) return false;
+  const std::uint32_t least = spec.roles.at(std::string(name.role)).min_replicas;
+  return least != 0 && name.index >= least;
+}
+
 // nullopt: the generation has no such task.
 std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spec, const ClusterView& cluster,
                                     const TaskView& view) {
@@ -214,7 +221,7 @@ std::vector<std::string> unknown_templates(std::string_view text, const JobSpec&
   for (const auto& piece : split_templates(text)) {
     if (!piece.is_template) continue;
     const auto name = parse_template_name(piece.text);
-    if (!name || !is_known(*name, spec)) unknown.push_back(braced(piece.text));
+    if (!name || !is_known(*name, spec) || may_be_left_out(*name, spec)) unknown.push_back(braced(piece.text));
   }
   return unknown;
 }

@@ -169,7 +169,8 @@ class Rules {
                parsed && !parsed->role.empty() && !has_role(spec_, parsed->role))
         message += ": the job has no role " + in_quotes(parsed->role);
       else if (parsed && !parsed->role.empty())
-        message += ": the role has fewer tasks";
+        message += parsed->index < spec_.roles.at(std::string(parsed->role)).replicas ? ": the role may shrink to fewer tasks (minReplicas)"
+                                                                                      : ": the role has fewer tasks";
       if (!near.empty()) message += "; did you mean {" + near + "}?";
       add("template", path, std::move(message), "write {" + unknown + "} for the literal text");
     }

@@ -68,6 +68,7 @@ bool Coordinator::look_at(JobId id) {
     // A choice made for a generation that is not wanted any more; its outstanding answer finds nobody.
     if (job->goal != cluster::Goal::run || !job->needs_generation) soft.choosing.reset();
     if (soft.proposed == 0) watch_time(*job, soft);
+    watch_room(*job, soft);
     if (!tasks_to_place(*job, soft).empty()) {
       unplaced_.insert(id);
       return true;
@@ -130,6 +131,7 @@ bool Coordinator::begin_generation(const JobRecord& job, Job& soft, std::vector<
   cluster::BeginGeneration begin;
   begin.job = job.id;
   begin.generation = job.generation + 1;
+  begin.sizes = cluster::sizes_of(job, placements);
   begin.placements = std::move(placements);
   if (wants_restore(job)) {
     const auto& step = soft.choosing->choice.step();

@@ -10,6 +10,7 @@
 
 #include "common/cluster/queue.h"
 #include "common/cluster/restore.h"
+#include "common/cluster/shrink.h"
 #include "common/node/checkpoint_requests.h"
 #include "common/node/context.h"
 #include "common/node/leases.h"
@@ -69,10 +70,13 @@ class Coordinator {
     std::string told;                                   // of `waiting`, to the ledger
     std::optional<std::string> told_after;              // the ledger's reason before; nullopt: it knows `told`
     std::optional<cluster::WaitKind> waits_as;          // of `told`, in the queue; nullopt: it waits for something else
+    std::optional<Instant> short_since;                 // since when there is no room for all of it (shrink.h)
     Instant deadline = kNever;
   };
   bool look_at(JobId id);
   std::vector<TaskId> tasks_to_place(const cluster::JobRecord& job, Job& soft);
+  void watch_room(const cluster::JobRecord& job, Job& soft);
+  cluster::Sizes fewest_tasks(const cluster::JobRecord& job, const Job& soft) const;
   std::vector<cluster::RunningJob> running_jobs() const;
   void start_waiting();
   bool decide();

@@ -154,7 +154,7 @@ void Coordinator::give_held_places() {
       continue;
     }
     // Another number of tasks is wanted, or a host changed: the queue looks for places.
-    const bool good = (!held.whole || now.size() == tasks.size()) && fits(id, held.spec, now);
+    const bool good = (!held.whole || now.size() == cluster::wanted_tasks(job->spec).size()) && fits(id, held.spec, now);
     bool done = !good;
     if (good && held.whole) {
       const bool begins = begin_generation(*job, soft->second, std::move(now));

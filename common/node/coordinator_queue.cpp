@@ -1,7 +1,9 @@
 // The coordinator's waiting jobs: what the queue is told of the ledger, and what is made of its decisions.
 #include <algorithm>
+#include <deque>
 #include <utility>
 
+#include "common/cluster/cluster_change.h"
 #include "common/cluster/job_transition.h"
 #include "common/node/coordinator.h"
 
@@ -40,22 +42,44 @@ std::string Coordinator::waiting_for(JobId id) const {
 // Which tasks of the job want a place now. None: it has one, or waits for something else, of which soft.deadline knows.
 std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft) {
   if (soft.proposed != 0 || job.goal != cluster::Goal::run || is_final(job.state)) return {};
-  const std::vector<TaskId> wanted = cluster::wanted_tasks(job.spec);
   if (job.needs_generation) {
     if (!job.nothing_runs() && c_.options.broken_rule != "kill-before-next-generation") return {};
     Instant until = job.not_before > c_.elapsed() ? at(job.not_before) : c_.now.boot;
     if (soft.choosing && soft.choosing->choice.from_scratch() == job.from_scratch && soft.choosing->retry != kNever)
       until = std::max(until, soft.choosing->retry);
     if (until <= c_.now.boot && makes_way(job, soft)) return {};
-    if (until <= c_.now.boot) return wanted;
+    if (until <= c_.now.boot) return cluster::whole_tasks(job);
     soft.deadline = std::min(soft.deadline, until);
     return {};
   }
   std::vector<TaskId> missing;
-  if (job.halt == cluster::Halt::none && job.generation != 0)
-    for (const TaskId& id : wanted)
-      if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !job.still_since)) missing.push_back(id);
+  if (job.halt != cluster::Halt::none || job.generation == 0) return missing;
+  for (const TaskId& id : cluster::wanted_tasks(job.spec))
+    if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !job.still_since)) missing.push_back(id);
+  if (!missing.empty()) return missing;
+  // All with which it runs are placed; where that is fewer than wanted, more can come beside them if nobody notices.
+  for (const auto& [name, whole] : job.shrunk)
+    for (std::uint32_t i = job.spec.roles.at(name).replicas; i < whole && cluster::scales_alone(job.spec, name); ++i)
+      missing.push_back({name, i});
   return missing;
+}
+
+// For how long there must be no room for all of a job before it begins with fewer is said by timing.downGrace: so long its hosts
+// may be about to come back.
+void Coordinator::watch_room(const JobRecord& job, Job& soft) {
+  if (!begins(job) || !cluster::may_shrink(job)) return soft.short_since.reset();
+  if (soft.proposed != 0) return;
+  if (!soft.short_since) soft.short_since = std::max(c_.now.boot, job.not_before > c_.elapsed() ? at(job.not_before) : c_.now.boot);
+  const Instant until = *soft.short_since + c_.options.down_grace;
+  if (until > c_.now.boot) soft.deadline = std::min(soft.deadline, until);
+}
+
+cluster::Sizes Coordinator::fewest_tasks(const JobRecord& job, const Job& soft) const {
+  const bool waited = soft.short_since && *soft.short_since + c_.options.down_grace <= c_.now.boot;
+  cluster::Sizes least = cluster::fewest_tasks(job, waited);
+  if (c_.options.broken_rule == "least-tasks")
+    for (auto& [role, size] : least) size = 1;
+  return least;
 }
 
 std::vector<cluster::RunningJob> Coordinator::running_jobs() const {
@@ -98,6 +122,7 @@ void Coordinator::start_waiting() {
 // One decision of the queue. True: the next can come at once.
 bool Coordinator::decide() {
   std::vector<cluster::WaitingJob> waiting;
+  std::deque<job::JobSpec> whole;  // of jobs that ran with fewer tasks than wanted
   for (const JobId id : unplaced_) {
     const JobRecord* job = c_.ledger.find(id);
     const auto soft = jobs_.find(id);
@@ -113,6 +138,8 @@ bool Coordinator::decide() {
     entry.resumes = job->run_started.has_value();
     entry.preempts = job->preempted.by == 0;
     entry.run = run_of(*job);
+    if (job->needs_generation) entry.least = fewest_tasks(*job, soft->second);
+    if (!job->shrunk.empty()) entry.spec = &whole.emplace_back(cluster::whole_spec(*job));
     if (!job->needs_generation)
       for (const auto& [task, record] : job->tasks)
         if (!record.ended) entry.standing.push_back(record.place);
@@ -169,7 +196,7 @@ void Coordinator::extend(const JobRecord& job, Job& soft, std::vector<cluster::T
   soft.waiting.clear();
   unplaced_.erase(job.id);
   propose(soft, job.id, CommandType::extend_generation,
-          cluster::BeginGeneration{job.id, job.generation, placements, {}, "", ""});
+          cluster::BeginGeneration{job.id, job.generation, placements, {}, "", "", 0, {}});
   bookings_.push_back({soft.proposed, job.id, job.spec, std::move(placements)});
 }
 

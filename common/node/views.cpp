@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/cluster/shrink.h"
 #include "common/job/cluster_spec.h"
 #include "common/job/restart.h"
 #include "common/node/drain_views.h"
@@ -74,11 +75,13 @@ wire::JobView job_view(const Context& c, const JobRecord& job) {
   v.framework = job::to_string(job.spec.framework);
   v.generation = job.generation;
   v.restarts = job.restarts;
-  v.reason = job.reason;
+  v.reason = cluster::runs_with(job);
+  if (!v.reason.empty() && !job.reason.empty()) v.reason += "; ";
+  v.reason += job.reason;
   v.user = job.user.name;
   v.labels = job.spec.labels;
   v.age_s = std::chrono::duration_cast<std::chrono::seconds>(c.elapsed() - job.created_elapsed).count();
-  for (const auto& [name, role] : job.spec.roles) v.roles[name].desired = role.replicas;
+  for (const auto& [name, role] : job.spec.roles) v.roles[name].desired = cluster::wanted_replicas(job, name);
   for (const auto& [id, t] : job.tasks) {
     const auto role = v.roles.find(id.role);
     if (role == v.roles.end()) continue;

@@ -99,6 +99,8 @@ class Story {
       spec.policy.expected = std::chrono::seconds(std::stol(w[1]));
     } else if (w[0] == "gpus" && w.size() == 3) {
       spec.roles[w[1]].resources.gpus = static_cast<std::uint32_t>(std::stoul(w[2]));
+    } else if (w[0] == "least" && w.size() == 3) {
+      spec.roles[w[1]].min_replicas = static_cast<std::uint32_t>(std::stoul(w[2]));
     } else if (w[0] == "clean") {
       spec.policy.clean_pod_policy = w[1] == "All"    ? job::CleanPodPolicy::all
                                      : w[1] == "None" ? job::CleanPodPolicy::none

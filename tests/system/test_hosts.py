@@ -105,6 +105,33 @@ class HostsTest(Hosts):
         agents[0].do("submit", self.spread("again", 6))
         self.assertIn("a3", {t["node"] for t in self.running(agents[0], "again", 6).values()})
 
+    def test_a_gang_goes_on_with_fewer_and_is_whole_again_when_restarted(self):
+        agents = self.three()
+        see = "echo $DTRAIN_TASK of $0; exec sleep 1000000"
+        roles = {"worker": {"replicas": 3, "minReplicas": 2, "antiAffinity": "host", "command": ["sh", "-c", see, "{count:worker}"]}}
+        agents[0].do("submit", self.write("gang.json", json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "gang"},
+            "spec": {"framework": "generic", "roles": roles}})))
+        self.running(agents[0], "gang")
+        victim = next(a for a in agents if a.name == self.tasks_at(agents[0], "gang")["worker-2"]["node"])
+        rest = [a for a in agents if a is not victim]
+        self.kill_host(victim)
+        after = until(lambda: len(t := self.tasks_at(rest[0], "gang")) == 2 and self.running(rest[0], "gang", 2),
+                      lambda: "two tasks; seen %s" % self.tasks_at(rest[0], "gang"), 60)   # timing.downGrace twice
+        self.assertEqual({t["node"] for t in after.values()}, {a.name for a in rest})
+        for agent in rest:
+            job = until(lambda: (j := self.job_at(agent, "gang")) and j["state"] == "Running" and j, "the job to run, by every agent")
+            self.assertIn("runs with 2 of 3 worker", job["reason"])
+            self.assertEqual((job["roles"]["worker"]["desired"], job["roles"]["worker"]["running"], job["restarts"]), (3, 2, 1))
+        until(lambda: "of 2" in rest[0].do("logs", "gang", "worker-0"), "a task that was told of two")
+        self.assertIn("job.shrunk", [event["type"] for event in rest[0].events()])
+        victim.start()
+        until(lambda: rest[0].nodes()[victim.name]["schedulable"], "the host that is back to be given tasks again")
+        self.assertEqual({n: t["pid"] for n, t in self.running(rest[0], "gang", 2).items()}, {n: t["pid"] for n, t in after.items()})
+        rest[0].do("restart", "gang")
+        self.running(rest[0], "gang", 3)
+        self.assertNotIn("runs with", self.job_at(rest[0], "gang")["reason"])
+
     def test_what_must_not_run_twice_waits(self):
         agents = self.three()
         path = self.write("one.json", json.dumps({

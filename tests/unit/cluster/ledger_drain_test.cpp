@@ -14,7 +14,7 @@ class LedgerDrain : public LedgerWorld {
  protected:
   Applied begin_on(JobId id, const std::vector<NodeId>& hosts) {
     const JobRecord& j = job(id);
-    BeginGeneration b{id, j.generation + 1, {}, {}, "", ""};
+    BeginGeneration b{id, j.generation + 1, {}, {}, "", "", 0, {}};
     for (const auto& [name, r] : j.spec.roles)
       for (std::uint32_t i = 0; i < r.replicas; ++i)
         b.placements.push_back({{name, i}, hosts[i % hosts.size()], {"127.0.0.1", next_port_++}, {}});
@@ -41,7 +41,7 @@ class LedgerDrain : public LedgerWorld {
   }
   Applied extend(JobId id, const TaskId& task, const NodeId& host) {
     return apply(CommandType::extend_generation,
-                 BeginGeneration{id, job(id).generation, {{task, host, {"127.0.0.1", next_port_++}, {}}}, {}, "", ""});
+                 BeginGeneration{id, job(id).generation, {{task, host, {"127.0.0.1", next_port_++}, {}}}, {}, "", "", 0, {}});
   }
   const TaskRecord& task(JobId id, const TaskId& t) const { return job(id).tasks.at(t); }
 };

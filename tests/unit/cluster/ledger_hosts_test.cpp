@@ -14,7 +14,7 @@ class LedgerHosts : public LedgerWorld {
   // Task i of each role goes to host i of these, round and round.
   void begin_on(JobId id, const std::vector<NodeId>& hosts) {
     const JobRecord& j = job(id);
-    BeginGeneration b{id, j.generation + 1, {}, {}, "", ""};
+    BeginGeneration b{id, j.generation + 1, {}, {}, "", "", 0, {}};
     for (const auto& [name, r] : j.spec.roles)
       for (std::uint32_t i = 0; i < r.replicas; ++i)
         b.placements.push_back({{name, i}, hosts[i % hosts.size()], {"127.0.0.1", next_port_++}, {}});
@@ -22,7 +22,7 @@ class LedgerHosts : public LedgerWorld {
   }
   Applied move(JobId id, const TaskId& task, const NodeId& host) {
     return apply(CommandType::extend_generation,
-                 BeginGeneration{id, job(id).generation, {{task, host, {"127.0.0.1", next_port_++}, {}}}, {}, "", ""});
+                 BeginGeneration{id, job(id).generation, {{task, host, {"127.0.0.1", next_port_++}, {}}}, {}, "", "", 0, {}});
   }
   void tell(const NodeId& host, const TaskObservation& o) { apply(CommandType::report, Report{host, {o}, 0, 0, host, 0}); }
   void all_on_their_hosts(JobId id, TaskState state) {

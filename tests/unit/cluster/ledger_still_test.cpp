@@ -15,7 +15,7 @@ class LedgerStill : public LedgerWorld {
     job::JobSpec spec = ps_job();
     spec.policy.backoff_limit = backoff_limit;
     const JobId id = submit(spec);
-    BeginGeneration b{id, 1, {}, {}, "", ""};
+    BeginGeneration b{id, 1, {}, {}, "", "", 0, {}};
     for (const auto& [name, r] : job(id).spec.roles)
       for (std::uint32_t i = 0; i < r.replicas; ++i)
         b.placements.push_back({{name, i}, name == "ps" && i == 1 ? "n2" : "n1", {"127.0.0.1", next_port_++}, {}});

@@ -38,13 +38,14 @@ class QueueWorld {
     bool ended = false;
     bool recovers = false;  // its first run dies, and it goes on
     bool resumes = false;
+    std::uint32_t least = 0;  // tasks with which it goes on then
     bool made_room = false;  // since its last start
     std::uint32_t run = 0;  // counts starts: an end of an earlier run is void
     std::optional<RunningJob> running;
   };
 
   explicit QueueWorld(const Options& options)
-      : rng_(options.seed), options_{true, true, options.broken_rule}, queue_(options_) {
+      : rng_(options.seed), elastic_(~options.seed), options_{true, true, options.broken_rule}, queue_(options_) {
     options_.preempt = rng_.chance(1, 2);
     options_.back_fill_by_time = rng_.chance(1, 2);
     liars_ = !options_.back_fill_by_time && rng_.chance(1, 2);
@@ -86,6 +87,7 @@ class QueueWorld {
       if (rng_.chance(1, 2)) job.spec.policy.expected = job.length + std::chrono::seconds(draw(0, 20));
       if (liars_) job.spec.policy.expected = std::chrono::seconds(draw(1, 100));
       job.recovers = recoveries_ && rng_.chance(1, 4);
+      job.least = elastic_.chance(1, 2) ? 1 + static_cast<std::uint32_t>(elastic_.below(tasks)) : tasks;
       at += std::chrono::seconds(draw(0, pause));
       job.submitted = at;
       events_.push(Instant(at), What::submit, i);
@@ -131,7 +133,8 @@ class QueueWorld {
       } else if (job.arrived && !job.ended) {
         waiting.push_back({.id = i, .spec = &job.spec, .tasks = wanted_tasks(job.spec), .submitted = job.submitted,
                            .runs_for = runs_for(job.spec), .resumes = job.resumes, .standing = {}, .preempts = !job.made_room,
-                           .run = job.run + 1});
+                           .run = job.run + 1, .least = {}});
+        if (fewest(job) < total_replicas(job.spec)) waiting.back().least["worker"] = fewest(job);
       }
     }
     Decision decision = queue_.decide(free, running, waiting, now_);
@@ -188,11 +191,14 @@ class QueueWorld {
             if (gpu >= h.gpus.size() || !gpus.insert(gpu).second) broke("a GPU of " + h.id + " is given out twice");
         }
         if (here > 1 && job.spec.roles.at("worker").anti_affinity == "host") broke(job.spec.name + " has two tasks on " + h.id);
-        if (job.running->placements.size() != total_replicas(job.spec)) broke(job.spec.name + " runs in part");
+        const std::size_t tasks = job.running->placements.size();
+        if (tasks < fewest(job) || tasks > total_replicas(job.spec)) broke(job.spec.name + " runs in part");
       }
       if (cpu > h.cpu_millis) broke("more runs on " + h.id + " than it has");
     }
   }
+
+  static std::uint32_t fewest(const Job& job) { return job.resumes ? job.least : total_replicas(job.spec); }
 
   // All tasks of a job are alike here: counting decides.
   bool ever_fits(const Job& job) const {
@@ -203,7 +209,7 @@ class QueueWorld {
       if (role.resources.gpus > 0) here = std::min<std::uint64_t>(here, h.gpus.size() / role.resources.gpus);
       slots += role.anti_affinity == "host" ? std::min<std::uint64_t>(here, 1) : here;
     }
-    return slots >= role.replicas;
+    return slots >= fewest(job);
   }
 
   bool waits(const Job& job) const { return job.arrived && !job.ended && !job.running; }
@@ -249,7 +255,7 @@ class QueueWorld {
     if (promised_ && promised_->second < now_) broke(jobs_[r.job].spec.name + " should have begun by now");
   }
 
-  Rng rng_;
+  Rng rng_, elastic_;
   bool liars_ = false;       // some run longer than they say
   bool recoveries_ = false;  // some run twice, and go before others then
   QueueOptions options_;

@@ -1,0 +1,86 @@
+#include "common/cluster/shrink.h"
+
+#include <algorithm>
+
+#include "common/cluster/job_transition.h"
+
+namespace dtrain::cluster {
+namespace {
+
+Sizes fewest(const JobRecord& job, bool waited) {
+  Sizes sizes;
+  for (const auto& [name, role] : job.spec.roles) {
+    // A spec that was never validated may name no least number.
+    const std::uint32_t least = role.min_replicas == 0 ? role.replicas : std::min(role.min_replicas, role.replicas);
+    sizes[name] = waited ? least : role.replicas;
+  }
+  for (const auto& [id, t] : job.tasks)
+    if (const auto size = sizes.find(id.role); size != sizes.end() && (t.completed || t.given_up))
+      size->second = std::max(size->second, id.index + 1);
+  std::erase_if(sizes, [&](const auto& size) { return size.second >= wanted_replicas(job, size.first); });
+  return sizes;
+}
+
+}  // namespace
+
+std::uint32_t wanted_replicas(const JobRecord& job, const std::string& role) {
+  const auto whole = job.shrunk.find(role);
+  if (whole != job.shrunk.end()) return whole->second;
+  const auto now = job.spec.roles.find(role);
+  return now == job.spec.roles.end() ? 0 : now->second.replicas;
+}
+
+job::JobSpec whole_spec(const JobRecord& job) {
+  job::JobSpec spec = job.spec;
+  for (auto& [name, role] : spec.roles) role.replicas = wanted_replicas(job, name);
+  return spec;
+}
+
+std::vector<TaskId> whole_tasks(const JobRecord& job) {
+  std::vector<TaskId> tasks;
+  for (const auto& [name, role] : job.spec.roles)
+    for (std::uint32_t i = 0; i < wanted_replicas(job, name); ++i) tasks.push_back({name, i});
+  return tasks;
+}
+
+Sizes fewest_tasks(const JobRecord& job, bool waited) {
+  return job.run_started ? fewest(job, waited) : Sizes{};
+}
+
+bool may_shrink(const JobRecord& job) {
+  return job.run_started && fewest(job, true) != fewest(job, false);
+}
+
+Sizes sizes_of(const JobRecord& job, const std::vector<TaskPlacement>& placements) {
+  Sizes sizes;
+  for (const auto& [name, role] : job.spec.roles) {
+    const auto placed = static_cast<std::uint32_t>(
+        std::ranges::count_if(placements, [&](const TaskPlacement& place) { return place.task.role == name; }));
+    if (placed < wanted_replicas(job, name)) sizes[name] = placed;
+  }
+  return sizes;
+}
+
+bool may_have(const JobRecord& job, const Sizes& sizes, const std::vector<TaskPlacement>& placements) {
+  if (sizes.empty()) return true;
+  const Sizes least = fewest_tasks(job, true);
+  for (const auto& [name, size] : sizes) {
+    const auto fewest = least.find(name);
+    if (fewest == least.end() || size < fewest->second || size >= wanted_replicas(job, name)) return false;
+  }
+  return sizes_of(job, placements) == sizes && std::ranges::all_of(placements, [&](const TaskPlacement& place) {
+           const auto size = sizes.find(place.task.role);
+           return size == sizes.end() || place.task.index < size->second;
+         });
+}
+
+std::string runs_with(const JobRecord& job) {
+  if (!can_leave(job)) return "";
+  std::string text;
+  for (const auto& [name, whole] : job.shrunk)
+    text += (text.empty() ? "runs with " : ", ") + std::to_string(job.spec.roles.at(name).replicas) + " of " + std::to_string(whole) +
+            " " + name;
+  return text;
+}
+
+}  // namespace dtrain::cluster

@@ -1,0 +1,36 @@
+// Jobs that go on with fewer tasks than their users want, down to minReplicas, and grow again: docs/recovery.md, "A job that
+// shrinks". Its `spec` has the sizes with which it runs, `shrunk` those that are wanted.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/cluster/state.h"
+
+namespace dtrain::cluster {
+
+using Sizes = std::map<std::string, std::uint32_t>;  // tasks, by role
+
+// As its user wants it.
+std::uint32_t wanted_replicas(const JobRecord& job, const std::string& role);
+job::JobSpec whole_spec(const JobRecord& job);
+std::vector<TaskId> whole_tasks(const JobRecord& job);
+
+// The fewest tasks with which its next generation may begin, of the roles where that is less than what is wanted. None: it is
+// whole or it waits. A run begins whole. Sizes with which it ran already are tried at once, smaller ones once it has `waited` for
+// room. What has completed, or was given up, is never left out: it would be run again when the job grows.
+Sizes fewest_tasks(const JobRecord& job, bool waited);
+// Would waiting allow fewer?
+bool may_shrink(const JobRecord& job);
+
+// Of the roles of which these places are fewer than what is wanted.
+Sizes sizes_of(const JobRecord& job, const std::vector<TaskPlacement>& placements);
+// May a generation of these sizes begin with these places?
+bool may_have(const JobRecord& job, const Sizes& sizes, const std::vector<TaskPlacement>& placements);
+
+// "runs with 3 of 4 worker"; "" while nothing runs, or all of it.
+std::string runs_with(const JobRecord& job);
+
+}  // namespace dtrain::cluster

@@ -1,0 +1,189 @@
+// A job whose host is gone goes on with fewer tasks where its file allows it, and is whole again with a later generation.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/node/working_town.h"
+
+namespace dtrain::node {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using wire::MessageType;
+
+class ShrinkTest : public WorkingTown {
+ protected:
+  // Of six GPUs on three houses.
+  static job::JobSpec elastic(const std::string& name, std::uint32_t workers, std::uint32_t least) {
+    job::JobSpec spec = ranks(name, workers, 1);
+    spec.roles["worker"].min_replicas = least;
+    spec.policy.backoff_limit = 1;
+    return spec;
+  }
+  void act(wire::Action action, const std::string& job, std::uint32_t workers = 0) {
+    wire::ActionRequest request;
+    request.action = action;
+    request.job = job;
+    request.role = "worker";
+    request.replicas = workers;
+    const auto reply = ask<wire::Empty>(*houses[0], MessageType::action, request, 1000);
+    ASSERT_TRUE(reply) << reply.error().text();
+  }
+  wire::JobView job(const std::string& name) { return described(name).job; }
+  void lose(House& house) {
+    town.kill(house);
+    work(10s);  // its down_grace of 5 s is over
+  }
+  // With its log, and without the tasks that ran there.
+  void comes_back(House& house) {
+    ++house.started.life;
+    house.started.members.found = false;
+    house.started.members.record.cluster_id = {0xc1, 0x57e2};
+    house.start();
+    for (House* other : houses)
+      if (other != &house) house.give(Gossiped{gossip::SeedsResolved{{other->address()}}});
+  }
+  std::size_t events(const std::string& type) {
+    std::size_t n = 0;
+    for (const auto& event : houses[0]->events()) n += event.type == type;
+    return n;
+  }
+};
+
+TEST_F(ShrinkTest, AGangGoesOnWithFewerOnceItWaitedForRoom) {
+  submit(elastic("gang", 6, 3));
+  work();
+  ASSERT_EQ(job("gang").state, "Running");
+  town.kill(*houses[2]);
+  work(7s);
+  EXPECT_EQ(job("gang").state, "Recovering") << "the host may be back soon";
+  EXPECT_THAT(described("gang").waiting_for, HasSubstr("6 tasks of worker need 1 GPU each"));
+  EXPECT_EQ(events("job.shrunk"), 0u);
+  work(10s);
+  const wire::JobView view = job("gang");
+  EXPECT_EQ(view.state, "Running") << where("gang");
+  EXPECT_EQ(tasks("gang").size(), 4u) << "the most that there is room for";
+  EXPECT_EQ(view.generation, 2u);
+  EXPECT_EQ(view.restarts, 1u) << "the loss, and nothing for the rest";
+  EXPECT_EQ(view.roles.at("worker").desired, 6u);
+  EXPECT_EQ(view.roles.at("worker").running, 4u);
+  for (const std::size_t at : {0u, 1u}) EXPECT_THAT(described("gang", at).job.reason, HasSubstr("runs with 4 of 6 worker"));
+  EXPECT_EQ(events("job.shrunk"), 1u);
+  // The host is back: a run is not ended for it, but the next generation has all of them.
+  comes_back(*houses[2]);
+  work(20s);
+  EXPECT_EQ(tasks("gang").size(), 4u);
+  EXPECT_EQ(job("gang").generation, 2u);
+  act(wire::Action::restart, "gang");
+  work();
+  EXPECT_EQ(tasks("gang").size(), 6u) << where("gang");
+  EXPECT_EQ(job("gang").state, "Running");
+  EXPECT_THAT(job("gang").reason, Not(HasSubstr("runs with")));
+  EXPECT_EQ(events("job.grown"), 1u);
+}
+
+TEST_F(ShrinkTest, OneThatRanWithFewerWaitsForNothingMoreToDoSoAgain) {
+  submit(elastic("gang", 6, 3));
+  work();
+  lose(*houses[2]);
+  work(10s);
+  ASSERT_EQ(tasks("gang").size(), 4u);
+  act(wire::Action::restart, "gang");
+  work(2s);
+  EXPECT_EQ(job("gang").state, "Running") << where("gang");
+  EXPECT_EQ(tasks("gang").size(), 4u);
+  EXPECT_EQ(job("gang").generation, 3u);
+  EXPECT_EQ(events("job.shrunk"), 1u) << "it has the same size";
+}
+
+TEST_F(ShrinkTest, BelowTheLeastItWaits) {
+  submit(elastic("gang", 6, 5));
+  submit(elastic("whole", 6, 6));
+  work();
+  lose(*houses[2]);
+  work(30s);
+  EXPECT_EQ(job("gang").state, "Recovering");
+  EXPECT_EQ(job("whole").state, "Pending");
+  EXPECT_THAT(job("gang").reason, HasSubstr("can never run here"));
+  comes_back(*houses[2]);
+  work(10s);
+  EXPECT_EQ(job("gang").state, "Running") << where("gang");
+  EXPECT_EQ(tasks("gang").size(), 6u);
+}
+
+TEST_F(ShrinkTest, ANewJobBeginsWhole) {
+  submit(elastic("large", 8, 2));
+  work(30s);
+  EXPECT_EQ(job("large").state, "Pending");
+  EXPECT_TRUE(tasks("large").empty());
+}
+
+TEST_F(ShrinkTest, AHostThatIsBackInTimeIsNotMissed) {
+  submit(elastic("gang", 6, 3));
+  work();
+  town.kill(*houses[2]);
+  work(7s);
+  ASSERT_EQ(job("gang").state, "Recovering");
+  comes_back(*houses[2]);
+  work(20s);
+  EXPECT_EQ(job("gang").state, "Running");
+  EXPECT_EQ(tasks("gang").size(), 6u);
+  EXPECT_EQ(events("job.shrunk"), 0u);
+}
+
+TEST_F(ShrinkTest, WhatAUserScalesToIsTriedFirst) {
+  submit(elastic("gang", 4, 2));
+  work();
+  act(wire::Action::scale, "gang", 8);
+  work(4s);
+  EXPECT_EQ(job("gang").state, "Pending");
+  work(8s);
+  EXPECT_EQ(job("gang").state, "Running") << described("gang").waiting_for;
+  EXPECT_EQ(tasks("gang").size(), 6u);
+  EXPECT_THAT(job("gang").reason, HasSubstr("runs with 6 of 8 worker"));
+  const std::uint64_t before = job("gang").generation;
+  act(wire::Action::scale, "gang", 6);
+  work();
+  EXPECT_EQ(job("gang").generation, before) << "it has so many";
+  EXPECT_EQ(job("gang").roles.at("worker").desired, 6u);
+  EXPECT_THAT(job("gang").reason, Not(HasSubstr("runs with")));
+}
+
+// It moves with the tasks that it has, not with all that are wanted.
+TEST_F(ShrinkTest, OneThatRunsWithFewerLeavesADrainedHost) {
+  submit(elastic("gang", 6, 2));
+  work();
+  lose(*houses[2]);
+  work(10s);
+  ASSERT_EQ(tasks("gang").size(), 4u);
+  submit(generic("filler", 1, 0));
+  comes_back(*houses[2]);
+  work(20s);
+  ASSERT_TRUE(ask<wire::Empty>(*houses[0], MessageType::drain, wire::DrainRequest{"n2", "", true, 0}));
+  work(10s);
+  EXPECT_FALSE(any_on("gang", "n2")) << where("gang");
+  EXPECT_EQ(tasks("gang").size(), 4u);
+  EXPECT_EQ(job("gang").state, "Running");
+}
+
+// Nobody notices when there are more: they come as soon as there is room.
+TEST_F(ShrinkTest, TasksThatNobodyKnowsComeBack) {
+  job::JobSpec spec = generic("free", 6, 1);
+  spec.roles["worker"].min_replicas = 2;
+  submit(spec);
+  work();
+  act(wire::Action::restart, "free");
+  town.kill(*houses[2]);
+  work(20s);
+  EXPECT_EQ(job("free").state, "Running") << where("free");
+  ASSERT_EQ(tasks("free").size(), 4u);
+  const std::uint64_t before = job("free").generation;
+  comes_back(*houses[2]);
+  work(20s);
+  EXPECT_EQ(tasks("free").size(), 6u) << where("free");
+  EXPECT_EQ(job("free").generation, before);
+  EXPECT_EQ(events("job.grown"), 1u);
+}
+
+}  // namespace
+}  // namespace dtrain::node
