@@ -251,16 +251,35 @@ class Council {
     return wait(purpose + ": waits until a majority is left without it");
   }
 
-  // Everybody has a copy of the log: only such hosts are given tasks, and a lost voter's successor need not catch up first.
   std::optional<CouncilStep> next_of_learners() const {
+    const std::string purpose = "a copy of the log";
+    std::optional<MemberId> needs, other;
+    for (const auto& [id, known] : members_) {
+      if (known->state != State::alive || view_.configuration.has(id)) continue;
+      (known->busy ? needs : other) = id;
+    }
+    if (needs && !full()) return change(ChangeKind::add_learner, *needs, purpose + ": it is given tasks");
+    const auto idle = least_of_use();
+    if (needs && idle) return change(ChangeKind::remove, *idle, purpose + ": room for others");
+    if (!other) return std::nullopt;
+    if (learners().size() < options_.standing_learners)
+      return change(ChangeKind::add_learner, *best_outside(), purpose);
+    if (idle && fault(*idle) == Fault::lost) return change(ChangeKind::remove, *idle, purpose + ": room for others");
+    return std::nullopt;
+  }
+  std::optional<MemberId> best_outside() const {
     std::optional<MemberId> best;
     for (const auto& [id, known] : members_)
       if (known->state == State::alive && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
-    if (!best) return std::nullopt;
-    if (!full()) return change(ChangeKind::add_learner, *best, "a copy of the log");
+    return best;
+  }
+  // Of the learners that need no copy: who is lost, or at least silent.
+  std::optional<MemberId> least_of_use() const {
+    std::optional<MemberId> least;
+    const auto use = [this](const MemberId& id) { return std::pair(fault(id), heard(id)); };
     for (const MemberId& id : learners())
-      if (fault(id) == Fault::lost && !busy(id)) return change(ChangeKind::remove, id, "a copy of the log: room for others");
-    return std::nullopt;
+      if (!busy(id) && (!least || use(id) < use(*least))) least = id;
+    return least;
   }
 
   const CouncilView& view_;

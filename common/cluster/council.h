@@ -7,7 +7,9 @@
 // council of 2 of 3 or of 4 of 5 survives exactly as many further losses as the larger one with a dead voter
 // would, so nothing is gained by shrinking it. 2 and 4 rest only while candidates are missing.
 //
-// Who does not vote learns, as far as kMostLearners go: every host has a copy of the log and acts by it.
+// Of those who do not vote, standing_learners have a copy of the log, so that small clusters are ready for anything. Beyond them only
+// who needs one is added, as far as kMostLearners go: a host acts by its copy. It keeps it (there lie logs and checkpoints of what ran,
+// for which it answers by its copy) until others need the room; who has tasks is never taken out of the log, unless it left.
 //
 // Pure: the same view gives the same answer. docs/consensus.md says why the rules are these.
 #pragma once
@@ -30,6 +32,8 @@ struct CouncilOptions {
   Duration heard_within = 3s;        // who was silent for longer is not there now
   Duration proven_after = 1min;      // members alive for so long are preferred
   std::uint64_t caught_up_lag = 16;  // entries behind the leader; raft::Options::promote_lag
+  // Further learners are added only where they are needed: each hears the leader twice a second.
+  std::size_t standing_learners = 16;
   Duration look_while_busy = 200ms;  // until the next look while something is waited for
   Duration look_at_rest = 5s;
 };
@@ -42,7 +46,7 @@ struct CouncilMember {
   State state{};
   Instant since{};     // of that state
   bool never = false;  // `council: never`
-  bool busy = false;   // tasks of it have not ended
+  bool busy = false;   // it needs a copy: tasks placed there have not ended, or it is to hear that it was counted as lost
 };
 
 // What the leader sees. Its clock is that of `now`.

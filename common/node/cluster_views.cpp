@@ -38,6 +38,12 @@ std::string role_of(const Context& c, const MemberId& id) {
   return raft.configuration().votes(id) ? "voter" : raft.configuration().learns(id) ? "learner" : "member";
 }
 
+// As far as this node's copy of the ledger says; without one it knows of none that is not.
+bool may_be_given_tasks(const Context& c, const NodeId& id) {
+  const auto& state = c.ledger.state();
+  return !c.members->cluster_id().empty() && !state.lost.contains(id) && !state.drained.contains(id);
+}
+
 // Of this node: from its own facts, without the way over gossip.
 wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
   wire::NodeView v;
@@ -47,7 +53,7 @@ wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
   v.state = wire::to_string(m.state);
   v.incarnation = m.incarnation;
   v.role = role_of(c, MemberId::parse(c.facts.id).value_or(kNameless));
-  v.schedulable = c.holds_ledger() && !c.ledger.state().lost.contains(c.facts.id) && !c.ledger.state().drained.contains(c.facts.id);
+  v.schedulable = may_be_given_tasks(c, c.facts.id);
   show_facts(host_facts_here(c), free_here(c), v);
   return v;
 }
@@ -60,9 +66,7 @@ wire::NodeView member_view(const Context& c, const gossip::MemberView& m) {
   v.state = wire::to_string(m.state);
   v.incarnation = m.incarnation;
   v.role = c.holds_ledger() ? role_of(c, m.identity->id) : council_fact_of(m).role;
-  // Tasks are given to who has a copy of the ledger.
-  v.schedulable = v.role != "member" && m.state == wire::MemberState::alive && !c.ledger.state().lost.contains(v.id) &&
-                  !c.ledger.state().drained.contains(v.id);
+  v.schedulable = m.state == wire::MemberState::alive && may_be_given_tasks(c, v.id);
   if (const auto host = host_facts_of(m)) show_facts(*host, free_facts_of(m).value_or(FreeFacts{}), v);
   return v;
 }
@@ -137,6 +141,21 @@ FreeFacts free_here(const Context& c) {
   return free;
 }
 
+namespace {
+
+std::optional<LedgerHolder> holder_by_gossip(const Context& c) {
+  std::optional<LedgerHolder> holder;
+  c.members->table().each([&](const gossip::MemberView& m) {
+    const CouncilFact council = council_fact_of(m);
+    if (council.role != "coordinator" || m.state == wire::MemberState::left) return;
+    if (holder && holder->epoch >= council.epoch) return;
+    holder = LedgerHolder{m.identity->id.text(), m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state)};
+  });
+  return holder;
+}
+
+}  // namespace
+
 std::optional<LedgerHolder> ledger_holder(const Context& c) {
   if (c.serving)
     return LedgerHolder{c.facts.id, c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
@@ -146,13 +165,12 @@ std::optional<LedgerHolder> ledger_holder(const Context& c) {
       holder = LedgerHolder{m->identity->id.text(), m->identity->name, m->identity->address.text(), c.replicated->epoch(), true};
     return holder;
   }
-  c.members->table().each([&](const gossip::MemberView& m) {
-    const CouncilFact council = council_fact_of(m);
-    if (council.role != "coordinator" || m.state == wire::MemberState::left) return;
-    if (holder && holder->epoch >= council.epoch) return;
-    holder = LedgerHolder{m.identity->id.text(), m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state)};
-  });
-  return holder;
+  return holder_by_gossip(c);
+}
+
+bool somebody_coordinates(const Context& c) {
+  const auto holder = holder_by_gossip(c);
+  return holder && holder->alive && holder->epoch >= c.replicated->epoch();
 }
 
 wire::StatusView status_view(const Context& c) {

@@ -35,5 +35,7 @@ struct LedgerHolder {
 };
 // Who coordinates, as far as this node knows: the holder of the highest epoch, whether it lives or not.
 std::optional<LedgerHolder> ledger_holder(const Context& c);
+// Another node says that it does, of this term or a later one, and is there.
+bool somebody_coordinates(const Context& c);
 
 }  // namespace dtrain::node

@@ -12,6 +12,7 @@
 
 #include "common/base/log.h"
 #include "common/base/rng.h"
+#include "common/cluster/host_capacity.h"
 #include "common/cluster/ledger.h"
 #include "common/node/effect.h"
 #include "common/node/event.h"
@@ -40,20 +41,23 @@ struct Context {
   std::optional<Replica> replicated;
   bool serving = false;         // this node coordinates: it leads, and its own entry of this term is applied
   bool current = false;         // an entry of this life is applied: what the ledger says of this host is not old
+  bool let_go = false;          // the log goes on without this learner, though its copy does not say so
   bool storage_failed = false;  // nothing is decided any more
   Now now;
   std::vector<Effect>* out = nullptr;
   std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable
   const task::Assignments* host = nullptr;  // this host's tasks; nullptr: not adopted yet
+  // Of host_capacities(): what members told, and what was made of it.
+  mutable std::map<MemberId, std::pair<std::string, cluster::HostCapacity>> capacities;
   std::uint64_t last_token = 0;
   ConnectionId last_own = kFirstOwn - 1;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }
   std::uint64_t next_token() { return ++last_token; }
   ConnectionId next_own() { return ++last_own; }  // for one stream of this node's own
-  // A copy of the log: this node votes or learns.
+  // A copy of the log that goes on: this node votes or learns.
   bool holds_ledger() const {
-    return replicated && replicated->raft().configuration().has(replicated->raft().id());
+    return replicated && !let_go && replicated->raft().configuration().has(replicated->raft().id());
   }
   // The log has more than one copy.
   bool among_others() const {

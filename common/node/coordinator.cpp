@@ -38,6 +38,7 @@ void Coordinator::reset() {
   bookings_.clear();
   unplaced_.clear();
   away_.clear();
+  without_copy_.clear();
   losing_.clear();
   held_.clear();
   stays_said_.clear();

@@ -105,8 +105,10 @@ class Coordinator {
   cluster::PortRange task_ports() const { return {c_.options.task_port_first, c_.options.task_port_last}; }
   void note_hosts(const cluster::Capacity& hosts);
   void watch_hosts();
+  void watch_copy(const NodeId& id, const std::string& name);
   void watch_leases();
-  bool watches_hosts() const { return c_.among_others() || !c_.ledger.state().drained.empty(); }
+  bool watches_hosts() const { return has_others() || !c_.ledger.state().drained.empty(); }
+  bool has_others() const;  // who may have tasks, be it without a copy of the log
   // What was asked or proposed by this coordinator would be lost by giving leadership away now.
   bool in_the_middle() const;
   // coordinator_preempt.cpp
@@ -154,6 +156,7 @@ class Coordinator {
   std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them
   std::set<JobId> unplaced_;                  // want a place: the queue says who gets one
   std::map<NodeId, Instant> away_;            // since when a host with tasks is down
+  std::map<NodeId, Instant> without_copy_;    // since when a host with tasks has none of the log, though it is there
   std::map<NodeId, std::uint64_t> losing_;    // HostLost in flight, by index
   std::uint64_t shape_ = 0;                   // of the hosts that may be given tasks, as last looked at
   bool hosts_differ_ = false;                 // from those that the jobs which wait were last looked at with

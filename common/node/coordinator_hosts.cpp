@@ -13,11 +13,13 @@ using cluster::CommandType;
 using cluster::JobRecord;
 using HostSeen = cluster::HostSeen::State;
 
-// Between two looks at the hosts where nothing says that they changed: what a host has, and how far it copies the log, come
-// without a word.
+// Between two looks at the hosts where nothing says that they changed: what a host has comes without a word.
 constexpr Duration kLookEvery = 1s;
 // A proposal that the log refused (it hands over, or is full) is made again after this.
 constexpr Duration kTryAgain = 200ms;
+// A host that is alive and was given tasks has begun to copy the log after so long, or is counted as lost: the log does not reach
+// it, or its disk takes nothing. Longer than a snapshot takes, and than it takes to follow a newer history (raft::Options).
+constexpr Duration kCopyWithin = 1min;
 
 }  // namespace
 
@@ -30,6 +32,11 @@ cluster::Capacity Coordinator::capacity(JobId except) const {
   for (const auto& [id, held] : held_)
     if (id != except) free.hold(held.spec, held.placements);
   return free;
+}
+
+bool Coordinator::has_others() const {
+  const auto counts = c_.members->table().counts();
+  return c_.among_others() || counts.alive + counts.suspect + counts.down + counts.dead > 1;
 }
 
 bool Coordinator::in_the_middle() const {
@@ -47,7 +54,7 @@ void Coordinator::look_at_hosts() {
   next_look_ = c_.now.boot + kLookEvery;
   if (!watches_hosts() && !std::exchange(drains_changed_, false)) return;
   drains_changed_ = false;
-  if (c_.among_others()) {
+  if (has_others()) {
     watch_hosts();
     watch_leases();
   }
@@ -84,17 +91,48 @@ void Coordinator::watch_leases() {
   }
 }
 
+// What is placed there has not begun: a task begins when its host has told, through the log, that it is staged. What began there in an
+// older history, and must not run twice, the ledger keeps (Ledger::heard).
+void Coordinator::watch_copy(const NodeId& id, const std::string& name) {
+  const Instant due = without_copy_.try_emplace(id, c_.now.boot).first->second + kCopyWithin;
+  if (losing_.contains(id) || c_.ledger.state().lost.contains(id)) return;
+  if (due > c_.now.boot) {
+    next_look_ = std::min(next_look_, due);
+    return;
+  }
+  const std::uint64_t index = c_.propose(CommandType::host_lost, cluster::HostLost{id, name, false, 0});
+  if (index == 0) {
+    next_look_ = std::min(next_look_, c_.now.boot + kTryAgain);
+    return;
+  }
+  losing_[id] = index;
+  c_.log.write(LogLevel::warn, "host.without-copy",
+               {{"node", name},
+                {"reason", "it is alive and was given tasks, and has got no copy of the log for " +
+                               std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kCopyWithin).count()) + " s"},
+                {"next", "look at its agent's log and at its disk"}});
+}
+
 // What membership sees is not in the log: it becomes a command, which all apply at the same place.
 void Coordinator::watch_hosts() {
   const std::set<NodeId> busy = busy_hosts(c_.ledger);
   std::erase_if(away_, [&](const auto& entry) { return !busy.contains(entry.first); });
+  std::erase_if(without_copy_, [&](const auto& entry) { return !busy.contains(entry.first); });
+  std::set<MemberId> copying;
+  for (const raft::FollowerView& follower : c_.replicated->raft().followers(c_.now.boot))
+    if (follower.match > 0) copying.insert(follower.id);
   for (const NodeId& id : busy) {
     const auto member_id = MemberId::parse(id);
     const auto member = member_id ? c_.members->table().find(*member_id) : std::nullopt;
     if (id == c_.facts.id || !member || wire::in_service(member->state)) {
       away_.erase(id);
+      if (id == c_.facts.id || !member || copying.contains(*member_id))
+        without_copy_.erase(id);
+      else
+        watch_copy(id, member->identity->name);
       continue;
     }
+    without_copy_.erase(id);
     if (losing_.contains(id)) continue;
     cluster::HostLost lost{id, member->identity->name, member->state == wire::MemberState::left, 0};
     const bool down = member->state == wire::MemberState::down;

@@ -37,6 +37,9 @@ cluster::CouncilView CouncilSeats::view() {
   cluster::CouncilView view{raft.id(), raft.configuration(), raft.followers(c_.now.boot), raft.last_index(), {}};
   std::map<MemberId, Held> states;
   const std::set<NodeId> busy = busy_hosts(c_.ledger);
+  const auto needs_copy = [&](const NodeId& id, State state) {
+    return busy.contains(id) || (c_.ledger.state().lost.contains(id) && wire::in_service(state));
+  };
   c_.members->table().each([&](const gossip::MemberView& m) {
     const MemberId id = m.identity->id;
     const State state = leaving_ && id == raft.id() ? State::left : m.state;
@@ -46,10 +49,21 @@ cluster::CouncilView CouncilSeats::view() {
     const auto host = id == raft.id() ? std::optional<HostFacts>() : host_facts_of(m);
     const auto& labels = host ? host->labels : c_.facts.labels;
     view.members.push_back({id, m.identity->name, label(labels, "zone"), state, states[id].since,
-                            label(labels, "council") == "never", busy.contains(id.text())});
+                            label(labels, "council") == "never", needs_copy(id.text(), state)});
   });
   states_ = std::move(states);
   return view;
+}
+
+void CouncilSeats::follow(const std::set<JobId>& jobs) {
+  if (!c_.serving || asked_ != 0 || next_ <= c_.now.boot) return;
+  const raft::Configuration& configuration = c_.replicated->raft().configuration();
+  const auto counts = c_.members->table().counts();
+  if (counts.alive + counts.suspect <= configuration.voters.size() + configuration.learners.size()) return;  // all have one
+  for (const JobId id : jobs)
+    if (const cluster::JobRecord* job = c_.ledger.find(id))
+      for (const auto& [task, t] : job->tasks)
+        if (const auto host = MemberId::parse(t.place.node); host && !t.ended && !configuration.has(*host)) return touch();
 }
 
 void CouncilSeats::drive() {

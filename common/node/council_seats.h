@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "common/cluster/council.h"
@@ -16,6 +17,8 @@ class CouncilSeats {
   explicit CouncilSeats(Context& context) : c_(context) {}
 
   // Membership or the log may have changed: looked at when it is due.
+  // These jobs changed: who has been given tasks without a copy of the log gets one at once.
+  void follow(const std::set<JobId>& jobs);
   void touch() { next_ = std::min(next_, c_.now.boot); }
   // This node is about to leave for good: others shall vote and lead in its place.
   void leave(bool on) {

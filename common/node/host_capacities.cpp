@@ -1,6 +1,7 @@
 #include "common/node/host_capacities.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/node/cluster_members.h"
@@ -12,6 +13,42 @@ namespace {
 std::optional<gossip::MemberView> member_of(const Context& c, const NodeId& id) {
   const auto member = MemberId::parse(id);
   return member ? c.members->table().find(*member) : std::nullopt;
+}
+
+// As it was made of what the member told last: hosts are looked at for each decision, and there may be thousands.
+const cluster::HostCapacity* known_capacity(const Context& c, const gossip::MemberView& member) {
+  const wire::Fact* told = member.facts[static_cast<std::size_t>(wire::FactKey::resources)];
+  if (told == nullptr) return nullptr;
+  auto& [value, capacity] = c.capacities[member.identity->id];
+  if (value == told->value && capacity.name == member.identity->name) return &capacity;
+  const auto facts = host_facts_of(member);
+  if (!facts) return nullptr;
+  value = told->value;
+  capacity = host_capacity(member.identity->id.text(), member.identity->name, *facts);
+  return &capacity;
+}
+
+void add_others(const Context& c, bool lost_ones, std::vector<cluster::HostCapacity>& with_copy,
+                std::vector<cluster::HostCapacity>& without) {
+  const raft::Raft& raft = c.replicated->raft();
+  std::size_t members = 0;
+  c.members->table().each([&](const gossip::MemberView& member) {
+    ++members;
+    const MemberId& id = member.identity->id;
+    if (id == raft.id() || member.state != wire::MemberState::alive) return;
+    const cluster::HostCapacity* host = known_capacity(c, member);
+    if (host == nullptr || (c.ledger.state().lost.contains(host->id) && !lost_ones)) return;
+    (raft.configuration().has(id) ? with_copy : without).push_back(*host);
+  });
+  if (c.capacities.size() > 2 * members) c.capacities.clear();  // of members that are no more
+  const auto own = with_copy.begin() + (with_copy.empty() || with_copy.front().id != c.facts.id ? 0 : 1);
+  std::ranges::sort(own, with_copy.end(), {}, &cluster::HostCapacity::id);
+  std::ranges::sort(without, {}, &cluster::HostCapacity::id);
+  // The log has no room for all of them at once: where so many have tasks no further host is given any.
+  if (raft.configuration().learners.size() + without.size() <= wire::kMostLearners) return;
+  const std::set<NodeId> busy = busy_hosts(c.ledger);
+  const auto needs_none = [&](const cluster::HostCapacity& host) { return !busy.contains(host.id); };
+  if (busy.size() >= wire::kMostLearners) std::erase_if(without, needs_none);
 }
 
 }  // namespace
@@ -34,13 +71,9 @@ std::vector<cluster::HostCapacity> host_capacities(const Context& c) {
   const auto& lost = c.ledger.state().lost;
   const bool any = c.options.broken_rule == "lost-host-rests";
   if (any || !lost.contains(c.facts.id)) hosts.push_back(host_capacity(c.facts.id, c.facts.name, host_facts_here(c)));
-  if (!c.replicated) return hosts;
-  for (const raft::FollowerView& follower : c.replicated->raft().followers(c.now.boot)) {
-    const auto member = c.members->table().find(follower.id);
-    const NodeId id = follower.id.text();
-    if (follower.match == 0 || !member || member->state != wire::MemberState::alive || (lost.contains(id) && !any)) continue;
-    if (const auto facts = host_facts_of(*member)) hosts.push_back(host_capacity(id, member->identity->name, *facts));
-  }
+  std::vector<cluster::HostCapacity> without_copy;
+  if (c.serving) add_others(c, any, hosts, without_copy);
+  hosts.insert(hosts.end(), std::make_move_iterator(without_copy.begin()), std::make_move_iterator(without_copy.end()));
   if (c.options.broken_rule != "drained-gets-nothing")
     for (cluster::HostCapacity& host : hosts) host.schedulable = !c.ledger.state().drained.contains(host.id);
   return hosts;

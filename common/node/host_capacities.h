@@ -12,8 +12,8 @@ namespace dtrain::node {
 
 cluster::HostCapacity host_capacity(const NodeId& id, const std::string& name, const HostFacts& facts);
 
-// This host, then by id: members that are alive, have begun to copy the log (a host acts by its copy), have said what they
-// have, and are not counted as lost. Drained ones are not schedulable.
+// Of a coordinator: this host, then by id who has a copy of the log, then by id who would get one with its first task: members that
+// are alive, have said what they have, and are not counted as lost. Drained ones are not schedulable.
 std::vector<cluster::HostCapacity> host_capacities(const Context& c);
 
 // Where tasks have not ended.

@@ -26,6 +26,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->c.now = now;
   impl_->c.out = &out;
   impl_->watch_word();
+  impl_->watch_copy();
   impl_->handle(event);
   impl_->follow_checkpoints();
   impl_->follow_packages();

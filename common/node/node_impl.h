@@ -117,6 +117,8 @@ struct Node::Impl {
   std::uint64_t own_term = 0;          // of it
   std::uint64_t logged_event = 0;  // newest event written to the log
   Instant last_word{};             // of who coordinates
+  Instant last_entry{};            // of a leader to this learner, be it a heartbeat
+  Instant next_copy_look{};        // whether the log goes on without it
   std::uint64_t told_local = 0;    // newest event of members that followers were told
 
   void start(const Started& e);
@@ -147,6 +149,7 @@ struct Node::Impl {
   void lease_froze(const LeaseFroze& e);
   void answer_leases();
   void watch_word();
+  void watch_copy();
   void give_orders(JobId id);
   bool wants(const AssignmentId& id) const;  // that it runs here
   void report();

@@ -1,8 +1,10 @@
 // Node and its log: what the log wants done, who leads, what is applied (rules: docs/consensus.md).
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/node/cluster_views.h"
 #include "common/node/node_impl.h"
 
 namespace dtrain::node {
@@ -12,6 +14,9 @@ namespace {
 constexpr std::size_t kAppendBytes = 32 << 10;
 // Forwarded commands that wait until this leader coordinates; further ones are dropped: whoever sent them sends them again.
 constexpr std::size_t kBeforeOffice = 256;
+// Longer than a dead coordinator is taken for alive, and than another needs to be elected and to add this node.
+constexpr Duration kLetGoAfter = 15s;
+constexpr Duration kLookForLeader = 1s;  // meanwhile, among all members
 
 }  // namespace
 
@@ -110,6 +115,23 @@ void Node::Impl::take_outputs(raft::Outputs out) {
   if (out.snapshot_wanted)
     c.replicated->step(c.now.boot, raft::Snapshotted{c.ledger.state().applied, c.ledger.snapshot()});
   if (out.persist) persist(std::move(*out.persist));
+}
+
+// Who is taken out of the log is not told, for the leader speaks to members of it alone. A learner that no leader speaks to while
+// somebody coordinates for all to see was let go: it answers as a member without a copy, until a leader speaks to it again. What it has
+// may be old by then.
+void Node::Impl::watch_copy() {
+  if (!c.replicated || c.storage_failed || !host) return;
+  const raft::Raft& raft = c.replicated->raft();
+  const bool learns = raft.configuration().learns(raft.id());
+  last_entry = !learns || last_entry == Instant{} ? c.now.boot : std::max(last_entry, raft.heard());
+  const bool silent = c.now.boot - last_entry >= kLetGoAfter;
+  if (silent && c.now.boot < next_copy_look) return;
+  next_copy_look = c.now.boot + kLookForLeader;
+  const bool gone = silent && somebody_coordinates(c);
+  if (std::exchange(c.let_go, gone) == gone) return;
+  members.touch();
+  if (gone && host->running().empty()) c.current = asked_for_current = false;
 }
 
 // Whoever leads and has applied its own entry of this term coordinates: nobody else decides anything for others.
@@ -226,6 +248,7 @@ void Node::Impl::after_commit() {
   if (begins) host->finish_adoption();
   const bool drains = c.ledger.take_drains();
   if (c.serving) coordinator.consider(touched);
+  seats.follow(touched);
   if (c.serving && drains) coordinator.drains_changed();
   if (leads) {
     seats.touch();

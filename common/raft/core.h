@@ -84,7 +84,7 @@ class Raft::Core {
   };
 
   static constexpr std::size_t kWaitingSends = 4096;  // for the disk; beyond: lost, as on any network
-  static constexpr std::size_t kMostLives = 64;       // remembered; no configuration has so many members
+  static constexpr std::size_t kMostLives = wire::kMostVoters + wire::kMostLearners;  // remembered
   static constexpr std::uint32_t kQuickTries = 3;     // elections after LeaderGone, before the usual pace
 
   // ---- step.cpp
@@ -166,6 +166,7 @@ class Raft::Core {
   void receive(const wire::RaftHeader& from, const wire::SnapshotChunk& chunk);
   void receive(const wire::RaftHeader& from, const wire::SnapshotReply& reply);
   void act(const Snapshotted& made);
+  bool snapshot_waits(const MemberId& id, const Progress& follower) const;
   void begin_snapshot(Progress& follower);
   void send_chunk(const MemberId& id, Progress& follower);
   void install(const wire::SnapshotChunk& chunk);

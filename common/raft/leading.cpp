@@ -29,6 +29,8 @@ void Raft::Core::broadcast() {
       send_entries(id, follower, 0);
     }
     feed(id, follower);
+    // It waits for its turn to get the snapshot: this only says who leads.
+    if (snapshot_waits(id, follower)) send(id, wire::AppendRequest{round_, 0, 0, commit_, clock_.now(now_), {}});
   }
   hand_over();
 }
@@ -49,6 +51,7 @@ void Raft::Core::tell_commit() {
 
 // Whatever may be sent now.
 void Raft::Core::feed(const MemberId& id, Progress& follower) {
+  if (snapshot_waits(id, follower)) return;
   if (follower.state != State::snapshot && follower.next < log_.first_index()) begin_snapshot(follower);
   switch (follower.state) {
     case State::probe:

@@ -34,6 +34,8 @@ struct Options {
   std::uint32_t window = 16;              // messages under way to one follower; further ones wait
   Duration retry = 500ms;  // no answer to a probe, chunk or full window for so long: sent again
   std::size_t snapshot_chunk_bytes = 256 << 10;
+  // Learners that are being sent a snapshot at one time, a chunk under way to each; the others wait. Voters do not.
+  std::size_t snapshots_under_way = 16;
   std::size_t snapshot_bytes =
       256 << 20;                   // of a snapshot to be received; a larger one is dropped and counted
   std::uint64_t promote_lag = 16;  // a learner at most so many entries behind may become a voter

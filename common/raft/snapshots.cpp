@@ -41,6 +41,16 @@ void Raft::Core::compact() {
 
 // ---------------------------------------------------------------- going out
 
+// Each may have a chunk under way, and keeps the snapshot that it began with: so there is a bound on how many do. Who is
+// silent keeps nobody waiting.
+bool Raft::Core::snapshot_waits(const MemberId& id, const Progress& follower) const {
+  if (follower.state == State::snapshot || follower.next >= log_.first_index() || configuration().votes(id)) return false;
+  const auto under_way = std::ranges::count_if(followers_, [this](const auto& other) {
+    return other.second.state == State::snapshot && now_ - other.second.heard < options_.check_quorum;
+  });
+  return static_cast<std::size_t>(under_way) >= options_.snapshots_under_way;
+}
+
 void Raft::Core::begin_snapshot(Progress& follower) {
   CHECK(snapshot_);  // what is gone from the log is in it
   follower.send_snapshot(snapshot_);

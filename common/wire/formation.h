@@ -16,7 +16,7 @@
 namespace dtrain::wire {
 
 inline constexpr std::uint16_t kFormationType = 128;  // types 128 to 131 are formation's
-inline constexpr std::size_t kMostFounders = 16;      // as many have a copy of the log at most
+inline constexpr std::size_t kMostFounders = 16;      // as many and more may have a copy of the log
 inline constexpr std::size_t kFoundersBytes = 4096;   // of their names in all
 inline constexpr std::size_t kMostWithdrawn = 16;     // attempts given up by one founder
 inline constexpr std::size_t kFormationBytes = 8192;  // larger: dropped unread

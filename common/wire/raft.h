@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kMostTerm = (std::uint64_t{1} << 62) - 1;  // als
 inline constexpr std::uint64_t kMostIndex = (std::uint64_t{1} << 62) - 1;
 inline constexpr Duration kMostElapsed{(std::int64_t{1} << 62) - 1};
 inline constexpr std::size_t kMostVoters = 5;
-inline constexpr std::size_t kMostLearners = 16;
+inline constexpr std::size_t kMostLearners = 250;  // each costs 20 bytes in every entry that changes the configuration
 inline constexpr std::size_t kEntriesPerMessage = 4096;                // more: refused
 inline constexpr std::size_t kEntryBytes = limits::kLedgerEntryBytes;  // one entry's payload; longer: refused
 inline constexpr std::size_t kSnapshotChunkBytes = 1 << 20;            // longer: refused

@@ -10,6 +10,7 @@ namespace {
 using positional::Sizer;
 
 constexpr std::uint32_t kDepth = 16;  // ours is 5; newer versions may nest deeper in what is skipped
+constexpr std::size_t kConfigurationBytes = 32 * (kMostVoters + kMostLearners);  // a member takes 19 bytes
 
 constexpr const char* kNames[] = {"vote request",   "vote reply",     "append request", "append reply",
                                   "snapshot chunk", "snapshot reply", "timeout now",    "fenced",
@@ -91,7 +92,7 @@ std::string encode_configuration(const Configuration& configuration) {
 
 Result<Configuration> decode_configuration(std::string_view bytes) {
   DecodeLimits limits;
-  limits.bytes = 4096;
+  limits.bytes = kConfigurationBytes;
   limits.elements = kMostVoters + kMostLearners;
   limits.depth = kDepth;
   const auto document = Document::parse(bytes, limits);

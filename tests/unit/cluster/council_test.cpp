@@ -34,7 +34,7 @@ TEST(Council, SizesByTheNumberOfMembers) {
   for (const auto& [members, voters] : sizes) {
     const CouncilWorld world = grown(members);
     EXPECT_EQ(world.voters(), voters) << members;
-    EXPECT_EQ(world.configuration().learners.size(), std::min(members - voters, wire::kMostLearners)) << members;
+    EXPECT_EQ(world.configuration().learners.size(), std::min(members - voters, CouncilOptions{}.standing_learners)) << members;
     EXPECT_TRUE(world.ask().rests()) << world.ask().why;
     EXPECT_EQ(world.ask().again, world.now() + world.options_.look_at_rest);
   }
@@ -207,9 +207,10 @@ TEST(Council, NeverIsNeverChosenAndGoes) {
   EXPECT_EQ(world.configuration().learners.size(), 4u);
 }
 
-TEST(Council, EveryMemberLearnsAsFarAsThereIsRoom) {
+TEST(Council, SoManyLearnWhateverComes) {
   CouncilWorld world = grown(30);
-  EXPECT_EQ(world.configuration().learners.size(), wire::kMostLearners);
+  const std::size_t standing = world.options_.standing_learners;
+  EXPECT_EQ(world.configuration().learners.size(), standing);
   EXPECT_TRUE(world.ask().rests());
   const MemberId dead = world.configuration().learners.front(), busy = world.configuration().learners.back();
   world.at(busy).known.busy = true;
@@ -222,10 +223,60 @@ TEST(Council, EveryMemberLearnsAsFarAsThereIsRoom) {
   EXPECT_TRUE(world.settle());
   EXPECT_FALSE(world.configuration().has(dead));
   EXPECT_TRUE(world.configuration().learns(busy));  // its tasks may still run
-  EXPECT_EQ(world.configuration().learners.size(), wire::kMostLearners);
+  EXPECT_EQ(world.configuration().learners.size(), standing);
   world.leave(busy);
   EXPECT_TRUE(world.settle());
   EXPECT_FALSE(world.configuration().has(busy));
+}
+
+MemberId someone_outside(const CouncilWorld& world) {
+  for (const auto& [id, member] : world.members())
+    if (!world.configuration().has(id)) return id;
+  return {};
+}
+
+TEST(Council, BeyondThemWhoIsGivenTasksLearns) {
+  CouncilWorld world = grown(30);
+  const std::size_t standing = world.options_.standing_learners;
+  const MemberId first = someone_outside(world);
+  world.at(first).known.busy = true;
+  expect_change(world.ask(), ChangeKind::add_learner, first);
+  EXPECT_TRUE(world.settle());
+  EXPECT_EQ(world.configuration().learners.size(), standing + 1);
+  world.at(first).known.busy = false;  // it keeps the copy: what ran there is asked for there
+  EXPECT_TRUE(world.ask().rests());
+  const MemberId away = someone_outside(world);
+  world.at(away).known.busy = true;
+  world.die(away, State::down);
+  EXPECT_TRUE(world.ask().rests());
+  world.revive(away);
+  expect_change(world.ask(), ChangeKind::add_learner, away);
+}
+
+TEST(Council, WhoNeedsACopyGoesBeforeWhoDoesNot) {
+  CouncilWorld world = grown(10);
+  world.join();
+  const MemberId needs = world.join();
+  world.join();
+  world.at(needs).known.busy = true;
+  expect_change(world.ask(), ChangeKind::add_learner, needs);
+}
+
+TEST(Council, WhoNeedsNoneMakesRoomAndNobodyWithTasksDoes) {
+  CouncilWorld world;
+  for (std::size_t i = 0; i < wire::kMostVoters + wire::kMostLearners + 2; ++i) world.at(world.join()).known.busy = true;
+  world.pass(1h);
+  ASSERT_TRUE(world.settle(wire::kMostLearners + 20));
+  EXPECT_EQ(world.configuration().learners.size(), wire::kMostLearners);
+  const MemberId idle = world.configuration().learners[7], silent = world.configuration().learners[9];
+  world.at(idle).known.busy = false;
+  expect_change(world.ask(), ChangeKind::remove, idle);
+  world.at(silent).known.busy = false;
+  world.die(silent);
+  expect_change(world.ask(), ChangeKind::remove, silent);  // rather than one that is there
+  EXPECT_TRUE(world.settle());
+  EXPECT_EQ(world.configuration().learners.size(), wire::kMostLearners);
+  for (const auto& [id, member] : world.members()) EXPECT_EQ(world.configuration().has(id), member.known.busy);
 }
 
 TEST(Council, ALostVoterWithTasksLearnsOn) {
@@ -348,7 +399,7 @@ void converges(CouncilWorld& world, std::uint64_t seed) {
   const auto steps = world.settle();
   ASSERT_TRUE(steps) << seed;
   // Every voter may go and another come, each in two steps and a hand-over; and learners be tidied up.
-  EXPECT_LE(*steps, 5 * 3 + wire::kMostLearners) << seed;
+  EXPECT_LE(*steps, 5 * 3 + CouncilOptions{}.standing_learners) << seed;
   std::size_t members = 0, may_vote = 0;
   for (const auto& [id, member] : world.members()) {
     members += member.known.state != State::left ? 1 : 0;

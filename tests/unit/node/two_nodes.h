@@ -132,7 +132,7 @@ class Town {
   void send(const House& from, const SendLog& send) {
     if (&from == cut_off) return;
     for (const auto& house : houses_)
-      for (int times = 0; house->address() == send.to && house->runs() && house.get() != cut_off && times < copies; ++times)
+      for (int times = 0; house->address() == send.to && house->runs() && house.get() != cut_off && house.get() != without_log && times < copies; ++times)
         post(house.get(), LogReceived{send.header, send.message});
   }
   // To another founder, who is named by its address.
@@ -161,6 +161,7 @@ class Town {
   }
   int copies = 1;  // of each message about the log
   std::function<bool(const House& from, const House& to)> cut;  // between founders: nothing arrives
+  const House* without_log = nullptr;  // hears nothing about the log
   const House* cut_off = nullptr;  // of members: what it sends and is sent is lost
   Duration travel{}, disk{};  // of a message; of a write
   std::uint64_t seed = 0;
@@ -217,7 +218,9 @@ inline House::House(Town& town, std::string name, std::uint8_t number) : town_(t
 }
 
 inline void House::start() {
-  const auto number = static_cast<std::uint64_t>(started.members.endpoint.ip.back());
+  const std::string& ip = started.members.endpoint.ip;
+  const std::uint64_t own = std::stoul(ip.substr(ip.rfind('.') + 1));
+  const std::uint64_t number = own < 10 ? '0' + own : 1'000'000'000 + own;  // no two draw the same
   node_ = std::make_unique<Node>(options, Rng(number + 1000 * started.life + 1'000'000 * town_.seed), log);
   started.replica = disk;
   give(started);

@@ -14,7 +14,13 @@ namespace dtrain::node {
 class WorkingTown : public ::testing::Test {
  protected:
   WorkingTown() {
-    for (const char* name : {"n1", "n2", "n3"}) {
+    grow(3);
+    town.run_for(15s);
+  }
+  // n1, n2, ... to so many.
+  void grow(std::size_t to) {
+    while (houses.size() < to) {
+      const std::string name = "n" + std::to_string(houses.size() + 1);
       houses.push_back(&town.add(name));
       House& house = *houses.back();
       house.started.facts.task_address = house.address().ip;
@@ -23,10 +29,10 @@ class WorkingTown : public ::testing::Test {
       house.options.down_grace = 5s;
     }
     for (House* house : houses) {
+      if (house->runs()) continue;
       house->start();
       town.run_for(1s);
     }
-    town.run_for(15s);
   }
   static job::JobSpec generic(const std::string& name, std::uint32_t workers, std::uint32_t gpus = 0) {
     job::JobSpec spec;

@@ -355,7 +355,7 @@ TEST(FreshLife, IsRememberedOverARemoval) {
 TEST(FreshLife, WhoIsNoMemberAnyMoreMakesRoom) {
   LoneVoter voter(3);
   std::uint64_t index = 1;
-  for (std::uint64_t learner = 10; learner < 200; ++learner) {
+  for (std::uint64_t learner = 10; learner < 400; ++learner) {
     Configuration with = LoneVoter::voters(3);
     with.learners = {LoneVoter::id(learner)};
     voter.receive(2, 2, voter.request(index, index == 1 ? 1 : 2, {LoneVoter::reconfiguration(index + 1, 2, with)}, index + 1));
@@ -363,7 +363,7 @@ TEST(FreshLife, WhoIsNoMemberAnyMoreMakesRoom) {
     voter.receive(learner, 2, wire::Hello{}, {1, learner});
     EXPECT_FALSE(voter.sent<wire::Welcome>(learner).empty()) << learner;
   }
-  EXPECT_LE(voter.disk.hard.lives.size(), 64u);
+  EXPECT_LE(voter.disk.hard.lives.size(), wire::kMostVoters + wire::kMostLearners);
 }
 
 TEST(FreshLife, OnlyMembersAreRemembered) {

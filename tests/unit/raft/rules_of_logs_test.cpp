@@ -275,7 +275,7 @@ TEST(Change, WhatCannotBeIsRefused) {
   EXPECT_EQ(refusal(alone, ChangeKind::remove, 2), Refusal::no_such_member);
   for (std::uint64_t member = 10; member < 10 + wire::kMostLearners; ++member)
     EXPECT_EQ(refusal(alone, ChangeKind::add_learner, member), Refusal::none);
-  EXPECT_EQ(refusal(alone, ChangeKind::add_learner, 99), Refusal::full);
+  EXPECT_EQ(refusal(alone, ChangeKind::add_learner, 10 + wire::kMostLearners), Refusal::full);
   LoneVoter follower(3);
   EXPECT_EQ(refusal(follower, ChangeKind::remove, 2), Refusal::not_leader);
 }

@@ -1,4 +1,6 @@
 // Rule 7: snapshots carry the configuration and go by chunks, and everything is bounded.
+#include <set>
+
 #include "tests/unit/raft/lone_voter.h"
 
 namespace dtrain::raft {
@@ -114,6 +116,34 @@ TEST(Bounded, MessagesAndWindows) {
   EXPECT_EQ(voter.answer(200)->refusal, Refusal::too_large);
   voter.land();
   EXPECT_LE(voter.writing->entries.size(), 41u) << "4 MiB in one write";
+}
+
+// Each keeps its snapshot and has a chunk under way.
+TEST(Bounded, LearnersThatAreSentASnapshotAtOneTime) {
+  LoneVoter voter(1);
+  voter.lead();
+  const std::size_t most = Options{}.snapshots_under_way;
+  const std::uint64_t first = 10, last = first + most + 3;
+  for (std::uint64_t learner = first; learner <= last; ++learner)
+    voter.give(ChangeAsked{learner, ChangeKind::add_learner, LoneVoter::id(learner)});
+  for (std::uint64_t number = 101; number <= 3100; ++number) voter.give(Propose{number, "x"});
+  voter.give(Snapshotted{voter->commit(), std::string(600 << 10, 's')});
+  voter.out.clear();
+  const auto begun = [&] {
+    std::set<MemberId> to;
+    for (const Send& send : voter.out.sends)
+      if (std::holds_alternative<SnapshotChunk>(send.message.body)) to.insert(send.to);
+    return to.size();
+  };
+  voter.pass(250ms);
+  EXPECT_EQ(begun(), most);
+  for (std::uint64_t learner = first; learner <= last; ++learner)
+    EXPECT_FALSE(voter.sent<AppendRequest>(learner).empty()) << "who waits hears that there is a leader";
+  voter.receive(first, voter->term(), SnapshotReply{1, voter->snapshot_index(), 600 << 10, true});
+  voter.pass(200ms);
+  EXPECT_EQ(begun(), most + 1);
+  voter.pass(3s);
+  EXPECT_EQ(begun(), most + 4) << "who is silent keeps nobody waiting";
 }
 
 TEST(Bounded, ProposalsAndReads) {

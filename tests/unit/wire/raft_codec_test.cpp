@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -150,6 +151,13 @@ TEST(RaftCodec, LimitsAreNamed) {
   EXPECT_EQ(refusal(kSnapshotChunk, chunk), "accepted");
   chunk.bytes += "x";
   expect_refused(chunk, "bytes: longer than 1048576 bytes");
+  Configuration full;
+  for (std::uint64_t id = 1; id <= kMostVoters; ++id) full.voters.push_back({~id, id});
+  for (std::uint64_t id = 1; id <= kMostLearners; ++id) full.learners.push_back({~(1000 + id), id});
+  for (auto* ids : {&full.voters, &full.learners}) std::ranges::sort(*ids);
+  const auto all = decode_configuration(encode_configuration(full));
+  ASSERT_TRUE(all) << all.error().text();
+  EXPECT_EQ(*all, full);
   Configuration crowd;
   for (std::uint64_t id = 1; id <= kMostVoters + 1; ++id) crowd.voters.push_back({id, id});
   EXPECT_NE(decode_configuration(encode_configuration(crowd)).error().text().find("voters: more than 5"),
