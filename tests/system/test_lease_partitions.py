@@ -104,12 +104,13 @@ class Islands(test_hosts.Hosts):
                     all(node["schedulable"] for agent in agents for node in agent.ask("nodes")))
         until(agreed, lambda: "one cluster again: %s" % [(agent.ask("status"), agent.states()) for agent in agents], PATIENCE)
 
-    def says_that_it_is_lost(self, agent):
-        """Whatever else happens, each look at the status says so."""
+    def says_who_is_missing(self, agent, agents):
+        """Whether its status does; that the quorum is lost each look says."""
         status = agent.ask("status")
         self.assertTrue(status["stale"], status)
         self.assertFalse(status["quorum"]["healthy"] or status["coordinator"], status)
-        return True
+        missing = ", ".join(sorted(other.name for other in agents if other is not agent))
+        return "Start the agents of %s;" % missing in status["quorum"]["next"]
 
     def identities(self, agent, name):
         return {task: (t["node"], t["pid"], t["attempt"]) for task, t in self.tasks_at(agent, name).items()}
@@ -181,9 +182,15 @@ class LeasePartitions(Islands):
                 for verb in (["jobs"], ["tasks", "workers"], ["describe", "job", "keepers"], ["nodes"], ["events"],
                              ["logs", "workers", next(n for n, (node, *_) in before["workers"].items() if node == agent.name)]):
                     agent.do(*verb)
+            until(lambda: all([self.says_who_is_missing(agent, agents) for agent in agents]),
+                  lambda: "all to say who is missing: %s" % [agent.ask("status") for agent in agents])
+
+            def explained():
+                self.assertTrue(all([self.says_who_is_missing(agent, agents) for agent in agents]),
+                                "each look explains it: %s" % [agent.ask("status") for agent in agents])
+                return True
             # What needs nobody goes on, for as long as this lasts.
-            until(lambda: all([self.says_that_it_is_lost(agent) for agent in agents]) and
-                  all(times[-1] - since > QUORUM_LOST for times in workers.read().values()),
+            until(lambda: explained() and all(times[-1] - since > QUORUM_LOST for times in workers.read().values()),
                   lambda: "beats of all workers: %s" % {key: times[-1] - since for key, times in workers.read().items()},
                   QUORUM_LOST + PATIENCE)
             self.assertEqual({key: times[-1] for key, times in keepers.read().items()}, last)
@@ -199,6 +206,25 @@ class LeasePartitions(Islands):
             self.assertLess(max(b - a for a, b in itertools.pairwise(times)), QUORUM_LOST - LEASE, "%s stood still" % (key,))
         agents[0].do("submit", self.spread("afterwards"))
         self.running(agents[2], "afterwards")
+
+    def test_two_of_three_lose_power_for_good(self):
+        """The one that is left suspects them for ever: it may be cut off itself. An operator knows better."""
+        agents = self.three()
+        lost = [agent for agent in agents if agent.name == agents[0].ask("status")["coordinator"]["node"]]
+        left = next(agent for agent in agents if agent not in lost)
+        lost += [agent for agent in agents if agent not in (left, *lost)]
+        left.do("submit", self.spread("both"))
+        before = self.running(left, "both")
+        with isolated(lost, [left]):
+            for agent in lost:
+                self.kill_host(agent)
+            until(lambda: left.ask("status")["coordinator"] is None, "the loss of the coordinator")
+            until(lambda: self.says_who_is_missing(left, agents), lambda: "its advice: %s" % left.ask("status"), PATIENCE)
+            until(lambda: left.ctl("recover-quorum", "--yes").returncode == 0,
+                  lambda: "a new history: %s" % left.ctl("recover-quorum").stderr, PATIENCE)
+            until(lambda: (c := left.ask("status")["coordinator"]) and c["node"] == left.name, "it to coordinate")
+            self.assertEqual({n: t["pid"] for n, t in self.tasks_at(left, "both").items() if t["node"] == left.name},
+                             {n: t["pid"] for n, t in before.items() if t["node"] == left.name})
 
 
 if __name__ == "__main__":
