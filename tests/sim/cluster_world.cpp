@@ -25,6 +25,8 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
 constexpr std::uint64_t kHungryOneIn = 3;
+// The widest jobs are for so many hosts: every copy of the ledger looks at all tasks of a job at each report of one.
+constexpr std::uint32_t kWidest = 100;
 constexpr Duration kRestoreWaits[] = {0s, 15s, 60s};
 
 class QuietLog final : public Log {
@@ -101,7 +103,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
   hooks.complain = [this](std::string_view invariant, std::string what) { violation(invariant, std::move(what)); };
   client_ = std::make_unique<SimClient>(timeline_, stream(5), book_, hooks);
   if (stream(11).chance(1, kHungryOneIn)) client_->set_hungry(placeable(options_.nodes));
-  if (many()) client_->set_many(placeable(options_.nodes));
+  if (many()) client_->set_many(std::min(placeable(options_.nodes), kWidest));
   if (options_.nodes > 1)
     network_ = std::make_unique<ClusterNetwork>(
         timeline_, stream(8), [this](std::size_t host, node::Event event) { hosts_[host]->post(std::move(event)); },

@@ -1,4 +1,5 @@
-// No task is placed on a host while it is drained, in the order of the ledger's entries.
+// No task is placed on a host while it is drained, in the order of the ledger's entries. (Of many hosts only every few entries are looked at:
+// what is placed and has ended meanwhile is not seen.)
 #include <set>
 #include <tuple>
 
@@ -10,7 +11,7 @@ namespace {
 
 class DrainedGetsNothing final : public Checker {
  public:
-  using Checker::Checker;
+  explicit DrainedGetsNothing(WorldView& world) : Checker(world), every_(1 + world.hosts() / kHosts) {}
   std::string_view name() const override { return "drained_gets_nothing"; }
 
   void on_reply(const SentRequest& sent, const wire::Message&) override { any_ = any_ || sent.type == wire::MessageType::drain; }
@@ -19,7 +20,7 @@ class DrainedGetsNothing final : public Checker {
     const node::Node* node = world_.host_view(host).node();
     if (!any_ || node == nullptr) return;
     const std::uint64_t index = node->ledger_index();
-    if (index <= last_) return;
+    if (index < last_ + every_) return;
     last_ = index;
     const auto ledger = cluster::Ledger::restore(node->ledger_bytes());
     if (ledger) look(ledger->state());
@@ -52,6 +53,9 @@ class DrainedGetsNothing final : public Checker {
     before_ = std::move(now);
   }
 
+  static constexpr std::uint64_t kHosts = 10;   // to read back the ledger of many takes long
+
+  const std::uint64_t every_;   // entries
   bool any_ = false;
   std::uint64_t last_ = 0;
   std::map<NodeId, Drained> before_;
