@@ -55,7 +55,7 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            "restarts-wait-for-the-frozen", "drained-gets-nothing",
                                            "victims-have-lower-priority", "preempted-costs-nothing", "fetched-is-staged",
                                            "copied-is-staged", "own-copy-is-verified", "newest-is-waited-for",
-                                           "restore-by-lineage", "least-tasks"};
+                                           "restore-by-lineage"};
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);

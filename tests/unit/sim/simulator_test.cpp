@@ -162,7 +162,6 @@ INSTANTIATE_TEST_SUITE_P(
                     BrokenRule{"own-copy-is-verified", "restore_choice", 3}, BrokenRule{"newest-is-waited-for", "restore_choice", 3},
                     BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3},
                     BrokenRule{"preempted-costs-nothing", "preempted_for_higher", 3},
-                    BrokenRule{"least-tasks", "enough_tasks", 3},
                     BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3},
                     BrokenRule{"restarts-wait-for-the-frozen", "restarts_wait_for_the_frozen", 3}),
     [](const auto& param) {
