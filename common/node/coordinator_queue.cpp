@@ -76,10 +76,7 @@ void Coordinator::watch_room(const JobRecord& job, Job& soft) {
 
 cluster::Sizes Coordinator::fewest_tasks(const JobRecord& job, const Job& soft) const {
   const bool waited = soft.short_since && *soft.short_since + c_.options.down_grace <= c_.now.boot;
-  cluster::Sizes least = cluster::fewest_tasks(job, waited);
-  if (c_.options.broken_rule == "least-tasks")
-    for (auto& [role, size] : least) size = 1;
-  return least;
+  return cluster::fewest_tasks(job, waited);
 }
 
 std::vector<cluster::RunningJob> Coordinator::running_jobs() const {

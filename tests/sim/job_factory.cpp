@@ -55,6 +55,14 @@ RoleSpec random_role(std::uint32_t replicas, Script script, Rng& rng) {
   return role;
 }
 
+// Some jobs may go on with fewer workers. Drawn from what was drawn already, so that all else of a seed stays as it is.
+void make_elastic(job::JobSpec& spec) {
+  Rng rng(static_cast<std::uint64_t>(spec.policy.stop_grace_period.count()) + spec.roles.size());
+  const auto worker = spec.roles.find("worker");
+  if (worker == spec.roles.end() || !rng.chance(1, 2)) return;
+  worker->second.min_replicas = 1 + static_cast<std::uint32_t>(rng.below(worker->second.replicas));
+}
+
 void add_checkpoints(job::JobSpec& spec, Script& writer, Rng& rng) {
   job::CheckpointSpec checkpoint;
   checkpoint.dir = "/ckpt/" + spec.labels[kTagLabel];
@@ -158,6 +166,7 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
   else
     generic(spec, tag, rng);
   order_start(spec);
+  make_elastic(spec);
   if (tag % 4 != 0) spec.policy.placement = job::Placement::spread;
   if (tag % 3 == 1) {
     const std::string digits = std::to_string(tag);
@@ -179,6 +188,7 @@ void make_hungry(job::JobSpec& spec, std::uint32_t hosts) {
   if (RoleSpec& worker = spec.roles["worker"]; !spec.checkpoint && spec.roles.size() == 1 && worker.resources.gpus == 0) {
     worker.replicas = worker.min_replicas = kOnEachHost * hosts;
     worker.resources.cpu_millis = kHostCpuMillis / kOnEachHost;
+    make_elastic(spec);
     return;
   }
   for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;

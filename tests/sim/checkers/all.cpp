@@ -5,7 +5,8 @@ namespace dtrain::sim {
 CheckerList all_checkers(WorldView& world) {
   CheckerList list;
   for (const auto make : {acknowledged_submit_never_lost, budgets_respected, completed_task_never_rerun, copies_equal,
-                          drained_gets_nothing, every_job_progresses, preempted_for_higher, restore_choice, start_order, stateful_task_never_twice})
+                          drained_gets_nothing, enough_tasks, every_job_progresses, preempted_for_higher, restore_choice, start_order,
+                          stateful_task_never_twice})
     list.push_back(make(world));
   return list;
 }

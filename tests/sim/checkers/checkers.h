@@ -12,6 +12,7 @@ std::unique_ptr<Checker> budgets_respected(WorldView& world);
 std::unique_ptr<Checker> completed_task_never_rerun(WorldView& world);
 std::unique_ptr<Checker> copies_equal(WorldView& world);
 std::unique_ptr<Checker> drained_gets_nothing(WorldView& world);
+std::unique_ptr<Checker> enough_tasks(WorldView& world);
 std::unique_ptr<Checker> every_job_progresses(WorldView& world);
 std::unique_ptr<Checker> preempted_for_higher(WorldView& world);
 std::unique_ptr<Checker> restore_choice(WorldView& world);
