@@ -120,7 +120,8 @@ std::optional<std::string> QueueTurn::never_fits(const WaitingJob& job) {
   if (!emptied_) {
     emptied_ = at_first_;
     std::vector<Holding> all;
-    for (const auto& [id, running] : by_id_) all.push_back({running->spec, &running->placements});
+    if (queue_.rules_.hold(QueueRule::never_fits_is_true))
+      for (const auto& [id, running] : by_id_) all.push_back({running->spec, &running->placements});
     emptied_->release(all);
   }
   Capacity empty = *emptied_;

@@ -52,9 +52,10 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
     return {};
   }
   std::vector<TaskId> missing;
+  const bool waits = job.still_since && c_.options.broken_rule != "elsewhere-waits-for-the-frozen";
   if (job.halt == cluster::Halt::none && job.generation != 0)
     for (const TaskId& id : wanted)
-      if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !job.still_since)) missing.push_back(id);
+      if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !waits)) missing.push_back(id);
   return missing;
 }
 

@@ -85,7 +85,7 @@ class ClusterWorld final : public WorldView {
   bool calm() const override { return calm_; }
   bool all_reported() const override;
   Duration takes_effect() const override;
-  cluster::Ledger ledger() const override;
+  const cluster::Ledger& ledger() const override;
   void violation(std::string_view invariant, std::string what) override;
 
  private:

@@ -98,7 +98,7 @@ class BudgetsRespected final : public Checker {
     return jobs_[id.job].begun_elsewhere;
   }
   std::uint32_t preemptions(JobId id) const {
-    const cluster::Ledger ledger = world_.ledger();
+    const cluster::Ledger& ledger = world_.ledger();
     const cluster::JobRecord* job = ledger.find(id);
     return job == nullptr ? 0 : job->preemptions;
   }

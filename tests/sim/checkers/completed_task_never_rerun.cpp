@@ -91,7 +91,7 @@ class CompletedTaskNeverRerun final : public Checker {
   }
   // By the ledger its host was lost before it told of that end, also when some other agent died meanwhile (seed 138 of three hosts).
   bool lost_unheard(const Completion& done, const AssignmentId& id) const {
-    const cluster::Ledger ledger = world_.ledger();
+    const cluster::Ledger& ledger = world_.ledger();
     const cluster::JobRecord* job = ledger.find(id.job);
     if (job == nullptr) return false;
     const auto task = job->tasks.find(id.task);

@@ -2,28 +2,18 @@
 #include <set>
 #include <tuple>
 
-#include "common/cluster/ledger.h"
 #include "tests/sim/checkers/checkers.h"
+#include "tests/sim/ledger_checker.h"
 
 namespace dtrain::sim {
 namespace {
 
-class DrainedGetsNothing final : public Checker {
+class DrainedGetsNothing final : public LedgerChecker {
  public:
-  using Checker::Checker;
+  using LedgerChecker::LedgerChecker;
   std::string_view name() const override { return "drained_gets_nothing"; }
 
   void on_reply(const SentRequest& sent, const wire::Message&) override { any_ = any_ || sent.type == wire::MessageType::drain; }
-
-  void stepped(std::size_t host) override {
-    const node::Node* node = world_.host_view(host).node();
-    if (!any_ || node == nullptr) return;
-    const std::uint64_t index = node->ledger_index();
-    if (index <= last_) return;
-    last_ = index;
-    const auto ledger = cluster::Ledger::restore(node->ledger_bytes());
-    if (ledger) look(ledger->state());
-  }
 
  private:
   // A place of a task, from its being given to its end.
@@ -32,6 +22,10 @@ class DrainedGetsNothing final : public Checker {
     std::uint64_t drain = 0;   // index of the entry by which it began
     std::set<Place> there;     // when it was looked at last
   };
+
+  void look(const cluster::Ledger& ledger, std::uint64_t) override {
+    if (any_) look(ledger.state());
+  }
 
   void look(const cluster::LedgerState& state) {
     std::map<NodeId, Drained> now;
@@ -53,7 +47,6 @@ class DrainedGetsNothing final : public Checker {
   }
 
   bool any_ = false;
-  std::uint64_t last_ = 0;
   std::map<NodeId, Drained> before_;
 };
 

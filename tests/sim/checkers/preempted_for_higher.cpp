@@ -15,7 +15,7 @@ class PreemptedForHigher final : public Checker {
   std::string_view name() const override { return "preempted_for_higher"; }
 
   void on_jobs(const wire::JobsReply&) override {
-    const cluster::Ledger ledger = world_.ledger();
+    const cluster::Ledger& ledger = world_.ledger();
     if (ledger.state().applied < applied_) return;
     applied_ = ledger.state().applied;
     for (const auto& [id, job] : ledger.state().jobs) {

@@ -105,7 +105,7 @@ class RestoreChoice final : public Checker {
     bool disturbed = false;
     for (std::size_t i = 0; i < world_.hosts(); ++i) disturbed = disturbed || world_.host_view(i).undisturbed_since() > world_.now();
     if (world_.alone() || !disturbed) return;
-    const cluster::Ledger ledger = world_.ledger();
+    const cluster::Ledger& ledger = world_.ledger();
     if (const cluster::JobRecord* job = ledger.find(id)) decision.known = job->checkpoints;
   }
 
