@@ -118,7 +118,7 @@ class EveryJobProgresses final : public Checker {
   }
 
   static constexpr const char* kNeverFits = "can never run here: ";
-  static constexpr Duration kLately = 30s, kHeard = 20s;
+  static constexpr Duration kLately = 30s, kHeard = 45s;
 
   wire::JobsReply last_;
 };
