@@ -8,9 +8,9 @@
 namespace dtrain::cluster {
 
 std::span<const std::string_view> rule_names(QueueRule) {
-  static constexpr std::array<std::string_view, 5> kNames = {
+  static constexpr std::array<std::string_view, 6> kNames = {
       "first-is-reserved", "reservation-is-kept", "back-fill-delays-nobody", "never-fits-delays-nobody",
-      "victims-have-lower-priority"};
+      "victims-have-lower-priority", "never-fits-is-true"};
   static_assert(kNames.size() == static_cast<std::size_t>(enum_last(QueueRule{})) + 1);
   return kNames;
 }

@@ -15,9 +15,10 @@ enum class QueueRule : std::uint8_t {
   back_fill_delays_nobody,      // only on what the reservation does not need, or for as long as it does not
   never_fits_delays_nobody,     // what fits no empty cluster reserves nothing
   victims_have_lower_priority,  // never the same
+  never_fits_is_true,           // by the empty cluster, not by what is free
 };
 constexpr QueueRule enum_last(QueueRule) {
-  return QueueRule::victims_have_lower_priority;
+  return QueueRule::never_fits_is_true;
 }
 
 std::span<const std::string_view> rule_names(QueueRule);  // as tests spell them, in the order above

@@ -168,7 +168,8 @@ const Capacity& QueueTurn::emptied() {
   if (!emptied_) {
     emptied_ = at_first_;
     std::vector<Holding> all;
-    for (const auto& [id, running] : by_id_) all.push_back({running->spec, &running->placements});
+    if (queue_.rules_.hold(QueueRule::never_fits_is_true))
+      for (const auto& [id, running] : by_id_) all.push_back({running->spec, &running->placements});
     emptied_->release(all);
   }
   return *emptied_;

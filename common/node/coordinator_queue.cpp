@@ -54,8 +54,9 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
   }
   std::vector<TaskId> missing;
   if (job.halt != cluster::Halt::none || job.generation == 0) return missing;
+  const bool waits = job.still_since && c_.options.broken_rule != "elsewhere-waits-for-the-frozen";
   for (const TaskId& id : cluster::wanted_tasks(job.spec))
-    if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !job.still_since)) missing.push_back(id);
+    if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !waits)) missing.push_back(id);
   if (!missing.empty()) return missing;
   // All with which it runs are placed; where that is fewer than wanted, more can come beside them if nobody notices.
   for (const auto& [name, whole] : job.shrunk)

@@ -56,6 +56,10 @@ std::string Node::ledger_bytes() const {
   return impl_->c.ledger.snapshot();
 }
 
+const cluster::Ledger& Node::ledger() const {
+  return impl_->c.ledger;
+}
+
 std::uint64_t Node::ledger_index() const {
   return impl_->c.holds_ledger() ? impl_->c.ledger.state().applied : 0;
 }

@@ -13,6 +13,10 @@
 #include "common/node/effect.h"
 #include "common/node/event.h"
 
+namespace dtrain::cluster {
+class Ledger;
+}
+
 namespace dtrain::node {
 
 struct Options {
@@ -46,7 +50,9 @@ class Node {
   std::string status_line() const;
   // Encoded ledger, for the replay check of tests.
   std::string ledger_bytes() const;
-  // For tests likewise: the newest entry of the log in it (0: no copy is here); whether this node coordinates, as it knows.
+  // For tests likewise: the ledger itself, until the next step; the newest entry of the log in it (0: no copy is here); whether
+  // this node coordinates, as it knows.
+  const cluster::Ledger& ledger() const;
   std::uint64_t ledger_index() const;
   bool coordinates() const;
 

@@ -27,6 +27,7 @@ class HostView {
   virtual const std::string& name() const = 0;
   virtual const SimRunner& runner() const = 0;
   virtual const SimDisk& disk() const = 0;
+  virtual std::uint64_t lives() const = 0;             // of the agent
   virtual const node::Node* node() const = 0;          // nullptr: the agent is down
   // A Node that has just started from what the disk holds now, beside the real one; its effects go nowhere.
   virtual std::unique_ptr<node::Node> replayed() const = 0;
@@ -50,7 +51,7 @@ class WorldView {
   virtual bool all_reported() const = 0;
   // A request takes effect, if it ever does, within this of being made.
   virtual Duration takes_effect() const = 0;
-  // As the newest copy of the ledger that is up has it; until the next call.
+  // The newest copy that is up; an empty one where none is. Until the agent there goes on.
   virtual const cluster::Ledger& ledger() const = 0;
   virtual void violation(std::string_view invariant, std::string what) = 0;
 
@@ -87,6 +88,7 @@ class Checker {
   virtual void process_ended(const SimShim&) {}
   // What the observer is told, every few seconds, by the agent with the newest ledger; never older than the last time.
   virtual void on_jobs(const wire::JobsReply&) {}
+  virtual void on_asked(const SentRequest&) {}           // is about to reach the agent
   virtual void on_reply(const SentRequest&, const wire::Message&) {}
   virtual void agent_dies() {}                           // before anything is lost
   virtual void at_rest() {}                              // faults were over long enough: all must have converged

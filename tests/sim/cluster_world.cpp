@@ -49,15 +49,16 @@ class PrintedLog final : public Log {
 
 // What Node cannot break, the world breaks: each of these is a promise of the ring around Node.
 constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", "exit-told", "staging-told",
-                                            "end-is-true", "new-ports", "own-gpu", "disk-failure-told"};
+                                            "end-is-true", "lists-as-of-now", "new-ports", "own-gpu", "disk-failure-told"};
 constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "kill-before-next-generation",
                                            "ack-after-commit", "orphan-kill", "verify-before-restore",
                                            // Of several hosts.
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
-                                           "restarts-wait-for-the-frozen", "drained-gets-nothing",
-                                           "victims-have-lower-priority", "preempted-costs-nothing", "fetched-is-staged",
-                                           "copied-is-staged", "own-copy-is-verified", "newest-is-waited-for",
-                                           "restore-by-lineage"};
+                                           "restarts-wait-for-the-frozen", "elsewhere-waits-for-the-frozen",
+                                           "frozen-costs-nothing", "epoch-fence", "unheard-host-keeps", "drained-gets-nothing",
+                                           "victims-have-lower-priority", "preempted-costs-nothing", "never-fits-is-true",
+                                           "fetched-is-staged", "copied-is-staged",
+                                           "own-copy-is-verified", "newest-is-waited-for", "restore-by-lineage"};
 
 // Hosts that are given tasks: those with a copy of the ledger.
 std::uint32_t placeable(std::size_t hosts) {
@@ -90,6 +91,9 @@ ClusterWorld::ClusterWorld(RunOptions options)
   hooks.upload = [this](std::size_t host, const std::string& digest) { relays_.uploaded(host, digest); };
   hooks.agent_listens = [this](std::size_t host) { return hosts_[host]->node() != nullptr; };
   hooks.post = [this](std::size_t host, node::Event event) { hosts_[host]->post(std::move(event)); };
+  hooks.asked = [this](const SentRequest& sent) {
+    for (const auto& checker : checkers_) checker->on_asked(sent);
+  };
   hooks.replied = [this](const SentRequest& sent, const wire::Message& message) {
     if (sent.type == wire::MessageType::drain && !sent.drain.on && message.type == wire::MessageType::ok)
       for (std::size_t i = 0; i < hosts_.size(); ++i)
@@ -260,16 +264,11 @@ bool ClusterWorld::all_reported() const {
 }
 
 const cluster::Ledger& ClusterWorld::ledger() const {
-  LedgerCopy newest;
+  static const cluster::Ledger kNone;
+  const node::Node* newest = nullptr;
   for (const auto& host : hosts_)
-    if (host->node() != nullptr && (newest.host == kMostHosts || host->node()->ledger_index() > newest.index))
-      newest = {host->number(), host->lives(), host->node()->ledger_index()};
-  if (newest == copy_of_) return copy_;
-  copy_of_ = newest;
-  copy_ = {};
-  if (newest.host == kMostHosts) return copy_;
-  if (auto ledger = cluster::Ledger::restore(hosts_[newest.host]->node()->ledger_bytes())) copy_ = std::move(*ledger);
-  return copy_;
+    if (host->node() != nullptr && (newest == nullptr || host->node()->ledger_index() > newest->ledger_index())) newest = host->node();
+  return newest == nullptr ? kNone : newest->ledger();
 }
 
 Duration ClusterWorld::takes_effect() const { return alone() ? kTakesEffect : kTakesEffectAmongSeveral; }
@@ -304,7 +303,8 @@ void ClusterWorld::drain(std::size_t host, bool on, Duration within) {
 
 // Until each is known to be done. An operator sees also what took effect behind the undrain that was sent after it (seed 1782 of three hosts).
 void ClusterWorld::undrain_later() {
-  for (const auto& [node, drain] : ledger().state().drained)
+  const cluster::Ledger& seen = ledger();
+  for (const auto& [node, drain] : seen.state().drained)
     for (std::size_t i = 0; i < hosts_.size(); ++i)
       if (hosts_[i]->name() == drain.name) drained_.insert(i);
   for (const std::size_t host : drained_) drain(host, false, {});

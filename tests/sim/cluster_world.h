@@ -133,13 +133,6 @@ class ClusterWorld final : public WorldView {
   MemberId cluster_;                          // that the hosts belong to
   std::set<std::size_t> drained_;             // as far as the operator knows
   // What ledger() gave last: to read it back takes long. In one life of an agent an index has one content.
-  struct LedgerCopy {
-    std::size_t host = kMostHosts;
-    std::uint64_t life = 0, index = 0;
-    bool operator==(const LedgerCopy&) const = default;
-  };
-  mutable LedgerCopy copy_of_;
-  mutable cluster::Ledger copy_;
   bool calm_ = false, users_act_ = false;
 };
 

@@ -43,7 +43,8 @@ node::ConnectionId SimClient::send(SentRequest sent, const T& payload) {
   sent.host = host_;
   const std::string body = wire::encode(wire::make_message(sent.type, sent.request, payload));
   const std::uint64_t request = sent.request;
-  open_[connection] = std::move(sent);
+  sent.number = connection;
+  hooks_.asked(open_[connection] = std::move(sent));
   const std::size_t host = host_;
   hooks_.post(host, node::ConnectionOpened{connection, node::Caller{"mluser", open_[connection].type == MessageType::drain ? 0 : kUid}});
   hooks_.post(host, node::Request{connection, request, body});
@@ -209,7 +210,7 @@ void SimClient::query(const KnownJob* job) {
     return send(sent, payload);
   };
   node::ConnectionId connection = 0;
-  switch (rng_.below(10)) {
+  switch (rng_.below(11)) {
     case 0: connection = ask(MessageType::query_tasks, wire::JobName{name}); break;
     case 1: connection = ask(MessageType::describe_job, wire::JobName{name}); break;
     case 2: connection = ask(MessageType::query_nodes, wire::NodeName{}); break;
@@ -218,7 +219,8 @@ void SimClient::query(const KnownJob* job) {
     case 5: connection = ask(MessageType::query_task_specs, wire::TaskSpecsRequest{name, ""}); break;
     case 6: connection = ask(MessageType::query_checkpoints, wire::CheckpointsRequest{name, rng_.chance(1, 4)}); break;
     case 7: connection = ask(MessageType::logs, wire::LogsRequest{.job = name, .task = {}}); break;
-    case 8:
+    case 8: connection = ask(MessageType::query_jobs, wire::JobsRequest{}); break;
+    case 9:
       if (const JobFile* file = job == nullptr ? nullptr : book_.file(job->tag)) {
         connection = ask(MessageType::plan, wire::SubmitRequest{file->encoded, "", false});
         break;
@@ -245,6 +247,7 @@ void SimClient::receive(node::ConnectionId connection, const std::string& body, 
     return hooks_.complain("single_completion", "a reply carries request " + std::to_string(message->request) +
                                                     ", asked was " + std::to_string(sent.request));
   sent.answered = true;
+  sent.index = index;
   const SentRequest copy = sent;
   if (message->last) hang_up(connection);
   check_payload(copy, *message, index);

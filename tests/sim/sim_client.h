@@ -27,6 +27,8 @@ struct SentRequest {
   bool answered = false;              // at least once
   bool observer = false;              // asked by the observer, not by a user
   std::size_t host = 0;               // whose agent was asked
+  std::uint64_t number = 0;           // of its connection, never used again
+  std::uint64_t index = 0;            // once answered: of the newest entry in the ledger of who answers; 0: not known
   Instant at{};
 };
 
@@ -38,6 +40,7 @@ class SimClient {
     std::function<void(std::size_t host, const std::string& digest)> upload;  // a package, before the submit
     std::function<bool(std::size_t host)> agent_listens;              // a connection can be made
     std::function<void(std::size_t host, node::Event)> post;
+    std::function<void(const SentRequest&)> asked;
     std::function<void(const SentRequest&, const wire::Message&)> replied;
     std::function<void(const wire::JobsReply&, std::uint64_t index)> looked;  // an answer to the observer
     std::function<void(std::string_view invariant, std::string what)> complain;

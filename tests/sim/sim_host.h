@@ -36,12 +36,12 @@ class SimHost final : public HostView {
   SimCheckpoints& files() { return *checkpoints_; }
   HostClock& clock() { return clock_; }
   std::size_t number() const { return number_; }
-  std::uint64_t lives() const { return life_; }
 
   // HostView.
   const std::string& name() const override { return name_; }
   const SimRunner& runner() const override { return *runner_; }
   const SimDisk& disk() const override { return *disk_; }
+  std::uint64_t lives() const override { return life_; }
   const node::Node* node() const override { return node_.get(); }
   std::unique_ptr<node::Node> replayed() const override;
   Instant undisturbed_since() const override;
@@ -50,6 +50,7 @@ class SimHost final : public HostView {
   void step(const node::Event& event);
   void plan_tick();                      // after whatever may change when the agent wishes to be called
   void perform(const node::Effect& effect);
+  std::string answer_of(const node::Reply& reply);
   void soon(node::Event event, Duration after = kReplyTime);
   void agent_lost(bool host_too, Duration back_after);
   std::unique_ptr<node::Node> make_node() const;
@@ -69,6 +70,7 @@ class SimHost final : public HostView {
   CheckerList checkers_;
   std::deque<node::Event> held_;        // while the agent is paused
   std::vector<node::Effect> effects_;
+  std::string first_list_;              // of jobs, that the agent gave; kept where that is to be broken
   std::string member_record_;           // on the disk
   MemberId cluster_;                    // whose messages the links let in
   std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0;

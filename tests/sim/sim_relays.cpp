@@ -7,7 +7,8 @@
 namespace dtrain::sim {
 namespace {
 
-constexpr Duration kHop = 2ms, kRead = 3ms, kUnknown = 1s, kSilence = 30s;
+constexpr Duration kHop = 2ms, kRead = 3ms, kUnknown = 1s, kSilence = 30s, kAgain = 500ms;
+constexpr Duration kSlowestLook = 5ms, kSlowestWord = 20ms;  // for a package that is to be staged; that it is not here
 constexpr std::size_t kCheckpointBytes = 64;
 constexpr std::size_t kChunk = 24;  // of the 64 bytes that every package has: its digest
 
@@ -19,8 +20,27 @@ void SimRelays::later(std::size_t host, Duration after, node::Event event) {
   });
 }
 
+Duration SimRelays::upto(Duration most) {
+  return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1));
+}
+
+bool SimRelays::cut(const Stream& s) const { return world_.network().cut(s.opener, s.other); }
+
+SimRelays::Streams::iterator SimRelays::of_number(std::uint64_t number) {
+  return std::ranges::find(streams_, number, &Stream::number);
+}
+
 SimRelays::Streams::iterator SimRelays::of_accepted(std::size_t host, node::ConnectionId connection) {
   return std::ranges::find_if(streams_, [&](const Stream& s) { return s.other == host && s.accepted == connection; });
+}
+
+void SimRelays::perform(std::size_t host, const node::Stage& e) {
+  const Duration word = upto(kSlowestWord);
+  world_.timeline().after(upto(kSlowestLook), [this, host, e, word, life = world_.host(host).lives()] {
+    if (world_.host(host).lives() != life) return;
+    if (has(host, e.package_digest)) return world_.host(host).tasks().perform(e);
+    later(host, word, node::Staged{e.id, fail(ErrorCode::not_found, "could not stage " + e.id.text() + ": its package is not here"), true});
+  });
 }
 
 void SimRelays::perform(std::size_t host, const node::OpenRelay& e) {
@@ -30,17 +50,27 @@ void SimRelays::perform(std::size_t host, const node::OpenRelay& e) {
   using How = node::RelayEnded::How;
   if (other == world_.hosts() || !world_.host(other).agent_runs())
     return later(host, kSilence, node::RelayEnded{e.part, How::lost, {ErrorCode::unavailable, "was silent", ""}});
-  streams_.push_back({host, other, e, 0});
-  node::RelayReceived received;
-  received.header = e.peer->header;
-  received.message = e.open;
-  later(other, kHop, received);
+  Stream& stream = streams_.emplace_back();
+  stream.opener = host;
+  stream.other = other;
+  stream.open = e;
+  stream.number = ++numbers_;
+  open(stream.number);
   // Who has just started may not know the opener yet, and says nothing (seed 486 of three hosts).
-  world_.timeline().after(kSilence, [this, host, life = world_.host(host).lives(), part = e.part] {
-    if (world_.host(host).lives() != life) return;
-    const auto s = std::ranges::find_if(streams_, [&](const Stream& x) { return x.opener == host && x.open.part == part; });
+  world_.timeline().after(kSilence, [this, number = stream.number] {
+    const auto s = of_number(number);
     if (s != streams_.end() && s->accepted == 0) end(s, How::lost, {ErrorCode::unavailable, "was silent", ""}, Duration{});
   });
+}
+
+void SimRelays::open(std::uint64_t number) {
+  const auto s = of_number(number);
+  if (s == streams_.end()) return;
+  if (cut(*s)) return world_.timeline().after(kAgain, [this, number] { open(number); });
+  node::RelayReceived received;
+  received.header = s->open.peer->header;
+  received.message = s->open.open;
+  later(s->other, kHop, received);
 }
 
 void SimRelays::perform(std::size_t host, const node::AcceptRelay& e) {
@@ -55,20 +85,42 @@ void SimRelays::perform(std::size_t host, const node::AcceptRelay& e) {
 void SimRelays::perform(std::size_t host, const node::CloseRelay& e) {
   const auto s = std::ranges::find_if(streams_, [&](const Stream& x) { return x.opener == host && x.open.part == e.part; });
   if (s == streams_.end()) return;
-  if (s->accepted != 0) later(s->other, kHop, node::ConnectionClosed{s->accepted});
+  if (s->accepted != 0) later(s->other, cut(*s) ? kSilence : kHop, node::ConnectionClosed{s->accepted});
   streams_.erase(s);
 }
 
 void SimRelays::end(Streams::iterator s, node::RelayEnded::How how, Error error, Duration after) {
   later(s->opener, after, node::RelayEnded{s->open.part, how, std::move(error)});
-  if (s->accepted != 0) later(s->other, kHop, node::ConnectionClosed{s->accepted});
+  if (s->accepted != 0) later(s->other, cut(*s) ? kSilence : kHop, node::ConnectionClosed{s->accepted});
   streams_.erase(s);
 }
 
-void SimRelays::answer(Streams::iterator s, wire::Message message) {
+void SimRelays::answer(Streams::iterator s, std::optional<wire::Message> message) {
+  s->pieces.push_back(std::move(message));
+  if (s->pieces.size() == 1) world_.timeline().after(kHop, [this, number = s->number] { pass_on(number); });
+}
+
+void SimRelays::pass_on(std::uint64_t number) {
+  const auto s = of_number(number);
+  if (s == streams_.end()) return;
+  const Error silent{ErrorCode::unavailable, "was silent", ""};
+  if (cut(*s)) {
+    if (!s->cut_since) s->cut_since = world_.now();
+    if (world_.now() - *s->cut_since >= kSilence) return end(s, node::RelayEnded::How::lost, silent, Duration{});
+    return world_.timeline().after(kAgain, [this, number] { pass_on(number); });
+  }
+  s->cut_since.reset();
+  auto piece = std::move(s->pieces.front());
+  s->pieces.pop_front();
+  if (!piece) return end(s, node::RelayEnded::How::lost, silent, kSilence);
+  if (!s->pieces.empty()) world_.timeline().after(kHop, [this, number] { pass_on(number); });
+  arrives(s, std::move(*piece));
+}
+
+void SimRelays::arrives(Streams::iterator s, wire::Message message) {
   const bool own = node::is_own(s->open.connection);
   message.request = s->open.request;
-  if (own) {
+  if (own) {  // also when it closes the stream meanwhile
     later(s->opener, kHop, node::RelayAnswered{s->open.connection, wire::encode(message)});
   } else {  // a user's
     world_.timeline().after(kHop, [&client = world_.client(), connection = s->open.connection, body = wire::encode(message)] {
@@ -100,8 +152,7 @@ void SimRelays::send(Streams::iterator s, std::string bytes, std::uint64_t offse
   if (!world_.calm() && rng_.chance(1, 12)) bytes.back() = '-';
   const bool breaks = !world_.calm() && rng_.chance(1, 6);
   for (std::size_t at = offset;; at += kChunk) {
-    if (breaks && rng_.chance(1, 2))
-      return end(s, node::RelayEnded::How::lost, {ErrorCode::unavailable, "was silent", ""}, kSilence);
+    if (breaks && rng_.chance(1, 2)) return answer(s, std::nullopt);
     const bool last = at + kChunk >= bytes.size();
     answer(s, wire::make_message(wire::MessageType::blob_chunk, 1, wire::BlobChunk{at, bytes.substr(at, kChunk)}, last));
     if (last) return;

@@ -14,13 +14,19 @@ std::unique_ptr<Checker> copies_equal(WorldView& world);
 std::unique_ptr<Checker> drained_gets_nothing(WorldView& world);
 std::unique_ptr<Checker> enough_tasks(WorldView& world);
 std::unique_ptr<Checker> every_job_progresses(WorldView& world);
+std::unique_ptr<Checker> frozen_costs_nothing(WorldView& world);
+std::unique_ptr<Checker> ledger_linearisable(WorldView& world);
+std::unique_ptr<Checker> lost_host_rests(WorldView& world);
+std::unique_ptr<Checker> moves_wait_for_the_frozen(WorldView& world);
 std::unique_ptr<Checker> preempted_for_higher(WorldView& world);
+std::unique_ptr<Checker> reports_of_its_host(WorldView& world);
 std::unique_ptr<Checker> restore_choice(WorldView& world);
 std::unique_ptr<Checker> start_order(WorldView& world);
 std::unique_ptr<Checker> stateful_task_never_twice(WorldView& world);
 
 // Of one host.
 std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> grants_are_of_the_newest(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> no_orphan(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> ports_not_reused(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> restarts_wait_for_the_frozen(WorldView& world, std::size_t host);

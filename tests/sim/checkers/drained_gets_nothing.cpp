@@ -1,30 +1,19 @@
-// No task is placed on a host while it is drained, in the order of the ledger's entries. (Of many hosts only every few entries are looked at:
-// what is placed and has ended meanwhile is not seen.)
+// No task is placed on a host while it is drained, in the order of the ledger's entries.
 #include <set>
 #include <tuple>
 
-#include "common/cluster/ledger.h"
 #include "tests/sim/checkers/checkers.h"
+#include "tests/sim/ledger_checker.h"
 
 namespace dtrain::sim {
 namespace {
 
-class DrainedGetsNothing final : public Checker {
+class DrainedGetsNothing final : public LedgerChecker {
  public:
-  explicit DrainedGetsNothing(WorldView& world) : Checker(world), every_(1 + world.hosts() / kHosts) {}
+  using LedgerChecker::LedgerChecker;
   std::string_view name() const override { return "drained_gets_nothing"; }
 
   void on_reply(const SentRequest& sent, const wire::Message&) override { any_ = any_ || sent.type == wire::MessageType::drain; }
-
-  void stepped(std::size_t host) override {
-    const node::Node* node = world_.host_view(host).node();
-    if (!any_ || node == nullptr) return;
-    const std::uint64_t index = node->ledger_index();
-    if (index < last_ + every_) return;
-    last_ = index;
-    const auto ledger = cluster::Ledger::restore(node->ledger_bytes());
-    if (ledger) look(ledger->state());
-  }
 
  private:
   // A place of a task, from its being given to its end.
@@ -33,6 +22,10 @@ class DrainedGetsNothing final : public Checker {
     std::uint64_t drain = 0;   // index of the entry by which it began
     std::set<Place> there;     // when it was looked at last
   };
+
+  void look(const cluster::Ledger& ledger, std::uint64_t) override {
+    if (any_) look(ledger.state());
+  }
 
   void look(const cluster::LedgerState& state) {
     std::map<NodeId, Drained> now;
@@ -53,11 +46,7 @@ class DrainedGetsNothing final : public Checker {
     before_ = std::move(now);
   }
 
-  static constexpr std::uint64_t kHosts = 10;   // to read back the ledger of many takes long
-
-  const std::uint64_t every_;   // entries
   bool any_ = false;
-  std::uint64_t last_ = 0;
   std::map<NodeId, Drained> before_;
 };
 

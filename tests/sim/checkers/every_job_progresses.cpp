@@ -1,8 +1,12 @@
 // Once faults are over and every task that can end does so soon and well, every job comes to its end, or has a reason
-// to go on or to wait that the world knows to be true.
+// to go on or to wait that the world knows to be true. That a job can never run here is said of none that could on empty hosts.
 #include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "tests/sim/checkers/checkers.h"
+#include "tests/sim/job_factory.h"
 
 namespace dtrain::sim {
 namespace {
@@ -12,13 +16,17 @@ class EveryJobProgresses final : public Checker {
   using Checker::Checker;
   std::string_view name() const override { return "every_job_progresses"; }
 
-  void on_jobs(const wire::JobsReply& jobs) override { last_ = jobs; }
+  void on_jobs(const wire::JobsReply& jobs) override {
+    last_ = jobs;
+    if (world_.calm()) what_never_fits();
+  }
 
   void at_rest() override {
     for (std::size_t i = 0; i < world_.hosts(); ++i)
       if (world_.host_view(i).node() == nullptr) return violation("the agent is down although faults are over");
     const bool room_taken = std::any_of(last_.jobs.begin(), last_.jobs.end(),
                                         [&](const auto& v) { return runs_for_ever(v) || (is_final(v.state) && lives(v.id)); });
+    what_never_fits();
     for (const auto& view : last_.jobs) {
       if (is_final(view.state) || view.state == "Suspended" || runs_for_ever(view)) continue;
       if (room_freed_lately() && changed_lately(view.id)) continue;
@@ -57,7 +65,46 @@ class EveryJobProgresses final : public Checker {
   // It ran, and before it was to begin again a user asked for more than there is.
   bool never_fits(const wire::JobView& view) const {
     const KnownJob* known = world_.book().find(view.id);
-    return known != nullptr && known->steered != 0 && view.reason.find("can never run here: ") != std::string::npos;
+    return known != nullptr && known->steered != 0 && view.reason.find(kNeverFits) != std::string::npos;
+  }
+
+  // Judged once who coordinates has heard all hosts for a while.
+  void what_never_fits() {
+    const cluster::LedgerState& state = world_.ledger().state();
+    if (!state.drained.empty() || !state.lost.empty()) return;
+    for (std::size_t i = 0; i < world_.hosts(); ++i)
+      if (world_.host_view(i).node() == nullptr || world_.now() - world_.host_view(i).undisturbed_since() < kHeard) return;
+    for (const auto& [id, job] : state.jobs) {
+      const bool whole = job.goal == cluster::Goal::run && job.needs_generation && job.nothing_runs();
+      if (whole && job.reason.find(kNeverFits) != std::string::npos && fits_empty_hosts(job.spec))
+        return violation("job " + std::to_string(id) + " (" + job.spec.name + ") is said never to fit, and would: " + job.reason);
+    }
+  }
+
+  // Largest first, each where there is room first: what has a place so has one. Not the other way round.
+  bool fits_empty_hosts(const job::JobSpec& spec) const {
+    struct Host {
+      std::uint64_t cpu_millis = kHostCpuMillis, memory_bytes = kHostMemoryBytes;
+      std::uint32_t gpus = kHostGpus;
+    };
+    std::vector<Host> hosts(world_.hosts());
+    std::vector<job::Resources> tasks;
+    for (const auto& [name, role] : spec.roles) {
+      if (!role.node_selector.empty() || role.anti_affinity != "none") return false;
+      tasks.insert(tasks.end(), role.replicas, role.resources);
+    }
+    const auto size = [](const job::Resources& r) { return std::pair(r.gpus, r.cpu_millis); };
+    std::ranges::sort(tasks, std::ranges::greater(), size);
+    for (const job::Resources& task : tasks) {
+      const auto host = std::ranges::find_if(hosts, [&](const Host& h) {
+        return h.cpu_millis >= task.cpu_millis && h.memory_bytes >= task.memory_bytes && h.gpus >= task.gpus;
+      });
+      if (host == hosts.end()) return false;
+      host->cpu_millis -= task.cpu_millis;
+      host->memory_bytes -= task.memory_bytes;
+      host->gpus -= task.gpus;
+    }
+    return true;
   }
 
   // Every checkpoint the job once had is lost: it waits for a user to say "from scratch".
@@ -70,7 +117,8 @@ class EveryJobProgresses final : public Checker {
     return true;
   }
 
-  static constexpr Duration kLately = 30s;
+  static constexpr const char* kNeverFits = "can never run here: ";
+  static constexpr Duration kLately = 30s, kHeard = 45s;
 
   wire::JobsReply last_;
 };

@@ -142,6 +142,7 @@ class QueueWorld {
     for (const Preemption& p : decision.preemptions) preempt(p);
     nothing_is_over_booked();
     somebody_runs();
+    what_never_fits(decision);
     reservation_holds(decision);
     the_first_waits_for_nobody_who_came_later(decision);
   }
@@ -218,6 +219,11 @@ class QueueWorld {
     const bool any = std::any_of(jobs_.begin(), jobs_.end(), [](const Job& j) { return j.running.has_value(); });
     for (const Job& job : jobs_)
       if (!any && waits(job) && ever_fits(job)) broke(job.spec.name + " waits, and nothing runs");
+  }
+
+  void what_never_fits(const Decision& decision) {
+    for (const Waits& w : decision.waits)
+      if (w.kind == WaitKind::never_fits && ever_fits(jobs_[w.job])) broke(jobs_[w.job].spec.name + " is said never to fit");
   }
 
   // The first that waits is there at the latest when all have ended that ran when it became the first.
