@@ -184,7 +184,9 @@ void Coordinator::wait(const JobRecord& job, Job& soft, const std::string& reaso
   soft.waits_as.reset();
   const bool said = soft.waiting == reason && is_told(job, soft);
   soft.waiting = reason;
-  if (said || job.reason == reason) return;
+  // What it says now may be about to be replaced: then that is taken back (three hosts, seed 272: "can never run here", for a moment).
+  const bool replaced = soft.told_after == job.reason && soft.told != reason;
+  if (said || (job.reason == reason && !replaced)) return;
   soft.told = reason;
   soft.told_after = job.reason;
   c_.propose(CommandType::waits, cluster::JobWaits{job.id, reason, for_restore});

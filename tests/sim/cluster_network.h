@@ -42,7 +42,7 @@ class ClusterNetwork final : private membership::NetworkUser {
   void perform(std::size_t host, std::size_t founder, const node::SendFormation& send);
   void set_seeds(std::size_t seeds) { seeds_ = seeds; }
 
-  bool cut(std::size_t a, std::size_t b) const { return !links_.both_ways(slot(a), slot(b)); }  // no stream between them gets on
+  bool cut(std::size_t a, std::size_t b) const { return blocked(a, b) || blocked(b, a); }  // no stream between them gets on
 
   Instant next() const { return queue_.next(); }
   void run_next();

@@ -132,7 +132,6 @@ class ClusterWorld final : public WorldView {
   bool own_directories_ = false;              // each host its own; else they share them
   MemberId cluster_;                          // that the hosts belong to
   std::set<std::size_t> drained_;             // as far as the operator knows
-  // What ledger() gave last: to read it back takes long. In one life of an agent an index has one content.
   bool calm_ = false, users_act_ = false;
 };
 

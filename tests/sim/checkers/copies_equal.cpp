@@ -19,7 +19,7 @@ class CopiesEqual final : public Checker {
     if (world_.alone() || node == nullptr) return;
     const std::uint64_t index = node->ledger_index();
     std::uint64_t& last = last_[host];
-    if (index == last) return;
+    if (index == last || index == 0) return;  // 0: no copy, or one that is not counted on
     last = index;
     if (index % every_ == 0) judge(host, index);
   }
