@@ -49,8 +49,9 @@ class Coordinator {
 
  private:
   struct Choosing {
-    explicit Choosing(cluster::RestoreChoice c) : choice(std::move(c)) {}
+    Choosing(cluster::RestoreChoice c, std::int64_t newest) : choice(std::move(c)), newest_known(newest) {}
     cluster::RestoreChoice choice;
+    std::int64_t newest_known;              // step of the newest good one that the ledger knew when it began; -1: none
     std::map<std::uint64_t, NodeId> asked;  // who is looking, by token
     std::set<NodeId> looked;                // whoever was asked to
     std::vector<cluster::RestoreChoice::Found> found;

@@ -24,6 +24,13 @@ constexpr Duration kSaidAfter = 10s;  // of a question without an answer
 // look on some host, and found nothing on the others.
 constexpr std::uint32_t kUnreadableTries = 3;
 
+std::int64_t newest_step(const JobRecord& job) {
+  std::int64_t newest = -1;
+  for (const cluster::CheckpointRecord& r : job.checkpoints)
+    if (cluster::is_good(r.state)) newest = std::max(newest, r.info.step);
+  return newest;
+}
+
 std::string seconds_of(Duration d) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s"; }
 
 }  // namespace
@@ -39,7 +46,9 @@ Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& 
     const Kind kind = soft.choosing->choice.step().kind;
     return (kind == Kind::blocked || kind == Kind::wait) && soft.choosing->retry <= c_.now.boot;
   };
-  if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch || over()) choose(job, soft);
+  // A host that was away may tell of what it has while the others look (three hosts, seed 1838).
+  if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch || soft.choosing->newest_known < newest_step(job) || over())
+    choose(job, soft);
   drive_choice(job, soft);
   const auto& step = soft.choosing->choice.step();
   if (step.kind == Kind::wait) {
@@ -112,7 +121,7 @@ void Coordinator::wait_for_newest(const JobRecord& job, Job& soft) {
 
 void Coordinator::choose(const JobRecord& job, Job& soft) {
   const std::string& broken = c_.options.broken_rule;
-  soft.choosing.emplace(RestoreChoice(job, {broken == "verify-before-restore", broken == "restore-by-lineage"}));
+  soft.choosing.emplace(RestoreChoice(job, {broken == "verify-before-restore", broken == "restore-by-lineage"}), newest_step(job));
 }
 
 // ---------------------------------------------------------------- what there is

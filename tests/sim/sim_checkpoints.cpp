@@ -142,14 +142,16 @@ void SimCheckpoints::perform(const node::VerifyCheckpoint& effect) {
 }
 
 void SimCheckpoints::perform(const node::QuarantineCheckpoint& effect) {
-  later(effect.job, [this, job = effect.job, token = effect.token, path = effect.info.path] {
-    if (find(path) == nullptr) {
+  later(effect.job, [this, job = effect.job, token = effect.token, path = effect.info.path, place = effect.info.place] {
+    const SimCheckpoint* c = find(path);
+    if (c == nullptr) {
       post_(node::CheckpointQuarantined{job, token, path,
                                         fail(ErrorCode::not_found, "could not rename " + path + ": no such file or directory")});
       return;
     }
     const std::string dir = path.substr(0, path.rfind('/'));
-    std::erase_if(files_->dirs[dir], [&](const SimCheckpoint& c) { return c.info.path == path; });
+    // What was put there since is another: the agent's disk worker does one thing after the other (three hosts, seed 1023).
+    std::erase_if(files_->dirs[dir], [&](const SimCheckpoint& other) { return other.info.path == path && other.info.place == place; });
     post_(node::CheckpointQuarantined{job, token, path, dir + "/.quarantine" + path.substr(path.rfind('/'))});
     changed(dir);
   });
