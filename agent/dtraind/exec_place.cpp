@@ -8,9 +8,8 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
   auto launch = proc::read_launch(tasks_dir + "/" + id.text());
   if (!launch) return fail(launch.error());
   proc::ExecPlace place;
-  const auto user = launch->env.find("USER");
-  place.user.name = user == launch->env.end() ? "" : user->second;
-  place.user.uid = launch->switch_user ? launch->uid : launch->agent_uid;
+  // By number, as the task was started: USER in its environment is the job's to choose.
+  place.user = {"", launch->switch_user ? launch->uid : launch->agent_uid};
   place.work_dir = launch->work_dir;
   place.env = std::move(launch->env);
   // Where the shim and its task lie: agent/proc/cgroup.h. The hierarchy of memory (v1) has one group for both.

@@ -82,7 +82,7 @@ std::optional<std::string> read_origin(const std::string& path) {
 Status write_origin(const std::string& path, const std::string& digest) {
   const std::string text = std::string(kOriginHead) + "\n" + digest + "\n";
   const std::string temporary = path + ".new";
-  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;

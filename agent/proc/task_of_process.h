@@ -11,7 +11,7 @@
 
 namespace dtrain::proc {
 
-inline constexpr int kMostAncestors = 256;  // looked at; who has more counts as a task
+inline constexpr int kMostAncestors = 64;  // looked at; who has more counts as a task
 
 // A process that is gone counts as one: whose it was nobody can tell any more. 0 (a process of an outer namespace) does not.
 bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& proc = "/proc");

@@ -10,6 +10,8 @@
 namespace dtrain::cluster {
 namespace {
 
+bool same(const job::User& a, const job::User& b) { return a.uid == b.uid && a.name == b.name; }
+
 std::string verb(ActionKind kind) {
   switch (kind) {
     case ActionKind::cancel:
@@ -48,7 +50,8 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   auto spec = wire::decode<job::JobSpec>(c.spec);
   if (!spec) return refused(ErrorCode::invalid, spec.error().message, spec.error().next);
   if (!c.request_id.empty()) {
-    if (const auto known = requests_.find(c.request_id); known != requests_.end()) {
+    if (const auto known = requests_.find(c.request_id);
+        known != requests_.end() && same(state_.jobs.at(known->second).user, c.user)) {
       Applied a = done(state_.jobs.at(known->second));
       a.unchanged = true;
       return a;
@@ -59,7 +62,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     JobRecord& old = state_.jobs.at(existing->id);
     const bool may_replace = c.replace && is_final(old.state);
     if (!may_replace) {
-      if (old.submitted_spec == c.spec && old.user.uid == c.user.uid) {
+      if (old.submitted_spec == c.spec && same(old.user, c.user)) {
         Applied a = done(old);
         a.unchanged = true;
         return a;
@@ -70,7 +73,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
                      is_final(old.state) ? "submit with --replace, or choose another name"
                                          : "choose another name, or cancel and delete that job first");
     }
-    if (old.user.uid != c.user.uid && c.user.uid != 0)
+    if (!same(old.user, c.user) && c.user.uid != 0)
       return refused(ErrorCode::refused,
                      "could not replace job " + spec->name + ": it belongs to " + old.user.name,
                      "choose another name");

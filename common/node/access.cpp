@@ -34,7 +34,8 @@ Role role_of(const Caller& caller, const Access& access, std::uint32_t agent_uid
 }
 
 bool owns(const Caller& caller, const cluster::JobRecord& job) {
-  return caller.uid == 0 || caller.uid == job.user.uid;
+  // A job runs as who has its user's name on each host; a number may be somebody else's there.
+  return caller.uid == 0 || (caller.uid == job.user.uid && caller.user == job.user.name);
 }
 
 Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobRecord& job, const std::string& could_not) {
@@ -48,6 +49,19 @@ Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobReco
 Status permit_submit(const Caller& caller, Role role) {
   if (role >= Role::submit) return {};
   return refused(caller, Role::submit, "could not submit as " + caller.user, "this agent lets " + caller.user + " only look");
+}
+
+Status permit_passing(wire::MessageType type, const Caller& caller, Role role, const std::string& could_not) {
+  switch (type) {
+    case wire::MessageType::submit:
+    case wire::MessageType::plan:
+    case wire::MessageType::action:
+      return permit_submit(caller, role);
+    case wire::MessageType::drain:
+      return permit_operate(caller, role, could_not);
+    default:
+      return {};
+  }
 }
 
 Status permit_operate(const Caller& caller, Role role, const std::string& could_not) {

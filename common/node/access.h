@@ -1,7 +1,7 @@
 // Who may do what: the roles of the configuration's section `access`.
 //
-// The agent that a client is connected to judges, and the one that carries the request out judges again by its own
-// configuration: where they differ the stricter one wins.
+// The agent that a client is connected to judges by its own configuration. Where another carries the request out (without a copy of
+// the ledger; logs and exec on the task's host) that one judges again: what both let through is done.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/wire/control.h"
 
 namespace dtrain::cluster {
 struct JobRecord;
@@ -43,5 +44,7 @@ bool owns(const Caller& caller, const cluster::JobRecord& job);
 Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobRecord& job, const std::string& could_not);
 Status permit_submit(const Caller& caller, Role role);
 Status permit_operate(const Caller& caller, Role role, const std::string& could_not);
+// What this agent does not carry out itself: whose job it is others know.
+Status permit_passing(wire::MessageType type, const Caller& caller, Role role, const std::string& could_not);
 
 }  // namespace dtrain::node

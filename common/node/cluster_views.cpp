@@ -87,14 +87,19 @@ wire::MembershipView membership_view(const gossip::Membership& table) {
 
 namespace {
 
-// The leader that this copy of the log follows, while it is in service: a learner's would be silent for ever.
+// The leader that this copy of the log follows, while it is there: a learner's would be silent for ever.
 std::optional<gossip::MemberView> leader_of(const Context& c) {
   const MemberId leader = c.replicated->raft().leader();
   const auto m = leader.none() ? std::nullopt : c.members->table().find(leader);
-  return m && wire::in_service(m->state) ? m : std::nullopt;
+  return m && is_up(c, m->state) ? m : std::nullopt;
 }
 
 }  // namespace
+
+bool is_up(const Context& c, wire::MemberState state) {
+  if (state == wire::MemberState::alive) return true;
+  return state == wire::MemberState::suspect && c.now.boot < std::max(c.replicated->raft().heard(), c.led) + kSilence;
+}
 
 bool without_leader(const Context& c) {
   return !c.serving && (!c.holds_ledger() || !leader_of(c));
@@ -149,7 +154,8 @@ std::optional<LedgerHolder> holder_by_gossip(const Context& c) {
     const CouncilFact council = council_fact_of(m);
     if (council.role != "coordinator" || m.state == wire::MemberState::left) return;
     if (holder && holder->epoch >= council.epoch) return;
-    holder = LedgerHolder{m.identity->id.text(), m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state)};
+    holder = LedgerHolder{m.identity->id.text(), m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state),
+                          m.state == wire::MemberState::suspect};
   });
   return holder;
 }
@@ -170,7 +176,7 @@ std::optional<LedgerHolder> ledger_holder(const Context& c) {
 
 bool somebody_coordinates(const Context& c) {
   const auto holder = holder_by_gossip(c);
-  return holder && holder->alive && holder->epoch >= c.replicated->epoch();
+  return holder && holder->alive && !holder->suspected && holder->epoch >= c.replicated->epoch();
 }
 
 wire::StatusView status_view(const Context& c) {

@@ -32,10 +32,15 @@ struct LedgerHolder {
   std::string name, address;
   std::uint64_t epoch = 0;
   bool alive = false;
+  bool suspected = false;  // it may be long gone: who lost most others at once never calls them dead
 };
 // Who coordinates, as far as this node knows: the holder of the highest epoch, whether it lives or not.
 std::optional<LedgerHolder> ledger_holder(const Context& c);
-// Another node says that it does, of this term or a later one, and is there.
+// A suspect counts as up for so long after a leader was heard, or led here: an election may be all that is missing. Who lost most others
+// at once, or is cut off from them, suspects them for ever (docs/membership.md): then it is every leader's silence that tells.
+inline constexpr Duration kSilence = 10s;
+bool is_up(const Context& c, wire::MemberState state);
+// Another node says that it does, of this term or a later one, and answers.
 bool somebody_coordinates(const Context& c);
 
 }  // namespace dtrain::node

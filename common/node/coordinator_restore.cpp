@@ -47,8 +47,8 @@ Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& 
     return (kind == Kind::blocked || kind == Kind::wait) && soft.choosing->retry <= c_.now.boot;
   };
   // A host that was away may tell of what it has while the others look (three hosts, seed 1838).
-  if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch || soft.choosing->newest_known < newest_step(job) || over())
-    choose(job, soft);
+  const auto newer = [&] { return soft.choosing->newest_known < newest_step(job); };
+  if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch || newer() || over()) choose(job, soft);
   drive_choice(job, soft);
   const auto& step = soft.choosing->choice.step();
   if (step.kind == Kind::wait) {

@@ -59,7 +59,8 @@ void CouncilSeats::follow(const std::set<JobId>& jobs) {
   if (!c_.serving || asked_ != 0 || next_ <= c_.now.boot) return;
   const raft::Configuration& configuration = c_.replicated->raft().configuration();
   const auto counts = c_.members->table().counts();
-  if (counts.alive + counts.suspect <= configuration.voters.size() + configuration.learners.size()) return;  // all have one
+  const std::size_t members = counts.alive + counts.suspect + counts.down + counts.dead;
+  if (members <= configuration.voters.size() + configuration.learners.size()) return;  // all have one
   for (const JobId id : jobs)
     if (const cluster::JobRecord* job = c_.ledger.find(id))
       for (const auto& [task, t] : job->tasks)

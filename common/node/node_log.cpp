@@ -121,8 +121,10 @@ void Node::Impl::take_outputs(raft::Outputs out) {
 // somebody coordinates for all to see was let go: it answers as a member without a copy, until a leader speaks to it again. What it has
 // may be old by then.
 void Node::Impl::watch_copy() {
-  if (!c.replicated || c.storage_failed || !host) return;
+  if (!c.replicated) return;
   const raft::Raft& raft = c.replicated->raft();
+  if (raft.role() == raft::Role::leader) c.led = c.now.boot;
+  if (c.storage_failed || !host) return;
   const bool learns = raft.configuration().learns(raft.id());
   last_entry = !learns || last_entry == Instant{} ? c.now.boot : std::max(last_entry, raft.heard());
   const bool silent = c.now.boot - last_entry >= kLetGoAfter;

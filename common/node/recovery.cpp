@@ -1,7 +1,6 @@
 #include "common/node/recovery.h"
 
 #include <algorithm>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -29,13 +28,9 @@ std::string name_of(const Context& c, const MemberId& id) {
   return id == c.replicated->raft().id() ? c.facts.name : m ? m->identity->name : id.text();
 }
 
-// A suspect counts as up as long as an election may be all that is missing. Who lost most others at once, or is
-// cut off from them, never calls them dead (docs/membership.md): then it is every leader's silence that tells.
-constexpr Duration kSilence = 10s;
-bool counts_as_up(const Context& c, std::string_view state) {
-  return state == wire::to_string(wire::MemberState::alive) ||
-         (state == wire::to_string(wire::MemberState::suspect) &&
-          c.now.boot < c.replicated->raft().heard() + kSilence);
+bool is_up(const Context& c, const wire::LogReachView& other) {
+  const bool suspect = other.state == wire::to_string(wire::MemberState::suspect);
+  return suspect ? is_up(c, wire::MemberState::suspect) : other.state == wire::to_string(wire::MemberState::alive);
 }
 
 // Voters of the configuration in force, by whether they are up.
@@ -47,7 +42,7 @@ Voters voters(const Context& c) {
   Voters all;
   for (const MemberId& id : c.replicated->raft().configuration().voters) {
     const auto m = c.members->table().find(id);
-    const bool up = id == c.replicated->raft().id() || (m && counts_as_up(c, wire::to_string(m->state)));
+    const bool up = id == c.replicated->raft().id() || (m && is_up(c, m->state));
     (up ? all.up : all.away).push_back(name_of(c, id));
   }
   std::ranges::sort(all.away);  // for people; the configuration's order is that of random ids
@@ -74,7 +69,7 @@ std::string reach(std::uint64_t index, std::uint64_t term) {
 
 // Nothing: none of them stands against it.
 Status against(const Context& c, const wire::RecoveryView& here, const wire::LogReachView& other, bool force) {
-  if (!counts_as_up(c, other.state)) return {};
+  if (!is_up(c, other)) return {};
   if (other.history > here.history)
     return refused(other.node + " has begun history " + std::to_string(other.history) + " of this cluster already",
                    "this node follows it by itself, as soon as the coordinator there reaches it");
@@ -130,7 +125,7 @@ std::string quorum_advice(const Context& c) {
   const std::uint64_t own = c.replicated->raft().history().number;
   const bool led = !without_leader(c);
   for (const wire::LogReachView& other : others(c)) {
-    if (!counts_as_up(c, other.state) || other.role != "coordinator" || other.history == 0 || other.history == own) continue;
+    if (!is_up(c, other) || other.role != "coordinator" || other.history == 0 || other.history == own) continue;
     const std::string theirs = other.node + " coordinates history " + std::to_string(other.history) + " of this cluster";
     if (!led && other.history > own) return theirs + ", begun by recover-quorum: this node follows it by itself within a minute";
     if (!led) continue;

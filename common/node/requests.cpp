@@ -323,7 +323,9 @@ void Requests::plan(const Request& e, const wire::SubmitRequest& q, const Caller
 void Requests::action(const Request& e, const wire::ActionRequest& q, const Caller& caller) {
   static constexpr const char* kVerbs[] = {"cancel", "suspend", "resume", "restart",
                                            "scale",  "delete",  "rerun"};
-  const JobRecord* job = permitted_job(e, q.job, caller, Deed::change, kVerbs[static_cast<int>(q.action)]);
+  // Another package is code that runs as the job's user.
+  const Deed deed = q.package_digest.empty() ? Deed::change : Deed::enter;
+  const JobRecord* job = permitted_job(e, q.job, caller, deed, kVerbs[static_cast<int>(q.action)]);
   if (job == nullptr || !room_for_proposal(e)) return;
   cluster::JobAction a;
   a.kind = static_cast<cluster::ActionKind>(q.action);

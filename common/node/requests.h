@@ -26,6 +26,7 @@ inline constexpr std::size_t kWaitingRequests = 256;  // for that; further ones 
 inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of them together: a single one may be as long as a frame
 inline constexpr Duration kHeardWithin = 10s;  // of its start an agent may not have heard yet who is alive: recover-quorum waits
 inline constexpr Duration kRefusalEvery = 60s;           // the log says at most so often of one caller that something was refused
+inline constexpr std::size_t kRefusalBytes = 256;         // of its text
 inline constexpr std::size_t kRefusedCallers = 256;      // of so many that is remembered
 inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in the place of one that leaves; then: refused
 

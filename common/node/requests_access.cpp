@@ -26,7 +26,7 @@ void Requests::forbid(const Request& e, const Caller& caller, const Error& error
   if (Instant& quiet_until = refusals_[caller.uid]; quiet_until <= c_.now.boot) {
     quiet_until = c_.now.boot + kRefusalEvery;
     c_.log.write(LogLevel::warn, "access.refused",
-                 {{"user", caller.user}, {"uid", std::to_string(caller.uid)}, {"reason", error.message}});
+                 {{"user", caller.user}, {"uid", std::to_string(caller.uid)}, {"reason", error.message.substr(0, kRefusalBytes)}});
   }
   reply_error(c_, e.connection, e.request, error);
 }

@@ -99,6 +99,8 @@ void Requests::pass_on_to_coordinator(const Request& e, const wire::Message& m, 
   const auto holder = ledger_holder(c_);
   if (is_relayed(e.connection) || !holder || !holder->alive || kind_of(m).passed_on != PassedOn::to_coordinator)
     return refuse_for_coordinator(e, could_not, because);
+  const Status may = permit_passing(m.type, caller, role_of(caller), could_not);
+  if (!may) return forbid(e, caller, may.error());
   relays_.pass_on({e.connection, e.request, caller, m.type, m.payload}, holder->id, could_not);
 }
 

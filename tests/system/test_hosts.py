@@ -34,7 +34,7 @@ class Hosts(test_members.Members):
         def all_run():
             tasks = self.tasks_at(agent, name)
             return len(tasks) == count and all(t["state"] == "Running" for t in tasks.values()) and tasks
-        return until(all_run, lambda: "%d tasks to run; seen: %s" % (count, self.tasks_at(agent, name)))
+        return until(all_run, lambda: "%d tasks to run; seen: %s" % (count, self.tasks_at(agent, name)), seconds=120)
 
     def kill_host(self, agent):
         """Its agent, its shims and its tasks, as when the machine goes."""

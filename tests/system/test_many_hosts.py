@@ -16,12 +16,13 @@ class ManyHosts(test_hosts.Hosts):
             roles = {name: node["role"] for name, node in agents[0].nodes().items()}
             members = [a for a in agents if roles[a.name] == "member"]
             return len(members) == HOSTS - 21 and members
-        return until(found, lambda: "21 copies; seen: %s" % {n: v["role"] for n, v in agents[0].nodes().items()})
+        return until(found, lambda: "21 copies; seen: %s" % {n: v["role"] for n, v in agents[0].nodes().items()},
+                     seconds=120)
 
     def test_each_runs_a_task(self):
         agents = self.cluster_of(HOSTS)
         outside = self.outside(agents)
-        self.assertTrue(all(node["schedulable"] for node in outside[0].nodes().values()))
+        until(lambda: all(node["schedulable"] for node in outside[0].nodes().values()), "all hosts to be given tasks", seconds=120)
         one_each = self.write("one-each.json", json.dumps({
             "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "one-each"},
             "spec": {"framework": "generic", "policy": {"placement": "spread"},
@@ -31,8 +32,8 @@ class ManyHosts(test_hosts.Hosts):
         self.assertEqual(len({t["node"] for t in tasks.values()}), HOSTS - 1)
         with_tasks = [a for a in outside if a.name in {t["node"] for t in tasks.values()}]
         self.assertGreaterEqual(len(with_tasks), len(outside) - 1)
-        until(lambda: with_tasks[0].ask("status")["ledger"], "a copy of the ledger where tasks run")
-        self.assertEqual(len(self.tasks_at(with_tasks[0], "one-each")), HOSTS - 1)
+        until(lambda: with_tasks[0].ask("status")["ledger"], "a copy of the ledger where tasks run", seconds=120)
+        until(lambda: len(self.tasks_at(with_tasks[0], "one-each")) == HOSTS - 1, "all its tasks in that copy", seconds=120)
         # One of them is lost: its task goes to the host that has none yet.
         self.kill_host(with_tasks[0])
         until(lambda: all(t["node"] != with_tasks[0].name and t["state"] == "Running"

@@ -7,7 +7,8 @@ import hosts_lab
 from harness import main
 
 AT_MOST = 300       # seconds, of all of it
-LINES = "cluster: {name: lab, expect: 3}\nnetwork: {join: [h1, h2, h3]}\ntiming: {downGrace: 60s}\n"
+LINES = "cluster: {name: lab, expect: 3}\nnetwork: {join: [h1, h2, h3]}\ntiming: {downGrace: 60s}\n" \
+        "access: {users: {dtrain: submit}}\n"
 JOB = {"apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "train"},
        "spec": {"framework": "generic", "policy": {"placement": "spread"},
                 "roles": {"worker": {"replicas": 3, "command": ["sleep", "1000000"], "resources": {"gpus": 1}}}}}

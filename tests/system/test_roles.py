@@ -65,7 +65,7 @@ class Roles(SystemTest):
                                  (["cluster-spec", "hers"], b""), (["checkpoints", "hers"], b""), (["drain", "n1"], b""),
                                  (["undrain", "n1"], b""), (["leave"], b""), (["forget-node", "n1"], b""), (["recover-quorum"], b"")):
             with self.subTest(arguments):
-                self.refused(EVE, *arguments, stdin=stdin)
+                self.refused(EVE, *arguments, stdin=stdin, because="administrator")
         for arguments in (["jobs"], ["tasks", "hers"], ["status"], ["nodes"], ["events"], ["describe", "job", "hers"]):
             with self.subTest(arguments):
                 self.assertNotIn("secret", self.allowed(EVE, *arguments))
@@ -82,6 +82,9 @@ class Roles(SystemTest):
         self.refused(ANNE, "drain", "n1", because="only operators may")
         self.assertEqual(self.allowed(ANNE, "exec", "hers", "worker-0", "--", "id", "-un").strip(), ANNE)
         self.allowed(ANNE, "cancel", "hers")
+        # Her environment says who she is to her task, not to the agent.
+        self.begin("sly", harness.SLEEP, env={"USER": "root"})
+        self.assertEqual(int(self.allowed(ANNE, "exec", "sly", "worker-0", "--", "id", "-u")), pwd.getpwnam(ANNE).pw_uid)
 
     def test_who_operates_steers_all_but_enters_nothing(self):
         self.begin("hers", ["sh", "-c", "echo here; exec sleep 1000000"])
@@ -135,30 +138,39 @@ class Roles(SystemTest):
         until(lambda: self.agent.ask("tasks", "alive")[0]["state"] == "Running", "alive to run")
         return "alive"
 
+    def of_the_agent(self, *names):
+        """Paths of what the agent keeps now, for who cannot list its directories, but may guess."""
+        paths = [os.path.join(top, name) for top, _, found in os.walk(self.agent.data) for name in found]
+        paths = [path for path in paths if not names or os.path.basename(path) in names]
+        self.assertTrue(paths)
+        return self.write("paths", "".join(path + "\n" for path in paths))
+
     def test_a_task_reads_nothing_that_is_not_its_own(self):
         secret = self.write("secret.sh", "echo top secret; exec sleep 1000000\n")
         self.agent.do("submit", self.write("roots.yaml", self.job("roots", ["sh", secret]).decode()))
         until(lambda: self.agent.do("logs", "roots", "worker-0") == "top secret\n", "the other job's log")
-        exit_, said = self.tries("find $DATA -type f -readable 2>/dev/null -not -path \"$PWD/*\" | grep -v '^$' ; echo; "
-                                 "for f in $(find $DATA -name dtrain.db -o -name '*.key' -o -name 'log.*' -o -name launch 2>/dev/null); do "
-                                 "cat $f >/dev/null 2>&1 && echo CAN READ $f; done; grep -rl 'top secret' $DATA 2>/dev/null; echo looked")
-        self.assertTrue(said.endswith("looked\n"), said)
-        self.assertNotIn("CAN READ", said)
-        self.assertNotIn("dtrain.db", said)
-        self.assertNotIn("top secret", said)
+        paths = self.of_the_agent()
+        with open(paths) as file:
+            kept = file.read()
+        for name in ("dtrain.db\n", "/log.", "/launch\n"):
+            self.assertIn(name, kept)
+        exit_, said = self.tries("while read -r f; do cat \"$f\" > /dev/null 2>&1 && echo CAN READ $f; done < %s; echo looked" % paths)
+        self.assertEqual(said, "looked\n")
 
     def test_a_task_touches_no_other_task(self):
         self.agent.do("submit", self.write("roots.yaml", self.job("roots", harness.SLEEP).decode()))
         other = until(lambda: next(t for t in self.agent.ask("tasks", "roots") if t["state"] == "Running"), "roots to run")
         with open("/proc/%d/stat" % other["pid"]) as file:
             shim = int(file.read().rsplit(")", 1)[1].split()[1])
-        reach = self.write("reach.py", "import socket, sys\ns = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-                           "s.connect(sys.argv[1])\nprint('REACHED', sys.argv[1])\n")
-        exit_, said = self.tries("kill -9 %d; kill -9 %d; kill -9 $PPID; "
-                                 "for s in $(find $DATA -name shim.sock -o -name notify 2>/dev/null); do python3 %s $s; done; echo tried"
-                                 % (other["pid"], shim, reach))
+        paths = self.of_the_agent("shim.sock", "notify")
+        reach = self.write("reach.py", "import socket\nfor path in open(%r).read().split():\n"
+                           "  for kind in (socket.SOCK_SEQPACKET, socket.SOCK_DGRAM, socket.SOCK_STREAM):\n"
+                           "    try: socket.socket(socket.AF_UNIX, kind).connect(path); print('REACHED', path)\n"
+                           "    except OSError as error: print(type(error).__name__)\n" % paths)
+        exit_, said = self.tries("kill -9 %d; kill -9 %d; kill -9 $PPID; python3 %s; echo tried" % (other["pid"], shim, reach))
         self.assertTrue(said.endswith("tried\n"), said)
         self.assertNotIn("REACHED", said)
+        self.assertGreaterEqual(said.count("PermissionError\n"), 3, said)
         self.assertEqual(said.count("not permitted"), 3, said)
         self.assertTrue(harness.alive(other["pid"]) and harness.alive(shim))
 

@@ -36,7 +36,8 @@ TEST(Roles, WhatEachMayDoToAJob) {
   };
   for (const Row& row : {Row{ada, Role::view, true, false, false}, Row{ada, Role::submit, true, true, true},
                          Row{bob, Role::view, false, false, false}, Row{bob, Role::submit, false, false, false},
-                         Row{bob, Role::operate, true, true, false}, Row{root, Role::operate, true, true, true}}) {
+                         Row{bob, Role::operate, true, true, false}, Row{{"bob", 1000}, Role::submit, false, false, false},
+                         Row{root, Role::operate, true, true, true}}) {
     EXPECT_EQ(may(Deed::read, row.caller, row.role), row.read) << row.caller.user << " " << to_string(row.role);
     EXPECT_EQ(may(Deed::change, row.caller, row.role), row.change) << row.caller.user << " " << to_string(row.role);
     EXPECT_EQ(may(Deed::enter, row.caller, row.role), row.enter) << row.caller.user << " " << to_string(row.role);
@@ -92,6 +93,11 @@ TEST_F(AccessTest, OperatorsSteerAllJobsAndHosts) {
   EXPECT_THAT(cancelled("j", 1001), HasSubstr("it belongs to"));
   let(Role::operate);
   EXPECT_EQ(refused<wire::Empty>(MessageType::drain, wire::DrainRequest{"n3", "", true, 0}), "");
+  wire::ActionRequest code;
+  code.job = "j";
+  code.action = wire::Action::restart;
+  code.package_digest = std::string(64, 'a');
+  EXPECT_THAT(refused<wire::Empty>(MessageType::action, code, 0, 1001), HasSubstr("it belongs to"));
   EXPECT_EQ(cancelled("j", 1001), "");
 }
 
