@@ -152,7 +152,7 @@ std::optional<WaitingJob> QueueTurn::fewer(const WaitingJob& job, const Capacity
   if (!fits()) return std::nullopt;
   for (auto& [role, size] : sizes) {
     const auto wanted = static_cast<std::uint32_t>(
-        std::ranges::count_if(job.tasks, [&](const TaskId& task) { return task.role == role; }));
+        std::ranges::count(job.tasks, role, &TaskId::role));
     std::uint32_t enough = size, too_many = std::max(wanted, size) + 1;
     while (enough + 1 < too_many) {
       size = enough + (too_many - enough) / 2;

@@ -55,7 +55,7 @@ Sizes sizes_of(const JobRecord& job, const std::vector<TaskPlacement>& placement
   Sizes sizes;
   for (const auto& [name, role] : job.spec.roles) {
     const auto placed = static_cast<std::uint32_t>(
-        std::ranges::count_if(placements, [&](const TaskPlacement& place) { return place.task.role == name; }));
+        std::ranges::count(placements, name, [](const TaskPlacement& place) -> const std::string& { return place.task.role; }));
     if (placed < wanted_replicas(job, name)) sizes[name] = placed;
   }
   return sizes;
