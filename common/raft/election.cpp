@@ -13,7 +13,11 @@ namespace dtrain::raft {
 // Also who is no voter any more by an entry that may not be committed: perhaps nobody else has that entry,
 // and those who have less cannot win (thesis 4.2.2). Its own vote does not count then, and it steps down once
 // the entry is committed.
+//
+// Not by a configuration of an older history: what was decided since by the one survivor needs no majority of that one,
+// so the majority may lack it (rule 14).
 bool Raft::Core::stands() const {
+  if (with(Rule::own_history_elects) && configuration().history != hard_.history.number) return false;
   if (voter()) return true;
   const Configuration* previous = configurations_.previous();
   return change_under_way() && previous != nullptr && previous->votes(id_);
@@ -256,7 +260,7 @@ void Raft::Core::hand_over() {
 }
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::TimeoutNow& now) {
-  if (role_ != Role::follower || from.sender != leader_ || !voter() || !settled()) return;
+  if (role_ != Role::follower || from.sender != leader_ || !voter() || !stands() || !settled()) return;
   if (now.last_index > log_.last_index()) return;
   quick_tries_ = kQuickTries;
   ask_for_votes(false);

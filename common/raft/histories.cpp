@@ -17,7 +17,7 @@ void Raft::Core::act(const Recover& asked) {
   persist_whole_ = true;
   LogEntry alone;
   alone.kind = EntryKind::configuration;
-  alone.payload = wire::encode_configuration({{id_}, {}});
+  alone.payload = wire::encode_configuration({{id_}, {}, hard_.history.number});
   append_own(std::move(alone));
   election_ = now_;
   log(LogLevel::warn, "raft-recovered",

@@ -25,8 +25,9 @@ constexpr std::string_view kNames[] = {
     "elapsed-from-leader",
     "history-fences",
     "forget-only-without-leader",
+    "own-history-elects",
 };
-constexpr auto kLast = static_cast<std::size_t>(Rule::forget_only_without_leader);
+constexpr auto kLast = static_cast<std::size_t>(Rule::own_history_elects);
 static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace

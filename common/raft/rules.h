@@ -29,9 +29,10 @@ enum class Rule : std::uint8_t {
   elapsed_from_leader,   // the ledger's time goes on where the last leader's stood
   history_fences,        // a member of another history is refused
   forget_only_without_leader,  // a log is given up for a newer history's only where nobody leads its own
+  own_history_elects,  // nobody stands for election by a configuration of an older history
 };
 constexpr Rule enum_last(Rule) {
-  return Rule::forget_only_without_leader;
+  return Rule::own_history_elects;
 }
 
 std::span<const std::string_view> rule_names(Rule);  // as --break spells them, in the order above

@@ -27,11 +27,20 @@ void Raft::Core::act(const Snapshotted& made) {
   compact();
 }
 
-// Memory keeps a little more than the disk: a follower that is just behind gets entries, not the whole state.
+// Memory keeps a little more than the disk: a follower that is just behind gets entries, not the whole state. Also what
+// comes after a snapshot that is going out, and then what follows it there: who takes longer for that than from one
+// snapshot to the next here would need another, for ever.
 void Raft::Core::compact() {
+  std::uint64_t wanted = snapshot_index() + 1;
+  for (const auto& [id, follower] : followers_) {
+    if (now_ - follower.heard >= options_.check_quorum) continue;
+    if (follower.state == State::snapshot) wanted = std::min(wanted, follower.snapshot->index + 1);
+    if (follower.state == State::replicate) wanted = std::min(wanted, follower.next);
+  }
   std::uint64_t keep_from = snapshot_index() + 1;
   std::size_t bytes = 0;
-  while (keep_from > log_.first_index() && snapshot_index() - keep_from + 1 < options_.kept_entries) {
+  while (keep_from > log_.first_index() &&
+         (keep_from > wanted || snapshot_index() - keep_from + 1 < options_.kept_entries)) {
     bytes += log_.at(keep_from - 1).payload.size();
     if (bytes > options_.kept_bytes) break;
     --keep_from;

@@ -50,7 +50,7 @@ Stored recovered(Stored survivor, const MemberId& self, const MemberId& mark) {
     elapsed = survivor.log.back().elapsed;
   }
   survivor.hard = HardState{{survivor.hard.history.number + 1, mark}, term + 1, 0, 0, {}, false};
-  survivor.log.push_back(configuration_entry(index + 1, term + 1, {{self}, {}}, elapsed));
+  survivor.log.push_back(configuration_entry(index + 1, term + 1, {{self}, {}, survivor.hard.history.number}, elapsed));
   return survivor;
 }
 

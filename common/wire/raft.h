@@ -62,6 +62,7 @@ struct Life {
 struct Configuration {
   std::vector<MemberId> voters;
   std::vector<MemberId> learners;
+  std::uint64_t history = 1;  // number of the history that decided it
   bool operator==(const Configuration&) const = default;
   bool empty() const { return voters.empty() && learners.empty(); }
   bool votes(const MemberId& id) const;

@@ -47,6 +47,7 @@ template <class V>
 void fields(V& v, Ref<V, Configuration> x) {
   v.list("voters", x.voters, kMostVoters);
   v.list("learners", x.learners, kMostLearners);
+  v.number("history", x.history);
 }
 inline const char* defect(Configuration& x) {
   const auto ascending = [](const std::vector<MemberId>& ids) {
@@ -55,7 +56,7 @@ inline const char* defect(Configuration& x) {
   if (!ascending(x.voters) || !ascending(x.learners)) return "members out of order";
   for (const MemberId& id : x.voters)
     if (x.learns(id)) return "a member that votes and learns";
-  return nullptr;
+  return x.history > kMostTerm ? "a history out of range" : nullptr;
 }
 
 // A choice that this version does not know would be skipped, and the entries behind it get wrong numbers: it

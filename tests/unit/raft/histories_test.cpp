@@ -32,7 +32,7 @@ TEST(Recover, BeginsANewHistoryInOneWriteAndLeadsIt) {
   voter.land_all();
   EXPECT_TRUE(voter->ready());
   EXPECT_EQ(voter->history(), kNewer);
-  EXPECT_EQ(voter->configuration(), LoneVoter::voters(1));
+  EXPECT_EQ(voter->configuration(), (Configuration{TinyCouncil::ids(1, 1), {}, 2}));
   EXPECT_EQ(voter.out.committed.size(), 5u) << "also what was not committed, its configuration, and its own";
   // The same after a restart.
   voter.slow = false;
@@ -197,6 +197,33 @@ TEST(NewerHistory, OnlyItsLeaderIsFollowed) {
   }
   EXPECT_EQ(voter->history(), LoneVoter::kHistory);
   EXPECT_EQ(voter->mute(), Mute::none);
+}
+
+// The survivor's log begins with what the older history decided, configurations included: who has got no further may find
+// itself the only voter, or one of a majority, and lacks what the survivor acknowledged since.
+TEST(NewerHistory, NobodyIsElectedByAConfigurationOfTheOlder) {
+  for (const std::string broken : {"", "own-history-elects"}) {
+    LoneVoter voter(3, {1, 1}, broken);
+    hear_newer(voter, 11s);
+    ASSERT_EQ(voter->history(), kNewer);
+    const Configuration alone = LoneVoter::voters(1);
+    voter.receive(3, 4, voter.request(0, 0, {LoneVoter::reconfiguration(1, 1, alone), LoneVoter::entry(2, 1)}, 2), {1, 1}, kNewer);
+    voter.pass(10s);
+    EXPECT_EQ(voter->role() == Role::leader, !broken.empty());
+    voter.restart();
+    voter.pass(10s);
+    EXPECT_EQ(voter->role() == Role::leader, !broken.empty()) << "after a restart";
+    if (!broken.empty()) continue;
+    voter.receive(3, 4, wire::TimeoutNow{2}, {1, 1}, kNewer);
+    EXPECT_EQ(voter->role(), Role::follower);
+    // Where the newer history made it a voter it stands like any other.
+    Configuration both = LoneVoter::voters(3);
+    both.history = kNewer.number;
+    voter.receive(3, 4, voter.request(2, 1, {LoneVoter::reconfiguration(3, 4, both)}, 3), {1, 1}, kNewer);
+    voter.out.clear();
+    voter.pass(10s);
+    EXPECT_FALSE(voter.sent<wire::VoteRequest>(2).empty());
+  }
 }
 
 TEST(NewerHistory, TheOthersComeBackIntoIt) {
