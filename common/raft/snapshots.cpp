@@ -28,15 +28,13 @@ void Raft::Core::act(const Snapshotted& made) {
 }
 
 // Memory keeps a little more than the disk: a follower that is just behind gets entries, not the whole state. Also what
-// comes after a snapshot that is going out, and then what follows it there: who takes longer for that than from one
-// snapshot to the next here would need another, for ever.
+// comes after a snapshot that is going out: who takes longer for it than from one snapshot to the next here would need
+// another, for ever.
 void Raft::Core::compact() {
   std::uint64_t wanted = snapshot_index() + 1;
-  for (const auto& [id, follower] : followers_) {
-    if (now_ - follower.heard >= options_.check_quorum) continue;
-    if (follower.state == State::snapshot) wanted = std::min(wanted, follower.snapshot->index + 1);
-    if (follower.state == State::replicate) wanted = std::min(wanted, follower.next);
-  }
+  for (const auto& [id, follower] : followers_)
+    if (follower.state == State::snapshot && now_ - follower.heard < options_.check_quorum)
+      wanted = std::min(wanted, follower.snapshot->index + 1);
   std::uint64_t keep_from = snapshot_index() + 1;
   std::size_t bytes = 0;
   while (keep_from > log_.first_index() &&
