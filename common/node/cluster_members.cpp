@@ -236,7 +236,17 @@ void ClusterMembers::saved(const MembersSaved& e) {
 }
 
 std::optional<Error> ClusterMembers::bound() const {
-  if (!c_.holds_ledger()) return std::nullopt;
+  // Without a copy of the log, or let go by it: nobody tells it any more what it has, but what is left here it knows itself.
+  if (!c_.holds_ledger()) {
+    if (c_.host == nullptr || c_.host->quiet()) return std::nullopt;
+    const auto& jobs = c_.ledger.state().jobs;
+    const auto job = std::ranges::find_if(jobs, [&](const auto& known) { return !c_.host->quiet(known.first); });
+    const std::string name = job == jobs.end() ? "" : " " + job->second.spec.name;
+    return Error{ErrorCode::refused,
+                 "could not leave the cluster: tasks of " + (name.empty() ? "some job" : "job" + name) + " run on " + c_.facts.name,
+                 name.empty() ? "dtrainctl tasks shows of which; wait for their end, or cancel it"
+                              : "wait for their end, or dtrainctl cancel" + name};
+  }
   const auto counts = membership_->counts();
   if (counts.alive + counts.suspect <= 1 && c_.replicated->raft().configuration().votes(c_.replicated->raft().id()))
     return Error{ErrorCode::refused, "could not leave the cluster: " + c_.facts.name + " is the last of it that is up",
