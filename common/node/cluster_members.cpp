@@ -447,6 +447,10 @@ void ClusterMembers::set_fact(wire::FactKey key, std::string value) {
 }
 
 void ClusterMembers::announce(const std::function<Running()>& running) {
+  // That there is no leader any more no event says: a suspected one counts as gone after a while (is_up). How far its own log reaches
+  // the others wait for then.
+  if (begun_ && !touched_ && c_.replicated && c_.now.boot >= next_announcement_ && c_.holds_ledger() && without_leader(c_))
+    touched_ = facts_[static_cast<std::size_t>(wire::FactKey::council)] != wire::encode(council_fact());
   if (!begun_ || !touched_ || c_.now.boot < next_announcement_ || alone()) return;
   touched_ = false;
   next_announcement_ = c_.now.boot + kFactPause;
