@@ -1,4 +1,5 @@
 // Rule 7: snapshots carry the configuration and go by chunks, and everything is bounded.
+#include <algorithm>
 #include <set>
 
 #include "tests/unit/raft/lone_voter.h"
