@@ -27,9 +27,9 @@ class Fingerprint {
 };
 
 std::uint64_t shape_of(const std::vector<HostCapacity>& hosts, PortRange ports) {
-  Fingerprint print;
-  print.add(std::uint64_t{ports.first} << 16 | ports.last);
+  std::uint64_t all = std::uint64_t{ports.first} << 16 | ports.last;
   for (const HostCapacity& h : hosts) {
+    Fingerprint print;
     print.add(h.id);
     print.add(h.cpu_millis);
     print.add(h.memory_bytes);
@@ -42,8 +42,9 @@ std::uint64_t shape_of(const std::vector<HostCapacity>& hosts, PortRange ports) 
       print.add(key);
       print.add(value);
     }
+    all += print.value();
   }
-  return print.value();
+  return all;
 }
 
 std::uint64_t key_of(std::uint32_t pool, std::uint16_t port) {
@@ -119,7 +120,7 @@ std::optional<HostNumber> Capacity::find(const NodeId& id) const {
 RoomInAll Capacity::in_all() const {
   RoomInAll all;
   for (HostNumber h = 0; h < size(); ++h) {
-    if (!host(h).schedulable) continue;
+    if (!takes_tasks(h)) continue;
     const auto cpu = static_cast<std::uint64_t>(std::max<std::int64_t>(rooms_[h].cpu_millis, 0));
     const auto memory = static_cast<std::uint64_t>(std::max<std::int64_t>(rooms_[h].memory_bytes, 0));
     const auto gpus = static_cast<std::uint64_t>(std::popcount(rooms_[h].gpus));

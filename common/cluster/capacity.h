@@ -45,11 +45,16 @@ class Capacity {
 
   HostNumber size() const { return static_cast<HostNumber>(rooms_.size()); }
   const HostCapacity& host(HostNumber h) const { return table_->hosts[h]; }
+  // New tasks may come to it.
+  bool takes_tasks(HostNumber h) const { return host(h).schedulable && (copies_for_all_ || !host(h).no_copy); }
+  // As if nothing ran: whoever has no copy of the log can get one.
+  void give_copies_to_all() { copies_for_all_ = true; }
   const Room& room(HostNumber h) const { return rooms_[h]; }
   std::optional<HostNumber> find(const NodeId& id) const;
   PortRange port_range() const { return table_->ports; }
   RoomInAll in_all() const;
-  // Of everything that stays as it is while jobs come and go: what fits an empty cluster of one shape fits any.
+  // Of everything that stays as it is while jobs come and go: what fits an empty cluster of one shape fits any. The order of the hosts
+  // does not count: it changes with who has a copy of the log.
   std::uint64_t shape() const { return table_->shape; }
 
   // What these placements of `spec` hold: taken, or free again. Hosts and roles that are not known hold nothing.
@@ -98,6 +103,7 @@ class Capacity {
   bool in_range(std::uint16_t port) const { return port >= table_->ports.first && port <= table_->ports.last; }
 
   std::shared_ptr<const Table> table_;
+  bool copies_for_all_ = false;
   std::vector<Room> rooms_;
   std::vector<std::int64_t> free_ports_;   // by pool
   std::vector<std::uint64_t> ports_;       // in use: pool << 16 | port, sorted

@@ -37,6 +37,8 @@ void Fit::exclude(const Capacity& hosts) {
       exclusions_[h] = Exclusion::selector;
     else if (role.avoid_gpu_hosts == job::AvoidGpuHosts::require && !host.gpus.empty())
       exclusions_[h] = Exclusion::has_gpus;
+    else if (!hosts.takes_tasks(h))
+      exclusions_[h] = Exclusion::no_copy;
   }
 }
 

@@ -22,7 +22,7 @@ struct Demand {
 };
 
 // The rule that keeps a role from a host, whatever is free there.
-enum class Exclusion : unsigned char { none, cordoned, selector, has_gpus };
+enum class Exclusion : unsigned char { none, cordoned, no_copy, selector, has_gpus };
 
 // What a host is short of for one task.
 enum class Shortage : unsigned char { none, gpus, cpu, memory, ports };

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <vector>
 
+#include "common/wire/raft.h"
+
 namespace dtrain::cluster {
 namespace {
 
@@ -44,6 +46,7 @@ class Words {
       case Exclusion::cordoned: ++cordoned_; return;
       case Exclusion::selector: ++unselected_; return;
       case Exclusion::has_gpus: ++with_gpus_; return;
+      case Exclusion::no_copy: ++without_copy_; return;
       case Exclusion::none: break;
     }
     ++eligible_;
@@ -71,13 +74,17 @@ class Words {
 
   // Every host is kept out by a rule.
   std::string no_host() const {
-    const bool one_rule = (cordoned_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) == 1;
+    const bool one_rule = (cordoned_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_copy_ > 0) == 1;
     if (one_rule && cordoned_ > 0)
       return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (cordoned)";
     if (one_rule && unselected_ > 0)
       return "needs a host with label " + labels() + ", none of " + hosts(now_.size()) + " has it";
-    if (one_rule) return "avoids hosts with GPUs, none of " + hosts(now_.size()) + " is without";
+    if (one_rule && with_gpus_ > 0) return "avoids hosts with GPUs, none of " + hosts(now_.size()) + " is without";
     return "finds no host" + left_out();
+  }
+
+  static std::string no_more_copies() {
+    return ": as many hosts as can have a copy of the log (" + std::to_string(wire::kMostLearners) + ") have tasks";
   }
 
   // "; 2 of 9 hosts are cordoned, 3 have not label zone=a"
@@ -91,6 +98,7 @@ class Words {
     add(cordoned_, "is cordoned", "are cordoned");
     add(unselected_, "has not label " + labels(), "have not label " + labels());
     add(with_gpus_, "has GPUs and is avoided", "have GPUs and are avoided");
+    add(without_copy_, "gets none" + no_more_copies(), "get none" + no_more_copies());
     return text;
   }
 
@@ -165,7 +173,7 @@ class Words {
   const Attempt& attempt_;
   const Capacity& now_;
   const job::RoleSpec& role_;
-  std::uint32_t cordoned_ = 0, unselected_ = 0, with_gpus_ = 0, eligible_ = 0, with_room_ = 0, most_ = 0;
+  std::uint32_t cordoned_ = 0, unselected_ = 0, with_gpus_ = 0, without_copy_ = 0, eligible_ = 0, with_room_ = 0, most_ = 0;
   std::uint64_t room_ = 0;
   HostNumber most_on_ = 0;
 };

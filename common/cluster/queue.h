@@ -70,6 +70,8 @@ struct WaitingJob {
   // Of some roles, by name: the fewest tasks with which it may start; it gets as many as there is room for. The tasks that are
   // left out are the last of their role.
   std::map<std::string, std::uint32_t> least = {};
+  // The same of once it has waited long enough for all of them: who will have room then is not told that it never fits.
+  std::map<std::string, std::uint32_t> least_later = {};
 };
 
 // A run of a job: started again it is another.
@@ -99,7 +101,7 @@ struct Preemption {
 };
 
 enum class WaitKind : unsigned char {
-  never_fits,  // not even on the empty cluster
+  never_fits,  // not even on the empty cluster, nor with fewer tasks
   reserved,    // the first that waits
   behind       // others come first, or there is no room now
 };

@@ -14,7 +14,7 @@ namespace {
 bool has_room(Capacity& room, const job::JobSpec& spec, const std::vector<TaskPlacement>& placements) {
   for (const TaskPlacement& place : placements) {
     const auto h = room.find(place.node);
-    if (!h || !room.host(*h).schedulable || !spec.roles.contains(place.task.role)) return false;
+    if (!h || !room.takes_tasks(*h) || !spec.roles.contains(place.task.role)) return false;
     const std::uint64_t before = room.room(*h).gpus;
     std::uint64_t wanted = 0;  // lacks those that the host lost
     for (std::size_t g = 0; g < std::min(room.host(*h).gpus.size(), kGpusPerHost); ++g)

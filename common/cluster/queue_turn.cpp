@@ -62,9 +62,10 @@ void QueueTurn::look_at(const WaitingJob& job) {
     fewer_.back().least.clear();
     return look_at(fewer_.back());
   }
+  if (never && goes_on_with_fewer(job)) return wait_for_less(job, *never);
   if (never) {
     blocked_ = !queue_.rules_.hold(QueueRule::never_fits_delays_nobody);
-    return wait(job, WaitKind::never_fits, std::move(*never));
+    return wait(job, WaitKind::never_fits, "can never run here: " + *never);
   }
   if (tired()) return wait(job, WaitKind::behind, "was not looked at yet: many jobs wait");
   const std::string reason = short_of(job, free_).value_or("waits for a place");
@@ -84,7 +85,8 @@ void QueueTurn::back_fill(const WaitingJob& job) {
   }
   const Capacity& where = ends_before ? free_ : *both_;
   if (start(job, where, ends_before) || start_fewer(job, where, ends_before)) return;
-  if (auto never = never_fits(job)) return wait(job, WaitKind::never_fits, std::move(*never));
+  if (auto never = never_fits(job))
+    return goes_on_with_fewer(job) ? wait_for_less(job, *never) : wait(job, WaitKind::never_fits, "can never run here: " + *never);
   if (reasons_ >= kReasonTries) return wait(job, WaitKind::behind, "waits behind " + first_->spec->name);
   const auto reason = short_of(job, free_);
   wait(job, WaitKind::behind,
@@ -167,6 +169,7 @@ std::optional<WaitingJob> QueueTurn::fewer(const WaitingJob& job, const Capacity
 const Capacity& QueueTurn::emptied() {
   if (!emptied_) {
     emptied_ = at_first_;
+    emptied_->give_copies_to_all();
     std::vector<Holding> all;
     if (queue_.rules_.hold(QueueRule::never_fits_is_true))
       for (const auto& [id, running] : by_id_) all.push_back({running->spec, &running->placements});
@@ -183,9 +186,31 @@ std::optional<std::string> QueueTurn::never_fits(const WaitingJob& job) {
   if (!job.standing.empty()) empty.hold(*job.spec, job.standing);
   searched(job);
   const auto placed = place(*job.spec, job.tasks, empty, job.standing);
-  const std::string reason = placed ? "" : "can never run here: " + placed.error().message;
+  const std::string reason = placed ? "" : placed.error().message;
   if (!demand_.empty()) on_empty_[demand_] = reason;
   return placed ? std::nullopt : std::optional(reason);
+}
+
+bool QueueTurn::goes_on_with_fewer(const WaitingJob& job) {
+  if (!job.standing.empty()) return true;
+  for (const auto* least : {&job.least, &job.least_later}) {
+    if (least->empty()) continue;
+    WaitingJob some = job;
+    std::erase_if(some.tasks, [&](const TaskId& task) {
+      const auto size = least->find(task.role);
+      return size != least->end() && task.index >= size->second;
+    });
+    const std::string whole = std::exchange(demand_, demand_of(some));
+    if (const auto known = queue_.on_empty_.extract(demand_)) on_empty_.insert({demand_, known.mapped()});
+    const bool fits = !never_fits(some);
+    demand_ = whole;
+    if (fits) return true;
+  }
+  return false;
+}
+
+void QueueTurn::wait_for_less(const WaitingJob& job, const std::string& never) {
+  wait(job, WaitKind::behind, "there is never room for all of it: " + never);
 }
 
 std::optional<std::string> QueueTurn::short_of(const WaitingJob& job, const Capacity& where) {

@@ -45,7 +45,12 @@ class QueueTurn {
   // With as many tasks as there is room for in `where`; nullopt: not even for the least, or it wants all.
   std::optional<WaitingJob> fewer(const WaitingJob& job, const Capacity& where);
   const Capacity& emptied();
+  // Why the empty cluster has no room for it; nullopt: it has, or was not searched now.
   std::optional<std::string> never_fits(const WaitingJob& job);
+  // Though all of it never does: some of it fits, now or later, or runs beside what it lacks.
+  bool goes_on_with_fewer(const WaitingJob& job);
+  // Of one that never fits whole.
+  void wait_for_less(const WaitingJob& job, const std::string& never);
   void wait(const WaitingJob& job, WaitKind kind, std::string reason);
   // Why it has no room in `where`; nullopt: it has.
   std::optional<std::string> short_of(const WaitingJob& job, const Capacity& where);

@@ -236,7 +236,17 @@ void ClusterMembers::saved(const MembersSaved& e) {
 }
 
 std::optional<Error> ClusterMembers::bound() const {
-  if (!c_.holds_ledger()) return std::nullopt;
+  // Without a copy of the log, or let go by it: nobody tells it any more what it has, but what is left here it knows itself.
+  if (!c_.holds_ledger()) {
+    if (c_.host == nullptr || c_.host->quiet()) return std::nullopt;
+    const auto& jobs = c_.ledger.state().jobs;
+    const auto job = std::ranges::find_if(jobs, [&](const auto& known) { return !c_.host->quiet(known.first); });
+    const std::string name = job == jobs.end() ? "" : " " + job->second.spec.name;
+    return Error{ErrorCode::refused,
+                 "could not leave the cluster: tasks of " + (name.empty() ? "some job" : "job" + name) + " run on " + c_.facts.name,
+                 name.empty() ? "dtrainctl tasks shows of which; wait for their end, or cancel it"
+                              : "wait for their end, or dtrainctl cancel" + name};
+  }
   const auto counts = membership_->counts();
   if (counts.alive + counts.suspect <= 1 && c_.replicated->raft().configuration().votes(c_.replicated->raft().id()))
     return Error{ErrorCode::refused, "could not leave the cluster: " + c_.facts.name + " is the last of it that is up",
@@ -437,6 +447,10 @@ void ClusterMembers::set_fact(wire::FactKey key, std::string value) {
 }
 
 void ClusterMembers::announce(const std::function<Running()>& running) {
+  // That there is no leader any more no event says: a suspected one counts as gone after a while (is_up). How far its own log reaches
+  // the others wait for then.
+  if (begun_ && !touched_ && c_.replicated && c_.now.boot >= next_announcement_ && c_.holds_ledger() && without_leader(c_))
+    touched_ = facts_[static_cast<std::size_t>(wire::FactKey::council)] != wire::encode(council_fact());
   if (!begun_ || !touched_ || c_.now.boot < next_announcement_ || alone()) return;
   touched_ = false;
   next_announcement_ = c_.now.boot + kFactPause;

@@ -71,16 +71,19 @@ class Coordinator {
     std::string told;                                   // of `waiting`, to the ledger
     std::optional<std::string> told_after;              // the ledger's reason before; nullopt: it knows `told`
     std::optional<cluster::WaitKind> waits_as;          // of `told`, in the queue; nullopt: it waits for something else
-    std::optional<Instant> short_since;                 // since when there is no room for all of it (shrink.h)
+    std::optional<Instant> short_since;                 // since when the queue finds no room for all of it (shrink.h)
+    Instant too_wide_until{};                           // it found places on more hosts than may have tasks: looked at again then
     Instant deadline = kNever;
   };
   bool look_at(JobId id);
   std::vector<TaskId> tasks_to_place(const cluster::JobRecord& job, Job& soft);
   void watch_room(const cluster::JobRecord& job, Job& soft);
+  void note_room(const cluster::JobRecord& job, Job& soft, bool for_all);
   cluster::Sizes fewest_tasks(const cluster::JobRecord& job, const Job& soft) const;
   std::vector<cluster::RunningJob> running_jobs() const;
   void start_waiting();
   bool decide();
+  std::string cluster_too_wide(const std::vector<cluster::TaskPlacement>& placements) const;
   bool begin_generation(const cluster::JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements);
   enum class Restoring : unsigned char { ready, under_way, blocked };
   Restoring look_for_restore(const cluster::JobRecord& job, Job& soft);
@@ -106,7 +109,7 @@ class Coordinator {
   cluster::PortRange task_ports() const { return {c_.options.task_port_first, c_.options.task_port_last}; }
   void note_hosts(const cluster::Capacity& hosts);
   void watch_hosts();
-  void watch_copy(const NodeId& id, const std::string& name);
+  void watch_copy(const NodeId& id, const std::string& name, bool waits);
   void watch_leases();
   bool watches_hosts() const { return has_others() || !c_.ledger.state().drained.empty(); }
   bool has_others() const;  // who may have tasks, be it without a copy of the log
@@ -157,7 +160,12 @@ class Coordinator {
   std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them
   std::set<JobId> unplaced_;                  // want a place: the queue says who gets one
   std::map<NodeId, Instant> away_;            // since when a host with tasks is down
-  std::map<NodeId, Instant> without_copy_;    // since when a host with tasks has none of the log, though it is there
+  struct WithoutCopy {
+    Instant since{};
+    bool waits = false;  // for its turn to be sent a snapshot
+  };
+  std::map<NodeId, WithoutCopy> without_copy_;  // hosts with tasks that have none of the log, though they are there
+  Instant copy_came_{};                       // to one of them, last
   std::map<NodeId, std::uint64_t> losing_;    // HostLost in flight, by index
   std::uint64_t shape_ = 0;                   // of the hosts that may be given tasks, as last looked at
   bool hosts_differ_ = false;                 // from those that the jobs which wait were last looked at with

@@ -18,7 +18,8 @@ constexpr Duration kLookEvery = 1s;
 // A proposal that the log refused (it hands over, or is full) is made again after this.
 constexpr Duration kTryAgain = 200ms;
 // A host that is alive and was given tasks has begun to copy the log after so long, or is counted as lost: the log does not reach
-// it, or its disk takes nothing. Longer than a snapshot takes, and than it takes to follow a newer history (raft::Options).
+// it, or its disk takes nothing. Longer than a snapshot takes, and than it takes to follow a newer history (raft::Options). Where more
+// need a snapshot than are sent one at a time, it counts from its turn; while it waits for that, from when another's came last.
 constexpr Duration kCopyWithin = 1min;
 
 }  // namespace
@@ -93,8 +94,14 @@ void Coordinator::watch_leases() {
 
 // What is placed there has not begun: a task begins when its host has told, through the log, that it is staged. What began there in an
 // older history, and must not run twice, the ledger keeps (Ledger::heard).
-void Coordinator::watch_copy(const NodeId& id, const std::string& name) {
-  const Instant due = without_copy_.try_emplace(id, c_.now.boot).first->second + kCopyWithin;
+void Coordinator::watch_copy(const NodeId& id, const std::string& name, bool waits) {
+  WithoutCopy& without = without_copy_.try_emplace(id, WithoutCopy{c_.now.boot}).first->second;
+  if (waits)
+    without.since = std::max(without.since, copy_came_);
+  else if (without.waits)
+    without.since = c_.now.boot;
+  without.waits = waits;
+  const Instant due = without.since + kCopyWithin;
   if (losing_.contains(id) || c_.ledger.state().lost.contains(id)) return;
   if (due > c_.now.boot) {
     next_look_ = std::min(next_look_, due);
@@ -118,9 +125,13 @@ void Coordinator::watch_hosts() {
   const std::set<NodeId> busy = busy_hosts(c_.ledger);
   std::erase_if(away_, [&](const auto& entry) { return !busy.contains(entry.first); });
   std::erase_if(without_copy_, [&](const auto& entry) { return !busy.contains(entry.first); });
-  std::set<MemberId> copying;
-  for (const raft::FollowerView& follower : c_.replicated->raft().followers(c_.now.boot))
-    if (follower.match > 0) copying.insert(follower.id);
+  std::set<MemberId> copying, waiting;
+  for (const raft::FollowerView& follower : c_.replicated->raft().followers(c_.now.boot)) {
+    if (follower.match == 0 && follower.waits) waiting.insert(follower.id);
+    if (follower.match == 0) continue;
+    copying.insert(follower.id);
+    if (without_copy_.contains(follower.id.text())) copy_came_ = c_.now.boot;
+  }
   for (const NodeId& id : busy) {
     const auto member_id = MemberId::parse(id);
     const auto member = member_id ? c_.members->table().find(*member_id) : std::nullopt;
@@ -129,7 +140,7 @@ void Coordinator::watch_hosts() {
       if (id == c_.facts.id || !member || copying.contains(*member_id))
         without_copy_.erase(id);
       else
-        watch_copy(id, member->identity->name);
+        watch_copy(id, member->identity->name, waiting.contains(*member_id));
       continue;
     }
     without_copy_.erase(id);

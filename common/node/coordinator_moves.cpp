@@ -103,7 +103,7 @@ void Coordinator::drop_unused_holds() {
   const auto hosts = host_capacities(c_);
   std::set<NodeId> there;
   for (const auto& host : hosts)
-    if (host.schedulable) there.insert(host.id);
+    if (host.schedulable && !host.no_copy) there.insert(host.id);
   std::erase_if(held_, [&](const auto& entry) {
     const Held& held = entry.second;
     const JobRecord* job = c_.ledger.find(entry.first);
@@ -125,7 +125,7 @@ bool Coordinator::fits(const JobId& id, const job::JobSpec& spec, const std::vec
   cluster::Capacity free = capacity(id);
   for (const auto& place : placements) {
     const auto h = free.find(place.node);
-    if (!h || !free.host(*h).schedulable) return false;
+    if (!h || !free.takes_tasks(*h)) return false;
     const std::uint64_t before = free.room(*h).gpus;
     free.hold(spec, {place});
     const cluster::Room& room = free.room(*h);

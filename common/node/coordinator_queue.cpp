@@ -5,7 +5,9 @@
 
 #include "common/cluster/cluster_change.h"
 #include "common/cluster/job_transition.h"
+#include "common/node/cluster_members.h"
 #include "common/node/coordinator.h"
+#include "common/node/host_capacities.h"
 
 namespace dtrain::node {
 namespace {
@@ -15,6 +17,9 @@ using cluster::JobRecord;
 
 // Decisions in a row, where one made room for the next or was not at its end; the rest waits for the next change.
 constexpr int kDecisionsInARow = 16;
+
+// A job that was placed on more hosts than may have tasks is looked at again after this, and its places are free for others meanwhile.
+constexpr Duration kTooWideAgain = 5s;
 
 bool stops(const JobRecord& job) {
   return (job.goal != cluster::Goal::run || is_final(job.state) || job.halt != cluster::Halt::none) && !job.leave_running;
@@ -42,6 +47,10 @@ std::string Coordinator::waiting_for(JobId id) const {
 // Which tasks of the job want a place now. None: it has one, or waits for something else, of which soft.deadline knows.
 std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft) {
   if (soft.proposed != 0 || job.goal != cluster::Goal::run || is_final(job.state)) return {};
+  if (soft.too_wide_until > c_.now.boot) {
+    soft.deadline = std::min(soft.deadline, soft.too_wide_until);
+    return {};
+  }
   if (job.needs_generation) {
     if (!job.nothing_runs() && c_.options.broken_rule != "kill-before-next-generation") return {};
     Instant until = job.not_before > c_.elapsed() ? at(job.not_before) : c_.now.boot;
@@ -66,13 +75,19 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
 }
 
 // For how long there must be no room for all of a job before it begins with fewer is said by timing.downGrace: so long its hosts
-// may be about to come back.
+// may be about to come back. The time that goes by while there is room, and its checkpoint is chosen, is none of it.
 void Coordinator::watch_room(const JobRecord& job, Job& soft) {
   if (!begins(job) || !cluster::may_shrink(job)) return soft.short_since.reset();
-  if (soft.proposed != 0) return;
-  if (!soft.short_since) soft.short_since = std::max(c_.now.boot, job.not_before > c_.elapsed() ? at(job.not_before) : c_.now.boot);
+  if (soft.proposed != 0 || !soft.short_since) return;
   const Instant until = *soft.short_since + c_.options.down_grace;
   if (until > c_.now.boot) soft.deadline = std::min(soft.deadline, until);
+}
+
+void Coordinator::note_room(const JobRecord& job, Job& soft, bool for_all) {
+  if (for_all) return soft.short_since.reset();
+  if (!begins(job) || !cluster::may_shrink(job)) return;
+  if (!soft.short_since) soft.short_since = c_.now.boot;
+  watch_room(job, soft);
 }
 
 cluster::Sizes Coordinator::fewest_tasks(const JobRecord& job, const Job& soft) const {
@@ -117,6 +132,16 @@ void Coordinator::start_waiting() {
     if (!decide()) return;
 }
 
+std::string Coordinator::cluster_too_wide(const std::vector<cluster::TaskPlacement>& placements) const {
+  const raft::Configuration& configuration = c_.replicated->raft().configuration();
+  const auto counts = c_.members->table().counts();
+  if (counts.alive + counts.suspect <= configuration.voters.size() + wire::kMostLearners) return "";  // nearly always
+  std::set<NodeId> busy = busy_hosts(c_.ledger);
+  for (const Booking& b : bookings_)
+    for (const auto& place : b.placements) busy.insert(place.node);
+  return too_wide(configuration, std::move(busy), placements);
+}
+
 // One decision of the queue. True: the next can come at once.
 bool Coordinator::decide() {
   std::vector<cluster::WaitingJob> waiting;
@@ -136,7 +161,10 @@ bool Coordinator::decide() {
     entry.resumes = job->run_started.has_value();
     entry.preempts = job->preempted.by == 0;
     entry.run = run_of(*job);
-    if (job->needs_generation) entry.least = fewest_tasks(*job, soft->second);
+    if (job->needs_generation) {
+      entry.least = fewest_tasks(*job, soft->second);
+      entry.least_later = cluster::fewest_tasks(*job, true);
+    }
     if (!job->shrunk.empty()) entry.spec = &whole.emplace_back(cluster::whole_spec(*job));
     if (!job->needs_generation)
       for (const auto& [task, record] : job->tasks)
@@ -151,12 +179,23 @@ bool Coordinator::decide() {
   for (cluster::Start& start : decision.starts) {
     const JobRecord& job = *c_.ledger.find(start.job);
     Job& soft = jobs_.at(start.job);
+    if (const std::string why = cluster_too_wide(start.placements); !why.empty()) {
+      soft.too_wide_until = c_.now.boot + kTooWideAgain;
+      wait(job, soft, why);
+      again = true;
+      continue;
+    }
+    if (job.needs_generation) note_room(job, soft, cluster::sizes_of(job, start.placements).empty());
     if (!job.needs_generation)
       extend(job, soft, std::move(start.placements));
     else if (!begin_generation(job, soft, std::move(start.placements)))
       again = true;
   }
-  for (const cluster::Waits& w : decision.waits) wait_in_queue(*c_.ledger.find(w.job), jobs_.at(w.job), w);
+  for (const cluster::Waits& w : decision.waits) {
+    const JobRecord& job = *c_.ledger.find(w.job);
+    note_room(job, jobs_.at(w.job), false);
+    wait_in_queue(job, jobs_.at(w.job), w);
+  }
   return preempt(decision.preemptions) || again;
 }
 

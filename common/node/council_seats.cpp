@@ -46,8 +46,8 @@ cluster::CouncilView CouncilSeats::view() {
     const auto before = states_.find(id);
     const bool same = before != states_.end() && before->second.state == state;
     states[id] = same ? before->second : Held{state, c_.now.boot};
-    const auto host = id == raft.id() ? std::optional<HostFacts>() : host_facts_of(m);
-    const auto& labels = host ? host->labels : c_.facts.labels;
+    const cluster::HostCapacity* host = id == raft.id() ? nullptr : known_capacity(c_, m);
+    const auto& labels = host != nullptr ? host->labels : c_.facts.labels;
     view.members.push_back({id, m.identity->name, label(labels, "zone"), state, states[id].since,
                             label(labels, "council") == "never", needs_copy(id.text(), state)});
   });

@@ -15,19 +15,6 @@ std::optional<gossip::MemberView> member_of(const Context& c, const NodeId& id) 
   return member ? c.members->table().find(*member) : std::nullopt;
 }
 
-// As it was made of what the member told last: hosts are looked at for each decision, and there may be thousands.
-const cluster::HostCapacity* known_capacity(const Context& c, const gossip::MemberView& member) {
-  const wire::Fact* told = member.facts[static_cast<std::size_t>(wire::FactKey::resources)];
-  if (told == nullptr) return nullptr;
-  auto& [value, capacity] = c.capacities[member.identity->id];
-  if (value == told->value && capacity.name == member.identity->name) return &capacity;
-  const auto facts = host_facts_of(member);
-  if (!facts) return nullptr;
-  value = told->value;
-  capacity = host_capacity(member.identity->id.text(), member.identity->name, *facts);
-  return &capacity;
-}
-
 void add_others(const Context& c, bool lost_ones, std::vector<cluster::HostCapacity>& with_copy,
                 std::vector<cluster::HostCapacity>& without) {
   const raft::Raft& raft = c.replicated->raft();
@@ -47,11 +34,23 @@ void add_others(const Context& c, bool lost_ones, std::vector<cluster::HostCapac
   // The log has no room for all of them at once: where so many have tasks no further host is given any.
   if (raft.configuration().learners.size() + without.size() <= wire::kMostLearners) return;
   const std::set<NodeId> busy = busy_hosts(c.ledger);
-  const auto needs_none = [&](const cluster::HostCapacity& host) { return !busy.contains(host.id); };
-  if (busy.size() >= wire::kMostLearners) std::erase_if(without, needs_none);
+  if (copies_needed(raft.configuration(), busy) < wire::kMostLearners) return;
+  for (cluster::HostCapacity& host : without) host.no_copy = !busy.contains(host.id);
 }
 
 }  // namespace
+
+const cluster::HostCapacity* known_capacity(const Context& c, const gossip::MemberView& member) {
+  const wire::Fact* told = member.facts[static_cast<std::size_t>(wire::FactKey::resources)];
+  if (told == nullptr) return nullptr;
+  auto& [value, capacity] = c.capacities[member.identity->id];
+  if (value == told->value && capacity.name == member.identity->name) return &capacity;
+  const auto facts = host_facts_of(member);
+  if (!facts) return nullptr;
+  value = told->value;
+  capacity = host_capacity(member.identity->id.text(), member.identity->name, *facts);
+  return &capacity;
+}
 
 cluster::HostCapacity host_capacity(const NodeId& id, const std::string& name, const HostFacts& facts) {
   cluster::HostCapacity host;
@@ -85,6 +84,23 @@ std::set<NodeId> busy_hosts(const cluster::Ledger& ledger) {
     for (const auto& [task, t] : job.tasks)
       if (!t.ended) busy.insert(t.place.node);
   return busy;
+}
+
+std::size_t copies_needed(const raft::Configuration& configuration, const std::set<NodeId>& busy) {
+  return static_cast<std::size_t>(std::ranges::count_if(busy, [&](const NodeId& host) {
+    const auto id = MemberId::parse(host);
+    return !id || !configuration.votes(*id);
+  }));
+}
+
+std::string too_wide(const raft::Configuration& configuration, std::set<NodeId> busy,
+                     const std::vector<cluster::TaskPlacement>& placements) {
+  const std::size_t before = copies_needed(configuration, busy);
+  for (const cluster::TaskPlacement& place : placements) busy.insert(place.node);
+  const std::size_t needed = copies_needed(configuration, busy);
+  if (needed <= wire::kMostLearners || needed == before) return "";
+  return "with it " + std::to_string(needed) + " hosts beside the voters would have tasks, and the log has room for copies on " +
+         std::to_string(wire::kMostLearners) + ": ask for fewer and larger tasks, or for placement: pack";
 }
 
 std::string host_name(const Context& c, const NodeId& id) {

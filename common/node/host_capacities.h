@@ -6,15 +6,28 @@
 #include <vector>
 
 #include "common/cluster/host_capacity.h"
+#include "common/gossip/membership.h"
 #include "common/node/context.h"
+#include "common/raft/raft.h"
 
 namespace dtrain::node {
 
 cluster::HostCapacity host_capacity(const NodeId& id, const std::string& name, const HostFacts& facts);
 
 // Of a coordinator: this host, then by id who has a copy of the log, then by id who would get one with its first task: members that
-// are alive, have said what they have, and are not counted as lost. Drained ones are not schedulable.
+// are alive, have said what they have, and are not counted as lost. Drained ones are not schedulable; who would find no room in the log
+// is marked (no_copy).
 std::vector<cluster::HostCapacity> host_capacities(const Context& c);
+
+// The same of one member, from what it told last and remembered: there may be thousands, looked at for each decision. nullptr: it told
+// nothing yet, or what this version cannot read. Valid until the next call.
+const cluster::HostCapacity* known_capacity(const Context& c, const gossip::MemberView& member);
+
+// Of hosts with tasks: that need a copy of the log beside the voters'. The log has room for wire::kMostLearners.
+std::size_t copies_needed(const raft::Configuration& configuration, const std::set<NodeId>& busy);
+// Why these tasks cannot be placed on so many hosts beside those that have some; "": they can.
+std::string too_wide(const raft::Configuration& configuration, std::set<NodeId> busy,
+                     const std::vector<cluster::TaskPlacement>& placements);
 
 // Where tasks have not ended.
 std::set<NodeId> busy_hosts(const cluster::Ledger& ledger);

@@ -5,6 +5,7 @@
 #include "common/cluster/shrink.h"
 #include "common/job/cluster_spec.h"
 #include "common/job/restart.h"
+#include "common/node/cluster_views.h"
 #include "common/node/drain_views.h"
 #include "common/node/host_capacities.h"
 #include "common/wire/codec.h"
@@ -50,6 +51,16 @@ std::string stands_still(const JobRecord& job) {
   for (const auto& [id, t] : job.tasks)
     if (t.lease_frozen && !t.ended && because.empty()) because = id.text() + " is frozen for want of a lease";
   return because + "; restarts wait, and no time or budget is counted meanwhile";
+}
+
+// Why it does not begin though nothing of it runs: the coordinator told the ledger when it began to wait this way.
+std::string as_the_ledger_says(const Context& c, const JobRecord& job) {
+  const bool waits = job.goal == cluster::Goal::run && !is_final(job.state) && job.needs_generation && job.nothing_runs();
+  if (!waits || c.serving || job.reason.empty() || job.not_before > c.elapsed()) return "";
+  const auto holder = ledger_holder(c);
+  const bool known = holder && holder->alive;
+  return job.reason + " (from when it began to wait this way; " +
+         (known ? "the coordinator " + holder->name + " has the numbers of now)" : "nobody coordinates now)");
 }
 
 }  // namespace
@@ -183,6 +194,7 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   if (d.waiting_for.empty()) d.waiting_for = stands_still(job);
   if (d.waiting_for.empty() && job.stage_failures > 0 && job.state == cluster::JobState::pending)
     d.waiting_for = job.reason;
+  if (d.waiting_for.empty()) d.waiting_for = as_the_ledger_says(c, job);
   const auto& events = c.ledger.events();
   for (auto it = events.rbegin(); it != events.rend() && d.events.size() < kEventsInDescription; ++it)
     if (it->job == job.id) d.events.push_back(event_view(*it));

@@ -181,6 +181,7 @@ struct FollowerView {
   std::uint64_t match = 0, next = 0;
   bool snapshot = false;  // gets one
   Duration silent{};      // since it was heard last
+  bool waits = false;     // for its turn to be sent one (Options::snapshots_under_way)
 };
 struct Counters {
   std::uint64_t elections = 0,  // terms that this member began

@@ -135,7 +135,7 @@ std::vector<FollowerView> Raft::Core::followers(Instant now) const {
   std::vector<FollowerView> views;
   for (const auto& [id, follower] : followers_)
     views.push_back({id, configuration().votes(id), follower.match, follower.next,
-                     follower.state == Progress::State::snapshot, now - follower.heard});
+                     follower.state == Progress::State::snapshot, now - follower.heard, snapshot_waits(id, follower)});
   return views;
 }
 

@@ -146,6 +146,11 @@ bool Assignments::quiet(JobId job) const {
   return tasks_over && (shim == ending_.end() || shim->first.job != job);
 }
 
+bool Assignments::quiet() const {
+  return ending_.empty() && std::ranges::all_of(tasks_, [](const auto& entry) { return entry.second->over(); }) &&
+         std::ranges::none_of(found_, [](const auto& entry) { return entry.second.shim_alive; });
+}
+
 bool Assignments::settled() const {
   const bool none = std::none_of(tasks_.begin(), tasks_.end(), [](const auto& entry) {
     return entry.second->order().desire == Desire::kill && !entry.second->over();

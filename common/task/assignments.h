@@ -48,6 +48,8 @@ class Assignments : private RestartGate {
   std::vector<job::TaskObservation> take_observations(std::size_t most);
   // True when nothing of this job is or may come alive on this host.
   bool quiet(JobId job) const;
+  // Of no job at all.
+  bool quiet() const;
   // Nothing is left of what is not wanted here.
   bool settled() const;
 

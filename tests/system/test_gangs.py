@@ -47,9 +47,12 @@ class Gangs(test_hosts.Hosts):
         return [(job, float(at)) for word, job, at in lines if word == what]
 
     def waiting_for(self, agent, name):
-        """The coordinator says it as it is now, others as it was when the job began to wait for this."""
-        told = agent.ask("describe", "job", name)
-        return told["waiting_for"] or told["reason"]
+        """The coordinator says it as it is now, others as it was when the job began to wait for this, and that it was."""
+        told = agent.ask("describe", "job", name)["waiting_for"]
+        status = agent.ask("status")
+        if told and status["coordinator"] and status["coordinator"]["node"] != agent.name:
+            self.assertIn("from when it began to wait this way", told)
+        return told
 
     def states(self, agent):
         return {job["name"]: job["state"] for job in agent.ask("jobs")}

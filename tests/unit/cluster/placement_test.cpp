@@ -233,6 +233,32 @@ TEST(PlacementReasons, NameTheRuleThatLeavesHostsOut) {
   EXPECT_EQ(why(s, {host("h1", 8, 1)}), "worker-0 avoids hosts with GPUs, none of 1 host is without");
 }
 
+// The log has room for copies on so many hosts: what has none is given nothing, and whoever waits for it is told.
+TEST(PlacementReasons, NameTheLimitOfCopies) {
+  HostCapacity without = host("h2", 8, 4);
+  without.no_copy = true;
+  const job::JobSpec s = workers_job(1, 0, 4);
+  EXPECT_EQ(why(s, {host("h1", 8, 2), without}),
+            "worker-0 needs 4 GPUs on one host, best is 2 on h1; 1 of 2 hosts gets none: as many hosts as can have a copy of the log "
+            "(250) have tasks");
+  EXPECT_EQ(why(s, {without}),
+            "worker-0 finds no host; 1 of 1 host gets none: as many hosts as can have a copy of the log (250) have tasks");
+  Capacity all({host("h1", 8, 2), without});
+  EXPECT_EQ(all.in_all().gpus, 2u);
+  EXPECT_FALSE(place(s, wanted_tasks(s), all));
+  all.give_copies_to_all();
+  EXPECT_TRUE(place(s, wanted_tasks(s), all));
+}
+
+// Who gets a copy of the log changes its place among the hosts.
+TEST(Capacity, ItsShapeIsThatOfItsHostsInAnyOrder) {
+  const HostCapacity one = host("h1", 8, 2), two = host("h2", 8, 4), other = host("h2", 8, 3);
+  EXPECT_EQ(Capacity({one, two}).shape(), Capacity({two, one}).shape());
+  EXPECT_NE(Capacity({one, two}).shape(), Capacity({one, other}).shape());
+  EXPECT_NE(Capacity({one, two}).shape(), Capacity({one}).shape());
+  EXPECT_NE(Capacity({one, one}).shape(), Capacity(std::vector<HostCapacity>{}).shape());
+}
+
 class Used : public LedgerWorld {};
 
 TEST_F(Used, WhatRunsIsTakenAndPortsRestTwoMinutes) {

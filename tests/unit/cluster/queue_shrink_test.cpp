@@ -101,6 +101,72 @@ TEST(QueueShrink, FewerAreBackFilledLikeAnyOther) {
   EXPECT_EQ(d.starts[0].placements.size(), 1u) << "of two that are free one is reserved";
 }
 
+// All of it never fits: its turn comes with fewer, so it is not told that it can never run.
+TEST(QueueShrink, WhoStandsBehindIsNotToldThatItNeverRuns) {
+  const std::vector<HostCapacity> hosts{host("h1", 8, 2), host("h2", 8, 2)};
+  job::JobSpec first = workers_job(4, 1, 1);
+  first.policy.priority = 1;
+  const job::JobSpec other = workers_job(4, 1, 1), spec = workers_job(6, 1, 1), too_large = workers_job(6, 1, 1);
+  Capacity free(hosts);
+  RunningJob runs{.id = 7, .spec = &other, .placements = *place(other, wanted_tasks(other), free), .ends_by = {}, .spared = true};
+  free.hold(other, runs.placements);
+  JobQueue queue;
+  const Decision d =
+      queue.decide(free, {runs}, {waits(1, first, {}), waits(2, spec, {{"worker", 3}}), waits(3, too_large, {{"worker", 5}})}, 1h);
+  ASSERT_EQ(d.waits.size(), 3u);
+  EXPECT_EQ(d.waits[1].kind, WaitKind::behind);
+  EXPECT_THAT(d.waits[1].reason, HasSubstr("there is never room for all of it: 6 tasks of worker need 1 GPU, 1000m CPU each"));
+  EXPECT_EQ(d.waits[2].kind, WaitKind::never_fits);
+  EXPECT_THAT(d.waits[2].reason, HasSubstr("can never run here: 6 tasks of worker"));
+}
+
+// With what runs now the log has no room for more copies: that passes.
+TEST(QueueShrink, WhoFindsNoRoomInTheLogIsNotToldThatItNeverRuns) {
+  HostCapacity without = host("h2", 8, 4);
+  without.no_copy = true;
+  const job::JobSpec spec = workers_job(1, 1, 4);
+  const Decision d = JobQueue().decide(Capacity({host("h1", 8, 2), without}), {}, {waits(1, spec, {})}, 1h);
+  EXPECT_TRUE(d.starts.empty());
+  EXPECT_FALSE(d.reservation);
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].kind, WaitKind::behind);
+  EXPECT_THAT(d.waits[0].reason, HasSubstr("as many hosts as can have a copy of the log (250) have tasks"));
+}
+
+// Once it has waited long enough for all of them it may have fewer: until then it has no turn, and no false word is said.
+TEST(QueueShrink, WhoMayHaveFewerLaterIsNotToldThatItNeverRuns) {
+  const job::JobSpec spec = workers_job(6, 1, 1);
+  WaitingJob patient = waits(1, spec, {});
+  patient.least_later = {{"worker", 4}};
+  JobQueue queue;
+  const Decision d = queue.decide(Capacity({host("h1", 8, 2), host("h2", 8, 2)}), {}, {patient}, 1h);
+  EXPECT_TRUE(d.starts.empty());
+  EXPECT_FALSE(d.reservation);
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].kind, WaitKind::behind);
+  patient.least_later = {{"worker", 5}};
+  EXPECT_EQ(queue.decide(Capacity({host("h1", 8, 2), host("h2", 8, 2)}), {}, {patient}, 1h).waits.at(0).kind, WaitKind::never_fits);
+}
+
+// It runs, whatever becomes of what it lacks.
+TEST(QueueShrink, MoreTasksThatNeverFitMakeNoJobOneThatNeverRuns) {
+  const std::vector<HostCapacity> hosts{host("h1", 8, 2), host("h2", 8, 2)};
+  const job::JobSpec spec = workers_job(6, 1, 1), small = workers_job(1, 1, 0);
+  Capacity free(hosts);
+  WaitingJob more = waits(1, spec, {});
+  more.tasks = {{"worker", 4}, {"worker", 5}};
+  RunningJob runs{.id = 1, .spec = &spec, .placements = {}, .ends_by = {}};
+  std::vector<TaskId> four = wanted_tasks(spec);
+  four.resize(4);
+  more.standing = runs.placements = *place(spec, four, free);
+  free.hold(spec, runs.placements);
+  const Decision d = JobQueue().decide(free, {runs}, {more, waits(2, small, {})}, 1h);
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].kind, WaitKind::behind);
+  EXPECT_THAT(d.waits[0].reason, HasSubstr("there is never room for all of it"));
+  ASSERT_EQ(d.starts.size(), 1u) << "it delays nobody";
+}
+
 // A twin that tries every number, role by role.
 TEST(QueueShrink, TheTwinFindsNoMore) {
   std::uint64_t shrunk = 0, whole = 0, none = 0;

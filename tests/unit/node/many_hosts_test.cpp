@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/cluster/council.h"
+#include "common/node/host_capacities.h"
 #include "common/wire/raft.h"
 #include "tests/unit/node/working_town.h"
 
@@ -122,6 +123,27 @@ TEST_F(ManyHosts, AHostThatGetsNoCopyIsGivenUp) {
   EXPECT_EQ(running_on("k"), std::set<std::string>{name_of(host)});
 }
 
+// The log does not reach it any more, but it is told by gossip that others go on. What runs there is asked of it alone.
+TEST_F(ManyHosts, WhoWasLetGoByTheLogLeavesNoTasksBehind) {
+  House& host = outside();
+  submit(on("j", name_of(host)));
+  work(2s);
+  ASSERT_EQ(running_on("j"), std::set<std::string>{name_of(host)});
+  town.without_log = &host;
+  work(20s);
+  ASSERT_FALSE(host.status().ledger);
+  const auto refused = ask<wire::Empty>(host, wire::MessageType::leave, wire::LeaveRequest{});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "could not leave the cluster: tasks of job j run on " + name_of(host));
+  town.without_log = nullptr;
+  wire::ActionRequest cancel;
+  cancel.job = "j";
+  cancel.action = wire::Action::cancel;
+  ASSERT_TRUE(ask<wire::Empty>(*houses[0], wire::MessageType::action, cancel, 1000));
+  work(5s);
+  EXPECT_TRUE(ask<wire::Empty>(host, wire::MessageType::leave, wire::LeaveRequest{}));
+}
+
 // Who was away for long made room for another, and nobody tells it.
 TEST_F(ManyHosts, WhoWasTakenOutOfTheLogAnswersAsAMember) {
   House& host = *houses[std::stoul(in_role("learner").begin()->substr(1)) - 1];
@@ -152,6 +174,73 @@ TEST_F(ManyHosts, ANewCoordinatorGivesTheCopyThatTheOldOneOwed) {
   town.without_log = nullptr;
   work(5s);
   EXPECT_EQ(running_on("j", 1), std::set<std::string>{name_of(host)});
+}
+
+// The log has room for so many copies beside the voters', whoever they are.
+TEST(ManyCopies, AreCountedBeforeAJobBegins) {
+  raft::Configuration configuration;
+  for (std::uint64_t v = 1; v <= 5; ++v) configuration.voters.push_back({1, v});
+  std::set<NodeId> busy;
+  std::vector<cluster::TaskPlacement> placements;
+  for (std::uint64_t host = 1; host <= 5 + 200; ++host) busy.insert(MemberId{1, host}.text());
+  EXPECT_EQ(copies_needed(configuration, busy), 200u);
+  for (std::uint64_t host = 100; host <= 5 + wire::kMostLearners; ++host) {
+    placements.emplace_back();
+    placements.back().node = MemberId{1, host}.text();
+  }
+  EXPECT_EQ(too_wide(configuration, busy, placements), "");
+  placements.emplace_back();
+  placements.back().node = MemberId{1, 1000}.text();
+  EXPECT_EQ(too_wide(configuration, busy, placements),
+            "with it 251 hosts beside the voters would have tasks, and the log has room for copies on 250: ask for fewer and larger "
+            "tasks, or for placement: pack");
+  for (std::uint64_t host = 1001; host <= 1300; ++host) busy.insert(MemberId{1, host}.text());
+  placements.resize(1);
+  EXPECT_EQ(too_wide(configuration, busy, placements), "") << "its host has tasks already";
+}
+
+class SnapshotsForMany : public WorkingTown {
+ protected:
+  SnapshotsForMany() : WorkingTown(10) {}
+  std::size_t chunks_to(const House& house) {
+    return static_cast<std::size_t>(std::ranges::count_if(houses[0]->effects, [&](const Effect& effect) {
+      const auto* send = std::get_if<SendLog>(&effect);
+      const auto* raft = send == nullptr || send->to != house.address() ? nullptr : std::get_if<wire::RaftMessage>(&send->message);
+      return raft != nullptr && std::holds_alternative<wire::SnapshotChunk>(raft->body);
+    }));
+  }
+};
+
+// More than are sent a snapshot at one time, and each takes nearly as long as a host may be without its copy.
+TEST_F(SnapshotsForMany, WhoWaitsForItsTurnIsNotGivenUp) {
+  const std::size_t hosts = kStanding + raft::Options{}.snapshots_under_way + 3;
+  grow(hosts);
+  town.run_for(15s);
+  // What a newcomer needs is in the snapshot alone: the log before it is larger than what is kept.
+  for (int i = 0; i < 12; ++i) {
+    job::JobSpec large = generic("large" + std::to_string(i), 1);
+    large.suspend = true;
+    large.roles["worker"].command.resize(8, std::string(100 << 10, 'x'));
+    submit(large);
+    wire::ActionRequest remove;
+    remove.job = large.name;
+    remove.action = wire::Action::remove;
+    remove.force = true;
+    ASSERT_TRUE(ask<wire::Empty>(*houses[0], wire::MessageType::action, remove, 1000));
+  }
+  town.chunks = 45s;
+  submit(generic("wide", static_cast<std::uint32_t>(hosts)));
+  work(30s);
+  std::vector<std::string> waiting;
+  for (House* house : houses)
+    if (!house->status().ledger && chunks_to(*house) == 0) waiting.push_back(house->started.facts.name);
+  EXPECT_EQ(waiting.size(), 3u);
+  work(75s);
+  const std::map<std::string, wire::TaskView> views = tasks("wide");
+  for (const std::string& name : waiting) {
+    EXPECT_EQ(houses[0]->log.count("host.without-copy node=" + name), 0u);
+    EXPECT_TRUE(std::ranges::any_of(views, [&](const auto& v) { return v.second.node == name && v.second.state == "Running"; })) << name;
+  }
 }
 
 }  // namespace

@@ -208,6 +208,54 @@ TEST_F(RecoveryTest, SurvivesACrash) {
   EXPECT_TRUE(submit(survivor, "after"));
 }
 
+// Who led knows that a majority was there a moment ago: it hears nobody else who leads, and may only be about to lose an election.
+TEST_F(RecoveryTest, WhoJustLedWaitsForAnElection) {
+  start_all(3);
+  ASSERT_EQ(houses[0]->status().coordinator.value_or(wire::CoordinatorView{}).node, "n1");
+  House& leader = *houses[0];
+  town.beyond = {&leader};
+  town.run_for(7s);
+  ASSERT_FALSE(leader.status().coordinator) << "it hears no majority";
+  ASSERT_EQ(leader.nodes("n2").front().state, "suspect");
+  expect_refused(recover(leader, false), "a majority of the voters is alive");
+  EXPECT_EQ(leader.status().quorum.next, "");
+  town.run_for(10s);
+  EXPECT_THAT(leader.status().quorum.next, HasSubstr("no majority of the voters is up"));
+  EXPECT_TRUE(recover(leader, false));
+  EXPECT_TRUE(houses[1]->status().coordinator) << "which is why it is told what it would do";
+}
+
+// Two learners are left on one side of a cut, and no voter.
+TEST_F(RecoveryTest, LearnersBehindACutKeepTheirCopyAndGoOnFromIt) {
+  start_all(5);
+  ASSERT_TRUE(submit(*houses[0], "before"));
+  town.run_for(1s);
+  ASSERT_EQ(houses[3]->status().quorum.voters, (std::vector<std::string>{"n1", "n2", "n3"}));
+  town.beyond = {houses[3], houses[4]};
+  town.run_for(2min);
+  House& survivor = *houses[3];
+  EXPECT_TRUE(survivor.status().ledger) << "nobody else is known to coordinate";
+  EXPECT_TRUE(survivor.status().stale);
+  EXPECT_FALSE(survivor.status().coordinator);
+  EXPECT_EQ(jobs(survivor), std::vector<std::string>{"before"});
+  EXPECT_THAT(survivor.status().quorum.next,
+              HasSubstr("Start the agents of n1, n2, n3; if these are lost for good: dtrainctl recover-quorum"));
+  EXPECT_FALSE(submit(survivor, "refused"));
+  const auto done = recover(survivor);
+  ASSERT_TRUE(done) << done.error().text();
+  EXPECT_EQ(done->lost, (std::vector<std::string>{"n1", "n2", "n3"}));
+  ASSERT_TRUE(submit(survivor, "after"));
+  town.run_for(30s);
+  EXPECT_EQ(houses[4]->log.count("council.followed"), 1u) << "the other learner goes with it";
+  EXPECT_THAT(jobs(*houses[4]), ::testing::AllOf(Contains("before"), Contains("after")));
+  // They were not lost: both sides have leaders, and both are told.
+  town.beyond.clear();
+  town.run_for(2min);
+  EXPECT_THAT(survivor.status().quorum.next, HasSubstr("recover-quorum was run while a majority was alive"));
+  EXPECT_THAT(houses[0]->status().quorum.next, HasSubstr("recover-quorum was run while a majority was alive"));
+  EXPECT_EQ(jobs(*houses[0]), std::vector<std::string>{"before"}) << "each has all that it acknowledged";
+}
+
 TEST_F(RecoveryTest, AFailedDiskRecoversNothing) {
   start_all(3);
   House& survivor = *houses[2];

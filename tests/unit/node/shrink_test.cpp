@@ -7,6 +7,7 @@
 namespace dtrain::node {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using wire::MessageType;
@@ -58,6 +59,9 @@ TEST_F(ShrinkTest, AGangGoesOnWithFewerOnceItWaitedForRoom) {
   work(7s);
   EXPECT_EQ(job("gang").state, "Recovering") << "the host may be back soon";
   EXPECT_THAT(described("gang").waiting_for, HasSubstr("6 tasks of worker need 1 GPU each"));
+  EXPECT_THAT(described("gang").waiting_for, Not(HasSubstr("can never run here"))) << "with four of them it soon does";
+  EXPECT_THAT(described("gang", 1).waiting_for, AllOf(HasSubstr("6 tasks of worker need 1 GPU each"),
+                                                      HasSubstr("the coordinator n1 has the numbers of now")));
   EXPECT_EQ(events("job.shrunk"), 0u);
   work(10s);
   const wire::JobView view = job("gang");
@@ -127,6 +131,35 @@ TEST_F(ShrinkTest, AHostThatIsBackInTimeIsNotMissed) {
   comes_back(*houses[2]);
   work(20s);
   EXPECT_EQ(job("gang").state, "Running");
+  EXPECT_EQ(tasks("gang").size(), 6u);
+  EXPECT_EQ(events("job.shrunk"), 0u);
+}
+
+// There is room for all while its checkpoint is looked for: no time that it has waited for them.
+TEST_F(ShrinkTest, WhileACheckpointIsChosenItIsNotShortOfRoom) {
+  job::JobSpec spec = elastic("gang", 6, 3);
+  spec.checkpoint.emplace();
+  spec.checkpoint->dir = "/ckpt";
+  submit(spec);
+  work(20s);  // nobody else answers what it has, which a job that begins is patient with
+  ASSERT_EQ(job("gang").state, "Running") << described("gang").waiting_for;
+  slow_disks = true;
+  act(wire::Action::restart, "gang");
+  work(20s);
+  ASSERT_NE(job("gang").state, "Running");
+  town.kill(*houses[2]);
+  work(1s);
+  std::optional<ScanCheckpoints> asked;
+  for (const Effect& effect : houses[0]->effects)
+    if (const auto* scan = std::get_if<ScanCheckpoints>(&effect)) asked = *scan;
+  ASSERT_TRUE(asked);
+  slow_disks = false;
+  houses[0]->give(CheckpointsScanned{asked->job, asked->token, std::vector<transfer::CheckpointInfo>{}});
+  work(1s);
+  EXPECT_EQ(events("job.shrunk"), 0u) << "its host may be back soon: " << where("gang");
+  comes_back(*houses[2]);
+  work(20s);
+  EXPECT_EQ(job("gang").state, "Running") << described("gang").waiting_for;
   EXPECT_EQ(tasks("gang").size(), 6u);
   EXPECT_EQ(events("job.shrunk"), 0u);
 }

@@ -122,7 +122,7 @@ class Town {
       for (const auto& house : houses_)
         if (house->address() == send.to && house->node_) to = house.get();
     }
-    if (to == nullptr || !to->runs() || to == cut_off || &from == cut_off) return;
+    if (to == nullptr || !to->runs() || to == cut_off || &from == cut_off || apart(from, *to)) return;
     std::size_t path = 1;
     while (houses_[path - 1].get() != &from) ++path;
     if (send.reply == 0 && links_.insert({&from, to}).second)
@@ -132,8 +132,10 @@ class Town {
   void send(const House& from, const SendLog& send) {
     if (&from == cut_off) return;
     for (const auto& house : houses_)
-      for (int times = 0; house->address() == send.to && house->runs() && house.get() != cut_off && house.get() != without_log && times < copies; ++times)
-        post(house.get(), LogReceived{send.header, send.message});
+      for (int times = 0; house->address() == send.to && house->runs() && house.get() != cut_off && house.get() != without_log &&
+                          !apart(from, *house) && times < copies;
+           ++times)
+        post(house.get(), LogReceived{send.header, send.message}, is_chunk(send.message) ? chunks : Duration{});
   }
   // To another founder, who is named by its address.
   void send(const House& from, const SendFormation& send) {
@@ -156,19 +158,26 @@ class Town {
     for (const auto& house : houses_)
       if (house->address() == to) there = house.get();
     for (const auto& house : houses_) runs = runs || (house->address() == to && house->runs());
-    const bool heard = &from != cut_off && there != cut_off;
+    const bool heard = &from != cut_off && there != cut_off && (there == nullptr || !apart(from, *there));
     post(&from, Gossiped{gossip::GoneChecked{to, !heard ? Answer::silent : runs ? Answer::accepts : Answer::refused}});
   }
   int copies = 1;  // of each message about the log
   std::function<bool(const House& from, const House& to)> cut;  // between founders: nothing arrives
   const House* without_log = nullptr;  // hears nothing about the log
   const House* cut_off = nullptr;  // of members: what it sends and is sent is lost
+  std::set<const House*> beyond;       // the cut of the network: they hear each other, and so do all others
+  bool apart(const House& from, const House& to) const { return beyond.contains(&from) != beyond.contains(&to); }
   Duration travel{}, disk{};  // of a message; of a write
+  Duration chunks{};          // more, of a chunk of a snapshot
   std::uint64_t seed = 0;
 
   Now now{Instant(1000s), WallTime(1'000'000ms)};
 
  private:
+  static bool is_chunk(const wire::LogMessage& message) {
+    const auto* raft = std::get_if<wire::RaftMessage>(&message);
+    return raft != nullptr && std::holds_alternative<wire::SnapshotChunk>(raft->body);
+  }
   void advance(Instant to) {
     if (to <= now.boot) return;
     now.wall += std::chrono::duration_cast<std::chrono::milliseconds>(to - now.boot);
@@ -180,7 +189,9 @@ class Town {
     std::uint64_t life;  // 0: of any
     Event event;
   };
-  void post(House* to, Event event) { mail_.emplace(now.boot + travel, Letter{to, 0, std::move(event)}); }
+  void post(House* to, Event event, Duration more = {}) {
+    mail_.emplace(now.boot + travel + more, Letter{to, 0, std::move(event)});
+  }
   void deliver() {
     while (!mail_.empty() && mail_.begin()->first <= now.boot) {
       const Letter letter = std::move(mail_.extract(mail_.begin()).mapped());

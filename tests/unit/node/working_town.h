@@ -13,7 +13,7 @@ namespace dtrain::node {
 
 class WorkingTown : public ::testing::Test {
  protected:
-  WorkingTown() {
+  explicit WorkingTown(std::uint64_t snapshot_every = Options{}.snapshot_every) : snapshot_every_(snapshot_every) {
     grow(3);
     town.run_for(15s);
   }
@@ -27,6 +27,7 @@ class WorkingTown : public ::testing::Test {
       for (std::uint32_t i = 0; i < 2; ++i) house.started.facts.gpus[i].index = i;
       house.started.facts.labels["house"] = name;
       house.options.down_grace = 5s;
+      house.options.snapshot_every = snapshot_every_;
     }
     for (House* house : houses) {
       if (house->runs()) continue;
@@ -124,6 +125,7 @@ class WorkingTown : public ::testing::Test {
     return where(job).find("@" + node + "/") != std::string::npos;
   }
 
+  std::uint64_t snapshot_every_;  // entries
   Town town;
   std::vector<House*> houses;
   std::map<House*, std::size_t> done;

@@ -1,4 +1,5 @@
 // Rule 7: snapshots carry the configuration and go by chunks, and everything is bounded.
+#include <algorithm>
 #include <set>
 
 #include "tests/unit/raft/lone_voter.h"
@@ -137,11 +138,14 @@ TEST(Bounded, LearnersThatAreSentASnapshotAtOneTime) {
   };
   voter.pass(250ms);
   EXPECT_EQ(begun(), most);
+  const auto waiting = [&] { return std::ranges::count_if(voter->followers(voter.now), &FollowerView::waits); };
+  EXPECT_EQ(waiting(), 4);
   for (std::uint64_t learner = first; learner <= last; ++learner)
     EXPECT_FALSE(voter.sent<AppendRequest>(learner).empty()) << "who waits hears that there is a leader";
   voter.receive(first, voter->term(), SnapshotReply{1, voter->snapshot_index(), 600 << 10, true});
   voter.pass(200ms);
   EXPECT_EQ(begun(), most + 1);
+  EXPECT_EQ(waiting(), 3);
   voter.pass(3s);
   EXPECT_EQ(begun(), most + 4) << "who is silent keeps nobody waiting";
 }
