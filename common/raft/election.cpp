@@ -86,6 +86,7 @@ void Raft::Core::become_follower(std::uint64_t term, const MemberId& leader) {
 void Raft::Core::lose_leadership() {
   ++counters_.stepped_down;
   ready_ = false;
+  newer_.since = now_;  // it was led until now
   followers_.clear();
   transfer_.reset();
   next_broadcast_ = kNever;

@@ -28,13 +28,15 @@ void Raft::Core::act(const Snapshotted& made) {
 }
 
 // Memory keeps a little more than the disk: a follower that is just behind gets entries, not the whole state. Also what
-// comes after a snapshot that is going out: who takes longer for it than from one snapshot to the next here would need
-// another, for ever.
+// comes after a snapshot that is going out, and until its taker has what came meanwhile: who takes longer for that than from
+// one snapshot to the next here would need another, for ever. No more than that: the next snapshot may be the shorter way.
 void Raft::Core::compact() {
   std::uint64_t wanted = snapshot_index() + 1;
-  for (const auto& [id, follower] : followers_)
-    if (follower.state == State::snapshot && now_ - follower.heard < options_.check_quorum)
-      wanted = std::min(wanted, follower.snapshot->index + 1);
+  for (const auto& [id, follower] : followers_) {
+    if (now_ - follower.heard >= options_.check_quorum) continue;
+    if (follower.state == State::snapshot) wanted = std::min(wanted, follower.snapshot->index + 1);
+    else if (follower.match < follower.owed) wanted = std::min(wanted, follower.match + 1);
+  }
   std::uint64_t keep_from = snapshot_index() + 1;
   std::size_t bytes = 0;
   while (keep_from > log_.first_index() &&
@@ -98,6 +100,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotReply
   if (reply.done) {
     follower.acknowledged(reply.index, now_);
     follower.replicate();
+    follower.owed = log_.last_index();
     count_matches();
   } else if (reply.next_offset != follower.offset && reply.next_offset <= follower.snapshot->payload.size()) {
     follower.offset = reply.next_offset;

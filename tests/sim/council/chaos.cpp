@@ -11,6 +11,7 @@ constexpr std::uint32_t kDriftPerMillion = 10'000;  // 1 %
 constexpr std::uint32_t kMostRecoveries = 2;
 constexpr std::uint32_t kRecoverTries = 20;
 constexpr Duration kAskAgain = 2s;
+constexpr Duration kLookAgain = 20ms;
 constexpr Duration kLongestStall = 800ms;
 
 bool starts_once(Fault fault) {
@@ -69,7 +70,8 @@ void Chaos::heal() {
   for (Slot slot = 0; slot < world_.slots(); ++slot) {
     world_.heal_disk(slot);
     const Truth& truth = world_.truth(slot);
-    const bool anew = truth.rolled_back || (truth.superseded && wrongly_);
+    const bool late = std::ranges::count(away_, slot) != 0;
+    const bool anew = truth.rolled_back || (truth.superseded && (wrongly_ || late));
     if (world_.disk_failed(slot) || anew) world_.reboot(slot);
     if (anew) world_.wipe(slot);
     world_.start(slot);
@@ -205,7 +207,8 @@ void Chaos::old_disk() {
 }
 
 // All but one voter seem lost for ever. In most cases they are: of the others fewer than a majority come back with their
-// disks, and find their way into the new history by themselves. In the rest the others had each other all along, and go on.
+// disks, and find their way into the new history by themselves; or all do, one after the other, and find each other there. In
+// the rest the others had each other all along, and go on.
 void Chaos::recover_quorum() {
   if (recoveries_ >= kMostRecoveries || !operator_.settled()) return;
   const std::vector<MemberId> voters = world_.core(*leader())->configuration().voters;
@@ -217,16 +220,21 @@ void Chaos::recover_quorum() {
     cut_for(links_of(*survivor, world_.slots()), 10s);
     return recover_later(*survivor, between(1s, 6s), 1);
   }
-  const bool runs_on = rng_.chance(1, 2);
+  const bool runs_on = rng_.chance(1, 2), all_come_back = rng_.chance(1, 2);
   std::size_t back = 0;
   for (const MemberId& id : voters) {
     const auto slot = world_.slot_of(id);
     if (!slot || (*slot == *survivor && runs_on)) continue;
     world_.reboot(*slot);
     if (*slot == *survivor) continue;
-    if (back++ >= voters.size() / 2) world_.wipe(*slot);
+    const bool more = back++ >= voters.size() / 2;
+    if (more && all_come_back) away_.push_back(*slot);
+    if (more && all_come_back) continue;
+    if (more) world_.wipe(*slot);
     come_back(*slot, between(1s, 8s));
   }
+  come_back_one_by_one();
+  strike_while_one_catches_up(*survivor, world_.now() + 30s);
   if (runs_on) return recover_later(*survivor, between(500ms, 4s), kRecoverTries);
   world_.recover(*survivor);
   come_back(*survivor, upto(1s));
@@ -241,6 +249,38 @@ void Chaos::recover_later(Slot survivor, Duration after, std::uint32_t tries) {
     if (over_ || truth.id != id || truth.superseded || truth.rolled_back || world_.figures().recoveries != done) return;
     if (truth.runs) world_.recover(survivor);
     if (tries > 1) recover_later(survivor, kAskAgain, tries - 1);
+  });
+}
+
+// Never two of the older history at once: they could be a majority of it.
+void Chaos::come_back_one_by_one() {
+  world_.after(kLookAgain, [this] {
+    if (over_ || away_.empty()) return;
+    bool together = true;
+    for (Slot slot = 0; slot < world_.slots(); ++slot)
+      together = together && !(world_.truth(slot).runs && world_.truth(slot).superseded);
+    if (together && world_.truth(away_.back()).superseded) {
+      world_.start(away_.back());
+      away_.pop_back();
+    }
+    come_back_one_by_one();
+  });
+}
+
+// Who comes back has for a while only a part of the log, with the older history's configurations: the time to do without
+// the survivor.
+void Chaos::strike_while_one_catches_up(Slot survivor, Instant until) {
+  world_.after(kLookAgain, [this, survivor, until] {
+    if (over_ || world_.now() > until) return;
+    const raft::Raft* leads = world_.core(survivor);
+    for (Slot slot = 0; leads && !quiet() && slot < world_.slots(); ++slot) {
+      const raft::Raft* other = world_.core(slot);
+      if (!other || slot == survivor || other->history() != leads->history() || other->history().number < 2 ||
+          other->last_index() == 0 || other->last_index() >= leads->last_index() || !rng_.chance(1, 4))
+        continue;
+      return crash(survivor, between(1s, 6s));
+    }
+    strike_while_one_catches_up(survivor, until);
   });
 }
 

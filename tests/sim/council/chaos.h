@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "tests/sim/council/council_world.h"
@@ -38,6 +39,8 @@ class Chaos {
   bool quiet() const { return over_ || world_.now() < quiet_until_; }
   void recover_quorum();
   void recover_later(Slot survivor, Duration after, std::uint32_t tries);
+  void come_back_one_by_one();
+  void strike_while_one_catches_up(Slot survivor, Instant until);
   std::optional<Slot> someone();  // who runs; often the leader
   std::optional<Slot> leader() const { return world_.ready_leader(); }
   void cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest);
@@ -56,6 +59,7 @@ class Chaos {
   std::array<Duration, kFaults> mean_{};
   UndoList undo_;  // what still lasts
   std::uint32_t recoveries_ = 0;
+  std::vector<Slot> away_;  // with disks of the older history, to come back one by one
   bool wrongly_ = false;  // a history was begun while a majority of the one before was alive
   Instant quiet_until_{};   // nothing new goes wrong before
   std::uint32_t cuts_ = 0;  // that last

@@ -133,6 +133,9 @@ void Operator::ask_hastily() {
       const raft::Configuration configuration = world_.core(slot)->configuration();
       const std::size_t voters = configuration.voters.size();
       const std::uint64_t die = rng_.below(4);
+      // With a voter lost for ever, to demote another that is alive may leave no majority at all.
+      const bool all_there = std::ranges::all_of(configuration.voters, [this](const MemberId& id) { return world_.slot_of(id).has_value(); });
+      if (!all_there) break;
       if (die == 0) {
         if (const auto id = candidate(configuration)) world_.change(slot, ChangeKind::add_learner, *id);
       } else if (die == 1 && !configuration.learners.empty()) {

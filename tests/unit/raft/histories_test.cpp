@@ -121,6 +121,27 @@ TEST(NewerHistory, IsFollowedByWhoFindsNoLeaderOfItsOwn) {
   EXPECT_GE(voter.sent<wire::AppendReply>(3).size(), 1u);
 }
 
+// Of the time in which it led itself nothing counts, also where the newer leader was not heard at its end.
+TEST(NewerHistory, IsNotFollowedSoonByWhoJustLed) {
+  LoneVoter voter(3, {1, 1});
+  voter.lead();
+  for (Duration led{}; led < 1500ms; led += 100ms) {
+    voter.acknowledge_all();
+    hear_newer(voter, 100ms);
+  }
+  for (int wait = 0; wait < 15; ++wait) {  // of the newer one nothing is heard for a while, shorter than a silence
+    voter.pass(100ms);
+    voter.acknowledge_all();
+  }
+  ASSERT_EQ(voter->role(), Role::leader);
+  voter.receive(2, voter->term() + 1, wire::AppendReply{});
+  ASSERT_EQ(voter->role(), Role::follower);
+  hear_newer(voter, 9800ms);
+  EXPECT_EQ(voter->history(), LoneVoter::kHistory);
+  hear_newer(voter, 500ms);
+  EXPECT_EQ(voter->history(), kNewer);
+}
+
 TEST(NewerHistory, WhoFollowedItIsLostToTheOlder) {
   LoneVoter voter(3, {1, 1});
   hear_newer(voter, 11s);

@@ -35,7 +35,7 @@ class CutOffLeaderStepsDown final : public Checker {
   }
 
  private:
-  static constexpr Duration kGrace = 3500ms;  // a message may come that late
+  static constexpr Duration kGrace = 7s;  // a message may come 3.5 s late, and so may its answer
   std::map<Slot, Instant> led_since_;
 };
 

@@ -20,7 +20,7 @@ class HistoriesApart final : public Checker {
   }
   void stepping(Slot slot, const raft::Input& input) override {
     const raft::Raft& core = *world_.core(slot);
-    due_ = core.deadline() <= world_.now();
+    wakes_ = world_.truth(slot).resumed == world_.now();
     before_ = core.term();
     last_before_ = core.last_index();
     recovers_ = std::holds_alternative<raft::Recover>(input);
@@ -52,7 +52,7 @@ class HistoriesApart final : public Checker {
       foreign_ = false;
     }
     // Who wakes up stands for election by its own clock in the step that brings it the message.
-    if (foreign_ && !due_ && (core.term() != before_ || core.last_index() != last_before_))
+    if (foreign_ && !wakes_ && (core.term() != before_ || core.last_index() != last_before_))
       violation(world_.name(slot) + " does what a member of another history told it");
     if (!foreign_ && of_leader_ && core.leader() == sender_ && core.term() == term_ && speaks()) led_[slot] = world_.now();
     if (recovers_) last_.erase(slot);
@@ -87,7 +87,7 @@ class HistoriesApart final : public Checker {
   std::uint64_t before_ = 0, last_before_ = 0, term_ = 0;
   raft::Life life_;
   MemberId sender_;
-  bool foreign_ = false, newer_ = false, of_leader_ = false, recovers_ = false, due_ = false;
+  bool foreign_ = false, newer_ = false, of_leader_ = false, recovers_ = false, wakes_ = false;
 };
 
 }  // namespace

@@ -57,7 +57,8 @@ TEST(CouncilWorld, EveryFaultOccurs) {
 
 TEST(CouncilWorld, EveryRuleIsMissed) {
   for (const std::string& rule : raft::Rules::names()) {
-    RunOptions broken = options(5, "all", rule);
+    // Who replays an older history's log must lose its leader meanwhile: all faults together come to that once in many seeds.
+    RunOptions broken = options(5, rule == "own-history-elects" ? "recover-quorum,crash" : "all", rule);
     broken.duration = 120s;
     EXPECT_TRUE(run_seeds(broken, {1, 2000}).violation) << rule;
   }
