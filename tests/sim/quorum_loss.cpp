@@ -9,10 +9,10 @@ namespace dtrain::sim {
 namespace {
 
 // From the loss to the last one's return, when all goes well; it begins only while there is that much time.
-constexpr Duration kTakes = 75s;
-constexpr Duration kTryAgain = 500ms, kLookEvery = 50ms, kLongestCut = 6s, kOperates = 500ms;
-constexpr Duration kLongestDoubt = 8s, kAskEvery = 3s, kLongestAlone = 20s, kLongestBetween = 8s;
-constexpr std::uint32_t kPatience = 10;  // refusals, before the operator forces it
+constexpr Duration kTakes = 80s;
+constexpr Duration kTryAgain = 500ms, kLookOften = 20ms, kLongestWait = 15s, kLookEvery = 50ms, kLongestCut = 2s, kOperates = 500ms;
+constexpr Duration kLongestDoubt = 4s, kAskEvery = 1s, kLongestAlone = 20s, kLongestBetween = 8s;
+constexpr std::uint32_t kPatience = 30;  // refusals, before the operator forces it
 
 // How far a disk's log reaches, as elections compare it.
 using Reach = std::tuple<std::uint64_t, std::uint64_t>;
@@ -28,6 +28,12 @@ wire::Configuration configuration_of(const raft::Stored& replica) {
   return wire::decode_configuration(replica.snapshot->configuration).value_or(wire::Configuration{});
 }
 
+// Of what must not run twice.
+bool not_begun(const cluster::JobRecord& job, const cluster::TaskRecord& task) {
+  const TaskId& id = task.place.task;
+  return (job::is_stateful(job.spec, id) || job::is_exclusive(job.spec, id)) && task.granted_attempt < task.first_attempt;
+}
+
 }  // namespace
 
 QuorumLoss::QuorumLoss(ClusterWorld& world, Rng rng, Instant until) : world_(world), rng_(rng), until_(until) {}
@@ -40,13 +46,34 @@ void QuorumLoss::begin() {
 void QuorumLoss::strike() {
   if (world_.now() + kTakes > until_) return;
   if (!choose()) return world_.timeline().after(kTryAgain, [this] { strike(); });
-  if (rng_.chance(1, 2)) {
-    cut_ = true;
-    world_.network().part(away_, true);
-    world_.users_rest(true);
-    world_.note(victims_.front().host, "the other voters are cut off");
+  if (std::exchange(tried_, true) || rng_.chance(1, 2)) return watch_cut(world_.now());
+  lie_in_wait(world_.now() + kLongestWait);
+}
+
+// The survivors are cut off when they know where tasks are to begin that must not run twice, and not that they do.
+void QuorumLoss::lie_in_wait(Instant until) {
+  if (world_.now() >= until) return strike();
+  if (!about_to_begin()) return world_.timeline().after(kLookOften, [this, until] { lie_in_wait(until); });
+  cut_ = true;
+  world_.network().part(away_, true);
+  world_.users_rest(true);
+  world_.note(victims_.front().host, "the other voters are cut off");
+  watch_cut(world_.now() + kLongestCut);
+}
+
+bool QuorumLoss::about_to_begin() const {
+  const auto survivor = furthest();
+  if (!survivor || !world_.host(*survivor).agent_runs()) return false;
+  for (const auto& [id, job] : world_.host(*survivor).node()->ledger().state().jobs) {
+    bool any = false, elsewhere = false;
+    for (const auto& [task, t] : job.tasks) {
+      const bool goes = std::ranges::any_of(victims_, [&](const Victim& v) { return world_.host(v.host).id() == t.place.node; });
+      elsewhere = elsewhere || !(t.ended || goes);
+      any = any || (!t.ended && goes && not_begun(job, t));
+    }
+    if (any && !elsewhere) return true;
   }
-  watch_cut(world_.now() + (cut_ ? upto(kLongestCut) : Duration{}));
+  return false;
 }
 
 // Who goes: of the voters that the coordinator's log has, a majority with itself.
@@ -73,7 +100,7 @@ bool QuorumLoss::choose() {
   return true;
 }
 
-// Until the survivors lack what the others' tasks began with, or for a while.
+// Until something runs of which the survivors do not know that it began, or for a while.
 void QuorumLoss::watch_cut(Instant until) {
   const bool may = may_go();
   if (may && (!cut_ || shows_more() || world_.now() >= until)) return go();
@@ -115,15 +142,16 @@ bool QuorumLoss::shows_more() const {
       const cluster::JobRecord* job = shim.running ? known.find(id.job) : nullptr;
       if (job == nullptr || job->generation != id.generation) continue;
       const auto task = job->tasks.find(id.task);
-      const bool alone = job::is_stateful(job->spec, id.task) || job::is_exclusive(job->spec, id.task);
-      if (alone && task != job->tasks.end() && task->second.granted_attempt < task->second.first_attempt) return true;
+      if (task != job->tasks.end() && not_begun(*job, task->second)) return true;
     }
   return false;
 }
 
 void QuorumLoss::go() {
   static constexpr const char* kWords[] = {"the agent goes", "nobody reaches the host", "the host goes down", "the disk is lost"};
-  for (const Victim& victim : victims_) {
+  const bool run_on = cut_ && rng_.chance(2, 3);  // what the survivors do not know of is to be there a while
+  for (Victim& victim : victims_) {
+    if (run_on) victim.loss = Loss::reached;
     world_.note(victim.host, std::string(to_string(Fault::quorum_lost)) + ": " + kWords[static_cast<std::size_t>(victim.loss)]);
     SimHost& host = world_.host(victim.host);
     host.go_away(victim.loss >= Loss::boot);

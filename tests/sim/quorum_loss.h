@@ -32,6 +32,8 @@ class QuorumLoss {
   };
   void strike();
   bool choose();
+  void lie_in_wait(Instant until);
+  bool about_to_begin() const;
   void watch_cut(Instant until);
   bool may_go() const;
   bool shows_more() const;
@@ -49,7 +51,7 @@ class QuorumLoss {
   std::vector<Victim> victims_;
   HostSet away_;
   std::size_t back_ = 0;             // of the victims, in their order
-  bool cut_ = false, alone_ = false;
+  bool tried_ = false, cut_ = false, alone_ = false;
   std::uint32_t refused_ = 0;
   Instant ask_at_{}, back_at_{};
 };

@@ -352,6 +352,7 @@ void SimHost::lose_disk() {
   ++disks_;
   disk_->lose();
   runner_->lose_files();
+  if (world_.own_directories_) checkpoints_->lose();
   member_record_.clear();
 }
 

@@ -29,7 +29,7 @@ class SimHost final : public HostView {
   // Until come_back(), whatever else happens to it. `host_too`: nothing runs there meanwhile.
   void go_away(bool host_too);
   void come_back();
-  // Of one that is away with its host: what the agent and the shims wrote. It comes back under another id.
+  // Of one that is away with its host: what the agent and the shims wrote, and its own checkpoints. It comes back under another id.
   void lose_disk();
   bool away() const { return away_; }
   bool agent_runs() const { return node_ != nullptr && !paused_; }

@@ -179,6 +179,8 @@ class LedgerLinearisable final : public Checker {
     if (!reply || reply->errors.empty()) return;
     const ErrorCode code = reply->errors.front().code;
     if (asked.skipped || reply->errors.front().next.find("may still be carried out") != std::string::npos) return;
+    // Says nothing of the jobs: who asked waited there when that copy, of an older history, was given up (three hosts, seed 1024).
+    if (reply->errors.front().message.ends_with(" has no copy of the ledger")) return;
     if (sent.type == MessageType::submit && code == ErrorCode::refused && !asked.refusable)
       return violation(words(sent) + " was refused though the name was free at every instant since: " + reply->errors.front().message);
     const bool of_job = sent.type == MessageType::action && sent.action.task.empty() && sent.action.role.empty();
