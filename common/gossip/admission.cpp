@@ -56,6 +56,19 @@ void Core::give_way(const wire::Identity& to) {
   for (const Slot slot : holders) leave(slot, "replaced by a new node of that name and address");
 }
 
+// The same of who has no row here: since this node's start nobody spoke of it, and nobody will any more.
+void Core::give_way_absent(const wire::Identity& to) {
+  std::vector<wire::IdentityPtr> holders;
+  for (const auto& [id, peer] : absent_)
+    if (id != to.id && peer->name == to.name && peer->address == to.address) holders.push_back(peer);
+  for (const wire::IdentityPtr& peer : holders) {
+    if (table_.size() >= options_.members) return;
+    Member member{peer, nullptr, std::max<std::uint64_t>(1, peer->life << 20)};
+    member.enter(State::left, now_);
+    insert(std::move(member), "replaced by a new node of that name and address");
+  }
+}
+
 void Core::leave(Slot slot, std::string reason) {
   const Member& member = table_.at(slot);
   wire::Rumour rumour{

@@ -289,6 +289,7 @@ class Core {
   // stranger: it asks us to admit it; else others did.
   Claim claim(const wire::Identity& who, bool stranger) const;
   void give_way(const wire::Identity& to);  // who must leave for it, leaves
+  void give_way_absent(const wire::Identity& to);
   void report_conflict(const wire::Identity& who, std::uint64_t incarnation, const Claim& claim);
 
   // ---- syncing.cpp

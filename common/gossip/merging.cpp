@@ -96,6 +96,7 @@ bool Core::hear_alive(const wire::Rumour& rumour, const MemberId& teller) {
   }
   if (claimed.verdict == Verdict::replaces) give_way(*rumour.identity);
   if (slot == kNone) {
+    give_way_absent(*rumour.identity);
     Member member{rumour.identity, nullptr, rumour.incarnation};
     member.enter(State::alive, now_);
     insert(std::move(member), {});

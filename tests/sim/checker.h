@@ -29,6 +29,9 @@ class HostView {
   virtual const SimDisk& disk() const = 0;
   virtual std::uint64_t lives() const = 0;             // of the agent
   virtual const node::Node* node() const = 0;          // nullptr: the agent is down
+  // Node's own, but 0 for a copy of an older history of the cluster: see Checker::undone().
+  virtual std::uint64_t ledger_index() const = 0;
+  virtual bool of_older_history() const = 0;           // by what is on its disk
   // A Node that has just started from what the disk holds now, beside the real one; its effects go nowhere.
   virtual std::unique_ptr<node::Node> replayed() const = 0;
   // Since when the agent has been up, awake, with a disk that works, and nothing kept it from the others.
@@ -91,6 +94,8 @@ class Checker {
   virtual void on_asked(const SentRequest&) {}           // is about to reach the agent
   virtual void on_reply(const SentRequest&, const wire::Message&) {}
   virtual void agent_dies() {}                           // before anything is lost
+  // recover-quorum began a new history of the cluster behind entry `last` of the log: what came after it in the older one is void.
+  virtual void undone(std::uint64_t) {}
   virtual void at_rest() {}                              // faults were over long enough: all must have converged
   virtual void at_end() {}                               // and every job was cancelled
 

@@ -53,6 +53,7 @@ class ClusterNetwork final : private membership::NetworkUser {
   // These hosts from the others; beyond Cuts::kPartitions at once nothing happens.
   void part(const HostSet& group, bool on);
   bool blocked(std::size_t from, std::size_t to) const { return network_.cuts().blocked(slot(from), slot(to)); }
+  void host_silent(std::size_t host) { network_.set_host_up(slot(host), false); }  // until its agent starts
   void set_loss(std::uint32_t per_mille);
   void set_duplicates(std::uint32_t per_mille);
   void set_delays(bool on) { links_.set_delays(on); }

@@ -24,7 +24,8 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
-constexpr std::uint64_t kHungryOneIn = 3;
+constexpr std::uint64_t kHungryOneIn = 3, kQuorumLostOneIn = 4;
+constexpr std::size_t kFewestVoters = 3;
 // The widest jobs are for so many hosts: every copy of the ledger looks at all tasks of a job at each report of one.
 constexpr std::uint32_t kWidest = 100;
 constexpr Duration kRestoreWaits[] = {0s, 15s, 60s};
@@ -95,6 +96,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
     for (const auto& checker : checkers_) checker->on_asked(sent);
   };
   hooks.replied = [this](const SentRequest& sent, const wire::Message& message) {
+    told(sent, message);
     if (sent.type == wire::MessageType::drain && !sent.drain.on && message.type == wire::MessageType::ok)
       for (std::size_t i = 0; i < hosts_.size(); ++i)
         if (hosts_[i]->name() == sent.drain.node) drained_.erase(i);
@@ -163,6 +165,12 @@ RunResult ClusterWorld::run() {
   observe_later();
   act_later();
   chaos.begin();
+  // With random numbers of its own: a run without it is as it was.
+  Rng losses = stream(14);
+  if (options_.faults.has(Fault::quorum_lost) && hosts() >= kFewestVoters && losses.chance(1, kQuorumLostOneIn)) {
+    quorum_loss_ = std::make_unique<QuorumLoss>(*this, losses, busy_until_);
+    quorum_loss_->begin();
+  }
   run_until(busy_until_);
   begin_calm();
   run_until(busy_until_ + kConverge);
@@ -251,9 +259,9 @@ std::size_t ClusterWorld::newest_host() const {
   std::size_t newest = 0;
   std::uint64_t index = 0;
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    if (!hosts_[i]->agent_runs() || hosts_[i]->node()->ledger_index() <= index) continue;
+    if (!hosts_[i]->agent_runs() || hosts_[i]->ledger_index() <= index) continue;
     newest = i;
-    index = hosts_[i]->node()->ledger_index();
+    index = hosts_[i]->ledger_index();
   }
   return newest;
 }
@@ -265,10 +273,11 @@ bool ClusterWorld::all_reported() const {
 
 const cluster::Ledger& ClusterWorld::ledger() const {
   static const cluster::Ledger kNone;
-  const node::Node* newest = nullptr;
+  const SimHost* newest = nullptr;
   for (const auto& host : hosts_)
-    if (host->node() != nullptr && (newest == nullptr || host->node()->ledger_index() > newest->ledger_index())) newest = host->node();
-  return newest == nullptr ? kNone : newest->ledger();
+    if (host->node() != nullptr && !host->of_older_history() && (newest == nullptr || host->ledger_index() > newest->ledger_index()))
+      newest = host.get();
+  return newest == nullptr ? kNone : newest->node()->ledger();
 }
 
 Duration ClusterWorld::takes_effect() const { return alone() ? kTakesEffect : kTakesEffectAmongSeveral; }
@@ -289,9 +298,28 @@ void ClusterWorld::entered(std::size_t host, const MemberId& cluster) {
     violation("never_two_clusters", hosts_[host]->name() + " enters another cluster than the first");
 }
 
+// The survivor's disk has what recover-quorum wrote, one entry and no more: what others have behind the last before it is void.
+void ClusterWorld::look_at_history(std::size_t host) {
+  const raft::Stored& replica = hosts_[host]->disk().stored().replica;
+  if (replica.hard.history.number <= history_) return;
+  CHECK(!replica.log.empty());
+  history_ = replica.hard.history.number;
+  note(host, "history " + std::to_string(history_) + " begins");
+  tell_checkers([last = replica.log.back().index - 1](Checker& checker) { checker.undone(last); });
+}
+
+void ClusterWorld::told(const SentRequest& sent, const wire::Message& message) {
+  if (quorum_loss_) quorum_loss_->answered(sent, message);
+  const bool changes = sent.type == wire::MessageType::submit || sent.type == wire::MessageType::action || sent.type == wire::MessageType::drain;
+  if (!changes && !sent.observer) return;
+  acknowledged_ = std::max(acknowledged_, sent.index);
+  for (std::size_t i = 0; sent.index == 0 && i < hosts_.size(); ++i)  // another agent's answer, passed on
+    acknowledged_ = std::max(acknowledged_, hosts_[i]->ledger_index());
+}
+
 void ClusterWorld::observe_later() {
   timeline_.after(kLookEvery, [this] {
-    client_->observe();
+    if (!users_rest_) client_->observe();
     observe_later();
   });
 }
@@ -314,7 +342,7 @@ void ClusterWorld::undrain_later() {
 void ClusterWorld::act_later() {
   timeline_.after(Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(kLongestIdle.count())) + 1)), [this] {
     if (!users_act_) return;
-    client_->act();
+    if (!users_rest_) client_->act();
     act_later();
   });
 }

@@ -20,6 +20,7 @@
 #include "tests/sim/checker.h"
 #include "tests/sim/cluster_network.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/quorum_loss.h"
 #include "tests/sim/sim_host.h"
 #include "tests/sim/sim_relays.h"
 #include "tests/sim/trace.h"
@@ -72,6 +73,10 @@ class ClusterWorld final : public WorldView {
   // Of several hosts: one of them, or what is between them, is not what it should be until then.
   void cluster_disturbed_until(Instant until);
   void note(std::size_t host, std::string_view text);
+  // The newest that a disk has; of its log, the newest entry that an answer shows to users to be there.
+  std::uint64_t history() const { return history_; }
+  std::uint64_t acknowledged() const { return acknowledged_; }
+  void users_rest(bool on) { users_rest_ = on; }   // nor does anybody look
   const std::optional<Violation>& broken() const { return violation_; }
 
   // WorldView.
@@ -105,6 +110,8 @@ class ClusterWorld final : public WorldView {
   void begin_forming();
   Duration forming_takes() const;
   void entered(std::size_t host, const MemberId& cluster);
+  void look_at_history(std::size_t host);
+  void told(const SentRequest& sent, const wire::Message& message);
   void observe_later();
   void act_later();
   void undrain_later();
@@ -132,7 +139,9 @@ class ClusterWorld final : public WorldView {
   bool own_directories_ = false;              // each host its own; else they share them
   MemberId cluster_;                          // that the hosts belong to
   std::set<std::size_t> drained_;             // as far as the operator knows
-  bool calm_ = false, users_act_ = false;
+  std::uint64_t history_ = 1, acknowledged_ = 0;
+  std::unique_ptr<QuorumLoss> quorum_loss_;
+  bool calm_ = false, users_act_ = false, users_rest_ = false;
 };
 
 }  // namespace dtrain::sim

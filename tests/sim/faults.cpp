@@ -6,7 +6,7 @@ namespace {
 constexpr std::array<std::string_view, kFaultCount> kNames = {
     "task-kill", "shim-kill",  "agent-kill", "reboot",            "disk-error",  "slow-disk",
     "full-disk", "clock-jump", "pause",      "checkpoint-damage", "stage-error",
-    "coordinator-kill", "partition", "isolate", "one-way", "loss", "duplicate", "delay", "drain"};
+    "coordinator-kill", "partition", "isolate", "one-way", "loss", "duplicate", "delay", "drain", "quorum-lost"};
 
 }  // namespace
 

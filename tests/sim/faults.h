@@ -30,8 +30,9 @@ enum class Fault : unsigned char {
   duplicate,          // messages about the log come twice, the second time late
   delay,              // messages about the log take long
   drain,              // an operator drains a host, and undrains it later
+  quorum_lost,        // a majority of the voters goes away for long, and an operator recovers the quorum on who is left: once in a run
 };
-inline constexpr std::size_t kFaultCount = 19;
+inline constexpr std::size_t kFaultCount = 20;
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 std::string_view to_string(Fault fault);   // "task-kill"
 

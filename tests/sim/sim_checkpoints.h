@@ -53,6 +53,7 @@ class SimCheckpoints {
   void perform(const node::QuarantineCheckpoint& effect);
   void perform(const node::DeleteCheckpoint& effect);
   void agent_died();                // nobody looks any more; the files stay
+  void lose() { files_->dirs.clear(); }  // then, where no other host shares them
 
   // Everything in `dir` that has a name of a checkpoint, newest step first.
   const std::vector<SimCheckpoint>& in(const std::string& dir) const;

@@ -12,6 +12,11 @@ constexpr std::size_t kUsedNames = 3;   // few: names must collide
 constexpr std::uint64_t kCodedEvery = 5;                            // every such reply is encoded again and compared
 constexpr Duration kLongestWatch = 20s;
 constexpr std::uint32_t kUid = 1000;
+
+bool by_operator(MessageType type) {
+  return type == MessageType::drain || type == MessageType::recover_quorum || type == MessageType::leave;
+}
+
 constexpr std::uint64_t kWideOneIn = 3;   // jobs, where there are many hosts
 
 template <class T>
@@ -46,7 +51,7 @@ node::ConnectionId SimClient::send(SentRequest sent, const T& payload) {
   sent.number = connection;
   hooks_.asked(open_[connection] = std::move(sent));
   const std::size_t host = host_;
-  hooks_.post(host, node::ConnectionOpened{connection, node::Caller{"mluser", open_[connection].type == MessageType::drain ? 0 : kUid}});
+  hooks_.post(host, node::ConnectionOpened{connection, node::Caller{"mluser", by_operator(open_[connection].type) ? 0 : kUid}});
   hooks_.post(host, node::Request{connection, request, body});
   return connection;
 }
@@ -96,6 +101,20 @@ void SimClient::drain(wire::DrainRequest request) {
   sent.type = MessageType::drain;
   sent.drain = request;
   send(std::move(sent), request);
+}
+
+void SimClient::recover_quorum(std::size_t host, bool force) {
+  if (!reached(host)) return;
+  SentRequest sent;
+  sent.type = MessageType::recover_quorum;
+  send(std::move(sent), wire::RecoverRequest{true, force});
+}
+
+void SimClient::forget_node(std::size_t host, const std::string& node) {
+  if (!reached(host)) return;
+  SentRequest sent;
+  sent.type = MessageType::leave;
+  send(std::move(sent), wire::LeaveRequest{node});
 }
 
 void SimClient::observe() {
@@ -289,6 +308,7 @@ void SimClient::check_payload(const SentRequest& sent, const wire::Message& mess
     case MessageType::events: good = round_trip<wire::EventsReply>(message, compare, why); break;
     case MessageType::task_specs: good = round_trip<wire::TaskSpecsReply>(message, compare, why); break;
     case MessageType::checkpoints: good = round_trip<wire::CheckpointsReply>(message, compare, why); break;
+    case MessageType::recovery: good = round_trip<wire::RecoveryView>(message, compare, why); break;
     case MessageType::update: good = round_trip<wire::JobUpdate>(message, compare, why); break;
     default: break;
   }

@@ -53,6 +53,8 @@ class SimClient {
   void submit(job::JobSpec spec, std::uint64_t tag, bool replace);
   void action(wire::ActionRequest request);
   void drain(wire::DrainRequest request);   // by an operator
+  void recover_quorum(std::size_t host, bool force);              // likewise, at that host
+  void forget_node(std::size_t host, const std::string& node);    // likewise
   // More jobs at a time, which take more of the `hosts`: some have to wait, or make room.
   void set_hungry(std::uint32_t hosts) { hungry_ = hosts; }
   // Some jobs have many tasks, up to several on each of the `hosts`.

@@ -38,6 +38,7 @@ class SimDisk {
   // Faults.
   void fail_next() { fail_next_ = true; }
   void set_full(bool full) { full_ = full; }
+  void lose() { stored_ = {}; }                      // while no agent runs
   void set_slowest(Duration slowest) { slowest_ = slowest; }  // a commit takes up to this long
   // Breaks the promise of Persisted: the newest commit is told to be durable, and lost in a crash.
   void set_forgetful() { forgetful_ = true; }

@@ -89,7 +89,7 @@ node::MemberStart SimHost::member_start() const {
   if (world_.alone()) return start;
   start.network = true;
   const bool founder = number_ < world_.founders();
-  start.holds_ledger = number_ == 0 && !founder;
+  start.holds_ledger = number_ == 0 && !founder && disks_ == 1;
   start.endpoint = ClusterNetwork::endpoint(number_);
   if (!member_record_.empty()) start.record = gossip::MemberRecord::decode(member_record_).value_or(gossip::MemberRecord{});
   start.found = start.holds_ledger && start.record.cluster_id.none();
@@ -100,17 +100,37 @@ node::MemberStart SimHost::member_start() const {
     const std::string& promised = disk_->stored().formation;
     if (!promised.empty()) start.formation = *cluster::formation::Record::decode(promised);
   }
-  if (number_ != 0 || founder) {
+  if (number_ != 0 || founder || disks_ != 1) {
     start.seeds = {"sim0"};
     start.waiting_for = "the cluster of --join to admit this node";
   }
   return start;
 }
 
+// A lost disk means another member.
+std::string SimHost::id() const {
+  std::string id = host_id(number_);
+  id.front() = static_cast<char>('0' + disks_ - 1);
+  return id;
+}
+
+bool SimHost::votes_in(const wire::Configuration& configuration) const {
+  const auto self = MemberId::parse(id());
+  return self && configuration.votes(*self);
+}
+
+// What an older history says is void, and who has it gives it up.
+bool SimHost::of_older_history() const {
+  const std::uint64_t own = disk_->stored().replica.hard.history.number;
+  return own != 0 && own < world_.history_;
+}
+
+std::uint64_t SimHost::ledger_index() const { return node_ == nullptr || of_older_history() ? 0 : node_->ledger_index(); }
+
 node::Started SimHost::facts() const {
   node::Started started;
   started.life = life_;
-  started.facts.id = host_id(number_);
+  started.facts.id = id();
   started.facts.name = name_;
   started.facts.boot_id = (number_ == 0 ? "boot-" : name_ + "-boot-") + std::to_string(boot_);
   started.facts.address = started.facts.task_address = world_.alone() ? "127.0.0.1" : ClusterNetwork::endpoint(number_).ip;
@@ -181,6 +201,7 @@ void SimHost::tick() {
 void SimHost::step(const node::Event& event) {
   CHECK(!stepping_);              // effects only schedule; nothing answers within the same turn
   if (world_.violation_) return;
+  world_.look_at_history(number_);
   stepping_ = true;
   world_.trace_.at_host(number_);
   world_.trace_.event(world_.now(), event);
@@ -236,7 +257,7 @@ void SimHost::perform(const node::Effect& effect) {
           disk_->perform(e);
         } else if constexpr (std::is_same_v<E, node::Reply>) {
           if (node::is_relayed(e.connection)) return world_.relays_.replied(number_, e);
-          timeline.after(kReplyTime, [&client, connection = e.connection, body = answer_of(e), index = node_->ledger_index()] {
+          timeline.after(kReplyTime, [&client, connection = e.connection, body = answer_of(e), index = ledger_index()] {
             client.receive(connection, body, index);
           });
         } else if constexpr (std::is_same_v<E, node::CloseConnection>) {
@@ -310,10 +331,33 @@ void SimHost::kill_agent(Duration back_after) {
   if (node_ != nullptr) agent_lost(false, back_after);
 }
 
-void SimHost::reboot(Duration back_after) { agent_lost(true, back_after); }
+void SimHost::reboot(Duration back_after) {
+  if (!away_) agent_lost(true, back_after);
+}
 
-void SimHost::agent_lost(bool host_too, Duration back_after) {
-  const std::uint64_t start = ++agent_starts_;   // an earlier plan to start it again is void
+void SimHost::go_away(bool host_too) {
+  away_ = true;
+  down_ = host_too;
+  end_agent(host_too);
+}
+
+void SimHost::come_back() {
+  away_ = false;
+  if (down_) clock_.reboot(world_.now());
+  start_agent();
+}
+
+void SimHost::lose_disk() {
+  CHECK(away_ && down_);
+  ++disks_;
+  disk_->lose();
+  runner_->lose_files();
+  if (world_.own_directories_) checkpoints_->lose();
+  member_record_.clear();
+}
+
+void SimHost::end_agent(bool host_too) {
+  ++agent_starts_;   // an earlier plan to start it again is void
   if (node_ != nullptr)
     for (const auto* list : {&world_.checkers_, &checkers_})
       for (const auto& checker : *list) checker->agent_dies();
@@ -333,6 +377,11 @@ void SimHost::agent_lost(bool host_too, Duration back_after) {
     runner_->host_died();
     ++boot_;
   }
+}
+
+void SimHost::agent_lost(bool host_too, Duration back_after) {
+  end_agent(host_too);
+  const std::uint64_t start = agent_starts_;
   disturbed_until(world_.now() + back_after);
   world_.cluster_disturbed_until(world_.now() + back_after);
   world_.timeline_.after(back_after, [this, start, host_too] {

@@ -26,6 +26,12 @@ class SimHost final : public HostView {
   void kill_agent(Duration back_after);
   void reboot(Duration back_after);
   void pause_agent(Duration length);
+  // Until come_back(), whatever else happens to it. `host_too`: nothing runs there meanwhile.
+  void go_away(bool host_too);
+  void come_back();
+  // Of one that is away with its host: what the agent and the shims wrote, and its own checkpoints. It comes back under another id.
+  void lose_disk();
+  bool away() const { return away_; }
   bool agent_runs() const { return node_ != nullptr && !paused_; }
   void disturbed_until(Instant until) { undisturbed_since_ = std::max(undisturbed_since_, until); }
 
@@ -36,6 +42,8 @@ class SimHost final : public HostView {
   SimCheckpoints& files() { return *checkpoints_; }
   HostClock& clock() { return clock_; }
   std::size_t number() const { return number_; }
+  std::string id() const;                // as a member
+  bool votes_in(const wire::Configuration& configuration) const;
 
   // HostView.
   const std::string& name() const override { return name_; }
@@ -43,6 +51,8 @@ class SimHost final : public HostView {
   const SimDisk& disk() const override { return *disk_; }
   std::uint64_t lives() const override { return life_; }
   const node::Node* node() const override { return node_.get(); }
+  std::uint64_t ledger_index() const override;
+  bool of_older_history() const override;
   std::unique_ptr<node::Node> replayed() const override;
   Instant undisturbed_since() const override;
 
@@ -53,6 +63,7 @@ class SimHost final : public HostView {
   std::string answer_of(const node::Reply& reply);
   void soon(node::Event event, Duration after = kReplyTime);
   void agent_lost(bool host_too, Duration back_after);
+  void end_agent(bool host_too);
   std::unique_ptr<node::Node> make_node() const;
   node::Options node_options() const;
   node::Started facts() const;
@@ -73,10 +84,10 @@ class SimHost final : public HostView {
   std::string first_list_;              // of jobs, that the agent gave; kept where that is to be broken
   std::string member_record_;           // on the disk
   MemberId cluster_;                    // whose messages the links let in
-  std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0;
+  std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0, disks_ = 1;
   Instant undisturbed_since_{}, last_tick_{};
   std::uint32_t ticks_in_place_ = 0;
-  bool paused_ = false, stepping_ = false;
+  bool paused_ = false, stepping_ = false, away_ = false, down_ = false;
 
   friend class ClusterWorld;
 };

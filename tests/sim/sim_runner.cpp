@@ -328,6 +328,11 @@ void SimRunner::host_died() {
   }
 }
 
+void SimRunner::lose_files() {
+  shims_.clear();
+  copies_.clear();
+}
+
 void SimRunner::kill_process(const AssignmentId& id, std::int32_t signal) {
   const auto it = shims_.find(id);
   if (it != shims_.end()) end_process(it->second, death(signal));

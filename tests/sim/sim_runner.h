@@ -90,6 +90,7 @@ class SimRunner {
   void agent_died();
   void pause_agent(bool paused);       // its guards sleep as it does
   void host_died();                    // every shim and task is gone, the directories stay
+  void lose_files();                   // and then these
   void set_wall(std::function<WallTime()> wall) { wall_ = std::move(wall); }
   // CLOCK_BOOTTIME of this host, and when in the world it will show an instant; the world's own where never said.
   void set_boot_clock(std::function<Instant()> boot, std::function<Instant(Instant)> to_world) {

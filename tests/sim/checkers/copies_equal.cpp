@@ -1,5 +1,5 @@
 // All copies of the ledger that have applied as many entries of the log are the same, byte for byte (every so many entries); and once the
-// cluster was left in peace, none of them is more than a few entries behind.
+// cluster was left in peace, none of them is more than a few entries behind, and none is of an older history.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -15,14 +15,14 @@ class CopiesEqual final : public Checker {
   std::string_view name() const override { return "copies_equal"; }
 
   void stepped(std::size_t host) override {
-    const node::Node* node = world_.host_view(host).node();
-    if (world_.alone() || node == nullptr) return;
-    const std::uint64_t index = node->ledger_index();
+    if (world_.alone()) return;
+    const std::uint64_t index = world_.host_view(host).ledger_index();
     std::uint64_t& last = last_[host];
     if (index == last || index == 0) return;  // 0: no copy, or one that is not counted on
     last = index;
     if (index % every_ == 0) judge(host, index);
   }
+  void undone(std::uint64_t last) override { prints_.erase(prints_.upper_bound(last), prints_.end()); }
   void at_rest() override { all_equal(); }
   void at_end() override { all_equal(); }
 
@@ -45,7 +45,8 @@ class CopiesEqual final : public Checker {
     for (std::size_t i = 0; i < world_.hosts(); ++i) {
       const HostView& host = world_.host_view(i);
       if (host.node() == nullptr) return violation("the agent of " + host.name() + " is down although faults are over");
-      const std::uint64_t here = host.node()->ledger_index();
+      if (host.of_older_history()) return violation(host.name() + " has not followed the new history of the cluster");
+      const std::uint64_t here = host.ledger_index();
       if (here == 0) continue;  // no copy is kept there
       if (index == 0) index = here;
       if (std::max(here, index) - std::min(here, index) > kOnTheirWay)

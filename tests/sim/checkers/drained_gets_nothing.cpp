@@ -23,6 +23,8 @@ class DrainedGetsNothing final : public LedgerChecker {
     std::set<Place> there;     // when it was looked at last
   };
 
+  void forget() override { before_.clear(); }
+
   void look(const cluster::Ledger& ledger, std::uint64_t) override {
     if (any_) look(ledger.state());
   }

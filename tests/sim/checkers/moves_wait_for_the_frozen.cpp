@@ -24,6 +24,8 @@ class MovesWaitForTheFrozen final : public LedgerChecker {
     std::set<TaskId> lost;
   };
 
+  void forget() override { still_.clear(); }
+
   void look(const cluster::Ledger& ledger, std::uint64_t before) override {
     const cluster::LedgerState& state = ledger.state();
     const Duration behind = (world_.now() - Instant{}) - state.log_elapsed;

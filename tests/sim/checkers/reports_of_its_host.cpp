@@ -24,6 +24,8 @@ class ReportsOfItsHost final : public LedgerChecker {
   };
   using Key = std::pair<JobId, TaskId>;
 
+  void forget() override { before_.clear(); }
+
   void look(const cluster::Ledger& ledger, std::uint64_t) override {
     if (world_.alone()) return;  // its reports have no mark
     const cluster::LedgerState& state = ledger.state();

@@ -349,5 +349,38 @@ TEST(Defects, ALoneAccuserWithoutALinkDidNotWaitForTheAnswer) {
   EXPECT_LT(dies_after(false, true), options.suspicion_max);
 }
 
+// World cluster, three hosts, seed 24 with quorum-lost: the only one left restarted, and knew the others from its record alone. One
+// came back with an empty disk; of its old id no row said that it will not, and its tasks were waited for without end.
+TEST(Defects, WhoIsReplacedBeforeItCameBackHadNotLeft) {
+  SilentLog log;
+  Self self = L::self();
+  self.found = false;
+  self.record.cluster_id = {7, 7};
+  self.record.book = {*L::identity(3), *L::identity(4)};
+  Membership node(self, {}, Rng(1), log);
+  node.preload(std::vector<wire::Row>{{MemberState::alive, L::kInc, L::identity(0), {}}});
+  const auto hear = [&](const wire::Identity& who) {
+    Outputs out;
+    wire::PeerHeader header;
+    header.cluster = {7, 7};
+    header.sender = L::id(0);
+    header.incarnation = L::kInc;
+    const wire::Rumour alive{wire::RumourKind::alive, who.id, 1, {}, std::make_shared<const wire::Identity>(who), nullptr, {}};
+    node.step(Instant{1000s}, Received{header, wire::Gossip{{alive}}, 1, "10.0.0.9"}, out);
+  };
+  wire::Identity elsewhere = *L::identity(4);
+  elsewhere.id = L::id(78);
+  elsewhere.name = "another";
+  hear(elsewhere);
+  EXPECT_FALSE(node.find(L::id(4))) << "its name is its own";
+  wire::Identity newcomer = *L::identity(3);
+  newcomer.id = L::id(77);
+  hear(newcomer);
+  ASSERT_TRUE(node.find(L::id(77)));
+  EXPECT_EQ(node.find(L::id(77))->state, MemberState::alive);
+  ASSERT_TRUE(node.find(L::id(3)));
+  EXPECT_EQ(node.find(L::id(3))->state, MemberState::left);
+}
+
 }  // namespace
 }  // namespace dtrain::gossip
