@@ -277,7 +277,7 @@ void check_disks(Chart& chart) {
     if (disk.no_exec && disk.what == "paths.work")
       chart.warn("disk", name + " is mounted noexec: programs of packages and environments cannot be started there",
                  "mount it with exec, or set paths.work to another file system");
-    good.push_back(disk.what + " " + bytes_text(disk.free) + " free");
+    good.push_back(disk.path + " " + bytes_text(disk.free) + " free");
   }
   chart.well("disk", joined(good));
 }

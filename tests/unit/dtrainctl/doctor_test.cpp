@@ -25,6 +25,7 @@ class Doctor : public testing::Test {
   void finds(std::vector<wire::Finding> findings) {
     wire::DoctorReply reply;
     reply.findings = std::move(findings);
+    agent_.reset();  // it takes its socket along
     agent_ = std::make_unique<FakeAgent>(dir_.path() + "/s", [reply](const wire::Message& m) {
       return FakeAgent::Answer{{reply_to(m, MessageType::doctor, reply)}, false};
     });
