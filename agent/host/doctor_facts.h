@@ -14,7 +14,7 @@ namespace dtrain::host {
 
 inline constexpr Duration kLookupsWithin = 5s;         // all names together; what has not come by then has not answered
 inline constexpr Duration kContactWithin = 2s;         // one connection
-inline constexpr Duration kContactsWithin = 8s;        // all of them together; the rest is not tried
+inline constexpr Duration kContactsWithin = 6s;        // all of them together; the rest is not tried
 inline constexpr std::size_t kContactsAtOnce = 128;    // connections under way
 inline constexpr std::size_t kListenersMost = 1000;    // on task ports; further ones are left out
 

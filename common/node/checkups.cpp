@@ -161,6 +161,18 @@ Instant Checkups::deadline() const {
   return next;
 }
 
+// Where others see this node come from, when it is not where it says that it is.
+std::optional<wire::Finding> Checkups::seen_elsewhere() const {
+  const auto& events = c_.members->local_events();
+  const auto last = std::find_if(events.rbegin(), events.rend(), [&](const wire::EventView& e) {
+    return e.type == "network.address-mismatch" && e.object == c_.facts.name;
+  });
+  if (last == events.rend()) return std::nullopt;
+  const std::size_t cure = last->reason.find("; ");
+  return wire::Finding{"addresses", c_.facts.name, "warn", last->reason.substr(0, cure),
+                       cure == std::string::npos ? "set network.advertise" : last->reason.substr(cure + 2)};
+}
+
 // Of what only the cluster as a whole has.
 Findings Checkups::of_cluster() const {
   const std::string& name = c_.facts.name;
@@ -187,6 +199,7 @@ void Checkups::finish(const Checkup& checkup) {
     r.findings.push_back({"host", c_.facts.name, "bad", "it could not be examined within " + seconds(kExamineWithin),
                           "a disk or a name server hangs: see df, and dmesg, there"});
   }
+  if (auto elsewhere = seen_elsewhere()) r.findings.push_back(std::move(*elsewhere));
   if (!is_relayed(checkup.connection)) {
     for (wire::Finding& finding : of_cluster()) r.findings.push_back(std::move(finding));
     Examination nothing;

@@ -63,6 +63,7 @@ class Checkups {
   void drop_questions(std::uint64_t token);
   void finish(const Checkup& checkup);
   Findings of_cluster() const;
+  std::optional<wire::Finding> seen_elsewhere() const;
 
   Context& c_;
   Relays& relays_;

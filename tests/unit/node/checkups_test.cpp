@@ -207,6 +207,17 @@ TEST_F(CheckupsTest, AClientThatGoesIsForgottenAndTooManyAreRefused) {
   EXPECT_EQ(examine.size(), 1u);
 }
 
+TEST_F(CheckupsTest, WhereOthersSeeThisNodeIsFound) {
+  town.add("n4").start();
+  town.translated = &one();
+  town.seen_at = "192.0.2.7";
+  town.run_for(60s);
+  const std::uint64_t number = ask();
+  for (const OpenRelay& open : opened) answer(open, well());
+  examined(one(), examine[0]);
+  EXPECT_THAT(said(number), HasSubstr("warn addresses n1: peers see this node at 192.0.2.7, it advertises 10.0.0.1\n"));
+}
+
 TEST_F(CheckupsTest, AHostWithoutAClusterSaysForWhatItWaits) {
   House& lonely = town.add("n4");
   lonely.started.members.seeds = {"10.0.0.77"};
