@@ -11,6 +11,10 @@ namespace {
 
 using wire::MessageType;
 
+void leave_out_what_is_well(Findings& findings) {
+  std::erase_if(findings, [](const wire::Finding& f) { return f.level == "ok"; });
+}
+
 std::string seconds(Duration d) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s"; }
 
 }  // namespace
@@ -207,12 +211,15 @@ void Checkups::finish(const Checkup& checkup) {
     for (wire::Finding& finding : examine_peers(checkup.seen ? *checkup.seen : nothing, c_.options.version, checkup.peers))
       r.findings.push_back(std::move(finding));
   } else {
-    std::erase_if(r.findings, [](const wire::Finding& f) { return f.level == "ok"; });
-    if (r.findings.size() > kPeerFindings) {
-      r.findings.resize(kPeerFindings);
-      r.findings.push_back({"host", c_.facts.name, "warn", "there is more than can be told here", "run dtrainctl doctor on that host"});
-    }
+    leave_out_what_is_well(r.findings);
     if (checkup.seen && checkup.asker) r.sight = sight_of(*checkup.seen, *checkup.asker);
+  }
+  const std::size_t most = is_relayed(checkup.connection) ? kPeerFindings : kFindings;
+  if (r.findings.size() > most) leave_out_what_is_well(r.findings);
+  if (r.findings.size() > most) {
+    const std::string more = std::to_string(r.findings.size() - most) + " more findings are left out";
+    r.findings.resize(most);
+    r.findings.push_back({"host", c_.facts.name, "warn", more, "mend those that are said, or run dtrainctl doctor on this very host"});
   }
   r.wall_ms = c_.now.wall.time_since_epoch().count();
   r.took_ns = (c_.now.boot - checkup.began).count();

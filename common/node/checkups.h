@@ -23,6 +23,7 @@ inline constexpr Duration kExamineWithin = 15s;      // then this host counts as
 inline constexpr Duration kPeerAnswersWithin = 18s;  // a member, from when it is asked: it examines itself first
 inline constexpr Duration kCheckupWithin = 25s;      // all of it: less than a client waits (dtrainctl: kAnswerTime)
 inline constexpr std::size_t kPeerFindings = 64;     // of one member; further ones are left out, and it says so
+inline constexpr std::size_t kFindings = 4096;       // of all: first what is well is left out, then likewise
 
 class Checkups {
  public:

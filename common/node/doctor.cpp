@@ -320,8 +320,8 @@ Findings limits_too_low(const std::vector<TaskLimit>& limits, const std::string&
     std::string cure = "raise the agent's own limit, or lower tasks.ulimits." + limit.name;
     if (limit.name == "memlock") {
       finding += ": RDMA (InfiniBand, RoCE) fails, as it must lock memory";
-      cure = "in the unit of the agent set LimitMEMLOCK=infinity (systemctl edit dtraind) and restart it; without systemd: start dtraind "
-             "as root, or after ulimit -l unlimited";
+      cure = "in the unit of the agent set LimitMEMLOCK=infinity (systemctl edit dtraind) and restart it; without systemd start dtraind as "
+             "root; in a container give it CAP_SYS_RESOURCE, or this limit";
     } else if (limit.name == "nofile") {
       cure = "in the unit of the agent set LimitNOFILE=" + wanted + " and raise fs.nr_open (sysctl) to it, or lower tasks.ulimits.nofile";
     }

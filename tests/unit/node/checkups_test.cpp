@@ -196,6 +196,31 @@ TEST_F(CheckupsTest, AnotherAgentHearsWhatIsWrongHereAndHowItIsSeen) {
   EXPECT_EQ(reply->wall_ms, town.now.wall.time_since_epoch().count());
 }
 
+TEST_F(CheckupsTest, MoreThanCanBeToldIsLeftOut) {
+  const std::uint64_t number = ask();
+  for (const OpenRelay& open : opened) {
+    wire::DoctorReply ill = well();
+    ill.findings.assign(kFindings / 2, {"disk", "n2", "bad", "full", "empty it"});
+    answer(open, ill);
+  }
+  examined(one(), examine[0]);
+  const auto reply = one().answer<wire::DoctorReply>(number);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->findings.size(), kFindings) << "what is well is left out, and that is enough";
+  for (const wire::Finding& f : reply->findings) ASSERT_EQ(f.level, "bad");
+  const std::uint64_t more = ask();
+  for (const OpenRelay& open : opened) {
+    wire::DoctorReply ill = well();
+    ill.findings.assign(kFindings, {"disk", "n2", "bad", "full", "empty it"});
+    answer(open, ill);
+  }
+  examined(one(), examine[0]);
+  const auto cut = one().answer<wire::DoctorReply>(more);
+  ASSERT_TRUE(cut);
+  ASSERT_EQ(cut->findings.size(), kFindings + 1);
+  EXPECT_EQ(cut->findings.back().finding, std::to_string(kFindings) + " more findings are left out");
+}
+
 TEST_F(CheckupsTest, AClientThatGoesIsForgottenAndTooManyAreRefused) {
   for (std::size_t i = 0; i < kCheckups; ++i) ask();
   const std::uint64_t refused = ask();
