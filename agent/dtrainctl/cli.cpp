@@ -14,8 +14,8 @@
 namespace dtrain::ctl {
 namespace {
 
-// Verbs of docs/contract.md that need more than one host.
-constexpr std::array<std::string_view, 2> kLacking{"doctor", "top"};
+// Verbs of docs/contract.md that are yet to come.
+constexpr std::array<std::string_view, 1> kLacking{"top"};
 
 using Pair = std::pair<std::string, std::string>;
 
@@ -332,6 +332,9 @@ class CommandLine {
     keygen->add_option("file", keygen_.file, "must not exist yet; its directory must")->required();
     keygen->add_flag("--add", keygen_.add, "append a further key to an existing file, for rotation");
     does(keygen, [this](Session& s) { return cmd_keygen(s, keygen_); });
+    CLI::App* doctor = verb("doctor", "what is wrong with this host and its way to the others, each with its cure");
+    doctor->add_option("--config", doctor_.config, "the agent's configuration, for where no agent answers");
+    does(doctor, [this](Session& s) { return cmd_doctor(s, doctor_); });
     does(verb("version", "the versions of this program and of the agent"), [](Session& s) { return cmd_version(s); });
   }
 
@@ -396,6 +399,7 @@ class CommandLine {
   CheckpointsOptions checkpoints_;
   ExecOptions exec_;
   KeygenOptions keygen_;
+  DoctorOptions doctor_;
 };
 
 // Usage errors read like all others, also as JSON; -o may stand anywhere, so it is looked for.

@@ -114,6 +114,11 @@ int cmd_exec(Session& session, const ExecOptions& options);
 
 int cmd_version(Session& session);
 
+struct DoctorOptions {
+  std::string config;      // of the agent; "": the default file, where it exists
+};
+int cmd_doctor(Session& session, const DoctorOptions& options);
+
 struct KeygenOptions {
   std::string file;
   bool add = false;        // a further pair, behind those of an existing file

@@ -293,6 +293,33 @@ std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks) {
   return out;
 }
 
+std::string findings_text(const std::vector<wire::Finding>& findings, const Layout& layout) {
+  // A level, and the state that is shown in its colour.
+  static constexpr std::pair<const char*, const char*> kLevels[] = {{"bad", "Failed"}, {"warn", "Restarting"}, {"ok", "Running"}};
+  static constexpr std::size_t kLevelWidth = 6;
+  std::size_t check_width = 0, node_width = 0;
+  for (const wire::Finding& f : findings) {
+    check_width = std::max(check_width, text_width(printable(f.check)));
+    node_width = std::max(node_width, text_width(printable(f.node)));
+  }
+  const auto padded = [](const std::string& text, std::size_t width) {
+    return text + std::string(width > text_width(text) ? width - text_width(text) : 0, ' ') + "  ";
+  };
+  std::string out, counts;
+  for (const auto& [level, state] : kLevels) {
+    std::size_t count = 0;
+    for (const wire::Finding& f : findings) {
+      if (f.level != level) continue;
+      ++count;
+      out += colored_state(level, state, layout.color) + std::string(kLevelWidth - std::string_view(level).size(), ' ') +
+             padded(printable(f.check), check_width) + padded(printable(f.node), node_width) + printable(f.finding) + "\n";
+      if (!f.cure.empty()) out += std::string(kLevelWidth, ' ') + "cure: " + printable(f.cure) + "\n";
+    }
+    counts += (counts.empty() ? "" : ", ") + std::to_string(count) + " " + level;
+  }
+  return out + counts + "\n";
+}
+
 std::string event_line(const wire::EventView& event) {
   std::string line = event.time + " " + (event.seq != 0 ? std::to_string(event.seq) : "-") + " " + event.type;
   for (const std::string* part : {&event.object, &event.reason, &event.message})

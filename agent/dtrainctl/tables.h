@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "agent/dtrainctl/render.h"
+#include "common/wire/doctor.h"
 #include "common/wire/view.h"
 
 namespace dtrain::ctl {
@@ -21,6 +22,8 @@ std::string status_text(const wire::StatusView& status);
 // What recover-quorum would mean, before it is done.
 std::string recovery_warning(const wire::RecoveryView& view);
 std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks);
+// The worst first, each with its cure, and how many there are of each level.
+std::string findings_text(const std::vector<wire::Finding>& findings, const Layout& layout);
 std::string event_line(const wire::EventView& event);
 std::string job_summary(const wire::JobDescription& job, const Layout& layout);             // state and tasks
 std::string job_text(const wire::JobDescription& job, const Layout& layout);   // all of it

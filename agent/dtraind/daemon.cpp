@@ -86,6 +86,10 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
       },
       log_, options);
 
+  auto examiner = host::Examiner::open();
+  if (!examiner) return tl::unexpected(os_failure(examiner.error()));
+  examiner_ = std::move(*examiner);
+
   const auto now = [this] { return loop_->now().boot; };
   const auto never = [] { return kNever; };
   const auto sink = [this] { return proc::EventSink([this](node::Event event) { queue(std::move(event)); }); };
@@ -104,6 +108,9 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
       [this, now, to = sink()]() mutable { checkpoints_->dispatch(now(), to); });
   add(logs_->fd(), never, [this] { logs_->dispatch(*this); });
   add(-1, [this] { return relays_.deadline(); }, [this, now] { relays_.dispatch(now()); });
+  add(examiner_->fd(), never, [this] {
+    examiner_->dispatch([this](std::uint64_t token, node::Examination seen) { queue(node::Examined{token, std::move(seen)}); });
+  });
   add(execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), *this); });
   if (!added) return tl::unexpected(os_failure(added.error()));
   return {};

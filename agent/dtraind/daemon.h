@@ -24,6 +24,7 @@
 #include "agent/dtraind/log_sink.h"
 #include "agent/dtraind/relays.h"
 #include "agent/dtraind/start.h"
+#include "agent/host/examiner.h"
 #include "agent/host/resolver.h"
 #include "agent/loop/loop.h"
 #include "agent/loop/service_manager.h"
@@ -99,6 +100,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   void open_exec(const node::OpenExec& effect);
   void post_bulk(store::DiskWorker::Work work);
   void post_deferred();
+  void examine(node::Examine effect);
   void note(const node::Event& event);
 
   // ---- peers.cpp
@@ -149,8 +151,10 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<CheckpointStreams> checkpoint_streams_;
   std::unique_ptr<net::ControlServer> control_;
   Relays relays_{*this};
+  std::unique_ptr<host::Examiner> examiner_;
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet
   std::unique_ptr<net::PeerLinks> links_;
+  host::Endpoint listens_;               // to other agents
   Founders founders_;
   std::vector<Source> sources_;
 

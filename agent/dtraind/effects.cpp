@@ -1,6 +1,8 @@
 // What Node wants done, handed to the adapter that does it: one overload for each effect.
 #include "agent/dtraind/daemon.h"
+#include "agent/dtraind/exam_terms.h"
 #include "agent/dtraind/exec_place.h"
+#include "agent/proc/task_of_process.h"
 
 namespace dtrain::daemon {
 
@@ -60,6 +62,8 @@ struct Daemon::Perform {
     d.checkpoint_streams_->drop(e.writer);
   }
 
+  void operator()(node::Examine& e) { d.examine(std::move(e)); }
+
   void operator()(node::RunHook& e) { d.hooks_->run(now(), std::move(e)); }
 
   void operator()(gossip::Send& e) {
@@ -99,6 +103,25 @@ void Daemon::open_exec(const node::OpenExec& effect) {
   const auto place = exec_place(prepared_.layout.tasks(), effect.id);
   if (!place) return answer_error(effect.connection, effect.request, place.error());
   execs_->open(effect.connection, effect.request, effect.query, *place);
+}
+
+void Daemon::examine(node::Examine effect) {
+  host::DoctorOptions options;
+  node::ExamTerms& terms = options.terms;
+  terms = exam_terms(config_);
+  const node::NodeFacts& facts = prepared_.facts;
+  terms.name = facts.name;
+  terms.keyed = prepared_.keys.has_value();
+  terms.listen_ip = listens_.ip;
+  terms.port = listens_.port;
+  terms.advertise = prepared_.members.endpoint.ip;
+  terms.task_address = facts.task_address;
+  const Layout& layout = prepared_.layout;
+  terms.directories = {{"paths.data", layout.data}, {"paths.work", layout.work}, {"paths.run", layout.run}};
+  terms.gpus = facts.gpus;
+  options.peers = std::move(effect.peers);
+  options.is_task = [tasks = layout.tasks()](pid_t pid) { return proc::runs_in_task(pid, tasks); };
+  examiner_->begin(effect.token, std::move(options));
 }
 
 // Chunks are written in order on the disk worker. A sender that is faster than the disk is not read on, so that its

@@ -11,7 +11,8 @@ Status Daemon::open_network() {
   if (!resolver) return fail(resolver.error());
   resolver_ = std::move(*resolver);
   net::PeerLinksOptions options;
-  options.listen = {prepared_.port->endpoint().ip, prepared_.port->endpoint().port};
+  listens_ = prepared_.port->endpoint();
+  options.listen = {listens_.ip, listens_.port};
   options.self = MemberId::parse(prepared_.facts.id).value_or(MemberId{});
   options.keys = prepared_.keys;
   // The reservations end here: two sockets of one process cannot both hold a port that is listened on.

@@ -8,11 +8,14 @@
 #include <array>
 #include <filesystem>
 
+#include "agent/dtraind/exam_terms.h"
 #include "agent/dtraind/founders.h"
 #include "agent/dtraind/hardware.h"
 #include "agent/host/address.h"
+#include "agent/host/doctor_facts.h"
 #include "agent/host/facts.h"
 #include "agent/store/file.h"
+#include "common/node/doctor.h"
 #include "common/node/forming.h"
 
 namespace dtrain::daemon {
@@ -97,6 +100,11 @@ auto patiently(Take take) {
   }
 }
 
+// What `dtrainctl doctor` would say, too.
+void warn(Log& log, const char* event, const std::optional<wire::Finding>& finding) {
+  if (finding) log.write(LogLevel::warn, event, {{"warning", finding->finding}, {"next", finding->cure}});
+}
+
 Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
   for (const std::string& key : config.without_effect)
     log.write(LogLevel::warn, "config.without-effect",
@@ -120,9 +128,8 @@ Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
     // Any port will do? Then one whose neighbour is free.
     if (listen->port != 0 || tries == kPortTries) return give_up(exit_code_of(bulk_port.error().code), bulk_port.error());
   }
-  const std::string warning = host::check_task_ports(config.network.task_ports.first, config.network.task_ports.last,
-                                                     host::kLocalPortRangeFile);
-  if (!warning.empty()) log.write(LogLevel::warn, "network.task-ports", {{"warning", warning}});
+  const node::PortSpan task_ports{config.network.task_ports.first, config.network.task_ports.last};
+  warn(log, "network.task-ports", node::task_ports_overlap(task_ports, host::local_port_range(), host::reserved_ports(), ""));
   return {};
 }
 
@@ -151,6 +158,10 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   if (!task_address) return give_up(EX_CONFIG, task_address.error());
   facts.task_address = *task_address;
   facts.task_interface = host::interface_of(*task_address);
+  warn(log, "network.task-address", node::task_address_unknown(facts.task_address, facts.task_interface, facts.name));
+  if (!config.dev)  // which asks for nothing
+    for (const wire::Finding& low : node::limits_too_low(host::task_limits(exam_terms(config)), facts.name))
+      warn(log, "tasks.ulimits", low);
   return gather_hardware(config, facts, log);
 }
 

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -37,8 +39,15 @@ Address to_address(const Endpoint& endpoint) {
   return out;
 }
 
-// Inodes of the sockets bound to the port: /proc/net/tcp, columns "sl local_address rem_address st ... inode".
-void collect_inodes(const char* table, std::uint16_t port, std::set<std::string>& out) {
+struct Bound {
+  std::uint16_t port = 0;
+  bool listens = false;
+  std::string socket;  // as /proc/PID/fd names it
+};
+
+// Sockets bound to a TCP port: /proc/net/tcp, columns "sl local_address rem_address st ... inode".
+void collect_bound(const char* table, const std::function<bool(std::uint16_t)>& wanted, std::vector<Bound>& out) {
+  static constexpr const char* kListen = "0A";
   std::ifstream file(table);
   std::string line;
   std::getline(file, line);
@@ -47,41 +56,71 @@ void collect_inodes(const char* table, std::uint16_t port, std::set<std::string>
     std::string slot, local, remote, state, skip, inode;
     columns >> slot >> local >> remote >> state >> skip >> skip >> skip >> skip >> skip >> inode;
     const auto colon = local.rfind(':');
-    if (colon != std::string::npos && std::strtoul(local.c_str() + colon + 1, nullptr, 16) == port)
-      out.insert("socket:[" + inode + "]");
+    if (colon == std::string::npos) continue;
+    const auto port = static_cast<std::uint16_t>(std::strtoul(local.c_str() + colon + 1, nullptr, 16));
+    if (wanted(port)) out.push_back({port, state == kListen, "socket:[" + inode + "]"});
   }
 }
 
-bool holds_one_of(const std::string& pid, const std::set<std::string>& sockets) {
-  const std::string dir = "/proc/" + pid + "/fd";
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(dir.c_str()), &::closedir);
-  if (!listing) return false;
-  while (const dirent* entry = ::readdir(listing.get())) {
-    char target[64];
-    const ssize_t n = ::readlinkat(::dirfd(listing.get()), entry->d_name, target, sizeof target);
-    if (n > 0 && sockets.contains(std::string(target, static_cast<std::size_t>(n)))) return true;
+std::vector<Bound> bound_sockets(const std::function<bool(std::uint16_t)>& wanted) {
+  std::vector<Bound> out;
+  collect_bound("/proc/net/tcp", wanted, out);
+  collect_bound("/proc/net/tcp6", wanted, out);
+  return out;
+}
+
+std::string name_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+// Who has these sockets open; of several any. Other users' processes show theirs to root only.
+std::map<std::string, std::string> holders(std::set<std::string> sockets) {
+  std::map<std::string, std::string> pids;
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(sockets.empty() ? nullptr : ::opendir("/proc"), &::closedir);
+  while (const dirent* process = listing && !sockets.empty() ? ::readdir(listing.get()) : nullptr) {
+    const std::string pid = process->d_name;
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(("/proc/" + pid + "/fd").c_str()), &::closedir);
+    while (const dirent* entry = open ? ::readdir(open.get()) : nullptr) {
+      char target[64];
+      const ssize_t n = ::readlinkat(::dirfd(open.get()), entry->d_name, target, sizeof target);
+      const auto found = n > 0 ? sockets.find(std::string(target, static_cast<std::size_t>(n))) : sockets.end();
+      if (found == sockets.end()) continue;
+      pids[*found] = pid;
+      sockets.erase(found);
+    }
   }
-  return false;
+  return pids;
 }
 
 }  // namespace
 
 std::string owner_of_tcp_port(std::uint16_t port) {
   std::set<std::string> sockets;
-  collect_inodes("/proc/net/tcp", port, sockets);
-  collect_inodes("/proc/net/tcp6", port, sockets);
-  if (sockets.empty()) return "";
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir("/proc"), &::closedir);
-  if (!listing) return "";
-  while (const dirent* entry = ::readdir(listing.get())) {
-    const std::string pid = entry->d_name;
-    if (pid.find_first_not_of("0123456789") != std::string::npos || !holds_one_of(pid, sockets)) continue;
-    std::ifstream file("/proc/" + pid + "/comm");
-    std::string name;
-    std::getline(file, name);
-    return name + " (pid " + pid + ")";
+  for (const Bound& bound : bound_sockets([port](std::uint16_t p) { return p == port; })) sockets.insert(bound.socket);
+  const auto pids = holders(std::move(sockets));
+  return pids.empty() ? "" : name_of(pids.begin()->second) + " (pid " + pids.begin()->second + ")";
+}
+
+std::vector<PortOwner> listeners(std::uint16_t first, std::uint16_t last, std::size_t most) {
+  std::map<std::uint16_t, std::string> sockets;
+  for (Bound& bound : bound_sockets([&](std::uint16_t port) { return port >= first && port <= last; }))
+    if (bound.listens && sockets.size() < most) sockets.try_emplace(bound.port, std::move(bound.socket));
+  std::set<std::string> all;
+  for (const auto& [port, socket] : sockets) all.insert(socket);
+  const auto pids = holders(std::move(all));
+  std::vector<PortOwner> owners;
+  for (const auto& [port, socket] : sockets) {
+    const auto pid = pids.find(socket);
+    if (pid == pids.end())
+      owners.push_back({port, 0, ""});
+    else
+      owners.push_back({port, static_cast<pid_t>(std::stol(pid->second)), name_of(pid->second)});
   }
-  return "";
+  return owners;
 }
 
 Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering) {
@@ -113,16 +152,6 @@ Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering)
 
 ListenPort::~ListenPort() {
   if (fd_ >= 0) ::close(fd_);
-}
-
-std::string check_task_ports(std::uint16_t first, std::uint16_t last, const std::string& range_file) {
-  std::ifstream file(range_file);
-  unsigned low = 0, high = 0;
-  if (!(file >> low >> high) || first > high || last < low) return "";
-  return "the task ports " + std::to_string(first) + "-" + std::to_string(last) + " overlap " + std::to_string(low) + "-" +
-         std::to_string(high) + ", from which the kernel picks the ports of connections, so that a task may find its port "
-         "taken; set network.taskPorts outside of it, or reserve them: sysctl -w net.ipv4.ip_local_reserved_ports=" +
-         std::to_string(first) + "-" + std::to_string(last);
 }
 
 }  // namespace dtrain::host

@@ -1,9 +1,12 @@
 // Reserves the agent's port and says who has it when it is taken.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "agent/host/address.h"
 #include "common/base/result.h"
@@ -27,12 +30,16 @@ class ListenPort {
   Endpoint endpoint_;
 };
 
+// Who listens on a TCP port; pid 0: cannot be found out.
+struct PortOwner {
+  std::uint16_t port = 0;
+  pid_t pid = 0;
+  std::string name;
+};
+// On ports of that range, in order; at most `most`.
+std::vector<PortOwner> listeners(std::uint16_t first, std::uint16_t last, std::size_t most);
+
 // "python3 (pid 4711)", or "" when it cannot be found out (another user's process).
 std::string owner_of_tcp_port(std::uint16_t port);
-
-// A warning with its cure when `first`-`last` overlaps the range that the kernel picks ports of connections from;
-// "" when all is well.
-std::string check_task_ports(std::uint16_t first, std::uint16_t last, const std::string& range_file);
-inline constexpr const char* kLocalPortRangeFile = "/proc/sys/net/ipv4/ip_local_port_range";
 
 }  // namespace dtrain::host

@@ -45,7 +45,7 @@ Kind kind_of(ChangeKind kind) {
     case ChangeKind::joined:
       return {"cluster.joined", LogLevel::info, false};
     case ChangeKind::address_mismatch:
-      return {"network.address-mismatch", LogLevel::warn, false};
+      return {"network.address-mismatch", LogLevel::warn, true};
     case ChangeKind::frozen:
       return {"membership.frozen", LogLevel::warn, false};
     case ChangeKind::thawed:

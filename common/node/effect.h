@@ -248,6 +248,13 @@ struct RunHook {
   task::User user;
 };  // -> HookEnded
 
+// ---- doctor
+// Looks at this host, and at the way to these members. Never waited for by anything else. -> Examined
+struct Examine {
+  std::uint64_t token = 0;
+  std::vector<ExamPeer> peers;
+};
+
 // ---- other agents (common/gossip/membership.h)
 struct SaveMembers {
   std::uint64_t ticket = 0;
@@ -281,6 +288,6 @@ using Effect =
                  ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, SendCheckpoint, WriteCheckpoint,
                  DropCheckpoint, RunHook,
                  gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,
-                 SendFormation, KnowMember, EnterCluster>;
+                 SendFormation, KnowMember, EnterCluster, Examine>;
 
 }  // namespace dtrain::node

@@ -13,6 +13,7 @@
 #include "common/cluster/formation.h"
 #include "common/gossip/membership.h"
 #include "common/node/access.h"
+#include "common/node/examination.h"
 #include "common/node/host_facts.h"
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
@@ -201,6 +202,12 @@ struct HookEnded {
   task::Exit exit;
 };
 
+// ---- doctor
+struct Examined {
+  std::uint64_t token = 0;
+  Examination seen;
+};
+
 // ---- other agents
 struct NetworkUp {};  // the links are open, the host's tasks adopted: membership begins
 struct Gossiped {
@@ -253,6 +260,6 @@ using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, 
                            ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, Notified, CheckpointsScanned,
                            CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived,
                            FormationReceived,
-                           RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, Tick, Stopping>;
+                           RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, Tick, Stopping, Examined>;
 
 }  // namespace dtrain::node

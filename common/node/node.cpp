@@ -33,12 +33,13 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->follow_log();
   impl_->follow_forming();
   impl_->tell_members();
+  impl_->checkups.drive();
   impl_->c.out = nullptr;
 }
 
 Instant Node::deadline() const {
   Instant always = std::min({impl_->streams.deadline(), impl_->members.deadline(), impl_->requests.deadline(),
-                             impl_->forming.deadline()});
+                             impl_->forming.deadline(), impl_->checkups.deadline()});
   if (impl_->c.storage_failed) return always;
   if (impl_->c.replicated && !impl_->forming.log_changes())
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});
@@ -191,6 +192,7 @@ void Node::Impl::tell_members() {
   checkpoint_requests.members_changed();
   checkpoint_copies.members_changed();
   host_logs.members_changed();
+  checkups.members_changed();
 }
 
 void Node::Impl::log_events() {
@@ -244,7 +246,7 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<RelayReceived>(event) ||
                           std::holds_alternative<RelayEnded>(event) ||
                           std::holds_alternative<RelayAnswered>(event) ||
-                          std::holds_alternative<MembersSaved>(event) ||
+                          std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Examined>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   if (storage || connection || of_members || c.current || c.storage_failed || !c.holds_ledger()) return decide(event);
   if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);
@@ -365,12 +367,15 @@ void Node::Impl::decide(const Event& event) {
       n.packages.ended(e);
       n.checkpoint_requests.ended(e);
       n.checkpoint_copies.ended(e);
+      n.checkups.ended(e);
     }
     void operator()(const RelayAnswered& e) {
       n.packages.answered(e);
       n.checkpoint_requests.answered(e);
       n.checkpoint_copies.answered(e);
+      n.checkups.answered(e);
     }
+    void operator()(const Examined& e) { n.checkups.examined(e); }
     void operator()(const MembersSaved& e) {
       n.members.saved(e);
       n.requests.members_saved(e);

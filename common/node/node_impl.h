@@ -16,6 +16,7 @@
 #include "common/node/checkpoint_copies.h"
 #include "common/node/checkpoint_requests.h"
 #include "common/node/checkpoint_watch.h"
+#include "common/node/checkups.h"
 #include "common/node/cluster_members.h"
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
@@ -78,7 +79,8 @@ struct Node::Impl {
         checkpoint_copies(c, relays, packages, checkpoint_watch),
         actions(c, checkpoint_copies),
         host_logs(c, relays, streams),
-        requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies) {
+        checkups(c, relays),
+        requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups) {
     c.members = &members;
     c.forming = &forming;
   }
@@ -98,6 +100,7 @@ struct Node::Impl {
   CheckpointCopies checkpoint_copies;
   EffectActions actions;
   HostLogs host_logs;
+  Checkups checkups;
   Requests requests;
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>>

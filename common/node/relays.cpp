@@ -130,6 +130,11 @@ std::optional<Relays::Accepted> Relays::received(const RelayReceived& e) {
   return Accepted{connection, Caller{open->user, open->uid, open->applied}};
 }
 
+std::optional<MemberId> Relays::opener(ConnectionId relayed) const {
+  const auto found = accepted_.find(relayed);
+  return found == accepted_.end() ? std::nullopt : std::optional(found->second.member);
+}
+
 // ---------------------------------------------------------------- both
 
 void Relays::closed(ConnectionId connection) {

@@ -51,6 +51,8 @@ class Relays {
     Caller caller;
   };
   std::optional<Accepted> received(const RelayReceived& e);
+  // Whose connection that is; nothing: none of these.
+  std::optional<MemberId> opener(ConnectionId relayed) const;
 
   // ---- both
   void closed(ConnectionId connection);

@@ -37,6 +37,7 @@ void Requests::closed(ConnectionId connection) {
   relays_.closed(connection);
   packages_.closed(connection);
   checkpoints_.closed(connection);
+  checkups_.closed(connection);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
   for (Recovering& r : recovering_)
@@ -125,6 +126,8 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
   const auto wrong = [&](const Error& error) { refuse(e, error); };
   const bool stale = without_leader(c_) || c_.storage_failed;
   switch (m.type) {
+    case MessageType::query_doctor:
+      return checkups_.begin(e);
     case MessageType::query_version:
       return answer(e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name});
     case MessageType::query_jobs:

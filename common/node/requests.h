@@ -9,6 +9,7 @@
 #include "common/node/access.h"
 #include "common/node/checkpoint_copies.h"
 #include "common/node/checkpoint_requests.h"
+#include "common/node/checkups.h"
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
 #include "common/node/council_seats.h"
@@ -34,9 +35,9 @@ class Requests {
  public:
   Requests(Context& context, Coordinator& coordinator, Proposals& proposals, CouncilSeats& seats, Streams& streams,
            Relays& relays, HostLogs& host_logs, Packages& packages, CheckpointRequests& checkpoints,
-           CheckpointCopies& copies)
+           CheckpointCopies& copies, Checkups& checkups)
       : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams), relays_(relays),
-        host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies) {}
+        host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies), checkups_(checkups) {}
 
   void started() { started_ = c_.now.boot; }
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
@@ -158,6 +159,7 @@ class Requests {
   Packages& packages_;
   CheckpointRequests& checkpoints_;
   CheckpointCopies& copies_;
+  Checkups& checkups_;
   std::map<ConnectionId, Caller> callers_;
   std::map<std::uint32_t, Instant> refusals_;  // by uid: until when the log says nothing of further ones
   std::map<MemberId, Pending> pending_;  // by the command's id

@@ -38,6 +38,7 @@ constexpr Kind kKinds[] = {
     {MessageType::exec, "run a command in a task", PassedOn::to_host},
     {MessageType::logs, "read logs", PassedOn::to_host},
     {MessageType::cancel_request, nullptr, PassedOn::to_host},
+    {MessageType::query_doctor, nullptr, PassedOn::to_host},
     {MessageType::get_blob, nullptr, PassedOn::between_agents},
     {MessageType::keep_blob, nullptr, PassedOn::between_agents},
     {MessageType::ask_checkpoint, "look for checkpoints", PassedOn::between_agents},
@@ -89,7 +90,8 @@ bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
     return true;
   }
   if (!is_relayed(e.connection) || passed_on != PassedOn::never) return false;
-  refuse(e, {ErrorCode::invalid, "could not answer request: other agents may ask for logs, exec, packages, checkpoints and jobs only",
+  refuse(e, {ErrorCode::invalid,
+             "could not answer request: other agents may ask for logs, exec, packages, checkpoints, jobs and doctor only",
              "the sender may run another version of dtrain"});
   return true;
 }

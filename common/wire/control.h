@@ -14,6 +14,7 @@
 
 #include "common/base/limits.h"
 #include "common/wire/codec.h"
+#include "common/wire/doctor.h"
 #include "common/wire/view.h"
 
 namespace dtrain::wire {
@@ -73,8 +74,11 @@ enum class MessageType : unsigned char {
   checkpoint_answer,// CheckpointAnswer (a reply)
   get_checkpoint,   // GetCheckpointRequest -> checkpoint_files, blob_chunk ...
   checkpoint_files, // CheckpointFiles (a reply)
+  // of clients, and between agents
+  query_doctor,     // Empty              -> doctor
+  doctor,           // DoctorReply (a reply)
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::checkpoint_files; }
+constexpr MessageType enum_last(MessageType) { return MessageType::doctor; }
 
 struct Message {
   std::uint32_t format = kControlFormat;

@@ -57,6 +57,7 @@ DTRAIN_SIM_FIELDS(MembersSaved, "members-saved", v("ticket", e.ticket); v("resul
 DTRAIN_SIM_FIELDS(Reconfigured, "reconfigured", v("labels", e.labels.size()); v("key", e.key_print))
 DTRAIN_SIM_FIELDS(Tick, "tick")
 DTRAIN_SIM_FIELDS(Stopping, "stopping")
+DTRAIN_SIM_FIELDS(Examined, "examined", v("token", e.token))
 
 // Effects.
 DTRAIN_SIM_FIELDS(Persist, "persist", v("ticket", e.ticket); if (e.forget_log) v("forget", e.forget_log);
@@ -100,6 +101,7 @@ DTRAIN_SIM_FIELDS(SendLog, "send-log", v("type", wire::type_of(e.message)); v("t
 DTRAIN_SIM_FIELDS(SendFormation, "send-formation", v("to", e.founder); v("promise", e.report.promise.cluster.low))
 DTRAIN_SIM_FIELDS(KnowMember, "know-member", v("name", e.identity.name))
 DTRAIN_SIM_FIELDS(EnterCluster, "enter-cluster", v("cluster", e.cluster.high); v("cluster", e.cluster.low))
+DTRAIN_SIM_FIELDS(Examine, "examine", v("token", e.token); v("peers", e.peers.size()))
 DTRAIN_SIM_FIELDS_OF(gossip, Send, "send", v("to", e.to.ip); v("port", e.to.port); v("body", e.body.index()))
 DTRAIN_SIM_FIELDS_OF(gossip, KeepLinks, "keep-links", v("peers", e.peers.size()))
 DTRAIN_SIM_FIELDS_OF(gossip, CheckGone, "check-gone", v("to", e.to.ip); v("port", e.to.port))

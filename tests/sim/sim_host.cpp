@@ -292,6 +292,8 @@ void SimHost::perform(const node::Effect& effect) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::RunHook>) {
           soon(node::HookEnded{e.token, {}});
+        } else if constexpr (std::is_same_v<E, node::Examine>) {
+          soon(node::Examined{e.token, {}});
         } else if constexpr (std::is_same_v<E, node::WatchCheckpoints> || std::is_same_v<E, node::ScanCheckpoints> ||
                              std::is_same_v<E, node::VerifyCheckpoint> || std::is_same_v<E, node::QuarantineCheckpoint> ||
                              std::is_same_v<E, node::DeleteCheckpoint>) {

@@ -48,6 +48,29 @@ class Cluster(unittest.TestCase):
             host.does("systemctl", "restart", "dtraind")
         self.all_alive()
 
+    def test_1b_doctor_finds_nothing_bad_and_what_is(self):
+        h1, h2, _ = self.lab.hosts
+
+        def look(host, *as_whom):
+            done = host.tries(*as_whom, "dtrainctl", "-o", "json", "doctor")
+            return done.returncode, json.loads(done.stdout), done
+        for host in self.lab.hosts:
+            code, found, done = look(host, "runuser", "-u", "dtrain", "--")
+            self.assertEqual((code, [f for f in found if f["level"] == "bad"]), (0, []), done)
+            self.assertEqual(sorted(f["node"] for f in found if (f["check"], f["level"]) == ("reach", "ok")),
+                             sorted(other.name for other in self.lab.hosts if other is not host), found)
+            self.assertEqual([f for f in found if f["check"] in ("names", "addresses") and f["level"] != "ok"], [])
+        h2.does("systemctl", "stop", "dtraind")
+        code, found, done = look(h2)
+        self.assertEqual(code, 4, done)
+        self.assertEqual([f["check"] for f in found if f["level"] == "bad"], ["agent"], found)
+        self.assertIn("systemctl start dtraind", found[0]["cure"])
+        away = self.lab.until(lambda: [f for f in look(h1)[1] if (f["check"], f["node"], f["level"]) == ("reach", "h2", "bad")],
+                              lambda: "h2 to be missed: %s" % look(h1)[1])
+        self.assertIn("systemctl start dtraind", away[0]["cure"])
+        h2.does("systemctl", "start", "dtraind")
+        self.all_alive()
+
     def test_2_trains_while_each_host_is_upgraded(self):
         self.lab.hosts[0].does("runuser", "-u", "dtrain", "--", "dtrainctl", "submit", "-", given=json.dumps(JOB))
         before = self.all_run()

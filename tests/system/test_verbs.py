@@ -175,7 +175,7 @@ class Verbs(SystemTest):
                 self.assertTrue(self.agent.do("-o", form, *arguments).strip(), (arguments, form))
 
     def test_usage(self):
-        self.assertEqual(self.agent.ctl("doctor", "n1").returncode, 2)
+        self.assertEqual(self.agent.ctl("doctor", "n1").returncode, 2)     # it takes no node
         self.assertIn("version", self.agent.ctl("top").stderr)
         self.assertEqual(self.agent.ctl("no-such-verb").returncode, 2)
         self.assertEqual(self.agent.ctl("tasks").returncode, 2)

@@ -1,7 +1,7 @@
 """Include order: base <- wire <- {gossip, raft, relay, job, transfer} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
 
 Cores of one group never include each other, nor do siblings in agent/; the daemon wires them. dtrainctl is a client: it
-sees common/{base,wire,job} and two pure helpers, so that it can never reach into an agent.
+sees common/{base,wire,job} and what CLIENT_SEES names, so that it can never reach into an agent.
 """
 import os
 import re
@@ -12,7 +12,9 @@ import tree
 LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "transfer": 2, "cluster": 3, "task": 3, "node": 4}
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
 CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
-               "agent/store/package.h"}                # packing happens where the files are
+               "agent/store/package.h",                # packing happens where the files are
+               "agent/dtraind/exam_terms.h",           # `doctor` looks for itself where no agent answers: at what, how,
+               "agent/host/doctor_facts.h", "common/node/doctor.h"}  # and what it means
 DISCOVERER_SEES = {"agent/host/machine.h",           # the discoverer and its caller, likewise
                    "agent/host/pci_address.h"}
 LAUNCHER_SEES = {"agent/dtrain-shim/protocol.h",       # a launcher and its shim are two ends of one conversation

@@ -111,7 +111,7 @@ TEST_F(Cli, JunkFromTheAgent) {
 }
 
 TEST_F(Cli, VerbsThatThisVersionLacks) {
-  for (const char* verb : {"doctor", "top"}) {
+  for (const char* verb : {"top"}) {
     const Ran ran = ctl({verb, "x"});
     EXPECT_EQ(ran.code, 2) << verb;
     EXPECT_NE(ran.err.find("this version lacks it"), std::string::npos) << verb;

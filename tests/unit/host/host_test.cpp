@@ -158,16 +158,6 @@ TEST(ListenPort, AnAddressOfSomebodyElseIsAnError) {
   EXPECT_THAT(port.error().text(), HasSubstr("no such address"));
 }
 
-TEST(TaskPorts, OverlapIsWarnedOfWithItsCure) {
-  const std::string file = (std::filesystem::temp_directory_path() / ("dtrain-range-" + std::to_string(::getpid()))).string();
-  std::ofstream(file) << "32768\t60999\n";
-  EXPECT_EQ(check_task_ports(20000, 29999, file), "");
-  EXPECT_THAT(check_task_ports(30000, 40000, file), HasSubstr("ip_local_reserved_ports=30000-40000"));
-  EXPECT_THAT(check_task_ports(60999, 61010, file), HasSubstr("overlap 32768-60999"));
-  std::filesystem::remove(file);
-  EXPECT_EQ(check_task_ports(30000, 40000, file), "");  // a kernel that does not say
-}
-
 TEST(Facts, NodeNames) {
   EXPECT_EQ(to_node_name("GPU01.cluster.example"), "gpu01");
   EXPECT_EQ(to_node_name("_my_host_"), "my-host");

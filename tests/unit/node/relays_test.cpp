@@ -235,7 +235,7 @@ TEST_F(RelaysTest, AnotherAgentsCallerIsServedByTheSameRules) {
   before = house.effects.size();
   EXPECT_THAT(replied(house, ask(2, 1001, MessageType::logs, logs("")), before), HasSubstr("it belongs to"));
   before = house.effects.size();
-  EXPECT_THAT(replied(house, ask(3, 0, MessageType::query_nodes, wire::NodeName{}), before), HasSubstr("checkpoints and jobs only"));
+  EXPECT_THAT(replied(house, ask(3, 0, MessageType::query_nodes, wire::NodeName{}), before), HasSubstr("checkpoints, jobs and doctor only"));
   before = house.effects.size();
   wire::ExecRequest exec;
   exec.job = "j";

@@ -127,7 +127,8 @@ class Town {
     while (houses_[path - 1].get() != &from) ++path;
     if (send.reply == 0 && links_.insert({&from, to}).second)
       post(&from, Gossiped{gossip::LinkUp{send.to}});
-    post(to, Gossiped{gossip::Received{send.header, send.body, path, from.address().ip}});
+    const std::string observed = &from == translated ? seen_at : from.address().ip;
+    post(to, Gossiped{gossip::Received{send.header, send.body, path, observed}});
   }
   void send(const House& from, const SendLog& send) {
     if (&from == cut_off) return;
@@ -164,6 +165,8 @@ class Town {
   int copies = 1;  // of each message about the log
   std::function<bool(const House& from, const House& to)> cut;  // between founders: nothing arrives
   const House* without_log = nullptr;  // hears nothing about the log
+  const House* translated = nullptr;  // others see it come from `seen_at`
+  std::string seen_at;
   const House* cut_off = nullptr;  // of members: what it sends and is sent is lost
   std::set<const House*> beyond;       // the cut of the network: they hear each other, and so do all others
   bool apart(const House& from, const House& to) const { return beyond.contains(&from) != beyond.contains(&to); }

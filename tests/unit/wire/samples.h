@@ -63,6 +63,7 @@ void for_each_control_type(F&& f) {
   f.template operator()<DrainRequest>("drain_request");
   f.template operator()<RecoverRequest>("recover_request");
   f.template operator()<RecoveryView>("recovery_view");
+  f.template operator()<DoctorReply>("doctor_reply");
 }
 
 class Sampler {

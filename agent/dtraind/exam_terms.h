@@ -1,0 +1,12 @@
+// What a host is to be like, by its configuration: for `dtrainctl doctor`, which asks the agent, or looks for itself where none answers.
+#pragma once
+
+#include "agent/dtraind/config.h"
+#include "common/node/examination.h"
+
+namespace dtrain::daemon {
+
+// Without what only an agent knows: its addresses, its GPUs, its directories where --dev chose them.
+node::ExamTerms exam_terms(const Config& config);
+
+}  // namespace dtrain::daemon

@@ -1,0 +1,116 @@
+"""What a host's configuration gives its tasks: the address and interface they talk on, and their limits.
+
+In namespaces of its own: it makes network interfaces, and takes rights from agents.
+"""
+import json
+import resource
+import signal
+import unittest
+
+import agents_lab
+import harness
+
+AT_MOST = 300                   # seconds for all tests
+SECOND, SECOND_IP, NOBODYS_IP = "fast0", "10.99.1.1", "10.99.1.9"
+MEMLOCK = 8 << 20               # bytes: the usual limit of a service, too little for RDMA
+
+
+def may_raise():
+    """Whether root can raise limits here: some containers keep CAP_SYS_RESOURCE to themselves."""
+    with open("/proc/self/status") as file:
+        effective = next(line for line in file if line.startswith("CapEff:")).split()[1]
+    return int(effective, 16) >> 24 & 1 == 1
+
+
+class HostSettings(harness.SystemTest):
+    def start(self):
+        """Each test starts its agent itself."""
+
+    def starts(self, *options, prefix=()):
+        self.agent.options, self.agent.prefix = list(options), list(prefix)
+        self.agent.start()
+        return self.agent
+
+    def doctor(self, level):
+        return [f for f in json.loads(self.agent.ctl("-o", "json", "doctor").stdout) if f["level"] == level]
+
+    def says(self, name, command):
+        """What a task prints that runs this shell command."""
+        self.agent.do("submit", self.job_file(name, {"worker": {"replicas": 1, "command": ["sh", "-c", command]}}))
+        self.wait_job(name, "Succeeded")
+        return self.agent.do("logs", name, "worker-0")
+
+    # ---- taskAddress
+
+    def second_interface(self):
+        agents_lab.run("ip", "link", "add", SECOND, "type", "veth", "peer", "name", SECOND + "p")
+        self.addCleanup(agents_lab.run, "ip", "link", "del", SECOND)
+        agents_lab.run("ip", "addr", "add", SECOND_IP + "/24", "dev", SECOND)
+        for name in (SECOND, SECOND + "p"):
+            agents_lab.run("ip", "link", "set", name, "up")
+
+    def test_tasks_talk_on_the_interface_that_is_theirs(self):
+        self.second_interface()
+        # What it is told of all, and whether it can listen where the others are told that it is.
+        looks = ("import json, os, socket, sys; hosts = json.loads(os.environ['TF_CONFIG'])['cluster']['worker']; host, port = sys.argv[1]"
+                 ".split(':'); socket.create_server((host, int(port))); print(sorted(h.split(':')[0] for h in hosts), "
+                 "sys.argv[1] in hosts, os.environ['GLOO_SOCKET_IFNAME'], os.environ['NCCL_SOCKET_IFNAME'])")
+        for name, given in (("by-name", SECOND), ("by-address", SECOND_IP)):
+            self.starts("--set", "network.taskAddress=" + given)
+            self.agent.do("submit", self.job_file(name, {"worker": {
+                "replicas": 2, "command": ["/usr/bin/python3", "-c", looks, "{task.address}"]}}, framework="tensorflow"))
+            self.wait_job(name, "Succeeded")
+            for task in ("worker-0", "worker-1"):
+                self.assertEqual(self.agent.do("logs", name, task), "%s True %s %s\n" % ([SECOND_IP] * 2, SECOND, SECOND))
+            task = self.agent.ask("tasks", name)[0]
+            self.assertTrue(task["address"].startswith(SECOND_IP + ":"), task)
+            self.assertTrue(self.agent.ask("nodes")[0]["address"].startswith(self.ip), "agents talk on theirs")
+            self.assertNotIn("network.task-address", self.agent.log())
+            found = [f for f in self.doctor("ok") if f["check"] == "addresses"]
+            self.assertIn("tasks use %s (%s)" % (SECOND_IP, SECOND), found[0]["finding"])
+            self.agent.end(signal.SIGTERM)
+
+    def test_an_address_that_no_interface_has_is_warned_of(self):
+        self.starts("--set", "network.taskAddress=" + NOBODYS_IP)
+        line = next(line for line in self.agent.log().splitlines() if " event=network.task-address " in line)
+        for part in ("level=warn", "no interface here has the task address " + NOBODYS_IP, "GLOO_SOCKET_IFNAME", "network.taskAddress"):
+            self.assertIn(part, line)
+        found = [f for f in self.doctor("warn") if f["check"] == "addresses"]
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("no interface here has the task address " + NOBODYS_IP, found[0]["finding"])
+        self.assertIn("set network.taskAddress to an address or an interface of this host", found[0]["cure"])
+
+    # ---- limits
+
+    def test_tasks_may_lock_all_memory(self):
+        """As much as this machine lets root have; what that lacks is said."""
+        self.starts()
+        kib = "unlimited" if may_raise() else self.hard(resource.RLIMIT_MEMLOCK, 10)
+        files = str(1 << 20) if may_raise() else self.hard(resource.RLIMIT_NOFILE, 0)
+        self.assertEqual(self.says("locks", "ulimit -l; ulimit -n; ulimit -c"), "%s\n%s\n0\n" % (kib, files))
+        lacking = {name for name, enough in (("memlock", kib == "unlimited"), ("nofile", files == str(1 << 20))) if not enough}
+        found = [f["finding"] for f in self.doctor("warn") if f["check"] == "limits"]
+        self.assertEqual({name for name in ("memlock", "nofile") if any("ulimit %s " % name in text for text in found)}, lacking, found)
+        self.assertEqual(self.agent.log().count(" event=tasks.ulimits "), len(lacking))
+
+    def hard(self, limit, shift):
+        most = resource.getrlimit(limit)[1]
+        return "unlimited" if most == resource.RLIM_INFINITY else str(most >> shift)
+
+    def test_what_the_agent_itself_may_not_is_said(self):
+        # As under a unit with the default LimitMEMLOCK, and without the right to raise it.
+        self.starts(prefix=["prlimit", "--memlock=%d:%d" % (MEMLOCK, MEMLOCK), "setpriv", "--bounding-set=-sys_resource",
+                            "--inh-caps=-sys_resource"])
+        line = next(line for line in self.agent.log().splitlines() if " event=tasks.ulimits " in line and "memlock" in line)
+        self.assertIn("memlock unlimited, and get 8.0 MiB: RDMA", line)
+        self.assertIn("LimitMEMLOCK=infinity", line)
+        found = [f for f in self.doctor("warn") if f["check"] == "limits" and "memlock" in f["finding"]]
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("memlock unlimited, and get 8.0 MiB: RDMA", found[0]["finding"])
+        self.assertIn("LimitMEMLOCK=infinity", found[0]["cure"])
+        self.assertEqual(self.says("locks", "ulimit -l"), "%d\n" % (MEMLOCK >> 10))     # as it was said
+
+
+if __name__ == "__main__":
+    agents_lab.enter(AT_MOST)
+    unittest.main(verbosity=2)
