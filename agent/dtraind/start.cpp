@@ -151,7 +151,10 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   if (!task_address) return give_up(EX_CONFIG, task_address.error());
   facts.task_address = *task_address;
   facts.task_interface = host::interface_of(*task_address);
-  return gather_hardware(config, facts, log);
+  auto watch = gather_hardware(config, out.layout, facts, log);
+  if (!watch) return tl::unexpected<Failure>(watch.error());
+  out.gpu_watch = std::move(*watch);
+  return {};
 }
 
 // What the last life kept of the cluster's members. A record that cannot be read costs time, no more: it is set aside.

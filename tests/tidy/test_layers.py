@@ -14,7 +14,7 @@ SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
 CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
                "agent/store/package.h"}                # packing happens where the files are
 DISCOVERER_SEES = {"agent/host/machine.h",           # the discoverer and its caller, likewise
-                   "agent/host/pci_address.h"}
+                   "agent/host/known_gpus.h", "agent/host/pci_address.h"}
 LAUNCHER_SEES = {"agent/dtrain-shim/protocol.h",       # a launcher and its shim are two ends of one conversation
                  "agent/dtrain-shim/vfork_clone.h"}    # both start processes without copying page tables
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
