@@ -8,7 +8,7 @@
 
 namespace dtrain::discover {
 
-// Fills in model, UUID ("GPU-" and 16 hex digits, as ROCR_VISIBLE_DEVICES takes it) and memory. GPUs that the
+// Fills in model, UUID ("GPU-" and 16 hex digits, as ROCR_VISIBLE_DEVICES takes it), memory, ordinal and XGMI links. GPUs that the
 // compute driver does not hold: as ask_nvidia_driver().
 void ask_amd_driver(const std::string& root, std::vector<FoundGpu>& gpus, std::vector<Error>& warnings);
 

@@ -6,9 +6,12 @@
 #include <cstdio>
 
 #include "agent/dtrain-discover/amd_driver.h"
+#include "agent/dtrain-discover/links.h"
 #include "agent/dtrain-discover/nvidia_driver.h"
 #include "agent/dtrain-discover/nvml.h"
+#include "agent/dtrain-discover/pci_device.h"
 #include "agent/dtrain-discover/small_file.h"
+#include "agent/dtrain-discover/surroundings.h"
 #include "agent/dtrain-discover/topology_text.h"
 
 namespace dtrain::discover {
@@ -28,7 +31,7 @@ std::uint64_t kernel_memory(const std::string& root) {
 // What a user may name in gpuModel also where no driver says more.
 void name_nameless(std::vector<FoundGpu>& gpus) {
   for (FoundGpu& gpu : gpus) {
-    if (!gpu.facts.model.empty()) continue;
+    if (!gpu.facts.model.empty() || gpu.vendor == 0) continue;  // of one that is not here any more nothing is known
     char name[16];
     std::snprintf(name, sizeof name, "%04x:%04x", gpu.vendor, gpu.device);
     gpu.facts.model = name;
@@ -40,15 +43,18 @@ void limit_gpus(std::vector<FoundGpu>& gpus, std::vector<Error>& warnings) {
   warnings.push_back({ErrorCode::limit,
                       "could not use all GPUs: " + std::to_string(gpus.size()) + " are more than " +
                           std::to_string(host::kMostGpus),
-                      "those with the highest PCI addresses are left out"});
+                      "those with the highest numbers are left out"});
   gpus.resize(host::kMostGpus);
 }
 
 // The part of the answer that depends on the GPUs.
 void put_gpus(hwloc_topology_t topology, std::vector<FoundGpu> gpus, const Request& request,
               host::Machine& machine) {
-  number_gpus(gpus);
+  number_gpus(gpus, request.known);
   limit_gpus(gpus, machine.warnings);
+  set_groups(gpus);
+  machine.known.clear();
+  for (const FoundGpu& gpu : gpus) machine.known.push_back({gpu.facts.index, gpu.facts.pci});
   exclude_gpus(gpus, request.exclude, machine.warnings);
   name_nameless(gpus);
   machine.topology = topology_text(topology, machine.memory_bytes, gpus);
@@ -83,7 +89,10 @@ void discover(const Request& request, const std::function<void(const host::Machi
       static_cast<std::uint32_t>(std::max(0, hwloc_get_nbobjs_by_type(topology->get(), HWLOC_OBJ_NUMANODE)));
 
   std::vector<FoundGpu> gpus = find_gpus(topology->get());
+  find_surroundings(topology->get(), gpus);
+  find_links(topology->get(), gpus);
   if (!of_file) {
+    ask_pci(request.source.root, gpus);
     ask_nvidia_driver(request.source.root, gpus, machine.warnings);
     ask_amd_driver(request.source.root, gpus, machine.warnings);
   }

@@ -13,6 +13,7 @@ namespace dtrain::discover {
 struct Request {
   Source source;
   std::vector<std::string> exclude;  // GPUs, by PCI address or index
+  std::vector<host::KnownGpu> known;  // the numbers that GPUs have
   std::string nvml;                  // library to ask; "": this machine's, where it may have NVIDIA GPUs
 };
 

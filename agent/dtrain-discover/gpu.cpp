@@ -1,8 +1,10 @@
 #include "agent/dtrain-discover/gpu.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "agent/dtrain-discover/small_file.h"
 #include "agent/host/machine.h"
@@ -27,13 +29,6 @@ using PciAttributes = decltype(hwloc_obj_attr_u::pcidev);
 bool computes(const PciAttributes& pci) {
   if (!is_display_or_accelerator(pci.class_id)) return false;
   return pci.vendor_id == kNvidia || (pci.vendor_id == kAmd && pci.device_id != kEs1000);
-}
-
-// Kernel number of the only NUMA node that the device is near to; -1: several, or none known.
-std::int32_t numa_of(hwloc_topology_t topology, hwloc_obj_t device) {
-  const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology, device);
-  if (near == nullptr || near->nodeset == nullptr || hwloc_bitmap_weight(near->nodeset) != 1) return -1;
-  return hwloc_bitmap_first(near->nodeset);
 }
 
 std::string info_of(hwloc_obj_t object, const char* name) {
@@ -61,6 +56,12 @@ void read_infos(hwloc_obj_t device, node::Gpu& gpu) {
 
 }  // namespace
 
+std::int32_t numa_of(hwloc_topology_t topology, hwloc_obj_t device) {
+  const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology, device);
+  if (near == nullptr || near->nodeset == nullptr || hwloc_bitmap_weight(near->nodeset) != 1) return -1;
+  return hwloc_bitmap_first(near->nodeset);
+}
+
 FoundGpu make_gpu(host::PciAddress address, std::uint16_t vendor, std::uint16_t device) {
   FoundGpu gpu;
   gpu.address = address;
@@ -71,10 +72,39 @@ FoundGpu make_gpu(host::PciAddress address, std::uint16_t vendor, std::uint16_t 
   return gpu;
 }
 
-void number_gpus(std::vector<FoundGpu>& gpus) {
+void make_unhealthy(node::Gpu& gpu, const std::string& reason) {
+  if (std::exchange(gpu.healthy, false)) gpu.reason = clean_text(reason, host::kReasonBytes);
+}
+
+void number_gpus(std::vector<FoundGpu>& gpus, const std::vector<host::KnownGpu>& known) {
+  std::map<host::PciAddress, std::uint32_t> numbers;
+  std::uint32_t next = 0;
+  for (const host::KnownGpu& gpu : known) {
+    if (const auto address = host::parse_pci_address(gpu.pci)) numbers[*address] = gpu.index;
+    next = std::max(next, gpu.index + 1);
+  }
+  std::erase_if(gpus, [&](const FoundGpu& gpu) { return gpu.stranger && !numbers.contains(gpu.address); });
   std::sort(gpus.begin(), gpus.end(),
             [](const FoundGpu& a, const FoundGpu& b) { return a.address < b.address; });
-  for (std::size_t i = 0; i < gpus.size(); ++i) gpus[i].facts.index = static_cast<std::uint32_t>(i);
+  for (FoundGpu& gpu : gpus) {
+    const auto number = numbers.find(gpu.address);
+    gpu.facts.index = number == numbers.end() ? next++ : number->second;
+    if (number != numbers.end()) numbers.erase(number);
+  }
+  std::vector<FoundGpu> missing;
+  for (const auto& [address, index] : numbers) {
+    FoundGpu& gpu = missing.emplace_back();
+    gpu.address = address;
+    gpu.facts.pci = address.text();
+    gpu.facts.index = index;
+    make_unhealthy(gpu.facts, kNotOnTheBus);
+  }
+  const auto by_index = [](const FoundGpu& a, const FoundGpu& b) { return a.facts.index < b.facts.index; };
+  std::sort(missing.begin(), missing.end(), by_index);
+  const std::size_t room = host::kMostGpus - std::min(gpus.size(), host::kMostGpus);
+  if (missing.size() > room) missing.erase(missing.begin(), missing.end() - static_cast<std::ptrdiff_t>(room));
+  std::move(missing.begin(), missing.end(), std::back_inserter(gpus));
+  std::sort(gpus.begin(), gpus.end(), by_index);
 }
 
 std::vector<FoundGpu> find_gpus(hwloc_topology_t topology) {
@@ -89,7 +119,6 @@ std::vector<FoundGpu> find_gpus(hwloc_topology_t topology) {
   }
   std::vector<FoundGpu> gpus;
   for (auto& [address, gpu] : found) gpus.push_back(std::move(gpu));
-  number_gpus(gpus);
   return gpus;
 }
 

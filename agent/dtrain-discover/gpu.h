@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/host/known_gpus.h"
 #include "agent/host/pci_address.h"
 #include "common/base/result.h"
 #include "common/node/host_facts.h"
@@ -14,23 +15,36 @@
 namespace dtrain::discover {
 
 inline constexpr std::uint16_t kNvidia = 0x10de, kAmd = 0x1002;
+inline constexpr std::uint64_t kMostMinors = 1 << 20;  // of device files, as the kernel has it
+
+inline constexpr const char* kNotOnTheBus = "it is not on the bus any more";
 
 struct FoundGpu {
   host::PciAddress address;
   std::uint16_t vendor = 0, device = 0;
   bool excluded = false;  // by the operator
+  bool stranger = false;  // its driver does not hold it
+  std::vector<host::PciAddress> linked;  // what NVLink or XGMI joins it with (links.h)
   node::Gpu facts;        // index, pci, vendor, numa; the rest as far as known
 };
 
-// By PCI class and maker, one per address, in order of address; index counts from 0. Consoles of board
+// By PCI class and maker, one per address, in order of address. Consoles of board
 // management controllers are left out. Names, UUIDs and memory are taken from what the topology says (a file
 // may, a kernel does not).
 std::vector<FoundGpu> find_gpus(hwloc_topology_t topology);
 
+// Kernel number of the only NUMA node that the device is near to; -1: several, or none known.
+std::int32_t numa_of(hwloc_topology_t topology, hwloc_obj_t device);
+
 // A GPU that only its driver shows (some sandboxes hide PCI devices).
 FoundGpu make_gpu(host::PciAddress address, std::uint16_t vendor, std::uint16_t device);
 
-void number_gpus(std::vector<FoundGpu>& gpus);  // sorts, sets index
+// Not healthy any more; the first cause that is found is the one that is said.
+void make_unhealthy(node::Gpu& gpu, const std::string& reason);
+
+// Sets index and sorts by it: those that are known have theirs, the others the next ones in order of address. Known ones that are
+// not here are added as unhealthy, as many as host::kMostGpus allow; strangers that are not known are left out.
+void number_gpus(std::vector<FoundGpu>& gpus, const std::vector<host::KnownGpu>& known);
 
 // Marks those named by PCI address or index. A name that fits none: a warning.
 void exclude_gpus(std::vector<FoundGpu>& gpus, const std::vector<std::string>& names,

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "agent/dtrain-discover/discover.h"
+#include "agent/dtrain-discover/health.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::discover {
@@ -20,8 +21,10 @@ namespace {
 constexpr rlim_t kCpuSeconds = 60;  // a loop without end comes to its own
 
 constexpr const char* kUsage =
-    "usage: dtrain-discover [--root DIR] [--topology FILE.xml] [--exclude GPU]... [--nvml LIBRARY] [--text]\n"
-    "Says what hardware this machine has. The agent calls it; with --text it is for people.\n";
+    "usage: dtrain-discover [--root DIR] [--topology FILE.xml] [--exclude GPU]... [--known 'INDEX PCI']...\n"
+    "                       [--nvml LIBRARY] [--text | --health]\n"
+    "Says what hardware this machine has. The agent calls it; with --text it is for people. With --health: how the\n"
+    "GPUs are that --known names.\n";
 
 bool write_all(std::string_view bytes) {
   while (!bytes.empty()) {
@@ -32,8 +35,9 @@ bool write_all(std::string_view bytes) {
   return true;
 }
 
-bool write_frame(const host::Machine& machine) {
-  const std::string body = wire::encode(machine);
+template <class T>
+bool write_frame(const T& answer) {
+  const std::string body = wire::encode(answer);
   std::string frame;
   for (int shift = 24; shift >= 0; shift -= 8) frame += static_cast<char>((body.size() >> shift) & 0xff);
   return write_all(frame + body);
@@ -56,9 +60,10 @@ int run_program(int argc, char** argv) {
   constexpr option kOptions[] = {
       {"root", required_argument, nullptr, 'r'},    {"topology", required_argument, nullptr, 't'},
       {"exclude", required_argument, nullptr, 'e'}, {"nvml", required_argument, nullptr, 'n'},
-      {"text", no_argument, nullptr, 'T'},          {nullptr, 0, nullptr, 0}};
+      {"known", required_argument, nullptr, 'k'},   {"text", no_argument, nullptr, 'T'},
+      {"health", no_argument, nullptr, 'H'},        {nullptr, 0, nullptr, 0}};
   Request request;
-  bool text = false;
+  bool text = false, health = false;
   for (int flag; (flag = ::getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (flag) {
       case 'r':
@@ -70,8 +75,17 @@ int run_program(int argc, char** argv) {
       case 'e':
         request.exclude.emplace_back(::optarg);
         break;
+      case 'k': {
+        const auto known = host::parse_known_gpu(::optarg);
+        if (!known) return std::fprintf(stderr, "%s\n", known.error().text().c_str()), EX_USAGE;
+        request.known.push_back(*known);
+        break;
+      }
       case 'n':
         request.nvml = ::optarg;
+        break;
+      case 'H':
+        health = true;
         break;
       case 'T':
         text = true;
@@ -80,11 +94,17 @@ int run_program(int argc, char** argv) {
         return std::fputs(kUsage, stderr), EX_USAGE;
     }
   }
-  if (::optind < argc) return std::fputs(kUsage, stderr), EX_USAGE;
+  if (::optind < argc || (text && health)) return std::fputs(kUsage, stderr), EX_USAGE;
   // Only hwloc's own parts: none that starts OpenCL or GL, none that binds itself to every CPU in turn.
   ::setenv("HWLOC_COMPONENTS", "-x86,-opencl,-cuda,-nvml,-rsmi,-levelzero,-gl", 1);
   ::setenv("HWLOC_HIDE_ERRORS", "2", 1);
   int code = EX_OK;
+  if (health) {
+    look_at_health(request.source.root, request.known, request.nvml, [&](const host::GpuSamples& samples) {
+      if (!write_frame(samples)) code = EX_IOERR;
+    });
+    ::_exit(code);
+  }
   discover(request, [&](const host::Machine& machine) {
     if (machine.error) code = EX_DATAERR;
     if (!(text ? write_text(machine) : write_frame(machine))) code = EX_IOERR;

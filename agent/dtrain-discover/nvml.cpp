@@ -1,80 +1,68 @@
 #include "agent/dtrain-discover/nvml.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
+#include "agent/dtrain-discover/drivers.h"
+#include "agent/dtrain-discover/links.h"
+#include "agent/dtrain-discover/nvml_library.h"
 #include "agent/dtrain-discover/small_file.h"
 #include "agent/host/machine.h"
 
 namespace dtrain::discover {
 namespace {
 
-// The library's own interface, as its reference documents it ("NVML API Reference Guide": Initialization,
-// Device Queries).
-using Handle = void*;
-using Code = int;
-constexpr Code kSuccess = 0;
-struct PciInfo {  // nvmlPciInfo_t of nvmlDeviceGetPciInfo_v3
-  char legacy_address[16];
-  unsigned domain, bus, device;
-  unsigned device_and_vendor;  // the vendor in the low half
-  unsigned subsystem;
-  char address[32];
-};
-struct Memory {  // nvmlMemory_t, bytes
-  unsigned long long total, free, used;
-};
-
-class Library {
- public:
-  explicit Library(const std::string& name) : handle_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_ == nullptr) return;
-    find("nvmlInit_v2", init);
-    find("nvmlErrorString", error_string);
-    find("nvmlDeviceGetCount_v2", count);
-    find("nvmlDeviceGetHandleByIndex_v2", device);
-    find("nvmlDeviceGetPciInfo_v3", pci_info);
-    find("nvmlDeviceGetName", name_of);
-    find("nvmlDeviceGetUUID", uuid_of);
-    find("nvmlDeviceGetMemoryInfo", memory_of);
-  }
-  bool loaded() const { return handle_ != nullptr; }
-  const std::string& missing() const { return missing_; }  // the first function that it does not have
-  std::string text(Code code) const {
-    const char* words = error_string(code);
-    return words == nullptr ? "error " + std::to_string(code) : clean_text(words, host::kDeviceTextBytes);
-  }
-
-  Code (*init)() = nullptr;
-  const char* (*error_string)(Code) = nullptr;
-  Code (*count)(unsigned*) = nullptr;
-  Code (*device)(unsigned, Handle*) = nullptr;
-  Code (*pci_info)(Handle, PciInfo*) = nullptr;
-  Code (*name_of)(Handle, char*, unsigned) = nullptr;
-  Code (*uuid_of)(Handle, char*, unsigned) = nullptr;
-  Code (*memory_of)(Handle, Memory*) = nullptr;
-
- private:
-  template <class Function>
-  void find(const char* name, Function& function) {
-    function = reinterpret_cast<Function>(::dlsym(handle_, name));
-    if (function == nullptr && missing_.empty()) missing_ = name;
-  }
-  void* handle_;  // never closed: this program ends soon
-  std::string missing_;
-};
+using nvml::Code;
+using nvml::Handle;
+using nvml::kSuccess;
+using nvml::Library;
+using nvml::PciInfo;
 
 FoundGpu& find_or_add(std::vector<FoundGpu>& gpus, const PciInfo& pci) {
-  const host::PciAddress address{pci.domain, static_cast<std::uint8_t>(pci.bus),
-                                 static_cast<std::uint8_t>(pci.device), 0};
+  const host::PciAddress address = pci.pci();
   const auto found =
       std::find_if(gpus.begin(), gpus.end(), [&](const FoundGpu& gpu) { return gpu.address == address; });
-  if (found != gpus.end()) return *found;
-  gpus.push_back(make_gpu(address, kNvidia, static_cast<std::uint16_t>(pci.device_and_vendor >> 16)));
-  return gpus.back();
+  if (found == gpus.end()) {
+    gpus.push_back(make_gpu(address, kNvidia, static_cast<std::uint16_t>(pci.device_and_vendor >> 16)));
+    return gpus.back();
+  }
+  if (std::exchange(found->stranger, false)) {  // the driver does not list it there (some sandboxes), and holds it
+    found->facts.healthy = true;
+    found->facts.reason.clear();
+  }
+  return *found;
+}
+
+Code read_facts(const Library& nvml, Handle handle, node::Gpu& gpu) {
+  std::array<char, 128> text{};
+  nvml::Memory memory{};
+  Code code = nvml.name_of(handle, text.data(), text.size() - 1);
+  if (code != kSuccess) return code;
+  gpu.model = clean_text(text.data(), host::kDeviceTextBytes);
+  text.fill('\0');
+  if ((code = nvml.uuid_of(handle, text.data(), text.size() - 1)) != kSuccess) return code;
+  gpu.uuid = clean_text(text.data(), host::kDeviceTextBytes);
+  if ((code = nvml.memory_of(handle, &memory)) != kSuccess) return code;
+  gpu.memory_bytes = memory.total;
+  unsigned mig = 0, pending = 0;
+  if (nvml.mig_mode != nullptr && nvml.mig_mode(handle, &mig, &pending) == kSuccess && mig != 0)
+    make_unhealthy(gpu, kMigIsOn);
+  return kSuccess;
+}
+
+void read_links(const Library& nvml, Handle handle, FoundGpu& gpu) {
+  if (nvml.link_state == nullptr || nvml.link_type == nullptr || nvml.link_remote == nullptr) return;
+  for (unsigned link = 0; link < nvml::kLinks; ++link) {
+    unsigned active = 0, type = 0;
+    PciInfo remote{};
+    if (nvml.link_state(handle, link, &active) != kSuccess || active == 0 || nvml.link_type(handle, link, &type) != kSuccess) continue;
+    if (type == nvml::kRemoteSwitch)
+      gpu.linked.push_back(kAnySwitch);
+    else if (type == nvml::kRemoteGpu && nvml.link_remote(handle, link, &remote) == kSuccess)
+      gpu.linked.push_back(remote.pci());
+  }
 }
 
 // Which GPU it was about; unset where not even that can be had.
@@ -85,22 +73,16 @@ std::optional<host::PciAddress> ask_device(const Library& nvml, unsigned index, 
   if ((code = nvml.device(index, &handle)) != kSuccess) return std::nullopt;
   if ((code = nvml.pci_info(handle, &pci)) != kSuccess) return std::nullopt;
   FoundGpu& gpu = find_or_add(gpus, pci);
-  std::array<char, 128> text{};
-  Memory memory{};
-  if ((code = nvml.name_of(handle, text.data(), text.size() - 1)) == kSuccess)
-    gpu.facts.model = clean_text(text.data(), host::kDeviceTextBytes);
-  text.fill('\0');
-  if (code == kSuccess && (code = nvml.uuid_of(handle, text.data(), text.size() - 1)) == kSuccess)
-    gpu.facts.uuid = clean_text(text.data(), host::kDeviceTextBytes);
-  if (code == kSuccess && (code = nvml.memory_of(handle, &memory)) == kSuccess)
-    gpu.facts.memory_bytes = memory.total;
-  if (code != kSuccess) gpu.facts.healthy = false;
+  gpu.facts.ordinal = static_cast<std::int32_t>(index);  // NVML counts in the order of PCI addresses
+  if ((code = read_facts(nvml, handle, gpu.facts)) != kSuccess)
+    make_unhealthy(gpu.facts, "NVML: " + nvml.text(code));
+  read_links(nvml, handle, gpu);
   return gpu.address;
 }
 
 void mark_all(std::vector<FoundGpu>& gpus, const std::string& cause, std::vector<Error>& warnings) {
   for (FoundGpu& gpu : gpus)
-    if (gpu.vendor == kNvidia) gpu.facts.healthy = false;
+    if (gpu.vendor == kNvidia) make_unhealthy(gpu.facts, "NVML: " + cause);
   warnings.push_back(
       {ErrorCode::unavailable, "could not use the NVIDIA GPUs: NVML: " + cause,
        "see what nvidia-smi says (a new driver needs a restart of the machine), then start the agent again"});
@@ -122,20 +104,22 @@ void ask_nvml(const std::string& library, std::vector<FoundGpu>& gpus, std::vect
   if (const Code code = nvml.count(&count); code != kSuccess)
     return mark_all(gpus, nvml.text(code), warnings);
   std::vector<host::PciAddress> answered;
+  std::string unnamed;  // why one did not answer of which not even the address is known
   for (unsigned index = 0; index < std::min<unsigned>(count, host::kMostGpus); ++index) {
     Code code = kSuccess;
     const auto address = ask_device(nvml, index, gpus, code);
     if (address) answered.push_back(*address);
-    if (code != kSuccess)
-      warnings.push_back({ErrorCode::unavailable,
-                          "could not ask GPU " +
-                              (address ? address->text() : "number " + std::to_string(index)) +
-                              ": NVML: " + nvml.text(code),
-                          "see what nvidia-smi and the kernel's log say about it"});
+    if (code == kSuccess) continue;
+    if (!address) unnamed = ": " + nvml.text(code);
+    warnings.push_back({ErrorCode::unavailable,
+                        "could not ask GPU " +
+                            (address ? address->text() : "number " + std::to_string(index)) +
+                            ": NVML: " + nvml.text(code),
+                        "see what nvidia-smi and the kernel's log say about it"});
   }
-  for (FoundGpu& gpu : gpus)  // the driver holds it and its library does not: it was lost
+  for (FoundGpu& gpu : gpus)
     if (gpu.vendor == kNvidia && std::find(answered.begin(), answered.end(), gpu.address) == answered.end())
-      gpu.facts.healthy = false;
+      make_unhealthy(gpu.facts, kNvmlHasLostIt + unnamed);
 }
 
 }  // namespace dtrain::discover

@@ -83,7 +83,8 @@ Status use_file(hwloc_topology_t topology, const std::string& path) {
 
 void keep_devices(hwloc_topology_t topology) {
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  // Of a file: what cuda, nvml and rsmi said about a GPU where it was written.
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  // Network devices; of a file: what cuda, nvml and rsmi said about a GPU where it was written.
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
 }
 

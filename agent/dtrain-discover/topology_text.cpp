@@ -35,10 +35,13 @@ std::string cores_in(hwloc_topology_t topology, hwloc_const_cpuset_t cpus) {
 }
 
 std::string gpu_line(const FoundGpu& gpu) {
-  std::string line = "gpu " + std::to_string(gpu.facts.index) + "  " + gpu.facts.pci + "  " + gpu.facts.model;
+  std::string line = "gpu " + std::to_string(gpu.facts.index) + "  " + gpu.facts.pci;
+  if (!gpu.facts.model.empty()) line += "  " + gpu.facts.model;
   if (gpu.facts.memory_bytes != 0) line += ", " + gibibytes(gpu.facts.memory_bytes);
+  if (gpu.facts.group >= 0) line += ", link group " + std::to_string(gpu.facts.group);
+  for (std::size_t i = 0; i < gpu.facts.nics.size(); ++i) line += (i == 0 ? ", near " : " ") + gpu.facts.nics[i];
   if (gpu.excluded) line += " (excluded)";
-  if (!gpu.facts.healthy) line += " (unhealthy)";
+  if (!gpu.facts.healthy) line += " (unhealthy: " + gpu.facts.reason + ")";
   return line;
 }
 

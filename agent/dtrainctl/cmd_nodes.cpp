@@ -37,7 +37,8 @@ int cmd_describe_node(Session& session, const NamedOptions& options) {
 
 int cmd_topology(Session& session, const NamedOptions& options) {
   return show_node(session, options.name, [&](const wire::NodeView& node) {
-    const Json json{{"name", node.name}, {"topology", node.topology}, {"gpus", json_of(node.gpus.devices)}};
+    const Json json{{"name", node.name}, {"topology", node.topology}, {"packages", node.packages},
+                    {"numa_nodes", node.numa_nodes}, {"gpus", json_of(node.gpus.devices)}};
     session.show(json, [&] { return topology_text(node); });
   });
 }

@@ -184,11 +184,13 @@ std::string node_text(const wire::NodeView& node, const Layout& layout) {
                     field("Life", node.life != 0 ? std::to_string(node.life) : "") + field("Key", node.key_print);
   if (node.gpus.devices.empty()) return out;
   Table table({{"INDEX", 0, false, true}, {"PCI"}, {"VENDOR", 3}, {"MODEL", 1, true}, {"MEMORY", 2, false, true},
-               {"NUMA", 4, false, true}, {"HEALTHY", 0}, {"UUID", 5, false, false, false, true}});
+               {"NUMA", 4, false, true}, {"LINKS", 6, false, true}, {"NICS", 7, true}, {"HEALTHY", 0, true},
+               {"UUID", 5, false, false, false, true}});
   for (const wire::GpuView& gpu : node.gpus.devices)
     table.add({std::to_string(gpu.index), gpu.pci, gpu.vendor, gpu.model + (gpu.pretended ? " (pretended)" : ""),
-               bytes_text(gpu.memory_bytes), gpu.numa < 0 ? "" : std::to_string(gpu.numa), gpu.healthy ? "yes" : "no",
-               gpu.uuid});
+               bytes_text(gpu.memory_bytes), gpu.numa < 0 ? "" : std::to_string(gpu.numa),
+               gpu.group < 0 ? "" : std::to_string(gpu.group), joined(gpu.nics, ","),
+               gpu.healthy ? "yes" : gpu.reason.empty() ? "no" : "no: " + gpu.reason, gpu.uuid});
   return out + indented(table.render(inside(layout, 2)), "  ");
 }
 

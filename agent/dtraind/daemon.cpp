@@ -149,6 +149,21 @@ Status Daemon::turn(Instant limit) {
   return {};
 }
 
+Status Daemon::watch_gpus() {
+  if (!prepared_.gpu_watch) return {};
+  host::GpuWatch::Sinks sinks;
+  sinks.sampled = [this](std::vector<node::GpuSample> gpus) { queue(node::GpusSampled{std::move(gpus)}); };
+  sinks.faulted = [this](node::GpuFault fault) { queue(node::GpuFaulted{std::move(fault)}); };
+  sinks.failed = [this](const Error& error) {
+    log_.write(LogLevel::warn, "hardware.warning", {{"warning", error.message}, {"next", error.next}});
+  };
+  auto watch = host::GpuWatch::open(std::move(*prepared_.gpu_watch), std::move(sinks));
+  if (!watch) return fail(watch.error());
+  gpu_watch_ = std::move(*watch);
+  return add_source(gpu_watch_->fd(), [this] { return gpu_watch_->deadline(); },
+                    [this] { gpu_watch_->dispatch(loop_->now().boot); });
+}
+
 // The tasks that run are known and their shims connected before anybody is answered.
 Status Daemon::adopt() {
   node::Started started;
@@ -199,6 +214,7 @@ int Daemon::run(loop::Signals& signals, const Reload& reload, loop::ServiceManag
   if (auto watched = loop_->watch(signals.fd(), EPOLLIN, [&](std::uint32_t) { handle_signals(signals, reload); }); !watched)
     return broken(watched.error());
   if (auto adopted = adopt(); !adopted) return broken(adopted.error());
+  if (auto watched = watch_gpus(); !watched) return broken(watched.error());
   if (storage_failed_) return fail_storage();
   auto opened = open_network();
   if (opened) opened = open_control();

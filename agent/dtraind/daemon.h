@@ -78,6 +78,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   Status add_source(int fd, std::function<Instant()> deadline, std::function<void()> dispatch);
 
   // ---- daemon.cpp
+  Status watch_gpus();
   Status adopt();
   Status open_control();
   Status turn(Instant limit);
@@ -152,6 +153,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<net::ControlServer> control_;
   Relays relays_{*this};
   std::unique_ptr<host::Examiner> examiner_;
+  std::unique_ptr<host::GpuWatch> gpu_watch_;  // null: there is none to watch
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet
   std::unique_ptr<net::PeerLinks> links_;
   host::Endpoint listens_;               // to other agents

@@ -1,6 +1,9 @@
 #include "agent/dtraind/hardware.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <optional>
 #include <utility>
@@ -8,6 +11,7 @@
 #include "agent/dtraind/start.h"
 #include "agent/host/discover.h"
 #include "agent/host/facts.h"
+#include "agent/store/file.h"
 
 namespace dtrain::daemon {
 namespace {
@@ -21,22 +25,53 @@ std::string variable(const char* name) {
 struct Found {
   host::Machine machine;
   bool elsewhere = false;  // not this machine: what it says of CPUs and memory counts
+  std::optional<host::GpuWatch::Options> watch;
 };
 
+// As the last lives of this agent gave them out.
+std::vector<host::KnownGpu> read_known_gpus(const std::string& path, Log& log) {
+  const auto bytes = store::read_file(path, host::kKnownGpusBytes);
+  if (!bytes && bytes.error().code == ErrorCode::not_found) return {};
+  auto known = bytes ? host::parse_known_gpus(*bytes) : Result<std::vector<host::KnownGpu>>(fail(bytes.error()));
+  if (known) return std::move(*known);
+  const bool aside = ::rename(path.c_str(), (path + ".damaged").c_str()) == 0;
+  log.write(LogLevel::warn, "hardware.numbers-damaged",
+            {{"file", aside ? path + ".damaged" : path}, {"cause", known.error().text()},
+             {"next", "the GPUs are numbered anew: if one is missing, cancel the jobs that have GPUs here"}});
+  return {};
+}
+
+void remember_gpus(const std::string& path, const std::vector<host::KnownGpu>& before,
+                   const std::vector<host::KnownGpu>& now, Log& log) {
+  if (before == now) return;
+  if (auto written = store::write_file_atomically(path, host::known_gpus_file(now), 0644); !written)
+    log.write(LogLevel::warn, "hardware.numbers-not-kept",
+              {{"error", written.error().text()},
+               {"next", "when a GPU is missing after the next start the numbers of the others may change; mend the disk"}});
+}
+
 // Unset: could not be discovered, which was logged.
-Start<std::optional<Found>> ask(const Config& config, Log& log) {
+Start<std::optional<Found>> ask(const Config& config, std::vector<host::KnownGpu> known, Log& log) {
   host::DiscoverOptions options;
   options.topology_file =
       config.resources.topology.empty() ? variable("HWLOC_XMLFILE") : config.resources.topology;
   options.root = options.topology_file.empty() ? variable("HWLOC_FSROOT") : "";
   options.exclude_gpus = config.resources.exclude_gpus;
+  options.known_gpus = std::move(known);
   const auto program = find_helper("dtrain-discover");
   auto machine = Result<host::Machine>(tl::unexpect, program ? Error{} : program.error().error);
   if (program) {
     options.program = *program;
     machine = host::discover(options);
   }
-  if (machine) return Found{std::move(*machine), !options.topology_file.empty() || !options.root.empty()};
+  if (machine) {
+    Found found{std::move(*machine), !options.topology_file.empty() || !options.root.empty(), std::nullopt};
+    if (options.topology_file.empty() && !found.machine.gpus.empty()) {
+      found.watch = host::GpuWatch::Options{options.program, options.root, options.nvml, {}};
+      for (const node::Gpu& gpu : found.machine.gpus) found.watch->gpus.push_back({gpu.index, gpu.pci});
+    }
+    return found;
+  }
   if (!options.topology_file.empty()) {
     const ErrorCode code = machine.error().code;
     return give_up(code == ErrorCode::not_found || code == ErrorCode::io ? EX_NOINPUT
@@ -56,8 +91,10 @@ class NoLog : public Log {
 
 }  // namespace
 
-Start<void> gather_hardware(const Config& config, node::NodeFacts& facts, Log& log) {
-  auto found = ask(config, log);
+Start<std::optional<host::GpuWatch::Options>> gather_hardware(const Config& config, const Layout& layout, node::NodeFacts& facts,
+                                                               Log& log) {
+  const std::vector<host::KnownGpu> known = read_known_gpus(layout.gpus_file(), log);
+  auto found = ask(config, known, log);
   if (!found) return tl::unexpected<Failure>(found.error());
   auto total = host::total_capacity();
   if (!total) return give_up(EX_OSERR, total.error());
@@ -66,8 +103,11 @@ Start<void> gather_hardware(const Config& config, node::NodeFacts& facts, Log& l
     if ((*found)->elsewhere) *total = host::Capacity{machine.cpus * 1000, machine.memory_bytes};
     for (const Error& warning : machine.warnings)
       log.write(LogLevel::warn, "hardware.warning", {{"warning", warning.message}, {"next", warning.next}});
+    remember_gpus(layout.gpus_file(), known, machine.known, log);
     facts.gpus = std::move(machine.gpus);
     facts.topology = std::move(machine.topology);
+    facts.packages = machine.packages;
+    facts.numa_nodes = machine.numa_nodes;
   }
   host::ReserveOptions reserve{config.resources.reserve_cpu_millis, config.resources.reserve_memory};
   if (config.dev) {  // somebody's own machine: all of it may be tried out
@@ -85,13 +125,14 @@ Start<void> gather_hardware(const Config& config, node::NodeFacts& facts, Log& l
             {{"cpus", std::to_string(total->cpu_millis / 1000)},
              {"memory_bytes", std::to_string(total->memory_bytes)},
              {"gpus", std::to_string(facts.gpus.size())}});
-  return {};
+  if (!*found || config.resources.gpus) return std::optional<host::GpuWatch::Options>();
+  return std::move((*found)->watch);
 }
 
 Start<void> check_topology(const Config& config) {
   if (config.resources.topology.empty()) return {};
   NoLog log;
-  const auto found = ask(config, log);
+  const auto found = ask(config, {}, log);
   if (!found) return tl::unexpected<Failure>(found.error());
   return {};
 }

@@ -162,7 +162,10 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   if (!config.dev)  // which asks for nothing
     for (const wire::Finding& low : node::limits_too_low(host::task_limits(exam_terms(config)), facts.name))
       warn(log, "tasks.ulimits", low);
-  return gather_hardware(config, facts, log);
+  auto watch = gather_hardware(config, out.layout, facts, log);
+  if (!watch) return tl::unexpected<Failure>(watch.error());
+  out.gpu_watch = std::move(*watch);
+  return {};
 }
 
 // What the last life kept of the cluster's members. A record that cannot be read costs time, no more: it is set aside.

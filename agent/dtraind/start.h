@@ -10,6 +10,7 @@
 #include "agent/dtraind/config.h"
 #include "agent/dtraind/exit_code.h"
 #include "agent/dtraind/layout.h"
+#include "agent/host/gpu_watch.h"
 #include "agent/host/listen_port.h"
 #include "agent/host/resolver.h"
 #include "agent/net/cluster_keys.h"
@@ -31,6 +32,7 @@ struct Prepared {
   std::unique_ptr<store::BlobStore> blobs;
   store::StoredState state;
   node::NodeFacts facts;
+  std::optional<host::GpuWatch::Options> gpu_watch;    // unset: there is none to watch
   std::string boot_id;
   node::MemberStart members;
 };

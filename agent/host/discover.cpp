@@ -1,11 +1,8 @@
 #include "agent/host/discover.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,34 +10,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
-#include <string_view>
 #include <utility>
 
-#include "common/wire/codec.h"
+#include "agent/host/discover_child.h"
 
 namespace dtrain::host {
 namespace {
-
-constexpr std::size_t kHeaderBytes = 4;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-  void reset() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 tl::unexpected<Error> not_discovered(const std::string& cause, const std::string& next) {
   return fail(ErrorCode::unavailable, "could not discover the hardware: " + cause, next);
@@ -53,13 +28,8 @@ int milliseconds_until(Clock::time_point end) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
 }
 
-struct Child {
-  pid_t pid = -1;
-  Descriptor output, errors;
-};
-
-Result<Child> start(const DiscoverOptions& options) {
-  std::vector<std::string> arguments{options.program};
+std::vector<std::string> arguments_of(const DiscoverOptions& options) {
+  std::vector<std::string> arguments;
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };
@@ -67,45 +37,8 @@ Result<Child> start(const DiscoverOptions& options) {
   add("--root", options.root);
   add("--nvml", options.nvml);
   for (const std::string& gpu : options.exclude_gpus) add("--exclude", gpu);
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  // Nothing of the agent's environment reaches hwloc but where a maker's library may lie.
-  std::string library_path = "LD_LIBRARY_PATH=";
-  if (const char* value = ::getenv("LD_LIBRARY_PATH")) library_path += value;
-  std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin", language = "LC_ALL=C";
-  char* environment[] = {path.data(), language.data(),
-                         library_path.size() > 16 ? library_path.data() : nullptr, nullptr};
-
-  int output[2], errors[2];
-  if (::pipe2(output, O_CLOEXEC) != 0) return not_discovered(std::string("pipe: ") + ::strerror(errno), "");
-  Child child{-1, Descriptor(output[0]), Descriptor()};
-  const Descriptor output_end(output[1]);
-  if (::pipe2(errors, O_CLOEXEC) != 0) return not_discovered(std::string("pipe: ") + ::strerror(errno), "");
-  child.errors = Descriptor(errors[0]);
-  const Descriptor errors_end(errors[1]);
-
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, output_end.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, errors_end.get(), STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const int code =
-      ::posix_spawn(&child.pid, options.program.c_str(), &actions, &attributes, argv.data(), environment);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (code != 0)
-    return not_discovered("could not run " + options.program + ": " + ::strerror(code),
-                          "install or build all of dtrain");
-  return child;
+  for (const KnownGpu& gpu : options.known_gpus) add("--known", known_gpu_text(gpu));
+  return arguments;
 }
 
 enum class Ending : unsigned char { closed, late, too_long };
@@ -128,7 +61,7 @@ Ending collect(const Child& child, Clock::time_point end, std::string& output, s
       if (got <= 0) {
         waiting[i].fd = -1;
       } else if (i == 0) {
-        if (output.size() + static_cast<std::size_t>(got) > 2 * (kMachineBytes + kHeaderBytes))
+        if (output.size() + static_cast<std::size_t>(got) > 2 * (kMachineBytes + kFrameHeaderBytes))
           return Ending::too_long;
         output.append(buffer, static_cast<std::size_t>(got));
       } else {
@@ -163,22 +96,6 @@ std::string reap(pid_t pid, bool kill_it) {
   return WEXITSTATUS(status) == 0 ? "" : "ended with " + std::to_string(WEXITSTATUS(status));
 }
 
-// The last whole answer; unset when there is none that can be read.
-std::optional<Machine> last_answer(std::string_view output) {
-  std::optional<Machine> last;
-  while (output.size() >= kHeaderBytes) {
-    std::size_t size = 0;
-    for (std::size_t i = 0; i < kHeaderBytes; ++i) size = size << 8 | static_cast<unsigned char>(output[i]);
-    output.remove_prefix(kHeaderBytes);
-    if (size > kMachineBytes || size > output.size()) break;
-    auto machine = wire::decode<Machine>(output.substr(0, size));
-    if (!machine) break;
-    last = std::move(*machine);
-    output.remove_prefix(size);
-  }
-  return last;
-}
-
 std::string to_text(Duration duration) {
   const auto count = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
   return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
@@ -188,14 +105,14 @@ std::string to_text(Duration duration) {
 
 Result<Machine> discover(const DiscoverOptions& options) {
   const auto end = Clock::now() + options.patience;
-  const auto child = start(options);
+  const auto child = start_child(options.program, arguments_of(options));
   if (!child) return fail(child.error());
   std::string output, errors;
   const Ending ending = collect(*child, end, output, errors);
   std::string fate = reap(child->pid, ending != Ending::closed);
   if (ending == Ending::late) fate = "did not end within " + to_text(options.patience) + " and " + fate;
   if (ending == Ending::too_long) fate = "said too much";
-  auto machine = last_answer(output);
+  auto machine = last_answer<Machine>(output);
   if (machine && machine->error) return fail(*machine->error);
   if (machine && machine->complete) return std::move(*machine);
   if (!errors.empty()) fate += " (" + errors.substr(0, errors.find('\n')) + ")";
@@ -203,7 +120,8 @@ Result<Machine> discover(const DiscoverOptions& options) {
     return not_discovered("dtrain-discover " + (fate.empty() ? "said nothing that can be read" : fate),
                           "see what it says: " + options.program + " --text");
   for (node::Gpu& gpu : machine->gpus)
-    if (gpu.vendor == "nvidia") gpu.healthy = false;
+    if (gpu.vendor == "nvidia" && std::exchange(gpu.healthy, false))
+      gpu.reason = ("NVML gave no answer: dtrain-discover " + fate).substr(0, kReasonBytes);
   machine->complete = true;
   machine->warnings.push_back({ErrorCode::unavailable,
                                "could not ask the NVIDIA GPUs' library: dtrain-discover " + fate,

@@ -22,6 +22,7 @@ struct DiscoverOptions {
   std::string topology_file;              // hwloc XML to read instead of the machine; "": the machine
   std::string root;                       // prefix of /proc and /sys; "": none
   std::vector<std::string> exclude_gpus;  // PCI addresses or indexes
+  std::vector<KnownGpu> known_gpus;       // the numbers that GPUs have
   std::string nvml;                       // library; "": the system's, where there may be NVIDIA GPUs
   Duration patience = kDiscoveryPatience;
 };

@@ -8,17 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "agent/host/known_gpus.h"
 #include "common/base/result.h"
+#include "common/node/gpu_sample.h"
 #include "common/node/host_facts.h"
 
 namespace dtrain::host {
 
 inline constexpr std::size_t kMachineBytes = 1 << 20;  // one frame; a longer one: the answer is refused
-inline constexpr std::size_t kMostGpus = 32;  // of one machine; further ones are left out, with a warning
 inline constexpr std::size_t kTopologyTextBytes =
     2 << 10;  // it travels with the facts; longer: cut, and says so
 inline constexpr std::size_t kTopologyFileBytes = 16 << 20;  // a larger file is refused
 inline constexpr std::size_t kDeviceTextBytes = 64;          // model and UUID; longer: cut
+inline constexpr std::size_t kReasonBytes = 128;             // why a GPU is not healthy; longer: cut
 
 struct Machine {
   std::optional<Error> error;  // set: nothing else is
@@ -27,7 +29,8 @@ struct Machine {
   std::uint64_t memory_bytes = 0;
   std::uint32_t packages = 0, numa_nodes = 0;
   std::vector<node::Gpu>
-      gpus;              // in order of their address, without excluded ones; index counts excluded ones
+      gpus;              // in order of index, without excluded ones; with those that were here once
+  std::vector<KnownGpu> known;  // the index of every GPU, as it is to be remembered
   std::string topology;  // for people: packages, NUMA nodes, cores, GPUs; at most kTopologyTextBytes
   std::vector<Error> warnings;
   template <class V>
@@ -41,6 +44,18 @@ struct Machine {
     v("gpus", gpus);
     v("topology", topology);
     v("warnings", warnings);
+    v("known", known);
+  }
+};
+
+// What dtrain-discover --health says, in the same way: one or two frames, the second with what a library of a GPU's maker says.
+struct GpuSamples {
+  bool complete = false;  // no further frame follows
+  std::vector<node::GpuSample> gpus;
+  template <class V>
+  void fields(V& v) {
+    v("complete", complete);
+    v("gpus", gpus);
   }
 };
 

@@ -40,9 +40,9 @@ std::optional<Score> whole_on(const Attempt& attempt, const std::vector<Fit>& fi
   if (gpus > free || (cpu > 0 && static_cast<std::int64_t>(cpu) > room.cpu_millis) ||
       (memory > 0 && static_cast<std::int64_t>(memory) > room.memory_bytes))
     return std::nullopt;
-  const bool one_node = gpus <= most_on_one_numa_node(attempt.now().host(h), matching);
+  const bool together = gpus <= most_together(attempt.now().host(h), matching);
   const std::int64_t cpus_left = std::max<std::int64_t>(0, room.cpu_millis - static_cast<std::int64_t>(cpu)) / 1000;
-  return Score{one_node ? 0u : 1u, static_cast<std::uint32_t>(free - gpus), room.tasks > 0 ? 0u : 1u,
+  return Score{together ? 0u : 1u, static_cast<std::uint32_t>(free - gpus), room.tasks > 0 ? 0u : 1u,
                static_cast<std::uint32_t>(std::min<std::int64_t>(cpus_left, kSlotsCounted)), h};
 }
 

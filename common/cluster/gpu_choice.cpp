@@ -8,21 +8,25 @@
 namespace dtrain::cluster {
 namespace {
 
-struct NumaNode {
+// GPUs that belong together: of one link group, or of one NUMA node.
+struct Cell {
   std::int32_t number = -1;
-  std::uint64_t gpus = 0;    // all of the host's that lie here
+  std::uint64_t gpus = 0;  // all of the host's that are in it
   std::uint32_t count(std::uint64_t free) const { return static_cast<std::uint32_t>(std::popcount(gpus & free)); }
 };
 
-std::vector<NumaNode> numa_nodes(const HostCapacity& host) {
-  std::vector<NumaNode> nodes;
+enum class By : unsigned char { link, numa };
+
+std::vector<Cell> cells(const HostCapacity& host, By by) {
+  std::vector<Cell> all;
   for (std::size_t i = 0; i < std::min(host.gpus.size(), kGpusPerHost); ++i) {
-    auto node = std::find_if(nodes.begin(), nodes.end(), [&](const NumaNode& n) { return n.number == host.gpus[i].numa; });
-    if (node == nodes.end()) node = nodes.insert(nodes.end(), {host.gpus[i].numa, 0});
-    node->gpus |= std::uint64_t{1} << i;
+    const std::int32_t number = by == By::link ? host.gpus[i].group : host.gpus[i].numa;
+    auto cell = std::find_if(all.begin(), all.end(), [&](const Cell& c) { return c.number == number; });
+    if (cell == all.end()) cell = all.insert(all.end(), {number, 0});
+    cell->gpus |= std::uint64_t{1} << i;
   }
-  std::sort(nodes.begin(), nodes.end(), [](const NumaNode& a, const NumaNode& b) { return a.number < b.number; });
-  return nodes;
+  std::sort(all.begin(), all.end(), [](const Cell& a, const Cell& b) { return a.number < b.number; });
+  return all;
 }
 
 std::uint64_t lowest(std::uint64_t from, std::uint32_t count) {
@@ -35,35 +39,48 @@ std::uint64_t lowest(std::uint64_t from, std::uint32_t count) {
   return taken;
 }
 
-}  // namespace
+std::uint32_t count_of(std::uint64_t gpus) { return static_cast<std::uint32_t>(std::popcount(gpus)); }
 
-std::uint64_t choose_gpus(const HostCapacity& host, std::uint64_t free, std::uint32_t want, std::uint32_t in_all,
-                          std::uint64_t beside) {
-  if (want == 0) return 0;
-  const std::vector<NumaNode> nodes = numa_nodes(host);
+std::uint64_t choose(const HostCapacity& host, By by, std::uint64_t free, std::uint32_t want, std::uint32_t in_all,
+                     std::uint64_t beside) {
+  const std::vector<Cell> all = cells(host, by);
+  const bool several = in_all > 1;
   std::uint64_t taken = 0;
   while (want > 0 && (free & ~taken) != 0) {
     const std::uint64_t left = free & ~taken;
-    const auto rank = [&](const NumaNode& n) {
-      const std::uint32_t here = n.count(left), elsewhere = (n.gpus & beside) != 0 ? 0 : 1;
-      if (here >= in_all) return std::array{0u, elsewhere, here};
-      if (here >= want) return std::array{1u, elsewhere, here};
-      return std::array{2u, static_cast<std::uint32_t>(kGpusPerHost) - here, elsewhere};
+    const auto rank = [&](const Cell& c) {
+      const std::uint32_t here = c.count(left), elsewhere = (c.gpus & beside) != 0 ? 0 : 1;
+      const std::uint32_t unfit = by == By::link && several != (c.number >= 0) ? 1 : 0;
+      if (here >= in_all) return std::array{0u, elsewhere, unfit, here};
+      if (here >= want) return std::array{1u, elsewhere, unfit, here};
+      return std::array{2u, static_cast<std::uint32_t>(kGpusPerHost) - here, elsewhere, unfit};
     };
-    const NumaNode* best = nullptr;
-    for (const NumaNode& n : nodes)
-      if (n.count(left) > 0 && (best == nullptr || rank(n) < rank(*best))) best = &n;
-    const std::uint64_t here = lowest(left & best->gpus, want);
-    want -= static_cast<std::uint32_t>(std::popcount(here));
-    in_all -= std::min(in_all, static_cast<std::uint32_t>(std::popcount(here)));
+    const Cell* best = nullptr;
+    for (const Cell& c : all)
+      if (c.count(left) > 0 && (best == nullptr || rank(c) < rank(*best))) best = &c;
+    const std::uint64_t in_best = left & best->gpus;
+    const std::uint32_t from_best = std::min(want, count_of(in_best));
+    const std::uint64_t here =
+        by == By::link ? choose(host, By::numa, in_best, from_best, in_all, beside) : lowest(in_best, from_best);
+    want -= count_of(here);
+    in_all -= std::min(in_all, count_of(here));
     taken |= here;
   }
   return taken;
 }
 
-std::uint32_t most_on_one_numa_node(const HostCapacity& host, std::uint64_t free) {
+}  // namespace
+
+std::uint64_t choose_gpus(const HostCapacity& host, std::uint64_t free, std::uint32_t want, std::uint32_t in_all,
+                          std::uint64_t beside) {
+  return choose(host, By::link, free, want, in_all, beside);
+}
+
+std::uint32_t most_together(const HostCapacity& host, std::uint64_t free) {
   std::uint32_t most = 0;
-  for (const NumaNode& n : numa_nodes(host)) most = std::max(most, n.count(free));
+  for (const By by : {By::link, By::numa})
+    for (const Cell& c : cells(host, by))
+      if (by == By::numa || c.number >= 0) most = std::max(most, c.count(free));
   return most;
 }
 

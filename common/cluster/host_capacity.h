@@ -26,6 +26,7 @@ struct HostCapacity {
     std::string model;
     bool free = true;
     std::int32_t numa = -1;  // -1: not known; all such are taken to be near each other
+    std::int32_t group = -1;  // of GPUs that NVLink or XGMI joins; -1: none
   };
   std::vector<Gpu> gpus;  // healthy ones
   std::map<std::string, std::string> labels;

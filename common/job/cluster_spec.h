@@ -36,11 +36,17 @@ struct ClusterView {
   std::optional<Restore> restore;
 };
 
+// By which names each maker's runtime finds the GPUs of a task; both empty: it has none.
+struct GpuIds {
+  std::vector<std::string> cuda, rocr;
+  bool cuda_by_number = false;  // not all by UUID: CUDA has to count in the order of PCI addresses
+};
+
 // What only this task and its host know.
 struct TaskView {
   TaskId task;
   std::string node;                      // name
-  std::vector<std::string> gpu_ids;      // for CUDA_VISIBLE_DEVICES; empty: none
+  GpuIds gpu_ids;
   std::string work_dir;                  // the directory it starts in
   std::string package_dir;               // the job's writable copy
   std::string interface;                 // of the task address; "": unknown

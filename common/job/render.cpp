@@ -35,7 +35,11 @@ void add_framework(const JobSpec& spec, const ClusterView& cluster, const TaskVi
     if (auto config = tf_config(spec, cluster, task.task)) env["TF_CONFIG"] = std::move(*config);
   env["PYTHONUNBUFFERED"] = "1";
   if (!task.interface.empty()) env["GLOO_SOCKET_IFNAME"] = env["NCCL_SOCKET_IFNAME"] = task.interface;
-  env["CUDA_VISIBLE_DEVICES"] = env["ROCR_VISIBLE_DEVICES"] = joined(task.gpu_ids);
+  // An empty list hides every GPU of the other maker, which the task was not given. HIP reads CUDA_VISIBLE_DEVICES too, and takes
+  // an empty one for none (ROCclr: "GPU isolation").
+  env["CUDA_VISIBLE_DEVICES"] = joined(task.gpu_ids.cuda);
+  env["ROCR_VISIBLE_DEVICES"] = joined(task.gpu_ids.rocr);
+  if (task.gpu_ids.cuda_by_number) env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
 }
 
 void add_dtrain(const JobSpec& spec, const ClusterView& cluster, const TaskView& task, Env& env) {

@@ -1,6 +1,7 @@
 #include "common/node/cluster_views.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/node/cluster_members.h"
@@ -19,7 +20,7 @@ T minus(T total, T used) {
 void show_facts(const HostFacts& host, const FreeFacts& free, wire::NodeView& v) {
   for (const auto& g : host.gpus)
     v.gpus.devices.push_back(
-        {g.index, g.pci, g.vendor, g.model, g.uuid, g.memory_bytes, g.numa, g.healthy, g.pretended});
+        {g.index, g.pci, g.vendor, g.model, g.uuid, g.memory_bytes, g.numa, g.healthy, g.pretended, g.reason, g.group, g.bridges, g.nics});
   v.gpus.total = static_cast<std::uint32_t>(host.gpus.size());
   v.gpus.free = free.gpus;
   v.cpus = {host.cpu_millis, free.cpu_millis};
@@ -28,6 +29,8 @@ void show_facts(const HostFacts& host, const FreeFacts& free, wire::NodeView& v)
   v.version = host.version;
   v.task_address = host.task_address;
   v.topology = host.topology;
+  v.packages = host.packages;
+  v.numa_nodes = host.numa_nodes;
 }
 
 // As this node's copy of the log says.
@@ -125,24 +128,29 @@ HostFacts host_facts_here(const Context& c) {
   h.gpus = c.facts.gpus;
   h.labels = c.facts.labels;
   h.topology = c.facts.topology;
+  h.packages = c.facts.packages;
+  h.numa_nodes = c.facts.numa_nodes;
   return h;
 }
 
 FreeFacts free_here(const Context& c) {
   FreeFacts used;
+  std::set<std::uint32_t> gpus;  // healthy and nobody's
+  for (const Gpu& gpu : c.facts.gpus)
+    if (gpu.healthy) gpus.insert(gpu.index);
   for (const auto& [id, job] : c.ledger.state().jobs) {
     for (const auto& [task, t] : job.tasks) {
       const auto role = job.spec.roles.find(task.role);
       if (t.ended || t.place.node != c.facts.id || role == job.spec.roles.end()) continue;
       used.cpu_millis += role->second.resources.cpu_millis;
       used.memory_bytes += role->second.resources.memory_bytes;
-      used.gpus += static_cast<std::uint32_t>(t.place.gpus.size());
+      for (const std::uint32_t gpu : t.place.gpus) gpus.erase(gpu);
     }
   }
   FreeFacts free;
   free.cpu_millis = minus(c.facts.cpu_millis, used.cpu_millis);
   free.memory_bytes = minus(c.facts.memory_bytes, used.memory_bytes);
-  free.gpus = minus(static_cast<std::uint32_t>(c.facts.gpus.size()), used.gpus);
+  free.gpus = static_cast<std::uint32_t>(gpus.size());
   return free;
 }
 

@@ -14,6 +14,7 @@
 #include "common/gossip/membership.h"
 #include "common/node/access.h"
 #include "common/node/examination.h"
+#include "common/node/gpu_sample.h"
 #include "common/node/host_facts.h"
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
@@ -55,6 +56,7 @@ struct NodeFacts {
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> labels;
   std::string topology;  // for people: packages, NUMA nodes, cores, GPUs, one line each; at most 2 KiB; may be empty
+  std::uint32_t packages = 0, numa_nodes = 0;
 };
 // This node's place among others, as the disk and the command line say it.
 struct MemberStart {
@@ -252,6 +254,14 @@ struct Reconfigured {
   Access access;
 };  // SIGHUP
 
+// ---- hardware, unasked
+struct GpusSampled {  // how the GPUs are: about once a minute
+  std::vector<GpuSample> gpus;
+};
+struct GpuFaulted {  // the kernel's log says it, at once
+  GpuFault fault;
+};
+
 struct Tick {};      // deadline() was reached
 struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 
@@ -260,6 +270,7 @@ using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, 
                            ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, Notified, CheckpointsScanned,
                            CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived,
                            FormationReceived,
-                           RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, Tick, Stopping, Examined>;
+                           RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick,
+                           Stopping, Examined>;
 
 }  // namespace dtrain::node

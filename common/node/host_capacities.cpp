@@ -61,7 +61,7 @@ cluster::HostCapacity host_capacity(const NodeId& id, const std::string& name, c
   host.memory_bytes = facts.memory_bytes;
   host.labels = facts.labels;
   for (const auto& g : facts.gpus)
-    if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa});
+    if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa, g.group});
   return host;
 }
 

@@ -9,6 +9,10 @@ CutFacts encode_within(HostFacts facts, std::size_t most) {
   // First what is only shown, last what decides where tasks may run.
   const std::pair<const char*, void (*)(HostFacts&)> parts[] = {
       {"topology", [](HostFacts& f) { f.topology.clear(); }},
+      {"surroundings of GPUs",
+       [](HostFacts& f) {
+         for (Gpu& g : f.gpus) g.bridges.clear(), g.nics.clear();
+       }},
       {"names of GPUs",
        [](HostFacts& f) {
          for (Gpu& g : f.gpus) g.model.clear(), g.uuid.clear();

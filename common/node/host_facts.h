@@ -18,6 +18,12 @@ struct Gpu {
   std::int32_t numa = -1;
   bool healthy = true;
   bool pretended = false;
+  std::string reason;                // why it is not healthy; "": it is
+  std::int32_t group = -1;           // of GPUs that NVLink or XGMI joins, be it through others; -1: it is joined with none
+  std::int32_t minor = -1;           // NVIDIA: N of /dev/nvidiaN; AMD: N of /dev/dri/renderDN; -1: not known
+  std::int32_t ordinal = -1;         // among its maker's GPUs here, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID or of ROCm; -1: not known
+  std::vector<std::string> bridges;  // PCI addresses of those above it, the one at the root first
+  std::vector<std::string> nics;     // the nearest network devices: "mlx5_0", or "eth0" where there is no RDMA
   template <class V>
   void fields(V& v) {
     v("index", index);
@@ -29,6 +35,12 @@ struct Gpu {
     v("numa", numa);
     v("healthy", healthy);
     v("pretended", pretended);
+    v("reason", reason);
+    v("group", group);
+    v("minor", minor);
+    v("ordinal", ordinal);
+    v("bridges", bridges);
+    v("nics", nics);
   }
 };
 
@@ -38,6 +50,7 @@ struct HostFacts {  // fact `resources`
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> labels;
   std::string topology;  // NodeFacts::topology
+  std::uint32_t packages = 0, numa_nodes = 0;
   template <class V>
   void fields(V& v) {
     v("task_address", task_address);
@@ -48,6 +61,8 @@ struct HostFacts {  // fact `resources`
     v("gpus", gpus);
     v("labels", labels);
     v("topology", topology);
+    v("packages", packages);
+    v("numa_nodes", numa_nodes);
   }
 };
 

@@ -384,6 +384,8 @@ void Node::Impl::decide(const Event& event) {
       n.c.options.access = e.access;
       n.members.reconfigured(e);
     }
+    void operator()(const GpusSampled& e) { n.gpus_sampled(e); }
+    void operator()(const GpuFaulted& e) { n.gpu_faulted(e); }
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();

@@ -3,6 +3,7 @@
 //   node.cpp          events in; orders for this host, reports of it
 //   node_log.cpp      the log: what it wants, who leads, what is applied
 //   node_leases.cpp   what its shims ask and hear of their leases
+//   node_hardware.cpp the health of its GPUs
 //   node_forming.cpp  how a cluster begins
 #pragma once
 
@@ -22,6 +23,7 @@
 #include "common/node/coordinator.h"
 #include "common/node/council_seats.h"
 #include "common/node/forming.h"
+#include "common/node/gpu_health.h"
 #include "common/node/host_logs.h"
 #include "common/node/leases.h"
 #include "common/node/node.h"
@@ -102,6 +104,7 @@ struct Node::Impl {
   HostLogs host_logs;
   Checkups checkups;
   Requests requests;
+  GpuHealth gpu_health;
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>>
       contexts;                     // of active jobs, per generation and size
@@ -151,6 +154,9 @@ struct Node::Impl {
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
   void answer_leases();
+  void gpu_changed(const GpuHealth::Change& change);
+  void gpus_sampled(const GpusSampled& e);
+  void gpu_faulted(const GpuFaulted& e);
   void watch_word();
   void watch_copy();
   void give_orders(JobId id);

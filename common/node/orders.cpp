@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/node/gpu_ids.h"
+
 namespace dtrain::node {
 namespace {
 
@@ -109,11 +111,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.id = {job.id, job.generation, id};
     o.context = context;
     o.address = t.place.address;
-    for (const std::uint32_t index : t.place.gpus) {
-      const auto gpu =
-          std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const auto& g) { return g.index == index; });
-      o.gpu_ids.push_back(gpu == facts.gpus.end() || gpu->uuid.empty() ? std::to_string(index) : gpu->uuid);
-    }
+    o.gpu_ids = gpu_ids(facts.gpus, t.place.gpus);
     o.desire = desire(job, id);
     if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state))
       o.desire = task::Desire::run;

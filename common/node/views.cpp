@@ -7,6 +7,7 @@
 #include "common/job/restart.h"
 #include "common/node/cluster_views.h"
 #include "common/node/drain_views.h"
+#include "common/node/gpu_ids.h"
 #include "common/node/host_capacities.h"
 #include "common/wire/codec.h"
 
@@ -216,10 +217,7 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
     view.interface = host.task_interface;
     view.user = job.user.name;
     view.pass_env = c.options.pass_env;
-    for (const std::uint32_t index : t.place.gpus) {
-      const auto* gpu = find_gpu(host, index);
-      view.gpu_ids.push_back(gpu == nullptr || gpu->uuid.empty() ? std::to_string(index) : gpu->uuid);
-    }
+    view.gpu_ids = gpu_ids(host.gpus, t.place.gpus);
     auto rendered = job::render(job.spec, cluster, view);
     if (!rendered) return fail(rendered.error());
     views.push_back({id.text(),

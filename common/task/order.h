@@ -29,7 +29,7 @@ struct TaskOrder {
   AssignmentId id;
   std::shared_ptr<const JobContext> context;
   job::TaskAddress address;
-  std::vector<std::string> gpu_ids;
+  job::GpuIds gpu_ids;
   Desire desire = Desire::run;
   bool stop_known = false;  // the ledger knows that a stop with grace has begun: the signal may be sent
   bool go = false;          // barrier passed, predecessors in the order of start are there

@@ -79,7 +79,10 @@ ShimSpec Task::shim_spec() const {
   s.address = order_.address.host;
   s.memory_bytes = role().resources.memory_bytes;
   s.cpu_millis = role().resources.cpu_millis;
-  s.gpu_ids = order_.gpu_ids;
+  const job::GpuIds& gpus = order_.gpu_ids;
+  s.gpu_ids = gpus.cuda;
+  for (const std::string& id : gpus.rocr)
+    if (std::find(gpus.cuda.begin(), gpus.cuda.end(), id) == gpus.cuda.end()) s.gpu_ids.push_back(id);
   s.stop_signal = role().stop_signal;
   s.stop_grace = c.spec.policy.stop_grace_period;
   s.exclusive = job::is_exclusive(c.spec, order_.id.task);

@@ -127,9 +127,14 @@ struct GpuView {
   std::uint64_t memory_bytes = 0;
   std::int32_t numa = -1;
   bool healthy = true, pretended = false;
+  std::string reason;                   // why it is not healthy
+  std::int32_t group = -1;              // GPUs that NVLink or XGMI joins have the same; -1: none
+  std::vector<std::string> bridges;     // PCI addresses of those above it, the one at the root first
+  std::vector<std::string> nics;        // the nearest network devices
   template <class V> void fields(V& v) {
     v("index", index); v("pci", pci); v("vendor", vendor); v("model", model); v("uuid", uuid);
     v("memory_bytes", memory_bytes); v("numa", numa); v("healthy", healthy); v("pretended", pretended);
+    v("reason", reason); v("group", group); v("bridges", bridges); v("nics", nics);
   }
 };
 struct GpusView {
@@ -179,12 +184,13 @@ struct NodeView {
   std::uint64_t life = 0;               // starts of the agent on its data directory
   std::string topology;                 // packages, NUMA nodes, cores, GPUs, a line each; only where one node was asked for
   std::optional<DrainView> drained;     // nullopt: it is not
+  std::uint32_t packages = 0, numa_nodes = 0;
   template <class V> void fields(V& v) {
     v("name", name); v("id", id); v("address", address); v("state", state); v("incarnation", incarnation);
     v("role", role); v("schedulable", schedulable); v("gpus", gpus); v("cpus", cpus); v("memory", memory);
     v("labels", labels); v("version", version); v("boot_id", boot_id); v("key_print", key_print);
     v("task_address", task_address); v("life", life); v("topology", topology);
-    v("drained", drained);
+    v("drained", drained); v("packages", packages); v("numa_nodes", numa_nodes);
   }
 };
 

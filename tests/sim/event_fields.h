@@ -55,6 +55,8 @@ DTRAIN_SIM_FIELDS(RelayEnded, "relay-ended", v("part", e.part); v("how", static_
 DTRAIN_SIM_FIELDS(RelayAnswered, "relay-answered", v("connection", e.connection); v("message", e.message))
 DTRAIN_SIM_FIELDS(MembersSaved, "members-saved", v("ticket", e.ticket); v("result", e.result))
 DTRAIN_SIM_FIELDS(Reconfigured, "reconfigured", v("labels", e.labels.size()); v("key", e.key_print))
+DTRAIN_SIM_FIELDS(GpusSampled, "gpus-sampled", for (const auto& g : e.gpus) v("lost", g.lost))
+DTRAIN_SIM_FIELDS(GpuFaulted, "gpu-faulted", v("gpu", e.fault.pci); v("xid", e.fault.xid))
 DTRAIN_SIM_FIELDS(Tick, "tick")
 DTRAIN_SIM_FIELDS(Stopping, "stopping")
 DTRAIN_SIM_FIELDS(Examined, "examined", v("token", e.token))

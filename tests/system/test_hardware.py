@@ -4,7 +4,8 @@ import shutil
 import subprocess
 import unittest
 
-from harness import BIN, Agent, SystemTest, main, until
+from fake_machine import FakeMachine, eight_and_eight
+from harness import BIN, SLEEP, Agent, Member, SystemTest, main, make_key, until
 
 GIB = 1 << 30
 # One package of two cores, 8 GiB, two GPUs and a console.
@@ -57,6 +58,116 @@ class Hardware(SystemTest):
     def test_pretended_gpus_win(self):
         node = self.starts_with("--topology", self.write("t.xml", TOPOLOGY), "--gpus", "3")
         self.assertEqual([gpu["pretended"] for gpu in node["gpus"]["devices"]], [True] * 3)
+
+    def gpus(self):
+        return [(gpu["index"], gpu["pci"], gpu["reason"]) for gpu in self.agent.ask("nodes")[0]["gpus"]["devices"]]
+
+    def test_a_gpu_that_vanishes_keeps_its_number_and_so_do_the_others(self):
+        machine = FakeMachine(self.path("root"), nodes=1, cores=4)
+        addresses = ["0000:%02x:00.0" % bus for bus in (0x10, 0x20, 0x30)]
+        for address in addresses:
+            machine.nvidia(address, 0)
+        self.starts_with(prefix=("env", "HWLOC_FSROOT=" + self.path("root")))
+        self.assertEqual(self.gpus(), [(0, addresses[0], ""), (1, addresses[1], ""), (2, addresses[2], "")])
+        # Each has a task, which lives on while the agent is away and a card falls off the bus.
+        self.submit("all", {"worker": {"replicas": 3, "command": SLEEP, "resources": {"gpus": 1}}})
+        tasks = [self.wait_task("all", "worker-%d" % i, state="Running") for i in range(3)]
+        held = {task["gpus"][0]: task["pid"] for task in tasks}
+        self.assertEqual(sorted(held), addresses)
+        self.agent.end()
+        machine.remove(addresses[1])
+        self.agent.start()
+        missing = "it is not on the bus any more"
+        self.assertEqual(self.gpus(), [(0, addresses[0], ""), (1, addresses[1], missing), (2, addresses[2], "")])
+        again = [self.wait_task("all", "worker-%d" % i, state="Running") for i in range(3)]
+        self.assertEqual({task["gpus"][0]: task["pid"] for task in again}, held)    # each still has the card that it was given
+        gpus = self.agent.ask("nodes")[0]["gpus"]
+        self.assertEqual((gpus["total"], gpus["free"]), (3, 0))
+        self.agent.do("cancel", "all")
+        self.wait_job("all", "Cancelled")
+        until(lambda: self.agent.ask("nodes")[0]["gpus"]["free"] == 2, "two GPUs that are free")
+        self.submit("two", {"worker": {"replicas": 1, "command": SLEEP, "resources": {"gpus": 2}}})
+        self.assertEqual(self.wait_task("two", "worker-0", state="Running")["gpus"], [addresses[0], addresses[2]])
+        self.submit("one", {"worker": {"replicas": 1, "command": SLEEP, "resources": {"gpus": 1}}})
+        self.assertEqual(self.job("one")["state"], "Pending")               # the one that is missing is given to nobody
+        with open(os.path.join(self.agent.data, "gpus")) as file:
+            self.assertEqual(file.read(), "dtrain gpus 1\n" + "".join("%d %s\n" % entry for entry in enumerate(addresses)))
+
+    def test_a_gpu_that_falls_sick_is_taken_out_and_everybody_hears_why(self):
+        machine = FakeMachine(self.path("root"), nodes=1, cores=4)
+        addresses = ["0000:%02x:00.0" % bus for bus in (0x10, 0x20, 0x30)]
+        for address in addresses:
+            machine.nvidia(address, 0)
+        os.makedirs(self.path("root/dev"))
+        os.mkfifo(self.path("root/dev/kmsg"))
+        with open(self.path("root/dev/kmsg"), "r+b", buffering=0) as kernel_log:
+            key = make_key(self.path("cluster.key"))
+            self.agent = Member(self.top, "n1", self.ip, key)
+            command = self.agent.command()
+            self.agent.command = lambda: ["env", "HWLOC_FSROOT=" + self.path("root"), *command]
+            self.agent.start()
+            other = Member(self.top, "n2", self.ip.rsplit(".", 1)[0] + ".254", key, [self.ip])
+            self.addCleanup(lambda: other.process and other.process.poll() is None and other.end())
+            other.start()
+
+            def heard(agent):
+                return [gpu["reason"] for gpu in agent.nodes()["n1"]["gpus"]["devices"]], agent.nodes()["n1"]["gpus"]["free"]
+            until(lambda: heard(other) == (["", "", ""], 3), "n2 knows n1's GPUs")
+            # A program's own error is none of the GPU's; the next is.
+            kernel_log.write(b"4,1,2,-;NVRM: Xid (PCI:0000:10:00): 31, pid=1, name=python3, MMU Fault\n")
+            until(lambda: "event=gpu.fault" in self.agent.log(), "the fault in the log")
+            kernel_log.write(b"3,2,2,-;NVRM: Xid (PCI:0000:20:00): 79, pid=1, name=python3, GPU has fallen off the bus.\n")
+            sick = "Xid 79: GPU has fallen off the bus"
+            for agent in (self.agent, other):
+                until(lambda: heard(agent) == (["", sick, ""], 2), lambda: "%s hears it; %s" % (agent.name, heard(agent)))
+            event, = (event for event in self.agent.events() if event["type"] == "gpu.sick")
+            self.assertEqual(event["reason"], "GPU 1 (%s): %s" % (addresses[1], sick))
+            self.assertIn("no: " + sick, self.agent.do("describe", "node", "n1"))
+            # A card goes while the agent runs: the next word in the log makes it look.
+            machine.remove(addresses[2])
+            missing = "it is not on the bus any more"
+            self.submit("one", {"worker": {"replicas": 1, "command": SLEEP, "resources": {"gpus": 1}}})
+            self.assertEqual(self.wait_task("one", "worker-0", state="Running")["gpus"], [addresses[0]])
+            kernel_log.write(b"4,3,2,-;NVRM: Xid (PCI:0000:10:00): 31, pid=1, name=python3, MMU Fault\n")
+            until(lambda: heard(other) == (["", sick, missing], 0), lambda: heard(other))
+            self.submit("two", {"worker": {"replicas": 1, "command": SLEEP, "resources": {"gpus": 1}}})
+            self.assertIn("GPU", until(lambda: self.agent.ask("describe", "job", "two")["waiting_for"], "why it waits"))
+            self.assertEqual(self.tasks("one")["worker-0"]["state"], "Running")     # what runs is left to itself
+            # What only the log said does not outlive the agent: the samples are good, the card that is missing is not.
+            self.agent.end()
+            self.agent.start()
+            until(lambda: heard(other) == (["", "", missing], 1), lambda: heard(other))
+
+    def test_damaged_numbers_are_set_aside(self):
+        machine = FakeMachine(self.path("root"), nodes=1, cores=4)
+        machine.nvidia("0000:10:00.0", 0)
+        os.makedirs(self.path("n1/data"))
+        self.write("n1/data/gpus", "nonsense\n")
+        self.starts_with(prefix=("env", "HWLOC_FSROOT=" + self.path("root")))
+        self.assertIn("event=hardware.numbers-damaged", self.agent.log())
+        self.assertEqual(self.lines("n1/data/gpus"), ["dtrain gpus 1", "0 0000:10:00.0"])
+        self.assertEqual(self.lines("n1/data/gpus.damaged"), ["nonsense"])
+
+    def test_tasks_get_gpus_that_belong_together_and_their_makers_names(self):
+        eight_and_eight(self.path("root"))
+        node = self.starts_with(prefix=("env", "HWLOC_FSROOT=" + self.path("root")))
+        self.assertEqual((node["gpus"]["total"], node["numa_nodes"], node["packages"]), (16, 2, 2))
+        self.assertEqual([gpu["group"] for gpu in node["gpus"]["devices"]], [-1] * 8 + [0, 1] * 4)
+        said = self.path("said-$DTRAIN_JOB")
+        command = ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES/$ROCR_VISIBLE_DEVICES" > "%s"; exec sleep 1000000' % said]
+        # Job, model, GPUs; buses of those that it gets: NVIDIA's of one node, AMD's of one ring.
+        table = [("a", "H100", 1, [0x10]), ("b", "H100", 4, [0x14, 0x15, 0x16, 0x17]), ("c", "H100", 2, [0x11, 0x12]),
+                 ("d", "MI300X", 2, [0x40, 0x42]), ("e", "MI300X", 4, [0x41, 0x43, 0x45, 0x47]), ("f", "MI300X", 2, [0x44, 0x46])]
+        for name, model, count, buses in table:
+            with self.subTest(name):
+                self.submit(name, {"worker": {"replicas": 1, "command": command, "resources": {"gpus": count, "gpuModel": model}}})
+                wanted = ["0000:%02x:00.0" % bus for bus in buses]
+                self.assertEqual(self.wait_task(name, "worker-0", state="Running")["gpus"], wanted)
+                maker = "nvidia" if model == "H100" else "amd"
+                names = ",".join(FakeMachine.uuid(address, maker) for address in wanted)
+                until(lambda: self.lines("said-" + name), "its environment")
+                self.assertEqual(self.lines("said-" + name), [names + "/" if maker == "nvidia" else "/" + names])
+        self.assertEqual(self.agent.ask("nodes")[0]["gpus"]["free"], 1)     # 13:00.0
 
     def test_another_root_of_proc_and_sys(self):
         device = "root/sys/bus/pci/devices/0000:0a:00.0/"

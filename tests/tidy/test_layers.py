@@ -16,7 +16,7 @@ CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no 
                "agent/dtraind/exam_terms.h",           # `doctor` looks for itself where no agent answers: at what, how,
                "agent/host/doctor_facts.h", "common/node/doctor.h"}  # and what it means
 DISCOVERER_SEES = {"agent/host/machine.h",           # the discoverer and its caller, likewise
-                   "agent/host/pci_address.h"}
+                   "agent/host/known_gpus.h", "agent/host/pci_address.h"}
 LAUNCHER_SEES = {"agent/dtrain-shim/protocol.h",       # a launcher and its shim are two ends of one conversation
                  "agent/dtrain-shim/vfork_clone.h"}    # both start processes without copying page tables
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <stdexcept>
@@ -63,6 +64,21 @@ void FakeMachine::write(const std::string& path, const std::string& text) const 
   if (!file.flush()) throw std::runtime_error("could not write " + whole.string());
 }
 
+void FakeMachine::remove_device(const std::string& address) const {
+  const std::filesystem::path device = root_ / "sys/bus/pci/devices" / address;
+  std::filesystem::remove_all(std::filesystem::canonical(device));
+  std::filesystem::remove(device);
+  std::filesystem::remove_all(root_ / "proc/driver/nvidia/gpus" / address);
+}
+
+std::vector<std::string> FakeMachine::files() const {
+  std::vector<std::string> all;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root_))
+    if (!entry.is_directory() || entry.is_symlink()) all.push_back("/" + entry.path().lexically_relative(root_).string());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 void FakeMachine::link(const std::string& path, const std::string& target) const {
   const std::filesystem::path whole = root_ / path.substr(1);
   std::filesystem::create_directories(whole.parent_path());
@@ -91,6 +107,12 @@ void FakeMachine::add_device(const Device& device) {
   put(0, device.vendor, 2);
   put(2, device.device, 2);
   put(9, device.pci_class, 3);
+  if (device.last_below != 0) {  // a bridge's header
+    put(0x0e, 1, 1);
+    put(0x18, static_cast<std::uint32_t>(std::stoul(device.address.substr(5, 2), nullptr, 16)), 1);
+    put(0x19, device.first_below, 1);
+    put(0x1a, device.last_below, 1);
+  }
   write(directory + "/config", config);
   write(directory + "/vendor", "0x" + hex(device.vendor, 4) + "\n");
   write(directory + "/device", "0x" + hex(device.device, 4) + "\n");
@@ -99,6 +121,27 @@ void FakeMachine::add_device(const Device& device) {
   write(directory + "/revision", "0xa1\n");
   write(directory + "/local_cpus", mask(device.numa * cores_per_node_, cores_per_node_));
   link("/sys/bus/pci/devices/" + device.address, "../../../devices/pci" + domain + "/" + device.address);
+}
+
+void FakeMachine::add_bridge(const std::string& address, unsigned numa, unsigned first, unsigned last) {
+  add_device({address, numa, 0x1000, 0xc030, 0x060400, first, last});
+}
+
+void FakeMachine::add_nic(const std::string& address, unsigned numa, const std::string& interface, const std::string& rdma) {
+  add_device({address, numa, 0x15b3, 0x1021, 0x020000});
+  const std::string device = "devices/pci" + address.substr(0, 7) + "/" + address;
+  const auto add = [&](const std::string& kind, const std::string& name) {
+    write("/sys/" + device + "/" + kind + "/" + name + "/uevent", "");
+    link("/sys/class/" + kind + "/" + name, "../../" + device + "/" + kind + "/" + name);
+    link("/sys/" + device + "/" + kind + "/" + name + "/device", "../../../" + address);
+  };
+  add("net", interface);
+  if (!rdma.empty()) add("infiniband", rdma);
+}
+
+void FakeMachine::add_xgmi(unsigned from, unsigned to) {
+  write("/sys/class/kfd/kfd/topology/nodes/" + number(from) + "/io_links/" + number(to) + "/properties",
+        "type 11\nnode_from " + number(from) + "\nnode_to " + number(to) + "\nweight 15\n");
 }
 
 void FakeMachine::add_nvidia_record(const std::string& address, const std::string& model,

@@ -99,7 +99,7 @@ TEST(Gpus, WithoutADriverAreSeenAndNotUsed) {
               HasSubstr("could not use GPUs 0000:10:00.0: the NVIDIA driver is not loaded"));
   EXPECT_THAT(warnings_of(*machine),
               HasSubstr("could not use GPUs 0000:11:00.0: the AMD driver is not loaded"));
-  EXPECT_THAT(machine->topology, HasSubstr("gpu 0  0000:10:00.0  10de:2330 (unhealthy)\n"));
+  EXPECT_THAT(machine->topology, HasSubstr("gpu 0  0000:10:00.0  10de:2330 (unhealthy: the NVIDIA driver is not loaded)\n"));
 }
 
 TEST(Gpus, OfSomebodyElseAreLeftOut) {
@@ -220,6 +220,7 @@ TEST_F(Nvml, ThatCannotReachTheDriverMakesGpusUnhealthy) {
   ASSERT_EQ(machine->gpus.size(), 2u);
   EXPECT_FALSE(machine->gpus[0].healthy);
   EXPECT_EQ(machine->gpus[0].uuid, "GPU-of-the-driver");
+  EXPECT_EQ(machine->gpus[0].reason, "NVML: Driver Not Loaded");
   EXPECT_THAT(warnings_of(*machine),
               HasSubstr("could not use the NVIDIA GPUs: NVML: Driver Not Loaded; see what nvidia-smi"));
 }
@@ -230,6 +231,7 @@ TEST_F(Nvml, ThatLostOneGpuSaysSo) {
   ASSERT_EQ(machine->gpus.size(), 2u);
   EXPECT_TRUE(machine->gpus[0].healthy);
   EXPECT_FALSE(machine->gpus[1].healthy);
+  EXPECT_EQ(machine->gpus[1].reason, "NVML has lost it: GPU is lost");
   EXPECT_THAT(warnings_of(*machine), HasSubstr("could not ask GPU number 1: NVML: GPU is lost"));
 }
 
@@ -239,6 +241,7 @@ TEST_F(Nvml, ThatCrashesLeavesWhatTheKernelSaid) {
   ASSERT_EQ(machine->gpus.size(), 2u);
   EXPECT_EQ(machine->gpus[0].model, "of the driver");
   EXPECT_FALSE(machine->gpus[0].healthy);
+  EXPECT_EQ(machine->gpus[0].reason, "NVML gave no answer: dtrain-discover was killed by signal 6");
   EXPECT_EQ(machine->cpus, 2u);
   EXPECT_THAT(warnings_of(*machine),
               HasSubstr("could not ask the NVIDIA GPUs' library: dtrain-discover was killed by signal 6"));

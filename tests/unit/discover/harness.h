@@ -15,11 +15,13 @@ inline const std::string kProgram = DTRAIN_BINARY_DIR "/bin/dtrain-discover";
 
 inline Result<host::Machine> discover_root(const std::string& root, std::vector<std::string> exclude = {},
                                            const std::string& nvml = "",
-                                           Duration patience = host::kDiscoveryPatience) {
+                                           Duration patience = host::kDiscoveryPatience,
+                                           std::vector<host::KnownGpu> known = {}) {
   host::DiscoverOptions options;
   options.program = kProgram;
   options.root = root;
   options.exclude_gpus = std::move(exclude);
+  options.known_gpus = std::move(known);
   options.nvml = nvml;
   options.patience = patience;
   return host::discover(options);

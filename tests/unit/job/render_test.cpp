@@ -120,7 +120,7 @@ TEST_F(Render, RanksAreChiefWorkersOthersEvaluators) {
 
 TEST_F(Render, EnvironmentOfATask) {
   TaskView view = task_view({"worker", 1});
-  view.gpu_ids = {"GPU-1", "GPU-2"};
+  view.gpu_ids = {{"GPU-1", "GPU-2"}, {"GPU-3"}, false};
   view.interface = "ib0";
   view.notify_socket = "/run/n.sock";
   view.pass_env = {{"LANG", "de_DE.UTF-8"}, {"HTTP_PROXY", "p"}};
@@ -140,8 +140,18 @@ TEST_F(Render, EnvironmentOfATask) {
                           Pair("HOME", "/home/mluser"), Pair("HTTP_PROXY", "p"), Pair("LANG", "de_DE.UTF-8"),
                           Pair("NCCL_SOCKET_IFNAME", "ib0"), Pair("NOTIFY_SOCKET", "/run/n.sock"),
                           Pair("PATH", "/usr/local/bin:/usr/bin:/bin"), Pair("PYTHONUNBUFFERED", "1"),
-                          Pair("ROCR_VISIBLE_DEVICES", "GPU-1,GPU-2"), Pair("SHELL", "/bin/bash"),
+                          Pair("ROCR_VISIBLE_DEVICES", "GPU-3"), Pair("SHELL", "/bin/bash"),
                           Pair("USER", "mluser")));
+}
+
+TEST_F(Render, NumbersOfGpusAreCountedByAddress) {
+  TaskView view = task_view({"worker", 1});
+  view.gpu_ids = {{"1"}, {}, true};
+  const auto out = render(spec, cluster, view);
+  ASSERT_TRUE(out);
+  EXPECT_EQ(out->env.at("CUDA_VISIBLE_DEVICES"), "1");
+  EXPECT_EQ(out->env.at("CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
+  EXPECT_EQ(out->env.at("ROCR_VISIBLE_DEVICES"), "");
 }
 
 TEST_F(Render, WhatIsUnknownIsUnset) {

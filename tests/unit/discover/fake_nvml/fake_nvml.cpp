@@ -62,6 +62,43 @@ int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
   snprintf(text, size, "GPU-of-nvml-%u", index_of(device));
   return 0;
 }
+int nvmlDeviceGetTemperature(void* device, unsigned, unsigned* celsius) {
+  *celsius = 61 + index_of(device);
+  return named("falls") && index_of(device) == 1 ? kGpuIsLost : 0;
+}
+int nvmlDeviceGetTemperatureThreshold(void*, unsigned threshold, unsigned* celsius) {
+  *celsius = threshold == 1 ? 92 : 99;
+  return 0;
+}
+int nvmlDeviceGetTotalEccErrors(void* device, unsigned type, unsigned counter, unsigned long long* count) {
+  *count = type == 1 && counter == 0 ? (named("rots") && index_of(device) == 1 ? 3 : 0) : 1000;
+  return 0;
+}
+int nvmlDeviceGetRemappedRows(void* device, unsigned* corrected, unsigned* uncorrected, unsigned* pending, unsigned* failed) {
+  *corrected = 5;
+  *uncorrected = 1;
+  *pending = named("rots") && index_of(device) == 1;
+  *failed = 0;
+  return 0;
+}
+// Two links between them, or each to a switch.
+int nvmlDeviceGetNvLinkState(void*, unsigned link, unsigned* active) {
+  *active = link < 2 && (named("links") || named("switches"));
+  return link < 4 ? 0 : 2;
+}
+int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, unsigned* type) {
+  *type = named("switches") ? 2 : 0;
+  return 0;
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned, PciInfo* info) {
+  *info = PciInfo{};
+  info->bus = named("switches") ? 0xff : 0x10 * (2 - index_of(device));
+  return 0;
+}
+int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
+  *pending = *current = named("cuts") && index_of(device) == 0;
+  return 0;
+}
 int nvmlDeviceGetMemoryInfo(void*, Memory* memory) {
   *memory = Memory{80ull << 30, 1, 2};
   return 0;

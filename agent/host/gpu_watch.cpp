@@ -1,0 +1,187 @@
+#include "agent/host/gpu_watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/host/discover_child.h"
+#include "agent/host/kernel_log.h"
+
+namespace dtrain::host {
+namespace {
+
+constexpr std::size_t kRecordBytes = 8 << 10;  // the longest that /dev/kmsg gives
+constexpr std::size_t kOutputBytes = 64 << 10;  // of one look; more: it is killed
+
+enum class Source : unsigned char { log, output, errors, child };
+
+bool watch(int epoll_fd, int fd, Source source, std::uint32_t events = EPOLLIN) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u32 = static_cast<std::uint32_t>(source);
+  return ::epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+Error not_looked(const std::string& cause) {
+  return {ErrorCode::unavailable, "could not look at the GPUs: " + cause, "it is tried again every minute"};
+}
+
+// Appends what can be read now; false: the other end is closed.
+bool read_some(int fd, std::string& to, std::size_t most) {
+  char chunk[16 << 10];
+  for (;;) {
+    const ssize_t got = ::read(fd, chunk, sizeof chunk);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno == EAGAIN;
+    if (got == 0) return false;
+    to.append(chunk, std::min(static_cast<std::size_t>(got), most - std::min(most, to.size())));
+  }
+}
+
+}  // namespace
+
+struct GpuWatch::Look {
+  Child child;
+  Descriptor pid_fd;
+  std::string output, errors;
+  Instant limit{};
+  bool killed = false;
+
+  ~Look() {
+    if (child.pid <= 0) return;
+    ::kill(child.pid, SIGKILL);  // one that is stuck in a driver is left behind: init will have it
+    ::waitpid(child.pid, nullptr, WNOHANG);
+  }
+};
+
+Result<std::unique_ptr<GpuWatch>> GpuWatch::open(Options options, Sinks sinks) {
+  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
+  if (fd < 0) return fail(ErrorCode::io, std::string("could not watch the GPUs: ") + ::strerror(errno));
+  return std::unique_ptr<GpuWatch>(new GpuWatch(fd, std::move(options), std::move(sinks)));
+}
+
+GpuWatch::GpuWatch(int epoll_fd, Options options, Sinks sinks)
+    : epoll_fd_(epoll_fd), options_(std::move(options)), sinks_(std::move(sinks)) {
+  open_log();
+}
+
+GpuWatch::~GpuWatch() {
+  look_.reset();
+  if (log_ >= 0) ::close(log_);
+  ::close(epoll_fd_);
+}
+
+Instant GpuWatch::deadline() const {
+  const Instant look = look_ == nullptr ? next_look_ : look_->killed ? kNever : look_->limit;
+  return std::min(look, next_log_);
+}
+
+// Without it, as for an agent that is not root's, what is measured remains.
+void GpuWatch::open_log() {
+  const std::string path = options_.root + "/dev/kmsg";
+  log_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (log_ >= 0) ::lseek(log_, 0, SEEK_END);  // what was said before this life was for an earlier one
+  if (log_ >= 0 && watch(epoll_fd_, log_, Source::log, EPOLLIN | EPOLLONESHOT)) return;
+  sinks_.failed({ErrorCode::unavailable, "could not read " + path + ": " + ::strerror(errno),
+                 "Xid errors of NVIDIA GPUs go unseen; run the agent as root"});
+}
+
+// A record at each read; EPIPE: some were overwritten before they were read.
+void GpuWatch::read_log(Instant now) {
+  next_log_ = kNever;
+  char record[kRecordBytes];
+  for (std::size_t i = 0; i < kLogRecords; ++i) {
+    const ssize_t got = ::read(log_, record, sizeof record);
+    if (got < 0 && (errno == EINTR || errno == EPIPE)) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    if (got <= 0) {
+      ::close(std::exchange(log_, -1));
+      return;
+    }
+    auto fault = parse_gpu_fault(std::string_view(record, static_cast<std::size_t>(got)));
+    if (!fault) continue;
+    next_look_ = std::min(next_look_, std::max(now, last_look_ + kLookSoonest));
+    sinks_.faulted(std::move(*fault));
+  }
+  next_log_ = now + kLogPause;
+}
+
+void GpuWatch::start_look(Instant now) {
+  last_look_ = now;
+  next_look_ = now + kLookEvery;
+  std::vector<std::string> arguments{"--health"};
+  if (!options_.root.empty()) arguments.insert(arguments.end(), {"--root", options_.root});
+  if (!options_.nvml.empty()) arguments.insert(arguments.end(), {"--nvml", options_.nvml});
+  for (const KnownGpu& gpu : options_.gpus) arguments.insert(arguments.end(), {"--known", known_gpu_text(gpu)});
+  auto child = start_child(options_.program, std::move(arguments));
+  if (!child) return fail_look(child.error());
+  auto look = std::make_unique<Look>();
+  look->child = std::move(*child);
+  look->limit = now + kLookPatience;
+  look->pid_fd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, look->child.pid, 0)));
+  for (const int fd : {look->child.output.get(), look->child.errors.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
+  if (look->pid_fd.get() < 0 || !watch(epoll_fd_, look->pid_fd.get(), Source::child) ||
+      !watch(epoll_fd_, look->child.output.get(), Source::output) || !watch(epoll_fd_, look->child.errors.get(), Source::errors))
+    return fail_look(not_looked(::strerror(errno)));
+  look_ = std::move(look);
+}
+
+void GpuWatch::read_look() {
+  if (look_->child.output.get() >= 0 && !read_some(look_->child.output.get(), look_->output, kOutputBytes)) look_->child.output.reset();
+  if (look_->child.errors.get() >= 0 && !read_some(look_->child.errors.get(), look_->errors, kRecordBytes)) look_->child.errors.reset();
+}
+
+void GpuWatch::end_look() {
+  int status = 0;
+  if (::waitpid(look_->child.pid, &status, WNOHANG) != look_->child.pid) return;
+  look_->child.pid = -1;
+  read_look();
+  const auto look = std::move(look_);
+  auto samples = last_answer<GpuSamples>(look->output);
+  if (samples && !samples->gpus.empty()) sinks_.sampled(std::move(samples->gpus));
+  if (samples && samples->complete) return last_failure_.clear();
+  std::string how = look->killed            ? "did not end in time"
+                    : WIFSIGNALED(status) ? "was killed by signal " + std::to_string(WTERMSIG(status))
+                                            : "ended with " + std::to_string(WEXITSTATUS(status));
+  if (!look->errors.empty()) how += " (" + look->errors.substr(0, look->errors.find('\n')) + ")";
+  fail_look(not_looked("dtrain-discover --health " + how));
+}
+
+void GpuWatch::fail_look(const Error& error) {
+  if (std::exchange(last_failure_, error.message) != error.message) sinks_.failed(error);
+}
+
+void GpuWatch::dispatch(Instant now) {
+  epoll_event events[4];
+  const int n = ::epoll_wait(epoll_fd_, events, 4, 0);
+  bool ended = false;
+  for (int i = 0; i < n; ++i) {
+    const auto source = static_cast<Source>(events[i].data.u32);
+    if (source == Source::log)
+      read_log(now);
+    else if (look_ != nullptr)
+      read_look(), ended = ended || source == Source::child;
+  }
+  if (ended) end_look();
+  if (look_ != nullptr && !look_->killed && (look_->limit <= now || look_->output.size() == kOutputBytes)) {
+    look_->killed = true;
+    ::kill(look_->child.pid, SIGKILL);  // its end follows
+  }
+  if (look_ == nullptr && next_look_ <= now) start_look(now);
+  if (next_log_ > now || log_ < 0) return;
+  next_log_ = kNever;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLONESHOT;
+  event.data.u32 = static_cast<std::uint32_t>(Source::log);
+  ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, log_, &event);
+}
+
+}  // namespace dtrain::host
