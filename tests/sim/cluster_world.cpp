@@ -165,9 +165,9 @@ RunResult ClusterWorld::run() {
   observe_later();
   act_later();
   chaos.begin();
-  // With random numbers of its own: a run without it is as it was.
+  // With random numbers of its own: a run without it is as it was. Not part of `all` yet (docs/simulator.md).
   Rng losses = stream(14);
-  if (options_.faults.has(Fault::quorum_lost) && hosts() >= kFewestVoters && losses.chance(1, kQuorumLostOneIn)) {
+  if (options_.faults.has(Fault::quorum_lost) && !options_.faults.is_all() && hosts() >= kFewestVoters && losses.chance(1, kQuorumLostOneIn)) {
     quorum_loss_ = std::make_unique<QuorumLoss>(*this, losses, busy_until_);
     quorum_loss_->begin();
   }
