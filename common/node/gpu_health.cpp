@@ -21,6 +21,10 @@ bool is_hot(const GpuSample& sample) {
 
 }  // namespace
 
+std::string describe(const GpuFault& fault) {
+  return "Xid " + std::to_string(fault.xid) + (fault.text.empty() ? "" : ": " + fault.text);
+}
+
 std::vector<GpuHealth::Change> GpuHealth::sampled(const std::vector<GpuSample>& samples) {
   std::vector<Change> changes;
   for (const GpuSample& sample : samples) {
@@ -51,7 +55,7 @@ std::optional<GpuHealth::Change> GpuHealth::faulted(const GpuFault& fault) {
   if (gpu.sick && !gpu.of_heat) return std::nullopt;
   gpu.sick = true;
   gpu.of_heat = false;
-  return Change{fault.pci, "Xid " + std::to_string(fault.xid) + (fault.text.empty() ? "" : ": " + fault.text)};
+  return Change{fault.pci, describe(fault)};
 }
 
 }  // namespace dtrain::node

@@ -25,6 +25,8 @@ inline constexpr unsigned kHotSamples = 3, kCoolSamples = 5;
 // the program's own (13, 31, 43, 45).
 inline constexpr std::array<std::uint32_t, 11> kSickXids{48, 62, 63, 64, 74, 79, 94, 95, 119, 120, 140};
 
+std::string describe(const GpuFault& fault);  // "Xid 79: GPU has fallen off the bus"
+
 class GpuHealth {
  public:
   struct Change {

@@ -23,7 +23,9 @@ CutFacts encode_within(HostFacts facts, std::size_t most) {
   for (const auto& [name, clear] : parts) {
     if (cut.value.size() <= most) break;
     clear(facts);
-    cut.value = wire::encode(facts);
+    std::string shorter = wire::encode(facts);
+    if (shorter.size() == cut.value.size()) continue;  // there was none of it
+    cut.value = std::move(shorter);
     cut.left_out += (cut.left_out.empty() ? "" : ", ") + std::string(name);
   }
   return cut;

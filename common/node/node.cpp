@@ -307,7 +307,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const AttemptExited& e) {
       n.c.status_text.erase(e.id);
       n.members.touch();
-      task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, e.exit); });
+      task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, n.with_gpu_fault(e)); });
     }
     void operator()(const ShimGone& e) {
       if (n.host && !n.c.storage_failed) n.host->shim_gone(now, e.id);

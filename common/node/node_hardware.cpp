@@ -5,6 +5,14 @@
 
 namespace dtrain::node {
 
+using cluster::JobRecord;
+
+namespace {
+
+constexpr Duration kFaultExplains = 30s;  // a task's end, from the fault on
+
+}  // namespace
+
 void Node::Impl::gpu_changed(const GpuHealth::Change& change) {
   const auto gpu = std::ranges::find(c.facts.gpus, change.pci, &Gpu::pci);
   if (gpu == c.facts.gpus.end()) return;  // excluded: it is nobody's
@@ -13,6 +21,7 @@ void Node::Impl::gpu_changed(const GpuHealth::Change& change) {
   gpu->healthy = !sick;
   gpu->reason = change.reason;
   const std::string which = "GPU " + std::to_string(gpu->index) + " (" + gpu->pci + ")";
+  coordinator.drains_changed();  // what a host offers is other now, as after an undrain: whoever waits is looked at again
   members.tell(sick ? "gpu.sick" : "gpu.well", sick ? which + ": " + change.reason : which);
 }
 
@@ -22,7 +31,26 @@ void Node::Impl::gpus_sampled(const GpusSampled& e) {
 
 void Node::Impl::gpu_faulted(const GpuFaulted& e) {
   c.log.write(LogLevel::warn, "gpu.fault", {{"gpu", e.fault.pci}, {"xid", std::to_string(e.fault.xid)}, {"text", e.fault.text}});
+  if (std::ranges::find(c.facts.gpus, e.fault.pci, &Gpu::pci) != c.facts.gpus.end())
+    gpu_faults[e.fault.pci] = {c.now.boot, describe(e.fault)};
   if (const auto change = gpu_health.faulted(e.fault)) gpu_changed(*change);
+}
+
+task::Exit Node::Impl::with_gpu_fault(const AttemptExited& e) const {
+  task::Exit exit = e.exit;
+  const bool explained = exit.success() || exit.with_host || exit.out_of_memory || !exit.cause.empty();
+  const JobRecord* job = c.ledger.find(e.id.job);
+  // 126 and 127 with a cause mean that it was not executed (job/restart.h).
+  if (explained || gpu_faults.empty() || job == nullptr || (exit.signal == 0 && exit.code >= 126)) return exit;
+  const auto task = job->tasks.find(e.id.task);
+  if (task == job->tasks.end() || job->generation != e.id.generation || task->second.place.node != c.facts.id) return exit;
+  for (const Gpu& gpu : c.facts.gpus) {
+    const auto fault = gpu_faults.find(gpu.pci);
+    if (fault == gpu_faults.end() || c.now.boot - fault->second.first > kFaultExplains) continue;
+    if (std::ranges::find(task->second.place.gpus, gpu.index) != task->second.place.gpus.end())
+      exit.cause = "GPU " + gpu.pci + ": " + fault->second.second;
+  }
+  return exit;
 }
 
 }  // namespace dtrain::node

@@ -105,6 +105,7 @@ struct Node::Impl {
   Checkups checkups;
   Requests requests;
   GpuHealth gpu_health;
+  std::map<std::string, std::pair<Instant, std::string>> gpu_faults;  // the newest of each of this host's GPUs, by PCI address
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>>
       contexts;                     // of active jobs, per generation and size
@@ -157,6 +158,7 @@ struct Node::Impl {
   void gpu_changed(const GpuHealth::Change& change);
   void gpus_sampled(const GpusSampled& e);
   void gpu_faulted(const GpuFaulted& e);
+  task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
   void watch_word();
   void watch_copy();
   void give_orders(JobId id);

@@ -136,7 +136,8 @@ class Hardware(SystemTest):
             # What only the log said does not outlive the agent: the samples are good, the card that is missing is not.
             self.agent.end()
             self.agent.start()
-            until(lambda: heard(other) == (["", "", missing], 1), lambda: heard(other))
+            self.assertEqual(self.wait_task("two", "worker-0", state="Running")["gpus"], [addresses[1]])
+            until(lambda: heard(other) == (["", "", missing], 0), lambda: heard(other))
 
     def test_damaged_numbers_are_set_aside(self):
         machine = FakeMachine(self.path("root"), nodes=1, cores=4)

@@ -160,7 +160,7 @@ TEST_F(ClusterMembersTest, WhatIsTooLongToBeToldIsCut) {
   EXPECT_THAT(told.labels, IsEmpty());
   EXPECT_EQ(told.gpus.total, 2u);
   EXPECT_EQ(n2->nodes("n2").at(0).labels, labels) << "of itself it knows all";
-  EXPECT_EQ(n2->log.count("member.facts-cut left_out=topology, names of GPUs, labels"), 1u);
+  EXPECT_EQ(n2->log.count("member.facts-cut left_out=topology, labels"), 1u);
 }
 
 TEST(HostFacts, AreCutNoFurtherThanNeeded) {
@@ -169,6 +169,7 @@ TEST(HostFacts, AreCutNoFurtherThanNeeded) {
   facts.topology = std::string(2048, 't');
   facts.labels = {{"rack", "r1"}};
   facts.gpus.resize(64);
+  for (Gpu& g : facts.gpus) g.nics = {"mlx5_0"};
   for (Gpu& g : facts.gpus) g.model = std::string(96, 'm'), g.uuid = std::string(96, 'u');
   const auto size = wire::encode(facts).size();
   EXPECT_EQ(encode_within(facts, size).value, wire::encode(facts));
@@ -180,8 +181,8 @@ TEST(HostFacts, AreCutNoFurtherThanNeeded) {
   };
   EXPECT_EQ(cut(size - 1), "topology");
   EXPECT_EQ(cut(size - 2048), "topology");
-  EXPECT_EQ(cut(wire::kFactBytes), "topology, names of GPUs");
-  EXPECT_EQ(cut(200), "topology, names of GPUs, labels, GPUs");
+  EXPECT_EQ(cut(wire::kFactBytes), "topology, surroundings of GPUs, names of GPUs");
+  EXPECT_EQ(cut(200), "topology, surroundings of GPUs, names of GPUs, labels, GPUs");
   const auto told = wire::decode<HostFacts>(encode_within(facts, wire::kFactBytes).value);
   ASSERT_TRUE(told);
   EXPECT_EQ(told->gpus.size(), 64u);

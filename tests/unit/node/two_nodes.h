@@ -215,7 +215,11 @@ inline House::House(Town& town, std::string name, std::uint8_t number) : town_(t
   started.facts.boot_id = "boot-1";
   started.facts.cpu_millis = 8000;
   started.facts.memory_bytes = 64ull << 30;
-  started.facts.gpus.resize(2);
+  for (const char* pci : {"0000:10:00.0", "0000:20:00.0"}) {
+    Gpu& gpu = started.facts.gpus.emplace_back();
+    gpu.index = static_cast<std::uint32_t>(started.facts.gpus.size() - 1);
+    gpu.pci = pci;
+  }
   started.members.network = true;
   started.members.endpoint = {"10.0.0." + std::to_string(number), 7400};
   started.facts.address = started.members.endpoint.text();

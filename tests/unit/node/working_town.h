@@ -24,7 +24,6 @@ class WorkingTown : public ::testing::Test {
       houses.push_back(&town.add(name));
       House& house = *houses.back();
       house.started.facts.task_address = house.address().ip;
-      for (std::uint32_t i = 0; i < 2; ++i) house.started.facts.gpus[i].index = i;
       house.started.facts.labels["house"] = name;
       house.options.down_grace = 5s;
       house.options.snapshot_every = snapshot_every_;
