@@ -233,7 +233,9 @@ void check_gpus(Chart& chart) {
       ++healthy;
       continue;
     }
-    chart.bad("gpus", "GPU " + number(gpu.index) + " at " + gpu.pci + " (" + gpu.model + ") cannot be used and is not given to tasks",
+    chart.bad("gpus",
+              "GPU " + number(gpu.index) + " at " + gpu.pci + " (" + gpu.model + ") cannot be used and is not given to tasks" +
+                  (gpu.reason.empty() ? "" : ": " + gpu.reason),
               "dmesg | grep -i -e xid -e nvrm -e amdgpu says why; mend its driver, reset or replace it, then restart the agent");
   }
   const auto& gpus = chart.seen.terms.gpus;

@@ -124,7 +124,9 @@ struct Door {  // listens on loopback
     socklen_t size = sizeof at;
     EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&at), size), 0);
     EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size), 0);
-    if (backlog >= 0) EXPECT_EQ(::listen(fd, backlog), 0);
+    if (backlog >= 0) {
+      EXPECT_EQ(::listen(fd, backlog), 0);
+    }
   }
   ~Door() { ::close(fd); }
   std::uint16_t port() const { return ntohs(at.sin_port); }

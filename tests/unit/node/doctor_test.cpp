@@ -116,7 +116,7 @@ TEST(Doctor, EachIllIsFoundWithItsCure) {
       {[](auto& s) { s.nvidia.missing = {"/dev/nvidia-uvm"}; }, "warn", "gpus", "/dev/nvidia-uvm", "nvidia-modprobe"},
       {[](auto& s) { s.amd.devices = 1, s.amd.module = "amdgpu", s.amd.missing = {"/dev/kfd"}; },
        "warn", "gpus", "/dev/kfd is missing", "amdgpu"},
-      {[](auto& s) { s.terms.gpus[1] = {1, "0000:10:00.0", "nvidia", "A100", "", 0, -1, false, false}; },
+      {[](auto& s) { s.terms.gpus[1] = {1, "0000:10:00.0", "nvidia", "A100", "", 0, -1, false, false, "", -1, -1, -1, {}, {}}; },
        "bad", "gpus", "GPU 1 at 0000:10:00.0 (A100)", "dmesg"},
       {[](auto& s) { s.terms.gpus[0].pretended = true; }, "warn", "gpus", "2 GPUs of this node are pretended", "remove"},
       {[](auto& s) { s.disks[0].free = 4 * kGi; },
