@@ -24,8 +24,8 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
-constexpr std::uint64_t kHungryOneIn = 3, kQuorumLostOneIn = 4;
-constexpr std::size_t kFewestVoters = 3;
+constexpr std::uint64_t kHungryOneIn = 3, kDynamicOneIn = 6, kQuorumLostOneIn = 4;
+constexpr std::size_t kFewestVoters = 3, kFewestDynamic = 5;
 // The widest jobs are for so many hosts: every copy of the ledger looks at all tasks of a job at each report of one.
 constexpr std::uint32_t kWidest = 100;
 constexpr Duration kRestoreWaits[] = {0s, 15s, 60s};
@@ -109,6 +109,8 @@ ClusterWorld::ClusterWorld(RunOptions options)
   hooks.complain = [this](std::string_view invariant, std::string what) { violation(invariant, std::move(what)); };
   client_ = std::make_unique<SimClient>(timeline_, stream(5), book_, hooks);
   if (stream(11).chance(1, kHungryOneIn)) client_->set_hungry(placeable(options_.nodes));
+  // What only they show takes two hosts that are lost and three that go on.
+  if (options_.nodes >= kFewestDynamic && stream(15).chance(1, kDynamicOneIn)) client_->set_dynamic();
   if (many()) client_->set_many(std::min(placeable(options_.nodes), kWidest));
   if (options_.nodes > 1)
     network_ = std::make_unique<ClusterNetwork>(

@@ -194,6 +194,10 @@ void make_hungry(job::JobSpec& spec, std::uint32_t hosts) {
   for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;
 }
 
+void make_dynamic(job::JobSpec& spec) {
+  if (spec.roles.contains("ps")) spec.policy.enable_dynamic_worker = true;
+}
+
 std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng) { return hosts / 2 + static_cast<std::uint32_t>(rng.below(hosts)); }
 
 void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng) {

@@ -15,6 +15,8 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
 // Its tasks take so much that few such jobs run at once; one kind takes all `hosts`. What may be bound to one host has room on
 // one, also when it is scaled up.
 void make_hungry(job::JobSpec& spec, std::uint32_t hosts);
+// Beside parameter servers, workers that come and go without the others: one that is lost goes on elsewhere by itself.
+void make_dynamic(job::JobSpec& spec);
 // As many workers as it may have on so many hosts: it has room there once others made room, whatever else was done to it.
 std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng);
 void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng);

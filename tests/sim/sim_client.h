@@ -56,6 +56,7 @@ class SimClient {
   void recover_quorum(std::size_t host, bool force);              // likewise, at that host
   void forget_node(std::size_t host, const std::string& node);    // likewise
   // More jobs at a time, which take more of the `hosts`: some have to wait, or make room.
+  void set_dynamic() { dynamic_ = true; }
   void set_hungry(std::uint32_t hosts) { hungry_ = hosts; }
   // Some jobs have many tasks, up to several on each of the `hosts`.
   void set_many(std::uint32_t hosts) { many_ = hosts; }
@@ -91,6 +92,7 @@ class SimClient {
   node::ConnectionId connections_ = 0;
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;                         // of the deed under way
+  bool dynamic_ = false;
   std::uint32_t hungry_ = 0;                     // the number of hosts; 0: not
   std::uint32_t many_ = 0;                       // likewise
 };

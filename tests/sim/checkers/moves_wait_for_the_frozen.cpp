@@ -18,7 +18,7 @@ class MovesWaitForTheFrozen final : public LedgerChecker {
   std::string_view name() const override { return "moves_wait_for_the_frozen"; }
 
  private:
-  static constexpr Duration kUnderWay = 2s;
+  static constexpr Duration kUnderWay = 250ms;
   struct Still {
     Instant since{};
     std::set<TaskId> lost;
