@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/proc/task_of_process.h"
+#include "agent/store/disk_failure.h"
 
 namespace dtrain::daemon {
 namespace {
@@ -71,6 +72,10 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
 
   committer_ = std::make_unique<store::Committer>(*prepared_.store, *worker_, log_, [this](std::uint64_t ticket, const Status& result) {
     if (result) return queue(node::Persisted{ticket});
+    if (!storage_failed_)
+      if (const auto noted = store::note_disk_failure(prepared_.layout.run, prepared_.boot_id); !noted)
+        log_.write(LogLevel::error, "disk.not-noted",
+                   {{"error", noted.error().text()}, {"next", "reboot the machine before the agent starts again"}});
     storage_failed_ = result.error();
     queue(node::PersistFailed{ticket, result.error()});
   });

@@ -14,6 +14,7 @@
 #include "agent/host/address.h"
 #include "agent/host/doctor_facts.h"
 #include "agent/host/facts.h"
+#include "agent/store/disk_failure.h"
 #include "agent/store/file.h"
 #include "common/node/doctor.h"
 #include "common/node/forming.h"
@@ -268,6 +269,21 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
   return {};
 }
 
+// A member votes only by what its disk has.
+Start<void> trust_disk(Prepared& out, Log& log) {
+  if (!store::disk_failed(out.layout.run, out.boot_id)) return {};
+  if (const auto done = out.store->rewrite(); !done)
+    return give_up(exit_code_of(done.error().code),
+                   Error{done.error().code,
+                         done.error().message + "; the disk of the data directory has failed in this boot of the machine already",
+                         "look at the kernel's messages (dmesg), repair the disk and reboot; "
+                         "or start with an empty data directory, as a new member"});
+  store::forget_disk_failure(out.layout.run);
+  log.write(LogLevel::warn, "store.rewritten", {{"reason", "the disk failed a write in an earlier life of the agent: all was written anew"},
+                                                {"next", "look at the kernel's messages (dmesg)"}});
+  return {};
+}
+
 }  // namespace
 
 Start<Layout> choose_layout(const Config& config) {
@@ -302,13 +318,14 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   auto store = store::Store::open(layout.data, version);
   if (!store) return give_up(exit_code_of(store.error().code), store.error());
   out.store = std::move(*store);
+  auto boot = host::boot_id();
+  if (!boot) return give_up(EX_OSERR, boot.error());
+  out.boot_id = *boot;
+  if (auto whole = trust_disk(out, log); !whole) return tl::unexpected<Failure>(whole.error());
   auto blobs = store::BlobStore::open(layout.blobs(), {config.storage.min_free.percent, config.storage.min_free.bytes},
                                       config.storage.package_cache);
   if (!blobs) return give_up(exit_code_of(blobs.error().code), blobs.error());
   out.blobs = std::move(*blobs);
-  auto boot = host::boot_id();
-  if (!boot) return give_up(EX_OSERR, boot.error());
-  out.boot_id = *boot;
   auto id = host::random_id();
   if (!id) return give_up(EX_OSERR, id.error());
   auto state = out.store->begin_life(*boot, *id);

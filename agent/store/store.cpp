@@ -191,6 +191,16 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& data_dir, const st
   return store;
 }
 
+// VACUUM puts every page into the write-ahead log, the checkpoint all of that into the database.
+Status Store::rewrite() {
+  if (auto done = run("VACUUM"); !done) return done;
+  Statement checkpoint(*this, "PRAGMA wal_checkpoint(TRUNCATE)");
+  const auto row = checkpoint.step("flush the database");
+  if (!row) return fail(row.error());
+  if (*row && checkpoint.number(0) == 0) return {};
+  return fail(ErrorCode::unavailable, "could not flush " + path_ + ": it is busy", "end the program that has the database open");
+}
+
 Store::~Store() { sqlite3_close_v2(db_); }
 
 // Before anything is written: a newer version's database is left exactly as it is.

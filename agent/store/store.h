@@ -57,6 +57,9 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
+  // Writes every page anew and flushes it. After a failed write that is due before anything is promised in this boot of the machine again:
+  // the kernel may still show what it could not write, and forget it. What was promised before had been flushed.
+  Status rewrite();
   // Counts a new life (durably) and reads everything.
   Result<StoredState> begin_life(const std::string& boot_id, const NodeId& id_if_new);
   // Once, when the node gets into a cluster.

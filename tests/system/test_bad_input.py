@@ -218,5 +218,32 @@ class FullDisk(SystemTest):
         until(lambda: "space" in self.agent.log().lower() or "full" in self.agent.log().lower(), "the agent to name the cause")
 
 
+class FailingDisk(SystemTest):
+    """Writes fail behind the first bytes of a file, as with EIO: what the kernel says is EFBIG, which is not for want of space."""
+
+    def start(self):
+        self.agent.prefix = ["env", "--ignore-signal=XFSZ"]
+        self.agent.start()
+
+    def test_after_a_failed_write_all_is_written_anew(self):
+        self.submit("before", {"worker": {"replicas": 1, "command": SLEEP}})
+        self.wait_job("before", "Running")
+        pid = self.tasks("before")["worker-0"]["pid"]
+        agent = self.agent.process
+        subprocess.run(["prlimit", "--pid", str(agent.pid), "--fsize=4096:unlimited"], check=True, timeout=PATIENCE)
+        self.agent.ctl("submit", self.job_file("lost", {"worker": {"replicas": 1, "command": SLEEP}}))
+        self.assertEqual(agent.wait(PATIENCE), 74)
+        note = os.path.join(self.agent.run, "disk-failed")
+        self.assertTrue(os.path.exists(note))
+        self.assertTrue(alive(pid), "a failed disk ended a task")
+        self.agent.start()
+        self.assertIn(" event=store.rewritten ", self.agent.log())
+        self.assertFalse(os.path.exists(note))
+        self.wait_job("before", "Running")
+        self.assertEqual(self.tasks("before")["worker-0"]["pid"], pid)
+        self.submit("after", {"worker": {"replicas": 1, "command": SLEEP}})
+        self.wait_job("after", "Running")
+
+
 if __name__ == "__main__":
     main()

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "agent/store/committer.h"
+#include "agent/store/disk_failure.h"
 #include "agent/store/file.h"
 #include "common/raft/raft.h"
 #include "tests/unit/store/temp_dir.h"
@@ -211,6 +212,48 @@ TEST(Store, OpensADirectoryOfSchema1AndGoesOn) {
   ASSERT_EQ(next.replica.log.size(), last - 2);
   EXPECT_EQ(next.replica.log.back().kind, raft::EntryKind::configuration);
   EXPECT_EQ(next.replica.log.back().elapsed, 5s);
+}
+
+std::uint64_t written_by_this_process() {
+  std::ifstream file("/proc/self/io");
+  for (std::string name; file >> name;) {
+    std::uint64_t value = 0;
+    file >> value;
+    if (name == "wchar:") return value;
+  }
+  return 0;
+}
+
+TEST(Store, RewritesEveryPageAndLosesNothing) {
+  TempDir dir;
+  auto store = open_store(dir.path);
+  Transaction first = entries(1, 200);
+  for (auto& entry : first.append) entry.payload.append(1000, 'x');
+  first.task_records["17.1.worker-0"] = "record";
+  ASSERT_TRUE(store->commit(first));
+  ASSERT_TRUE(store->commit(entries(201, 210)));
+  const std::uint64_t before = written_by_this_process();
+  ASSERT_TRUE(store->rewrite());
+  const std::uint64_t size = fs::file_size(dir.path + "/dtrain.db");
+  ASSERT_GT(size, 200'000u);
+  EXPECT_GE(written_by_this_process() - before, 2 * size) << "into the write-ahead log, and from there";
+  EXPECT_EQ(fs::file_size(dir.path + "/dtrain.db-wal"), 0u);
+  ASSERT_TRUE(store->commit(entries(211, 212)));
+  store.reset();
+  const StoredState state = reopen(dir.path);
+  ASSERT_EQ(state.replica.log.size(), 212u);
+  EXPECT_EQ(state.replica.log[199].payload, first.append[199].payload);
+  EXPECT_EQ(state.task_records.at("17.1.worker-0"), "record");
+}
+
+TEST(Store, ADiskFailureIsRememberedForTheBoot) {
+  TempDir dir;
+  EXPECT_FALSE(disk_failed(dir.path, "boot-1"));
+  ASSERT_TRUE(note_disk_failure(dir.path, "boot-1"));
+  EXPECT_TRUE(disk_failed(dir.path, "boot-1"));
+  EXPECT_FALSE(disk_failed(dir.path, "boot-2"));
+  forget_disk_failure(dir.path);
+  EXPECT_FALSE(disk_failed(dir.path, "boot-1"));
 }
 
 TEST(Store, RefusesANewerVersionAndChangesNothing) {
