@@ -102,13 +102,16 @@ class RestoreChoice final : public Checker {
 
   // What is told later the choice cannot know (seed 80 of three hosts).
   void decides(JobId id) {
+    const cluster::Ledger& ledger = world_.ledger();
+    const cluster::JobRecord* job = ledger.find(id);
+    // It is placed, with its choice, and has not begun: an agent that is back looks at what there is (five hosts, seed 864).
+    if (job != nullptr && !job->needs_generation && job->generation > jobs_[id].generation) return;
     Decision& decision = decided_[id];
     decision = {world_.now(), {}};
     bool disturbed = false;
     for (std::size_t i = 0; i < world_.hosts(); ++i) disturbed = disturbed || world_.host_view(i).undisturbed_since() > world_.now();
     if (world_.alone() || !disturbed) return;
-    const cluster::Ledger& ledger = world_.ledger();
-    if (const cluster::JobRecord* job = ledger.find(id)) decision.known = job->checkpoints;
+    if (job != nullptr) decision.known = job->checkpoints;
   }
 
   static bool is_known(const std::vector<cluster::CheckpointRecord>& known, const SimCheckpoint& c) {
