@@ -119,6 +119,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   void write(Slot slot);
   void recovered(Slot slot, const raft::History& old);
   void judge_histories();
+  bool later_life_is_known(const SimMachine& machine) const;
   void step(Slot slot, const raft::Input& input);
   void perform(Slot slot);
   void apply(Slot slot);
