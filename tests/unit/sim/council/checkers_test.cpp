@@ -403,7 +403,7 @@ TEST(CutOffLeaderStepsDown, NotAtOnceButSoon) {
   world.now_ += 5s;
   checker->sampled();
   EXPECT_FALSE(world.violation_);
-  world.now_ += 5s;
+  world.now_ += 10s;
   world.member(0).truth.paused = true;
   checker->sampled();
   EXPECT_FALSE(world.violation_);
