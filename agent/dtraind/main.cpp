@@ -11,7 +11,7 @@
 #include "agent/dtraind/options.h"
 #include "agent/dtraind/start.h"
 #include "agent/host/facts.h"
-#include "agent/proc/direct_runner.h"
+#include "agent/proc/shim_runner.h"
 #include "agent/proc/scheduling.h"
 #include "agent/store/file.h"
 

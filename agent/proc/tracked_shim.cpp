@@ -32,11 +32,11 @@ void kill_process(const UniqueFd& pidfd) {
 
 // ---------------------------------------------------------------- beginning
 
-void TrackedShim::launched(ShimProcess process, const LaunchFile& launch, Instant now) {
+void TrackedShim::launched(UniqueFd socket, UniqueFd pidfd, const LaunchFile& launch, Instant now) {
   launch_ = launch;
   lease_.of(launch.cgroup, launch.notify);
-  link_ = ShimLink(std::move(process.socket));
-  pidfd_ = std::move(process.pidfd);
+  link_ = ShimLink(std::move(socket));
+  pidfd_ = std::move(pidfd);
   launching_ = true;
   end_asked_ = false;
   launch_error_.reset();

@@ -12,7 +12,6 @@
 #include "agent/proc/lease_keeper.h"
 #include "agent/proc/poller.h"
 #include "agent/proc/shim_link.h"
-#include "agent/proc/spawn_shim.h"
 #include "common/node/effect.h"
 #include "common/node/event.h"
 
@@ -28,7 +27,8 @@ class TrackedShim {
       : id_(std::move(id)), directory_(std::move(directory)), handle_(handle), poller_(poller), events_(events) {}
 
   // ---- how it came to be known
-  void launched(ShimProcess process, const LaunchFile& launch, Instant now);   // -> ShimUp
+  // `socket`: our end of its first connection.
+  void launched(UniqueFd socket, UniqueFd pidfd, const LaunchFile& launch, Instant now);   // -> ShimUp
   void launch_refused(Error error);                                            // -> ShimUp
   // At the start of the agent: connects if it lives. found() says what is known; settled() when that is all there is.
   void adopt(const LaunchFile& launch, Instant now);

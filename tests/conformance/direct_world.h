@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "agent/proc/direct_runner.h"
+#include "agent/proc/shim_runner.h"
 #include "agent/proc/poller.h"
 #include "agent/proc/record.h"
 #include "agent/proc/small_file.h"

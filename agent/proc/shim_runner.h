@@ -1,0 +1,15 @@
+// The Runner of real hosts: shims, whoever launches them (launcher.h).
+#pragma once
+
+#include <memory>
+
+#include "agent/proc/runner.h"
+#include "common/base/result.h"
+
+namespace dtrain::proc {
+
+// For hosts whose PID 1 is not systemd (laptops, containers, CI): the agent launches the shims itself. Fails on an unusable tasks
+// directory, a missing shim or an unknown ulimit. Destroying a runner ends no task.
+Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options);
+
+}  // namespace dtrain::proc
