@@ -109,10 +109,16 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.id = {job.id, job.generation, id};
     o.context = context;
     o.address = t.place.address;
+    o.gpu_pci.emplace();
     for (const std::uint32_t index : t.place.gpus) {
       const auto gpu =
           std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const auto& g) { return g.index == index; });
-      o.gpu_ids.push_back(gpu == facts.gpus.end() || gpu->uuid.empty() ? std::to_string(index) : gpu->uuid);
+      const bool named = gpu != facts.gpus.end() && !gpu->uuid.empty();
+      o.gpu_ids.push_back(named ? gpu->uuid : std::to_string(index));
+      // A number counts all GPUs of the host: who is told it must see all.
+      if (gpu != facts.gpus.end() && gpu->pretended) continue;
+      if (!named) o.gpu_pci.reset();
+      else if (o.gpu_pci) o.gpu_pci->push_back(gpu->pci);
     }
     o.desire = desire(job, id);
     if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state))

@@ -80,6 +80,7 @@ ShimSpec Task::shim_spec() const {
   s.memory_bytes = role().resources.memory_bytes;
   s.cpu_millis = role().resources.cpu_millis;
   s.gpu_ids = order_.gpu_ids;
+  s.gpu_pci = order_.gpu_pci;
   s.stop_signal = role().stop_signal;
   s.stop_grace = c.spec.policy.stop_grace_period;
   s.exclusive = job::is_exclusive(c.spec, order_.id.task);
