@@ -34,9 +34,6 @@ Start<Config> configure(const CommandLine& line) {
 }
 
 Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim, Log& log) {
-  if (config.tasks.launch == Launch::systemd)
-    return give_up(EX_UNAVAILABLE, Error{ErrorCode::unavailable, "could not launch tasks through systemd: this version cannot",
-                                         "use tasks.launch: direct (or auto)"});
   proc::RunnerOptions options;
   options.tasks_dir = layout.tasks();
   options.shim_path = shim;
@@ -47,6 +44,11 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
   options.warn = [&log](const Error& error) {
     log.write(LogLevel::warn, "tasks.warning", {{"warning", error.message}, {"next", error.next}});
   };
+  if (config.tasks.launch == Launch::systemd) {
+    auto runner = proc::make_systemd_runner(std::move(options));
+    if (!runner) return give_up(runner.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR, runner.error());
+    return std::move(*runner);
+  }
   auto runner = proc::make_direct_runner(std::move(options));
   if (!runner) return give_up(EX_OSERR, runner.error());
   return std::move(*runner);

@@ -17,6 +17,7 @@
 #include "agent/proc/direct_launcher.h"
 #include "agent/proc/host_user.h"
 #include "agent/proc/small_file.h"
+#include "agent/proc/systemd_launcher.h"
 #include "agent/proc/tracked_shim.h"
 
 namespace dtrain::proc {
@@ -26,7 +27,8 @@ namespace {
 constexpr Duration kListBound = 2s;  // for living shims to answer and for leftovers of dead ones to die
 constexpr Duration kListPause = 2ms;
 constexpr int kEventsPerTurn = 64;
-constexpr std::uint64_t kWakeTag = 0;  // handles count from 1
+constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1;  // handles count from 1, and each has TrackedShim::kTags tags
+static_assert(kLauncherTag < TrackedShim::kTags);
 constexpr std::size_t kSocketPathBytes = 107;
 
 const std::map<std::string, int>& resources() {
@@ -46,12 +48,15 @@ std::string hex(std::uint64_t number) {
 
 class ShimRunner final : public Runner {
  public:
-  ShimRunner(RunnerOptions options, std::unique_ptr<Launcher> launcher)
+  explicit ShimRunner(RunnerOptions options)
       : options_(std::move(options)),
-        launcher_(std::move(launcher)),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     poller_.add(wake_.get(), kWakeTag);
   }
+
+  // Before anything else. It may wait for descriptors of its own in poller().
+  void use(std::unique_ptr<Launcher> launcher) { launcher_ = std::move(launcher); }
+  Poller& poller() { return poller_; }
 
   std::vector<task::FoundShim> list() override;
   void launch(const task::ShimSpec& spec) override;
@@ -79,11 +84,12 @@ class ShimRunner final : public Runner {
   void enforce_leases();
   void wake();
   void launch_next();
+  void ask_launcher();
   void forget_if_gone(const AssignmentId& id);
 
   RunnerOptions options_;
-  std::unique_ptr<Launcher> launcher_;
   Poller poller_;
+  std::unique_ptr<Launcher> launcher_;
   UniqueFd wake_;  // readable while events_ holds something that no descriptor announces
   bool woken_ = false;
   TrackedShim::Events events_;
@@ -192,7 +198,7 @@ void ShimRunner::launch(const task::ShimSpec& spec) {
 }
 
 void ShimRunner::launch_next() {
-  if (launches_.empty()) return;
+  if (launches_.empty() || !launcher_->has_room()) return;
   const task::ShimSpec spec = std::move(launches_.front());
   launches_.pop_front();
   TrackedShim& shim = track(spec.id);
@@ -295,14 +301,19 @@ std::vector<task::FoundShim> ShimRunner::list() {
     pass_time();
   }
   std::vector<task::FoundShim> found;
-  for (const auto& [id, handle] : handles_) found.push_back(shims_.at(handle).found());
+  for (const auto& [id, handle] : handles_) {
+    TrackedShim& shim = shims_.at(handle);
+    found.push_back(shim.found());
+    // An earlier agent may have ordered it a moment before it ended.
+    if (!found.back().shim_alive) launcher_->settled(shim.launch_file(), 0);
+  }
   for (const auto& shim : found) forget_if_gone(shim.id);
   wake();
   return found;
 }
 
 void ShimRunner::wake() {
-  if (woken_ || (events_.empty() && launches_.empty())) return;
+  if (woken_ || (events_.empty() && (launches_.empty() || !launcher_->has_room()))) return;
   woken_ = true;
   ::eventfd_write(wake_.get(), 1);
 }
@@ -312,6 +323,10 @@ void ShimRunner::poll_once() {
   const int count = poller_.poll(ready, kEventsPerTurn);
   for (int i = 0; i < count; ++i) {
     const std::uint64_t tag = ready[i].data.u64;
+    if (tag == kLauncherTag) {
+      ask_launcher();
+      continue;
+    }
     const auto shim = shims_.find(tag / TrackedShim::kTags);
     if (shim == shims_.end()) continue;
     if (tag % TrackedShim::kTags == TrackedShim::kSocketTag)
@@ -326,13 +341,21 @@ void ShimRunner::enforce_leases() {
   for (auto& [handle, shim] : shims_) shim.enforce_lease(now);
 }
 
+void ShimRunner::ask_launcher() {
+  launcher_->dispatch([this](const AssignmentId& id, const std::string& cgroup, std::optional<Error> refusal) {
+    TrackedShim* shim = find(id);
+    if (shim != nullptr && shim->launch_file().cgroup == cgroup) shim->launch_answered(std::move(refusal), boot_now());
+  });
+}
+
 void ShimRunner::pass_time() {
   const Instant now = boot_now();
+  if (now >= launcher_->deadline()) ask_launcher();
   for (auto& [handle, shim] : shims_) shim.time_passed(now);
 }
 
 Instant ShimRunner::deadline() const {
-  Instant first = kNever;
+  Instant first = launcher_->deadline();
   for (const auto& [handle, shim] : shims_) first = std::min(first, shim.deadline());
   return first;
 }
@@ -353,8 +376,12 @@ void ShimRunner::dispatch(EventSink& sink) {
   std::vector<AssignmentId> ended;
   for (const node::Event& event : now) {
     if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended.push_back(gone->id);
-    if (const auto* up = std::get_if<node::ShimUp>(&event); up != nullptr && !up->result)
-      ended.push_back(up->id);
+    if (const auto* up = std::get_if<node::ShimUp>(&event)) {
+      if (!up->result) ended.push_back(up->id);
+      // Refused because another one is on its way: that one is not.
+      if (const TrackedShim* shim = find(up->id); shim != nullptr && (up->result || shim->gone()))
+        launcher_->settled(shim->launch_file(), up->result ? shim->shim_pid() : 0);
+    }
   }
   for (node::Event& event : now) sink(std::move(event));
   for (const AssignmentId& id : ended) forget_if_gone(id);
@@ -363,7 +390,9 @@ void ShimRunner::dispatch(EventSink& sink) {
 
 }  // namespace
 
-Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
+namespace {
+
+Status usable(const RunnerOptions& options) {
   for (const auto& [name, value] : options.ulimits)
     if (resources().count(name) == 0)
       return fail(ErrorCode::invalid, "could not use tasks.ulimits: there is no limit named " + name,
@@ -374,7 +403,13 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
   if (::access(options.shim_path.c_str(), X_OK) != 0)
     return fail(ErrorCode::not_found, "could not use " + options.shim_path + ": " + cause_of(errno),
                 "install dtrain-shim beside dtraind");
-  if (const Status made = make_passable_directory(options.tasks_dir); !made) return fail(made.error());
+  return make_passable_directory(options.tasks_dir);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
+  if (const Status checked = usable(options); !checked) return fail(checked.error());
   struct stat info {};
   if (::stat(options.tasks_dir.c_str(), &info) != 0)
     return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
@@ -383,7 +418,20 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
   Cgroups cgroups = Cgroups::open(options.cgroup, name);
   if (options.warn && cgroups.unusable()) options.warn(*cgroups.unusable());
   auto launcher = make_direct_launcher(options.shim_path, std::move(cgroups));
-  return std::unique_ptr<Runner>(std::make_unique<ShimRunner>(std::move(options), std::move(launcher)));
+  auto runner = std::make_unique<ShimRunner>(std::move(options));
+  runner->use(std::move(launcher));
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+Result<std::unique_ptr<Runner>> make_systemd_runner(RunnerOptions options) {
+  if (const Status checked = usable(options); !checked) return fail(checked.error());
+  const std::string shim_path = options.shim_path;
+  const auto warn = options.warn;
+  auto runner = std::make_unique<ShimRunner>(std::move(options));
+  auto launcher = make_systemd_launcher(shim_path, runner->poller(), kLauncherTag, warn);
+  if (!launcher) return fail(launcher.error());
+  runner->use(std::move(*launcher));
+  return std::unique_ptr<Runner>(std::move(runner));
 }
 
 }  // namespace dtrain::proc
