@@ -146,7 +146,7 @@ endif()
 add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover dtrain-sim systemd_suite ${bench_programs})
 
 # Tests that launch real shims.
-foreach(test unit_proc conformance runner_driver)
+foreach(test unit_proc conformance systemd_suite runner_driver launch_pairs)
   if(TARGET ${test} AND TARGET dtrain-shim)
     add_dependencies(${test} dtrain-shim)
   endif()

@@ -340,8 +340,8 @@ void Shim::reap() {
     sigaddset(&term, SIGTERM);
     const timespec at_once{};
     if (sigtimedwait(&term, nullptr, &at_once) == SIGTERM) host_stops();
-    // Long after it was asked, it ended by itself.
-    else if (boot_ns() - host_stops_ns_ > kHostStopBound) record_.flags &= static_cast<uint16_t>(~kHostStops);
+    // Long after it was asked, it ended by itself. Of a service systemd bounds that time.
+    else if ((launch_.header.flags & kUnit) == 0 && boot_ns() - host_stops_ns_ > kHostStopBound) record_.flags &= static_cast<uint16_t>(~kHostStops);
   }
   childless_ = pid < 0 && errno == ECHILD;
 }

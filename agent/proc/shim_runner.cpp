@@ -423,7 +423,14 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
+bool systemd_is_here() {
+  return ::geteuid() == 0 && ::access("/run/systemd/system", F_OK) == 0;  // sd_booted(3)
+}
+
 Result<std::unique_ptr<Runner>> make_systemd_runner(RunnerOptions options) {
+  if (!systemd_is_here())
+    return fail(ErrorCode::unavailable, "could not launch tasks through systemd: it is not PID 1 here, or the agent is not root's",
+                "use tasks.launch: direct (or auto)");
   if (const Status checked = usable(options); !checked) return fail(checked.error());
   const std::string shim_path = options.shim_path;
   const auto warn = options.warn;

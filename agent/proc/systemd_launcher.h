@@ -14,9 +14,6 @@ namespace dtrain::proc {
 // Shims that are starting at once: enough to keep systemd busy, few enough that each comes up in time.
 inline constexpr std::size_t kMostStarting = 8;
 
-// True: this host's PID 1 is a systemd that this process may order services from.
-bool systemd_is_here();
-
 // `tag`: of the launcher's own descriptor in `poller`. Fails where systemd cannot be used, with the reason.
 Result<std::unique_ptr<Launcher>> make_systemd_launcher(std::string shim_path, Poller& poller, std::uint64_t tag,
                                                         std::function<void(const Error&)> warn);

@@ -290,7 +290,8 @@ void TrackedShim::on_record(ShimRecord record) {
     settle_pending("the connection to its shim was lost");
     if (end_asked_) link_.send(shim::Command::end);
   }
-  if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_)
+  // One that was told that its host stops leaves now, and takes no further start: told when it is gone.
+  if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_ && !last_.has(shim::kHostStops))
     report_exit(known_exit(last_));
 }
 
@@ -423,9 +424,12 @@ void TrackedShim::finish_burial() {
     return;
   }
   const bool known = last_.phase() == shim::Phase::ended;
-  if (last_.fixed.attempt != exit_reported_ && (known || last_.active()))
-    report_exit(known ? known_exit(last_) : unknown_exit());
-  events_.push_back(node::ShimGone{id_, end_asked_});
+  const bool owed = last_.fixed.attempt != exit_reported_ && (known || last_.active());
+  // The next attempt is ordered at the word of the exit, and of a new shim: the host, or this service of it, was stopped.
+  const bool gone_first = owed && last_.has(shim::kHostStops) && !end_asked_;
+  if (gone_first) events_.push_back(node::ShimGone{id_, false});
+  if (owed) report_exit(known ? known_exit(last_) : unknown_exit());
+  if (!gone_first) events_.push_back(node::ShimGone{id_, end_asked_});
 }
 
 void TrackedShim::enforce_lease(Instant now) {

@@ -43,7 +43,9 @@ std::vector<UnitProperty> unit_properties(const task::ShimSpec& spec, const Unit
       {"Slice", std::string(kTasksSlice)},
       // When the host goes down tasks end first: they may write a last checkpoint.
       {"After", std::vector<std::string>{kTasksUnit, "network.target", "remote-fs.target"}},
-      {"StopPropagatedFrom", std::vector<std::string>{kTasksUnit}},
+      // At a stop of both the agent ends first: it would begin again what ends.
+      {"Before", std::vector<std::string>{kAgentUnit}},
+      {"StopPropagatedFrom", std::vector<std::string>{kStopUnit}},
       {"CollectMode", std::string("inactive-or-failed")},
       {"Type", std::string("exec")},
       {"NotifyAccess", std::string("none")},

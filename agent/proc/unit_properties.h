@@ -18,6 +18,8 @@ inline constexpr Duration kStopMargin{10s};               // behind the job's st
 inline constexpr int kShimNiceness = -10;                 // as a directly launched one inherits it (scheduling.h)
 inline constexpr int kShimOomScore = -500;                // the task dies before the shim that reports it
 inline constexpr char kTasksUnit[] = "dtrain-tasks.service";
+inline constexpr char kStopUnit[] = "dtrain-units.target";   // whose stop is that of all tasks (systemd/dtrain-units.target)
+inline constexpr char kAgentUnit[] = "dtraind.service";
 inline constexpr char kTasksSlice[] = "dtrain.slice";
 
 // Each as systemd's bus interface wants it (org.freedesktop.systemd1(5)).

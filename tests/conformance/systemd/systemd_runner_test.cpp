@@ -90,7 +90,7 @@ TEST_F(SystemdUnit, IsAsItWasOrdered) {
   EXPECT_EQ(property("MemoryMax"), "67108864");
   EXPECT_EQ(property("KillMode"), "mixed");
   EXPECT_EQ(property("OOMPolicy"), "continue");
-  EXPECT_EQ(property("StopPropagatedFrom"), "dtrain-tasks.service");
+  EXPECT_EQ(property("StopPropagatedFrom"), "dtrain-units.target");
   EXPECT_EQ(property("CollectMode"), "inactive-or-failed");
   const auto state = proc::read_record(world_->directory(id_), "state");
   ASSERT_TRUE(state);
@@ -128,6 +128,14 @@ TEST_F(SystemdUnit, StoppedItAsksTheTaskAndSaysThatTheHostDidIt) {
   EXPECT_EQ(file("said"), "asked\n");
   EXPECT_TRUE(pump([&] { return last<node::ShimGone>() != nullptr; }));
   EXPECT_TRUE(pump([&] { return property("LoadState") == "not-found"; })) << "nothing of it is kept";
+  // Whoever starts it anew at the word of its exit has been told that this takes a new shim.
+  const auto at = [&](auto is) { return std::find_if(events_.begin(), events_.end(), is) - events_.begin(); };
+  EXPECT_LT(at([](const auto& event) { return std::holds_alternative<node::ShimGone>(event); }),
+            at([](const auto& event) { return std::holds_alternative<node::AttemptExited>(event); }));
+  events_.clear();
+  launch(spec);
+  world_->runner().start(id_, 2);
+  EXPECT_TRUE(pump([&] { return last<node::AttemptStarted>() != nullptr; }));
 }
 
 TEST_F(SystemdUnit, WhatIgnoresTheStopIsKilledWithItsShim) {

@@ -47,6 +47,8 @@ TEST(UnitProperties, AreThoseOfTheAssignment) {
   const auto unit = unit_properties(worker(), host());
   EXPECT_EQ(get<std::string>(unit, "Description"), "digits worker-1, generation 2");
   EXPECT_EQ(get<std::string>(unit, "Slice"), "dtrain.slice");
+  EXPECT_THAT(*get<std::vector<std::string>>(unit, "StopPropagatedFrom"), ElementsAre("dtrain-units.target"));
+  EXPECT_THAT(*get<std::vector<std::string>>(unit, "Before"), ElementsAre("dtraind.service")) << "at a stop the agent ends first";
   EXPECT_EQ(get<Command>(unit, "ExecStart"), (Command{host().shim_path, {"dtrain-shim", host().directory}}));
   EXPECT_EQ(get<std::string>(unit, "WorkingDirectory"), host().directory);
   EXPECT_EQ(get<std::uint64_t>(unit, "TimeoutStopUSec"), 40'000'000u);
