@@ -341,7 +341,8 @@ void Shim::reap() {
     const timespec at_once{};
     if (sigtimedwait(&term, nullptr, &at_once) == SIGTERM) host_stops();
     // Long after it was asked, it ended by itself. Of a service systemd bounds that time.
-    else if ((launch_.header.flags & kUnit) == 0 && boot_ns() - host_stops_ns_ > kHostStopBound) record_.flags &= static_cast<uint16_t>(~kHostStops);
+    else if ((launch_.header.flags & kUnit) == 0 && boot_ns() - host_stops_ns_ > kHostStopBound)
+      record_.flags &= static_cast<uint16_t>(~kHostStops);
   }
   childless_ = pid < 0 && errno == ECHILD;
 }
