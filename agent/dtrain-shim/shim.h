@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "agent/dtrain-shim/child.h"
+#include "agent/dtrain-shim/journal_copy.h"
 #include "agent/dtrain-shim/launch.h"
 #include "agent/dtrain-shim/link.h"
 #include "agent/dtrain-shim/log_writer.h"
@@ -26,6 +27,7 @@ class Shim {
   using Open = bool (Shim::*)();
 
   // set-up (shim_open.cpp)
+  bool take_descriptors();
   bool become_daemon();
   bool load_launch();
   bool join_cgroups();
@@ -74,7 +76,8 @@ class Shim {
   // the attempt
   void signalled();
   void reap();
-  void host_stops();
+  void host_stops();              // shim_stop.cpp
+  void pass_stop();
   void step_ending();
   void finish_attempt();
   void step_freeze();
@@ -96,6 +99,7 @@ class Shim {
   Launch launch_;
   Tree tree_;
   LogWriter log_;
+  JournalCopy journal_;
   NotifySocket notify_;
   Link link_;
   Record record_;

@@ -29,9 +29,28 @@ bool Shim::open(const char* directory) {
   return false;
 }
 
+namespace {
+
+bool is_socket(int fd, int wanted) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == wanted;
+}
+
+}  // namespace
+
+// systemd passes the first connection as descriptor 0, and the journal as 1. Both leave the places of the task's own.
+bool Shim::take_descriptors() {
+  if (is_socket(kBirthSocket, SOCK_SEQPACKET) || !is_socket(0, SOCK_SEQPACKET)) return true;
+  if (dup2(0, kBirthSocket) < 0) return false;
+  if (is_socket(1, SOCK_STREAM)) journal_.open(fcntl(1, F_DUPFD_CLOEXEC, kBirthSocket + 1));
+  return true;
+}
+
 bool Shim::become_daemon() {
   umask(077);
   setsid();  // fails harmlessly where the launcher has done it
+  if (!take_descriptors()) return false;
   const int null = ::open("/dev/null", O_RDWR);
   if (null < 0) return false;
   for (int fd = 0; fd < 3; ++fd)
@@ -65,10 +84,11 @@ bool Shim::load_launch() {
   return n > 0;
 }
 
-// The launcher has put this process into the v2 cgroup's `shim`. The v1 memory cgroup is joined here and inherited by
-// every attempt: moving each of them would cost it some 10 ms.
+// The launcher has put this process into the v2 cgroup's `shim`; systemd, which knows no such, into the unit's of every hierarchy. The v1
+// memory cgroup is else joined here and inherited by every attempt: moving each of them would cost it some 10 ms.
 bool Shim::join_cgroups() {
-  if (launch_.memory_cgroup[0] != '\0') {
+  const bool joined_already = (launch_.header.flags & kUnit) != 0;
+  if (launch_.memory_cgroup[0] != '\0' && !joined_already) {
     Text<PATH_MAX> path;
     path.add(launch_.memory_cgroup).add("/cgroup.procs");
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -99,9 +119,7 @@ bool Shim::open_sockets() {
   if (!watch(signals_, kSignals, EPOLLIN) || !watch(link_.listener(), kListener, EPOLLIN) ||
       !watch(notify_.fd(), kNotify, EPOLLIN))
     return false;
-  int type = 0;
-  socklen_t size = sizeof(type);
-  if (getsockopt(kBirthSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return true;
+  if (!is_socket(kBirthSocket, SOCK_SEQPACKET)) return true;
   link_.adopt(kBirthSocket);
   return fcntl(kBirthSocket, F_SETFD, FD_CLOEXEC) == 0 && watch(kBirthSocket, kAgent, EPOLLIN);
 }

@@ -17,7 +17,7 @@ namespace dtrain::proc {
 
 namespace {
 
-// Where a hierarchy is mounted and where in it this process is.
+// Where a hierarchy is mounted and where in it a process is.
 struct Hierarchy {
   std::string mount, own;
   std::string path(const std::string& other = "") const {
@@ -26,9 +26,9 @@ struct Hierarchy {
   }
 };
 
-// The path of this process in the hierarchy whose controller list is `controllers` ("" for v2).
-std::optional<std::string> own_path(const std::string& controller) {
-  const auto text = read_small_file("/proc/self/cgroup");
+// The path of a process in the hierarchy of `controller` ("" for v2).
+std::optional<std::string> path_of(const std::string& process, const std::string& controller) {
+  const auto text = read_small_file("/proc/" + process + "/cgroup");
   std::istringstream lines(text.value_or(""));
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -41,8 +41,8 @@ std::optional<std::string> own_path(const std::string& controller) {
 }
 
 // mountinfo: id parent device ROOT MOUNTPOINT options [tags] - FSTYPE source SUPEROPTIONS
-std::optional<Hierarchy> find_hierarchy(const std::string& type, const std::string& controller) {
-  const auto own = own_path(controller);
+std::optional<Hierarchy> find_hierarchy(const std::string& type, const std::string& controller, const std::string& process = "self") {
+  const auto own = path_of(process, controller);
   const auto text = read_small_file("/proc/self/mountinfo", 8 << 20);
   if (!own) return std::nullopt;
   std::istringstream lines(text.value_or(""));
@@ -105,6 +105,16 @@ tl::unexpected<Error> io_error(const std::string& what) {
 }
 
 }  // namespace
+
+std::optional<std::string> cgroup_of(pid_t pid, const std::string& controller) {
+  const auto found = find_hierarchy(controller.empty() ? "cgroup2" : "cgroup", controller, std::to_string(pid));
+  return found ? std::optional(found->path()) : std::nullopt;
+}
+
+std::optional<std::string> cgroup_root(const std::string& controller) {
+  const auto found = find_hierarchy(controller.empty() ? "cgroup2" : "cgroup", controller);
+  return found ? std::optional(found->mount) : std::nullopt;
+}
 
 Cgroups Cgroups::open(const std::string& parent, const std::string& name) {
   Cgroups result;

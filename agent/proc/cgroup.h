@@ -6,6 +6,8 @@
 // Both are optional: without them the shim works on its tree of descendants, and memory is not limited.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -44,6 +46,12 @@ class Cgroups {
   std::string v2_, memory_v1_;
   std::optional<Error> unusable_;
 };
+
+// The directory that a process is in: in the hierarchy of a controller of version 1, or in the unified one (""). nullopt: that is not
+// mounted, or there is no such process.
+std::optional<std::string> cgroup_of(pid_t pid, const std::string& controller);
+// Where that hierarchy is mounted.
+std::optional<std::string> cgroup_root(const std::string& controller);
 
 // Of one assignment's v2 cgroup ("": no-op).
 void cgroup_kill(const std::string& cgroup);          // every process in it and below

@@ -1,5 +1,5 @@
 // Runner: how assignments are run on this host. One small parent process (dtrain-shim) per assignment; attempts are
-// restarts inside it. Two launchers (direct; systemd, later) and the simulator's fake pass one conformance suite
+// restarts inside it. Two launchers (direct, systemd) and the simulator's fake pass one conformance suite
 // (tests/conformance). The runner decides nothing: it does what Node's effects say and reports what happened.
 //
 // All calls return at once. Completions and unasked events go to the sink, only from dispatch(), on the caller's

@@ -47,6 +47,7 @@ struct TaskOrder {
   Duration stood_still{0};            // this assignment, as the ledger knows
   std::uint32_t consecutive_failures = 0;  // as the ledger knows, for the back-off
   std::vector<Instant> failures;           // within the threshold's window
+  std::optional<std::vector<std::string>> gpu_pci;  // as ShimSpec's
 };
 
 struct JobOrder {

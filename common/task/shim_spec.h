@@ -36,6 +36,10 @@ struct ShimSpec {
   bool exclusive = false;
   Duration lease{0};        // runs under a lease of this length (docs/leases.md); 0: without one
   std::uint64_t epoch = 0;  // of the coordinator, as far as this agent knows: answers of a lower one are refused
+  // Of the host, for a launcher that can keep it to them (docs/shim.md).
+  std::vector<std::uint32_t> cpus;                  // logical CPUs; empty: all
+  std::int32_t numa_node = -1;                      // whose memory comes first; -1: any
+  std::optional<std::vector<std::string>> gpu_pci;  // addresses of its GPUs, the only ones that it may open; nullopt: any
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -54,6 +58,9 @@ struct ShimSpec {
     v("exclusive", exclusive);
     v("lease", lease);
     v("epoch", epoch);
+    v("cpus", cpus);
+    v("numa_node", numa_node);
+    v("gpu_pci", gpu_pci);
   }
 };
 

@@ -83,6 +83,7 @@ ShimSpec Task::shim_spec() const {
   s.gpu_ids = gpus.cuda;
   for (const std::string& id : gpus.rocr)
     if (std::find(gpus.cuda.begin(), gpus.cuda.end(), id) == gpus.cuda.end()) s.gpu_ids.push_back(id);
+  s.gpu_pci = order_.gpu_pci;
   s.stop_signal = role().stop_signal;
   s.stop_grace = c.spec.policy.stop_grace_period;
   s.exclusive = job::is_exclusive(c.spec, order_.id.task);
