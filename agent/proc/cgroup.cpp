@@ -111,9 +111,10 @@ std::optional<std::string> cgroup_of(pid_t pid, const std::string& controller) {
   return found ? std::optional(found->path()) : std::nullopt;
 }
 
-std::optional<std::string> cgroup_root(const std::string& controller) {
-  const auto found = find_hierarchy(controller.empty() ? "cgroup2" : "cgroup", controller);
-  return found ? std::optional(found->mount) : std::nullopt;
+std::optional<std::string> same_cgroup(const std::string& unified, const std::string& controller) {
+  const auto v2 = find_hierarchy("cgroup2", ""), v1 = find_hierarchy("cgroup", controller);
+  if (!v2 || !v1 || unified.compare(0, v2->mount.size(), v2->mount) != 0) return std::nullopt;
+  return v1->mount + unified.substr(v2->mount.size());
 }
 
 Cgroups Cgroups::open(const std::string& parent, const std::string& name) {

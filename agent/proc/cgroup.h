@@ -50,8 +50,9 @@ class Cgroups {
 // The directory that a process is in: in the hierarchy of a controller of version 1, or in the unified one (""). nullopt: that is not
 // mounted, or there is no such process.
 std::optional<std::string> cgroup_of(pid_t pid, const std::string& controller);
-// Where that hierarchy is mounted.
-std::optional<std::string> cgroup_root(const std::string& controller);
+// The directory in the hierarchy of that controller of version 1 that has the same path as one in the unified hierarchy: systemd names
+// its groups alike in all. nullopt: there is no such hierarchy.
+std::optional<std::string> same_cgroup(const std::string& unified, const std::string& controller);
 
 // Of one assignment's v2 cgroup ("": no-op).
 void cgroup_kill(const std::string& cgroup);          // every process in it and below

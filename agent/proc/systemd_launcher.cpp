@@ -148,14 +148,11 @@ Result<std::unique_ptr<Launcher>> make_systemd_launcher(std::string shim_path, P
   if (top->size() < scope.size() || top->compare(top->size() - scope.size(), scope.size(), scope) != 0)
     return unusable("its control group is " + *top + ", not " + scope + " of its own");
   top->resize(top->size() - scope.size());
-  // The same path below the mount of version 1, where systemd limits memory by that.
-  std::string memory_slice;
-  if (const auto mount = cgroup_root("memory"))
-    memory_slice = *mount + top->substr(cgroup_root("").value_or("").size()) + "/" + kTasksSlice;
+  const std::string slice = *top + "/" + kTasksSlice;
   auto bus = SystemBus::open(poller, tag);
   if (!bus) return fail(bus.error());
-  return std::unique_ptr<Launcher>(std::make_unique<SystemdLauncher>(std::move(shim_path), std::move(*bus), *top + "/" + kTasksSlice,
-                                                                     std::move(memory_slice), std::move(warn)));
+  return std::unique_ptr<Launcher>(std::make_unique<SystemdLauncher>(std::move(shim_path), std::move(*bus), slice,
+                                                                     same_cgroup(slice, "memory").value_or(""), std::move(warn)));
 }
 
 }  // namespace dtrain::proc

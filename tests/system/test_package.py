@@ -232,6 +232,13 @@ class Package(unittest.TestCase):
         self.h1.does("dtrainctl", "cancel", "lone")
         self.becomes("lone", "Cancelled")
 
+    def test_3f_who_is_let_into_a_task_is_kept_to_what_it_is(self):
+        places = self.h1.does("runuser", "-u", "dtrain", "--", "dtrainctl", "exec", "train", "worker-0", "--", "cat", "/proc/self/cgroup")
+        task = self.h1.does("cat", "/proc/%d/cgroup" % self.tasks()["worker-0"][1])
+        held = re.compile(r"^\d+:(|memory|devices|pids):", re.M)     # those that limit it, by whichever version
+        self.assertIn("/dtrain.slice/", task)
+        self.assertEqual(*(sorted(line for line in text.splitlines() if held.match(line)) for text in (places, task)))
+
     def test_4_upgrade(self):
         # What a script of the package calls may fail, for reasons of the machine's: the upgrade does not.
         self.h1.write("/etc/tmpfiles.d/dtrain.conf", "nonsense\n")

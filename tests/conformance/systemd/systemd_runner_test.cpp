@@ -223,6 +223,32 @@ TEST_F(SystemdUnit, OutputIsInTheJournalUnderTheJobsName) {
   EXPECT_EQ(says(journal + " SYSLOG_IDENTIFIER=dtrain-task | sort"), "and errors\nto the journal\nunfinished");
 }
 
+// Far more than its socket holds, while journald reads nothing: the task ends, its log has all, and the journal says what it lacks.
+TEST_F(SystemdUnit, AJournalThatDoesNotReadStopsNobody) {
+  const auto journald = [](const std::string& signal) {
+    says("kill -" + signal + " $(systemctl show --value -p MainPID systemd-journald)");
+  };
+  task::ShimSpec spec = shell("if [ $DTRAIN_ATTEMPT = 1 ]; then head -c 4000000 /dev/zero | tr '\\0' x; else echo afterwards; fi");
+  launch(spec);
+  journald("STOP");
+  world_->runner().start(id_, 1);
+  exit();
+  journald("CONT");
+  EXPECT_EQ(std::filesystem::file_size(world_->directory(id_) + "/log.0"), 4'000'000u);
+  events_.clear();
+  // Room there is once journald has read on.
+  const std::string journal = "journalctl --no-pager -o cat DTRAIN_JOB=test _SYSTEMD_UNIT=" + unit() + " | grep -v xxx";
+  AttemptNumber attempt = 1;
+  EXPECT_TRUE(pump([&] {
+    if (last<node::AttemptExited>() != nullptr || attempt == 1) {
+      events_.clear();
+      world_->runner().start(id_, ++attempt);
+    }
+    return says(journal).find("bytes of output are left out here; dtrainctl logs has them]\nafterwards") != std::string::npos;
+  })) << says(journal);
+  exit();
+}
+
 // Many at once: more than are let start together, and each comes up.
 TEST_F(SystemdUnit, ManyAtOnce) {
   constexpr std::uint32_t kMany = 40;
