@@ -66,7 +66,8 @@ bool QuorumLoss::about_to_begin() const {
   if (!survivor || !world_.host(*survivor).agent_runs()) return false;
   for (const auto& [id, job] : world_.host(*survivor).node()->ledger().state().jobs) {
     bool any = false, elsewhere = false;
-    for (const auto& [task, t] : job.tasks) {
+    for (const auto& known : job.tasks) {
+      const auto& t = known.second;
       const bool goes = std::ranges::any_of(victims_, [&](const Victim& v) { return world_.host(v.host).id() == t.place.node; });
       elsewhere = elsewhere || !(t.ended || goes);
       any = any || (!t.ended && goes && not_begun(job, t));
