@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -122,6 +123,8 @@ std::vector<node::Contact> try_contacts(const std::vector<node::ExamPeer>& peers
   return contacts;
 }
 
+constexpr unsigned kLookUps = 4;  // threads at a time that wait for name servers; beyond, names count as not answered
+
 void look_up(std::vector<node::Lookup>& lookups, Duration within) {
   struct Shared {
     std::mutex mutex;
@@ -130,6 +133,11 @@ void look_up(std::vector<node::Lookup>& lookups, Duration within) {
   };
   const auto shared = std::make_shared<Shared>();
   for (node::Lookup& look : lookups) look.answered = false;
+  static std::atomic<unsigned> under_way = 0;  // of this process, whoever asked
+  if (under_way.fetch_add(1) >= kLookUps) {
+    --under_way;
+    return;
+  }
   // Detached: a name server may keep silent for longer than anybody waits. What it touches is shared.
   try {
     std::thread([shared, wanted = lookups]() mutable {
@@ -140,8 +148,10 @@ void look_up(std::vector<node::Lookup>& lookups, Duration within) {
         shared->done.push_back(std::move(look));
         shared->more.notify_all();
       }
+      --under_way;
     }).detach();
   } catch (const std::system_error&) {
+    --under_way;
     return;
   }
   std::unique_lock lock(shared->mutex);

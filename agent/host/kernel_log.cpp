@@ -48,9 +48,15 @@ std::optional<node::GpuFault> parse_gpu_fault(std::string_view record) {
   if (!priority || *priority >> kFacilityBits != 0) return std::nullopt;  // a program may write what it likes
   record.remove_prefix(std::min(record.find(';'), record.size()));
   record = record.substr(0, record.find('\n'));  // further lines are the device that it is about
-  const auto at = record.find(kXid);
-  if (at == std::string_view::npos) return std::nullopt;
-  record.remove_prefix(at + kXid.size());
+  // At its beginning: elsewhere it may be what a user made the kernel repeat, as of a mount's options.
+  if (!record.empty()) record.remove_prefix(1);
+  if (record.starts_with('[')) {  // the time
+    const auto behind = record.find("] ");
+    if (behind == std::string_view::npos) return std::nullopt;
+    record.remove_prefix(behind + 2);
+  }
+  if (!record.starts_with(kXid)) return std::nullopt;
+  record.remove_prefix(kXid.size());
   const auto end = record.find("): ");
   if (end == std::string_view::npos) return std::nullopt;
   node::GpuFault fault;

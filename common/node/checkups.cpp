@@ -75,7 +75,10 @@ void Checkups::ask(std::uint64_t token, Checkup& checkup) {
 }
 
 void Checkups::examined(const Examined& e) {
-  if (const auto found = checkups_.find(e.token); found != checkups_.end()) found->second.seen = e.seen;
+  if (const auto found = checkups_.find(e.token); found != checkups_.end()) {
+    found->second.seen = e.seen;
+    found->second.seen->terms.gpus = c_.facts.gpus;  // with those that fell sick since the agent's start
+  }
 }
 
 void Checkups::answered(const RelayAnswered& e) {

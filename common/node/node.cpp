@@ -247,6 +247,7 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<RelayEnded>(event) ||
                           std::holds_alternative<RelayAnswered>(event) ||
                           std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Examined>(event) ||
+                          std::holds_alternative<GpusSampled>(event) || std::holds_alternative<GpuFaulted>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   if (storage || connection || of_members || c.current || c.storage_failed || !c.holds_ledger()) return decide(event);
   if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);

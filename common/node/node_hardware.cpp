@@ -17,7 +17,10 @@ void Node::Impl::gpu_changed(const GpuHealth::Change& change) {
   const auto gpu = std::ranges::find(c.facts.gpus, change.pci, &Gpu::pci);
   if (gpu == c.facts.gpus.end()) return;  // excluded: it is nobody's
   const bool sick = !change.reason.empty();
-  if (gpu->healthy == !sick) return;      // it was not, already when the agent started
+  // What was not fit for tasks when the agent started (no driver, MIG) does not become so by being watched.
+  if (!gpu->healthy && !fell_sick.contains(change.pci)) return;
+  if (sick) fell_sick.insert(change.pci);
+  else fell_sick.erase(change.pci);
   gpu->healthy = !sick;
   gpu->reason = change.reason;
   const std::string which = "GPU " + std::to_string(gpu->index) + " (" + gpu->pci + ")";

@@ -105,6 +105,7 @@ struct Node::Impl {
   Checkups checkups;
   Requests requests;
   GpuHealth gpu_health;
+  std::set<std::string> fell_sick;  // since the start, of this host's GPUs, by PCI address
   std::map<std::string, std::pair<Instant, std::string>> gpu_faults;  // the newest of each of this host's GPUs, by PCI address
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>>

@@ -60,8 +60,10 @@ std::optional<raft::Outputs> Replica::take() {
 }
 
 bool Replica::alone() const {
-  const auto& voters = raft_.configuration().voters;
-  return voters.size() == 1 && voters.front() == raft_.id();
+  // By a configuration of an older history nobody is elected: who followed recover-quorum's survivor waits for it.
+  const raft::Configuration& configuration = raft_.configuration();
+  return configuration.voters.size() == 1 && configuration.voters.front() == raft_.id() &&
+         configuration.history == raft_.history().number;
 }
 
 }  // namespace dtrain::node

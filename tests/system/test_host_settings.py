@@ -58,7 +58,8 @@ class HostSettings(harness.SystemTest):
         for name, given in (("by-name", SECOND), ("by-address", SECOND_IP)):
             self.starts("--set", "network.taskAddress=" + given)
             self.agent.do("submit", self.job_file(name, {"worker": {
-                "replicas": 2, "command": ["/usr/bin/python3", "-c", looks, "{task.address}"]}}, framework="tensorflow"))
+                "replicas": 2, "command": ["/usr/bin/python3", "-c", looks, "{task.address}"]}}, framework="tensorflow",
+                policy={"successPolicy": "AllWorkers"}))    # else worker-1 is stopped, perhaps before it prints, when worker-0 has ended
             self.wait_job(name, "Succeeded")
             for task in ("worker-0", "worker-1"):
                 self.assertEqual(self.agent.do("logs", name, task), "%s True %s %s\n" % ([SECOND_IP] * 2, SECOND, SECOND))

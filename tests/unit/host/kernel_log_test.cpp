@@ -38,7 +38,8 @@ TEST(KernelLog, WhatIsNoneIsNotTakenForOne) {
   for (const char* record :
        {"", ";", "6,1,2,-;", "6,1,2,-;usb 1-1: new device", "NVRM: Xid (PCI:0000:10:00): 79, x", "6,1,2,-;NVRM: Xid (PCI:0000:10:00): x",
         "6,1,2,-;NVRM: Xid (PCI:0000:10:00)", "6,1,2,-;NVRM: Xid (PCI:0000:10:00): 99999999999, x", "6,1,2,-;first\n NVRM: Xid (PCI:0000:10:00): 79, x",
-        "12,1,2,-;NVRM: Xid (PCI:0000:10:00): 79, a program wrote this"})
+        "12,1,2,-;NVRM: Xid (PCI:0000:10:00): 79, a program wrote this",
+        "4,1,2,-;tmpfs: Unknown parameter 'NVRM: Xid (PCI:0000:10:00): 79, a user mounted this'"})
     EXPECT_FALSE(parse_gpu_fault(record)) << record;
 }
 

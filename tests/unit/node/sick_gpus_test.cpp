@@ -125,6 +125,19 @@ class LoneHost : public SickGpus {
   House* alone_ = nullptr;
 };
 
+TEST_F(LoneHost, WhatWasUnfitFromTheStartDoesNotGetWell) {
+  alone_->kill();
+  alone_->started.facts.gpus.at(0).healthy = false;
+  alone_->started.facts.gpus.at(0).reason = "MIG is on";
+  alone_->start();
+  lone_town_.run_for(15s);
+  look(*alone_, 95, kHotSamples);
+  look(*alone_, 50, kCoolSamples);
+  EXPECT_FALSE(gpu(*alone_, 0, *alone_).healthy);
+  EXPECT_EQ(gpu(*alone_, 0, *alone_).reason, "MIG is on");
+  EXPECT_TRUE(gpu(*alone_, 1, *alone_).healthy);
+}
+
 TEST_F(LoneHost, AJobThatWaitsBeginsWhenTheGpuIsWellAgain) {
   look(*alone_, 95, kHotSamples);
   wire::SubmitRequest request;
