@@ -17,8 +17,9 @@ namespace dtrain::shim {
 
 class Shim {
  public:
-  // Prepares everything in the assignment's directory. On failure the agent at kBirthSocket is told, if there is one.
-  bool open(const char* directory);
+  // Prepares everything in the assignment's directory. `unit`: the service that this process is; nullptr: none. On failure the agent at
+  // kBirthSocket is told, if there is one.
+  bool open(const char* directory, const char* unit);
   // Returns when the shim has been told to end and nothing is left.
   void run();
 
@@ -30,6 +31,8 @@ class Shim {
   bool take_descriptors();
   bool become_daemon();
   bool load_launch();
+  bool is_meant() const;
+  bool is_wanted() const;
   bool join_cgroups();
   bool open_files();
   bool open_sockets();
@@ -96,6 +99,7 @@ class Shim {
   int timeout_ms() const;
   void timers();
 
+  const char* unit_ = nullptr;    // what it was started as
   Launch launch_;
   Tree tree_;
   LogWriter log_;

@@ -1,5 +1,6 @@
 // Setting a shim up: everything that it will ever need is opened and reserved here.
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -11,7 +12,8 @@
 
 namespace dtrain::shim {
 
-bool Shim::open(const char* directory) {
+bool Shim::open(const char* directory, const char* unit) {
+  unit_ = unit;
   static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch, &Shim::join_cgroups, &Shim::open_files,
                                     &Shim::open_sockets, &Shim::open_lease};
   ReplyPacket refusal;
@@ -71,8 +73,26 @@ bool Shim::become_daemon() {
   return signals_ >= 0 && epoll_ >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
+// systemd may start a service long after it was asked. Meanwhile its agent may have died, and the next one have launched another shim
+// here: then the launch file, the sockets and the state in this directory are that one's.
+bool Shim::is_meant() const {
+  if (unit_ == nullptr) return true;
+  const char* slash = strrchr(launch_.cgroup, '/');
+  if (slash != nullptr && strcmp(slash + 1, unit_) == 0) return true;
+  errno = ESTALE;
+  return false;
+}
+
+// Whoever had a service started, and is gone or has given it up, has closed the other end of its first connection.
+bool Shim::is_wanted() const {
+  pollfd birth{kBirthSocket, 0, 0};
+  if ((launch_.header.flags & kUnit) == 0 || poll(&birth, 1, 0) == 0 || (birth.revents & (POLLHUP | POLLNVAL)) == 0) return true;
+  errno = ECONNABORTED;
+  return false;
+}
+
 bool Shim::load_launch() {
-  if (!launch_.load()) return false;
+  if (!launch_.load() || !is_meant()) return false;
   record_.fixed_bytes = sizeof(Record);
   record_.shim_pid = getpid();
   record_.attempt = launch_.header.last_attempt;
@@ -104,7 +124,9 @@ bool Shim::join_cgroups() {
   return true;
 }
 
+// From here on it leaves traces.
 bool Shim::open_files() {
+  if (!is_wanted()) return false;
   log_.configure(launch_.header.first_log, launch_.header.log_file_bytes, launch_.header.log_files);
   state_ = ::open(kStateFile, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (state_ < 0) return false;

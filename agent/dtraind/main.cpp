@@ -41,6 +41,7 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
   options.log_file_bytes = config.tasks.log_file_bytes;
   options.log_files = config.tasks.log_files;
   options.ulimits = config.tasks.ulimits;
+  options.devices = config.tasks.devices;
   options.warn = [&log](const Error& error) {
     log.write(LogLevel::warn, "tasks.warning", {{"warning", error.message}, {"next", error.next}});
   };

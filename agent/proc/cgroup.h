@@ -6,8 +6,6 @@
 // Both are optional: without them the shim works on its tree of descendants, and memory is not limited.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <optional>
 #include <string>
@@ -47,9 +45,17 @@ class Cgroups {
   std::optional<Error> unusable_;
 };
 
-// The directory that a process is in: in the hierarchy of a controller of version 1, or in the unified one (""). nullopt: that is not
-// mounted, or there is no such process.
-std::optional<std::string> cgroup_of(pid_t pid, const std::string& controller);
+// Where a process was in all hierarchies at one moment.
+class ProcessCgroups {
+ public:
+  explicit ProcessCgroups(const std::string& process);   // its number, or "self"
+  // The directory: in the hierarchy of a controller of version 1, or in the unified one (""). nullopt: that is not mounted, or there was
+  // no such process.
+  std::optional<std::string> in(const std::string& controller) const;
+
+ private:
+  std::string cgroups_, mounts_;   // as /proc has them
+};
 // The directory in the hierarchy of that controller of version 1 that has the same path as one in the unified hierarchy: systemd names
 // its groups alike in all. nullopt: there is no such hierarchy.
 std::optional<std::string> same_cgroup(const std::string& unified, const std::string& controller);

@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/task/shim_spec.h"
 
 namespace dtrain::proc {
 
-// In the words of systemd's DeviceAllow=: paths, and char-NAME for all devices of a driver. `pci`: addresses as in node::Gpu. Each once.
-// Fails where the nodes of one of them cannot be told, or its driver is not ready: who then denies the rest denies too much.
-Result<std::vector<std::string>> device_nodes(const std::vector<std::string>& pci, const std::string& root = "");
+// In the words of systemd's DeviceAllow=: paths, and char-NAME for all devices of a driver. Each once. Fails where the nodes of one of
+// them cannot be told, or its driver is not ready: who then denies the rest denies too much. Asks no driver, which a sick GPU may hold
+// up: numbers of nodes are known from discovery.
+Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& gpus, const std::string& root = "");
 
 }  // namespace dtrain::proc

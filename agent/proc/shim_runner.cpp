@@ -305,7 +305,7 @@ std::vector<task::FoundShim> ShimRunner::list() {
     TrackedShim& shim = shims_.at(handle);
     found.push_back(shim.found());
     // An earlier agent may have ordered it a moment before it ended.
-    if (!found.back().shim_alive) launcher_->settled(shim.launch_file(), 0);
+    if (!found.back().shim_alive && launch_came_to_nothing(shim.directory())) launcher_->settled(shim.launch_file(), 0);
   }
   for (const auto& shim : found) forget_if_gone(shim.id);
   wake();
@@ -432,10 +432,8 @@ Result<std::unique_ptr<Runner>> make_systemd_runner(RunnerOptions options) {
     return fail(ErrorCode::unavailable, "could not launch tasks through systemd: it is not PID 1 here, or the agent is not root's",
                 "use tasks.launch: direct (or auto)");
   if (const Status checked = usable(options); !checked) return fail(checked.error());
-  const std::string shim_path = options.shim_path;
-  const auto warn = options.warn;
-  auto runner = std::make_unique<ShimRunner>(std::move(options));
-  auto launcher = make_systemd_launcher(shim_path, runner->poller(), kLauncherTag, warn);
+  auto runner = std::make_unique<ShimRunner>(options);
+  auto launcher = make_systemd_launcher(options, runner->poller(), kLauncherTag);
   if (!launcher) return fail(launcher.error());
   runner->use(std::move(*launcher));
   return std::unique_ptr<Runner>(std::move(runner));

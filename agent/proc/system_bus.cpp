@@ -18,6 +18,8 @@ constexpr const char* kLibrary = "libsystemd.so.0";
 constexpr const char* kPrivateAddress = "unix:path=/run/systemd/private";   // for root, where no D-Bus runs
 constexpr const char* kManager[] = {"org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"};
 
+constexpr int kMessagesPerTurn = 64;   // the library holds what is behind them, and its deadline says so
+
 // What is used of it. Its functions are called through these, as their header declares them.
 class Library {
  public:
@@ -197,7 +199,7 @@ class SdBus final : public SystemBus {
   void lost(int error);
   void used();
   void watch();
-  void tell();
+  bool tell();
 
   std::unique_ptr<Library> lib_;
   Poller& poller_;
@@ -210,13 +212,17 @@ class SdBus final : public SystemBus {
 int SdBus::connect() {
   if (bus_ != nullptr) return 0;
   int result = lib_->open_system(&bus_);
-  if (result >= 0) return result;
   const int cause = result;
-  bus_ = nullptr;
-  result = lib_->make(&bus_);
-  if (result >= 0) result = lib_->set_address(bus_, kPrivateAddress);
-  if (result >= 0) result = lib_->start(bus_);
-  if (result >= 0) return result;
+  if (result < 0) {
+    bus_ = nullptr;
+    result = lib_->make(&bus_);
+    if (result >= 0) result = lib_->set_address(bus_, kPrivateAddress);
+    if (result >= 0) result = lib_->start(bus_);
+  }
+  if (result >= 0) {
+    used();
+    return 0;
+  }
   disconnect();
   return cause;
 }
@@ -240,7 +246,7 @@ void SdBus::watch() {
 
 void SdBus::start(const std::string& unit, const std::vector<UnitProperty>& properties, int input, Answer answer) {
   if (const int result = connect(); result < 0) {
-    answer(Outcome::refused, "could not connect to systemd: " + cause_of(-result));
+    answer(Outcome::unknown, "could not connect to systemd: " + cause_of(-result));
     return;
   }
   Call call(*lib_, bus_, "StartTransientUnit");
@@ -258,12 +264,12 @@ void SdBus::start(const std::string& unit, const std::vector<UnitProperty>& prop
     return used();
   }
   pending_.pop_back();
-  answer(Outcome::refused, "could not ask systemd: " + cause_of(-result));
+  answer(call.result() < 0 ? Outcome::refused : Outcome::unknown, "could not ask systemd: " + cause_of(-result));
   if (result == -ENOTCONN || result == -ECONNRESET) lost(result);
 }
 
 void SdBus::stop(const std::string& unit) {
-  if (connect() < 0) return;   // nobody there who would have started it
+  if (connect() < 0) return;
   Call call(*lib_, bus_, "StopUnit");
   call.add("ss", unit.c_str(), "replace");
   if (call.result() >= 0) lib_->set_expect_reply(call.message(), 0);
@@ -280,15 +286,23 @@ int SdBus::on_answer(sd_bus_message* message, void* context, sd_bus_error*) {
     return 0;
   }
   const std::string name = error->name == nullptr ? "" : error->name;
-  // The library's own words for: nobody answers any more.
-  const bool unanswered = name == SD_BUS_ERROR_NO_REPLY || name == SD_BUS_ERROR_TIMEOUT || name == SD_BUS_ERROR_DISCONNECTED;
+  if (name == "org.freedesktop.systemd1.UnitExists") {   // of an earlier question, whose answer was lost
+    pending.outcome = Outcome::begun;
+    return 0;
+  }
+  // Nobody answers any more, or systemd is off the bus for a moment: while it executes itself anew, or the bus is begun anew.
+  bool unanswered = name.rfind("org.freedesktop.DBus.Error.Spawn.", 0) == 0;
+  for (const char* word : {SD_BUS_ERROR_NO_REPLY, SD_BUS_ERROR_TIMEOUT, SD_BUS_ERROR_DISCONNECTED, SD_BUS_ERROR_SERVICE_UNKNOWN,
+                           SD_BUS_ERROR_NAME_HAS_NO_OWNER})
+    unanswered = unanswered || name == word;
   pending.outcome = unanswered ? Outcome::unknown : Outcome::refused;
   pending.cause = error->message != nullptr && error->message[0] != '\0' ? error->message : name;
   return 0;
 }
 
-// Outside of the library, which is not to be called from its callbacks.
-void SdBus::tell() {
+// Outside of the library, which is not to be called from its callbacks. True: somebody was told.
+bool SdBus::tell() {
+  bool any = false;
   for (auto i = pending_.begin(); i != pending_.end();) {
     if (!i->answered) {
       ++i;
@@ -297,7 +311,9 @@ void SdBus::tell() {
     const Pending done = std::move(*i);
     i = pending_.erase(i);
     done.answer(done.outcome, done.cause);
+    any = true;
   }
+  return any;
 }
 
 void SdBus::lost(int error) {
@@ -312,13 +328,12 @@ void SdBus::lost(int error) {
 
 void SdBus::dispatch() {
   if (bus_ == nullptr) return;
-  int result;
-  bool anything = false;
-  while ((result = lib_->process(bus_, nullptr)) > 0) anything = true;
+  int result = 1;
+  for (int i = 0; i < kMessagesPerTurn && result > 0; ++i) result = lib_->process(bus_, nullptr);
   if (result < 0) return lost(result);
-  tell();
+  // Only what was asked here counts: on its private socket systemd tells everybody everything.
+  if (tell()) idle_since_ = boot_now();
   if (bus_ == nullptr) return;
-  if (anything) idle_since_ = boot_now();
   watch();
   if (pending_.empty() && boot_now() >= idle_since_ + kBusIdle) disconnect();
 }

@@ -30,14 +30,14 @@ class SystemBus {
   enum class Outcome : unsigned char {
     begun,     // it will be executed, unless that fails
     refused,
-    unknown,   // the connection was lost, or nobody answered: it may come about
+    unknown,   // nobody could be asked, or answered: it may come about, and may be asked for again
   };
   using Answer = std::function<void(Outcome, const std::string& cause)>;
 
   // StartTransientUnit; `input` becomes its standard input, and stays the caller's. The answer comes from dispatch(), or at once where
-  // nobody could be asked.
+  // nobody could be asked. Of a unit that is there already: begun.
   virtual void start(const std::string& unit, const std::vector<UnitProperty>& properties, int input, Answer answer) = 0;
-  // StopUnit, behind everything that was asked before. Nobody answers.
+  // StopUnit, behind everything that was asked before. Nobody answers, and it may be lost: a shim that nobody waits for leaves by itself.
   virtual void stop(const std::string& unit) = 0;
 
   // When the descriptor behind `tag` is ready, or the deadline has come.

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <set>
@@ -12,13 +13,13 @@
 #include "agent/proc/cgroup.h"
 #include "agent/proc/device_nodes.h"
 #include "agent/proc/small_file.h"
-#include "agent/proc/system_bus.h"
 #include "agent/proc/took_effect.h"
 
 namespace dtrain::proc {
 
 namespace {
 
+constexpr Duration kAskAgain = 200ms;                    // where systemd did not answer: until the launch is given up
 constexpr const char* kInitScope = "/init.scope";        // where systemd keeps itself, below the root of its groups
 
 constexpr std::pair<const char*, __rlimit_resource> kLimits[] = {
@@ -44,31 +45,35 @@ std::string name_of(const std::string& cgroup) { return cgroup.substr(cgroup.rfi
 
 class SystemdLauncher final : public Launcher {
  public:
-  SystemdLauncher(std::string shim_path, std::unique_ptr<SystemBus> bus, std::string slice, std::string memory_slice,
+  SystemdLauncher(UnitHost host, std::unique_ptr<SystemBus> bus, std::string slice, std::string memory_slice,
                   std::function<void(const Error&)> warn)
-      : bus_(std::move(bus)), slice_(std::move(slice)), memory_slice_(std::move(memory_slice)), warn_(std::move(warn)) {
-    host_.shim_path = std::move(shim_path);
-    host_.limits = own_limits();
-    host_.capabilities = own_capabilities();
-  }
+      : bus_(std::move(bus)),
+        slice_(std::move(slice)),
+        memory_slice_(std::move(memory_slice)),
+        warn_(std::move(warn)),
+        host_(std::move(host)) {}
 
   bool has_room() const override { return starting_.size() < kMostStarting; }
   Status place(const task::ShimSpec& spec, LaunchFile& launch) override;
   Result<UniqueFd> launch(const task::ShimSpec& spec, const std::string& directory, const LaunchFile& launch, UniqueFd theirs) override;
   void settled(const LaunchFile& launch, int pid) override;
   void dispatch(const OnAnswer& on_answer) override;
-  Instant deadline() const override { return answers_.empty() ? bus_->deadline() : Instant{}; }
+  Instant deadline() const override;
 
  private:
   struct Starting {
     task::ShimSpec spec;
     UnitHost host;
+    UniqueFd theirs;           // until systemd has it
+    Instant ask_at = kNever;   // again
   };
   struct Answer {
     AssignmentId id;
     std::string cgroup;
     std::optional<Error> refusal;
   };
+  void ask(const std::string& cgroup, Starting& starting);
+  void answered(const std::string& cgroup, SystemBus::Outcome outcome, const std::string& cause);
   void warn_once(const std::string& kind, const Error& error) {
     if (warned_.insert(kind).second && warn_) warn_(error);
   }
@@ -76,7 +81,7 @@ class SystemdLauncher final : public Launcher {
   const std::unique_ptr<SystemBus> bus_;
   const std::string slice_, memory_slice_;   // of version 1, where that is what limits memory; "": none
   const std::function<void(const Error&)> warn_;
-  UnitHost host_;
+  const UnitHost host_;                      // what all units have
   std::map<std::string, Starting> starting_;   // by cgroup
   std::vector<Answer> answers_;
   std::set<std::string> warned_;
@@ -97,41 +102,68 @@ Status SystemdLauncher::place(const task::ShimSpec& spec, LaunchFile& launch) {
 
 Result<UniqueFd> SystemdLauncher::launch(const task::ShimSpec& spec, const std::string& directory, const LaunchFile& launch,
                                          UniqueFd theirs) {
-  Starting starting{spec, host_};
+  Starting starting{spec, host_, std::move(theirs)};
   starting.host.directory = directory;
-  if (spec.gpu_pci) {
-    if (auto nodes = device_nodes(*spec.gpu_pci)) {
-      starting.host.devices = std::move(*nodes);
+  starting.host.unit = name_of(launch.cgroup);
+  if (spec.own_gpus) {
+    if (auto nodes = device_nodes(*spec.own_gpus)) {
+      starting.host.devices.insert(starting.host.devices.end(), nodes->begin(), nodes->end());
     } else {
       warn_once("device_nodes", nodes.error());
-      starting.spec.gpu_pci.reset();
+      starting.spec.own_gpus.reset();
     }
   }
-  const auto properties = unit_properties(starting.spec, starting.host);
-  starting_.insert_or_assign(launch.cgroup, std::move(starting));
-  bus_->start(name_of(launch.cgroup), properties, theirs.get(),
-              [this, id = spec.id, cgroup = launch.cgroup](SystemBus::Outcome outcome, const std::string& cause) {
-                std::optional<Error> refusal;
-                if (outcome == SystemBus::Outcome::refused)
-                  refusal = Error{ErrorCode::unavailable, "could not launch the shim of " + id.text() + " through systemd: " + cause, ""};
-                answers_.push_back({id, cgroup, std::move(refusal)});
-              });
+  ask(launch.cgroup, starting_.insert_or_assign(launch.cgroup, std::move(starting)).first->second);
   return UniqueFd();
 }
 
+void SystemdLauncher::ask(const std::string& cgroup, Starting& starting) {
+  starting.ask_at = kNever;
+  bus_->start(starting.host.unit, unit_properties(starting.spec, starting.host), starting.theirs.get(),
+              [this, cgroup](SystemBus::Outcome outcome, const std::string& cause) { answered(cgroup, outcome, cause); });
+}
+
+// Where nobody answered the connection is kept, so that its other end does not hear that it came to nothing; the agent gives it up when
+// the greeting is late. A unit that came about all the same is found to be there.
+void SystemdLauncher::answered(const std::string& cgroup, SystemBus::Outcome outcome, const std::string& cause) {
+  const auto found = starting_.find(cgroup);
+  if (found == starting_.end()) return;
+  Starting& starting = found->second;
+  const std::string what = "could not launch the shim of " + starting.spec.id.text() + " through systemd: " + cause;
+  if (outcome == SystemBus::Outcome::unknown) {
+    starting.ask_at = boot_now() + kAskAgain;
+    return warn_once("unanswered", Error{ErrorCode::unavailable, what, "nothing: it is asked again until the launch is given up"});
+  }
+  starting.theirs.reset();
+  std::optional<Error> refusal;
+  if (outcome == SystemBus::Outcome::refused) refusal = Error{ErrorCode::unavailable, what, ""};
+  answers_.push_back({starting.spec.id, cgroup, std::move(refusal)});
+}
+
 void SystemdLauncher::settled(const LaunchFile& launch, int pid) {
-  const auto starting = starting_.find(launch.cgroup);
   if (pid == 0 && launch.is_unit) bus_->stop(name_of(launch.cgroup));
+  const auto starting = starting_.find(launch.cgroup);
   if (starting == starting_.end()) return;
-  if (pid != 0)
-    for (const Difference& difference : compare(starting->second.spec, starting->second.host, look_at(pid)))
+  // One that has died meanwhile has no limits to be compared.
+  if (const InForce seen = pid == 0 ? InForce{} : look_at(pid); seen.cgroup == launch.cgroup)
+    for (const Difference& difference : compare(starting->second.spec, starting->second.host, seen))
       warn_once(difference.kind, difference.error);
   starting_.erase(starting);
 }
 
 void SystemdLauncher::dispatch(const OnAnswer& on_answer) {
   bus_->dispatch();
+  const Instant now = boot_now();
+  for (auto& [cgroup, starting] : starting_)
+    if (now >= starting.ask_at) ask(cgroup, starting);
   for (Answer& answer : std::exchange(answers_, {})) on_answer(answer.id, answer.cgroup, std::move(answer.refusal));
+}
+
+Instant SystemdLauncher::deadline() const {
+  if (!answers_.empty()) return Instant{};
+  Instant due = bus_->deadline();
+  for (const auto& [cgroup, starting] : starting_) due = std::min(due, starting.ask_at);
+  return due;
 }
 
 tl::unexpected<Error> unusable(const std::string& cause) {
@@ -140,9 +172,8 @@ tl::unexpected<Error> unusable(const std::string& cause) {
 
 }  // namespace
 
-Result<std::unique_ptr<Launcher>> make_systemd_launcher(std::string shim_path, Poller& poller, std::uint64_t tag,
-                                                        std::function<void(const Error&)> warn) {
-  auto top = cgroup_of(1, "");
+Result<std::unique_ptr<Launcher>> make_systemd_launcher(const RunnerOptions& options, Poller& poller, std::uint64_t tag) {
+  auto top = ProcessCgroups("1").in("");
   if (!top) return unusable("there is no cgroup v2");
   const std::string scope = kInitScope;
   if (top->size() < scope.size() || top->compare(top->size() - scope.size(), scope.size(), scope) != 0)
@@ -151,8 +182,17 @@ Result<std::unique_ptr<Launcher>> make_systemd_launcher(std::string shim_path, P
   const std::string slice = *top + "/" + kTasksSlice;
   auto bus = SystemBus::open(poller, tag);
   if (!bus) return fail(bus.error());
-  return std::unique_ptr<Launcher>(std::make_unique<SystemdLauncher>(std::move(shim_path), std::move(*bus), slice,
-                                                                     same_cgroup(slice, "memory").value_or(""), std::move(warn)));
+  return make_systemd_launcher(options, std::move(*bus), slice, same_cgroup(slice, "memory").value_or(""));
+}
+
+std::unique_ptr<Launcher> make_systemd_launcher(const RunnerOptions& options, std::unique_ptr<SystemBus> bus, std::string slice,
+                                                std::string memory_slice) {
+  UnitHost host;
+  host.shim_path = options.shim_path;
+  host.limits = own_limits();
+  host.capabilities = own_capabilities();
+  host.devices = options.devices;
+  return std::make_unique<SystemdLauncher>(std::move(host), std::move(bus), std::move(slice), std::move(memory_slice), options.warn);
 }
 
 }  // namespace dtrain::proc

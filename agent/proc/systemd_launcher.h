@@ -2,12 +2,12 @@
 // in dtrain.slice. What systemd says it took is compared with what is in force (took_effect.h).
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
 
 #include "agent/proc/launcher.h"
 #include "agent/proc/poller.h"
+#include "agent/proc/runner.h"
+#include "agent/proc/system_bus.h"
 
 namespace dtrain::proc {
 
@@ -15,7 +15,11 @@ namespace dtrain::proc {
 inline constexpr std::size_t kMostStarting = 8;
 
 // `tag`: of the launcher's own descriptor in `poller`. Fails where systemd cannot be used, with the reason.
-Result<std::unique_ptr<Launcher>> make_systemd_launcher(std::string shim_path, Poller& poller, std::uint64_t tag,
-                                                        std::function<void(const Error&)> warn);
+Result<std::unique_ptr<Launcher>> make_systemd_launcher(const RunnerOptions& options, Poller& poller, std::uint64_t tag);
+
+// The same over a bus of the caller's. `slice`, `memory_slice`: directories of dtrain.slice in the unified hierarchy, and in that of memory
+// of version 1 ("": there is none).
+std::unique_ptr<Launcher> make_systemd_launcher(const RunnerOptions& options, std::unique_ptr<SystemBus> bus, std::string slice,
+                                                std::string memory_slice);
 
 }  // namespace dtrain::proc

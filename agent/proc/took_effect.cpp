@@ -89,7 +89,7 @@ std::vector<Difference> compare(const task::ShimSpec& spec, const UnitHost& host
   if (seen.most_tasks.value_or(kNone) > kMostUnitTasks)
     out.push_back(difference("tasks", "processes", shown(kMostUnitTasks), shown(seen.most_tasks.value_or(kNone)),
                              "check that the pids controller is there (/proc/cgroups)"));
-  if (spec.gpu_pci && seen.devices_closed == false)
+  if (spec.own_gpus && seen.devices_closed == false)
     out.push_back(difference("devices", "devices", "\"closed\"", "nothing", "check that the kernel filters devices by control group"));
   for (const UnitLimit& limit : host.limits) {
     const auto found = seen.limits.find(limit.name);
@@ -109,8 +109,10 @@ InForce look_at(pid_t pid) {
   const std::string proc = "/proc/" + std::to_string(pid);
   const std::string status = read_small_file(proc + "/status").value_or("");
   if (const auto list = status_value(status, "Cpus_allowed_list")) seen.cpus = parse_cpu_list(*list);
-  const auto unified = cgroup_of(pid, ""), memory = cgroup_of(pid, "memory"), pids = cgroup_of(pid, "pids"),
-             devices = cgroup_of(pid, "devices"), cpuset = cgroup_of(pid, "cpuset");
+  const ProcessCgroups cgroups(std::to_string(pid));
+  const auto unified = cgroups.in(""), memory = cgroups.in("memory"), pids = cgroups.in("pids"), devices = cgroups.in("devices"),
+             cpuset = cgroups.in("cpuset");
+  seen.cgroup = unified;
   seen.memory_bytes = memory ? number_in(memory, "memory.limit_in_bytes") : number_in(unified, "memory.max");
   if (memory && seen.memory_bytes.value_or(0) > kNoLimitV1) seen.memory_bytes = kNone;
   seen.most_tasks = number_in(pids ? pids : unified, "pids.max");

@@ -17,6 +17,7 @@ namespace dtrain::proc {
 
 // nullopt: there is nothing that would enforce it, or that could be asked.
 struct InForce {
+  std::optional<std::string> cgroup;                     // unified; nullopt: there is no such process
   std::optional<std::vector<std::uint32_t>> cpus;        // of the process itself, which it may change within cpu_set
   std::optional<std::vector<std::uint32_t>> cpu_set;     // of its control group
   std::optional<std::uint64_t> memory_bytes, most_tasks; // UINT64_MAX: none

@@ -23,6 +23,7 @@ constexpr Duration kLostBound = 10s;      // alive but not connectable
 constexpr Duration kFirstPause = 2ms;     // between looks; doubled
 constexpr Duration kLastPause = 200ms;
 constexpr int kPacketsPerTurn = 64;
+constexpr std::uint32_t kNeverSent = 0;   // no sequence number
 
 void kill_process(const UniqueFd& pidfd) {
   if (pidfd) syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
@@ -116,6 +117,11 @@ void TrackedShim::refuse_start(AttemptNumber attempt, Error error) {
 }
 
 void TrackedShim::start(AttemptNumber attempt) {
+  // Whether it has one shows soon. Refused for want of one, it is told so behind the word that there is none.
+  if (life_ == Life::burying && !adopting_) {
+    pending_[kNeverSent] = {shim::Command::start, attempt};
+    return;
+  }
   if (!up()) return refuse_start(attempt, unavailable("start", "it has no shim"));
   const bool waits = std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
     return entry.second.command == shim::Command::start && entry.second.argument == attempt;
@@ -416,6 +422,10 @@ void TrackedShim::finish_burial() {
   lease_.forget();
   cgroup_remove({launch_.cgroup, launch_.memory_cgroup});
   if (adopting_) return;
+  // The next attempt is ordered at the word of an exit or a refusal, and by then of a new shim. Whoever asked for the end gets all of it
+  // first.
+  const bool gone_first = !launching_ && !end_asked_;
+  if (gone_first) events_.push_back(node::ShimGone{id_, false});
   settle_pending("its shim died");
   if (launching_) {
     launching_ = false;
@@ -425,11 +435,8 @@ void TrackedShim::finish_burial() {
   }
   const bool known = last_.phase() == shim::Phase::ended;
   const bool owed = last_.fixed.attempt != exit_reported_ && (known || last_.active());
-  // The next attempt is ordered at the word of the exit, and of a new shim: the host, or this service of it, was stopped.
-  const bool gone_first = owed && last_.has(shim::kHostStops) && !end_asked_;
-  if (gone_first) events_.push_back(node::ShimGone{id_, false});
   if (owed) report_exit(known ? known_exit(last_) : unknown_exit());
-  if (!gone_first) events_.push_back(node::ShimGone{id_, end_asked_});
+  if (!gone_first) events_.push_back(node::ShimGone{id_, true});
 }
 
 void TrackedShim::enforce_lease(Instant now) {

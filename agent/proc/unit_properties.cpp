@@ -2,6 +2,7 @@
 
 #include <linux/mempolicy.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace dtrain::proc {
@@ -12,8 +13,10 @@ std::uint64_t microseconds(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
 }
 
-// What "closed" leaves out and training uses: verbs of RDMA, and images of Apptainer.
-constexpr const char* kEveryTasksDevices[] = {"char-infiniband_verbs", "/dev/infiniband/rdma_cm", "/dev/fuse"};
+// What "closed" leaves out and training uses: verbs of RDMA, images of Apptainer, networks of containers, memory that processes of one
+// host share.
+constexpr const char* kEveryTasksDevices[] = {"char-infiniband_verbs", "/dev/infiniband/rdma_cm", "/dev/fuse",
+                                              "/dev/net/tun",          "/dev/knem",               "/dev/xpmem"};
 
 void confine(const task::ShimSpec& spec, const UnitHost& host, std::vector<UnitProperty>& out) {
   if (!spec.cpus.empty()) {
@@ -26,7 +29,7 @@ void confine(const task::ShimSpec& spec, const UnitHost& host, std::vector<UnitP
   }
   if (spec.memory_bytes > 0) out.push_back({"MemoryMax", spec.memory_bytes});
   out.push_back({"TasksMax", kMostUnitTasks});
-  if (!spec.gpu_pci) return;
+  if (!spec.own_gpus) return;
   DeviceRules allowed;
   for (const char* device : kEveryTasksDevices) allowed.rules.emplace_back(device, "rw");
   for (const std::string& device : host.devices) allowed.rules.emplace_back(device, "rw");
@@ -37,6 +40,7 @@ void confine(const task::ShimSpec& spec, const UnitHost& host, std::vector<UnitP
 }  // namespace
 
 std::vector<UnitProperty> unit_properties(const task::ShimSpec& spec, const UnitHost& host) {
+  const Duration stop = std::min(spec.stop_grace, kMostStopGrace) + kStopMargin;
   const std::string task = spec.id.task.text(), generation = std::to_string(spec.id.generation);
   std::vector<UnitProperty> out = {
       {"Description", spec.job_name + " " + task + ", generation " + generation},
@@ -49,11 +53,11 @@ std::vector<UnitProperty> unit_properties(const task::ShimSpec& spec, const Unit
       {"CollectMode", std::string("inactive-or-failed")},
       {"Type", std::string("exec")},
       {"NotifyAccess", std::string("none")},
-      {"ExecStart", Command{host.shim_path, {"dtrain-shim", host.directory}}},
+      {"ExecStart", Command{host.shim_path, {"dtrain-shim", host.directory, host.unit}}},
       {"WorkingDirectory", host.directory},
       // The shim passes SIGTERM on; what is left after the time is killed with it.
       {"KillMode", std::string("mixed")},
-      {"TimeoutStopUSec", microseconds(spec.stop_grace + kStopMargin)},
+      {"TimeoutStopUSec", microseconds(stop)},
       // The shim makes the task a cgroup of its own below the unit's.
       {"Delegate", true},
       // Else a task that is killed for want of memory takes its shim along, which is to report it.

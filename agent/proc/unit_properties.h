@@ -14,7 +14,8 @@ namespace dtrain::proc {
 
 inline constexpr std::uint64_t kMostUnitTasks = 1 << 16;  // processes and threads of one assignment: more than a training has, far
                                                           // fewer than a fork bomb needs to be felt by others
-inline constexpr Duration kStopMargin{10s};               // behind the job's stopGracePeriod: then systemd kills what is left
+inline constexpr Duration kMostStopGrace{5min};           // of the job's stopGracePeriod, at the host's stop: it waits for nobody longer
+inline constexpr Duration kStopMargin{10s};               // behind it: then systemd kills what is left
 inline constexpr int kShimNiceness = -10;                 // as a directly launched one inherits it (scheduling.h)
 inline constexpr int kShimOomScore = -500;                // the task dies before the shim that reports it
 inline constexpr char kTasksUnit[] = "dtrain-tasks.service";
@@ -56,10 +57,10 @@ struct UnitLimit {
 
 // What the unit gets of the host's.
 struct UnitHost {
-  std::string shim_path, directory;               // of dtrain-shim; of the assignment
+  std::string shim_path, directory, unit;         // of dtrain-shim; of the assignment; unit_name()
   std::vector<UnitLimit> limits;                  // the agent's own: what a directly launched shim inherits
   std::uint64_t capabilities = 0;                 // the agent's bounding set
-  std::vector<std::string> devices;               // nodes of the task's GPUs and what their drivers need beside them
+  std::vector<std::string> devices;               // nodes of the task's GPUs, what their drivers need beside them, and the host's choice
 };
 
 std::vector<UnitProperty> unit_properties(const task::ShimSpec& spec, const UnitHost& host);

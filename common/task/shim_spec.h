@@ -18,6 +18,19 @@ namespace dtrain::task {
 using job::Exit;
 using job::User;
 
+// A GPU as the launcher needs to know it: node::Gpu has the same.
+struct OwnGpu {
+  std::string pci, vendor;
+  std::int32_t minor = -1;
+  bool operator==(const OwnGpu&) const = default;
+  template <class V>
+  void fields(V& v) {
+    v("pci", pci);
+    v("vendor", vendor);
+    v("minor", minor);
+  }
+};
+
 // Everything about an assignment that stays the same over its attempts.
 struct ShimSpec {
   AssignmentId id;
@@ -39,7 +52,7 @@ struct ShimSpec {
   // Of the host, for a launcher that can keep it to them (docs/shim.md).
   std::vector<std::uint32_t> cpus;                  // logical CPUs; empty: all
   std::int32_t numa_node = -1;                      // whose memory comes first; -1: any
-  std::optional<std::vector<std::string>> gpu_pci;  // addresses of its GPUs, the only ones that it may open; nullopt: any
+  std::optional<std::vector<OwnGpu>> own_gpus;      // the only ones that it may open; nullopt: any
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -60,7 +73,7 @@ struct ShimSpec {
     v("epoch", epoch);
     v("cpus", cpus);
     v("numa_node", numa_node);
-    v("gpu_pci", gpu_pci);
+    v("own_gpus", own_gpus);
   }
 };
 

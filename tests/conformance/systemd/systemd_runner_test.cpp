@@ -177,7 +177,7 @@ TEST_F(SystemdUnit, DevicesOfOthersAreClosed) {
     const std::string place = confined ? "confined" : "free";
     task::ShimSpec spec = shell("for f in " + node + " /dev/null; do cat $f > /dev/null 2>> " + place + "; done; echo end >> " + place);
     spec.env["LC_ALL"] = "C";
-    if (confined) spec.gpu_pci.emplace();
+    if (confined) spec.own_gpus.emplace();
     run(spec);
     exit();
     EXPECT_EQ(file(place), "cat: " + node + (confined ? ": Operation not permitted" : ": No such device or address") + "\nend\n");
@@ -191,7 +191,7 @@ TEST_F(SystemdUnit, DevicesOfOthersAreClosed) {
 // A GPU whose nodes cannot be told: its task sees all rather than not even its own, and that is said.
 TEST_F(SystemdUnit, WhatCannotBeConfinedIsSaid) {
   task::ShimSpec spec = shell("exec sleep 1000000");
-  spec.gpu_pci = {"0000:ff:1f.7"};
+  spec.own_gpus = {{"0000:ff:1f.7", "nvidia", -1}};
   run(spec);
   EXPECT_EQ(property("DevicePolicy"), "auto");
   EXPECT_THAT(world_->warnings(), testing::Contains(testing::Field(&Error::message, testing::HasSubstr("0000:ff:1f.7"))));
@@ -276,9 +276,8 @@ TEST_F(SystemdUnit, IsLaunchedThroughAManagerThatExecutesItselfAnew) {
     world_->runner().dispatch(sink_);
     says("systemctl daemon-reexec");
     ASSERT_TRUE(pump([&] { return last<node::ShimUp>() != nullptr; }));
-    // Whichever came first: it is up, or nothing of it is left and it was refused.
-    if (last<node::ShimUp>()->result) EXPECT_EQ(says("systemctl show --value -p ActiveState " + unit_of(id)), "active");
-    else EXPECT_EQ(says("systemctl show --value -p LoadState " + unit_of(id)), "not-found") << last<node::ShimUp>()->result.error().text();
+    ASSERT_TRUE(last<node::ShimUp>()->result) << last<node::ShimUp>()->result.error().text();
+    EXPECT_EQ(says("systemctl show --value -p ActiveState " + unit_of(id)), "active");
   }
 }
 
@@ -289,6 +288,20 @@ TEST_F(SystemdUnit, WithoutDBusItIsLaunchedAllTheSame) {
   EXPECT_EQ(property("ActiveState"), "active");
 }
 
+// Neither it nor systemd is there for a moment.
+TEST_F(SystemdUnit, IsLaunchedOverABusThatIsBegunAnew) {
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    events_.clear();
+    const AssignmentId id{20, 1, {"worker", i}};
+    world_->runner().launch(world_->command(id, {"sleep", "1000000"}));
+    world_->runner().dispatch(sink_);
+    says("systemctl restart dbus.service");
+    ASSERT_TRUE(pump([&] { return last<node::ShimUp>() != nullptr; }));
+    ASSERT_TRUE(last<node::ShimUp>()->result) << last<node::ShimUp>()->result.error().text();
+    EXPECT_EQ(says("systemctl show --value -p ActiveState " + unit_of(id)), "active");
+  }
+}
+
 // What systemd refuses is told in its words.
 TEST_F(SystemdUnit, ARefusalSaysWhy) {
   task::ShimSpec spec = shell("exit 0");
@@ -297,6 +310,37 @@ TEST_F(SystemdUnit, ARefusalSaysWhy) {
   ASSERT_TRUE(pump([&] { return last<node::ShimUp>() != nullptr; }));
   ASSERT_FALSE(last<node::ShimUp>()->result);
   EXPECT_THAT(last<node::ShimUp>()->result.error().message, testing::HasSubstr("through systemd: "));
+}
+
+// Asked for by an agent that is dead by now, while the next one has launched another in its place: the bus stood still meanwhile, and
+// systemd hears of both. The directory is the second one's, and only that one is there.
+TEST_F(SystemdUnit, OneThatComesTooLateTakesNothingFromItsSuccessor) {
+  const auto bus = [](const std::string& signal) { says("kill -" + signal + " $(systemctl show --value -p MainPID dbus.service)"); };
+  const auto restart_agent = [&] {
+    world_->agent_dies();
+    world_->agent_returns();
+    for (const task::FoundShim& found : world_->runner().list())
+      if (found.id == id_) return found.shim_alive;
+    return false;
+  };
+  const AssignmentId other{21, 1, {"worker", 0}};
+  world_->runner().launch(world_->command(other, {"sleep", "1000000"}));   // so that there is a connection
+  ASSERT_TRUE(pump([&] { return last<node::ShimUp>() != nullptr; }));
+  events_.clear();
+  bus("STOP");
+  world_->runner().launch(shell("exec sleep 1000000"));
+  world_->runner().dispatch(sink_);
+  const std::string late = unit();
+  EXPECT_FALSE(restart_agent());
+  world_->runner().launch(shell("exec sleep 1000000"));
+  world_->runner().dispatch(sink_);
+  EXPECT_NE(unit(), late);
+  bus("CONT");
+  ASSERT_TRUE(pump([&] { return last<node::ShimUp>() != nullptr; }));
+  ASSERT_TRUE(last<node::ShimUp>()->result) << last<node::ShimUp>()->result.error().text();
+  EXPECT_TRUE(pump([&] { return says("systemctl show --value -p ActiveState " + late) == "inactive"; }));
+  EXPECT_EQ(property("ActiveState"), "active");
+  EXPECT_TRUE(restart_agent()) << "its socket and its state are its own";
 }
 
 // Ordered a moment before the agent died, and not yet there when the next one looks: it must not come afterwards.

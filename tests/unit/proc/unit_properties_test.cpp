@@ -27,6 +27,7 @@ UnitHost host() {
   UnitHost h;
   h.shim_path = "/usr/libexec/dtrain/dtrain-shim";
   h.directory = "/var/lib/dtrain/tasks/17.2.worker-1";
+  h.unit = "dtrain-17.2.worker-1-1a2b3c4d.service";
   h.limits = {{"NOFILE", 1024, 4096}};
   h.capabilities = 0x1ff;
   return h;
@@ -49,7 +50,7 @@ TEST(UnitProperties, AreThoseOfTheAssignment) {
   EXPECT_EQ(get<std::string>(unit, "Slice"), "dtrain.slice");
   EXPECT_THAT(*get<std::vector<std::string>>(unit, "StopPropagatedFrom"), ElementsAre("dtrain-units.target"));
   EXPECT_THAT(*get<std::vector<std::string>>(unit, "Before"), ElementsAre("dtraind.service")) << "at a stop the agent ends first";
-  EXPECT_EQ(get<Command>(unit, "ExecStart"), (Command{host().shim_path, {"dtrain-shim", host().directory}}));
+  EXPECT_EQ(get<Command>(unit, "ExecStart"), (Command{host().shim_path, {"dtrain-shim", host().directory, host().unit}}));
   EXPECT_EQ(get<std::string>(unit, "WorkingDirectory"), host().directory);
   EXPECT_EQ(get<std::uint64_t>(unit, "TimeoutStopUSec"), 40'000'000u);
   const auto fields = get<JournalFields>(unit, "LogExtraFields");
@@ -59,6 +60,15 @@ TEST(UnitProperties, AreThoseOfTheAssignment) {
   EXPECT_EQ(get<std::uint64_t>(unit, "LimitNOFILESoft"), 1024u);
   EXPECT_EQ(get<std::uint64_t>(unit, "CapabilityBoundingSet"), 0x1ffu);
   EXPECT_EQ(get<std::uint64_t>(unit, "TasksMax"), kMostUnitTasks);
+}
+
+// Any submitter may ask for days.
+TEST(UnitProperties, NobodyHoldsUpAHostsStopForLong) {
+  task::ShimSpec spec = worker();
+  spec.stop_grace = 5min;
+  EXPECT_EQ(get<std::uint64_t>(unit_properties(spec, host()), "TimeoutStopUSec"), 310'000'000u);
+  spec.stop_grace = 24h;
+  EXPECT_EQ(get<std::uint64_t>(unit_properties(spec, host()), "TimeoutStopUSec"), 310'000'000u);
 }
 
 // systemd sets the hard limit first: a soft one alone would set both.
@@ -81,7 +91,7 @@ TEST(UnitProperties, CpusMemoryAndDevicesOfItsOwn) {
   spec.cpus = {1, 8};
   spec.numa_node = 1;
   spec.memory_bytes = 64 << 20;
-  spec.gpu_pci = {"0000:10:00.0"};
+  spec.own_gpus = {{"0000:10:00.0", "nvidia", 3}};
   UnitHost with_gpu = host();
   with_gpu.devices = {"/dev/nvidia3"};
   const auto unit = unit_properties(spec, with_gpu);
@@ -99,7 +109,7 @@ TEST(UnitProperties, CpusMemoryAndDevicesOfItsOwn) {
 // A task without GPUs opens none.
 TEST(UnitProperties, NoGpuIsAConfinementToo) {
   task::ShimSpec spec = worker();
-  spec.gpu_pci.emplace();
+  spec.own_gpus.emplace();
   const auto unit = unit_properties(spec, host());
   EXPECT_EQ(get<std::string>(unit, "DevicePolicy"), "closed");
   const auto rules = get<DeviceRules>(unit, "DeviceAllow")->rules;
@@ -117,7 +127,7 @@ struct Asked {
   Asked() {
     spec.cpus = {5, 4};
     spec.memory_bytes = (64 << 20) + 1;
-    spec.gpu_pci.emplace();
+    spec.own_gpus.emplace();
     seen.cpus = seen.cpu_set = std::vector<std::uint32_t>{4, 5};
     seen.memory_bytes = 64 << 20;  // whole pages
     seen.most_tasks = kMostUnitTasks;
