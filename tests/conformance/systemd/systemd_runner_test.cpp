@@ -223,18 +223,20 @@ TEST_F(SystemdUnit, OutputIsInTheJournalUnderTheJobsName) {
   EXPECT_EQ(says(journal + " SYSLOG_IDENTIFIER=dtrain-task | sort"), "and errors\nto the journal\nunfinished");
 }
 
-// Far more than its socket holds, while journald reads nothing: the task ends, its log has all, and the journal says what it lacks.
+// Far more than its socket holds, which systemd makes some 8 MiB wide, while journald reads nothing: the task ends, its log has all, and
+// the journal says what it lacks.
 TEST_F(SystemdUnit, AJournalThatDoesNotReadStopsNobody) {
   const auto journald = [](const std::string& signal) {
     says("kill -" + signal + " $(systemctl show --value -p MainPID systemd-journald)");
   };
-  task::ShimSpec spec = shell("if [ $DTRAIN_ATTEMPT = 1 ]; then head -c 4000000 /dev/zero | tr '\\0' x; else echo afterwards; fi");
+  constexpr std::uintmax_t kOutput = 40'000'000;
+  task::ShimSpec spec = shell("if [ $DTRAIN_ATTEMPT = 1 ]; then head -c " + std::to_string(kOutput) + " /dev/zero | tr '\\0' x; else echo afterwards; fi");
   launch(spec);
   journald("STOP");
   world_->runner().start(id_, 1);
   exit();
   journald("CONT");
-  EXPECT_EQ(std::filesystem::file_size(world_->directory(id_) + "/log.0"), 4'000'000u);
+  EXPECT_EQ(std::filesystem::file_size(world_->directory(id_) + "/log.0"), kOutput);
   events_.clear();
   // Room there is once journald has read on.
   const std::string journal = "journalctl --no-pager -o cat DTRAIN_JOB=test _SYSTEMD_UNIT=" + unit() + " | grep -v xxx";
