@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures this tree beside other programs: one JSON line per figure on stdout, everything else on stderr.
-#   bench/run.sh [--quick] [NAME...]     restart recovery submit storm agent_kill idle net_attack launch failover placement
-#                                        host_loss discovery; none named: all of these
+#   bench/run.sh [--quick] [NAME...]     restart recovery submit storm agent_kill idle net_attack launch launch_systemd failover
+#                                        placement host_loss discovery; none named: all of these
 #   bench/run.sh [--quick] membership    agents beside serf in clusters of 8 to 128: hours; without --quick docs/ gets the
 #                                        samples and the plot (membership.py has more options)
 # Builds the release programs into build/ unless DTRAIN_BIN names others. Peers that are missing are installed.
@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-usual=(restart recovery submit storm agent_kill idle net_attack launch failover placement host_loss discovery)
+usual=(restart recovery submit storm agent_kill idle net_attack launch launch_systemd failover placement host_loss discovery)
 known=("${usual[@]}" membership)
 quick=()
 names=()
@@ -30,7 +30,8 @@ done
 
 if [ -z "${DTRAIN_BIN:-}" ]; then
   ./tests/setup.sh
-  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp status_probe submit_many runner_driver pong_probe placement_cost)
+  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp status_probe submit_many runner_driver launch_pairs pong_probe
+           placement_cost)
   { cmake --preset release && cmake --build build --target "${targets[@]}"; } >&2
 fi
 DTRAIN_BIN=$(realpath "${DTRAIN_BIN:-build/bin}")

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "agent/proc/direct_runner.h"
+#include "agent/proc/shim_runner.h"
 
 using namespace dtrain;
 

@@ -14,7 +14,7 @@ endforeach()
 # whose files have no place in the build directory.
 set(readable "OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ")
 install(PROGRAMS ${CMAKE_SOURCE_DIR}/systemd/dtrain-hold DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/dtrain)
-install(FILES ${CMAKE_SOURCE_DIR}/systemd/dtrain.slice DESTINATION lib/systemd/system)
+install(FILES ${CMAKE_SOURCE_DIR}/systemd/dtrain.slice ${CMAKE_SOURCE_DIR}/systemd/dtrain-units.target DESTINATION lib/systemd/system)
 foreach(unit dtraind.service dtrain-tasks.service)
   install(CODE "set(bindir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
 set(libexecdir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBEXECDIR}\")

@@ -72,6 +72,12 @@ target_link_libraries(dtrain_sim_world PUBLIC dtrain_node dtrain_sim_membership 
 dtrain_test(unit_sim tests/unit/sim dtrain_sim_world)
 dtrain_test(scenarios tests/scenarios dtrain_sim_world)
 dtrain_test(conformance tests/conformance dtrain_sim_world dtrain_proc dtrain_loop)
+# The same suite on a host with a systemd of its own: what tests/system/test_systemd_runner.py runs there.
+add_executable(systemd_suite tests/conformance/runner_suite.cpp tests/conformance/lease_suite.cpp
+  tests/conformance/systemd/systemd_runner_test.cpp)
+target_link_libraries(systemd_suite PRIVATE dtrain_proc GTest::gtest_main GTest::gmock Threads::Threads)
+target_compile_definitions(systemd_suite PRIVATE DTRAIN_BINARY_DIR="${CMAKE_BINARY_DIR}")
+target_compile_options(systemd_suite PRIVATE $<$<CONFIG:Release>:-O0>)
 add_executable(dtrain-sim tests/sim/main.cpp)
 target_link_libraries(dtrain-sim PRIVATE dtrain_sim_membership dtrain_sim_council dtrain_sim_formation dtrain_sim_lease
   dtrain_sim_world CLI11::CLI11)
@@ -92,6 +98,7 @@ set_tests_properties(system_test_submits system_test_random_kills system_test_le
 # Where no host with a systemd of its own can be had: skipped, which tests/run.sh says at its end.
 # One at a time, since both make the package in the build directory.
 set_tests_properties(system_test_package system_test_package_cluster PROPERTIES SKIP_RETURN_CODE 77 RESOURCE_LOCK package)
+set_tests_properties(system_test_systemd_runner PROPERTIES SKIP_RETURN_CODE 77)
 set_tests_properties(system_test_roles PROPERTIES SKIP_RETURN_CODE 77)  # without root
 # Twelve agents whose clocks are the measure: another test beside them takes half of a small machine.
 set_tests_properties(system_test_membership_faults PROPERTIES RUN_SERIAL ON)
@@ -136,10 +143,10 @@ if(TARGET first_stamp)
 endif()
 
 # Everything but the tests: what those in Python run, and what bench/ measures.
-add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover dtrain-sim ${bench_programs})
+add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover dtrain-sim systemd_suite ${bench_programs})
 
 # Tests that launch real shims.
-foreach(test unit_proc conformance runner_driver)
+foreach(test unit_proc conformance systemd_suite runner_driver launch_pairs)
   if(TARGET ${test} AND TARGET dtrain-shim)
     add_dependencies(${test} dtrain-shim)
   endif()

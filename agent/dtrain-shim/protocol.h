@@ -14,10 +14,11 @@
 
 namespace dtrain::shim {
 
-inline constexpr uint32_t kVersion = 2;        // newest that this code speaks
+inline constexpr uint32_t kVersion = 3;        // newest that this code speaks
 inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
 // 1: without leases. Such a shim, adopted by a newer agent, runs on without one, and so does one that was launched
 // without (kLeased is missing).
+// 2: without kUnit, which no agent of that version writes.
 
 inline constexpr size_t kStatusBytes = 256;    // = limits::kStatusTextBytes
 inline constexpr size_t kTailBytes = 2048;     // = limits::kStderrTailBytes
@@ -34,7 +35,7 @@ inline constexpr char kStateFile[] = "state";  // Record of the present, rewritt
 inline constexpr char kExitFile[] = "exit";    // Record of the newest ended attempt, renamed into place
 inline constexpr char kExitDraft[] = "exit.new";
 
-// The agent's end of a socket pair that a new shim is born with: its first connection.
+// The agent's end of a socket pair that a new shim is born with: its first connection. systemd passes it as descriptor 0; it is moved here.
 inline constexpr int kBirthSocket = 3;
 
 // ---------------------------------------------------------------- agent -> shim
@@ -171,6 +172,8 @@ inline constexpr uint64_t kLaunchMagic = 0x31484e4c4d494853;  // "SHIMLNH1"
 inline constexpr size_t kLaunchBytes = 8 << 20;               // larger: refused by both sides
 
 inline constexpr uint32_t kSwitchUser = 1;  // become uid, gid, groups
+inline constexpr uint32_t kUnit = 2;        // it is a service of systemd: in its cgroups already, which the task's is to be made in; its
+                                            // first connection is descriptor 0; SIGTERM means: stop_signal to the task
 
 struct LaunchRlimit {
   uint32_t resource = 0;  // RLIMIT_*
@@ -209,9 +212,11 @@ struct LaunchHeader {
   int64_t lease_ns = 0;          // 0: it runs without a lease. From here on: version 2
   uint64_t epoch = 0;            // of the coordinator, as far as the agent knows
   uint64_t first_nonce = 0;      // of its first question: random, so that no two shims ever ask the same
+  int32_t stop_signal = 15;      // with kUnit. From here on: version 3
+  uint32_t reserved = 0;
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
-static_assert(sizeof(LaunchHeader) == 392);
+static_assert(sizeof(LaunchHeader) == 400);
 
 // ---------------------------------------------------------------- reading structs of any version
 

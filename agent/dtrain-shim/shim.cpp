@@ -324,15 +324,6 @@ void Shim::signalled() {
   reap();
 }
 
-// Whoever stops the host tells the shim before its task (dtrain-hold). Written down at once: it may be killed before the task has ended.
-void Shim::host_stops() {
-  host_stops_ns_ = boot_ns();
-  leaving_ = true;
-  if (!runs() && !ends()) return;
-  record_.flags |= kHostStops;
-  changed();
-}
-
 void Shim::reap() {
   int status = 0;
   pid_t pid;
@@ -349,8 +340,9 @@ void Shim::reap() {
     sigaddset(&term, SIGTERM);
     const timespec at_once{};
     if (sigtimedwait(&term, nullptr, &at_once) == SIGTERM) host_stops();
-    // Long after it was asked, it ended by itself.
-    else if (boot_ns() - host_stops_ns_ > kHostStopBound) record_.flags &= static_cast<uint16_t>(~kHostStops);
+    // Long after it was asked, it ended by itself. Of a service systemd bounds that time.
+    else if ((launch_.header.flags & kUnit) == 0 && boot_ns() - host_stops_ns_ > kHostStopBound)
+      record_.flags &= static_cast<uint16_t>(~kHostStops);
   }
   childless_ = pid < 0 && errno == ECHILD;
 }
@@ -372,6 +364,7 @@ void Shim::finish_attempt() {
   read_notifications();
   drain_output();
   log_.note_drops(record_.attempt);
+  journal_.end_line();
   if (tree_.memory_kills() > memory_kills_) record_.flags |= kOutOfMemory;
   if ((record_.flags & kFrozen) != 0 || freeze_deadline_ != 0) tree_.thaw();  // or the next attempt is born frozen
   record_.flags &= static_cast<uint16_t>(~kFrozen);
@@ -403,6 +396,7 @@ size_t Shim::read_piece(int stream, size_t limit) {
   }
   const auto size = static_cast<size_t>(n);
   log_.append(static_cast<task::LogStream>(stream), record_.attempt, read_buffer, size);
+  journal_.append(static_cast<task::LogStream>(stream), read_buffer, size);
   if (stream == static_cast<int>(task::LogStream::err)) keep_tail(read_buffer, size);
   return size;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "agent/dtrain-shim/child.h"
+#include "agent/dtrain-shim/journal_copy.h"
 #include "agent/dtrain-shim/launch.h"
 #include "agent/dtrain-shim/link.h"
 #include "agent/dtrain-shim/log_writer.h"
@@ -16,8 +17,9 @@ namespace dtrain::shim {
 
 class Shim {
  public:
-  // Prepares everything in the assignment's directory. On failure the agent at kBirthSocket is told, if there is one.
-  bool open(const char* directory);
+  // Prepares everything in the assignment's directory. `unit`: the service that this process is; nullptr: none. On failure the agent at
+  // kBirthSocket is told, if there is one.
+  bool open(const char* directory, const char* unit);
   // Returns when the shim has been told to end and nothing is left.
   void run();
 
@@ -26,8 +28,11 @@ class Shim {
   using Open = bool (Shim::*)();
 
   // set-up (shim_open.cpp)
+  bool take_descriptors();
   bool become_daemon();
   bool load_launch();
+  bool is_meant() const;
+  bool is_wanted() const;
   bool join_cgroups();
   bool open_files();
   bool open_sockets();
@@ -74,7 +79,8 @@ class Shim {
   // the attempt
   void signalled();
   void reap();
-  void host_stops();
+  void host_stops();              // shim_stop.cpp
+  void pass_stop();
   void step_ending();
   void finish_attempt();
   void step_freeze();
@@ -93,9 +99,11 @@ class Shim {
   int timeout_ms() const;
   void timers();
 
+  const char* unit_ = nullptr;    // what it was started as
   Launch launch_;
   Tree tree_;
   LogWriter log_;
+  JournalCopy journal_;
   NotifySocket notify_;
   Link link_;
   Record record_;

@@ -1,5 +1,6 @@
 // Setting a shim up: everything that it will ever need is opened and reserved here.
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -11,7 +12,8 @@
 
 namespace dtrain::shim {
 
-bool Shim::open(const char* directory) {
+bool Shim::open(const char* directory, const char* unit) {
+  unit_ = unit;
   static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch, &Shim::join_cgroups, &Shim::open_files,
                                     &Shim::open_sockets, &Shim::open_lease};
   ReplyPacket refusal;
@@ -29,9 +31,28 @@ bool Shim::open(const char* directory) {
   return false;
 }
 
+namespace {
+
+bool is_socket(int fd, int wanted) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == wanted;
+}
+
+}  // namespace
+
+// systemd passes the first connection as descriptor 0, and the journal as 1. Both leave the places of the task's own.
+bool Shim::take_descriptors() {
+  if (is_socket(kBirthSocket, SOCK_SEQPACKET) || !is_socket(0, SOCK_SEQPACKET)) return true;
+  if (dup2(0, kBirthSocket) < 0) return false;
+  if (is_socket(1, SOCK_STREAM)) journal_.open(fcntl(1, F_DUPFD_CLOEXEC, kBirthSocket + 1));
+  return true;
+}
+
 bool Shim::become_daemon() {
   umask(077);
   setsid();  // fails harmlessly where the launcher has done it
+  if (!take_descriptors()) return false;
   const int null = ::open("/dev/null", O_RDWR);
   if (null < 0) return false;
   for (int fd = 0; fd < 3; ++fd)
@@ -52,8 +73,26 @@ bool Shim::become_daemon() {
   return signals_ >= 0 && epoll_ >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
+// systemd may start a service long after it was asked. Meanwhile its agent may have died, and the next one have launched another shim
+// here: then the launch file, the sockets and the state in this directory are that one's.
+bool Shim::is_meant() const {
+  if (unit_ == nullptr) return true;
+  const char* slash = strrchr(launch_.cgroup, '/');
+  if (slash != nullptr && strcmp(slash + 1, unit_) == 0) return true;
+  errno = ESTALE;
+  return false;
+}
+
+// Whoever had a service started, and is gone or has given it up, has closed the other end of its first connection.
+bool Shim::is_wanted() const {
+  pollfd birth{kBirthSocket, 0, 0};
+  if ((launch_.header.flags & kUnit) == 0 || poll(&birth, 1, 0) == 0 || (birth.revents & (POLLHUP | POLLNVAL)) == 0) return true;
+  errno = ECONNABORTED;
+  return false;
+}
+
 bool Shim::load_launch() {
-  if (!launch_.load()) return false;
+  if (!launch_.load() || !is_meant()) return false;
   record_.fixed_bytes = sizeof(Record);
   record_.shim_pid = getpid();
   record_.attempt = launch_.header.last_attempt;
@@ -65,10 +104,11 @@ bool Shim::load_launch() {
   return n > 0;
 }
 
-// The launcher has put this process into the v2 cgroup's `shim`. The v1 memory cgroup is joined here and inherited by
-// every attempt: moving each of them would cost it some 10 ms.
+// The launcher has put this process into the v2 cgroup's `shim`; systemd, which knows no such, into the unit's of every hierarchy. The v1
+// memory cgroup is else joined here and inherited by every attempt: moving each of them would cost it some 10 ms.
 bool Shim::join_cgroups() {
-  if (launch_.memory_cgroup[0] != '\0') {
+  const bool joined_already = (launch_.header.flags & kUnit) != 0;
+  if (launch_.memory_cgroup[0] != '\0' && !joined_already) {
     Text<PATH_MAX> path;
     path.add(launch_.memory_cgroup).add("/cgroup.procs");
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -84,7 +124,9 @@ bool Shim::join_cgroups() {
   return true;
 }
 
+// From here on it leaves traces.
 bool Shim::open_files() {
+  if (!is_wanted()) return false;
   log_.configure(launch_.header.first_log, launch_.header.log_file_bytes, launch_.header.log_files);
   state_ = ::open(kStateFile, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (state_ < 0) return false;
@@ -99,9 +141,7 @@ bool Shim::open_sockets() {
   if (!watch(signals_, kSignals, EPOLLIN) || !watch(link_.listener(), kListener, EPOLLIN) ||
       !watch(notify_.fd(), kNotify, EPOLLIN))
     return false;
-  int type = 0;
-  socklen_t size = sizeof(type);
-  if (getsockopt(kBirthSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return true;
+  if (!is_socket(kBirthSocket, SOCK_SEQPACKET)) return true;
   link_.adopt(kBirthSocket);
   return fcntl(kBirthSocket, F_SETFD, FD_CLOEXEC) == 0 && watch(kBirthSocket, kAgent, EPOLLIN);
 }

@@ -105,12 +105,15 @@ bool Tree::open(const char* cgroup, const char* memory_cgroup) {
 bool Tree::open_controls() {
   Text<PATH_MAX> path;
   path.add(cgroup_).add("/task");
+  (void)mkdir(path.c_str(), 0755);  // there already, unless the cgroup is systemd's making
   directory_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory_ < 0) return false;
   events_ = open_in(directory_, "cgroup.events", O_RDONLY);
   freeze_ = open_in(directory_, "cgroup.freeze", O_WRONLY);
   kill_ = open_in(directory_, "cgroup.kill", O_WRONLY);
-  memory_events_ = open_in(directory_, "memory.events", O_RDONLY);  // where the controller is on
+  // Where the controller is on: of the task's own limit, or of its unit's.
+  memory_events_ = open_in(directory_, "memory.events", O_RDONLY);
+  if (memory_events_ < 0) memory_events_ = open_in(directory_, "../memory.events", O_RDONLY);
   if (events_ >= 0 && freeze_ >= 0 && kill_ >= 0) return true;
   const int cause = errno;
   close_controls();

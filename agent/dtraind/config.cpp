@@ -24,6 +24,7 @@ using job::YamlNode;
 using job::in_quotes;
 
 constexpr std::uint32_t kMostGpus = 64;  // pretended ones; they must fit into what one node tells the others
+constexpr std::size_t kMostDevices = 64;          // each is a rule of every task's device filter
 constexpr std::size_t kMostLabels = 64;           // of a node; the same
 constexpr std::size_t kMostLabelBytes = 4 << 10;  // of their names and values together
 constexpr std::uint32_t kMostNodes = 10'000;
@@ -136,6 +137,16 @@ Result<std::string> parse_absolute_or_empty(std::string_view text) {
   return text.empty() ? Result<std::string>(std::string()) : parse_absolute(text);
 }
 
+// As systemd's DeviceAllow= takes it: any other would fail every launch.
+bool names_devices(std::string_view text) {
+  const auto rest_of = [&](std::string_view prefix) { return text.starts_with(prefix) ? text.substr(prefix.size()) : ""; };
+  const std::string_view path = rest_of("/dev/"), name = text.starts_with("char-") ? rest_of("char-") : rest_of("block-");
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:";
+  if (!path.empty())
+    return path.find_first_not_of(std::string(kLetters) + "/") == path.npos && path.find("..") == path.npos && path.find("//") == path.npos;
+  return !name.empty() && name.find_first_not_of(std::string(kLetters) + "*?") == name.npos;
+}
+
 Result<std::uint32_t> parse_gpus(std::string_view text) {
   const auto count = whole<std::uint32_t>(text);
   if (!count || *count > kMostGpus) return wrong("auto or a whole number up to " + std::to_string(kMostGpus), text);
@@ -246,6 +257,13 @@ void read_tasks(MapReader& root, Config& c, Report& report) {
     map.parsed("cgroup", c.tasks.cgroup, parse_absolute_or_empty);
     map.boolean("allowRoot", c.tasks.allow_root);
     map.texts("passEnv", c.tasks.pass_env);
+    map.texts("devices", c.tasks.devices);
+    for (const std::string& device : c.tasks.devices)
+      if (!names_devices(device))
+        report.add("out-of-range", map.path("devices"),
+                   "must be paths such as /dev/sg0, or char-NAME and block-NAME as in /proc/devices, not " + in_quotes(device));
+    if (c.tasks.devices.size() > kMostDevices)
+      report.add("out-of-range", map.path("devices"), "must be at most " + std::to_string(kMostDevices));
     section(map, "ulimits", report, [&](MapReader& limits) {
       for (auto& [name, value] : c.tasks.ulimits) limits.parsed(name.c_str(), value, parse_ulimit);
     });
@@ -329,7 +347,7 @@ void expand_lists(YamlNode& root) {
     }
     return pieces;
   };
-  for (const char* path : {"network.join", "tasks.passEnv", "resources.excludeGpus", "healthCheck.command"}) {
+  for (const char* path : {"network.join", "tasks.passEnv", "tasks.devices", "resources.excludeGpus", "healthCheck.command"}) {
     YamlNode* node = at_path(root, path);
     if (!node || !node->from_option || node->kind != YamlNode::Kind::scalar) continue;
     node->kind = YamlNode::Kind::sequence;

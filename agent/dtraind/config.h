@@ -67,6 +67,7 @@ struct Config {
     std::string cgroup;                     // "": the agent's own
     bool allow_root = false;
     std::vector<std::string> pass_env;
+    std::vector<std::string> devices;       // that all tasks may open, besides those that training is known to need
     std::map<std::string, std::uint64_t> ulimits;  // filled with the defaults by load_config
     std::uint64_t log_file_bytes = 64ull << 20;
     std::uint32_t log_files = 8;

@@ -1,5 +1,6 @@
 #include "agent/dtraind/exec_place.h"
 
+#include "agent/proc/cgroup.h"
 #include "agent/proc/launch_file.h"
 
 namespace dtrain::daemon {
@@ -15,6 +16,10 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
   // Where the shim and its task lie: agent/proc/cgroup.h. The hierarchy of memory (v1) has one group for both.
   if (!launch->cgroup.empty()) place.cgroups.push_back(launch->cgroup + "/task");
   place.cgroups.push_back(launch->memory_cgroup);
+  // Of a service, what systemd keeps it to by version 1 besides.
+  if (launch->is_unit)
+    for (const char* controller : {"devices", "pids", "cpu", "cpuacct", "blkio"})
+      place.cgroups.push_back(proc::same_cgroup(launch->cgroup, controller).value_or(""));
   return place;
 }
 

@@ -11,7 +11,7 @@
 #include "agent/dtraind/options.h"
 #include "agent/dtraind/start.h"
 #include "agent/host/facts.h"
-#include "agent/proc/direct_runner.h"
+#include "agent/proc/shim_runner.h"
 #include "agent/proc/scheduling.h"
 #include "agent/store/file.h"
 
@@ -34,9 +34,6 @@ Start<Config> configure(const CommandLine& line) {
 }
 
 Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim, Log& log) {
-  if (config.tasks.launch == Launch::systemd)
-    return give_up(EX_UNAVAILABLE, Error{ErrorCode::unavailable, "could not launch tasks through systemd: this version cannot",
-                                         "use tasks.launch: direct (or auto)"});
   proc::RunnerOptions options;
   options.tasks_dir = layout.tasks();
   options.shim_path = shim;
@@ -44,9 +41,18 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
   options.log_file_bytes = config.tasks.log_file_bytes;
   options.log_files = config.tasks.log_files;
   options.ulimits = config.tasks.ulimits;
+  options.devices = config.tasks.devices;
   options.warn = [&log](const Error& error) {
     log.write(LogLevel::warn, "tasks.warning", {{"warning", error.message}, {"next", error.next}});
   };
+  const bool may = config.tasks.launch == Launch::automatic && !config.dev && proc::systemd_is_here();
+  if (may || config.tasks.launch == Launch::systemd) {
+    auto runner = proc::make_systemd_runner(options);
+    if (runner) return std::move(*runner);
+    if (!may || runner.error().code != ErrorCode::unavailable)
+      return give_up(runner.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR, runner.error());
+    options.warn(runner.error());
+  }
   auto runner = proc::make_direct_runner(std::move(options));
   if (!runner) return give_up(EX_OSERR, runner.error());
   return std::move(*runner);

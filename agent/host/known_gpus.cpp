@@ -24,7 +24,7 @@ std::string known_gpu_text(const KnownGpu& gpu) {
 Result<KnownGpu> parse_known_gpu(std::string_view text) {
   KnownGpu gpu;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gpu.index);
-  if (error != std::errc() || end == text.data() + text.size() || *end != ' ')
+  if (error != std::errc() || gpu.index > kMostIndex || end == text.data() + text.size() || *end != ' ')
     return invalid("no number begins the line '" + std::string(text) + "'");
   const std::string_view address = text.substr(static_cast<std::size_t>(end - text.data()) + 1);
   const auto parsed = parse_pci_address(address);

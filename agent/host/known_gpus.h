@@ -14,6 +14,7 @@ namespace dtrain::host {
 // Of one machine. Further ones that are there are left out, with a warning; of those that were there once the ones with the lowest
 // numbers are forgotten.
 inline constexpr std::size_t kMostGpus = 32;
+inline constexpr std::uint32_t kMostIndex = 999'999;      // of a file; a larger one is damage
 inline constexpr std::size_t kKnownGpusBytes = 4 << 10;  // a larger file is none of ours
 
 struct KnownGpu {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <utility>
 
+#include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
@@ -58,6 +60,15 @@ std::uint32_t next_log_number(const std::string& directory) {
       next = std::max(next, number + 1);
   });
   return next;
+}
+
+// A shim writes its state when it comes up.
+bool launch_came_to_nothing(const std::string& directory) {
+  struct stat launch {}, state {};
+  if (::stat((directory + "/" + shim::kLaunchFile).c_str(), &launch) != 0) return false;
+  if (::stat((directory + "/" + shim::kStateFile).c_str(), &state) != 0) return true;
+  const auto at = [](const struct stat& info) { return std::pair(info.st_mtim.tv_sec, info.st_mtim.tv_nsec); };
+  return at(launch) > at(state);
 }
 
 Status make_passable_directory(const std::string& path) {

@@ -20,6 +20,9 @@ std::vector<AssignmentId> list_assignments(const std::string& tasks_dir);
 // Number behind the newest log file; 0 where there is none. A shim never appends to a predecessor's file.
 std::uint32_t next_log_number(const std::string& directory);
 
+// Its launch file was written, and no shim has come up since.
+bool launch_came_to_nothing(const std::string& directory);
+
 // mkdir -p; the last directory gets mode 0711: a task's user passes through to its NOTIFY_SOCKET and sees nothing else.
 Status make_passable_directory(const std::string& path);
 

@@ -17,7 +17,7 @@ namespace dtrain::proc {
 
 namespace {
 
-// Where a hierarchy is mounted and where in it this process is.
+// Where a hierarchy is mounted and where in it a process is.
 struct Hierarchy {
   std::string mount, own;
   std::string path(const std::string& other = "") const {
@@ -26,10 +26,9 @@ struct Hierarchy {
   }
 };
 
-// The path of this process in the hierarchy whose controller list is `controllers` ("" for v2).
-std::optional<std::string> own_path(const std::string& controller) {
-  const auto text = read_small_file("/proc/self/cgroup");
-  std::istringstream lines(text.value_or(""));
+// Its path in the hierarchy of `controller` ("" for v2), from /proc/PID/cgroup.
+std::optional<std::string> path_of(const std::string& cgroups, const std::string& controller) {
+  std::istringstream lines(cgroups);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
@@ -41,11 +40,11 @@ std::optional<std::string> own_path(const std::string& controller) {
 }
 
 // mountinfo: id parent device ROOT MOUNTPOINT options [tags] - FSTYPE source SUPEROPTIONS
-std::optional<Hierarchy> find_hierarchy(const std::string& type, const std::string& controller) {
-  const auto own = own_path(controller);
-  const auto text = read_small_file("/proc/self/mountinfo", 8 << 20);
+std::optional<Hierarchy> find_hierarchy(const std::string& cgroups, const std::string& mounts, const std::string& controller) {
+  const auto own = path_of(cgroups, controller);
   if (!own) return std::nullopt;
-  std::istringstream lines(text.value_or(""));
+  const std::string type = controller.empty() ? "cgroup2" : "cgroup";
+  std::istringstream lines(mounts);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t dash = line.find(" - ");
     if (dash == std::string::npos) continue;
@@ -60,6 +59,13 @@ std::optional<Hierarchy> find_hierarchy(const std::string& type, const std::stri
     if (own->compare(0, root.size(), root) == 0) return Hierarchy{mount, own->size() == root.size() ? "/" : own->substr(root.size())};
   }
   return std::nullopt;
+}
+
+std::string read_cgroups(const std::string& process) { return read_small_file("/proc/" + process + "/cgroup").value_or(""); }
+std::string read_mounts() { return read_small_file("/proc/self/mountinfo", 8 << 20).value_or(""); }
+
+std::optional<Hierarchy> own_hierarchy(const std::string& controller) {
+  return find_hierarchy(read_cgroups("self"), read_mounts(), controller);
 }
 
 bool make_directory(const std::string& path) { return ::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST; }
@@ -106,10 +112,23 @@ tl::unexpected<Error> io_error(const std::string& what) {
 
 }  // namespace
 
+ProcessCgroups::ProcessCgroups(const std::string& process) : cgroups_(read_cgroups(process)), mounts_(read_mounts()) {}
+
+std::optional<std::string> ProcessCgroups::in(const std::string& controller) const {
+  const auto found = find_hierarchy(cgroups_, mounts_, controller);
+  return found ? std::optional(found->path()) : std::nullopt;
+}
+
+std::optional<std::string> same_cgroup(const std::string& unified, const std::string& controller) {
+  const auto v2 = own_hierarchy(""), v1 = own_hierarchy(controller);
+  if (!v2 || !v1 || unified.compare(0, v2->mount.size(), v2->mount) != 0) return std::nullopt;
+  return v1->mount + unified.substr(v2->mount.size());
+}
+
 Cgroups Cgroups::open(const std::string& parent, const std::string& name) {
   Cgroups result;
   std::string cause = "there is no cgroup v2";
-  if (const auto v2 = find_hierarchy("cgroup2", "")) {
+  if (const auto v2 = own_hierarchy("")) {
     const std::string own = v2->path(parent) + "/" + name;
     if (!make_directory(own)) {
       const int error = errno;
@@ -126,7 +145,7 @@ Cgroups Cgroups::open(const std::string& parent, const std::string& name) {
     result.unusable_ = Error{ErrorCode::unavailable, "could not use tasks.cgroup " + parent + ": " + cause,
                              "start what makes it (systemctl start dtrain-tasks), then restart the agent; until then tasks lie in the "
                              "agent's own group, without memory limits"};
-  if (const auto v1 = find_hierarchy("cgroup", "memory")) {
+  if (const auto v1 = own_hierarchy("memory")) {
     const std::string own = v1->path(parent) + "/" + name;
     if (make_directory(own)) {
       if (::access((own + "/memory.limit_in_bytes").c_str(), W_OK) == 0) result.memory_v1_ = own;

@@ -45,6 +45,21 @@ class Cgroups {
   std::optional<Error> unusable_;
 };
 
+// Where a process was in all hierarchies at one moment.
+class ProcessCgroups {
+ public:
+  explicit ProcessCgroups(const std::string& process);   // its number, or "self"
+  // The directory: in the hierarchy of a controller of version 1, or in the unified one (""). nullopt: that is not mounted, or there was
+  // no such process.
+  std::optional<std::string> in(const std::string& controller) const;
+
+ private:
+  std::string cgroups_, mounts_;   // as /proc has them
+};
+// The directory in the hierarchy of that controller of version 1 that has the same path as one in the unified hierarchy: systemd names
+// its groups alike in all. nullopt: there is no such hierarchy.
+std::optional<std::string> same_cgroup(const std::string& unified, const std::string& controller);
+
 // Of one assignment's v2 cgroup ("": no-op).
 void cgroup_kill(const std::string& cgroup);          // every process in it and below
 bool cgroup_populated(const std::string& cgroup);     // false also where it does not exist

@@ -30,6 +30,9 @@ struct LaunchFile {
   std::vector<std::pair<int, std::uint64_t>> rlimits;   // RLIMIT_*, soft and hard
   Duration lease{0};           // 0: without one
   std::uint64_t epoch = 0, first_nonce = 0;
+  // A service of systemd: its cgroups are systemd's, which puts the shim there; SIGTERM is for the task, too, which gets stop_signal.
+  bool is_unit = false;
+  std::int32_t stop_signal = 15;
 };
 
 Result<std::string> encode_launch(const LaunchFile& launch);

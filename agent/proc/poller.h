@@ -28,6 +28,13 @@ class Poller {
     event.data.u64 = tag;
     return ::epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   }
+  // As add(), also for one that is there already; for writing, too, where that is wanted.
+  bool set(int fd, std::uint64_t tag, bool writing) {
+    epoll_event event{};
+    event.events = EPOLLIN | (writing ? EPOLLOUT : 0u);
+    event.data.u64 = tag;
+    return ::epoll_ctl(fd_.get(), EPOLL_CTL_MOD, fd, &event) == 0 || ::epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
   // What is ready now; never waits.
   int poll(epoll_event* events, int most) { return ::epoll_wait(fd_.get(), events, most, 0); }
 

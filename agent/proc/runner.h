@@ -1,5 +1,5 @@
 // Runner: how assignments are run on this host. One small parent process (dtrain-shim) per assignment; attempts are
-// restarts inside it. Two launchers (direct; systemd, later) and the simulator's fake pass one conformance suite
+// restarts inside it. Two launchers (direct, systemd) and the simulator's fake pass one conformance suite
 // (tests/conformance). The runner decides nothing: it does what Node's effects say and reports what happened.
 //
 // All calls return at once. Completions and unasked events go to the sink, only from dispatch(), on the caller's
@@ -34,6 +34,7 @@ struct RunnerOptions {
   std::uint32_t log_files = 8;
   std::string cgroup;               // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own
   std::map<std::string, std::uint64_t> ulimits;   // nofile, memlock, core; RLIM_INFINITY for unlimited
+  std::vector<std::string> devices; // that a task which may open its own GPUs alone may open besides, as DeviceAllow= of systemd names them
   std::function<void(const Error&)> warn;         // of what is done without; may be unset
 };
 
@@ -52,7 +53,8 @@ class Runner {
   // it, or is refused when it is superseded, killed or ended before. LeaseFroze: docs/leases.md. No completions.
   virtual void answer_lease(const node::AnswerLease& answer) = 0;
   virtual void require_lease(const node::RequireLease& demand) = 0;
-  virtual void end(const AssignmentId& id) = 0;                                         // -> ShimGone{expected}
+  // -> ShimGone{expected}. One that dies unasked is told by ShimGone first, then what that is the end of: AttemptRefused, AttemptExited.
+  virtual void end(const AssignmentId& id) = 0;
   virtual void remove_files(const AssignmentId& id) = 0;                                // after ShimGone: logs and all
   virtual int fd() const = 0;
   virtual Instant deadline() const = 0;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -41,19 +40,11 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void become_shim(
 
 }  // namespace
 
-Result<ShimProcess> spawn_shim(const std::string& shim_path, const std::string& directory, const std::string& cgroup) {
+Result<UniqueFd> spawn_shim(const std::string& shim_path, const std::string& directory, const std::string& cgroup, UniqueFd theirs) {
   const auto failed = [&](int cause) {
     return fail(ErrorCode::io, "could not launch " + shim_path + ": " + cause_of(cause),
                 "check that dtrain-shim is installed and that the host allows more processes");
   };
-  int pair[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return failed(errno);
-  ShimProcess result;
-  result.socket.reset(pair[0]);
-  const UniqueFd theirs(pair[1]);
-  ::fcntl(pair[0], F_SETFL, O_NONBLOCK);
-  ::fcntl(pair[1], F_SETFL, O_NONBLOCK);
-
   std::string program = "dtrain-shim", argument = directory;
   char* const argv[] = {program.data(), argument.data(), nullptr};
   char* const env[] = {nullptr};
@@ -78,8 +69,7 @@ Result<ShimProcess> spawn_shim(const std::string& shim_path, const std::string& 
   const long pid = shim::vfork_clone(&args, become_shim, &plan);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return failed(static_cast<int>(-pid));
-  result.pid = static_cast<int>(pid);
-  result.pidfd.reset(pidfd);
+  UniqueFd result(pidfd);
   if (plan.error != 0) {
     siginfo_t info{};
     ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd), &info, WEXITED);

@@ -8,13 +8,8 @@
 
 namespace dtrain::proc {
 
-struct ShimProcess {
-  int pid = 0;
-  UniqueFd pidfd;
-  UniqueFd socket;   // the agent's end of its birth socket, non-blocking
-};
-
-// `cgroup`: the assignment's v2 cgroup, in whose child `shim` it is born; "": none.
-Result<ShimProcess> spawn_shim(const std::string& shim_path, const std::string& directory, const std::string& cgroup);
+// `cgroup`: the assignment's v2 cgroup, in whose child `shim` it is born; "": none. `theirs`: its end of its first connection. Answers
+// its pidfd.
+Result<UniqueFd> spawn_shim(const std::string& shim_path, const std::string& directory, const std::string& cgroup, UniqueFd theirs);
 
 }  // namespace dtrain::proc

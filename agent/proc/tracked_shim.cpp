@@ -23,6 +23,7 @@ constexpr Duration kLostBound = 10s;      // alive but not connectable
 constexpr Duration kFirstPause = 2ms;     // between looks; doubled
 constexpr Duration kLastPause = 200ms;
 constexpr int kPacketsPerTurn = 64;
+constexpr std::uint32_t kNeverSent = 0;   // no sequence number
 
 void kill_process(const UniqueFd& pidfd) {
   if (pidfd) syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
@@ -32,18 +33,33 @@ void kill_process(const UniqueFd& pidfd) {
 
 // ---------------------------------------------------------------- beginning
 
-void TrackedShim::launched(ShimProcess process, const LaunchFile& launch, Instant now) {
+void TrackedShim::launched(UniqueFd socket, UniqueFd pidfd, const LaunchFile& launch, Instant now) {
   launch_ = launch;
   lease_.of(launch.cgroup, launch.notify);
-  link_ = ShimLink(std::move(process.socket));
-  pidfd_ = std::move(process.pidfd);
+  link_ = ShimLink(std::move(socket));
+  pidfd_ = std::move(pidfd);
   launching_ = true;
+  answer_waits_ = !pidfd_;
   end_asked_ = false;
   launch_error_.reset();
   last_ = {};
   last_.fixed.attempt = launch.last_attempt;
-  poller_.add(pidfd_.get(), handle_ * kTags + kPidTag);
-  if (!greet(now)) kill_process(pidfd_);
+  if (pidfd_) poller_.add(pidfd_.get(), handle_ * kTags + kPidTag);
+  if (!greet(now)) give_up_launch("its first connection takes nothing", now);
+}
+
+void TrackedShim::launch_answered(std::optional<Error> refusal, Instant now) {
+  if (!launching_ || !answer_waits_) return;
+  answer_waits_ = false;
+  if (refusal) launch_error_ = std::move(refusal);
+  if (launch_error_ || !link_) bury(now);
+}
+
+// It must have said who it is by now. Its death is reported through its pidfd; where another started it, its launcher sees to that.
+void TrackedShim::give_up_launch(const std::string& cause, Instant now) {
+  if (!launch_error_) launch_error_ = unavailable("launch the shim of", cause);
+  if (pidfd_) return kill_process(pidfd_);
+  bury(now);
 }
 
 void TrackedShim::launch_refused(Error error) {
@@ -101,6 +117,11 @@ void TrackedShim::refuse_start(AttemptNumber attempt, Error error) {
 }
 
 void TrackedShim::start(AttemptNumber attempt) {
+  // Whether it has one shows soon. Refused for want of one, it is told so behind the word that there is none.
+  if (life_ == Life::burying && !adopting_) {
+    pending_[kNeverSent] = {shim::Command::start, attempt};
+    return;
+  }
   if (!up()) return refuse_start(attempt, unavailable("start", "it has no shim"));
   const bool waits = std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
     return entry.second.command == shim::Command::start && entry.second.argument == attempt;
@@ -172,6 +193,7 @@ void TrackedShim::socket_ready(Instant now) {
     if (std::holds_alternative<ShimLink::Nothing>(received)) return;
     if (std::holds_alternative<ShimLink::Closed>(received)) {
       link_.close();
+      if (launching_ && answer_waits_) return;  // why, the answer says
       reconnected_ = true;
       return connect_again(now);
     }
@@ -243,6 +265,10 @@ void TrackedShim::started_reply(AttemptNumber attempt, const shim::ReplyPacket& 
 }
 
 void TrackedShim::on_record(ShimRecord record) {
+  if (!pidfd_) {
+    pidfd_.reset(static_cast<int>(syscall(SYS_pidfd_open, record.fixed.shim_pid, 0)));
+    if (pidfd_) poller_.add(pidfd_.get(), handle_ * kTags + kPidTag);
+  }
   if (launching_ && launch_.lease > Duration{0} && !record.has(shim::kLeased)) {
     launch_error_ = unavailable("launch the shim of", "dtrain-shim is older than dtraind and knows no leases");
     return kill_process(pidfd_);
@@ -251,10 +277,6 @@ void TrackedShim::on_record(ShimRecord record) {
   if (life_ == Life::greeting) {
     life_ = Life::up;
     deadline_ = kNever;
-    if (!pidfd_) {
-      pidfd_.reset(static_cast<int>(syscall(SYS_pidfd_open, record.fixed.shim_pid, 0)));
-      if (pidfd_) poller_.add(pidfd_.get(), handle_ * kTags + kPidTag);
-    }
     if (launching_) events_.push_back(node::ShimUp{id_, {}});
     launching_ = false;
   }
@@ -274,7 +296,8 @@ void TrackedShim::on_record(ShimRecord record) {
     settle_pending("the connection to its shim was lost");
     if (end_asked_) link_.send(shim::Command::end);
   }
-  if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_)
+  // One that was told that its host stops leaves now, and takes no further start: told when it is gone.
+  if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_ && !last_.has(shim::kHostStops))
     report_exit(known_exit(last_));
 }
 
@@ -399,6 +422,10 @@ void TrackedShim::finish_burial() {
   lease_.forget();
   cgroup_remove({launch_.cgroup, launch_.memory_cgroup});
   if (adopting_) return;
+  // The next attempt is ordered at the word of an exit or a refusal, and by then of a new shim. Whoever asked for the end gets all of it
+  // first.
+  const bool gone_first = !launching_ && !end_asked_;
+  if (gone_first) events_.push_back(node::ShimGone{id_, false});
   settle_pending("its shim died");
   if (launching_) {
     launching_ = false;
@@ -407,9 +434,9 @@ void TrackedShim::finish_burial() {
     return;
   }
   const bool known = last_.phase() == shim::Phase::ended;
-  if (last_.fixed.attempt != exit_reported_ && (known || last_.active()))
-    report_exit(known ? known_exit(last_) : unknown_exit());
-  events_.push_back(node::ShimGone{id_, end_asked_});
+  const bool owed = last_.fixed.attempt != exit_reported_ && (known || last_.active());
+  if (owed) report_exit(known ? known_exit(last_) : unknown_exit());
+  if (!gone_first) events_.push_back(node::ShimGone{id_, true});
 }
 
 void TrackedShim::enforce_lease(Instant now) {
@@ -425,7 +452,7 @@ void TrackedShim::time_passed(Instant now) {
     case Life::burying:
       return bury_more(now);
     case Life::greeting:
-      if (launching_) return kill_process(pidfd_);  // its death is reported through pidfd_
+      if (launching_) return give_up_launch("it did not come up in time", now);
       deadline_ = now + kGreetingBound;  // adopted, and stopped by somebody: it will answer when it can
       return;
     case Life::up:

@@ -12,7 +12,6 @@
 #include "agent/proc/lease_keeper.h"
 #include "agent/proc/poller.h"
 #include "agent/proc/shim_link.h"
-#include "agent/proc/spawn_shim.h"
 #include "common/node/effect.h"
 #include "common/node/event.h"
 
@@ -28,7 +27,9 @@ class TrackedShim {
       : id_(std::move(id)), directory_(std::move(directory)), handle_(handle), poller_(poller), events_(events) {}
 
   // ---- how it came to be known
-  void launched(ShimProcess process, const LaunchFile& launch, Instant now);   // -> ShimUp
+  // `socket`: our end of its first connection. `pidfd`: empty where its launcher answers later: launch_answered().
+  void launched(UniqueFd socket, UniqueFd pidfd, const LaunchFile& launch, Instant now);   // -> ShimUp
+  void launch_answered(std::optional<Error> refusal, Instant now);
   void launch_refused(Error error);                                            // -> ShimUp
   // At the start of the agent: connects if it lives. found() says what is known; settled() when that is all there is.
   void adopt(const LaunchFile& launch, Instant now);
@@ -55,6 +56,8 @@ class TrackedShim {
   bool up() const { return life_ == Life::up; }
   const AssignmentId& id() const { return id_; }
   const std::string& directory() const { return directory_; }
+  const LaunchFile& launch_file() const { return launch_; }
+  std::int32_t shim_pid() const { return last_.fixed.shim_pid; }
   // Highest attempt that was ever started here, as far as is known.
   AttemptNumber last_attempt() const { return last_.fixed.attempt; }
 
@@ -87,6 +90,7 @@ class TrackedShim {
   void refuse_start(AttemptNumber attempt, Error error);
   Error unavailable(const std::string& what, const std::string& cause) const;
   bool process_dead() const;
+  void give_up_launch(const std::string& cause, Instant now);
   task::Exit known_exit(const ShimRecord& record) const;
   task::Exit unknown_exit() const;
 
@@ -101,6 +105,7 @@ class TrackedShim {
   UniqueFd pidfd_;
   LaunchFile launch_;
   bool launching_ = false;        // ShimUp is owed
+  bool answer_waits_ = false;     // its launcher has not said yet what became of it
   bool end_asked_ = false;        // ShimGone is owed
   bool adopting_ = false;         // what is found goes into FoundShim, not into events
   bool reconnected_ = false;      // the next record settles what the earlier connection left open

@@ -47,7 +47,7 @@ struct TaskObservation {
   std::string reason;
   Duration lease{0};  // it runs under a lease of this length; 0: without one
   bool lease_frozen = false;  // it is frozen for want of a lease, not by an order
-  bool spared = false;        // `exit` came while the job stood still, or with its host: no budget
+  bool spared = false;        // `exit` came while the job stood still, with its host, or before its attempt began: no budget
   Duration stood_still{0};    // frozen for want of a lease, in all of this assignment, up to the last thaw
   template <class V>
   void fields(V& v) {

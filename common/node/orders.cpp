@@ -112,6 +112,16 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.context = context;
     o.address = t.place.address;
     o.gpu_ids = gpu_ids(facts.gpus, t.place.gpus);
+    o.own_gpus.emplace();
+    for (const std::uint32_t index : t.place.gpus) {
+      const auto gpu =
+          std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const auto& g) { return g.index == index; });
+      // A number counts all GPUs of the host: who is told it must see all.
+      const bool named = gpu != facts.gpus.end() && !gpu->uuid.empty();
+      if (gpu != facts.gpus.end() && gpu->pretended) continue;
+      if (!named) o.own_gpus.reset();
+      else if (o.own_gpus) o.own_gpus->push_back({gpu->pci, gpu->vendor, gpu->minor});
+    }
     o.desire = desire(job, id);
     if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state))
       o.desire = task::Desire::run;

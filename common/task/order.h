@@ -13,6 +13,7 @@
 #include "common/job/cluster_spec.h"
 #include "common/job/exit.h"
 #include "common/job/job_spec.h"
+#include "common/task/shim_spec.h"
 
 namespace dtrain::task {
 
@@ -47,6 +48,7 @@ struct TaskOrder {
   Duration stood_still{0};            // this assignment, as the ledger knows
   std::uint32_t consecutive_failures = 0;  // as the ledger knows, for the back-off
   std::vector<Instant> failures;           // within the threshold's window
+  std::optional<std::vector<OwnGpu>> own_gpus;  // as ShimSpec's
 };
 
 struct JobOrder {

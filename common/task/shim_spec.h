@@ -18,6 +18,19 @@ namespace dtrain::task {
 using job::Exit;
 using job::User;
 
+// A GPU as the launcher needs to know it: node::Gpu has the same.
+struct OwnGpu {
+  std::string pci, vendor;
+  std::int32_t minor = -1;
+  bool operator==(const OwnGpu&) const = default;
+  template <class V>
+  void fields(V& v) {
+    v("pci", pci);
+    v("vendor", vendor);
+    v("minor", minor);
+  }
+};
+
 // Everything about an assignment that stays the same over its attempts.
 struct ShimSpec {
   AssignmentId id;
@@ -36,6 +49,10 @@ struct ShimSpec {
   bool exclusive = false;
   Duration lease{0};        // runs under a lease of this length (docs/leases.md); 0: without one
   std::uint64_t epoch = 0;  // of the coordinator, as far as this agent knows: answers of a lower one are refused
+  // Of the host, for a launcher that can keep it to them (docs/shim.md).
+  std::vector<std::uint32_t> cpus;                  // logical CPUs; empty: all
+  std::int32_t numa_node = -1;                      // whose memory comes first; -1: any
+  std::optional<std::vector<OwnGpu>> own_gpus;      // the only ones that it may open; nullopt: any
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -54,6 +71,9 @@ struct ShimSpec {
     v("exclusive", exclusive);
     v("lease", lease);
     v("epoch", epoch);
+    v("cpus", cpus);
+    v("numa_node", numa_node);
+    v("own_gpus", own_gpus);
   }
 };
 

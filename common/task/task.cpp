@@ -1,6 +1,7 @@
 #include "common/task/task.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/lease.h"
@@ -83,6 +84,7 @@ ShimSpec Task::shim_spec() const {
   s.gpu_ids = gpus.cuda;
   for (const std::string& id : gpus.rocr)
     if (std::find(gpus.cuda.begin(), gpus.cuda.end(), id) == gpus.cuda.end()) s.gpu_ids.push_back(id);
+  s.own_gpus = order_.own_gpus;
   s.stop_signal = role().stop_signal;
   s.stop_grace = c.spec.policy.stop_grace_period;
   s.exclusive = job::is_exclusive(c.spec, order_.id.task);
@@ -173,7 +175,11 @@ void Task::attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid,
 void Task::attempt_refused(Instant now, AttemptNumber attempt, const Error& error) {
   if (phase_ != Phase::starting || attempt != attempt_) return;
   Exit e;
-  e.code = 125;  // as env(1), nice(1) and others: the launcher failed, not the program
+  // Its shim died before it could begin: nothing of it ran, and nothing counts. Else as env(1), nice(1) and others: the launcher failed,
+  // not the program.
+  never_began_ = !shim_alive_;
+  if (never_began_) e.unknown = true;
+  else e.code = 125;
   e.cause = error.text();
   started_ = now;
   enter(Phase::running);
@@ -215,7 +221,8 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
 void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
   stood_ = job_stands_still();
-  spared_ = stood_ || exit_->with_host;
+  const bool began = !std::exchange(never_began_, false);
+  spared_ = stood_ || exit_->with_host || !began;
   exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_ || superseded_;
   // What ended well by itself has succeeded, also when its end was about to be asked for. SIGKILL makes no exit 0: a
   // kill that was sent came too late.
@@ -269,7 +276,7 @@ void Task::shim_gone(Instant now) {
       advance(now);
       break;  // relaunched when the delay is over
     default:
-      break;  // running, starting: the runner reported the attempt's end first; launching: its result comes
+      break;  // running, starting: its exit or refusal follows, and then it is launched; launching: its result comes
   }
 }
 

@@ -156,7 +156,8 @@ class Task {
   Instant froze_{};  // when, if lease_frozen_
   Duration stood_still_{0};
   bool stood_ = false;   // job_stands_still(), when last looked at
-  bool spared_ = false;  // so it did at the newest exit, or the host ended it
+  bool spared_ = false;  // so it did at the newest exit, or the host ended it, or its shim died before it began
+  bool never_began_ = false;  // the newest exit, while it is looked at
   bool stop_announced_ = false, stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;

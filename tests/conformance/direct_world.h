@@ -1,5 +1,5 @@
-// This very host as a RunnerWorld: the direct launcher, real shims, real processes. Works as root and as anybody else,
-// with and without cgroups. Leaves nothing behind, also after a failed case.
+// This very host as a RunnerWorld: real shims, real processes. With the direct launcher it works as root and as anybody else, with and
+// without cgroups. Leaves nothing behind, also after a failed case.
 #pragma once
 
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "agent/proc/direct_runner.h"
+#include "agent/proc/shim_runner.h"
 #include "agent/proc/poller.h"
 #include "agent/proc/record.h"
 #include "agent/proc/small_file.h"
@@ -25,6 +25,7 @@ inline constexpr Duration kRealBound = 60s;   // far beyond what any condition n
 class DirectWorld : public RunnerWorld {
  public:
   struct Options {
+    bool systemd = false;     // its PID 1 launches the shims
     bool cgroups = true;
     bool long_path = false;   // of the tasks directory: beyond what a socket address holds
     std::uint64_t log_file_bytes = 64ull << 20;
@@ -99,12 +100,14 @@ class DirectWorld : public RunnerWorld {
   void agent_returns() override {
     proc::RunnerOptions options;
     options.tasks_dir = tasks_;
-    options.shim_path = DTRAIN_BINARY_DIR "/bin/dtrain-shim";
+    const char* elsewhere = ::getenv("DTRAIN_BIN");
+    options.shim_path = (elsewhere != nullptr ? std::string(elsewhere) : DTRAIN_BINARY_DIR "/bin") + "/dtrain-shim";
+    options.warn = [this](const Error& error) { warnings_.push_back(error); };
     options.log_file_bytes = options_.log_file_bytes;
     options.log_files = options_.log_files;
     options.ulimits = options_.ulimits;
     if (!options_.cgroups) options.cgroup = "/no-such-cgroup";   // do without
-    auto made = proc::make_direct_runner(options);
+    auto made = options_.systemd ? proc::make_systemd_runner(options) : proc::make_direct_runner(options);
     if (!made) throw std::runtime_error(made.error().text());
     runner_ = std::move(*made);
   }
@@ -123,6 +126,7 @@ class DirectWorld : public RunnerWorld {
   const std::string& root() const { return root_; }
   const std::string& tasks() const { return tasks_; }
   const std::string& work() const { return work_; }
+  const std::vector<Error>& warnings() const { return warnings_; }   // of all agents so far
 
   // Living processes whose environment carries the mark of that assignment; "": of any in this world.
   std::vector<std::int32_t> marked(const std::string& assignment) const {
@@ -180,7 +184,7 @@ class DirectWorld : public RunnerWorld {
     return false;
   }
 
-  // The shims are children of this process, unless an earlier life of the agent was another process.
+  // The shims are children of this process, unless systemd has launched them.
   static void kill_and_reap(std::int32_t pid) {
     if (pid <= 0) return;
     ::kill(pid, SIGKILL);
@@ -189,6 +193,7 @@ class DirectWorld : public RunnerWorld {
 
   Options options_;
   std::string root_, tasks_, work_;
+  std::vector<Error> warnings_;
   std::unique_ptr<proc::Runner> runner_;
 };
 

@@ -232,6 +232,7 @@ TEST_P(RunnerSuite, ADeadShimTakesItsTaskWithIt) {
   EXPECT_FALSE(last<node::ShimGone>(worker_)->expected);
   ASSERT_EQ(count<node::AttemptExited>(worker_), 1);
   EXPECT_TRUE(last<node::AttemptExited>(worker_)->exit.unknown);
+  EXPECT_LT(first<node::ShimGone>(), first<node::AttemptExited>()) << "or the next attempt is ordered of it";
   EXPECT_EQ(world_->processes(worker_), 0);
   // Another shim in the same place, and the numbers go on.
   events_.clear();
@@ -240,6 +241,18 @@ TEST_P(RunnerSuite, ADeadShimTakesItsTaskWithIt) {
   EXPECT_TRUE(pump([&] { return last<node::AttemptRefused>(worker_) != nullptr; }));
   events_.clear();
   EXPECT_GT(start(worker_, 2), 0);
+}
+
+// Its death is not yet known here.
+TEST_P(RunnerSuite, WhatIsOrderedOfADyingShimIsRefusedBehindTheWordOfItsEnd) {
+  launch(worker_, {.kind = Behaviour::exits});
+  start(worker_, 1);
+  wait_exit(worker_, 1);
+  events_.clear();
+  world_->shim_dies(worker_);
+  world_->runner().start(worker_, 2);
+  EXPECT_TRUE(pump([&] { return last<node::AttemptRefused>(worker_) != nullptr && last<node::ShimGone>(worker_) != nullptr; }));
+  EXPECT_LT(first<node::ShimGone>(), first<node::AttemptRefused>());
 }
 
 TEST_P(RunnerSuite, ARunningTaskIsAdopted) {

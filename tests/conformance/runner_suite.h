@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <set>
@@ -79,6 +80,11 @@ class RunnerSuite : public testing::TestWithParam<WorldFactory> {
     for (auto event = events_.rbegin(); event != events_.rend(); ++event)
       if (const auto* found = std::get_if<E>(&*event); found != nullptr && found->id == id) return found;
     return nullptr;
+  }
+  // Which of the events so far is the first of that kind.
+  template <class E>
+  std::ptrdiff_t first() const {
+    return std::find_if(events_.begin(), events_.end(), [](const auto& event) { return std::holds_alternative<E>(event); }) - events_.begin();
   }
   template <class E>
   int count(const AssignmentId& id) const {

@@ -343,10 +343,10 @@ void SimRunner::kill_shim(const AssignmentId& id) {
   if (it == shims_.end() || !it->second.alive) return;
   it->second.alive = it->second.stopped = false;
   it->second.inbox.clear();
+  post_(node::ShimGone{id, false});   // first, as a real runner says it (runner.h)
   withdraw_start(it->second, "its shim died");
   it->second.lease.reset();
   end_process(it->second, unknown_end("shim died"));
-  post_(node::ShimGone{id, false});
 }
 
 void SimRunner::set_calm() {

@@ -57,7 +57,7 @@ def end_processes_of(directory):
 
 
 def cgroup_name(tasks):
-    """What an agent calls its cgroup: after its tasks directory (agent/proc/direct_runner.cpp)."""
+    """What an agent calls its cgroup: after its tasks directory (agent/proc/shim_runner.cpp)."""
     info = os.stat(tasks)
     return "dtrain-%d-%d" % (info.st_dev, info.st_ino)
 

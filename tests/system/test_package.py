@@ -6,6 +6,7 @@ Where no host can be had it says why and ends with the code for that (docs/testi
 import functools
 import json
 import os
+import re
 import shutil
 import unittest
 
@@ -26,8 +27,9 @@ def job(name, replicas, command, **role):
 
 
 JOB = job("train", len(TASKS), ["sh", "-c", TRAIN])
-# The unit that all tasks lie in stops, says who speaks for it in its name.
+# The unit that the task lies in stops, says who speaks for it in its name.
 SPEAKS = job("speaks", 1, ["sh", "-c", "NOTIFY_SOCKET=/run/systemd/notify systemd-notify STOPPING=1 STATUS=mine"])
+LONE = job("lone", 1, ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"])
 HUNGRY = job("hungry", 1, ["python3", "-c", "b'a' * (300 << 20)"], resources={"memory": "64Mi"}, restartPolicy="Never")
 
 
@@ -109,11 +111,12 @@ class Package(unittest.TestCase):
             self.assertTrue(os.path.getsize(self.h1.path(path)), path)
         self.assertIn("dtrain", self.h1.does("getent", "passwd", "dtrain"))
         verified = self.h1.tries("systemd-analyze", "verify", "--recursive-errors=no", "--man=no", "dtraind.service",
-                                 "dtrain-tasks.service", "dtrain.slice")
+                                 "dtrain-tasks.service", "dtrain-units.target", "dtrain.slice")
         self.assertEqual((verified.returncode, verified.stdout + verified.stderr), (0, ""))
         self.assertEqual(self.h1.does("dtraind", "--check-config").strip(), "the configuration is valid")
 
     def test_1b_without_a_place_for_tasks_there_is_an_agent(self):
+        self.with_flags("--launch direct")      # one that launches its tasks itself, and needs a place for them
         agent = self.main_pid(self.h1)
         self.h1.write("/etc/systemd/system/dtrain-tasks.service.d/fails.conf", "[Service]\nExecStartPre=/bin/false\nRestartSec=1h\n")
         self.h1.does("systemctl", "daemon-reload")
@@ -130,6 +133,7 @@ class Package(unittest.TestCase):
         self.h1.does("systemctl", "restart", "dtrain-tasks")
         self.hosts.until(lambda: self.main_pid(self.h1) not in (0, without) and self.up(self.h1), "another agent")
         self.assertEqual(self.h1.journal("dtraind").count("could not use tasks.cgroup"), 1)
+        self.with_flags("")
 
     def test_2_it_trains(self):
         config = self.h1.path("/etc/dtrain/dtraind.yaml")
@@ -148,7 +152,8 @@ class Package(unittest.TestCase):
             said = functools.partial(self.h1.does, "journalctl", "--no-pager", "--output=cat", "DTRAIN_JOB=train", "DTRAIN_TASK=" + task)
             self.hosts.until(lambda task=task, said=said: "event=task.running task=train/%s " % task in said(), said)
         for _, pid, _ in self.tasks().values():
-            self.assertIn("/dtrain.slice/dtrain-tasks.service/", self.h1.does("cat", "/proc/%d/cgroup" % pid))
+            said = self.h1.shows(self.unit_of(pid), "Description")["Description"]
+            self.assertIn(said, ["train %s, generation 1" % task for task in TASKS])
             self.assertIn("dtrain", self.h1.does("stat", "-c", "%U", "/proc/%d" % pid))
 
     def test_3_no_task_notices(self):
@@ -161,7 +166,10 @@ class Package(unittest.TestCase):
         self.survives("reload", systemctl("reload", "dtraind"), another_agent=False)
         holder = self.h1.shows("dtrain-tasks", "MainPID")["MainPID"]
         self.assertIn("/dtrain-tasks.service/hold\n", self.h1.does("cat", "/proc/%s/cgroup" % holder))
-        self.survives("kill -9 of who keeps their place", lambda: self.h1.does("kill", "-KILL", holder), another_agent=False)
+        # Its unit ends with it, is begun anew, and the agent with that.
+        self.survives("kill -9 of who keeps the place of others", lambda: self.h1.does("kill", "-KILL", holder))
+        self.survives("restart of that", systemctl("restart", "dtrain-tasks"))
+        self.survives("restart of D-Bus", systemctl("restart", "dbus"), another_agent=False)
         # A loop that is stuck. The time until that is noticed is the test's.
         self.h1.write("/etc/systemd/system/dtraind.service.d/watchdog.conf", "[Service]\nWatchdogSec=5s\n")
         self.h1.does("systemctl", "daemon-reload")
@@ -178,8 +186,7 @@ class Package(unittest.TestCase):
             self.submit(SPEAKS)
             self.becomes("speaks", "Succeeded")
         self.survives("words in the name of the unit", speaks, another_agent=False)
-        unit = self.h1.shows("dtrain-tasks", "ActiveState", "SubState", "StatusText")
-        self.assertEqual(unit, {"ActiveState": "active", "SubState": "running", "StatusText": ""})
+        self.assertNotIn("mine", self.h1.does("systemctl", "status", "--lines=0", "dtrain*"))
 
     def test_3c_a_task_beyond_its_memory_ends_alone(self):
         def eats():
@@ -187,6 +194,50 @@ class Package(unittest.TestCase):
             self.becomes("hungry", "Failed")
         self.survives("another one's end for want of memory", eats, another_agent=False)
         self.assertIn("out of memory", self.h1.does("dtrainctl", "describe", "job", "hungry"))
+
+    def lone(self):
+        found, = json.loads(self.h1.does("dtrainctl", "-o", "json", "tasks", "lone"))
+        return found["state"], found["pid"], found["attempt"]
+
+    def unit_of(self, pid):
+        """The service that a process of a task lies in."""
+        return re.search(r"0::/dtrain\.slice/([^/]*)/", self.h1.does("cat", "/proc/%d/cgroup" % pid)).group(1)
+
+    def with_flags(self, flags):
+        """Another agent, with these options."""
+        self.h1.write("/etc/default/dtraind", 'DTRAIND_FLAGS="%s"\n' % flags)
+        self.h1.does("systemctl", "restart", "dtraind")
+
+    def test_3d_who_is_launched_otherwise_runs_on(self):
+        self.survives("an agent that launches its tasks itself", lambda: self.with_flags("--launch direct"))
+        self.submit(LONE)
+        self.hosts.until(lambda: self.lone()[0] == "Running", "the lone task")
+        lone = self.lone()
+        self.assertEqual(self.unit_of(lone[1]), "dtrain-tasks.service")
+        self.survives("one that has systemd do it", lambda: self.with_flags(""))
+        self.assertEqual(self.lone(), lone)
+        # Its successors are launched as it was: a shim stays for all attempts.
+        self.h1.does("dtrainctl", "restart", "lone")
+        self.hosts.until(lambda: self.lone()[0] == "Running" and self.lone()[2] == 2, self.lone)
+        self.h1.does("dtrainctl", "cancel", "lone")
+        self.becomes("lone", "Cancelled")
+        self.h1.does("dtrainctl", "delete", "lone")
+
+    def test_3e_the_stop_of_one_tasks_service_is_no_end_of_it(self):
+        self.submit(LONE)
+        self.hosts.until(lambda: self.lone()[0] == "Running", "the lone task")
+        self.h1.does("systemctl", "stop", self.unit_of(self.lone()[1]))
+        self.hosts.until(lambda: self.lone()[0] == "Running" and self.lone()[2] == 2, self.lone)
+        self.assertEqual(self.job("lone")["state"], "Running")
+        self.h1.does("dtrainctl", "cancel", "lone")
+        self.becomes("lone", "Cancelled")
+
+    def test_3f_who_is_let_into_a_task_is_kept_to_what_it_is(self):
+        places = self.h1.does("runuser", "-u", "dtrain", "--", "dtrainctl", "exec", "train", "worker-0", "--", "cat", "/proc/self/cgroup")
+        task = self.h1.does("cat", "/proc/%d/cgroup" % self.tasks()["worker-0"][1])
+        held = re.compile(r"^\d+:(|memory|devices|pids):", re.M)     # those that limit it, by whichever version
+        self.assertIn("/dtrain.slice/", task)
+        self.assertEqual(*(sorted(line for line in text.splitlines() if held.match(line)) for text in (places, task)))
 
     def test_4_upgrade(self):
         # What a script of the package calls may fail, for reasons of the machine's: the upgrade does not.

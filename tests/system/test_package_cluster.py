@@ -76,6 +76,9 @@ class Cluster(unittest.TestCase):
         before = self.all_run()
         self.assertEqual({node for _, node, _, _ in before.values()}, {"h1", "h2", "h3"})
         for host in self.lab.hosts:
+            # Each task a service of its own.
+            units = host.does("systemctl", "list-units", "--plain", "--no-legend", "dtrain-[0-9]*.service")
+            self.assertRegex(units, r"-[0-9a-f]{8}\.service ")
             agent = host.shows("dtraind", "MainPID")["MainPID"]
             host.install(self.packages[1])
             self.assertNotEqual(host.shows("dtraind", "MainPID")["MainPID"], agent)

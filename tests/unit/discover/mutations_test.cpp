@@ -198,7 +198,7 @@ TEST(KnownGpus, ThatAreDamagedAreRefused) {
     many += std::to_string(i) + " " + host::PciAddress{0, static_cast<std::uint8_t>(i), 0, 0}.text() + "\n";
   for (const std::string& text :
        {std::string(), std::string("dtrain gpus 2\n"), head + "0 0000:10:00.0", head + "0 10:00.0\n", head + "x 0000:10:00.0\n",
-        head + "-1 0000:10:00.0\n", head + "0\n", head + "\n", head + "0 0000:10:00.0\n0 0000:11:00.0\n",
+        head + "-1 0000:10:00.0\n", head + "4294967295 0000:10:00.0\n", head + "0\n", head + "\n", head + "0 0000:10:00.0\n0 0000:11:00.0\n",
         head + "0 0000:10:00.0\n1 0000:10:00.0\n", many}) {
     const auto read = host::parse_known_gpus(text);
     ASSERT_FALSE(read) << text;

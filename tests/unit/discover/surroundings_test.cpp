@@ -93,6 +93,52 @@ TEST_F(Surroundings, NvlinkJoinsAsNvmlSays) {
   EXPECT_THAT(groups("switches"), ElementsAre(0, 0));
 }
 
+// Three GPUs, a matrix of bandwidths between them and the processor; a NIC beside the first.
+constexpr const char* kLinkedTopology = R"(<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+  <object type="Machine" os_index="0" cpuset="0x1" complete_cpuset="0x1" allowed_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" allowed_nodeset="0x1" gp_index="1">
+    <object type="Package" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="2">
+      <object type="NUMANode" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="3" local_memory="8589934592"/>
+      <object type="PU" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="4"/>
+      <object type="Bridge" gp_index="5" bridge_type="0-1" depth="0" bridge_pci="0000:[00-20]">
+        <object type="Bridge" gp_index="6" bridge_type="1-1" depth="1" bridge_pci="0000:[01-02]" pci_busid="0000:00:03.0" pci_type="0604 [8086:6f08] [8086:0000] 01" pci_link_speed="0.0">
+          <object type="PCIDev" gp_index="7" pci_busid="0000:01:00.0" pci_type="0302 [10de:15f9] [10de:116b] a1" pci_link_speed="0.0">
+            <object type="OSDev" gp_index="8" name="nvml0" subtype="NVML" osdev_type="1"/>
+          </object>
+          <object type="PCIDev" gp_index="9" pci_busid="0000:02:00.0" pci_type="0207 [15b3:1021] [15b3:0041] 00" pci_link_speed="0.0">
+            <object type="OSDev" gp_index="10" name="mlx5_0" osdev_type="3"/>
+          </object>
+        </object>
+        <object type="PCIDev" gp_index="11" pci_busid="0000:05:00.0" pci_type="0302 [10de:15f9] [10de:116b] a1" pci_link_speed="0.0">
+          <object type="OSDev" gp_index="12" name="nvml1" subtype="NVML" osdev_type="1"/>
+        </object>
+        <object type="PCIDev" gp_index="13" pci_busid="0000:06:00.0" pci_type="0302 [10de:15f9] [10de:116b] a1" pci_link_speed="0.0">
+          <object type="OSDev" gp_index="14" name="nvml2" subtype="NVML" osdev_type="1"/>
+        </object>
+      </object>
+    </object>
+  </object>
+  <distances2hetero nbobjs="4" kind="25" name="NVLinkBandwidth">
+    <indexes length="36">OSDev:8 OSDev:12 OSDev:14 Package:2 </indexes>
+    <u64values length="32">9 0 4 4 0 9 0 4 4 0 9 4 4 4 4 9 </u64values>
+  </distances2hetero>
+</topology>
+)";
+
+TEST(LinkedTopology, IsReadFromAFileToo) {
+  const Directory directory;
+  const auto machine = discover_file(directory.write("t.xml", kLinkedTopology));
+  ASSERT_TRUE(machine) << machine.error().text();
+  ASSERT_THAT(addresses_of(*machine), ElementsAre("0000:01:00.0", "0000:05:00.0", "0000:06:00.0"));
+  EXPECT_EQ(machine->gpus[0].group, 0);
+  EXPECT_EQ(machine->gpus[1].group, -1);  // only the processor is between it and the others
+  EXPECT_EQ(machine->gpus[2].group, 0);
+  EXPECT_THAT(machine->gpus[0].bridges, ElementsAre("0000:00:03.0"));
+  EXPECT_THAT(machine->gpus[0].nics, ElementsAre("mlx5_0"));
+  EXPECT_THAT(machine->gpus[1].bridges, IsEmpty());
+}
+
 // ---- groups by themselves
 
 std::vector<std::int32_t> groups_of(const std::vector<std::vector<int>>& links) {

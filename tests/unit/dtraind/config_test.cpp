@@ -66,6 +66,7 @@ tasks:
   cgroup: /dtrain.slice/dtrain-tasks.service
   allowRoot: true
   passEnv: [LD_LIBRARY_PATH]
+  devices: [/dev/sg0, char-nvidia-*]
   ulimits: {nofile: 100, memlock: 5, core: unlimited}
   logs: {fileSize: 1Mi, files: 3, keepFor: 1d}
   prolog: /p
@@ -99,6 +100,7 @@ log: {level: debug}
   EXPECT_EQ(c.tasks.cgroup, "/dtrain.slice/dtrain-tasks.service");
   EXPECT_TRUE(c.tasks.allow_root);
   EXPECT_EQ(c.tasks.ulimits.at("core"), std::uint64_t{RLIM_INFINITY});
+  EXPECT_EQ(c.tasks.devices, (std::vector<std::string>{"/dev/sg0", "char-nvidia-*"}));
   EXPECT_EQ(c.tasks.log_files, 3u);
   EXPECT_EQ(c.health_check.command.at(0), "/bin/true");
   EXPECT_EQ(c.timing.restore_wait, 5s);
@@ -125,6 +127,7 @@ TEST(Config, RefusesWrongValues) {
       "node: {council: maybe}", "tasks: {cgroup: dtrain.slice}", "network: {listen: here}", "network: {taskPorts: 80-90}", "paths: {data: relative}",
       "resources: {gpus: many}", "resources: {excludeGpus: [first]}", "resources: {gpus: 65}", "resources: {reserve: {memory: lots}}", "tasks: {launch: docker}",
       "tasks: {ulimits: {nofile: x}}", "tasks: {ulimits: {stack: 1}}", "tasks: {logs: {fileSize: 1}}",
+      "tasks: {devices: [/etc/shadow]}", "tasks: {devices: [\"/dev/a b\"]}", "tasks: {devices: [/dev/../x]}", "tasks: {devices: [char-]}",
       "timing: {lease: 2s}", "timing: {lease: 10}", "access: {users: {a: admin}}", "storage: {checkpointRate: 5}",
       "storage: {minFree: 95%}", "http: x", "log: {level: loud}", "- a list", "{{{", "network: {join: gpu01}",
       "network: {join: [\"gpu01:x\"]}", "network: {listen: \"10.0.0.1:65534\"}",

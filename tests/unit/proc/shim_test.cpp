@@ -273,6 +273,8 @@ TEST(LaunchFileTest, SurvivesTheWayThroughBytes) {
   launch.lease = 7s;
   launch.epoch = 3;
   launch.first_nonce = 11;
+  launch.is_unit = true;
+  launch.stop_signal = 10;
   const auto bytes = encode_launch(launch);
   ASSERT_TRUE(bytes);
   const auto back = decode_launch(*bytes);
@@ -285,6 +287,9 @@ TEST(LaunchFileTest, SurvivesTheWayThroughBytes) {
   EXPECT_EQ(back->lease, launch.lease);
   EXPECT_EQ(back->epoch, launch.epoch);
   EXPECT_EQ(back->first_nonce, launch.first_nonce);
+  EXPECT_TRUE(back->switch_user);
+  EXPECT_TRUE(back->is_unit);
+  EXPECT_EQ(back->stop_signal, launch.stop_signal);
   for (std::size_t size = 0; size < bytes->size(); ++size)
     EXPECT_FALSE(decode_launch(std::string_view(*bytes).substr(0, size))) << size;
 }

@@ -121,6 +121,43 @@ TEST_F(Tasks, ATaskOfTheCoordinatorsFailsAtOnce) {
   EXPECT_TRUE(seen().ended);
 }
 
+// The runner tells that the shim is gone before what that was the end of: no attempt is ordered of a dead one.
+TEST_F(Tasks, AShimThatDiedIsReplacedBeforeTheNextAttempt) {
+  give({order()}, 1);
+  bring_up();
+  did_.take();
+  host_.shim_gone(now_, order().id);
+  EXPECT_EQ(seen().state, TaskState::running) << "its exit follows";
+  Exit e;
+  e.unknown = true;
+  exits(e);
+  EXPECT_EQ(did_.take(), Done{"launch worker-0"});
+  EXPECT_EQ(seen().attempt, 1u);
+  task().shim_up(now_, {});
+  EXPECT_EQ(did_.take(), Done{"start2 worker-0"}) << "of the budget of one";
+}
+
+// It had told the exit, and died a moment later: the attempt that was ordered meanwhile never began, and costs nothing.
+TEST_F(Tasks, AnAttemptThatItsShimsDeathPreventsCostsNothing) {
+  spec().policy.failure_threshold = {2, 1h};
+  give({order()}, 1);
+  bring_up();
+  exits(died(1));
+  did_.take();
+  host_.shim_gone(now_, order().id);
+  task().attempt_refused(now_, 2, Error{ErrorCode::unavailable, "could not start 1.1.worker-0: its shim died", ""});
+  now_ += 1min;
+  host_.tick(now_);
+  EXPECT_EQ(did_.take(), Done{"launch worker-0"});
+  EXPECT_TRUE(seen().spared);
+  task().shim_up(now_, {});
+  EXPECT_EQ(did_.take(), Done{"start3 worker-0"});
+  started();
+  EXPECT_EQ(task().unreported_restarts(), 1u) << "that of the first exit";
+  exits(died(1));
+  EXPECT_EQ(seen().state, TaskState::failed) << "the second failure";
+}
+
 TEST_F(Tasks, TheBudgetIsSharedByTheJobsTasks) {
   give({order(0), order(1)}, 1);
   bring_up(0);

@@ -1,9 +1,10 @@
-#include "agent/proc/direct_runner.h"
+#include "agent/proc/shim_runner.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,8 +14,10 @@
 #include <map>
 
 #include "agent/proc/assignment_dir.h"
+#include "agent/proc/direct_launcher.h"
 #include "agent/proc/host_user.h"
 #include "agent/proc/small_file.h"
+#include "agent/proc/systemd_launcher.h"
 #include "agent/proc/tracked_shim.h"
 
 namespace dtrain::proc {
@@ -24,7 +27,8 @@ namespace {
 constexpr Duration kListBound = 2s;  // for living shims to answer and for leftovers of dead ones to die
 constexpr Duration kListPause = 2ms;
 constexpr int kEventsPerTurn = 64;
-constexpr std::uint64_t kWakeTag = 0;  // handles count from 1
+constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1;  // handles count from 1, and each has TrackedShim::kTags tags
+static_assert(kLauncherTag < TrackedShim::kTags);
 constexpr std::size_t kSocketPathBytes = 107;
 
 const std::map<std::string, int>& resources() {
@@ -42,14 +46,17 @@ std::string hex(std::uint64_t number) {
   return text;
 }
 
-class DirectRunner final : public Runner {
+class ShimRunner final : public Runner {
  public:
-  DirectRunner(RunnerOptions options, Cgroups cgroups)
+  explicit ShimRunner(RunnerOptions options)
       : options_(std::move(options)),
-        cgroups_(std::move(cgroups)),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     poller_.add(wake_.get(), kWakeTag);
   }
+
+  // Before anything else. It may wait for descriptors of its own in poller().
+  void use(std::unique_ptr<Launcher> launcher) { launcher_ = std::move(launcher); }
+  Poller& poller() { return poller_; }
 
   std::vector<task::FoundShim> list() override;
   void launch(const task::ShimSpec& spec) override;
@@ -70,17 +77,19 @@ class DirectRunner final : public Runner {
   TrackedShim* find(const AssignmentId& id);
   TrackedShim& track(const AssignmentId& id);
   Status try_launch(const task::ShimSpec& spec, TrackedShim& shim);
-  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim) const;
+  Status begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim);
+  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim);
   void poll_once();
   void pass_time();
   void enforce_leases();
   void wake();
   void launch_next();
+  void ask_launcher();
   void forget_if_gone(const AssignmentId& id);
 
   RunnerOptions options_;
-  Cgroups cgroups_;
   Poller poller_;
+  std::unique_ptr<Launcher> launcher_;
   UniqueFd wake_;  // readable while events_ holds something that no descriptor announces
   bool woken_ = false;
   TrackedShim::Events events_;
@@ -91,12 +100,12 @@ class DirectRunner final : public Runner {
   std::map<std::uint64_t, TrackedShim> shims_;
 };
 
-TrackedShim* DirectRunner::find(const AssignmentId& id) {
+TrackedShim* ShimRunner::find(const AssignmentId& id) {
   const auto found = handles_.find(id);
   return found == handles_.end() ? nullptr : &shims_.at(found->second);
 }
 
-TrackedShim& DirectRunner::track(const AssignmentId& id) {
+TrackedShim& ShimRunner::track(const AssignmentId& id) {
   if (TrackedShim* known = find(id)) return *known;
   handles_[id] = ++last_handle_;
   return shims_.try_emplace(last_handle_, id, directory_of(id), last_handle_, poller_, events_).first->second;
@@ -104,7 +113,7 @@ TrackedShim& DirectRunner::track(const AssignmentId& id) {
 
 // ---------------------------------------------------------------- launching
 
-Result<LaunchFile> DirectRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim) const {
+Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim) {
   LaunchFile launch;
   const auto user = find_user(spec.user);
   if (!user) return fail(user.error());
@@ -129,10 +138,7 @@ Result<LaunchFile> DirectRunner::plan(const task::ShimSpec& spec, const TrackedS
                   "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
     launch.notify = "@dtrain/" + hex(random);
   }
-  const auto cgroup = cgroups_.create(spec.id.text(), spec.memory_bytes);
-  if (!cgroup) return fail(cgroup.error());
-  launch.cgroup = cgroup->v2;
-  launch.memory_cgroup = cgroup->memory;
+  if (const Status placed = launcher_->place(spec, launch); !placed) return fail(placed.error());
   launch.lease = spec.lease;
   launch.epoch = spec.epoch;
   if (spec.lease > Duration{0} &&
@@ -151,25 +157,33 @@ Result<LaunchFile> DirectRunner::plan(const task::ShimSpec& spec, const TrackedS
   return launch;
 }
 
-Status DirectRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim) {
+Status ShimRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim) {
   if (const Status made = make_passable_directory(shim.directory()); !made) return made;
   const auto launch = plan(spec, shim);
   if (!launch) return fail(launch.error());
-  const auto bytes = encode_launch(*launch);
-  Status written = bytes ? replace_file(shim.directory() + "/launch", *bytes) : Status(fail(bytes.error()));
-  if (written) {
-    auto process = spawn_shim(options_.shim_path, shim.directory(), launch->cgroup);
-    if (process) {
-      shim.launched(std::move(*process), *launch, boot_now());
-      return {};
-    }
-    written = fail(process.error());
+  if (const Status begun = begin(spec, *launch, shim); !begun) {
+    cgroup_remove({launch->cgroup, launch->memory_cgroup});
+    return begun;
   }
-  cgroup_remove({launch->cgroup, launch->memory_cgroup});
-  return written;
+  return {};
 }
 
-void DirectRunner::launch(const task::ShimSpec& spec) {
+Status ShimRunner::begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim) {
+  const auto bytes = encode_launch(launch);
+  if (!bytes) return fail(bytes.error());
+  if (const Status written = replace_file(shim.directory() + "/" + shim::kLaunchFile, *bytes); !written) return written;
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+    return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no socket: " + cause_of(errno),
+                "raise the agent's limit of open files");
+  UniqueFd ours(pair[0]), theirs(pair[1]);
+  auto process = launcher_->launch(spec, shim.directory(), launch, std::move(theirs));
+  if (!process) return fail(process.error());
+  shim.launched(std::move(ours), std::move(*process), launch, boot_now());
+  return {};
+}
+
+void ShimRunner::launch(const task::ShimSpec& spec) {
   TrackedShim& shim = track(spec.id);
   if (shim.up()) {
     events_.push_back(node::ShimUp{spec.id, {}});
@@ -183,8 +197,8 @@ void DirectRunner::launch(const task::ShimSpec& spec) {
   wake();
 }
 
-void DirectRunner::launch_next() {
-  if (launches_.empty()) return;
+void ShimRunner::launch_next() {
+  if (launches_.empty() || !launcher_->has_room()) return;
   const task::ShimSpec spec = std::move(launches_.front());
   launches_.pop_front();
   TrackedShim& shim = track(spec.id);
@@ -193,7 +207,7 @@ void DirectRunner::launch_next() {
 }
 
 // Ten thousand finished tasks may be known to the ledger; here only those with a shim are.
-void DirectRunner::forget_if_gone(const AssignmentId& id) {
+void ShimRunner::forget_if_gone(const AssignmentId& id) {
   const auto handle = handles_.find(id);
   if (handle == handles_.end() || !shims_.at(handle->second).gone()) return;
   const bool waits =
@@ -205,7 +219,7 @@ void DirectRunner::forget_if_gone(const AssignmentId& id) {
 
 // ---------------------------------------------------------------- commands
 
-void DirectRunner::start(const AssignmentId& id, AttemptNumber attempt) {
+void ShimRunner::start(const AssignmentId& id, AttemptNumber attempt) {
   if (TrackedShim* shim = find(id)) {
     shim->start(attempt);
   } else {
@@ -216,15 +230,15 @@ void DirectRunner::start(const AssignmentId& id, AttemptNumber attempt) {
   wake();
 }
 
-void DirectRunner::signal(const AssignmentId& id, int signal, bool whole_tree) {
+void ShimRunner::signal(const AssignmentId& id, int signal, bool whole_tree) {
   if (TrackedShim* shim = find(id)) shim->signal(signal, whole_tree);
 }
 
-void DirectRunner::kill(const AssignmentId& id) {
+void ShimRunner::kill(const AssignmentId& id) {
   if (TrackedShim* shim = find(id)) shim->kill();
 }
 
-void DirectRunner::freeze(const AssignmentId& id, bool freeze) {
+void ShimRunner::freeze(const AssignmentId& id, bool freeze) {
   if (TrackedShim* shim = find(id)) {
     shim->freeze(freeze);
   } else {
@@ -235,17 +249,17 @@ void DirectRunner::freeze(const AssignmentId& id, bool freeze) {
   wake();
 }
 
-void DirectRunner::answer_lease(const node::AnswerLease& answer) {
+void ShimRunner::answer_lease(const node::AnswerLease& answer) {
   if (TrackedShim* shim = find(answer.id)) shim->answer_lease(answer, boot_now());
 }
 
-void DirectRunner::require_lease(const node::RequireLease& demand) {
+void ShimRunner::require_lease(const node::RequireLease& demand) {
   std::uint64_t nonce = 0;
   if (::getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce)) return;  // Node asks for it again
   if (TrackedShim* shim = find(demand.id)) shim->require_lease(demand, nonce);
 }
 
-void DirectRunner::end(const AssignmentId& id) {
+void ShimRunner::end(const AssignmentId& id) {
   std::erase_if(launches_, [&](const auto& spec) { return spec.id == id; });
   if (TrackedShim* shim = find(id))
     shim->end(boot_now());
@@ -254,7 +268,7 @@ void DirectRunner::end(const AssignmentId& id) {
   wake();
 }
 
-void DirectRunner::remove_files(const AssignmentId& id) {
+void ShimRunner::remove_files(const AssignmentId& id) {
   if (TrackedShim* shim = find(id)) {
     if (!shim->gone()) return;  // its files are in use: EndShim comes first
     shims_.erase(handles_.at(id));
@@ -267,7 +281,7 @@ void DirectRunner::remove_files(const AssignmentId& id) {
 // ---------------------------------------------------------------- what happens
 
 // Everything that lives is asked first and then waited for together.
-std::vector<task::FoundShim> DirectRunner::list() {
+std::vector<task::FoundShim> ShimRunner::list() {
   const Instant begin = boot_now();
   for (const AssignmentId& id : list_assignments(options_.tasks_dir)) {
     TrackedShim& shim = track(id);
@@ -287,23 +301,32 @@ std::vector<task::FoundShim> DirectRunner::list() {
     pass_time();
   }
   std::vector<task::FoundShim> found;
-  for (const auto& [id, handle] : handles_) found.push_back(shims_.at(handle).found());
+  for (const auto& [id, handle] : handles_) {
+    TrackedShim& shim = shims_.at(handle);
+    found.push_back(shim.found());
+    // An earlier agent may have ordered it a moment before it ended.
+    if (!found.back().shim_alive && launch_came_to_nothing(shim.directory())) launcher_->settled(shim.launch_file(), 0);
+  }
   for (const auto& shim : found) forget_if_gone(shim.id);
   wake();
   return found;
 }
 
-void DirectRunner::wake() {
-  if (woken_ || (events_.empty() && launches_.empty())) return;
+void ShimRunner::wake() {
+  if (woken_ || (events_.empty() && (launches_.empty() || !launcher_->has_room()))) return;
   woken_ = true;
   ::eventfd_write(wake_.get(), 1);
 }
 
-void DirectRunner::poll_once() {
+void ShimRunner::poll_once() {
   epoll_event ready[kEventsPerTurn];
   const int count = poller_.poll(ready, kEventsPerTurn);
   for (int i = 0; i < count; ++i) {
     const std::uint64_t tag = ready[i].data.u64;
+    if (tag == kLauncherTag) {
+      ask_launcher();
+      continue;
+    }
     const auto shim = shims_.find(tag / TrackedShim::kTags);
     if (shim == shims_.end()) continue;
     if (tag % TrackedShim::kTags == TrackedShim::kSocketTag)
@@ -313,23 +336,31 @@ void DirectRunner::poll_once() {
   }
 }
 
-void DirectRunner::enforce_leases() {
+void ShimRunner::enforce_leases() {
   const Instant now = boot_now();
   for (auto& [handle, shim] : shims_) shim.enforce_lease(now);
 }
 
-void DirectRunner::pass_time() {
+void ShimRunner::ask_launcher() {
+  launcher_->dispatch([this](const AssignmentId& id, const std::string& cgroup, std::optional<Error> refusal) {
+    TrackedShim* shim = find(id);
+    if (shim != nullptr && shim->launch_file().cgroup == cgroup) shim->launch_answered(std::move(refusal), boot_now());
+  });
+}
+
+void ShimRunner::pass_time() {
   const Instant now = boot_now();
+  if (now >= launcher_->deadline()) ask_launcher();
   for (auto& [handle, shim] : shims_) shim.time_passed(now);
 }
 
-Instant DirectRunner::deadline() const {
-  Instant first = kNever;
+Instant ShimRunner::deadline() const {
+  Instant first = launcher_->deadline();
   for (const auto& [handle, shim] : shims_) first = std::min(first, shim.deadline());
   return first;
 }
 
-void DirectRunner::dispatch(EventSink& sink) {
+void ShimRunner::dispatch(EventSink& sink) {
   enforce_leases();
   poll_once();
   pass_time();
@@ -345,8 +376,12 @@ void DirectRunner::dispatch(EventSink& sink) {
   std::vector<AssignmentId> ended;
   for (const node::Event& event : now) {
     if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended.push_back(gone->id);
-    if (const auto* up = std::get_if<node::ShimUp>(&event); up != nullptr && !up->result)
-      ended.push_back(up->id);
+    if (const auto* up = std::get_if<node::ShimUp>(&event)) {
+      if (!up->result) ended.push_back(up->id);
+      // Refused because another one is on its way: that one is not.
+      if (const TrackedShim* shim = find(up->id); shim != nullptr && (up->result || shim->gone()))
+        launcher_->settled(shim->launch_file(), up->result ? shim->shim_pid() : 0);
+    }
   }
   for (node::Event& event : now) sink(std::move(event));
   for (const AssignmentId& id : ended) forget_if_gone(id);
@@ -355,7 +390,9 @@ void DirectRunner::dispatch(EventSink& sink) {
 
 }  // namespace
 
-Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
+namespace {
+
+Status usable(const RunnerOptions& options) {
   for (const auto& [name, value] : options.ulimits)
     if (resources().count(name) == 0)
       return fail(ErrorCode::invalid, "could not use tasks.ulimits: there is no limit named " + name,
@@ -366,7 +403,13 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
   if (::access(options.shim_path.c_str(), X_OK) != 0)
     return fail(ErrorCode::not_found, "could not use " + options.shim_path + ": " + cause_of(errno),
                 "install dtrain-shim beside dtraind");
-  if (const Status made = make_passable_directory(options.tasks_dir); !made) return fail(made.error());
+  return make_passable_directory(options.tasks_dir);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
+  if (const Status checked = usable(options); !checked) return fail(checked.error());
   struct stat info {};
   if (::stat(options.tasks_dir.c_str(), &info) != 0)
     return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
@@ -374,7 +417,26 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
   const std::string name = "dtrain-" + std::to_string(info.st_dev) + "-" + std::to_string(info.st_ino);
   Cgroups cgroups = Cgroups::open(options.cgroup, name);
   if (options.warn && cgroups.unusable()) options.warn(*cgroups.unusable());
-  return std::unique_ptr<Runner>(std::make_unique<DirectRunner>(std::move(options), std::move(cgroups)));
+  auto launcher = make_direct_launcher(options.shim_path, std::move(cgroups));
+  auto runner = std::make_unique<ShimRunner>(std::move(options));
+  runner->use(std::move(launcher));
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+bool systemd_is_here() {
+  return ::geteuid() == 0 && ::access("/run/systemd/system", F_OK) == 0;  // sd_booted(3)
+}
+
+Result<std::unique_ptr<Runner>> make_systemd_runner(RunnerOptions options) {
+  if (!systemd_is_here())
+    return fail(ErrorCode::unavailable, "could not launch tasks through systemd: it is not PID 1 here, or the agent is not root's",
+                "use tasks.launch: direct (or auto)");
+  if (const Status checked = usable(options); !checked) return fail(checked.error());
+  auto runner = std::make_unique<ShimRunner>(options);
+  auto launcher = make_systemd_launcher(options, runner->poller(), kLauncherTag);
+  if (!launcher) return fail(launcher.error());
+  runner->use(std::move(*launcher));
+  return std::unique_ptr<Runner>(std::move(runner));
 }
 
 }  // namespace dtrain::proc

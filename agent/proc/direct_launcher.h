@@ -1,0 +1,14 @@
+// The Launcher for hosts whose PID 1 is not systemd: shims are children of the agent, in cgroups that it makes (cgroup.h).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agent/proc/cgroup.h"
+#include "agent/proc/launcher.h"
+
+namespace dtrain::proc {
+
+std::unique_ptr<Launcher> make_direct_launcher(std::string shim_path, Cgroups cgroups);
+
+}  // namespace dtrain::proc

@@ -1,0 +1,61 @@
+// Which GPUs a task is told of, and which it may open.
+#include "common/node/orders.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dtrain::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Optional;
+
+// Cards 0 and 1 have names, 2 has none, 3 is pretended.
+NodeFacts host() {
+  NodeFacts facts;
+  for (std::uint32_t index = 0; index < 4; ++index) {
+    Gpu gpu;
+    gpu.index = index;
+    gpu.pci = "0000:0" + std::to_string(index) + ":00.0";
+    gpu.vendor = "nvidia";
+    gpu.minor = static_cast<std::int32_t>(index + 4);
+    if (index < 2) gpu.uuid = "GPU-" + std::to_string(index);
+    gpu.pretended = index == 3;
+    facts.gpus.push_back(gpu);
+  }
+  return facts;
+}
+
+task::TaskOrder order_with(const std::vector<std::uint32_t>& gpus) {
+  cluster::JobRecord job;
+  job.spec.roles["worker"].replicas = 1;
+  const NodeFacts facts = host();
+  cluster::TaskRecord& record = job.tasks[TaskId{"worker", 0}];
+  record.place.node = facts.id;
+  record.place.gpus = gpus;
+  const auto orders = make_orders(job, facts, make_context(job), {}, "");
+  EXPECT_EQ(orders.tasks.size(), 1u);
+  return orders.tasks.empty() ? task::TaskOrder{} : orders.tasks[0];
+}
+
+const task::OwnGpu kFirst{"0000:00:00.0", "nvidia", 4}, kSecond{"0000:01:00.0", "nvidia", 5};
+
+TEST(Orders, ATaskMayOpenItsOwnGpusAlone) {
+  EXPECT_THAT(order_with({1, 0}).gpu_ids.cuda, ElementsAre("GPU-1", "GPU-0"));
+  EXPECT_THAT(order_with({1, 0}).own_gpus, Optional(ElementsAre(kSecond, kFirst)));
+  EXPECT_THAT(order_with({}).own_gpus, Optional(IsEmpty())) << "none";
+}
+
+// A number counts all GPUs of the host.
+TEST(Orders, OneThatIsToldANumberMaySeeAll) {
+  EXPECT_THAT(order_with({2, 0}).gpu_ids.cuda, ElementsAre("2", "GPU-0"));
+  EXPECT_EQ(order_with({2, 0}).own_gpus, std::nullopt);
+  EXPECT_EQ(order_with({0, 2}).own_gpus, std::nullopt);
+  EXPECT_EQ(order_with({7}).own_gpus, std::nullopt) << "gone since it was placed";
+}
+
+TEST(Orders, APretendedOneHasNothingToOpen) { EXPECT_THAT(order_with({3, 0}).own_gpus, Optional(ElementsAre(kFirst))); }
+
+}  // namespace
+}  // namespace dtrain::node

@@ -1,0 +1,142 @@
+// What a launch through systemd does when systemd is away for a moment, and when an earlier life's came to nothing.
+#include "agent/proc/systemd_launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/dtrain-shim/protocol.h"
+#include "agent/proc/assignment_dir.h"
+
+namespace dtrain::proc {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+struct Asked {
+  std::string unit;
+  SystemBus::Answer answer;
+};
+
+class FakeBus final : public SystemBus {
+ public:
+  explicit FakeBus(std::vector<Asked>& asked, std::vector<std::string>& stopped) : asked_(asked), stopped_(stopped) {}
+  void start(const std::string& unit, const std::vector<UnitProperty>&, int input, Answer answer) override {
+    EXPECT_GE(input, 0);
+    asked_.push_back({unit, std::move(answer)});
+  }
+  void stop(const std::string& unit) override { stopped_.push_back(unit); }
+  void dispatch() override {}
+  Instant deadline() const override { return kNever; }
+
+ private:
+  std::vector<Asked>& asked_;
+  std::vector<std::string>& stopped_;
+};
+
+class SystemdLaunch : public testing::Test {
+ protected:
+  SystemdLaunch() {
+    RunnerOptions options;
+    options.warn = [this](const Error& error) { warnings_.push_back(error.message); };
+    launcher_ = make_systemd_launcher(options, std::make_unique<FakeBus>(asked_, stopped_), "/groups/dtrain.slice", "");
+    spec_.id = {17, 2, {"worker", 1}};
+    spec_.memory_bytes = 1 << 20;
+    int pair[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    ours_.reset(pair[0]);
+    EXPECT_TRUE(launcher_->place(spec_, launch_));
+    EXPECT_TRUE(launcher_->launch(spec_, "/tasks/17.2.worker-1", launch_, UniqueFd(pair[1])));
+  }
+  void dispatch() {
+    launcher_->dispatch([this](const AssignmentId&, const std::string&, std::optional<Error> refusal) { told_.push_back(refusal.has_value()); });
+  }
+  void answer(SystemBus::Outcome outcome) { asked_.back().answer(outcome, "because"); }
+  bool hung_up() const {
+    pollfd end{ours_.get(), 0, 0};
+    return ::poll(&end, 1, 0) == 1;
+  }
+
+  std::vector<Asked> asked_;
+  std::vector<std::string> stopped_, warnings_;
+  std::vector<bool> told_;   // of each answer: was it refused
+  std::unique_ptr<Launcher> launcher_;
+  task::ShimSpec spec_;
+  LaunchFile launch_;
+  UniqueFd ours_;
+};
+
+TEST_F(SystemdLaunch, NobodyWhoAnswersIsAskedAgainForTheSame) {
+  ASSERT_THAT(asked_, SizeIs(1));
+  answer(SystemBus::Outcome::unknown);
+  dispatch();
+  EXPECT_THAT(told_, IsEmpty());
+  EXPECT_FALSE(hung_up()) << "or the agent would take it for an end";
+  EXPECT_THAT(warnings_, ElementsAre(testing::HasSubstr("because")));
+  for (const Instant end = boot_now() + 60s; asked_.size() == 1 && boot_now() < end; dispatch()) {
+    ASSERT_LT(launcher_->deadline(), kNever);
+    ::usleep(1000);
+  }
+  ASSERT_THAT(asked_, SizeIs(2));
+  EXPECT_EQ(asked_[1].unit, asked_[0].unit);
+  answer(SystemBus::Outcome::begun);
+  dispatch();
+  EXPECT_THAT(told_, ElementsAre(false));
+  EXPECT_TRUE(hung_up()) << "what is left of the other end is systemd's";
+  EXPECT_EQ(launcher_->deadline(), kNever);
+}
+
+TEST_F(SystemdLaunch, ARefusalIsToldAtOnce) {
+  answer(SystemBus::Outcome::refused);
+  EXPECT_LT(launcher_->deadline(), boot_now());
+  dispatch();
+  EXPECT_THAT(told_, ElementsAre(true));
+}
+
+TEST_F(SystemdLaunch, OneThatIsGivenUpIsStoppedAndNotAskedForAgain) {
+  answer(SystemBus::Outcome::unknown);
+  launcher_->settled(launch_, 0);
+  EXPECT_THAT(stopped_, ElementsAre(asked_[0].unit));
+  EXPECT_TRUE(hung_up());
+  EXPECT_EQ(launcher_->deadline(), kNever);
+  answer(SystemBus::Outcome::begun);   // too late
+  dispatch();
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+// Of a process that is no longer there, or never was in the unit, nothing is in force: no word about its limits.
+TEST_F(SystemdLaunch, ADeadShimIsNotCompared) {
+  launcher_->settled(launch_, ::getpid());
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST(Launch, CameToNothingWhereNoShimHasComeUpSince) {
+  std::string home = std::filesystem::temp_directory_path() / "dtrain-launch-XXXXXX";
+  ASSERT_NE(::mkdtemp(home.data()), nullptr);
+  const auto put = [&](const char* name, std::int64_t seconds) {
+    std::ofstream(home + "/" + name) << "x";
+    const timespec times[2] = {{seconds, 0}, {seconds, 0}};
+    EXPECT_EQ(::utimensat(AT_FDCWD, (home + "/" + name).c_str(), times, 0), 0);
+  };
+  EXPECT_FALSE(launch_came_to_nothing(home)) << "there was none";
+  put(shim::kLaunchFile, 100);
+  EXPECT_TRUE(launch_came_to_nothing(home));
+  put(shim::kStateFile, 101);
+  EXPECT_FALSE(launch_came_to_nothing(home));
+  put(shim::kLaunchFile, 102);
+  EXPECT_TRUE(launch_came_to_nothing(home)) << "the state is an earlier shim's";
+  std::filesystem::remove_all(home);
+}
+
+}  // namespace
+}  // namespace dtrain::proc
