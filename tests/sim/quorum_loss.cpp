@@ -192,8 +192,11 @@ void QuorumLoss::answered(const SentRequest& sent, const wire::Message& message)
   if (sent.type == wire::MessageType::recover_quorum && message.type == wire::MessageType::error) ++refused_;
 }
 
-// One after the other, each when the one before has followed; who has nothing may come at any time.
+// One after the other, each when the one before has followed, the first when the other survivors have: with one of these it would be a
+// majority of the older history (five hosts, seed 14). Who has nothing may come at any time.
 void QuorumLoss::bring_back() {
+  for (std::size_t i = 0; i < world_.hosts(); ++i)
+    if (!away_.test(i) && world_.host(i).of_older_history()) return;
   if (!std::exchange(alone_, true)) back_at_ = world_.now() + upto(kLongestAlone);
   if (back_ == victims_.size() || (world_.now() < back_at_ && world_.now() < until_)) return;
   if (back_ != 0 && victims_[back_ - 1].loss != Loss::disk && !followed(victims_[back_ - 1].host)) return;
