@@ -157,7 +157,8 @@ void Node::Impl::take_office() {
   if (!c.replicated->raft().ready() || own_entry != 0) return;
   own_term = c.replicated->raft().term();
   own_entry = c.propose(cluster::CommandType::coordinator_started,
-                        cluster::CoordinatorStarted{c.facts.id, c.facts.name, c.facts.boot_id});
+                        cluster::CoordinatorStarted{c.facts.id, c.facts.name, c.facts.boot_id,
+                                                    (c.replicated->raft().history().number - 1) * cluster::kJobsOfHistory});
 }
 
 void Node::Impl::send(const raft::Send& message) {
