@@ -47,7 +47,8 @@ int cmd_recover_quorum(Session& session, const RecoverOptions& options) {
   session.show(json_of(*done), [&] {
     return done->node + ": history " + std::to_string(done->new_history) + " of the cluster begins behind entry " +
            std::to_string(done->index) + " (epoch " + std::to_string(done->epoch) +
-           ")\nmembers that are up, or come back, drop their logs and follow it by themselves\n";
+           ")\nmembers that are up, or come back, drop their logs and follow it by themselves\nstart lost voters only when those that are "
+           "up have followed (event council.followed), one after the other\n";
   });
   return kDone;
 }

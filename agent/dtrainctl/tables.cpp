@@ -266,7 +266,11 @@ std::string recovery_warning(const wire::RecoveryView& view) {
                     ").\n"
                     "- What only the voters had that are not up (" + printable(joined(view.lost, " ")) + ") is lost.\n"
                     "- If a majority of the voters is alive somewhere else, there will be two clusters.\n"
-                    "- The other members drop their logs and follow this one; tasks that it does not know end.\n";
+                    "- The other members drop their logs and follow this one; tasks that it does not know end.\n"
+                    "- Whoever does not answer is taken for lost: its tasks are begun elsewhere where that is safe.\n"
+                    "- Lost voters may come back, in this order: wait until the nodes that are up have followed (event "
+                    "council.followed on each), then start one agent after the other, each when the one before has followed; or with empty "
+                    "data directories. A majority of the old voters, started before that, elects a coordinator of its own.\n";
   for (const wire::LogReachView& other : view.others) {
     out += "  " + printable(other.node + " (" + other.role + ", " + other.state + "): ");
     out += other.index == 0 ? "how far its log reaches is not known"

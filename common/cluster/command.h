@@ -67,16 +67,24 @@ struct Command {
   }
 };
 
+// What a majority that was lost for good had decided nobody knows: a history that recover-quorum began gives ids and numbers that are
+// beyond all that can have been given, for what has the old ones may still lie, or run, on a host. More than any log had entries, and
+// any job generations, that the survivor's did not have.
+inline constexpr JobId kJobsOfHistory = 1'000'000'000;
+inline constexpr Generation kGenerationsOfHistory = 1'000'000;
+
 // First entry of each coordinator: elapsed time goes on where boot_id is the same, else from where it stood.
 struct CoordinatorStarted {
   NodeId node;
   std::string node_name;
   std::string boot_id;
+  JobId job_base = 0;  // a job's id is that and the index of its entry; only grows, by kJobsOfHistory for each history
   template <class V>
   void fields(V& v) {
     v("node", node);
     v("node_name", node_name);
     v("boot_id", boot_id);
+    v("job_base", job_base);
   }
 };
 

@@ -135,16 +135,23 @@ Applied Ledger::apply(std::uint64_t index, std::string_view payload, Duration lo
   return command->request ? apply_request(*command, index, unmeasured) : dispatch(*command, index, unmeasured);
 }
 
+// The job that the entry submitted. Null: none, or it is forgotten.
+const JobRecord* Ledger::made_by(std::uint64_t index) const {
+  for (JobId base = state_.job_base; base != 0; base -= kJobsOfHistory)
+    if (const JobRecord* job = find(base + index)) return job;
+  return find(index);
+}
+
 // A user's request is applied once, however often it was proposed. Repeated, it is answered with the job that it made.
 Applied Ledger::apply_request(const Command& command, std::uint64_t index, Duration unmeasured) {
   using Verdict = raft::RequestWindow::Verdict;
   const auto judged = window_.judge({command.request->id(), command.request->minted}, index);
   Applied result;
-  const auto job = state_.jobs.find(judged.index);
+  const JobRecord* job = made_by(judged.index);
   if (judged.verdict == Verdict::fresh)
     result = dispatch(command, index, unmeasured);
-  else if (judged.verdict == Verdict::repeated && job != state_.jobs.end())
-    result = done(job->second);
+  else if (judged.verdict == Verdict::repeated && job != nullptr)
+    result = done(*job);
   else
     result = refused(ErrorCode::refused,
                      judged.verdict == Verdict::repeated
@@ -216,6 +223,10 @@ Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& co
   state_.at = command.at;
   state_.coordinator = c.node;
   state_.coordinator_name = c.node_name;
+  if (c.job_base > state_.job_base) {
+    state_.job_base = c.job_base;
+    state_.recovered = state_.elapsed;
+  }
   state_.reports[c.node].history = history_of(state_.epoch);
   add_event(command.wall, 0, "council.elected", c.node_name, "",
             {{"node", c.node_name}, {"epoch", std::to_string(command.epoch)}});
@@ -248,7 +259,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
   JobRecord& job = it->second;
   const bool current = extend ? c.generation == job.generation && job.halt == Halt::none
-                              : c.generation == job.generation + 1 && job.needs_generation &&
+                              : c.generation > job.generation && job.needs_generation &&
                                     (job.nothing_runs() || broken_rule == "kill-before-next-generation");
   if (job.goal != Goal::run || is_final(job.state) || !current)
     return refused(ErrorCode::refused, "job moved on");
@@ -312,6 +323,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   if (!extend) {
     if (job.restored_digest != c.restore_digest) job.fruitless_restores = 0;
     job.generation = c.generation;
+    job.history = history_of(state_.epoch);
     transition.resize(c.sizes);
     job.preempted = {};
     job.halt = Halt::none;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -94,6 +95,8 @@ struct LedgerState {
   std::map<NodeId, LostHost> lost;
   std::map<NodeId, DrainedHost> drained;
   std::string requests;  // raft::RequestWindow::encode(); only in a snapshot
+  JobId job_base = 0;    // of the coordinator, see CoordinatorStarted
+  std::optional<Duration> recovered;  // when job_base grew, elapsed; unset: it never did
   template <class V>
   void fields(V& v) {
     v("format", format);
@@ -113,6 +116,8 @@ struct LedgerState {
     v("lost", lost);
     v("drained", drained);
     v("requests", requests);
+    v("job_base", job_base);
+    v("recovered", recovered);
   }
 };
 
@@ -167,6 +172,7 @@ class Ledger {
   friend class JobTransition;
   // `unmeasured`: the log's time since the entry before.
   Applied dispatch(const Command& command, std::uint64_t index, Duration unmeasured);
+  const JobRecord* made_by(std::uint64_t index) const;
   Applied apply_request(const Command& command, std::uint64_t index, Duration unmeasured);
   Applied apply_coordinator(const CoordinatorStarted& c, const Command& command, Duration unmeasured);
   Applied apply_submit(const SubmitJob& c, std::uint64_t index, WallTime wall);

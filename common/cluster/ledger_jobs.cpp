@@ -57,7 +57,8 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
       return a;
     }
   }
-  if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(index);
+  const JobId id = state_.job_base + index;
+  if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(id);
   if (const JobRecord* existing = find(spec->name)) {
     JobRecord& old = state_.jobs.at(existing->id);
     const bool may_replace = c.replace && is_final(old.state);
@@ -87,15 +88,16 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     }
   }
   std::size_t active = 0;
-  for (const auto& [id, job] : state_.jobs) active += is_final(job.state) ? 0 : 1;
+  for (const auto& known : state_.jobs) active += is_final(known.second.state) ? 0 : 1;
   if (active >= limits::kActiveJobs)
     return refused(
         ErrorCode::limit,
         "could not submit job " + spec->name + ": " + std::to_string(active) + " jobs are active already",
         "wait for some to finish, or cancel some");
 
-  JobRecord& job = state_.jobs[index];
-  job.id = index;
+  JobRecord& job = state_.jobs[id];
+  job.id = id;
+  job.history = history_of(state_.epoch);
   job.spec = std::move(*spec);
   job.submitted_spec = c.spec;
   job.user = c.user;
@@ -103,9 +105,9 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   job.package_host = c.package_host;
   job.created = wall;
   job.created_elapsed = state_.elapsed;
-  names_[job.spec.name] = index;
-  if (!job.request_id.empty()) requests_[job.request_id] = index;
-  touched_.insert(index);
+  names_[job.spec.name] = id;
+  if (!job.request_id.empty()) requests_[job.request_id] = id;
+  touched_.insert(id);
   JobTransition transition(*this, job, wall);
   if (job.spec.suspend) {
     job.goal = Goal::suspend;

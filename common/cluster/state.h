@@ -290,6 +290,8 @@ struct JobRecord {
   // Of roles that run with fewer tasks than wanted (shrink.h): what is wanted.
   std::map<std::string, std::uint32_t> shrunk;
 
+  std::uint64_t history = 0;  // in which it was submitted, or its newest generation began; see history_of()
+
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -343,6 +345,7 @@ struct JobRecord {
     v("restore_waits_since", restore_waits_since);
     v("restored_place", restored_place);
     v("shrunk", shrunk);
+    v("history", history);
   }
 
   // Was it left behind, if that generation wrote it?

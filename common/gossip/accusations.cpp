@@ -215,6 +215,19 @@ void Core::watch_freeze() {
   restart_suspicions();  // who is still suspected had no fair chance to refute while we were cut off
 }
 
+// This node is not cut off, then, from whoever it suspects. Who is alive after all refutes it.
+void Core::act(const OthersLost&) {
+  if (!active()) return;
+  std::vector<MemberId> suspects;
+  for (Slot slot = 0; slot < table_.slots(); ++slot)
+    if (table_.used(slot) && table_.at(slot).state() == State::suspect) suspects.push_back(table_.at(slot).identity->id);
+  for (const MemberId& id : suspects) {
+    const Slot slot = table_.find(id);
+    decide(slot, RumourKind::dead, table_.at(slot).incarnation, "an operator gave up those that do not answer");
+  }
+  if (frozen_) watch_freeze();
+}
+
 // ---------------------------------------------------------------- process gone
 
 void Core::check_gone(const Member& member) {

@@ -61,12 +61,18 @@ void Core::give_way_absent(const wire::Identity& to) {
   std::vector<wire::IdentityPtr> holders;
   for (const auto& [id, peer] : absent_)
     if (id != to.id && peer->name == to.name && peer->address == to.address) holders.push_back(peer);
-  for (const wire::IdentityPtr& peer : holders) {
-    if (table_.size() >= options_.members) return;
-    Member member{peer, nullptr, std::max<std::uint64_t>(1, peer->life << 20)};
-    member.enter(State::left, now_);
-    insert(std::move(member), "replaced by a new node of that name and address");
-  }
+  for (const wire::IdentityPtr& peer : holders) leave_absent(peer, 1, "replaced by a new node of that name and address");
+}
+
+// Not below what it was buried at, or a lagging peer's word would bring it back.
+bool Core::leave_absent(const wire::IdentityPtr& peer, std::uint64_t incarnation, std::string reason) {
+  if (table_.size() >= options_.members) return false;
+  const auto stone = tombstones_.find(peer->id);
+  const std::uint64_t buried = stone == tombstones_.end() ? 1 : stone->second.incarnation;
+  Member member{peer, nullptr, std::max({incarnation, buried, std::min(peer->life, kMostLives) << 20})};
+  member.enter(State::left, now_);
+  insert(std::move(member), std::move(reason));
+  return true;
 }
 
 void Core::leave(Slot slot, std::string reason) {

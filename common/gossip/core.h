@@ -47,6 +47,8 @@ class Core {
   std::uint64_t incarnation() const { return incarnation_; }
   std::uint32_t local_health() const { return health_.score(); }
   const Counters& counters() const { return counters_; }
+  bool frozen() const { return frozen_; }
+  const std::map<MemberId, wire::IdentityPtr>& absent() const { return absent_; }
   std::size_t memory_bytes() const;
   MemberTable::Slot named(std::string_view name) const;  // who holds the name, the most alive one
 
@@ -168,6 +170,7 @@ class Core {
   void act(const LeaveAsked&);
   void act(const RemoveAsked& remove);
   void act(const StopAsked&);
+  void act(const OthersLost&);
   void receive(const Received& m, const wire::Gossip& body);
   void hear_all(const std::vector<wire::Rumour>& rumours, const MemberId& teller);
   void leave(Slot slot, std::string reason);
@@ -290,6 +293,7 @@ class Core {
   Claim claim(const wire::Identity& who, bool stranger) const;
   void give_way(const wire::Identity& to);  // who must leave for it, leaves
   void give_way_absent(const wire::Identity& to);
+  bool leave_absent(const wire::IdentityPtr& peer, std::uint64_t incarnation, std::string reason);  // false: no room for its row
   void report_conflict(const wire::Identity& who, std::uint64_t incarnation, const Claim& claim);
 
   // ---- syncing.cpp

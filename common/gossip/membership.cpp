@@ -354,6 +354,21 @@ std::optional<MemberView> Membership::find(const std::string& name) const {
   return view_of(impl_->core.table().at(slot));
 }
 
+bool Membership::frozen() const {
+  return impl_->core.frozen();
+}
+
+const wire::Identity* Membership::absent(const MemberId& id) const {
+  const auto found = impl_->core.absent().find(id);
+  return found == impl_->core.absent().end() ? nullptr : found->second.get();
+}
+
+const wire::Identity* Membership::absent(const std::string& name) const {
+  for (const auto& [id, peer] : impl_->core.absent())
+    if (peer->name == name) return peer.get();
+  return nullptr;
+}
+
 Membership::Counts Membership::counts() const {
   const MemberTable& table = impl_->core.table();
   using wire::MemberState;

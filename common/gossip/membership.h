@@ -65,12 +65,15 @@ struct SeedsResolved { std::vector<wire::Endpoint> endpoints; };  // of ResolveS
 struct FactChanged { wire::FactKey key{}; std::string value; };   // of this node
 struct IdentityChanged { wire::Identity identity; };              // address or key changed while running
 struct LeaveAsked {};                       // for good
-struct RemoveAsked { MemberId member; };    // leave N / forget-node N by an operator: a down or dead member becomes left
+// leave N / forget-node N by an operator: a down or dead member becomes left; so does a suspect of who is frozen and judges nobody,
+// and whom only the record names.
+struct RemoveAsked { MemberId member; };
 struct StopAsked {};                        // SIGTERM: say "down (restarting)", stay a member
 struct Tick {};                             // deadline() was reached
+struct OthersLost {};                       // an operator's word that who does not answer is lost: suspects are dead, also while frozen
 
 using Input = std::variant<Received, Dropped, LinkLost, LinkUp, GoneChecked, SendFailed, SeedsResolved, FactChanged,
-                           IdentityChanged, LeaveAsked, RemoveAsked, StopAsked, Tick>;
+                           IdentityChanged, LeaveAsked, RemoveAsked, StopAsked, Tick, OthersLost>;
 
 // ---- what to do
 struct Send {
@@ -139,6 +142,10 @@ class Membership {
   std::optional<MemberView> find(const std::string& name) const;
   struct Counts { std::uint32_t alive = 0, suspect = 0, down = 0, dead = 0, left = 0; };
   Counts counts() const;                  // oneself included
+  bool frozen() const;                    // it may be cut off, and judges nobody
+  // A peer without a row: the record named it and nobody has since the start, or it was reaped. Null: none such. Until the next step.
+  const wire::Identity* absent(const MemberId& id) const;
+  const wire::Identity* absent(const std::string& name) const;  // any of that name
   MemberId cluster_id() const;            // none: still waiting to be admitted
   std::uint64_t incarnation() const;
   std::uint32_t local_health() const;     // 0: healthy

@@ -159,6 +159,9 @@ bool Core::hear_final(const wire::Rumour& rumour) {
                                                         : State::left;
   const Slot slot = table_.find(rumour.subject);
   if (slot == kNone) {
+    const auto absent = absent_.find(rumour.subject);
+    if (state == State::left && absent != absent_.end())
+      return leave_absent(wire::IdentityPtr(absent->second), rumour.incarnation, rumour.reason);
     bury(rumour.subject, rumour.incarnation, false);
     return false;
   }

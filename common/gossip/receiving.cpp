@@ -147,9 +147,14 @@ void Core::act(const IdentityChanged& changed) {
 }
 
 void Core::act(const RemoveAsked& remove) {
+  if (!active()) return;
+  const auto absent = absent_.find(remove.member);
+  if (absent != absent_.end() && leave_absent(wire::IdentityPtr(absent->second), 1, "operator"))
+    return tell(accusation_of(table_.at(table_.find(remove.member))));
   const Slot slot = table_.find(remove.member);
-  if (!active() || slot == kNone || table_.at(slot).in_service() || table_.at(slot).state() == State::left)
-    return;
+  if (slot == kNone) return;
+  const State state = table_.at(slot).state();
+  if (state == State::alive || state == State::left || (state == State::suspect && !frozen_)) return;
   leave(slot, "operator");
 }
 

@@ -76,9 +76,12 @@ void CheckpointWatch::look_before(const JobRecord& job, Job& soft) {
   soft.generation = job.generation;
   soft.meanwhile.reset();
   soft.token = 0;
+  // The ledger may not know yet that one did, or not any more: its entry was lost with a majority of the voters.
   const bool begun = std::ranges::any_of(job.tasks, [&](const auto& entry) {
     const cluster::TaskRecord& t = entry.second;
-    return t.place.node == c_.facts.id && t.attempt >= t.first_attempt;
+    if (t.place.node != c_.facts.id) return false;
+    const task::Task* here = c_.host->find({job.id, job.generation, entry.first});
+    return std::max(t.attempt, here == nullptr ? 0 : here->attempt()) >= t.first_attempt;
   });
   if (begun) return;
   soft.token = c_.next_token();

@@ -290,24 +290,23 @@ Result<std::uint64_t> ClusterMembers::leave() {
 
 Status ClusterMembers::remove(const std::string& name) {
   auto member = membership_->find(name);
-  if (const auto id = MemberId::parse(name); !member && id) member = membership_->find(*id);
-  if (!member)
+  const auto named = MemberId::parse(name);
+  if (!member && named) member = membership_->find(*named);
+  const wire::Identity* absent = member ? nullptr : membership_->absent(name);
+  if (!member && absent == nullptr && named) absent = membership_->absent(*named);
+  if (!member && absent == nullptr)
     return fail(ErrorCode::not_found, "could not forget node " + name + ": there is none of that name",
                 "dtrainctl nodes shows those there are");
-  const MemberId id = member->identity->id;
-  const std::string known_as = member->identity->name;
-  switch (member->state) {
-    case wire::MemberState::left:
-      return {};
-    case wire::MemberState::alive:
-    case wire::MemberState::suspect:
-      return fail(ErrorCode::refused,
-                  "could not forget node " + known_as + ": it is " + wire::to_string(member->state),
-                  "run dtrainctl leave on it; or stop its agent, and forget it when it is down");
-    case wire::MemberState::down:
-    case wire::MemberState::dead:
-      break;
-  }
+  const MemberId id = member ? member->identity->id : absent->id;
+  const std::string known_as = member ? member->identity->name : absent->name;
+  const wire::MemberState state = member ? member->state : wire::MemberState::dead;  // nobody has spoken of it since this agent's start
+  // Who is cut off calls nobody dead, and would for ever when only it is left. With a coordinator an operator may know better.
+  const bool judged_by_nobody = state == wire::MemberState::suspect && membership_->frozen() && !without_leader(c_);
+  if (state == wire::MemberState::left) return {};
+  if (wire::in_service(state) && !judged_by_nobody)
+    return fail(ErrorCode::refused,
+                "could not forget node " + known_as + ": it is " + wire::to_string(state),
+                "run dtrainctl leave on it; or stop its agent, and forget it when it is down");
   const auto holder = ledger_holder(c_);
   const bool needed = c_.holds_ledger() && without_leader(c_) && c_.replicated->raft().configuration().votes(id);
   if (needed || (holder && holder->name == known_as))

@@ -57,8 +57,11 @@ class ClusterMembers {
   std::optional<Error> bound() const;
   // Another coordinates, and the voters that are left are a majority.
   bool may_go() const;
-  // A down or dead member is forgotten. `name`: or its id.
+  // A down or dead member is forgotten; or one that this node, which judges nobody, suspects while somebody coordinates; or one that
+  // nobody has spoken of since this agent's start. `name`: or its id.
   Status remove(const std::string& name);
+  // An operator said so (recover-quorum).
+  void others_lost() { step(gossip::OthersLost{}); }
 
   const gossip::Membership& table() const { return *membership_; }
   // "" once a cluster has this node; else what it waits for.

@@ -131,7 +131,8 @@ bool Coordinator::begin_generation(const JobRecord& job, Job& soft, std::vector<
   if (restoring != Restoring::ready) return restoring == Restoring::under_way;
   cluster::BeginGeneration begin;
   begin.job = job.id;
-  begin.generation = job.generation + 1;
+  const bool same_history = job.history == cluster::history_of(c_.ledger.state().epoch);
+  begin.generation = job.generation + (same_history ? 1 : cluster::kGenerationsOfHistory);
   begin.sizes = cluster::sizes_of(job, placements);
   begin.placements = std::move(placements);
   if (wants_restore(job)) {

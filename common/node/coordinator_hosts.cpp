@@ -135,7 +135,9 @@ void Coordinator::watch_hosts() {
   for (const NodeId& id : busy) {
     const auto member_id = MemberId::parse(id);
     const auto member = member_id ? c_.members->table().find(*member_id) : std::nullopt;
-    if (id == c_.facts.id || !member || wire::in_service(member->state)) {
+    // Nobody has spoken of it since this agent's start: it is waited for as for an agent that is down.
+    const bool absent = member_id && !member && id != c_.facts.id;
+    if (!absent && (id == c_.facts.id || !member || wire::in_service(member->state))) {
       away_.erase(id);
       if (id == c_.facts.id || !member || copying.contains(*member_id))
         without_copy_.erase(id);
@@ -145,8 +147,8 @@ void Coordinator::watch_hosts() {
     }
     without_copy_.erase(id);
     if (losing_.contains(id)) continue;
-    cluster::HostLost lost{id, member->identity->name, member->state == wire::MemberState::left, 0};
-    const bool down = member->state == wire::MemberState::down;
+    cluster::HostLost lost{id, host_name(c_, id), !absent && member->state == wire::MemberState::left, 0};
+    const bool down = absent || member->state == wire::MemberState::down;
     const Instant since = away_.try_emplace(id, c_.now.boot).first->second;
     Instant due = down ? since + c_.options.down_grace : since;
     const auto known = c_.ledger.state().lost.find(id);

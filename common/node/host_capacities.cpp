@@ -106,6 +106,8 @@ std::string too_wide(const raft::Configuration& configuration, std::set<NodeId> 
 std::string host_name(const Context& c, const NodeId& id) {
   if (id == c.facts.id) return c.facts.name;
   if (const auto member = member_of(c, id)) return member->identity->name;
+  if (const auto named = MemberId::parse(id))
+    if (const wire::Identity* absent = c.members->table().absent(*named)) return absent->name;
   const auto lost = c.ledger.state().lost.find(id);
   return lost == c.ledger.state().lost.end() || lost->second.name.empty() ? id : lost->second.name;
 }

@@ -33,13 +33,15 @@ bool is_up(const Context& c, const wire::LogReachView& other) {
   return suspect ? is_up(c, wire::MemberState::suspect) : other.state == wire::to_string(wire::MemberState::alive);
 }
 
-// Voters of the configuration in force, by whether they are up.
+// Voters of the configuration in force, by whether they are up. By one of an older history nobody is elected, however many are.
 struct Voters {
   std::vector<std::string> up, away;
-  bool majority() const { return up.size() > (up.size() + away.size()) / 2; }
+  bool elect = true;
+  bool majority() const { return elect && up.size() > (up.size() + away.size()) / 2; }
 };
 Voters voters(const Context& c) {
   Voters all;
+  all.elect = c.replicated->raft().configuration().history == c.replicated->raft().history().number;
   for (const MemberId& id : c.replicated->raft().configuration().voters) {
     const auto m = c.members->table().find(id);
     const bool up = id == c.replicated->raft().id() || (m && is_up(c, m->state));
@@ -99,7 +101,7 @@ Result<wire::RecoveryView> recovery_view(const Context& c, bool force) {
     return refused(c.facts.name + " has no copy of the cluster's log", "run it on a voter or learner that is left");
   if (raft.mute() != raft::Mute::none)
     return refused(c.facts.name + " does not vote: " + to_string(raft.mute()), "run it on another survivor");
-  if (raft.last_index() <= 1)
+  if (raft.last_index() <= 1 && raft.history().number <= 1)
     return refused("the cluster's log never had a leader", "start the agents of the other founders");
   const Voters all = voters(c);
   if (c.serving || raft.role() == raft::Role::leader) return refused(c.facts.name + " coordinates", "nothing is lost");
@@ -136,6 +138,10 @@ std::string quorum_advice(const Context& c) {
   if (led) return "";
   const Voters all = voters(c);
   if (all.majority()) return "";
+  if (!all.elect)
+    return "the voters that this node knows are of a history before " + std::to_string(own) +
+           " and elect nobody; nothing is decided, running tasks go on. Start the agents of those that went on in history " +
+           std::to_string(own) + "; if these are lost for good: dtrainctl recover-quorum on one node that is left";
   return "no majority of the voters is up; nothing is decided, running tasks go on. Start the agents of " + joined(all.away) +
          "; if these are lost for good: dtrainctl recover-quorum on one node that is left";
 }

@@ -206,6 +206,7 @@ void Requests::recover_quorum(const Request& e, const wire::RecoverRequest& q, c
 
 void Requests::drive_recovery() {
   if (recovering_.empty() || !c_.serving) return;
+  c_.members->others_lost();
   for (Recovering& r : std::exchange(recovering_, {})) {
     std::string lost;
     for (const std::string& name : r.view.lost) lost += (lost.empty() ? "" : ", ") + name;

@@ -167,9 +167,9 @@ RunResult ClusterWorld::run() {
   observe_later();
   act_later();
   chaos.begin();
-  // With random numbers of its own: a run without it is as it was. Not part of `all` yet (docs/simulator.md).
+  // With random numbers of its own: a run without it is as it was.
   Rng losses = stream(14);
-  if (options_.faults.has(Fault::quorum_lost) && !options_.faults.is_all() && hosts() >= kFewestVoters && losses.chance(1, kQuorumLostOneIn)) {
+  if (options_.faults.has(Fault::quorum_lost) && hosts() >= kFewestVoters && losses.chance(1, kQuorumLostOneIn)) {
     quorum_loss_ = std::make_unique<QuorumLoss>(*this, losses, busy_until_);
     quorum_loss_->begin();
   }
@@ -300,14 +300,16 @@ void ClusterWorld::entered(std::size_t host, const MemberId& cluster) {
     violation("never_two_clusters", hosts_[host]->name() + " enters another cluster than the first");
 }
 
-// The survivor's disk has what recover-quorum wrote, one entry and no more: what others have behind the last before it is void.
+// The survivor's disk has what recover-quorum wrote, one entry and no more: what others have behind the last before it is void. So is what
+// they have in place of entries that it had not known to be committed (five hosts, seed 152).
 void ClusterWorld::look_at_history(std::size_t host) {
   const raft::Stored& replica = hosts_[host]->disk().stored().replica;
   if (replica.hard.history.number <= history_) return;
   CHECK(!replica.log.empty());
   history_ = replica.hard.history.number;
   note(host, "history " + std::to_string(history_) + " begins");
-  tell_checkers([last = replica.log.back().index - 1](Checker& checker) { checker.undone(last); });
+  const std::uint64_t last = std::min(replica.log.back().index - 1, hosts_[host]->ledger_index());
+  tell_checkers([last](Checker& checker) { checker.undone(last); });
 }
 
 void ClusterWorld::told(const SentRequest& sent, const wire::Message& message) {

@@ -48,6 +48,7 @@ class RecoverQuorumTest(test_hosts.Hosts):
         self.assertIn("recover-quorum", survivor.do("status"))
         warned = self.refused(survivor, "give --yes")
         self.assertIn("there will be two clusters", warned)
+        self.assertIn("then start one agent after the other", warned)
         self.assertEqual(survivor.ask("status")["quorum"]["history"], 1)
         done = survivor.ask("recover-quorum", "--yes")
         self.assertEqual((done["history"], done["new_history"], done["lost"]), (1, 2, ["h1", "h3"]))

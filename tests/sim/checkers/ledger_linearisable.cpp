@@ -169,7 +169,7 @@ class LedgerLinearisable final : public Checker {
       return violation(words(sent) + " was acknowledged as job " + std::to_string(reply->id) +
                        ", which was there at no instant since (entry " + std::to_string(index_) + " is the newest)");
     // Not its own entry: then the file was sent before.
-    if (reply->id <= asked.index && submitted_.at(sent.tag).size() == 1)
+    if (reply->id % cluster::kJobsOfHistory <= asked.index && submitted_.at(sent.tag).size() == 1)
       violation(words(sent) + " was acknowledged as job " + std::to_string(reply->id) +
                 ", which was there before anybody sent that file");
   }

@@ -14,7 +14,7 @@ constexpr std::string_view kChanges[] = {
     "fact",  "address-mismatch", "joined", "frozen", "thawed", "stalled"};
 constexpr std::string_view kInputs[] = {
     "received", "dropped",  "link-lost", "link-up", "gone-checked", "send-failed", "seeds-resolved",
-    "fact",     "identity", "leave",     "remove",  "stop",         "tick"};
+    "fact",     "identity", "leave",     "remove",  "stop",         "tick",           "others-lost"};
 static_assert(std::size(kInputs) == std::variant_size_v<gossip::Input>);
 constexpr std::string_view kRumours[] = {"alive", "suspect", "gone", "down", "dead", "left", "fact"};
 static_assert(std::size(kRumours) == static_cast<std::size_t>(enum_last(wire::RumourKind{})) + 1);

@@ -260,5 +260,50 @@ TEST_F(LedgerHosts, AReplayGivesTheSame) {
   EXPECT_THAT(event_types(), Contains("host.lost"));
 }
 
+// What a lost majority had given out after the survivor's last entry may lie, or run, on any host: nothing of it is given again.
+TEST_F(LedgerHosts, AHistoryThatWasRecoveredGivesNoIdOrGenerationAgain) {
+  const JobId before = submit(generic_job(2));
+  run_on(before, {"n1", "n2"});
+  const auto ask = [this](std::uint64_t request) {
+    const Command command{0, Instant(clock_), {}, CommandType::submit,
+                          wire::encode(SubmitJob{wire::encode(generic_job(1, "r" + std::to_string(request))), {"alice", 1000}, "", false, ""}),
+                          RequestStamp{request, 1, 0}};
+    log_.push_back(wire::encode(command));
+    return ledger_.apply(log_.size(), log_.back());
+  };
+  const JobId asked = ask(1).job;
+  epoch_ = (1ull << 32) + 7;
+  const auto coordinate = [this] { apply(CommandType::coordinator_started, CoordinatorStarted{"n2", "n2", "boot-2", kJobsOfHistory}); };
+  coordinate();
+  EXPECT_EQ(ask(1).job, asked) << "asked before, and now once more";
+  const JobId after = ask(2).job;
+  EXPECT_EQ(after, kJobsOfHistory + log_.size());
+  EXPECT_EQ(ask(2).job, after);
+  const JobId last = submit(generic_job(1, "last"));
+  EXPECT_EQ(last, kJobsOfHistory + log_.size());
+  // Beyond any that can have begun, also where it began once more already.
+  EXPECT_EQ(job(before).generation, 1u);
+  act(before, ActionKind::restart);
+  for (const NodeId host : {"n1", "n2"})
+    for (const auto& [task, t] : std::map(job(before).tasks)) {
+      if (t.place.node != host) continue;
+      auto ended = seen(before, task, TaskState::stopping);
+      ended.ended = ended.on_request = true;
+      tell(host, ended);
+    }
+  ASSERT_TRUE(job(before).nothing_runs());
+  BeginGeneration next{before, 1 + kGenerationsOfHistory, {}, {}, "", "", 0, {}};
+  for (std::uint32_t i = 0; i < 2; ++i) next.placements.push_back({{"worker", i}, "n1", {"127.0.0.1", next_port_++}, {}});
+  ASSERT_TRUE(apply(CommandType::begin_generation, next).status);
+  EXPECT_EQ(job(before).generation, 1 + kGenerationsOfHistory);
+  EXPECT_EQ(job(before).history, 1u);
+  EXPECT_FALSE(apply(CommandType::begin_generation, next).status);
+  const auto restored = Ledger::restore(ledger_.snapshot());
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored->state().job_base, kJobsOfHistory);
+  coordinate();
+  EXPECT_EQ(ledger_.state().job_base, kJobsOfHistory);
+}
+
 }  // namespace
 }  // namespace dtrain::cluster

@@ -382,5 +382,71 @@ TEST(Defects, WhoIsReplacedBeforeItCameBackHadNotLeft) {
   EXPECT_EQ(node.find(L::id(3))->state, MemberState::left);
 }
 
+// The only one left of a cluster suspected all others and, frozen, judged nobody for ever: forget-node refused each of them, and
+// recover-quorum changed nothing.
+TEST(Defects, AFrozenSurvivorCouldNotLetGoOfTheOthers) {
+  L lone(4);
+  lone.give(RemoveAsked{L::id(0)});
+  EXPECT_EQ(lone.state(0), MemberState::alive);
+  lone.run_answering(20s, {0, 1, 2, 3});
+  ASSERT_EQ(lone.count(ChangeKind::frozen), 1u);
+  ASSERT_TRUE(lone->frozen());
+  for (std::uint64_t i = 0; i < 4; ++i) ASSERT_EQ(lone.state(i), MemberState::suspect) << i;
+  lone.give(RemoveAsked{L::id(0)});
+  EXPECT_EQ(lone.state(0), MemberState::left);
+  EXPECT_TRUE(lone->frozen());
+  lone.give(OthersLost{});
+  for (std::uint64_t i = 1; i < 4; ++i) EXPECT_EQ(lone.state(i), MemberState::dead) << i;
+  EXPECT_FALSE(lone->frozen());
+  EXPECT_EQ(lone.count(ChangeKind::thawed), 1u);
+  lone.hear({L::alive(2, L::kInc + 1)}, 2);
+  EXPECT_EQ(lone.state(2), MemberState::alive) << "who is there refutes it";
+}
+
+TEST(Defects, ASuspectThatMayYetAnswerIsNotForgotten) {
+  L lone(9);
+  lone.hear({L::suspect(0)});
+  ASSERT_EQ(lone.state(0), MemberState::suspect);
+  lone.give(RemoveAsked{L::id(0)});
+  EXPECT_EQ(lone.state(0), MemberState::suspect);
+}
+
+// After a restart a member that never came back had no row, and forget-node knew none of that name. An old word of it must not bring
+// it back, here or at the others.
+TEST(Defects, WhomOnlyTheRecordNamesCouldNotBeForgotten) {
+  const auto start = [](SilentLog& log, std::uint64_t own) {
+    Self self = L::self();
+    self.identity = *L::identity(own);
+    self.found = false;
+    self.record.cluster_id = {7, 7};
+    self.record.book = {*L::identity(3)};
+    Membership node(self, {}, Rng(own), log);
+    node.preload(std::vector<wire::Row>{{MemberState::alive, L::kInc, L::identity(0), {}}});
+    return node;
+  };
+  SilentLog log;
+  Membership node = start(log, L::kSelf), other = start(log, L::kSelf + 1);
+  ASSERT_NE(node.absent(L::identity(3)->name), nullptr);
+  EXPECT_EQ(node.absent(L::identity(3)->name)->id, L::id(3));
+  EXPECT_EQ(node.absent("nobody"), nullptr);
+  Outputs out, ignored;
+  node.step(Instant{1000s}, RemoveAsked{L::id(3)}, out);
+  ASSERT_TRUE(node.find(L::id(3)));
+  EXPECT_EQ(node.find(L::id(3))->state, MemberState::left);
+  EXPECT_EQ(node.absent(L::id(3)), nullptr);
+  const auto hear = [&](Membership& at, const wire::Rumour& rumour) {
+    wire::PeerHeader header;
+    header.cluster = {7, 7};
+    header.sender = L::id(0);
+    header.incarnation = L::kInc;
+    at.step(Instant{1000s}, Received{header, wire::Gossip{{rumour}}, 1, "10.0.0.9"}, ignored);
+  };
+  hear(other, L::claim(RumourKind::left, 3, 1 << 20));
+  ASSERT_TRUE(other.find(L::id(3)));
+  EXPECT_EQ(other.find(L::id(3))->state, MemberState::left);
+  hear(other, L::alive(3, 5));
+  EXPECT_EQ(other.find(L::id(3))->state, MemberState::left);
+}
+
 }  // namespace
 }  // namespace dtrain::gossip
