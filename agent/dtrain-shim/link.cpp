@@ -1,12 +1,14 @@
 #include "agent/dtrain-shim/link.h"
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 namespace dtrain::shim {
 
-bool Link::listen(uint32_t agent_uid) {
+bool Link::listen(uint32_t agent_uid, int epoll) {
+  epoll_ = epoll;
   agent_uid_ = agent_uid;
   listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener_ < 0) return false;
@@ -38,7 +40,11 @@ bool Link::accept() {
 }
 
 void Link::close_connection() {
-  if (fd_ >= 0) close(fd_);  // leaves the epoll set by itself
+  if (fd_ >= 0) {
+    // By itself it leaves only with its last copy, and of the first connection systemd keeps one.
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, fd_, nullptr);
+    close(fd_);
+  }
   fd_ = -1;
   greeted_ = reply_waits_ = record_waits_ = false;
 }

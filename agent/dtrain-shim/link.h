@@ -9,8 +9,8 @@ namespace dtrain::shim {
 
 class Link {
  public:
-  // Binds kSocketFile in the current directory. False: errno.
-  bool listen(uint32_t agent_uid);
+  // Binds kSocketFile in the current directory. False: errno. `epoll`: whoever watches fd() there; what is closed leaves it.
+  bool listen(uint32_t agent_uid, int epoll);
   int listener() const { return listener_; }
   int fd() const { return fd_; }                 // -1: no agent at the moment
   void adopt(int fd);                            // an agent's connection made elsewhere (kBirthSocket)
@@ -32,7 +32,7 @@ class Link {
 
  private:
   bool send(const void* bytes, size_t size);     // false: later
-  int listener_ = -1, fd_ = -1;
+  int listener_ = -1, fd_ = -1, epoll_ = -1;
   uint32_t agent_uid_ = 0;
   bool greeted_ = false, reply_waits_ = false, record_waits_ = false;
   ReplyPacket reply_;

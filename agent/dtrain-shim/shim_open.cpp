@@ -137,7 +137,7 @@ bool Shim::open_files() {
 }
 
 bool Shim::open_sockets() {
-  if (!notify_.open(launch_) || !link_.listen(launch_.header.agent_uid)) return false;
+  if (!notify_.open(launch_) || !link_.listen(launch_.header.agent_uid, epoll_)) return false;
   if (!watch(signals_, kSignals, EPOLLIN) || !watch(link_.listener(), kListener, EPOLLIN) ||
       !watch(notify_.fd(), kNotify, EPOLLIN))
     return false;

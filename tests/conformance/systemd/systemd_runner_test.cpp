@@ -74,6 +74,8 @@ class SystemdUnit : public testing::Test {
   std::string property(const std::string& name) const { return says("systemctl show --value -p " + name + " " + unit()); }
   std::string file(const std::string& name) const { return proc::read_small_file(world_->work() + "/" + name).value_or(""); }
 
+  static Instant now() { return Instant(std::chrono::steady_clock::now().time_since_epoch()); }
+
   std::unique_ptr<DirectWorld> world_;
   std::vector<node::Event> events_;
   proc::EventSink sink_ = [this](node::Event event) { events_.push_back(std::move(event)); };
@@ -343,6 +345,26 @@ TEST_F(SystemdUnit, OneThatComesTooLateTakesNothingFromItsSuccessor) {
   EXPECT_TRUE(pump([&] { return says("systemctl show --value -p ActiveState " + late) == "inactive"; }));
   EXPECT_EQ(property("ActiveState"), "active");
   EXPECT_TRUE(restart_agent()) << "its socket and its state are its own";
+}
+
+// systemd keeps a copy of the first connection: once that is over it must wake nobody.
+TEST_F(SystemdUnit, WithoutAnAgentAndWithANewOneItRests) {
+  const std::int32_t pid = run(shell("exec sleep 1000000"));
+  ASSERT_GT(pid, 0);
+  const auto cpu = [this] {   // nanoseconds of the shim's
+    return std::stoll(says("cut -d' ' -f1 /proc/" + property("MainPID") + "/schedstat"));
+  };
+  const auto used = [&] {
+    const auto before = cpu();
+    const Instant end = now() + 500ms;
+    EXPECT_TRUE(pump([&] { return now() >= end; }));
+    return cpu() - before;
+  };
+  constexpr std::int64_t kRest = 100'000'000;
+  world_->agent_dies();
+  world_->agent_returns();
+  ASSERT_EQ(world_->runner().list().size(), 1u);
+  EXPECT_LT(used(), kRest);
 }
 
 // Ordered a moment before the agent died, and not yet there when the next one looks: it must not come afterwards.
