@@ -1,6 +1,8 @@
 // Who may take a name or an address (rule 6). One name is one member; what is held is never overwritten: the
 // holder has left, or was away for the reclaim time and reaped, or it is the same machine without its old
 // data.
+#include <algorithm>
+
 #include "common/gossip/core.h"
 
 namespace dtrain::gossip {
@@ -62,8 +64,11 @@ void Core::give_way_absent(const wire::Identity& to) {
   for (const auto& [id, peer] : absent_)
     if (id != to.id && peer->name == to.name && peer->address == to.address) holders.push_back(peer);
   for (const wire::IdentityPtr& peer : holders) {
-    if (table_.size() >= options_.members) return;
-    Member member{peer, nullptr, std::max<std::uint64_t>(1, peer->life << 20)};
+    if (table_.size() + 1 >= options_.members) return;  // the newcomer needs a row, too
+    // Above what its tombstone bars, for the row takes the tombstone's place.
+    const auto buried = tombstones_.find(peer->id);
+    const std::uint64_t incarnation = buried == tombstones_.end() ? 0 : buried->second.incarnation;
+    Member member{peer, nullptr, std::max({std::uint64_t{1}, peer->life << 20, incarnation})};
     member.enter(State::left, now_);
     insert(std::move(member), "replaced by a new node of that name and address");
   }
