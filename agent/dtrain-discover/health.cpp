@@ -80,29 +80,40 @@ void ask_gpu(const nvml::Library& nvml, nvml::Handle handle, GpuSample& sample) 
   sample.remap_failed = failed != 0;
 }
 
-// Of `wanted`, those that NVML does not name are lost.
+// Only a GPU that NVML itself calls lost is: what else it answers may pass, as short memory or a driver that is being loaded anew.
 void ask_all(const nvml::Library& nvml, std::vector<GpuSample*> wanted) {
   nvml::Code code = nvml.init();
   unsigned count = 0;
   if (code == nvml::kSuccess) code = nvml.count(&count);
   if (code != nvml::kSuccess) {
-    for (GpuSample* sample : wanted) sample->lost = "NVML: " + nvml.text(code);
+    for (GpuSample* sample : wanted) sample->refused = "NVML: " + nvml.text(code);
     return;
   }
-  std::string unnamed;  // why one did not answer of which not even the address is known
+  // Of which not even the address is known: how many, how many of them are lost, and why the last one did not answer.
+  std::size_t unnamed = 0, lost = 0;
+  std::string why;
   for (unsigned index = 0; index < std::min<unsigned>(count, host::kMostGpus); ++index) {
     nvml::Handle handle = nullptr;
     nvml::PciInfo pci{};
     if ((code = nvml.device(index, &handle)) != nvml::kSuccess || (code = nvml.pci_info(handle, &pci)) != nvml::kSuccess) {
-      unnamed = ": " + nvml.text(code);
+      why = ": " + nvml.text(code);
+      ++unnamed;
+      if (code == nvml::kGpuIsLost) ++lost;
       continue;
     }
     const auto sample = std::find_if(wanted.begin(), wanted.end(), [&](const GpuSample* s) { return s->pci == pci.pci().text(); });
     if (sample == wanted.end()) continue;
+    (*sample)->refused = "";
     ask_gpu(nvml, handle, **sample);
     wanted.erase(sample);
   }
-  for (GpuSample* sample : wanted) sample->lost = kNvmlHasLostIt + unnamed;
+  const bool all_lost = lost == unnamed && lost >= wanted.size();
+  for (GpuSample* sample : wanted) {
+    if (all_lost)
+      sample->lost = kNvmlHasLostIt + why;
+    else
+      sample->refused = "NVML does not name it" + why;
+  }
 }
 
 }  // namespace

@@ -114,7 +114,9 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   add(logs_->fd(), never, [this] { logs_->dispatch(*this); });
   add(-1, [this] { return relays_.deadline(); }, [this, now] { relays_.dispatch(now()); });
   add(examiner_->fd(), never, [this] {
-    examiner_->dispatch([this](std::uint64_t token, node::Examination seen) { queue(node::Examined{token, std::move(seen)}); });
+    examiner_->dispatch([this](std::uint64_t token, Result<node::Examination> seen) {
+      queue(seen ? node::Examined{token, std::move(*seen), std::nullopt} : node::Examined{token, {}, seen.error()});
+    });
   });
   add(execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), *this); });
   if (!added) return tl::unexpected(os_failure(added.error()));

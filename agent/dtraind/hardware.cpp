@@ -28,17 +28,25 @@ struct Found {
   std::optional<host::GpuWatch::Options> watch;
 };
 
-// As the last lives of this agent gave them out.
-std::vector<host::KnownGpu> read_known_gpus(const std::string& path, Log& log) {
+// As the last lives of this agent gave them out. Unset: that cannot be read now, and is not to be written over.
+std::optional<std::vector<host::KnownGpu>> read_known_gpus(const std::string& path, Log& log) {
+  using Known = std::vector<host::KnownGpu>;
   const auto bytes = store::read_file(path, host::kKnownGpusBytes);
-  if (!bytes && bytes.error().code == ErrorCode::not_found) return {};
-  auto known = bytes ? host::parse_known_gpus(*bytes) : Result<std::vector<host::KnownGpu>>(fail(bytes.error()));
+  if (!bytes && bytes.error().code == ErrorCode::not_found) return Known();
+  if (!bytes && bytes.error().code != ErrorCode::limit) {
+    log.write(LogLevel::warn, "hardware.numbers-unread",
+              {{"error", bytes.error().text()},
+               {"next", "the GPUs are numbered in order of their addresses: if one is missing, cancel the jobs that have GPUs here; mend "
+                        "the disk, then restart the agent"}});
+    return std::nullopt;
+  }
+  auto known = bytes ? host::parse_known_gpus(*bytes) : Result<Known>(fail(bytes.error()));
   if (known) return std::move(*known);
   const bool aside = ::rename(path.c_str(), (path + ".damaged").c_str()) == 0;
   log.write(LogLevel::warn, "hardware.numbers-damaged",
             {{"file", aside ? path + ".damaged" : path}, {"cause", known.error().text()},
              {"next", "the GPUs are numbered anew: if one is missing, cancel the jobs that have GPUs here"}});
-  return {};
+  return Known();
 }
 
 void remember_gpus(const std::string& path, const std::vector<host::KnownGpu>& before,
@@ -93,8 +101,8 @@ class NoLog : public Log {
 
 Start<std::optional<host::GpuWatch::Options>> gather_hardware(const Config& config, const Layout& layout, node::NodeFacts& facts,
                                                                Log& log) {
-  const std::vector<host::KnownGpu> known = read_known_gpus(layout.gpus_file(), log);
-  auto found = ask(config, known, log);
+  const auto known = read_known_gpus(layout.gpus_file(), log);
+  auto found = ask(config, known.value_or(std::vector<host::KnownGpu>()), log);
   if (!found) return tl::unexpected<Failure>(found.error());
   auto total = host::total_capacity();
   if (!total) return give_up(EX_OSERR, total.error());
@@ -103,7 +111,7 @@ Start<std::optional<host::GpuWatch::Options>> gather_hardware(const Config& conf
     if ((*found)->elsewhere) *total = host::Capacity{machine.cpus * 1000, machine.memory_bytes};
     for (const Error& warning : machine.warnings)
       log.write(LogLevel::warn, "hardware.warning", {{"warning", warning.message}, {"next", warning.next}});
-    remember_gpus(layout.gpus_file(), known, machine.known, log);
+    if (known) remember_gpus(layout.gpus_file(), *known, machine.known, log);
     facts.gpus = std::move(machine.gpus);
     facts.topology = std::move(machine.topology);
     facts.packages = machine.packages;

@@ -29,12 +29,14 @@ std::string word(const fs::path& path) {
 std::uint32_t count_devices(const std::string& vendor, const std::string& root) {
   std::uint32_t count = 0;
   std::error_code failed;
-  for (const auto& device : fs::directory_iterator(root + "/sys/bus/pci/devices", failed)) {
-    if (word(device.path() / "vendor") != vendor) continue;
-    const std::string kind = word(device.path() / "class");  // 0xCCSSPP: display controllers, and processing accelerators
+  const fs::directory_iterator none;
+  for (fs::directory_iterator device(root + "/sys/bus/pci/devices", failed); !failed && device != none; device.increment(failed)) {
+    const fs::path& path = device->path();
+    if (word(path / "vendor") != vendor) continue;
+    const std::string kind = word(path / "class");  // 0xCCSSPP: display controllers, and processing accelerators
     const bool display = kind.starts_with("0x0300") || kind.starts_with("0x0302") || kind.starts_with("0x0380");
     // The board's own chip for a screen is no GPU.
-    if ((display || kind.starts_with("0x1200")) && word(device.path() / "device") != "0x515e") ++count;
+    if ((display || kind.starts_with("0x1200")) && word(path / "device") != "0x515e") ++count;
   }
   return count;
 }

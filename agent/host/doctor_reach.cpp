@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -123,35 +124,54 @@ std::vector<node::Contact> try_contacts(const std::vector<node::ExamPeer>& peers
   return contacts;
 }
 
+namespace {
+
 constexpr unsigned kLookUps = 4;  // threads at a time that wait for name servers; beyond, names count as not answered
+
+class LookUpSlot {  // one of them, of this process, whoever asked
+ public:
+  LookUpSlot() : had_(under_way().fetch_add(1) < kLookUps) {}
+  ~LookUpSlot() { --under_way(); }
+  LookUpSlot(const LookUpSlot&) = delete;
+  LookUpSlot& operator=(const LookUpSlot&) = delete;
+  bool had() const { return had_; }
+
+ private:
+  static std::atomic<unsigned>& under_way() {
+    static std::atomic<unsigned> count = 0;
+    return count;
+  }
+  const bool had_;
+};
+
+}  // namespace
 
 void look_up(std::vector<node::Lookup>& lookups, Duration within) {
   struct Shared {
     std::mutex mutex;
     std::condition_variable more;
     std::vector<node::Lookup> done;  // so far, in order
+    LookUpSlot slot;                 // until the thread has ended, too
   };
   const auto shared = std::make_shared<Shared>();
   for (node::Lookup& look : lookups) look.answered = false;
-  static std::atomic<unsigned> under_way = 0;  // of this process, whoever asked
-  if (under_way.fetch_add(1) >= kLookUps) {
-    --under_way;
-    return;
-  }
-  // Detached: a name server may keep silent for longer than anybody waits. What it touches is shared.
+  if (!shared->slot.had()) return;
+  // Detached: a name server may keep silent for longer than anybody waits. What it touches is shared. After that time it is for nobody.
   try {
-    std::thread([shared, wanted = lookups]() mutable {
-      for (node::Lookup& look : wanted) {
-        look.addresses = addresses_of(look.name);
-        look.answered = true;
-        const std::lock_guard lock(shared->mutex);
-        shared->done.push_back(std::move(look));
-        shared->more.notify_all();
+    std::thread([shared, wanted = lookups, until = Clock::now() + within]() mutable {
+      try {
+        for (node::Lookup& look : wanted) {
+          if (Clock::now() >= until) return;
+          look.addresses = addresses_of(look.name);
+          look.answered = true;
+          const std::lock_guard lock(shared->mutex);
+          shared->done.push_back(std::move(look));
+          shared->more.notify_all();
+        }
+      } catch (const std::exception&) {  // short of memory: the rest has not answered
       }
-      --under_way;
     }).detach();
   } catch (const std::system_error&) {
-    --under_way;
     return;
   }
   std::unique_lock lock(shared->mutex);

@@ -5,20 +5,41 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 namespace dtrain::host {
 
+namespace {
+
+// A thread that throws would end the agent.
+Result<node::Examination> examine_or_say_why(const DoctorOptions& options) {
+  try {
+    return examine(options);
+  } catch (const std::exception& cause) {
+    return fail(ErrorCode::internal, cause.what());
+  }
+}
+
+}  // namespace
+
 struct Examiner::Shared {
+  using Done = std::pair<std::uint64_t, Result<node::Examination>>;
+
   explicit Shared(int fd) : event_fd(fd) {}
   ~Shared() { ::close(event_fd); }
+  void tell(std::uint64_t token, Result<node::Examination> seen) {
+    const std::lock_guard lock(mutex);
+    --running;
+    done.emplace_back(token, std::move(seen));
+    (void)::eventfd_write(event_fd, 1);
+  }
   const int event_fd;
   std::mutex mutex;
   std::size_t running = 0;
-  std::vector<std::pair<std::uint64_t, node::Examination>> done;  // not yet delivered
+  std::vector<Done> done;  // not yet delivered
 };
 
 Result<std::unique_ptr<Examiner>> Examiner::open() {
@@ -34,30 +55,26 @@ int Examiner::fd() const {
 }
 
 void Examiner::begin(std::uint64_t token, DoctorOptions options) {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    if (shared_->running >= kExaminations) return;
-    ++shared_->running;
-  }
+  const auto refuse = [&](const std::string& cause) {
+    shared_->done.emplace_back(token, fail(ErrorCode::limit, cause));
+    (void)::eventfd_write(shared_->event_fd, 1);
+  };
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->running >= kExaminations)
+    return refuse(std::to_string(kExaminations) + " earlier examinations of it have not ended");
   // Detached: the agent must be able to stop while a disk hangs. What it touches is shared.
   try {
-    std::thread([shared = shared_, token, options = std::move(options)] {
-      node::Examination seen = examine(options);
-      const std::lock_guard lock(shared->mutex);
-      --shared->running;
-      shared->done.emplace_back(token, std::move(seen));
-      (void)::eventfd_write(shared->event_fd, 1);
-    }).detach();
-  } catch (const std::system_error&) {
-    const std::lock_guard lock(shared_->mutex);
-    --shared_->running;
+    std::thread([shared = shared_, token, options = std::move(options)] { shared->tell(token, examine_or_say_why(options)); }).detach();
+    ++shared_->running;
+  } catch (const std::exception& no_thread) {
+    refuse(std::string("no thread could be started: ") + no_thread.what());
   }
 }
 
 void Examiner::dispatch(const Sink& sink) {
   eventfd_t count = 0;
   (void)::eventfd_read(shared_->event_fd, &count);
-  std::vector<std::pair<std::uint64_t, node::Examination>> done;
+  std::vector<Shared::Done> done;
   {
     const std::lock_guard lock(shared_->mutex);
     done.swap(shared_->done);

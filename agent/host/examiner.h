@@ -13,14 +13,16 @@ namespace dtrain::host {
 
 class Examiner {
  public:
-  using Sink = std::function<void(std::uint64_t token, node::Examination seen)>;
+  // What was seen, or why nothing: the message is the cause alone.
+  using Sink = std::function<void(std::uint64_t token, Result<node::Examination> seen)>;
 
   static Result<std::unique_ptr<Examiner>> open();
   ~Examiner();
   Examiner(const Examiner&) = delete;
   Examiner& operator=(const Examiner&) = delete;
 
-  // No thread to be had, or kExaminations of earlier ones have not ended: nothing is examined, and nothing follows.
+  // Once there is something to tell, dispatch() does: of each one once, unless it hangs for ever. Where there is no thread to be had,
+  // or kExaminations of earlier ones have not ended, at once.
   void begin(std::uint64_t token, DoctorOptions options);
   int fd() const;  // readable: dispatch() has what was seen
   void dispatch(const Sink& sink);

@@ -19,7 +19,9 @@ namespace dtrain::host {
 namespace {
 
 constexpr std::size_t kRecordBytes = 8 << 10;  // the longest that /dev/kmsg gives
-constexpr std::size_t kOutputBytes = 64 << 10;  // of one look; more: it is killed
+constexpr std::size_t kCauseBytes = 1 << 10;   // of what a child says when it fails; the rest is left out
+constexpr std::size_t kOutputBytes = 64 << 10;  // of one look, and as much of errors; more: it is killed
+constexpr int kReadsAtOnce = 8;  // of one pipe, which holds no more; the loop has other things to do
 
 enum class Source : unsigned char { log, output, errors, child };
 
@@ -35,15 +37,16 @@ Error not_looked(const std::string& cause) {
 }
 
 // Appends what can be read now; false: the other end is closed.
-bool read_some(int fd, std::string& to, std::size_t most) {
+bool read_some(int fd, std::string& to) {
   char chunk[16 << 10];
-  for (;;) {
+  for (int i = 0; i < kReadsAtOnce; ++i) {
     const ssize_t got = ::read(fd, chunk, sizeof chunk);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno == EAGAIN;
     if (got == 0) return false;
-    to.append(chunk, std::min(static_cast<std::size_t>(got), most - std::min(most, to.size())));
+    to.append(chunk, std::min(static_cast<std::size_t>(got), kOutputBytes - std::min(kOutputBytes, to.size())));
   }
+  return true;
 }
 
 }  // namespace
@@ -53,13 +56,6 @@ struct GpuWatch::Look {
   Descriptor pid_fd;
   std::string output, errors;
   Instant limit{};
-  bool killed = false;
-
-  ~Look() {
-    if (child.pid <= 0) return;
-    ::kill(child.pid, SIGKILL);  // one that is stuck in a driver is left behind: init will have it
-    ::waitpid(child.pid, nullptr, WNOHANG);
-  }
 };
 
 Result<std::unique_ptr<GpuWatch>> GpuWatch::open(Options options, Sinks sinks) {
@@ -74,14 +70,14 @@ GpuWatch::GpuWatch(int epoll_fd, Options options, Sinks sinks)
 }
 
 GpuWatch::~GpuWatch() {
-  look_.reset();
+  if (look_ != nullptr) ::kill(ending_ = look_->child.pid, SIGKILL);
+  reap();  // one that is stuck in a driver is left behind: init will have it
   if (log_ >= 0) ::close(log_);
   ::close(epoll_fd_);
 }
 
 Instant GpuWatch::deadline() const {
-  const Instant look = look_ == nullptr ? next_look_ : look_->killed ? kNever : look_->limit;
-  return std::min(look, next_log_);
+  return std::min(look_ == nullptr ? next_look_ : look_->limit, next_log_);
 }
 
 // Without it, as for an agent that is not root's, what is measured remains.
@@ -117,6 +113,8 @@ void GpuWatch::read_log(Instant now) {
 void GpuWatch::start_look(Instant now) {
   last_look_ = now;
   next_look_ = now + kLookEvery;
+  if (!reap())
+    return fail_look(not_looked("dtrain-discover --health, begun earlier (pid " + std::to_string(ending_) + "), cannot be killed"));
   std::vector<std::string> arguments{"--health"};
   if (!options_.root.empty()) arguments.insert(arguments.end(), {"--root", options_.root});
   if (!options_.nvml.empty()) arguments.insert(arguments.end(), {"--nvml", options_.nvml});
@@ -129,30 +127,41 @@ void GpuWatch::start_look(Instant now) {
   look->pid_fd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, look->child.pid, 0)));
   for (const int fd : {look->child.output.get(), look->child.errors.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
   if (look->pid_fd.get() < 0 || !watch(epoll_fd_, look->pid_fd.get(), Source::child) ||
-      !watch(epoll_fd_, look->child.output.get(), Source::output) || !watch(epoll_fd_, look->child.errors.get(), Source::errors))
-    return fail_look(not_looked(::strerror(errno)));
+      !watch(epoll_fd_, look->child.output.get(), Source::output) || !watch(epoll_fd_, look->child.errors.get(), Source::errors)) {
+    const int cause = errno;
+    ::kill(ending_ = look->child.pid, SIGKILL);
+    return fail_look(not_looked(::strerror(cause)));
+  }
   look_ = std::move(look);
 }
 
 void GpuWatch::read_look() {
-  if (look_->child.output.get() >= 0 && !read_some(look_->child.output.get(), look_->output, kOutputBytes)) look_->child.output.reset();
-  if (look_->child.errors.get() >= 0 && !read_some(look_->child.errors.get(), look_->errors, kRecordBytes)) look_->child.errors.reset();
+  if (look_->child.output.get() >= 0 && !read_some(look_->child.output.get(), look_->output)) look_->child.output.reset();
+  if (look_->child.errors.get() >= 0 && !read_some(look_->child.errors.get(), look_->errors)) look_->child.errors.reset();
 }
 
-void GpuWatch::end_look() {
-  int status = 0;
-  if (::waitpid(look_->child.pid, &status, WNOHANG) != look_->child.pid) return;
-  look_->child.pid = -1;
+// `how` it did, if it is not over by itself: then it is killed.
+void GpuWatch::end_look(const std::string& how) {
   read_look();
   const auto look = std::move(look_);
+  int status = 0;
+  const bool ended = ::waitpid(look->child.pid, &status, WNOHANG) == look->child.pid;
+  if (!ended) ::kill(ending_ = look->child.pid, SIGKILL);
   auto samples = last_answer<GpuSamples>(look->output);
   if (samples && !samples->gpus.empty()) sinks_.sampled(std::move(samples->gpus));
   if (samples && samples->complete) return last_failure_.clear();
-  std::string how = look->killed            ? "did not end in time"
-                    : WIFSIGNALED(status) ? "was killed by signal " + std::to_string(WTERMSIG(status))
+  std::string cause = !ended                ? how
+                      : WIFSIGNALED(status) ? "was killed by signal " + std::to_string(WTERMSIG(status))
                                             : "ended with " + std::to_string(WEXITSTATUS(status));
-  if (!look->errors.empty()) how += " (" + look->errors.substr(0, look->errors.find('\n')) + ")";
-  fail_look(not_looked("dtrain-discover --health " + how));
+  if (!look->errors.empty()) cause += " (" + look->errors.substr(0, std::min(look->errors.find('\n'), kCauseBytes)) + ")";
+  fail_look(not_looked("dtrain-discover --health " + cause));
+}
+
+// False: a killed child has not ended.
+bool GpuWatch::reap() {
+  if (ending_ > 0 && ::waitpid(ending_, nullptr, WNOHANG) == 0) return false;
+  ending_ = -1;
+  return true;
 }
 
 void GpuWatch::fail_look(const Error& error) {
@@ -170,11 +179,12 @@ void GpuWatch::dispatch(Instant now) {
     else if (look_ != nullptr)
       read_look(), ended = ended || source == Source::child;
   }
-  if (ended) end_look();
-  if (look_ != nullptr && !look_->killed && (look_->limit <= now || look_->output.size() == kOutputBytes)) {
-    look_->killed = true;
-    ::kill(look_->child.pid, SIGKILL);  // its end follows
-  }
+  if (ended)
+    end_look("cannot be waited for");
+  else if (look_ != nullptr && std::max(look_->output.size(), look_->errors.size()) == kOutputBytes)
+    end_look("said too much");
+  else if (look_ != nullptr && look_->limit <= now)
+    end_look("did not end in time");
   if (look_ == nullptr && next_look_ <= now) start_look(now);
   if (next_log_ > now || log_ < 0) return;
   next_log_ = kNever;

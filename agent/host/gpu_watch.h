@@ -2,6 +2,8 @@
 // at once what the kernel's log says of them, after which a look is taken soon. Decides nothing.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,7 +18,9 @@ namespace dtrain::host {
 
 inline constexpr Duration kLookEvery = 1min;
 inline constexpr Duration kLookSoonest = 5s;     // after the last one, where the kernel's log asks for it
-inline constexpr Duration kLookPatience = 20s;   // then the child is killed, and what it said until then counts
+// Then the child is killed, and what it said until then counts. One that is stuck in a driver dies when that lets go of it: until
+// then no other look is taken, which is said.
+inline constexpr Duration kLookPatience = 20s;
 // The log is read that often at most, so many records at a time: a flood in it costs no more. What is overwritten meanwhile is lost.
 inline constexpr Duration kLogPause = 200ms;
 inline constexpr std::size_t kLogRecords = 512;
@@ -52,13 +56,15 @@ class GpuWatch {
   void read_log(Instant now);
   void start_look(Instant now);
   void read_look();
-  void end_look();
+  void end_look(const std::string& how);
+  bool reap();
   void fail_look(const Error& error);
 
   int epoll_fd_;
   Options options_;
   Sinks sinks_;
   std::unique_ptr<Look> look_;  // under way
+  pid_t ending_ = -1;           // the child of an earlier look, which was killed: not yet seen to have ended
   Instant next_look_{};
   int log_ = -1;
   Instant next_log_ = kNever;   // it has more, after a pause

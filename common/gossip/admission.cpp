@@ -1,6 +1,8 @@
 // Who may take a name or an address (rule 6). One name is one member; what is held is never overwritten: the
 // holder has left, or was away for the reclaim time and reaped, or it is the same machine without its old
 // data.
+#include <algorithm>
+
 #include "common/gossip/core.h"
 
 namespace dtrain::gossip {
@@ -61,7 +63,10 @@ void Core::give_way_absent(const wire::Identity& to) {
   std::vector<wire::IdentityPtr> holders;
   for (const auto& [id, peer] : absent_)
     if (id != to.id && peer->name == to.name && peer->address == to.address) holders.push_back(peer);
-  for (const wire::IdentityPtr& peer : holders) leave_absent(peer, 1, "replaced by a new node of that name and address");
+  for (const wire::IdentityPtr& peer : holders) {
+    if (table_.size() + 1 >= options_.members) return;  // the newcomer needs a row, too
+    leave_absent(peer, 1, "replaced by a new node of that name and address");
+  }
 }
 
 // Not below what it was buried at, or a lagging peer's word would bring it back.

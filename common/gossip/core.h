@@ -51,6 +51,7 @@ class Core {
   const std::map<MemberId, wire::IdentityPtr>& absent() const { return absent_; }
   std::size_t memory_bytes() const;
   MemberTable::Slot named(std::string_view name) const;  // who holds the name, the most alive one
+  std::string seen_elsewhere() const;
 
  private:
   using Slot = MemberTable::Slot;
@@ -101,6 +102,10 @@ class Core {
     std::uint64_t incarnation = 0;
     Instant asked{};
   };
+  struct SeenAt {  // an address that peers see us at
+    std::set<MemberId> by;  // at most kSeers; each one's last word counts
+    bool said = false;
+  };
   struct Tombstone {  // of a member without a row
     std::uint64_t incarnation = 0;
     Instant until{};
@@ -131,6 +136,8 @@ class Core {
   static constexpr std::size_t kChecks =
       1024;  // under way; beyond: all are forgotten and asked anew when needed
   static constexpr std::size_t kProbes = 1024;   // under way; beyond: not begun
+  static constexpr std::size_t kSeers = 3;         // that agree, before it is said that they see us elsewhere
+  static constexpr std::size_t kSeenAddresses = 8;  // told apart; further ones are not counted
   static constexpr std::uint32_t kSilences = 3;  // unanswered checks of a down member's host: it is silent
   static constexpr std::uint32_t kProbesJudged = 8;  // of our own last probes, to know whether we are cut off
   // Lives that count: the incarnations and versions made of them are far from their ends.
@@ -258,6 +265,7 @@ class Core {
   void receive(const Received& m, const wire::Nack& body);
   void receive(const Received& m, const wire::ProbeNow& body);
   void seen_as(const std::string& observed_ip, const MemberId& by);
+  bool in_service(const MemberId& id) const;
 
   // ---- joining.cpp
   void join_round();
@@ -409,7 +417,7 @@ class Core {
 
   // ---- saying things once
   std::map<std::pair<Topic, MemberId>, Instant> said_;
-  std::map<std::string, std::set<MemberId>> seen_as_;  // addresses that peers see of us, by whom
+  std::map<std::string, SeenAt> seen_as_;  // by address; those that are not our own
   std::uint32_t copies_seen_ = 0;
 };
 

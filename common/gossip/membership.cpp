@@ -314,6 +314,9 @@ std::uint32_t Membership::local_health() const {
 const Counters& Membership::counters() const {
   return impl_->core.counters();
 }
+std::string Membership::seen_elsewhere() const {
+  return impl_->core.seen_elsewhere();
+}
 std::size_t Membership::memory_bytes() const {
   return impl_->core.memory_bytes();
 }

@@ -150,6 +150,7 @@ class Membership {
   std::uint64_t incarnation() const;
   std::uint32_t local_health() const;     // 0: healthy
   const Counters& counters() const;
+  std::string seen_elsewhere() const;     // the address that at least three members see this node at, in place of its own; "": none
   std::size_t memory_bytes() const;       // of tables and queues, for the bounds of the simulator
 
   // Begins with a table as if state sync had brought it (simulation of large clusters, tests). Before the first step.

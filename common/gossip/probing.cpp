@@ -1,6 +1,7 @@
 // Probing: a ping, helpers when it is not answered, a verdict when they get no answer either (SWIM,
 // section 4.1). A link that was not up yet proves nothing by its silence before the connect deadline.
 #include <algorithm>
+#include <utility>
 
 #include "common/gossip/core.h"
 
@@ -321,17 +322,36 @@ void Core::receive(const Received& m, const wire::ProbeNow& body) {
 // Where peers see us come from is where others would reach us, or a translation on the way that they must
 // know of.
 void Core::seen_as(const std::string& observed_ip, const MemberId& by) {
-  constexpr std::size_t kPeers = 3, kAddresses = 8;
   const auto loopback = [](const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; };
   const std::string& advertised = identity_->address.ip;
-  if (observed_ip.empty() || observed_ip == advertised || (loopback(observed_ip) && loopback(advertised)))
-    return;
-  if (seen_as_.size() >= kAddresses && seen_as_.count(observed_ip) == 0) return;
-  auto& peers = seen_as_[observed_ip];
-  if (peers.size() >= kPeers || !peers.insert(by).second || peers.size() < kPeers) return;
+  if (observed_ip.empty()) return;
+  const bool right = observed_ip == advertised || (loopback(observed_ip) && loopback(advertised));
+  for (auto& [ip, seen] : seen_as_)
+    if (right || ip != observed_ip) seen.by.erase(by);
+  if (right) return;
+  if (seen_as_.size() >= kSeenAddresses && !seen_as_.contains(observed_ip))
+    std::erase_if(seen_as_, [](const auto& entry) { return entry.second.by.empty(); });
+  if (seen_as_.size() >= kSeenAddresses && !seen_as_.contains(observed_ip)) return;
+  SeenAt& seen = seen_as_[observed_ip];
+  if (seen.by.size() >= kSeers) std::erase_if(seen.by, [this](const MemberId& id) { return !in_service(id); });
+  if (seen.by.size() < kSeers) seen.by.insert(by);
+  if (seen.by.size() < kSeers || std::exchange(seen.said, true)) return;
   change(ChangeKind::address_mismatch, *identity_, incarnation_,
          "peers see this node at " + observed_ip + ", it advertises " + advertised +
              "; set network.advertise to the address that others reach it by");
+}
+
+std::string Core::seen_elsewhere() const {
+  for (const auto& [ip, seen] : seen_as_) {
+    const auto there = std::ranges::count_if(seen.by, [this](const MemberId& id) { return in_service(id); });
+    if (static_cast<std::size_t>(there) >= kSeers) return ip;
+  }
+  return "";
+}
+
+bool Core::in_service(const MemberId& id) const {
+  const Slot slot = table_.find(id);
+  return slot != kNone && table_.at(slot).in_service();
 }
 
 }  // namespace dtrain::gossip

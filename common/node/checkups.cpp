@@ -1,6 +1,7 @@
 #include "common/node/checkups.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
@@ -15,69 +16,120 @@ void leave_out_what_is_well(Findings& findings) {
   std::erase_if(findings, [](const wire::Finding& f) { return f.level == "ok"; });
 }
 
+void cut(Findings& findings, std::size_t most, const std::string& node) {
+  if (findings.size() <= most) return;
+  const std::string more = std::to_string(findings.size() - most) + " more findings are left out";
+  findings.resize(most);
+  findings.push_back({"host", node, "warn", more, "mend those that are said, or run dtrainctl doctor on this very host"});
+}
+
+// Of what a member says nothing is too far off to be reckoned with.
+constexpr std::int64_t kAheadMost = std::chrono::milliseconds(std::chrono::years(100)).count();
+
 std::string seconds(Duration d) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s"; }
 
 }  // namespace
 
-void Checkups::begin(const Request& e) {
-  if (checkups_.size() >= kCheckups)
-    return reply_error(c_, e.connection, e.request,
-                       {ErrorCode::limit,
-                        "could not examine host " + c_.facts.name + ": it is being examined " + std::to_string(kCheckups) +
-                            " times already",
-                        "try again in a moment"});
-  const std::uint64_t token = c_.next_token();
+std::optional<Error> Checkups::full(const Request& e, const Caller& caller) const {
+  const bool of_agent = is_relayed(e.connection);
+  const auto of_lane = std::ranges::count_if(checkups_, [&](const auto& entry) { return entry.second.of_agent == of_agent; });
+  const auto of_user = std::ranges::count_if(checkups_, [&](const auto& entry) {
+    return !of_agent && !entry.second.of_agent && entry.second.caller.uid == caller.uid;
+  });
+  const bool for_them = std::cmp_greater_equal(of_user, kCheckupsOfUser);
+  if (!for_them && std::cmp_less(of_lane, of_agent ? kCheckupsOfAgents : kCheckups)) return std::nullopt;
+  return Error{ErrorCode::limit,
+               "could not examine host " + c_.facts.name + ": it is being examined " + std::to_string(for_them ? of_user : of_lane) +
+                   " times already" + (for_them ? " for the same user" : ""),
+               "try again in a moment"};
+}
+
+void Checkups::begin(const Request& e, const Caller& caller) {
+  if (const auto error = full(e, caller)) return reply_error(c_, e.connection, e.request, *error);
   Checkup checkup;
   checkup.connection = e.connection;
   checkup.request = e.request;
+  checkup.caller = caller;
   checkup.began = c_.now.boot;
-  std::vector<ExamPeer> peers;
-  if (is_relayed(e.connection)) {
+  checkup.of_agent = is_relayed(e.connection);
+  if (checkup.of_agent) {
     const auto member = relays_.opener(e.connection);
     const auto known = member ? c_.members->table().find(*member) : std::nullopt;
-    if (known) peers.push_back(checkup.asker.emplace(ExamPeer{known->identity->name, known->identity->address}));
-  } else {
-    c_.members->table().each([&](const gossip::MemberView& m) {
-      if (m.identity->id.text() == c_.facts.id || m.state == wire::MemberState::left) return;
-      const auto facts = host_facts_of(m);
-      PeerReport report;
-      report.name = m.identity->name;
-      report.address = m.identity->address;
-      report.state = m.state;
-      report.version = facts ? facts->version : "";
-      if (wire::in_service(m.state)) {
-        checkup.to_ask.push_back(checkup.peers.size());
-        peers.push_back({report.name, report.address});
-      }
-      checkup.peers.push_back(std::move(report));
-      checkup.ids.push_back(m.identity->id.text());
-    });
+    if (known) checkup.asker = ExamPeer{known->identity->name, known->identity->address};
+    checkups_[c_.next_token()] = std::move(checkup);
+    return;
   }
-  c_.emit(Examine{token, std::move(peers)});
-  checkups_[token] = std::move(checkup);
+  std::vector<ExamPeer> peers;
+  c_.members->table().each([&](const gossip::MemberView& m) {
+    if (m.identity->id.text() == c_.facts.id || m.state == wire::MemberState::left) return;
+    const auto facts = host_facts_of(m);
+    PeerReport report;
+    report.name = m.identity->name;
+    report.address = m.identity->address;
+    report.state = m.state;
+    report.version = facts ? facts->version : "";
+    if (wire::in_service(m.state)) {
+      checkup.to_ask.push_back(checkup.peers.size());
+      peers.push_back({report.name, report.address});
+    }
+    checkup.peers.push_back(std::move(report));
+    checkup.ids.push_back(m.identity->id.text());
+  });
+  checkup.examination = c_.next_token();
+  c_.emit(Examine{checkup.examination, std::move(peers)});
+  checkups_[c_.next_token()] = std::move(checkup);
+}
+
+void Checkups::examine_for_agents() {
+  if (for_agents_ != 0 && c_.now.boot < for_agents_began_ + kExamineWithin) return;
+  std::map<std::string, ExamPeer> askers;
+  std::vector<Checkup*> waiting;
+  for (auto& [token, checkup] : checkups_) {
+    if (checkup.examination != 0) continue;
+    waiting.push_back(&checkup);
+    if (checkup.asker) askers[checkup.asker->name] = *checkup.asker;
+  }
+  if (waiting.empty()) return;
+  for_agents_ = c_.next_token();
+  for_agents_began_ = c_.now.boot;
+  std::vector<ExamPeer> peers;
+  for (auto& [name, asker] : askers) peers.push_back(std::move(asker));
+  for (Checkup* checkup : waiting) checkup->examination = for_agents_;
+  c_.emit(Examine{for_agents_, std::move(peers)});
 }
 
 std::size_t Checkups::open_questions(std::uint64_t token) const {
   return static_cast<std::size_t>(std::ranges::count_if(questions_, [&](const auto& entry) { return entry.second.token == token; }));
 }
 
-void Checkups::ask(std::uint64_t token, Checkup& checkup) {
-  for (std::size_t open = open_questions(token); open < kPeersAskedAtOnce && !checkup.to_ask.empty(); ++open) {
+void Checkups::ask(std::uint64_t token, Checkup& checkup, std::size_t most) {
+  std::size_t open = open_questions(token);
+  while (!checkup.to_ask.empty() && open < most && questions_.size() < kPeersAskedAtOnce) {
     const std::size_t peer = checkup.to_ask.front();
     checkup.to_ask.pop_front();
     const ConnectionId own = c_.next_own();
-    const auto part = relays_.open({own, 1, {}, MessageType::query_doctor, wire::encode(wire::Empty{})}, checkup.ids[peer], true);
-    if (part)
+    const Relays::Asked asked{own, 1, checkup.caller, MessageType::query_doctor, wire::encode(wire::Empty{})};
+    const auto part = relays_.open(asked, checkup.ids[peer], true);
+    if (part) {
       questions_[own] = {token, peer, *part, c_.now.boot};
-    else
+      ++open;
+    } else {
       checkup.peers[peer].error = part.error();
+    }
   }
 }
 
 void Checkups::examined(const Examined& e) {
-  if (const auto found = checkups_.find(e.token); found != checkups_.end()) {
-    found->second.seen = e.seen;
-    found->second.seen->terms.gpus = c_.facts.gpus;  // with those that fell sick since the agent's start
+  if (e.token == for_agents_) for_agents_ = 0;
+  for (auto& [token, checkup] : checkups_) {
+    if (checkup.examination != e.token) continue;
+    checkup.unseen = e.error;
+    if (e.error) continue;
+    checkup.seen = e.seen;
+    checkup.seen->terms.gpus = c_.facts.gpus;  // with those that fell sick since the agent's start
+    // The agent may look into all processes; who is no operator may not.
+    if (role_of(checkup.caller, c_.options.access, c_.options.agent_uid) < Role::operate)
+      for (Listener& stranger : checkup.seen->strangers) stranger.owner.clear();
   }
 }
 
@@ -86,20 +138,27 @@ void Checkups::answered(const RelayAnswered& e) {
   if (question == questions_.end()) return;
   const auto message = wire::decode<wire::Message>(e.message);
   if (!message || message->type != MessageType::doctor) return;
+  PeerReport& peer = checkups_.at(question->second.token).peers[question->second.peer];
+  if (message->payload.size() > kPeerAnswerBytes) {
+    peer.error = Error{ErrorCode::limit, "its answer has more than " + std::to_string(kPeerAnswerBytes) + " bytes", ""};
+    return;
+  }
   auto reply = wire::decode<wire::DoctorReply>(message->payload);
   if (!reply) return;
-  PeerReport& peer = checkups_.at(question->second.token).peers[question->second.peer];
+  cut(reply->findings, kPeerFindings + 1, peer.name);  // what is left out there is one more
   // It told its time when it answered, which is as long ago as a message takes: up to what is left of the whole.
-  const Duration waited = std::max<Duration>(c_.now.boot - question->second.asked - Duration{reply->took_ns}, Duration{});
+  const Duration passed = c_.now.boot - question->second.asked;
+  const Duration waited = passed - std::clamp(Duration{reply->took_ns}, Duration{}, passed);
+  const std::int64_t here = c_.now.wall.time_since_epoch().count();
   peer.doubt = waited / 2;
-  peer.ahead = std::chrono::milliseconds(reply->wall_ms) - c_.now.wall.time_since_epoch() + peer.doubt;
+  peer.ahead = std::chrono::milliseconds(std::clamp(reply->wall_ms, here - kAheadMost, here + kAheadMost) - here) + peer.doubt;
   peer.reply = std::move(*reply);
 }
 
 void Checkups::settle(Questions::iterator question, std::optional<Error> error) {
   PeerReport& peer = checkups_.at(question->second.token).peers[question->second.peer];
-  if (!peer.reply && !error) error = Error{ErrorCode::damaged, "its answer cannot be read", "upgrade all hosts to one version"};
-  if (!peer.reply) peer.error = std::move(error);
+  if (!error) error = Error{ErrorCode::damaged, "its answer cannot be read", "upgrade all hosts to one version"};
+  if (!peer.reply && !peer.error) peer.error = std::move(error);
   questions_.erase(question);
 }
 
@@ -117,12 +176,19 @@ void Checkups::drop_questions(std::uint64_t token) {
   });
 }
 
+// A client's examination goes on, and counts until it has ended: else who asks and goes again and again has any number of them.
 void Checkups::closed(ConnectionId connection) {
-  std::erase_if(checkups_, [&](const auto& entry) {
-    if (entry.second.connection != connection) return false;
-    drop_questions(entry.first);
-    return true;
-  });
+  for (auto& [token, checkup] : checkups_) {
+    if (checkup.connection != connection) continue;
+    drop_questions(token);
+    checkup.to_ask.clear();
+    checkup.connection = 0;
+  }
+  std::erase_if(checkups_, [](const auto& entry) { return entry.second.connection == 0 && entry.second.of_agent; });
+}
+
+bool Checkups::is_examined(const Checkup& checkup) const {
+  return checkup.seen || checkup.unseen || c_.now.boot - checkup.began >= kExamineWithin;
 }
 
 void Checkups::members_changed() {
@@ -142,18 +208,19 @@ void Checkups::drive() {
     relays_.close(at->second.part);
     settle(at, Error{ErrorCode::unavailable, "within " + seconds(kPeerAnswersWithin) + " nothing came", ""});
   }
+  examine_for_agents();
+  const auto asking = std::ranges::count_if(checkups_, [](const auto& entry) { return !entry.second.to_ask.empty(); });
+  const std::size_t share = kPeersAskedAtOnce / std::max<std::size_t>(1, static_cast<std::size_t>(asking));
   for (auto it = checkups_.begin(); it != checkups_.end();) {
     auto& [token, checkup] = *it;
-    const Duration since = c_.now.boot - checkup.began;
-    const bool late = since >= kCheckupWithin;
-    if (!late) ask(token, checkup);
-    const bool examined = checkup.seen.has_value() || since >= kExamineWithin;
-    if (!late && (!examined || !checkup.to_ask.empty() || open_questions(token) != 0)) {
+    const bool late = c_.now.boot - checkup.began >= kCheckupWithin;
+    if (!late) ask(token, checkup, share);
+    if (!late && (!is_examined(checkup) || !checkup.to_ask.empty() || open_questions(token) != 0)) {
       ++it;
       continue;
     }
     drop_questions(token);
-    finish(checkup);
+    if (checkup.connection != 0) finish(checkup);
     it = checkups_.erase(it);
   }
 }
@@ -162,22 +229,21 @@ Instant Checkups::deadline() const {
   Instant next = kNever;
   for (const auto& [own, question] : questions_) next = std::min(next, question.asked + kPeerAnswersWithin);
   for (const auto& [token, checkup] : checkups_) {
-    const bool hangs = !checkup.seen && c_.now.boot >= checkup.began + kExamineWithin;
-    next = std::min(next, checkup.began + (checkup.seen || hangs ? kCheckupWithin : kExamineWithin));
+    next = std::min(next, checkup.began + (is_examined(checkup) ? kCheckupWithin : kExamineWithin));
+    if (checkup.examination == 0) next = std::min(next, for_agents_began_ + kExamineWithin);
   }
   return next;
 }
 
 // Where others see this node come from, when it is not where it says that it is.
 std::optional<wire::Finding> Checkups::seen_elsewhere() const {
-  const auto& events = c_.members->local_events();
-  const auto last = std::find_if(events.rbegin(), events.rend(), [&](const wire::EventView& e) {
-    return e.type == "network.address-mismatch" && e.object == c_.facts.name;
-  });
-  if (last == events.rend()) return std::nullopt;
-  const std::size_t cure = last->reason.find("; ");
-  return wire::Finding{"addresses", c_.facts.name, "warn", last->reason.substr(0, cure),
-                       cure == std::string::npos ? "set network.advertise" : last->reason.substr(cure + 2)};
+  const std::string at = c_.members->table().seen_elsewhere();
+  if (at.empty()) return std::nullopt;
+  const auto id = MemberId::parse(c_.facts.id);
+  const auto self = id ? c_.members->table().find(*id) : std::nullopt;
+  return wire::Finding{"addresses", c_.facts.name, "warn",
+                       "peers see this node at " + at + (self ? ", it advertises " + self->identity->address.ip : ""),
+                       "set network.advertise to the address that others reach it by"};
 }
 
 // Of what only the cluster as a whole has.
@@ -202,12 +268,15 @@ void Checkups::finish(const Checkup& checkup) {
   wire::DoctorReply r;
   if (checkup.seen) {
     r.findings = examine_host(*checkup.seen);
+  } else if (checkup.unseen) {
+    r.findings.push_back({"host", c_.facts.name, "bad", "it could not be examined: " + checkup.unseen->message,
+                          "see whether a disk or a name server hangs there (df, dmesg), and whether the agent may have more threads"});
   } else {
     r.findings.push_back({"host", c_.facts.name, "bad", "it could not be examined within " + seconds(kExamineWithin),
                           "a disk or a name server hangs: see df, and dmesg, there"});
   }
   if (auto elsewhere = seen_elsewhere()) r.findings.push_back(std::move(*elsewhere));
-  if (!is_relayed(checkup.connection)) {
+  if (!checkup.of_agent) {
     for (wire::Finding& finding : of_cluster()) r.findings.push_back(std::move(finding));
     Examination nothing;
     nothing.terms.name = c_.facts.name;
@@ -217,13 +286,9 @@ void Checkups::finish(const Checkup& checkup) {
     leave_out_what_is_well(r.findings);
     if (checkup.seen && checkup.asker) r.sight = sight_of(*checkup.seen, *checkup.asker);
   }
-  const std::size_t most = is_relayed(checkup.connection) ? kPeerFindings : kFindings;
+  const std::size_t most = checkup.of_agent ? kPeerFindings : kFindings;
   if (r.findings.size() > most) leave_out_what_is_well(r.findings);
-  if (r.findings.size() > most) {
-    const std::string more = std::to_string(r.findings.size() - most) + " more findings are left out";
-    r.findings.resize(most);
-    r.findings.push_back({"host", c_.facts.name, "warn", more, "mend those that are said, or run dtrainctl doctor on this very host"});
-  }
+  cut(r.findings, most, c_.facts.name);
   r.wall_ms = c_.now.wall.time_since_epoch().count();
   r.took_ns = (c_.now.boot - checkup.began).count();
   reply(c_, checkup.connection, checkup.request, MessageType::doctor, r);

@@ -194,6 +194,7 @@ bool Coordinator::decide() {
     Job& soft = jobs_.at(start.job);
     if (const std::string why = cluster_too_wide(start.placements); !why.empty()) {
       soft.too_wide_until = c_.now.boot + kTooWideAgain;
+      soft.deadline = std::min(soft.deadline, soft.too_wide_until);  // this may be the last decision in a row
       wait(job, soft, why);
       again = true;
       continue;

@@ -176,7 +176,9 @@ Findings examine_peers(const Examination& seen, const std::string& version, cons
                "see whether its host is overloaded or its network is lost");
     check_contacts(ward, peer, well);
     check_name(ward, peer);
-    if (peer.error) {
+    if (peer.error && peer.error->code == ErrorCode::limit) {
+      ward.add("reach", peer.name, "warn", "it was not asked: " + peer.error->message, "run dtrainctl doctor again in a moment");
+    } else if (peer.error) {
       // Its answers come by connections of its own.
       const std::string back = "see whether its agent works (journalctl -u dtraind there); else " +
                                open_ports({ward.seen.terms.advertise, ward.seen.terms.port}, ward.here());

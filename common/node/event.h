@@ -208,6 +208,7 @@ struct HookEnded {
 struct Examined {
   std::uint64_t token = 0;
   Examination seen;
+  std::optional<Error> error{};  // set: the host could not be examined, and `seen` means nothing; the message is the cause alone
 };
 
 // ---- other agents

@@ -29,22 +29,31 @@ std::vector<GpuHealth::Change> GpuHealth::sampled(const std::vector<GpuSample>& 
   std::vector<Change> changes;
   for (const GpuSample& sample : samples) {
     State& gpu = gpus_[sample.pci];
+    if (gpu.broken) continue;
+    if (const std::string reason = broken(sample); !reason.empty()) {
+      gpu.broken = true;
+      changes.push_back({sample.pci, reason});
+      continue;
+    }
     const bool hot = is_hot(sample);
     gpu.hot = hot ? gpu.hot + 1 : 0;
     gpu.cool = hot || !sample.celsius ? 0 : gpu.cool + 1;
-    if (gpu.sick && !gpu.of_heat) continue;
-    if (const std::string reason = broken(sample); !reason.empty()) {
-      gpu.sick = true;
-      gpu.of_heat = false;
-      changes.push_back({sample.pci, reason});
-    } else if (!gpu.sick && gpu.hot >= kHotSamples) {
-      gpu.sick = gpu.of_heat = true;
-      changes.push_back({sample.pci, "too hot: " + std::to_string(*sample.celsius) + " C, it slows itself down at " +
-                                         std::to_string(*sample.slowdown) + " C"});
-    } else if (gpu.sick && gpu.cool >= kCoolSamples) {
-      gpu.sick = gpu.of_heat = false;
-      changes.push_back({sample.pci, ""});
+    if (gpu.heat.empty() && gpu.hot >= kHotSamples)
+      gpu.heat = "too hot: " + std::to_string(*sample.celsius) + " C, it slows itself down at " + std::to_string(*sample.slowdown) + " C";
+    else if (gpu.cool >= kCoolSamples)
+      gpu.heat.clear();
+    if (sample.refused) {
+      gpu.mute = sample.refused->empty() ? 0 : gpu.mute + 1;
+      gpu.told = sample.refused->empty() ? gpu.told + 1 : 0;
+      if (gpu.silence.empty() && gpu.mute >= kMuteSamples)
+        gpu.silence = *sample.refused;
+      else if (gpu.told >= kToldSamples)
+        gpu.silence.clear();
     }
+    const std::string& reason = gpu.silence.empty() ? gpu.heat : gpu.silence;
+    if (reason == gpu.said) continue;
+    gpu.said = reason;
+    changes.push_back({sample.pci, reason});
   }
   return changes;
 }
@@ -52,9 +61,8 @@ std::vector<GpuHealth::Change> GpuHealth::sampled(const std::vector<GpuSample>& 
 std::optional<GpuHealth::Change> GpuHealth::faulted(const GpuFault& fault) {
   if (fault.pci.empty() || std::ranges::find(kSickXids, fault.xid) == kSickXids.end()) return std::nullopt;
   State& gpu = gpus_[fault.pci];
-  if (gpu.sick && !gpu.of_heat) return std::nullopt;
-  gpu.sick = true;
-  gpu.of_heat = false;
+  if (gpu.broken) return std::nullopt;
+  gpu.broken = true;
   return Change{fault.pci, describe(fault)};
 }
 

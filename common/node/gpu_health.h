@@ -2,8 +2,9 @@
 // one that runs on it runs on, and its own end decides.
 //
 // Sick at once: it cannot be reached; memory errors that ECC could not correct; memory rows to be replaced; an Xid that means
-// the GPU (kSickXids), not the program that ran on it. Sick after kHotSamples in a row: as hot as it slows itself down at. Of that
-// it gets well, after kCoolSamples in a row; of all else only with a new life of the agent, since it takes a reset of the GPU, which
+// the GPU (kSickXids), not the program that ran on it. Sick after some samples in a row, and well again after some: as hot as it
+// slows itself down at (kHotSamples, kCoolSamples); its maker's library refuses to tell of it, as while its driver is reloaded
+// (kMuteSamples, kToldSamples). Of all else it gets well only with a new life of the agent, since it takes a reset of the GPU, which
 // is a person's decision.
 #pragma once
 
@@ -19,6 +20,7 @@
 namespace dtrain::node {
 
 inline constexpr unsigned kHotSamples = 3, kCoolSamples = 5;
+inline constexpr unsigned kMuteSamples = 3, kToldSamples = 5;
 
 // NVIDIA, "Xid Errors": double bit ECC error; halt of a micro-controller; row remapping or page retirement, and its failure; NVLink;
 // fallen off the bus; ECC error contained, and not contained; GSP time-out and error; unrecovered ECC error. Others are mostly
@@ -37,9 +39,10 @@ class GpuHealth {
 
  private:
   struct State {
-    unsigned hot = 0, cool = 0;  // samples in a row
-    bool sick = false;
-    bool of_heat = false;        // that alone is why
+    unsigned hot = 0, cool = 0, mute = 0, told = 0;  // samples in a row
+    bool broken = false;                             // for good, which was said
+    std::string heat, silence;                       // why it is sick for now; "": not of that
+    std::string said;                                // of the two, what was said last
   };
   std::map<std::string, State> gpus_;  // by PCI address; of one host, so few
 };

@@ -14,12 +14,15 @@ struct GpuSample {
   std::optional<std::int32_t> celsius;    // unset: not known, as all that follows
   std::optional<std::int32_t> slowdown;   // celsius at which the hardware slows itself down
   std::optional<std::uint64_t> uncorrected;  // memory errors that ECC saw and could not correct, since the driver was loaded
+  // By its maker's library: why it tells nothing of the GPU, which may pass; "": it tells. Unset: it was not asked, or hangs.
+  std::optional<std::string> refused;
   bool remap_pending = false;             // memory rows are to be replaced, which takes a reset of the GPU
   bool remap_failed = false;              // they could not be: no spare rows are left
   template <class V>
   void fields(V& v) {
     v("pci", pci);
     v("lost", lost);
+    v("refused", refused);
     v("celsius", celsius);
     v("slowdown", slowdown);
     v("uncorrected", uncorrected);

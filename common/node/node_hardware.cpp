@@ -34,8 +34,8 @@ void Node::Impl::gpus_sampled(const GpusSampled& e) {
 
 void Node::Impl::gpu_faulted(const GpuFaulted& e) {
   c.log.write(LogLevel::warn, "gpu.fault", {{"gpu", e.fault.pci}, {"xid", std::to_string(e.fault.xid)}, {"text", e.fault.text}});
-  if (std::ranges::find(c.facts.gpus, e.fault.pci, &Gpu::pci) != c.facts.gpus.end())
-    gpu_faults[e.fault.pci] = {c.now.boot, describe(e.fault)};
+  if (std::ranges::find(c.facts.gpus, e.fault.pci, &Gpu::pci) == c.facts.gpus.end()) return;  // excluded, or of none that is said
+  gpu_faults[e.fault.pci] = {c.now.boot, describe(e.fault)};
   if (const auto change = gpu_health.faulted(e.fault)) gpu_changed(*change);
 }
 

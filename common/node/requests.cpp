@@ -127,7 +127,7 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
   const bool stale = without_leader(c_) || c_.storage_failed;
   switch (m.type) {
     case MessageType::query_doctor:
-      return checkups_.begin(e);
+      return checkups_.begin(e, caller);
     case MessageType::query_version:
       return answer(e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name});
     case MessageType::query_jobs:

@@ -41,7 +41,7 @@ void Raft::Core::compact() {
   std::size_t bytes = 0;
   while (keep_from > log_.first_index() &&
          (keep_from > wanted || snapshot_index() - keep_from + 1 < options_.kept_entries)) {
-    bytes += log_.at(keep_from - 1).payload.size();
+    bytes += sizeof(LogEntry) + log_.at(keep_from - 1).payload.size();  // most payloads are small
     if (bytes > options_.kept_bytes) break;
     --keep_from;
   }

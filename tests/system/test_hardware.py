@@ -149,6 +149,15 @@ class Hardware(SystemTest):
         self.assertEqual(self.lines("n1/data/gpus"), ["dtrain gpus 1", "0 0000:10:00.0"])
         self.assertEqual(self.lines("n1/data/gpus.damaged"), ["nonsense"])
 
+    def test_numbers_that_cannot_be_read_now_are_left_alone(self):
+        machine = FakeMachine(self.path("root"), nodes=1, cores=4)
+        machine.nvidia("0000:10:00.0", 0)
+        os.makedirs(self.path("n1/data/gpus"))          # reading it fails, and it is no damaged list
+        node = self.starts_with(prefix=("env", "HWLOC_FSROOT=" + self.path("root")))
+        self.assertEqual([(gpu["index"], gpu["pci"]) for gpu in node["gpus"]["devices"]], [(0, "0000:10:00.0")])
+        self.assertIn("event=hardware.numbers-unread", self.agent.log())
+        self.assertEqual(sorted(name for name in os.listdir(self.path("n1/data")) if name.startswith("gpus")), ["gpus"])
+
     def test_tasks_get_gpus_that_belong_together_and_their_makers_names(self):
         eight_and_eight(self.path("root"))
         node = self.starts_with(prefix=("env", "HWLOC_FSROOT=" + self.path("root")))

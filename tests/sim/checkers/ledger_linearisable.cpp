@@ -78,6 +78,7 @@ class LedgerLinearisable final : public Checker {
 
   // Of what was acknowledged nothing is void: the world sees to that. An agent may give its copy up, and fill it anew.
   void undone(std::uint64_t last) override {
+    undone_ = true;
     if (after_.size() > last) after_.resize(last);
     index_ = std::min(index_, last);
     for (auto& [number, asked] : asked_) asked.index = std::min(asked.index, last);
@@ -180,7 +181,7 @@ class LedgerLinearisable final : public Checker {
     const ErrorCode code = reply->errors.front().code;
     if (asked.skipped || reply->errors.front().next.find("may still be carried out") != std::string::npos) return;
     // Says nothing of the jobs: who asked waited there when that copy, of an older history, was given up (three hosts, seed 1024).
-    if (reply->errors.front().message.ends_with(" has no copy of the ledger")) return;
+    if (undone_ && reply->errors.front().message.ends_with(" has no copy of the ledger")) return;
     if (sent.type == MessageType::submit && code == ErrorCode::refused && !asked.refusable)
       return violation(words(sent) + " was refused though the name was free at every instant since: " + reply->errors.front().message);
     const bool of_job = sent.type == MessageType::action && sent.action.task.empty() && sent.action.role.empty();
@@ -255,6 +256,7 @@ class LedgerLinearisable final : public Checker {
     return std::string(kVerbs[static_cast<std::size_t>(sent.action.action)]) + " " + sent.action.job;
   }
 
+  bool undone_ = false;                                        // ever
   std::uint64_t index_ = 0;                                    // of the newest state that was looked at
   std::vector<std::optional<std::vector<Row>>> after_;         // by the entry before which it is; none: nobody stopped there
   std::map<std::uint64_t, Asked> asked_;                       // by SentRequest::number

@@ -1,11 +1,16 @@
 // How GPUs are, as the real program says it; and the watch that asks it.
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <functional>
+#include <iterator>
 
 #include "agent/host/gpu_watch.h"
 #include "tests/unit/discover/fake_machine.h"
@@ -95,7 +100,7 @@ TEST_F(Health, IsGoodWhereNothingIsSaid) {
   ASSERT_THAT(gpus, SizeIs(2));
   EXPECT_EQ(gpus[0].pci, kFirst);
   EXPECT_EQ(gpus[0].lost, "");
-  EXPECT_FALSE(gpus[0].celsius || gpus[0].slowdown || gpus[0].uncorrected || gpus[0].remap_pending);
+  EXPECT_FALSE(gpus[0].celsius || gpus[0].slowdown || gpus[0].uncorrected || gpus[0].remap_pending || gpus[0].refused);
 }
 
 TEST_F(Health, LostFromTheBus) {
@@ -135,11 +140,15 @@ TEST_F(Health, OfNvidiaIsWhatNvmlSays) {
 TEST_F(Health, WhatNvmlHasLostOrCallsBroken) {
   struct Row {
     const char *behaviour, *lost;
+    std::optional<std::string> refused;
     std::uint64_t uncorrected;
     bool pending;
   };
-  for (const Row& row : {Row{"loses", "NVML has lost it: GPU is lost", 0, false}, Row{"refuses", "NVML: Driver Not Loaded", 0, false},
-                         Row{"rots", "", 3, true}, Row{"falls", "NVML: GPU is lost", 0, false}}) {
+  // Only what NVML itself calls lost is lost at once.
+  for (const Row& row :
+       {Row{"loses", "NVML has lost it: GPU is lost", std::nullopt, 0, false}, Row{"refuses", "", "NVML: Driver Not Loaded", 0, false},
+        Row{"mumbles", "", "NVML does not name it: Driver Not Loaded", 0, false}, Row{"rots", "", "", 3, true},
+        Row{"falls", "NVML: GPU is lost", "", 0, false}}) {
     SCOPED_TRACE(row.behaviour);
     samples_.clear();
     failures_.clear();
@@ -147,6 +156,7 @@ TEST_F(Health, WhatNvmlHasLostOrCallsBroken) {
     const auto gpus = first_look();
     ASSERT_THAT(gpus, SizeIs(2));
     EXPECT_EQ(gpus[1].lost, row.lost);
+    EXPECT_EQ(gpus[1].refused, row.refused);
     EXPECT_EQ(gpus[1].uncorrected.value_or(0), row.uncorrected);
     EXPECT_EQ(gpus[1].remap_pending, row.pending);
   }
@@ -164,11 +174,93 @@ TEST_F(Health, IsLookedAtEveryMinuteOneChildAtATime) {
 TEST_F(Health, AChildThatHangsIsKilledAndItsFirstWordCounts) {
   options_.nvml = library("hangs");
   open();
+  run_until([&] { return samples_.size() == 1; });
+  siginfo_t ended{};  // the clock that goes on by itself does not wait for it
+  ASSERT_EQ(::waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT), 0);
   run_until([&] { return samples_.size() == 2; });
   EXPECT_THAT(samples_[0], SizeIs(2));
   EXPECT_EQ(samples_[0][0].lost, "");
+  EXPECT_FALSE(samples_[0][0].refused) << "it did not say no";
   EXPECT_THAT(failures_, SizeIs(2));  // of the log, and of the first look: the second would say the same
   EXPECT_THAT(failures_[1], HasSubstr("did not end in time"));
+}
+
+// Holds a process back from its parent when it has died, as a driver does that it is stuck in.
+class Tracer {
+ public:
+  explicit Tracer(pid_t of) {
+    int said[2];
+    if (::pipe2(said, O_CLOEXEC) != 0) return;
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const char done = ::ptrace(PTRACE_SEIZE, of, nullptr, nullptr) == 0 ? 1 : 0;
+      (void)!::write(said[1], &done, 1);
+      for (;;) ::pause();
+    }
+    ::close(said[1]);
+    char done = 0;
+    holds_ = ::read(said[0], &done, 1) == 1 && done == 1;
+    ::close(said[0]);
+  }
+  ~Tracer() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  bool holds() const { return holds_; }
+
+ private:
+  pid_t pid_ = -1;
+  bool holds_ = false;
+};
+
+TEST_F(Health, AChildThatCannotBeKilledIsSaidAndNoOtherBegins) {
+  options_.nvml = library("hangs");
+  const std::string begun = directory_.path("begun");
+  options_.program = directory_.write("watched", "#!/bin/sh\necho $$ >> " + begun + "\nexec " + kProgram + " \"$@\"\n", true);
+  const auto children = [&] {
+    std::vector<pid_t> pids;
+    std::ifstream file(begun);
+    for (pid_t pid = 0; file >> pid;) pids.push_back(pid);
+    return pids;
+  };
+  // It has given its first word by the time it asks NVML.
+  const auto asks_nvml = [&] {
+    if (children().empty()) return false;
+    std::ifstream maps("/proc/" + std::to_string(children().back()) + "/maps");
+    return std::string(std::istreambuf_iterator<char>(maps), {}).find("libfake-hangs") != std::string::npos;
+  };
+  open();
+  jumps_ = false;
+  run_until(asks_nvml);
+  std::unique_ptr<Tracer> tracer;
+  run_until([&] {
+    if (tracer && tracer->holds()) return true;
+    tracer.reset();
+    tracer = std::make_unique<Tracer>(children().back());
+    return tracer->holds();
+  });
+  now_ += host::kLookPatience;
+  watch_->dispatch(now_);
+  ASSERT_THAT(samples_, SizeIs(1)) << "it waits for nobody's end";
+  EXPECT_THAT(failures_.back(), HasSubstr("did not end in time"));
+  for (int i = 0; i < 3; ++i) {
+    now_ = watch_->deadline();
+    watch_->dispatch(now_);
+  }
+  EXPECT_THAT(children(), SizeIs(1));
+  EXPECT_THAT(failures_, SizeIs(3)) << "once";
+  EXPECT_THAT(failures_.back(), HasSubstr("(pid " + std::to_string(children()[0]) + "), cannot be killed"));
+}
+
+TEST_F(Health, AChildThatTalksTooMuchHoldsNobodyUp) {
+  for (const char* where : {">&2", ""}) {
+    SCOPED_TRACE(where);
+    failures_.clear();
+    options_.program = directory_.write(std::string("talks") + where, std::string("#!/bin/sh\nexec yes ") + where + "\n", true);
+    open();
+    run_until([&] { return failures_.size() == 2; });
+    EXPECT_THAT(failures_.back(), HasSubstr("said too much"));
+  }
 }
 
 TEST_F(Health, AChildThatCannotRunIsSaidOnce) {

@@ -448,5 +448,25 @@ TEST(Defects, WhomOnlyTheRecordNamesCouldNotBeForgotten) {
   EXPECT_EQ(other.find(L::id(3))->state, MemberState::left);
 }
 
+// Its row came back below what its tombstone barred: an old word of one that lags brought it back, and its successor had to leave.
+TEST(Defects, WhoWasReapedAndIsReplacedWasDugUp) {
+  for (const bool room : {true, false}) {
+    Options options;
+    options.members = room ? 10 : 9;
+    L lone(8, "", options);
+    const std::uint64_t refuted = (std::uint64_t{1} << 20) + 5;
+    lone.hear({L::alive(3, refuted), L::dead(3, refuted)});
+    lone.run_answering(options.reclaim + 1min, {3});
+    ASSERT_EQ(lone.state(3), std::nullopt) << "reaped";
+    wire::Identity newcomer = *L::identity(3);
+    newcomer.id = L::id(77);
+    lone.hear({{RumourKind::alive, newcomer.id, 1, {}, std::make_shared<const wire::Identity>(newcomer), nullptr, {}}});
+    ASSERT_EQ(lone.state(77), MemberState::alive);
+    EXPECT_EQ(lone.state(3).has_value(), room) << "the table has its limit";
+    lone.hear({L::alive(3, refuted)});
+    EXPECT_EQ(lone.state(77), MemberState::alive);
+  }
+}
+
 }  // namespace
 }  // namespace dtrain::gossip

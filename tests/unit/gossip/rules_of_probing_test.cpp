@@ -427,16 +427,27 @@ TEST(Pulse, ANeighbourThatMissesItsPingProbesAtOnceAndAccusesNobodyForIt) {
   EXPECT_EQ(lone.count(ChangeKind::suspect), 0u);
 }
 
-TEST(Address, WhatThreePeersSeeIsSaidOnce) {
+TEST(Address, WhatThreePeersSeeIsSaidOnceAndForgottenWhenItIsMended) {
   L lone(6);
-  lone.run(20s, [&] {
-    for (const auto& [to, ping] : lone.sent<wire::Ping>()) {
-      wire::Pong pong = L::pong_to(ping);
-      pong.observed_ip = "192.0.2.1";
-      lone.receive(pong, to.low);
-    }
-    lone.out.sends.clear();
-  });
+  const auto see = [&](const std::string& ip, std::size_t seers) {
+    lone.run(20s, [&] {
+      for (const auto& [to, ping] : lone.sent<wire::Ping>()) {
+        wire::Pong pong = L::pong_to(ping);
+        pong.observed_ip = to.low < seers ? ip : "";
+        lone.receive(pong, to.low);
+      }
+      lone.out.sends.clear();
+    });
+  };
+  see("192.0.2.1", 2);
+  EXPECT_EQ(lone->seen_elsewhere(), "");
+  see("192.0.2.1", 6);
+  EXPECT_EQ(lone.count(ChangeKind::address_mismatch), 1u);
+  EXPECT_EQ(lone->seen_elsewhere(), "192.0.2.1");
+  see(L::identity(L::kSelf)->address.ip, 6);
+  EXPECT_EQ(lone->seen_elsewhere(), "");
+  see("192.0.2.1", 6);
+  EXPECT_EQ(lone->seen_elsewhere(), "192.0.2.1");
   EXPECT_EQ(lone.count(ChangeKind::address_mismatch), 1u);
 }
 

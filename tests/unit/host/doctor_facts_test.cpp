@@ -10,6 +10,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <map>
+#include <stdexcept>
 
 #include "agent/host/doctor_facts.h"
 #include "agent/host/examiner.h"
@@ -217,14 +220,45 @@ TEST(Examiner, AnswersBesideTheLoop) {
   std::vector<std::uint64_t> tokens;
   pollfd ready{(*examiner)->fd(), POLLIN, 0};
   while (tokens.size() < 2 && ::poll(&ready, 1, 60'000) == 1)
-    (*examiner)->dispatch([&](std::uint64_t token, node::Examination seen) {
+    (*examiner)->dispatch([&](std::uint64_t token, Result<node::Examination> seen) {
       tokens.push_back(token);
-      EXPECT_EQ(seen.terms.name, "n1");
-      EXPECT_EQ(seen.limits.size(), 2u);
-      EXPECT_NE(seen.host_name, "");
-      EXPECT_NE(seen.local_ports, node::PortSpan{});
+      ASSERT_TRUE(seen) << seen.error().message;
+      EXPECT_EQ(seen->terms.name, "n1");
+      EXPECT_EQ(seen->limits.size(), 2u);
+      EXPECT_NE(seen->host_name, "");
+      EXPECT_NE(seen->local_ports, node::PortSpan{});
     });
   EXPECT_THAT(tokens, ::testing::UnorderedElementsAre(7u, 8u));
+}
+
+// A host that hangs keeps one thread for each that asked, and no more than so many.
+TEST(Examiner, SaysWhyItExaminesNothing) {
+  const Door open(1);
+  auto examiner = Examiner::open();
+  ASSERT_TRUE(examiner);
+  DoctorOptions hangs, throws;
+  hangs.terms.task_ports = throws.terms.task_ports = {open.port(), open.port()};
+  std::promise<void> released;
+  hangs.is_task = [over = released.get_future().share()](pid_t) { return over.wait(), true; };
+  throws.is_task = [](pid_t) -> bool { throw std::runtime_error("short of something"); };
+  std::map<std::uint64_t, std::string> told;
+  const auto hear = [&](std::size_t until) {
+    pollfd ready{(*examiner)->fd(), POLLIN, 0};
+    while (told.size() < until && ::poll(&ready, 1, 60'000) == 1)
+      (*examiner)->dispatch([&](std::uint64_t token, Result<node::Examination> seen) {
+        told[token] = seen ? "seen" : seen.error().message;
+      });
+  };
+  (*examiner)->begin(100, throws);
+  hear(1);
+  EXPECT_EQ(told[100], "short of something");
+  for (std::uint64_t token = 0; token < kExaminations; ++token) (*examiner)->begin(token, hangs);
+  (*examiner)->begin(101, hangs);
+  hear(2);
+  EXPECT_EQ(told[101], "16 earlier examinations of it have not ended");
+  released.set_value();
+  hear(2 + kExaminations);
+  EXPECT_EQ(told[0], "seen");
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "common/node/checkups.h"
 #include "tests/unit/node/two_nodes.h"
 
@@ -31,15 +33,17 @@ class CheckupsTest : public ::testing::Test {
     return found;
   }
   // A client asks n1: the number of its request.
-  std::uint64_t ask() {
+  std::uint64_t ask(std::uint32_t uid = 0) {
     mark = one().effects.size();
-    (void)one().ask<wire::DoctorReply>(MessageType::query_doctor, wire::Empty{});
+    (void)one().ask<wire::DoctorReply>(MessageType::query_doctor, wire::Empty{}, uid);
     examine = effects_of<Examine>(one(), mark);
     opened = effects_of<OpenRelay>(one(), mark);
     return one().requests();
   }
-  void examined(House& house, const Examine& what) {
+  // `as`: what else was seen.
+  void examined(House& house, const Examine& what, const Examination& as = {}) {
     Examined e;
+    e.seen = as;
     e.token = what.token;
     e.seen.terms.name = house.started.facts.name;
     e.seen.terms.listen_ip = "0.0.0.0";
@@ -53,6 +57,31 @@ class CheckupsTest : public ::testing::Test {
   void answer(const OpenRelay& open, const wire::DoctorReply& reply) {
     one().give(RelayAnswered{open.connection, wire::encode(wire::make_message(MessageType::doctor, 1, reply))});
     one().give(RelayEnded{open.part, How::done, {}});
+  }
+  // An agent asks n1, for a client of it: the connection.
+  ConnectionId ask_from(const House& agent, std::uint64_t stream) {
+    RelayReceived e;
+    e.header.sender = *MemberId::parse(agent.started.facts.id);
+    wire::RelayOpen open;
+    open.stream = stream;
+    open.allowed = 1000;
+    open.user = "somebody";
+    open.uid = 1000;
+    e.message = open;
+    one().give(e);
+    const auto accepted = effects_of<AcceptRelay>(one(), 0);
+    if (accepted.empty()) return 0;
+    const ConnectionId connection = accepted.back().connection;
+    one().give(Request{connection, 1, wire::encode(wire::make_message(MessageType::query_doctor, 1, wire::Empty{}))});
+    return connection;
+  }
+  // How many answers n1 gave there, and how many of them are no errors.
+  std::pair<int, int> answers_at(ConnectionId connection) {
+    std::pair<int, int> count;
+    for (const Reply& reply : effects_of<Reply>(one(), 0))
+      if (reply.connection == connection)
+        ++count.first, count.second += wire::decode<wire::Message>(reply.body)->type == MessageType::doctor;
+    return count;
   }
   wire::DoctorReply well() {
     wire::DoctorReply reply;
@@ -156,18 +185,8 @@ TEST_F(CheckupsTest, AnAgentThatIsDownIsNotAsked) {
 }
 
 TEST_F(CheckupsTest, AnotherAgentHearsWhatIsWrongHereAndHowItIsSeen) {
-  RelayReceived e;
-  e.header.sender = *MemberId::parse(houses[1]->started.facts.id);
-  wire::RelayOpen open;
-  open.stream = 7;
-  open.allowed = 1000;
-  e.message = open;
   mark = one().effects.size();
-  one().give(e);
-  const auto accepted = effects_of<AcceptRelay>(one(), mark);
-  ASSERT_EQ(accepted.size(), 1u);
-  const ConnectionId connection = accepted[0].connection;
-  one().give(Request{connection, 1, wire::encode(wire::make_message(MessageType::query_doctor, 1, wire::Empty{}))});
+  const ConnectionId connection = ask_from(*houses[1], 7);
   examine = effects_of<Examine>(one(), mark);
   ASSERT_EQ(examine.size(), 1u);
   ASSERT_EQ(examine[0].peers.size(), 1u) << "only the one that asks";
@@ -197,39 +216,188 @@ TEST_F(CheckupsTest, AnotherAgentHearsWhatIsWrongHereAndHowItIsSeen) {
 }
 
 TEST_F(CheckupsTest, MoreThanCanBeToldIsLeftOut) {
+  const wire::Finding full{"disk", "n2", "bad", "full", "empty it"};
   const std::uint64_t number = ask();
-  for (const OpenRelay& open : opened) {
-    wire::DoctorReply ill = well();
-    ill.findings.assign(kFindings / 2, {"disk", "n2", "bad", "full", "empty it"});
-    answer(open, ill);
-  }
-  examined(one(), examine[0]);
+  wire::DoctorReply ill = well(), endless = well();
+  ill.findings.assign(kPeerFindings + 1, full);
+  answer(opened[0], ill);
+  endless.findings.assign(2 * kPeerFindings, full);
+  answer(opened[1], endless);
+  Examination seen;
+  seen.disks.assign(kFindings - 3 * kPeerFindings, {"paths.data", "/d", "gone", 0, 0, 0, 0, false, false, false});
+  examined(one(), examine[0], seen);
   const auto reply = one().answer<wire::DoctorReply>(number);
   ASSERT_TRUE(reply);
-  EXPECT_EQ(reply->findings.size(), kFindings) << "what is well is left out, and that is enough";
-  for (const wire::Finding& f : reply->findings) ASSERT_EQ(f.level, "bad");
+  EXPECT_LE(reply->findings.size(), kFindings);
+  const auto of_peers = std::ranges::count(reply->findings, full);
+  EXPECT_EQ(static_cast<std::size_t>(of_peers), 2 * (kPeerFindings + 1)) << "whatever a member says";
+  EXPECT_THAT(said(number), HasSubstr("warn host n3: " + std::to_string(kPeerFindings - 1) + " more findings are left out"));
+  EXPECT_THAT(said(number), HasSubstr("\nok "));
+  // What is well is left out first, and then the rest.
   const std::uint64_t more = ask();
-  for (const OpenRelay& open : opened) {
-    wire::DoctorReply ill = well();
-    ill.findings.assign(kFindings, {"disk", "n2", "bad", "full", "empty it"});
-    answer(open, ill);
-  }
-  examined(one(), examine[0]);
+  for (const OpenRelay& open : opened) answer(open, well());
+  seen.disks.resize(kFindings, seen.disks.front());
+  examined(one(), examine[0], seen);
   const auto cut = one().answer<wire::DoctorReply>(more);
   ASSERT_TRUE(cut);
-  ASSERT_EQ(cut->findings.size(), kFindings + 1);
-  EXPECT_EQ(cut->findings.back().finding, std::to_string(kFindings) + " more findings are left out");
+  EXPECT_EQ(cut->findings.size(), kFindings);
+  for (const wire::Finding& f : cut->findings) ASSERT_EQ(f.level, "bad");
+  const std::uint64_t most = ask();
+  for (const OpenRelay& open : opened) answer(open, ill);
+  examined(one(), examine[0], seen);
+  const auto rest = one().answer<wire::DoctorReply>(most);
+  ASSERT_TRUE(rest);
+  ASSERT_EQ(rest->findings.size(), kFindings + 1);
+  EXPECT_EQ(rest->findings.back().finding, std::to_string(2 * (kPeerFindings + 1)) + " more findings are left out");
+}
+
+TEST_F(CheckupsTest, AnAnswerThatIsTooLongIsNone) {
+  const std::uint64_t number = ask();
+  wire::DoctorReply huge = well();
+  huge.sight.named.assign(kPeerAnswerBytes / 10, "192.0.2.177");
+  answer(opened[0], huge);
+  answer(opened[1], well());
+  examined(one(), examine[0]);
+  EXPECT_THAT(said(number), HasSubstr("warn reach n2: it was not asked: its answer has more than 262144 bytes"));
+}
+
+TEST_F(CheckupsTest, AMemberMaySayAnyTime) {
+  const std::uint64_t number = ask();
+  examined(one(), examine[0]);
+  wire::DoctorReply late = well(), early = well();
+  late.wall_ms = std::numeric_limits<std::int64_t>::max();
+  late.took_ns = std::numeric_limits<std::int64_t>::min();
+  answer(opened[0], late);
+  early.wall_ms = std::numeric_limits<std::int64_t>::min();
+  early.took_ns = std::numeric_limits<std::int64_t>::max();
+  answer(opened[1], early);
+  EXPECT_THAT(said(number), HasSubstr("bad clock n2: the clock of n2 is 3155695200.0 s ahead of those of most members"));
+  EXPECT_THAT(said(number), HasSubstr("bad clock n3: the clock of n3 is 3155695200.0 s behind those of most members"));
 }
 
 TEST_F(CheckupsTest, AClientThatGoesIsForgottenAndTooManyAreRefused) {
-  for (std::size_t i = 0; i < kCheckups; ++i) ask();
-  const std::uint64_t refused = ask();
+  std::vector<Examine> all;
+  for (std::uint32_t i = 0; i < kCheckups; ++i) {
+    ask(1000 + i / kCheckupsOfUser);
+    all.push_back(examine.at(0));
+  }
+  const std::uint64_t refused = ask(999), once_more = ask(1000);
   EXPECT_THAT(said(refused), HasSubstr("it is being examined 8 times already; try again in a moment"));
+  EXPECT_THAT(said(once_more), HasSubstr("it is being examined 2 times already for the same user; try again in a moment"));
   EXPECT_TRUE(examine.empty());
   for (std::uint64_t number = refused - kCheckups; number < refused; ++number) one().give(ConnectionClosed{number});
   EXPECT_EQ(effects_of<CloseRelay>(one(), 0).size(), 2 * kCheckups);
+  // Its place is free when the examination has ended, which nobody can stop; or when that hangs.
+  EXPECT_THAT(said(ask(999)), HasSubstr("already"));
+  for (std::size_t i = 0; i < kCheckupsOfUser; ++i) examined(one(), all[i]);
+  for (const std::uint32_t uid : {1000u, 999u}) {
+    ask(uid);
+    EXPECT_EQ(examine.size(), 1u);
+  }
+  EXPECT_THAT(said(ask(998)), HasSubstr("8 times already"));
+  town.run_for(kExamineWithin + 1s);
+  ask(998);
+  EXPECT_EQ(examine.size(), 1u);
+}
+
+TEST_F(CheckupsTest, AllTogetherLeaveStreamsToOthers) {
+  for (const char* name : {"n4", "n5", "n6"}) town.add(name).start();
+  town.run_for(15s);
+  std::vector<OpenRelay> all;
+  for (std::uint32_t i = 0; i < kCheckups; ++i) {
+    ask(1000 + i / kCheckupsOfUser);
+    all.insert(all.end(), opened.begin(), opened.end());
+  }
+  EXPECT_EQ(all.size(), kPeersAskedAtOnce) << "of five others each";
+  mark = one().effects.size();
+  answer(all[0], well());
+  EXPECT_EQ(effects_of<OpenRelay>(one(), mark).size(), 1u) << "who waited is next";
+}
+
+TEST_F(CheckupsTest, WhoHasNoRoomForTheQuestionIsNotOutOfReach) {
+  const std::uint64_t number = ask();
+  examined(one(), examine[0]);
+  one().give(RelayEnded{opened[0].part, How::refused, {ErrorCode::limit, "could not examine host n2: it is being examined", "try again"}});
+  answer(opened[1], well());
+  EXPECT_THAT(said(number), HasSubstr("warn reach n2: it was not asked: could not examine host n2: it is being examined"));
+  EXPECT_THAT(said(number), Not(HasSubstr("bad reach")));
+}
+
+TEST_F(CheckupsTest, AgentsShareAnExaminationAndTakeNoClientsPlace) {
+  const std::size_t from = one().effects.size();
+  const auto begun = [&] { return effects_of<Examine>(one(), from); };
+  std::vector<ConnectionId> asked{ask_from(*houses[1], 1)};
+  for (std::uint64_t stream = 2; stream < 2 + kCheckups; ++stream) {
+    asked.push_back(ask_from(*houses[1], stream));
+    asked.push_back(ask_from(*houses[2], stream));
+  }
+  ASSERT_EQ(begun().size(), 1u);
+  examined(one(), begun()[0]);
+  EXPECT_EQ(answers_at(asked[0]), std::pair(1, 1));
+  EXPECT_EQ(answers_at(asked[1]), std::pair(0, 0)) << "it asked after that one had begun";
+  ASSERT_EQ(begun().size(), 2u);
+  EXPECT_EQ(begun()[1].peers.size(), 2u);
+  const Examine second = begun()[1];
   ask();
   EXPECT_EQ(examine.size(), 1u);
+  examined(one(), second);
+  for (const ConnectionId connection : asked) EXPECT_EQ(answers_at(connection), std::pair(1, 1));
+}
+
+TEST_F(CheckupsTest, TooManyAgentsAreRefused) {
+  std::vector<ConnectionId> asked;
+  for (std::uint64_t stream = 1; stream <= kCheckupsOfAgents / 2; ++stream)
+    for (const House* house : {houses[1], houses[2]}) asked.push_back(ask_from(*house, stream));
+  EXPECT_EQ(answers_at(asked.back()), std::pair(0, 0));
+  EXPECT_EQ(answers_at(ask_from(*houses[1], 1000)), std::pair(1, 0));
+}
+
+TEST_F(CheckupsTest, AgentsAreToldInTimeWhereOneExaminationHangs) {
+  mark = one().effects.size();
+  const ConnectionId first = ask_from(*houses[1], 1);
+  town.run_for(1s);
+  const ConnectionId second = ask_from(*houses[1], 2);
+  town.run_for(kExamineWithin - 900ms);
+  EXPECT_EQ(answers_at(first), std::pair(1, 1));
+  EXPECT_EQ(answers_at(second), std::pair(0, 0));
+  EXPECT_EQ(effects_of<Examine>(one(), mark).size(), 2u) << "the next one begins";
+  town.run_for(1s);
+  EXPECT_EQ(answers_at(second), std::pair(1, 1));
+  EXPECT_LT(kExamineWithin, kPeerAnswersWithin);
+}
+
+TEST_F(CheckupsTest, AHostThatCannotBeExaminedSaysWhy) {
+  const std::uint64_t number = ask();
+  for (const OpenRelay& open : opened) answer(open, well());
+  Examined e;
+  e.token = examine[0].token;
+  e.error = Error{ErrorCode::limit, "16 earlier examinations of it have not ended", ""};
+  one().give(e);
+  EXPECT_THAT(said(number), HasSubstr("bad host n1: it could not be examined: 16 earlier examinations of it have not ended"));
+  EXPECT_THAT(said(number), HasSubstr("ok reach n2"));
+}
+
+TEST_F(CheckupsTest, WhatProgramsOthersRunOnlyOperatorsAreTold) {
+  Examination seen;
+  seen.strangers = {{20017, "python3 (pid 4711)"}};
+  for (const std::uint32_t uid : {0u, 1000u}) {
+    const std::uint64_t number = ask(uid);
+    const auto query = opened[0].open;
+    EXPECT_EQ(query.uid, uid) << "others judge by it, too";
+    for (const OpenRelay& open : opened) answer(open, well());
+    examined(one(), examine[0], seen);
+    EXPECT_THAT(said(number), HasSubstr("taken by programs that are no tasks: 20017"));
+    EXPECT_EQ(said(number).find("20017 by python3 (pid 4711)") != std::string::npos, uid == 0);
+  }
+}
+
+TEST_F(CheckupsTest, AGpuThatFellSickIsFound) {
+  one().give(GpuFaulted{{"0000:20:00.0", 79, "GPU has fallen off the bus"}});
+  const std::uint64_t number = ask();
+  for (const OpenRelay& open : opened) answer(open, well());
+  examined(one(), examine[0]);
+  EXPECT_THAT(said(number), HasSubstr("bad gpus n1: GPU 1 at 0000:20:00.0"));
+  EXPECT_THAT(said(number), HasSubstr("Xid 79: GPU has fallen off the bus"));
 }
 
 TEST_F(CheckupsTest, WhereOthersSeeThisNodeIsFound) {
@@ -241,6 +409,13 @@ TEST_F(CheckupsTest, WhereOthersSeeThisNodeIsFound) {
   for (const OpenRelay& open : opened) answer(open, well());
   examined(one(), examine[0]);
   EXPECT_THAT(said(number), HasSubstr("warn addresses n1: peers see this node at 192.0.2.7, it advertises 10.0.0.1\n"));
+  town.translated = nullptr;
+  town.run_for(60s);
+  const std::uint64_t mended = ask();
+  for (const OpenRelay& open : opened) answer(open, well());
+  examined(one(), examine[0]);
+  EXPECT_THAT(said(mended), HasSubstr("ok addresses n1"));
+  EXPECT_THAT(said(mended), Not(HasSubstr("192.0.2.7")));
 }
 
 TEST_F(CheckupsTest, AHostWithoutAClusterSaysForWhatItWaits) {

@@ -77,6 +77,28 @@ TEST(GpuHealth, HeatMustLastAndGoesAway) {
   EXPECT_THAT(said(health, {good(), good(), good(), good(), good(), good()}), ElementsAre("-", "-", "-", "-", "well", "-"));
 }
 
+TEST(GpuHealth, ALibraryThatRefusesMustDoSoForLongAndMayBeMended) {
+  const GpuSample mute = of([](GpuSample& s) { s.refused = "NVML: Driver Not Loaded", s.celsius.reset(); });
+  const GpuSample told = of([](GpuSample& s) { s.refused = ""; });
+  EXPECT_THAT(said({mute, mute, told, mute, mute, told}), ElementsAre("-", "-", "-", "-", "-", "-"));
+  GpuHealth health;
+  EXPECT_THAT(said(health, {mute, mute, mute, mute}), ElementsAre("-", "-", "NVML: Driver Not Loaded", "-"));
+  // Where it was not asked, or hangs, that says nothing.
+  EXPECT_EQ(said(health, std::vector<GpuSample>(kToldSamples, good())), std::vector<std::string>(kToldSamples, "-"));
+  EXPECT_THAT(said(health, {told, told, told, told, mute, told}), ElementsAre("-", "-", "-", "-", "-", "-"));
+  EXPECT_THAT(said(health, {told, told, told, told, told}), ElementsAre("-", "-", "-", "well", "-"));
+}
+
+TEST(GpuHealth, WhatIsLeftOfTwoCausesIsSaid) {
+  const GpuSample mute_and_hot = of([](GpuSample& s) { s.refused = "NVML: Driver Not Loaded", s.celsius = 92; });
+  const GpuSample told_and_hot = of([](GpuSample& s) { s.refused = "", s.celsius = 92; });
+  GpuHealth health;
+  EXPECT_THAT(said(health, {mute_and_hot, mute_and_hot, mute_and_hot}), ElementsAre("-", "-", "NVML: Driver Not Loaded"));
+  EXPECT_THAT(said(health, {told_and_hot, told_and_hot, told_and_hot, told_and_hot, told_and_hot}),
+              ElementsAre("-", "-", "-", "-", "too hot: 92 C, it slows itself down at 92 C"));
+  EXPECT_THAT(said(health, {good(), good(), good(), good(), good()}), ElementsAre("-", "-", "-", "-", "well"));
+}
+
 TEST(GpuHealth, WhatIsNotKnownSaysNothing) {
   const GpuSample unknown = of([](GpuSample& s) { s.celsius.reset(), s.slowdown.reset(), s.uncorrected.reset(); });
   const GpuSample no_limit = of([](GpuSample& s) { s.celsius = 200, s.slowdown.reset(); });

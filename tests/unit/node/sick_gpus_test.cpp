@@ -49,6 +49,19 @@ TEST_F(SickGpus, AreTakenOutAndEverybodyHearsWhy) {
   EXPECT_THAT(described("pairs").waiting_for, HasSubstr("GPU"));  // two hosts with two, one with one
 }
 
+// An agent that was restarted while the others are away waits for the ledger; its GPUs do not.
+TEST_F(SickGpus, AreKnownBeforeTheLedgerIs) {
+  for (House* house : houses) house->kill();
+  ++houses[0]->started.life;
+  houses[0]->start();
+  town.run_for(15s);
+  houses[0]->give(GpuFaulted{{kSecond, 79, ""}});
+  look(*houses[0], 95, kHotSamples);
+  EXPECT_EQ(houses[0]->log.count("gpu.fault"), 1u);
+  EXPECT_FALSE(gpu(*houses[0], 0, *houses[0]).healthy);
+  EXPECT_EQ(gpu(*houses[0], 1, *houses[0]).reason, "Xid 79");
+}
+
 TEST_F(SickGpus, LeaveWhatRunsOnThemAlone) {
   submit(generic("all", 6, 1));
   work();

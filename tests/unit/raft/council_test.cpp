@@ -182,6 +182,20 @@ TEST(Council, AFollowerThatIsFarBehindGetsTheSnapshotInChunks) {
   EXPECT_EQ(council.raft(behind).snapshot_index(), at_leader.raft->snapshot_index());
 }
 
+// Of tiny entries most of the memory is not payload.
+TEST(Council, WhatIsKeptBeforeASnapshotIsBoundedInMemory) {
+  Options options;
+  options.kept_bytes = 10 * sizeof(LogEntry);
+  TinyCouncil council(options);
+  council.found(1);
+  council.elect();
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(council.commit("e"));
+  council.give(1, Snapshotted{council.raft(1).commit(), council.at(1).state});
+  const std::uint64_t kept = council.raft(1).snapshot_index() + 1 - council.raft(1).first_index();
+  EXPECT_GE(kept, 5u);
+  EXPECT_LE(kept, 10u);
+}
+
 // The state goes out more slowly than snapshots are made: what comes after the one under way is kept until it is there.
 TEST(Council, AFollowerCatchesUpWhateverIsSnapshottedMeanwhile) {
   Options options;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace {
@@ -32,7 +33,10 @@ unsigned index_of(void* device) {
 extern "C" {
 
 int nvmlInit_v2() {
-  if (named("hangs")) pause();
+  if (named("hangs")) {
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a test may hold it back from its parent
+    pause();
+  }
   if (named("crashes")) abort();
   return named("refuses") ? kDriverNotLoaded : 0;
 }
@@ -45,6 +49,7 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   if (named("loses") && index == 1) return kGpuIsLost;
+  if (named("mumbles") && index == 1) return kDriverNotLoaded;
   *device = reinterpret_cast<void*>(static_cast<size_t>(index) + 1);
   return 0;
 }
