@@ -45,15 +45,16 @@ std::string Coordinator::waiting_for(JobId id) const {
   return it == jobs_.end() ? "" : it->second.waiting;
 }
 
-// Which tasks of the job want a place now. None: it has one, or waits for something else, of which soft.deadline knows.
 // Until when what a lost majority had begun of it, behind the survivor's last entry, may run under a lease that nobody renews.
 Instant Coordinator::may_run_unknown(const JobRecord& job) const {
   const cluster::LedgerState& state = c_.ledger.state();
   if (!state.recovered || job.history == cluster::history_of(state.epoch)) return {};
-  const bool leased = std::ranges::any_of(cluster::wanted_tasks(job.spec), [&](const TaskId& id) { return job::wants_lease(job.spec, id); });
+  const auto wanted = cluster::wanted_tasks(job.spec);
+  const bool leased = std::ranges::any_of(wanted, [&](const TaskId& id) { return job::wants_lease(job.spec, id); });
   return leased ? at(*state.recovered + counted_lease(c_.options.lease)) : Instant{};
 }
 
+// Which tasks of the job want a place now. None: it has one, or waits for something else, of which soft.deadline knows.
 std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft) {
   if (soft.proposed != 0 || job.goal != cluster::Goal::run || is_final(job.state)) return {};
   if (soft.too_wide_until > c_.now.boot) {
