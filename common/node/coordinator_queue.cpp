@@ -50,7 +50,8 @@ std::string Coordinator::waiting_for(JobId id) const {
 Instant Coordinator::may_run_unknown(const JobRecord& job) const {
   const cluster::LedgerState& state = c_.ledger.state();
   if (!state.recovered || job.history == cluster::history_of(state.epoch)) return {};
-  const bool leased = std::ranges::any_of(cluster::wanted_tasks(job.spec), [&](const TaskId& id) { return job::wants_lease(job.spec, id); });
+  const auto wants_lease = [&](const TaskId& id) { return job::wants_lease(job.spec, id); };
+  const bool leased = std::ranges::any_of(cluster::wanted_tasks(job.spec), wants_lease);
   return leased ? at(*state.recovered + counted_lease(c_.options.lease)) : Instant{};
 }
 
