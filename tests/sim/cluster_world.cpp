@@ -163,13 +163,15 @@ RunResult ClusterWorld::run() {
   Chaos chaos(*this, options_.faults, stream(6), busy_until_);
   start_agents();
   if (!alone()) run_until(Instant{} + forming_takes());
+  // With random numbers of its own: a run without it is as it was.
+  Rng losses = stream(14);
+  const bool loses = options_.faults.has(Fault::quorum_lost) && hosts() >= kFewestVoters && losses.chance(1, kQuorumLostOneIn);
+  if (loses) client_->set_keeping();
   users_act_ = true;
   observe_later();
   act_later();
   chaos.begin();
-  // With random numbers of its own: a run without it is as it was.
-  Rng losses = stream(14);
-  if (options_.faults.has(Fault::quorum_lost) && hosts() >= kFewestVoters && losses.chance(1, kQuorumLostOneIn)) {
+  if (loses) {
     quorum_loss_ = std::make_unique<QuorumLoss>(*this, losses, busy_until_);
     quorum_loss_->begin();
   }

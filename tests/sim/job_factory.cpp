@@ -198,6 +198,12 @@ void make_dynamic(job::JobSpec& spec) {
   if (spec.roles.contains("ps")) spec.policy.enable_dynamic_worker = true;
 }
 
+void make_keeping(job::JobSpec& spec) {
+  const auto ps = spec.roles.find("ps");
+  if (ps == spec.roles.end() || ps->second.replicas % 2 == 0) return;
+  for (auto& [name, role] : spec.roles) role.on_disconnect = job::OnDisconnect::keep;
+}
+
 std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng) { return hosts / 2 + static_cast<std::uint32_t>(rng.below(hosts)); }
 
 void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng) {

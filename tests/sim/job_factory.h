@@ -17,6 +17,8 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
 void make_hungry(job::JobSpec& spec, std::uint32_t hosts);
 // Beside parameter servers, workers that come and go without the others: one that is lost goes on elsewhere by itself.
 void make_dynamic(job::JobSpec& spec);
+// Half of those with a ps have none that runs under a lease: it goes on where nobody reaches its host, and is waited for.
+void make_keeping(job::JobSpec& spec);
 // As many workers as it may have on so many hosts: it has room there once others made room, whatever else was done to it.
 std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng);
 void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng);

@@ -236,6 +236,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BrokenRule{"lost-host-rests", "lost_host_rests", 3}, BrokenRule{"report-of-its-host", "reports_of_its_host", 3},
                     BrokenRule{"frozen-costs-nothing", "frozen_costs_nothing", 3}, BrokenRule{"epoch-fence", "grants_are_of_the_newest", 3},
                     BrokenRule{"elsewhere-waits-for-the-frozen", "moves_wait_for_the_frozen", 5, "isolate,partition,reboot,agent-kill", 250},
+                    BrokenRule{"unheard-host-keeps", "stateful_task_never_twice", 3, "quorum-lost,agent-kill,partition,isolate,task-kill", 145},
                     BrokenRule{"never-fits-is-true", "every_job_progresses", 3},
                     BrokenRule{"lists-as-of-now", "ledger_linearisable"}, BrokenRule{"ack-after-commit", "ledger_linearisable", 3}),
     [](const auto& param) {
