@@ -324,8 +324,8 @@ void Core::receive(const Received& m, const wire::ProbeNow& body) {
 void Core::seen_as(const std::string& observed_ip, const MemberId& by) {
   const auto loopback = [](const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; };
   const std::string& advertised = identity_->address.ip;
-  if (observed_ip.empty()) return;
-  const bool right = observed_ip == advertised || (loopback(observed_ip) && loopback(advertised));
+  // Who sees us where it knows us to be says nothing.
+  const bool right = observed_ip.empty() || observed_ip == advertised || (loopback(observed_ip) && loopback(advertised));
   for (auto& [ip, seen] : seen_as_)
     if (right || ip != observed_ip) seen.by.erase(by);
   if (right) return;
