@@ -137,7 +137,7 @@ Applied Ledger::apply(std::uint64_t index, std::string_view payload, Duration lo
 
 // The job that the entry submitted. Null: none, or it is forgotten.
 const JobRecord* Ledger::made_by(std::uint64_t index) const {
-  for (JobId base = state_.job_base; base != 0; base -= kJobsOfHistory)
+  for (JobId base = state_.job_base; base >= kJobsOfHistory; base -= kJobsOfHistory)
     if (const JobRecord* job = find(base + index)) return job;
   return find(index);
 }

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cluster/command.h"
 #include "tests/unit/node/two_nodes.h"
+#include "tests/unit/node/working_town.h"
 
 namespace dtrain::node {
 namespace {
@@ -36,6 +38,22 @@ class RecoveryTest : public ::testing::Test {
     (void)house.ask<wire::RecoveryView>(MessageType::recover_quorum, wire::RecoverRequest{go, force}, uid);
     for (Duration waited{}; !house.answers.contains(before + 1) && waited < 5s; waited += 10ms) town.run_for(10ms);
     return house.answer<wire::RecoveryView>(before + 1);
+  }
+  // Their hosts are switched off: nobody refuses a connection for them.
+  void power_off(const std::vector<House*>& gone) {
+    town.beyond.insert(gone.begin(), gone.end());
+    for (House* house : gone) town.kill(*house);
+  }
+  Status forget(House& house, const std::string& name) {
+    const std::uint64_t before = house.requests();
+    (void)house.ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{name}, 0);
+    town.run_for(1s);
+    const auto answer = house.answer<wire::Empty>(before + 1);
+    return answer ? Status{} : Status{tl::unexpected(answer.error())};
+  }
+  static std::string state(House& house, const std::string& name) {
+    const auto nodes = house.nodes(name);
+    return nodes.empty() ? "" : nodes.front().state;
   }
   void expect_refused(const Result<wire::RecoveryView>& answer, const std::string& why) {
     ASSERT_FALSE(answer);
@@ -125,7 +143,9 @@ TEST_F(RecoveryTest, ASurvivorGoesOnAndTheOthersComeBack) {
   EXPECT_EQ(survivor.log.count("council.recovered"), 1u);
   EXPECT_THAT(survivor.status().quorum.voters, ::testing::ElementsAre("n3"));
   EXPECT_EQ(survivor.status().quorum.history, 2u);
-  ASSERT_TRUE(submit(survivor, "after"));
+  const auto after = submit(survivor, "after");
+  ASSERT_TRUE(after);
+  EXPECT_GT(after->id, cluster::kJobsOfHistory) << "no id is given that one of the lost may have given";
   expect_refused(recover(survivor), "n3 coordinates");
   bool told = false;
   for (const auto& event : survivor.events()) told = told || event.type == "council.recovered";
@@ -265,6 +285,163 @@ TEST_F(RecoveryTest, AFailedDiskRecoversNothing) {
   survivor.give(PersistFailed{77, {ErrorCode::io, "could not write: no space", ""}});
   expect_refused(recover(survivor), "disk failed");
   EXPECT_EQ(survivor.disk.hard.history.number, 1u);
+}
+
+// Silent hosts cannot be told from a cut of one's own: the only one left suspected them for ever, so that no task of theirs was given up.
+TEST_F(RecoveryTest, TheOthersAreDeadOnceTheQuorumIsRecovered) {
+  start_all(3);
+  House& survivor = *houses[2];
+  power_off({houses[0], houses[1]});
+  town.run_for(40s);
+  ASSERT_EQ(survivor.log.count("membership.frozen"), 1u);
+  ASSERT_EQ(state(survivor, "n1"), "suspect");
+  const Status early = forget(survivor, "n1");
+  ASSERT_FALSE(early);
+  EXPECT_THAT(early.error().text(), HasSubstr("it is suspect"));
+  const auto done = recover(survivor);
+  ASSERT_TRUE(done) << done.error().text();
+  for (const char* name : {"n1", "n2"}) EXPECT_EQ(state(survivor, name), "dead") << name;
+  EXPECT_EQ(survivor.log.count("membership.thawed"), 1u);
+  EXPECT_TRUE(forget(survivor, "n1"));
+  EXPECT_EQ(state(survivor, "n1"), "left");
+  // Who is there after all says so.
+  town.beyond.clear();
+  start_again(*houses[1]);
+  town.run_for(30s);
+  EXPECT_EQ(state(survivor, "n2"), "alive");
+  EXPECT_EQ(houses[1]->disk.hard.history.number, 2u);
+}
+
+// The voters are left, and most hosts are not: with a coordinator an operator's word counts.
+TEST_F(RecoveryTest, ASuspectIsForgottenWhereNobodyIsJudged) {
+  start_all(7);
+  House& coordinator = *houses[0];
+  ASSERT_EQ(coordinator.status().quorum.voters, (std::vector<std::string>{"n1", "n2", "n3"}));
+  power_off({houses[3], houses[4], houses[5], houses[6]});
+  town.run_for(1min);
+  ASSERT_TRUE(coordinator.status().coordinator);
+  ASSERT_GE(coordinator.log.count("membership.frozen"), 1u);
+  for (const char* name : {"n4", "n5"}) {
+    ASSERT_EQ(state(coordinator, name), "suspect") << name;
+    const Status forgotten = forget(coordinator, name);
+    EXPECT_TRUE(forgotten) << forgotten.error().text();
+    EXPECT_EQ(state(coordinator, name), "left") << name;
+  }
+  town.run_for(30s);
+  EXPECT_EQ(coordinator.log.count("membership.thawed"), 1u);
+  EXPECT_EQ(state(coordinator, "n7"), "dead") << "so few others are suspected that they are judged again";
+}
+
+// They had followed history 2, whose only leader is gone, and what they have got of it does not reach its configuration.
+TEST_F(RecoveryTest, VotersOfAnOlderHistoryAreNoMajority) {
+  start_all(3);
+  ASSERT_TRUE(submit(*houses[1], "before"));
+  for (House* house : houses) town.kill(*house);
+  for (House* house : {houses[1], houses[2]}) {
+    house->disk.hard.history = {2, {77, 77}};
+    start_again(*house);
+  }
+  town.run_for(30s);
+  House& survivor = *houses[2];
+  ASSERT_FALSE(survivor.status().coordinator) << "by a configuration of history 1 nobody is elected in history 2";
+  EXPECT_THAT(survivor.status().quorum.next, HasSubstr("of a history before 2 and elect nobody"));
+  const auto done = recover(survivor, true, true);
+  ASSERT_TRUE(done) << done.error().text();
+  EXPECT_EQ(done->new_history, 3u);
+  town.run_for(30s);
+  EXPECT_EQ(houses[1]->disk.hard.history.number, 3u);
+  EXPECT_THAT(jobs(*houses[1]), Contains("before"));
+}
+
+// All lost power, and the host of a task never came back: the new coordinator had not seen it die, and it was looked at by nobody.
+class AfterAPowerCut : public WorkingTown {
+ protected:
+  void start_again(House& house, const House& absent) {
+    ++house.started.life;
+    house.started.members.found = false;
+    auto& record = house.started.members.record;
+    record.cluster_id = {0xc1, 0x57e2};
+    wire::Identity gone;
+    gone.id = *MemberId::parse(absent.started.facts.id);
+    gone.name = absent.started.facts.name;
+    gone.address = absent.address();
+    gone.boot_id = "boot-1";
+    gone.life = 1;
+    record.book = {gone};
+    house.start();
+    for (House* other : houses)
+      if (other != &house && other->runs()) house.give(Gossiped{gossip::SeedsResolved{{other->address()}}});
+  }
+  void lose_power() {
+    for (House* house : houses) {
+      town.kill(*house);
+      done[house] = house->effects.size();
+    }
+    start_again(*houses[0], *houses[2]);
+    start_again(*houses[1], *houses[2]);
+  }
+};
+
+TEST_F(AfterAPowerCut, WhatAHostHadThatNobodyHasSeenSinceIsBegunElsewhere) {
+  submit(generic("j", 3));
+  work(5s);
+  ASSERT_TRUE(any_on("j", "n3")) << where("j");
+  lose_power();
+  work(4s);
+  EXPECT_TRUE(any_on("j", "n3")) << "it may be starting as well: " << where("j");
+  work(30s);
+  EXPECT_FALSE(any_on("j", "n3")) << where("j");
+  EXPECT_EQ(tasks("j").size(), 3u);
+}
+
+TEST_F(AfterAPowerCut, ItCanBeForgotten) {
+  job::JobSpec spec = generic("j", 3);
+  spec.roles["worker"].exclusive = true;
+  spec.roles["worker"].on_disconnect = job::OnDisconnect::keep;
+  submit(spec);
+  work(5s);
+  ASSERT_TRUE(any_on("j", "n3")) << where("j");
+  lose_power();
+  work(40s);
+  EXPECT_TRUE(any_on("j", "n3")) << "it may run there: " << where("j");
+  EXPECT_NE(described("j").waiting_for.find("dtrainctl forget-node n3"), std::string::npos) << described("j").waiting_for;
+  const auto forgotten = ask<wire::Empty>(*houses[1], wire::MessageType::leave, wire::LeaveRequest{"n3"});
+  ASSERT_TRUE(forgotten) << forgotten.error().text();
+  work(20s);
+  EXPECT_FALSE(any_on("j", "n3")) << where("j");
+}
+
+// World cluster, five hosts, seed 386: a member that follows installed a snapshot that already had a report of its life, took itself for
+// current, and killed what had been begun since.
+class AfterALostMajorityWithSnapshots : public WorkingTown {
+ protected:
+  AfterALostMajorityWithSnapshots() : WorkingTown(30) {}
+};
+
+TEST_F(AfterALostMajorityWithSnapshots, WhoFollowsKeepsWhatTheSnapshotHasNot) {
+  grow(4);
+  work(20s);
+  for (int i = 0; i < 20 && houses[2]->disk.snapshot.value_or(raft::StoredSnapshot{}).index < 30; ++i) {
+    submit(generic("old" + std::to_string(i), 1));
+    work(2s);
+  }
+  House& survivor = *houses[2];
+  const std::uint64_t snapshot = survivor.disk.snapshot.value_or(raft::StoredSnapshot{}).index;
+  ASSERT_GE(snapshot, 30u);
+  submit(generic("j", 4));
+  work(3s);
+  ASSERT_TRUE(any_on("j", "n4")) << where("j");
+  ASSERT_EQ(survivor.disk.snapshot.value_or(raft::StoredSnapshot{}).index, snapshot) << "it has none of j";
+  town.kill(*houses[0]);
+  town.kill(*houses[1]);
+  work(10s);
+  kills = signals = 0;
+  const auto recovered = ask<wire::RecoveryView>(survivor, wire::MessageType::recover_quorum, wire::RecoverRequest{true, false});
+  ASSERT_TRUE(recovered) << recovered.error().text();
+  work(60s);
+  EXPECT_EQ(houses[3]->log.count("council.followed"), 1u);
+  EXPECT_EQ(kills + signals, 0);
+  for (const auto& [task, view] : tasks("j", 2)) EXPECT_EQ(view.state, "Running") << task << " on " << view.node;
 }
 
 }  // namespace
