@@ -223,8 +223,12 @@ class LeasePartitions(Islands):
             until(lambda: left.ctl("recover-quorum", "--yes").returncode == 0,
                   lambda: "a new history: %s" % left.ctl("recover-quorum").stderr, PATIENCE)
             until(lambda: (c := left.ask("status")["coordinator"]) and c["node"] == left.name, "it to coordinate")
-            self.assertEqual({n: t["pid"] for n, t in self.tasks_at(left, "both").items() if t["node"] == left.name},
-                             {n: t["pid"] for n, t in before.items() if t["node"] == left.name})
+            # What it had runs on; what the others had is begun there, by now or soon.
+            kept = {n: t["pid"] for n, t in before.items() if t["node"] == left.name}
+            now = self.tasks_at(left, "both")
+            self.assertEqual({n: now[n]["pid"] for n in kept}, kept)
+            self.running(left, "both")
+            self.assertEqual({t["node"] for t in self.tasks_at(left, "both").values()}, {left.name})
 
 
 if __name__ == "__main__":
