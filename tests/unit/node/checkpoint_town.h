@@ -264,7 +264,10 @@ class CheckpointsTest : public ::testing::Test {
   void perform(House& house, const DropCheckpoint& e) { partial.erase({&house, e.writer}); }
   void perform(House& house, const Stage& e) { house.give(Staged{e.id, std::string("/work")}); }
   void perform(House& house, const LaunchShim& e) { house.give(ShimUp{e.spec.id, {}}); }
-  void perform(House& house, const StartAttempt& e) { house.give(AttemptStarted{e.id, e.attempt, 100, {}}); }
+  void perform(House& house, const StartAttempt& e) {
+    if (e.id.task.role == cut_off_at_start) town.beyond = {&house};
+    house.give(AttemptStarted{e.id, e.attempt, 100, {}});
+  }
   void perform(House& house, const EndShim& e) { house.give(ShimGone{e.id, true}); }
   void perform(House& house, const KillTask& e) {
     AttemptExited exited;
@@ -314,6 +317,7 @@ class CheckpointsTest : public ::testing::Test {
   std::set<std::uint64_t> rotten;  // places
   std::vector<std::pair<House*, std::uint64_t>> sent;
   std::size_t breaks_after = 0;  // chunks
+  std::string cut_off_at_start;  // role of a task whose host is, before others hear of the start
 
  private:
   std::map<House*, std::size_t> done_;

@@ -207,6 +207,36 @@ TEST_F(CheckpointsTest, WhatWasLeftBehindKeepsNothing) {
   EXPECT_EQ(deleted, std::vector<std::int64_t>{110}) << "the first is what tasks read";
 }
 
+// World cluster, three hosts, seed 596 with quorum-lost: the entry that said that a task began was lost, so what it had written was taken
+// for older than the job, and training began from scratch. The same where its host died before it could say so.
+TEST_F(CheckpointsTest, WhatATaskWroteWhoseStartNobodyHeardOfIsTheJobs) {
+  for (const char* drained : {"n1", "n2"}) drain(drained, true);
+  cut_off_at_start = "worker";
+  ASSERT_NO_FATAL_FAILURE(begin_submit());
+  ASSERT_EQ(town.beyond.size(), 1u);
+  House& house = **std::ranges::find_if(houses, [&](House* h) { return town.beyond.contains(h); });
+  disks[&house] = {checkpoint(200, 8)};
+  task::FoundShim shim;
+  shim.id = {id(), 1, {"worker", 0}};
+  shim.shim_alive = true;
+  shim.attempt = 1;
+  shim.exit = job::Exit{};
+  shim.exit->signal = 9;
+  cut_off_at_start.clear();
+  lose(house);
+  town.beyond.clear();
+  ++house.started.life;
+  house.started.shims = {shim};
+  house.start();
+  run_for(30s);
+  ps = &house == houses[3] ? houses[2] : houses[3];
+  restart_ps();
+  run_for(60s);
+  EXPECT_EQ(described().job.state, "Running") << described().waiting_for;
+  EXPECT_EQ(described().job.generation, 2u);
+  EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 200);
+}
+
 TEST_F(CheckpointsTest, OnlyOtherAgentsMayAsk) {
   const auto reply = houses[0]->ask<wire::CheckpointAnswer>(MessageType::ask_checkpoint, wire::CheckpointQuestion{}, 0);
   ASSERT_FALSE(reply);
