@@ -252,11 +252,20 @@ void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen)
   task.granted_attempt = seen.attempt + 1;
 }
 
+// As large as the generation that runs: of one that is to be scaled down a task alone may need no care, beside the others it does.
+job::JobSpec JobTransition::as_begun() const {
+  job::JobSpec begun = job_.spec;
+  for (const auto& known : job_.tasks)
+    if (const auto role = begun.roles.find(known.first.role); role != begun.roles.end())
+      role->second.replicas = std::max(role->second.replicas, known.first.index + 1);
+  return begun;
+}
+
 // Would another one beside it, if it still runs where nobody sees it, do harm? Before all are staged nothing was started.
 // What runs under a lease does none once that is over: it stands still, or has ended.
-bool JobTransition::may_run_twice(const TaskRecord& task, const LostHost& lost) const {
+bool JobTransition::may_run_twice(const job::JobSpec& begun, const TaskRecord& task, const LostHost& lost) const {
   const TaskId& id = task.place.task;
-  if (lost.gone || (!job::is_stateful(job_.spec, id) && !job::is_exclusive(job_.spec, id))) return false;
+  if (lost.gone || (!job::is_stateful(begun, id) && !job::is_exclusive(begun, id))) return false;
   if (!ledger_.heard(task.place.node)) return true;  // the entries that say what it began may be lost
   if (task.lease > 0ns && task.leased <= lost.leases_over) return false;
   return task.granted_attempt >= task.first_attempt;
@@ -285,8 +294,9 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
   if (there.empty()) return false;
   const bool goes_on = job_.goal == Goal::run && job_.halt == Halt::none && !is_final(job_.state);
   const std::string cause = "host " + name + (gone ? " is gone" : " does not answer");
+  const job::JobSpec begun = as_begun();
   for (const TaskRecord* t : there) {
-    if (!may_run_twice(*t, lost) || ledger_.broken_rule == "stateful-waits-for-its-host") continue;
+    if (!may_run_twice(begun, *t, lost) || ledger_.broken_rule == "stateful-waits-for-its-host") continue;
     const bool ends = t->lease > 0ns;  // by itself
     if (!is_final(job_.state))
       wait_for_host(cause, t->place.task.text() + (ends ? " may run there until its lease is over" : " may run there"), name);
@@ -307,7 +317,7 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
     t->state = TaskState::waiting;
     t->reason = cause;
     if (t->attempt >= t->first_attempt || t->granted_attempt >= t->first_attempt) started.push_back(t);
-    alone = alone && scales_alone(job_.spec, t->place.task.role) && !job::is_stateful(job_.spec, t->place.task);
+    alone = alone && scales_alone(job_.spec, t->place.task.role) && !job::is_stateful(begun, t->place.task);
   }
   if (std::ranges::any_of(there, [](const TaskRecord* t) { return t->lease > 0ns; }))
     job_.must_be_frozen.clear();  // if another one must be, it is said again

@@ -62,7 +62,8 @@ class JobTransition {
   void credit_still(Duration from);
   bool spares(const TaskObservation& seen) const;
   void grant_restart(TaskRecord& task, const TaskObservation& seen);
-  bool may_run_twice(const TaskRecord& task, const LostHost& lost) const;
+  job::JobSpec as_begun() const;
+  bool may_run_twice(const job::JobSpec& begun, const TaskRecord& task, const LostHost& lost) const;
   void wait_for_host(const std::string& cause, const std::string& what, const std::string& name);
   void task_failed(TaskRecord& task, const TaskObservation& seen);
   void stage_failed(const TaskRecord& task, const TaskObservation& seen);
