@@ -131,7 +131,9 @@ void TrackedShim::start(AttemptNumber attempt) {
     if (const Status free = check_port(launch_.address, launch_.port); !free)
       return refuse_start(attempt, unavailable("start", free.error().text()));
   const std::uint32_t sequence = link_.send(shim::Command::start, attempt);
-  if (sequence == 0) return refuse_start(attempt, unavailable("start", "its shim takes no commands"));
+  // Its shim has closed the connection: what that means shows soon, and with it this is answered.
+  const bool closed = sequence == 0 && (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN);
+  if (sequence == 0 && !closed) return refuse_start(attempt, unavailable("start", "its shim takes no commands"));
   pending_[sequence] = {shim::Command::start, attempt};
 }
 

@@ -18,6 +18,7 @@ class Assignments : private RestartGate {
 
   // What the runner found at start. Call once, before the first update().
   void adopt(std::vector<FoundShim> found);
+  bool unclaimed(const AssignmentId& id) const { return found_.contains(id); }
   // Of one of them: for want of a lease.
   void found_frozen(const AssignmentId& id, bool frozen);
   // The orders of one job. Assignments of that job that are not among them are killed.
