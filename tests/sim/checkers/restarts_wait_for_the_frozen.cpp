@@ -20,6 +20,8 @@ class RestartsWaitForTheFrozen final : public HostChecker {
       else
         frozen_.erase(froze->id);
     }
+    // What was ordered and has not begun, as its host was lost meanwhile, begins (three hosts, seed 3198).
+    if (const auto* began = std::get_if<node::AttemptStarted>(&event)) started_.insert(began->id);
     if (const auto* exited = std::get_if<node::AttemptExited>(&event)) ended(exited->id);
     if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended(gone->id);
   }
@@ -32,7 +34,7 @@ class RestartsWaitForTheFrozen final : public HostChecker {
         held_.erase(freeze->id);
     }
     const auto* start = std::get_if<node::StartAttempt>(&effect);
-    if (start == nullptr || started_.insert(start->id).second) return;
+    if (start == nullptr || !started_.contains(start->id)) return;
     for (const AssignmentId& other : frozen_)
       if (!held_.contains(other) && other.job == start->id.job && other.generation == start->id.generation && other.task != start->id.task)
         return violation(host().name() + " restarts " + start->id.text() + " while " + other.text() + " is frozen there");
