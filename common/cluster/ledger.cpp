@@ -331,6 +331,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     job.restored = c.restore;
     job.restored_digest = c.restore_digest;
     job.restored_place = c.restore_place;
+    // What was committed before is given up: a failure before the next commit begins from scratch, too (three hosts, seed 6677).
+    if (job.from_scratch) job.committed_once = false;
     job.from_scratch = false;
     if (job.spec.checkpoint) note_restore_point(job);
     job.must_be_frozen.clear();

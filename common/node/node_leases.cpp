@@ -20,7 +20,7 @@ void Node::Impl::lease_froze(const LeaseFroze& e) {
 
 // Without a word of who coordinates for so long whoever asked the same one for grants is frozen.
 void Node::Impl::watch_word() {
-  if (!host || !c.replicated || !host->needs_leases()) return;
+  if (!host || !c.replicated || c.storage_failed || !host->needs_leases()) return;
   const bool own = c.serving || c.replicated->alone() || last_word == Instant{};
   last_word = own ? c.now.boot : std::max(last_word, c.replicated->raft().heard());
   host->cut_off(c.now.boot, c.now.boot - last_word >= c.options.lease - kFreezeAhead);

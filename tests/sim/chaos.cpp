@@ -199,13 +199,15 @@ void Chaos::damage_some_checkpoint() {
     const auto& found = files.in(dir);
     if (found.empty() || !found.front().good) continue;
     const JobId job = found.front().job;
-    bool peace = true, any = false;
+    // Nor between a choice and the start that follows it, where an older generation runs on a host that is cut off (13716, 15117).
+    const cluster::JobRecord* record = world_.ledger().find(job);
+    bool peace = record != nullptr && !record->needs_generation && record->halt == cluster::Halt::none, any = false;
     for (std::size_t i = 0; i < world_.hosts(); ++i) {
       peace = peace && !world_.host(i).files().looking_at(job);
       for (const auto& [id, shim] : world_.host(i).runner().shims()) {
         if (id.job != job || !shim.alive) continue;
         any = true;
-        peace = peace && shim.running && world_.now() - shim.started_at > kPeace;
+        peace = peace && shim.running && id.generation == record->generation && world_.now() - shim.started_at > kPeace;
       }
     }
     if (!any || !peace) continue;

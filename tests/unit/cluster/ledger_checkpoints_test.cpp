@@ -135,6 +135,21 @@ TEST_F(LedgerCheckpoints, TheOneThatTheJobFileNamesIsNotItsOwn) {
   EXPECT_TRUE(job(id).committed_once);
 }
 
+// Else a failure before the first commit of the new run blocked the job: what it gave up was to be restored.
+TEST_F(LedgerCheckpoints, FromScratchNothingIsCommittedYet) {
+  const JobId id = running();
+  see(id, checkpoint(5), CheckpointState::verified, "n1", 1);
+  ASSERT_TRUE(job(id).committed_once);
+  act(id, ActionKind::restart, [](JobAction& a) { a.from_scratch = true; });
+  everything_ended(id);
+  ASSERT_TRUE(begin(id).status);
+  EXPECT_FALSE(job(id).committed_once);
+  see(id, checkpoint(5), CheckpointState::complete, "n2", 1);
+  EXPECT_FALSE(job(id).committed_once) << "of the branch that was left behind";
+  see(id, checkpoint(7), CheckpointState::complete, "n1", 2);
+  EXPECT_TRUE(job(id).committed_once);
+}
+
 TEST_F(LedgerCheckpoints, WhatTasksReadIsNotForgotten) {
   const JobId id = running();
   see(id, checkpoint(1), CheckpointState::verified, "n1");
