@@ -78,7 +78,9 @@ struct CoordinatorStarted {
   NodeId node;
   std::string node_name;
   std::string boot_id;
-  JobId job_base = 0;  // a job's id is that and the index of its entry; only grows, by kJobsOfHistory for each history
+  // A job's id is that and the index of its entry; only grows, by kJobsOfHistory for each history. Told, and not taken from the epoch of
+  // the command, so that entries of before a release that knew it apply as they did.
+  JobId job_base = 0;
   template <class V>
   void fields(V& v) {
     v("node", node);

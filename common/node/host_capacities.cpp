@@ -15,6 +15,12 @@ std::optional<gossip::MemberView> member_of(const Context& c, const NodeId& id) 
   return member ? c.members->table().find(*member) : std::nullopt;
 }
 
+// A member that the record names and nobody has seen since this agent's start.
+const wire::Identity* absent(const Context& c, const NodeId& id) {
+  const auto named = MemberId::parse(id);
+  return named ? c.members->table().absent(*named) : nullptr;
+}
+
 void add_others(const Context& c, bool lost_ones, std::vector<cluster::HostCapacity>& with_copy,
                 std::vector<cluster::HostCapacity>& without) {
   const raft::Raft& raft = c.replicated->raft();
@@ -106,8 +112,7 @@ std::string too_wide(const raft::Configuration& configuration, std::set<NodeId> 
 std::string host_name(const Context& c, const NodeId& id) {
   if (id == c.facts.id) return c.facts.name;
   if (const auto member = member_of(c, id)) return member->identity->name;
-  if (const auto named = MemberId::parse(id))
-    if (const wire::Identity* absent = c.members->table().absent(*named)) return absent->name;
+  if (const wire::Identity* known = absent(c, id)) return known->name;
   const auto lost = c.ledger.state().lost.find(id);
   return lost == c.ledger.state().lost.end() || lost->second.name.empty() ? id : lost->second.name;
 }
@@ -124,8 +129,7 @@ bool is_gone(const Context& c, const NodeId& id) {
   if (id == c.facts.id) return false;
   if (const auto member = member_of(c, id)) return member->state == wire::MemberState::left;
   // Not seen since this agent's start, as after a power cut of all: it may come yet (world cluster, three hosts, seed 1287).
-  const auto named = MemberId::parse(id);
-  return !named || c.members->table().absent(*named) == nullptr;
+  return absent(c, id) == nullptr;
 }
 
 HostFacts facts_of_host(const Context& c, const NodeId& id) {

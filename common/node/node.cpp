@@ -16,6 +16,18 @@ namespace {
 
 constexpr std::size_t kEarlyEvents = 65'536;
 
+// Of what a shim tells: whose it is; of any other event null.
+const AssignmentId* shim_of(const Event& event) {
+  return std::visit([](const auto& e) -> const AssignmentId* {
+    using E = std::decay_t<decltype(e)>;
+    if constexpr (std::is_same_v<E, AttemptStarted> || std::is_same_v<E, AttemptExited> || std::is_same_v<E, ShimGone> ||
+                  std::is_same_v<E, LeaseFroze> || std::is_same_v<E, Notified>)
+      return &e.id;
+    else
+      return nullptr;
+  }, event);
+}
+
 }  // namespace
 
 Node::Node(Options options, Rng rng, Log& log)
@@ -252,16 +264,11 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   // What an earlier life of the agent left is of no task here before there are orders again: also while no ledger is here, for another
   // history's is about to come.
-  const bool unclaimed = host && !c.current && std::visit([this](const auto& e) {
-    using E = std::decay_t<decltype(e)>;
-    if constexpr (std::is_same_v<E, AttemptStarted> || std::is_same_v<E, AttemptExited> || std::is_same_v<E, ShimGone> ||
-                  std::is_same_v<E, LeaseFroze> || std::is_same_v<E, Notified>)
-      return host->unclaimed(e.id);
-    return false;
-  }, event);
+  const AssignmentId* told_by = shim_of(event);
+  const bool unclaimed = host && !c.current && told_by != nullptr && host->unclaimed(*told_by);
   const bool waits = c.holds_ledger() || unclaimed;
   if (storage || connection || of_members || c.current || c.storage_failed || !waits) return decide(event);
-  if (std::holds_alternative<Request>(event) && (!c.replicated || !c.replicated->alone())) return decide(event);
+  if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);
   if (std::holds_alternative<LeaseAsked>(event)) return;  // asked again soon
   if (const auto* froze = std::get_if<LeaseFroze>(&event); froze != nullptr && host) host->found_frozen(froze->id, froze->frozen);
   if (early.size() < kEarlyEvents || !std::holds_alternative<Notified>(event)) early.push_back(event);

@@ -59,6 +59,18 @@ task::Desire desire(const JobRecord& job, const TaskId& id) {
   return wanted && !job.tasks.at(id).moving ? task::Desire::run : task::Desire::stop;
 }
 
+// The GPUs that a task may open; nullopt: all, for a number counts every GPU of the host, and who is told one must see all.
+std::optional<std::vector<task::OwnGpu>> own_gpus(const NodeFacts& facts, const std::vector<std::uint32_t>& indices) {
+  std::vector<task::OwnGpu> own;
+  for (const std::uint32_t index : indices) {
+    const auto gpu = std::ranges::find(facts.gpus, index, &Gpu::index);
+    if (gpu != facts.gpus.end() && gpu->pretended) continue;
+    if (gpu == facts.gpus.end() || gpu->uuid.empty()) return std::nullopt;
+    own.push_back({gpu->pci, gpu->vendor, gpu->minor});
+  }
+  return own;
+}
+
 }  // namespace
 
 std::shared_ptr<const task::JobContext> make_context(const JobRecord& job) {
@@ -112,16 +124,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.context = context;
     o.address = t.place.address;
     o.gpu_ids = gpu_ids(facts.gpus, t.place.gpus);
-    o.own_gpus.emplace();
-    for (const std::uint32_t index : t.place.gpus) {
-      const auto gpu =
-          std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const auto& g) { return g.index == index; });
-      // A number counts all GPUs of the host: who is told it must see all.
-      const bool named = gpu != facts.gpus.end() && !gpu->uuid.empty();
-      if (gpu != facts.gpus.end() && gpu->pretended) continue;
-      if (!named) o.own_gpus.reset();
-      else if (o.own_gpus) o.own_gpus->push_back({gpu->pci, gpu->vendor, gpu->minor});
-    }
+    o.own_gpus = own_gpus(facts, t.place.gpus);
     o.desire = desire(job, id);
     if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state))
       o.desire = task::Desire::run;

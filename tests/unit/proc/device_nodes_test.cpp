@@ -4,9 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "tests/unit/store/temp_dir.h"
 
 namespace dtrain::proc {
 namespace {
@@ -16,12 +17,9 @@ using testing::ElementsAre;
 class DeviceNodes : public ::testing::Test {
  protected:
   DeviceNodes() {
-    std::string name = std::filesystem::temp_directory_path() / "dtrain-dev-XXXXXX";
-    root_ = ::mkdtemp(name.data());
     std::filesystem::create_directories(root_ + "/proc");
     drivers("195 nvidia\n511 nvidia-uvm\n");
   }
-  ~DeviceNodes() override { std::filesystem::remove_all(root_); }
 
   void drivers(const std::string& text) { std::ofstream(root_ + "/proc/devices") << "Character devices:\n" << text; }
   std::vector<std::string> of(const std::vector<task::OwnGpu>& gpus) {
@@ -30,7 +28,8 @@ class DeviceNodes : public ::testing::Test {
     return found.value_or(std::vector<std::string>{});
   }
 
-  std::string root_;
+  const store::TempDir dir_;
+  const std::string& root_ = dir_.path;
   const task::OwnGpu three_{"0000:10:00.0", "nvidia", 3}, twelve_{"0000:20:00.0", "nvidia", 12};
 };
 

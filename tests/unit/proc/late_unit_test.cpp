@@ -14,6 +14,7 @@
 #include "agent/proc/launch_file.h"
 #include "agent/proc/poller.h"
 #include "agent/proc/unique_fd.h"
+#include "tests/unit/store/temp_dir.h"
 
 namespace dtrain::proc {
 namespace {
@@ -25,8 +26,6 @@ constexpr Duration kBound = 60s;
 class LateUnit : public testing::Test {
  protected:
   LateUnit() {
-    std::string name = std::filesystem::temp_directory_path() / "dtrain-late-XXXXXX";
-    root_ = ::mkdtemp(name.data());
     home_ = root_ + "/home";
     std::filesystem::create_directories(home_);
     int pair[2] = {-1, -1};
@@ -34,7 +33,6 @@ class LateUnit : public testing::Test {
     ours_.reset(pair[0]);
     theirs_.reset(pair[1]);
   }
-  ~LateUnit() override { std::filesystem::remove_all(root_); }
 
   // With what the shim looks for in a group of its own.
   void launched_as(const std::string& unit) {
@@ -73,7 +71,9 @@ class LateUnit : public testing::Test {
   }
   bool is_there(const char* name) const { return ::access((home_ + "/" + name).c_str(), F_OK) == 0; }
 
-  std::string root_, home_;
+  const store::TempDir dir_;
+  const std::string& root_ = dir_.path;
+  std::string home_;
   UniqueFd ours_, theirs_;
 };
 

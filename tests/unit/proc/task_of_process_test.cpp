@@ -6,16 +6,14 @@
 
 #include <filesystem>
 #include <fstream>
+
+#include "tests/unit/store/temp_dir.h"
+
 namespace dtrain::proc {
 namespace {
 
 class TaskOfProcess : public ::testing::Test {
  protected:
-  TaskOfProcess() {
-    std::string name = std::filesystem::temp_directory_path() / "dtrain-proc-XXXXXX";
-    directory_ = ::mkdtemp(name.data());
-  }
-  ~TaskOfProcess() override { std::filesystem::remove_all(directory_); }
   void add(int pid, int parent, const std::string& name, const std::string& argument = "") {
     const auto at = std::filesystem::path(directory_) / std::to_string(pid);
     std::filesystem::create_directories(at);
@@ -24,7 +22,8 @@ class TaskOfProcess : public ::testing::Test {
   }
   bool in_task(int pid) { return runs_in_task(pid, "/var/lib/dtrain/tasks", directory_); }
 
-  std::string directory_;
+  const store::TempDir dir_;
+  const std::string& directory_ = dir_.path;
 };
 
 TEST_F(TaskOfProcess, WhoeverDescendsFromAShimOfOurs) {
