@@ -314,11 +314,10 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   }
   for (const auto& [id, t] : job.tasks)
     if (!tasks.contains(id)) job.former_tasks[id] = t.attempt;
+  if (job.spec.checkpoint) note_hosts(job, c, extend);
   job.tasks = std::move(tasks);
 
   JobTransition transition(*this, job, wall);
-  if (job.spec.checkpoint)
-    for (const auto& place : c.placements) job.ran[place.node] = c.generation;
   if (extend) transition.grow(c.placements);
   if (!extend) {
     if (job.restored_digest != c.restore_digest) job.fruitless_restores = 0;

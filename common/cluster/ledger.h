@@ -181,6 +181,7 @@ class Ledger {
   Applied apply_report(const Report& c, WallTime wall);
   Applied apply_finish(const FinishJob& c, WallTime wall);
   Applied apply_checkpoint(const CheckpointSeen& c, WallTime wall);
+  void note_hosts(JobRecord& job, const BeginGeneration& c, bool extend);
   void note_restore_point(JobRecord& job);
   Applied apply_forget(const ForgetJob& c, WallTime wall);
   Applied apply_waits(const JobWaits& c, WallTime wall);

@@ -1,5 +1,7 @@
 // The part of the ledger about checkpoints: which there are, on which hosts, and which were left behind.
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "common/base/limits.h"
 #include "common/cluster/ledger.h"
@@ -22,6 +24,22 @@ void Ledger::note_restore_point(JobRecord& job) {
     const auto oldest = std::ranges::min_element(job.ran, {}, [](const auto& entry) { return entry.second; });
     if (oldest->second >= job.generation) break;  // those have what is newest
     job.ran.erase(oldest);
+  }
+}
+
+// Before its tasks come to a host: whose is what lies there by then, and no host has told of.
+void Ledger::note_hosts(JobRecord& job, const BeginGeneration& c, bool extend) {
+  std::set<NodeId> noted;  // or has tasks of this generation already
+  if (extend) {
+    for (const auto& [id, t] : job.tasks)
+      if (!t.ended) noted.insert(t.place.node);
+  } else {
+    job.ran_before.clear();
+  }
+  for (const auto& place : c.placements) {
+    if (!noted.insert(place.node).second) continue;
+    const auto [ran, first] = job.ran.try_emplace(place.node, c.generation);
+    if (!first) job.ran_before[place.node] = std::exchange(ran->second, c.generation);
   }
 }
 

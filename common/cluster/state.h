@@ -269,6 +269,7 @@ struct JobRecord {
   bool from_scratch = false;  // asked for by a user: the next generation restores nothing
   std::vector<RestorePoint> lineage;         // of generations; only those that no later one makes needless: steps ascend
   std::map<NodeId, Generation> ran;          // the newest generation with tasks on that host
+  std::map<NodeId, Generation> ran_before;   // of the newest generation's hosts: the one before its tasks came there; none: not there
   std::uint64_t restored_place = 0;          // of the files of `restored` that were verified
   std::optional<Duration> restore_waits_since;  // its newest checkpoint is on hosts that are away (timing.restoreWait)
 
@@ -342,6 +343,7 @@ struct JobRecord {
     v("still_to", still_to);
     v("lineage", lineage);
     v("ran", ran);
+    v("ran_before", ran_before);
     v("restore_waits_since", restore_waits_since);
     v("restored_place", restored_place);
     v("shrunk", shrunk);

@@ -84,8 +84,24 @@ void CheckpointWatch::look_before(const JobRecord& job, Job& soft) {
     return std::max(t.attempt, here == nullptr ? 0 : here->attempt()) >= t.first_attempt;
   });
   if (begun) return;
+  soft.beside = std::ranges::any_of(job.tasks, [](const auto& t) { return t.second.attempt >= t.second.first_attempt; });
   soft.token = c_.next_token();
   c_.emit(ScanCheckpoints{job.id, soft.token, *job.spec.checkpoint, job.user});
+}
+
+// Who wrote what lies here before our tasks begin, and nobody has told of. A directory that others see, too, has what ran last anywhere:
+// of this generation, where this host was added to it after others had begun (three hosts, seeds 8182 and 18110). One of our own has
+// what ran here last, for we may have been away over generations (15151).
+Generation CheckpointWatch::written_before(const JobRecord& job, const Job& soft, const std::vector<CheckpointInfo>& list) const {
+  const bool shared = std::ranges::any_of(list, [&](const CheckpointInfo& info) {
+    const CheckpointRecord* r = record_of(job, info);
+    return r != nullptr && info.place != 0 && std::ranges::any_of(r->places, [&](const auto& p) {
+      return p.host != c_.facts.id && p.place == info.place;
+    });
+  });
+  if (shared) return soft.beside ? soft.generation : soft.generation - 1;
+  const auto ran = job.ran_before.find(c_.facts.id);
+  return ran == job.ran_before.end() ? 0 : ran->second;
 }
 
 bool CheckpointWatch::scanned(const CheckpointsScanned& e) {
@@ -104,7 +120,7 @@ bool CheckpointWatch::scanned(const CheckpointsScanned& e) {
     return true;
   }
   soft.token = 0;
-  if (e.found) found(*job, soft, *e.found, soft.generation - 1);
+  if (e.found) found(*job, soft, *e.found, written_before(*job, soft, *e.found));
   if (const auto meanwhile = std::exchange(soft.meanwhile, {})) found(*job, soft, *meanwhile, soft.generation);
   return true;
 }

@@ -38,6 +38,7 @@ class CheckpointWatch {
   struct Job {
     Generation generation = 0;
     std::uint64_t token = 0;  // of the look before its tasks begin
+    bool beside = false;      // tasks of the generation had begun elsewhere by then
     std::optional<std::vector<transfer::CheckpointInfo>> meanwhile;  // came while that look was under way
     std::set<std::string> known;     // told, or judged
     std::set<std::string> verified;  // or tried to
@@ -48,6 +49,7 @@ class CheckpointWatch {
 
   void look_before(const cluster::JobRecord& job, Job& soft);
   void found(const cluster::JobRecord& job, Job& soft, const std::vector<transfer::CheckpointInfo>& list, Generation generation);
+  Generation written_before(const cluster::JobRecord& job, const Job& soft, const std::vector<transfer::CheckpointInfo>& list) const;
   transfer::CheckpointInfo as_here(const cluster::CheckpointRecord& r) const;
   bool counts(const cluster::JobRecord& job, const cluster::CheckpointRecord& r) const;
   void find_work(const cluster::JobRecord& job, Job& soft);

@@ -51,8 +51,12 @@ bool reached(const cluster::JobRecord& job, const std::string& role, job::StartA
 task::Desire desire(const JobRecord& job, const TaskId& id) {
   const task::Desire stop = job.graceful ? task::Desire::stop : task::Desire::kill;
   if (job.deleting) return stop;
-  if (is_final(job.state))
-    return job.leave_running && job.tasks.at(id).left_running ? task::Desire::run : stop;
+  if (is_final(job.state)) {
+    // What was left running and has died since is begun by nobody: it would keep its room for good (three hosts, seed 16190).
+    const TaskRecord& t = job.tasks.at(id);
+    const bool runs = t.state == TaskState::running || t.state == TaskState::starting;
+    return job.leave_running && t.left_running && runs ? task::Desire::run : stop;
+  }
   if (job.goal == cluster::Goal::suspend || job.halt != cluster::Halt::none) return stop;
   const auto role = job.spec.roles.find(id.role);
   const bool wanted = role != job.spec.roles.end() && id.index < role->second.replicas;

@@ -31,7 +31,7 @@ class RestoreChoice final : public Checker {
     if (id.generation < job.generation) return;
     const bool first = id.generation > job.generation;
     if (first) {
-      job.hosts.clear();
+      job.hosts_before = std::exchange(job.hosts, {});
       job.began = world_.now();
     }
     job.generation = id.generation;
@@ -61,7 +61,7 @@ class RestoreChoice final : public Checker {
     std::uint32_t fruitless = 0;                   // generations in a row that restored it
     std::map<Generation, std::int64_t> restored;   // step, -1: from scratch
     std::map<Generation, Instant> begun;           // likewise
-    std::set<std::size_t> hosts;                   // where one of the generation began
+    std::set<std::size_t> hosts, hosts_before;     // where one of the generation began; of the one before
     Instant began{};                               // the newest generation
     Instant last_start{};                          // of any process
   };
@@ -73,7 +73,7 @@ class RestoreChoice final : public Checker {
     if (chosen == nullptr) return violation(id.text() + " restores " + path + ", which does not exist on its host");
     // What decays once others restored it says nothing about the choice; who begins late sees for itself.
     if (!chosen->good && chosen->decayed <= job.began) return violation(id.text() + " restores " + path + ", which does not verify");
-    if (id.generation > newest_restored(job) && stale(*chosen, id.job, job))
+    if (id.generation > newest_restored(job) && stale(*chosen, id.job, job) && !nobody_knows_whose(*chosen, id.job, job))
       return violation(id.text() + " restores " + path + " of a branch that was left behind");
   }
 
@@ -128,6 +128,16 @@ class RestoreChoice final : public Checker {
     for (auto it = job.restored.upper_bound(c.generation); it != job.restored.end(); ++it)
       if (it->second < c.info.step) return !shared(c.info.path) || c.written < job.begun.at(it->first);
     return false;
+  }
+  // The generation before may have written it, for all that could be known: nothing of that was told, and none of its hosts could be asked
+  // (three hosts, seed 19786).
+  bool nobody_knows_whose(const SimCheckpoint& c, JobId id, const History& job) {
+    const Decision& decision = decided_[id];
+    const auto away = [&](std::size_t host) { return world_.host_view(host).undisturbed_since() > decision.at; };
+    return !job.restored.empty() && !job.hosts_before.empty() && std::ranges::all_of(job.hosts_before, away) &&
+           std::ranges::none_of(decision.known, [&](const cluster::CheckpointRecord& r) {
+             return r.generation >= job.restored.rbegin()->first || (r.info.path == c.info.path && r.info.digest == c.info.digest);
+           });
   }
   // Another job's, from before, that a generation of this one began without: whether a later one takes it is open (three hosts, seed 1269).
   static bool passed_over(const SimCheckpoint& c, JobId id, const History& job) {

@@ -40,6 +40,35 @@ class LedgerHosts : public LedgerWorld {
   const TaskRecord& task(JobId id, const TaskId& t) const { return job(id).tasks.at(t); }
 };
 
+// Whose is what lies there then, and no host has told of (simulator, three hosts, seed 15151).
+TEST_F(LedgerHosts, WhatRanOnAHostBeforeItsTasksCameIsRemembered) {
+  using Ran = std::map<NodeId, Generation>;
+  job::JobSpec spec = generic_job(2);
+  spec.checkpoint.emplace().dir = "/c";
+  const JobId id = submit(spec);
+  const auto again_on = [&](const std::vector<NodeId>& hosts) {
+    act(id, ActionKind::restart);
+    for (const auto& [task, t] : std::map(job(id).tasks)) {
+      auto o = seen(id, task, TaskState::stopping);
+      o.ended = o.on_request = true;
+      tell(t.place.node, o);
+    }
+    run_on(id, hosts);
+  };
+  run_on(id, {"n1", "n2"});
+  EXPECT_EQ(job(id).ran_before, Ran());
+  ASSERT_NO_FATAL_FAILURE(again_on({"n2", "n3"}));
+  EXPECT_EQ(job(id).ran_before, Ran({{"n2", 1}}));
+  ASSERT_NO_FATAL_FAILURE(again_on({"n1", "n3"}));
+  EXPECT_EQ(job(id).ran_before, Ran({{"n1", 1}, {"n3", 2}})) << "n1 was away over a generation";
+  lose("n1");
+  ASSERT_TRUE(move(id, {"worker", 0}, "n2").status);
+  EXPECT_EQ(job(id).ran_before, Ran({{"n1", 1}, {"n2", 2}, {"n3", 2}})) << "one that was added";
+  lose("n2");
+  ASSERT_TRUE(move(id, {"worker", 0}, "n3").status);
+  EXPECT_EQ(job(id).ran_before.at("n3"), 2u) << "it has tasks, and looked before them";
+}
+
 TEST_F(LedgerHosts, AStatelessTaskIsTakenFromALostHostAndGivenToAnother) {
   const JobId id = submit(generic_job(2));
   run_on(id, {"n1", "n2"});

@@ -65,6 +65,7 @@ class CheckpointsTest : public ::testing::Test {
     spec.roles["ps"].exclusive = true;
     spec.policy.placement = job::Placement::spread;
     spec.policy.backoff_limit = 20;
+    spec.policy.enable_dynamic_worker = dynamic_worker;
     spec.checkpoint = job::CheckpointSpec{};
     spec.checkpoint->dir = "/ckpt/j";
     spec.checkpoint->keep = keep;
@@ -98,6 +99,13 @@ class CheckpointsTest : public ::testing::Test {
     return d;
   }
   JobId id() { return described().job.id; }
+  // The generation that is said to have written that step.
+  std::optional<Generation> wrote(std::int64_t step) {
+    const auto seen = up().ask<wire::CheckpointsReply>(MessageType::query_checkpoints, wire::CheckpointsRequest{"j", false}, 1000);
+    for (const auto& c : seen.value_or(wire::CheckpointsReply{}).checkpoints)
+      if (c.step == step) return c.generation;
+    return std::nullopt;
+  }
   void run_for(Duration time) {
     for (Duration t{}; t < time; t += 100ms) {
       work();
@@ -308,6 +316,7 @@ class CheckpointsTest : public ::testing::Test {
   std::vector<House*> houses;
   House *ps = nullptr, *other = nullptr;
   bool shared = false;  // one directory for all
+  bool dynamic_worker = false;
   std::map<House*, std::vector<transfer::CheckpointInfo>> disks;  // of nullptr: the shared one
   std::map<std::pair<House*, ConnectionId>, std::string> partial;
   std::vector<Stream> streams;

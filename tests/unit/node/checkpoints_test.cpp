@@ -237,6 +237,47 @@ TEST_F(CheckpointsTest, WhatATaskWroteWhoseStartNobodyHeardOfIsTheJobs) {
   EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 200);
 }
 
+// World cluster, three hosts, seeds 8182 and 18110: it was taken for another job's, and the next generation began from an older one.
+TEST_F(CheckpointsTest, WhoIsAddedToAGenerationFindsWhatItWroteInASharedDirectory) {
+  shared = dynamic_worker = true;
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*ps, checkpoint(100, 7));
+  disks[nullptr].insert(disks[nullptr].begin(), checkpoint(200, 8));  // of which nobody could tell
+  for (House* house : {ps, other}) drain(house->started.facts.name, true);
+  wire::ActionRequest scale;
+  scale.action = wire::Action::scale;
+  scale.job = "j";
+  scale.role = "worker";
+  scale.replicas = 2;
+  (void)houses[0]->ask<wire::Empty>(MessageType::action, scale, 1000);
+  run_for(10s);
+  ASSERT_EQ(described().job.generation, 1u);
+  ASSERT_EQ(watching.size(), 3u) << where();
+  EXPECT_EQ(wrote(200), 1u);
+}
+
+// Seed 15151: it was taken for the last one's, and a branch that had been left behind was restored.
+TEST_F(CheckpointsTest, WhoWasAwayOverAGenerationTellsWhatItWroteBefore) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*ps, checkpoint(100, 7));
+  lose(*other);
+  disks[other].push_back(checkpoint(150, 8));  // of which nobody could tell
+  run_for(60s);
+  ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
+  ASSERT_EQ(described().job.generation, 2u);
+  write(*ps, checkpoint(200, 9));
+  ++other->started.life;
+  other->start();
+  run_for(10s);
+  for (House* house : houses)
+    if (house != ps && house != other) drain(house->started.facts.name, true);
+  run_for(60s);
+  ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
+  ASSERT_EQ(described().job.generation, 3u) << where();
+  ASSERT_TRUE(watching.contains(other)) << where();
+  EXPECT_EQ(wrote(150), 1u);
+}
+
 TEST_F(CheckpointsTest, OnlyOtherAgentsMayAsk) {
   const auto reply = houses[0]->ask<wire::CheckpointAnswer>(MessageType::ask_checkpoint, wire::CheckpointQuestion{}, 0);
   ASSERT_FALSE(reply);

@@ -57,5 +57,26 @@ TEST(Orders, OneThatIsToldANumberMaySeeAll) {
 
 TEST(Orders, APretendedOneHasNothingToOpen) { EXPECT_THAT(order_with({3, 0}).own_gpus, Optional(ElementsAre(kFirst))); }
 
+// cleanPodPolicy None, once the job has ended: who is dead by then keeps no room (simulator, three hosts, seed 16190).
+TEST(Orders, WhatWasLeftRunningIsWantedUntilItDies) {
+  const auto desire_of = [](job::TaskState state, bool left_running) {
+    cluster::JobRecord job;
+    job.spec.roles["worker"].replicas = 1;
+    job.state = cluster::JobState::failed;
+    job.leave_running = true;
+    cluster::TaskRecord& record = job.tasks[TaskId{"worker", 0}];
+    record.state = state;
+    record.left_running = left_running;
+    const NodeFacts facts = host();
+    record.place.node = facts.id;
+    return make_orders(job, facts, make_context(job), {}, "").tasks.at(0).desire;
+  };
+  using job::TaskState;
+  EXPECT_EQ(desire_of(TaskState::running, true), task::Desire::run);
+  EXPECT_EQ(desire_of(TaskState::starting, true), task::Desire::run);
+  EXPECT_NE(desire_of(TaskState::backoff, true), task::Desire::run);
+  EXPECT_NE(desire_of(TaskState::running, false), task::Desire::run);
+}
+
 }  // namespace
 }  // namespace dtrain::node
