@@ -167,6 +167,7 @@ void Task::attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid,
   pid_ = pid;
   started_wall_ = at;
   started_ = last_sign_of_life_ = now;
+  idle_deaths_ = 0;
   reason_.clear();
   enter(Phase::running);
   advance(now);
@@ -175,10 +176,10 @@ void Task::attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid,
 void Task::attempt_refused(Instant now, AttemptNumber attempt, const Error& error) {
   if (phase_ != Phase::starting || attempt != attempt_) return;
   Exit e;
-  // Its shim died before it could begin: nothing of it ran, and nothing counts. Else as env(1), nice(1) and others: the launcher failed,
-  // not the program.
-  never_began_ = !shim_alive_;
-  if (never_began_) e.unknown = true;
+  // Its shim died before it could begin: nothing of it ran, and nothing counts, unless that goes on. Else as env(1), nice(1) and others:
+  // the launcher failed, not the program.
+  never_began_ = !shim_alive_ && ++idle_deaths_ <= kIdleShimDeaths;
+  if (!shim_alive_) e.unknown = true;
   else e.code = 125;
   e.cause = error.text();
   started_ = now;
@@ -269,9 +270,11 @@ void Task::shim_gone(Instant now) {
     case Phase::ending:
       enter(Phase::over);
       break;
-    case Phase::staged:
-      launch();
-      break;  // it died before it had anything to run
+    case Phase::staged:  // it died before it had anything to run
+      if (++idle_deaths_ <= kIdleShimDeaths) return launch();
+      return stage_failure(Error{ErrorCode::unavailable,
+                                 "could not start it: " + std::to_string(idle_deaths_) + " shims in a row died before it began",
+                                 "look for dtrain-shim in that host's log"});
     case Phase::backoff:
       advance(now);
       break;  // relaunched when the delay is over

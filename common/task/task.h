@@ -57,6 +57,10 @@ class RestartGate {
   virtual bool stands_still(const AssignmentId& id, bool beside_leased) const = 0;
 };
 
+// Shims of a task, one after the other, that may die before an attempt begins in them. Each is replaced at no cost; one more is a
+// failure: of the attempt that it was to begin, or, before the first, of the staging.
+inline constexpr std::uint32_t kIdleShimDeaths = 4;
+
 class Task {
  public:
   Task(TaskOrder order, const HostContext& host, HostActions& actions, const RestartGate& gate);
@@ -158,6 +162,7 @@ class Task {
   bool stood_ = false;   // job_stands_still(), when last looked at
   bool spared_ = false;  // so it did at the newest exit, or the host ended it, or its shim died before it began
   bool never_began_ = false;  // the newest exit, while it is looked at
+  std::uint32_t idle_deaths_ = 0;  // of shims, since an attempt began
   bool stop_announced_ = false, stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;

@@ -158,6 +158,44 @@ TEST_F(Tasks, AnAttemptThatItsShimsDeathPreventsCostsNothing) {
   EXPECT_EQ(seen().state, TaskState::failed) << "the second failure";
 }
 
+// At the barrier, where nothing began yet.
+TEST_F(Tasks, ShimsThatDieBeforeTheFirstAttemptAreReplacedAFewTimes) {
+  TaskOrder waits = order();
+  waits.go = false;
+  give({waits});
+  task().staged(std::string("/w"));
+  task().shim_up(now_, {});
+  did_.take();
+  for (std::uint32_t death = 0; death < kIdleShimDeaths; ++death) {
+    host_.shim_gone(now_, order().id);
+    ASSERT_EQ(did_.take(), Done{"launch worker-0"}) << death;
+    task().shim_up(now_, {});
+  }
+  host_.shim_gone(now_, order().id);
+  EXPECT_EQ(did_.take(), Done{});
+  EXPECT_TRUE(seen().stage_failed);
+  EXPECT_NE(seen().reason.find("5 shims in a row died before it began"), std::string::npos) << seen().reason;
+}
+
+TEST_F(Tasks, AttemptsThatShimsDeathsPreventCountWhereThatGoesOn) {
+  spec().policy.failure_threshold = {2, 24h};
+  give({order()}, 1);
+  bring_up();
+  exits(died(1));
+  for (AttemptNumber attempt = 2; attempt < 2 + kIdleShimDeaths; ++attempt) {
+    host_.shim_gone(now_, order().id);
+    task().attempt_refused(now_, attempt, Error{ErrorCode::unavailable, "could not start it: its shim died", ""});
+    ASSERT_TRUE(seen().spared) << attempt;
+    ASSERT_NE(seen().state, TaskState::failed) << attempt;
+    now_ += 10min;
+    host_.tick(now_);
+    task().shim_up(now_, {});
+  }
+  host_.shim_gone(now_, order().id);
+  task().attempt_refused(now_, 2 + kIdleShimDeaths, Error{ErrorCode::unavailable, "could not start it: its shim died", ""});
+  EXPECT_EQ(seen().state, TaskState::failed) << "the second failure";
+}
+
 TEST_F(Tasks, TheBudgetIsSharedByTheJobsTasks) {
   give({order(0), order(1)}, 1);
   bring_up(0);
