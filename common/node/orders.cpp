@@ -116,6 +116,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     for (const std::uint32_t index : t.place.gpus) {
       const auto gpu =
           std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const auto& g) { return g.index == index; });
+      if (gpu != facts.gpus.end() && gpu->numa >= 0) o.gpu_nodes.push_back(gpu->numa);
       // A number counts all GPUs of the host: who is told it must see all.
       const bool named = gpu != facts.gpus.end() && !gpu->uuid.empty();
       if (gpu != facts.gpus.end() && gpu->pretended) continue;
