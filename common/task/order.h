@@ -67,7 +67,7 @@ struct HostContext {
   std::map<std::string, std::string> pass_env;
   Duration lease = 10s;         // timing.lease: of tasks that job::wants_lease() names
   bool needs_leases = false;    // the cluster has more than one host, or had
-  std::vector<HostCpu> cpus;    // that tasks get for themselves; empty: none do
+  std::vector<HostCpu> cpus{};  // that tasks get for themselves; empty: none do
 };
 
 }  // namespace dtrain::task
