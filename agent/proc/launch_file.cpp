@@ -20,7 +20,8 @@ Result<std::string> cpu_bits(const std::vector<std::uint32_t>& cpus) {
   std::string bits;
   for (const std::uint32_t cpu : cpus) {
     if (cpu / 8 >= shim::kCpuBytes)
-      return fail(ErrorCode::limit, "could not prepare the launch: CPU " + std::to_string(cpu) + " is beyond " + std::to_string(8 * shim::kCpuBytes));
+      return fail(ErrorCode::limit, "could not prepare the launch: CPU " + std::to_string(cpu) + " is beyond the last of " +
+                                        std::to_string(8 * shim::kCpuBytes));
     if (cpu / 8 >= bits.size()) bits.resize((cpu / 64 + 1) * 8);
     bits[cpu / 8] = static_cast<char>(bits[cpu / 8] | 1 << cpu % 8);
   }

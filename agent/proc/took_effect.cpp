@@ -119,7 +119,8 @@ std::vector<Difference> compare_cpus(const std::vector<std::uint32_t>& cpus, std
   if (!seen.cpus) return out;
   if (!cpus.empty() && !std::ranges::all_of(*seen.cpus, its_own))
     out.push_back(difference("cpus", "CPUs", shown(cpus), shown(*seen.cpus),
-                             "nothing, where the task chose others itself; else check that they are online and in the agent's CPU set", "asked was"));
+                             "nothing, where the task chose others itself; else check that they are online and in the agent's CPU set",
+                             "asked was"));
   compare_policy(numa_node, seen, "asked was", out);
   return out;
 }
