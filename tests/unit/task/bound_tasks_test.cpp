@@ -79,6 +79,14 @@ TEST(BoundTasks, WhereNothingIsKnownNothingIsSaid) {
 class BoundCourse : public Tasks {
  protected:
   BoundCourse() { spec().roles["worker"].resources.cpu_millis = 2000; }
+  // What it is launched with, beside all that were ordered before.
+  std::vector<std::uint32_t> launch(const TaskOrder& task) {
+    did_.cpus.clear();
+    orders_.push_back(task);
+    bound_host_.update(now_, {1, {}, orders_});
+    bound_host_.find(task.id)->staged(std::string("/w"));
+    return did_.cpus;
+  }
   FoundShim found(std::uint32_t index, std::vector<std::uint32_t> cpus) const {
     FoundShim f;
     f.id = {1, 1, {"worker", index}};
@@ -88,75 +96,51 @@ class BoundCourse : public Tasks {
     f.cpus = std::move(cpus);
     return f;
   }
-  std::vector<TaskOrder> orders_{order(0), order(1)};
+  std::vector<TaskOrder> orders_;
   Assignments bound_host_{HostContext{"n1", "", {}, 10s, false, kFour}, did_};
 };
 
 TEST_F(BoundCourse, FromItsLaunchUntilItsShimIsGone) {
-  Assignments& host = bound_host_;
-  const auto launch = [&](std::uint32_t index) {
-    did_.cpus.clear();
-    host.update(now_, {1, {}, orders_});
-    host.find({1, 1, {"worker", index}})->staged(std::string("/w"));
-    return did_.cpus;
-  };
-  EXPECT_THAT(launch(0), ElementsAre(0, 1));
-  EXPECT_THAT(launch(1), ElementsAre(2, 3));
+  EXPECT_THAT(launch(order(0)), ElementsAre(0, 1));
+  EXPECT_THAT(launch(order(1)), ElementsAre(2, 3));
   // A launch that came to nothing gives them back.
-  host.find({1, 1, {"worker", 1}})->shim_up(now_, fail(ErrorCode::io, "could not launch"));
-  orders_ = {order(0), order(1, 2)};
-  did_.take();
-  host.update(now_, {1, {}, orders_});
-  host.find({1, 2, {"worker", 1}})->staged(std::string("/w"));
-  EXPECT_THAT(did_.cpus, ElementsAre(2, 3));
-  // Its exit and its next attempt change nothing.
-  Task& first = *host.find({1, 1, {"worker", 0}});
+  bound_host_.find(order(1).id)->shim_up(now_, fail(ErrorCode::io, "could not launch"));
+  EXPECT_THAT(launch(order(1, 2)), ElementsAre(2, 3));
+  // An exit and the next attempt change nothing.
+  Task& first = *bound_host_.find(order(0).id);
   first.shim_up(now_, {});
   first.attempt_started(now_, 1, 100, WallTime{});
   first.attempt_exited(now_, 1, died(1));
+  first.attempt_started(now_, 2, 101, WallTime{});
   did_.take();
-  orders_.push_back(order(2));
-  host.update(now_, {1, {}, orders_});
-  host.find({1, 1, {"worker", 2}})->staged(std::string("/w"));
-  EXPECT_THAT(did_.cpus, IsEmpty());
-  EXPECT_THAT(did_.take(), testing::Contains("unbound worker-2"));
-  // Its shim's death gives them back, and the next one gets some again.
-  host.shim_gone(now_, first.order().id);
-  EXPECT_THAT(did_.cpus, ElementsAre(0, 1)) << "launched again";
+  EXPECT_THAT(launch(order(1, 3)), IsEmpty());
+  EXPECT_THAT(did_.take(), testing::Contains("unbound worker-1"));
+  // The shim's death does.
+  bound_host_.shim_gone(now_, order(0).id);
+  EXPECT_THAT(launch(order(1, 4)), ElementsAre(0, 1));
 }
 
 TEST_F(BoundCourse, OneThatIsFoundKeepsThem) {
   bound_host_.adopt({found(0, {2, 3})});
-  bound_host_.update(now_, {1, {}, orders_});
-  bound_host_.find({1, 1, {"worker", 1}})->staged(std::string("/w"));
-  EXPECT_THAT(did_.cpus, ElementsAre(0, 1));
+  orders_ = {order(0)};
+  EXPECT_THAT(launch(order(1)), ElementsAre(0, 1));
 }
 
 // Nobody ordered it: it is being ended, and has them until it is gone.
 TEST_F(BoundCourse, OneThatIsUnwantedKeepsThemToItsEnd) {
-  FoundShim stray = found(0, {0, 1, 2});
-  stray.id = {9, 1, {"worker", 0}};
-  FoundShim dead = found(1, {3});
-  dead.id = {9, 1, {"worker", 1}};
+  FoundShim stray = found(0, {0, 1, 2}), dead = found(1, {3});
+  stray.id.job = dead.id.job = 9;
   dead.shim_alive = dead.running = false;
   bound_host_.adopt({stray, dead});
   bound_host_.finish_adoption();
-  bound_host_.update(now_, {1, {}, {order(0)}});
-  bound_host_.find({1, 1, {"worker", 0}})->staged(std::string("/w"));
-  EXPECT_THAT(did_.cpus, IsEmpty());
+  EXPECT_THAT(launch(order(0)), IsEmpty());
   bound_host_.shim_gone(now_, stray.id);
-  bound_host_.update(now_, {1, {}, orders_});
-  bound_host_.find({1, 1, {"worker", 1}})->staged(std::string("/w"));
-  EXPECT_EQ(did_.cpus.size(), 2u);
+  EXPECT_THAT(launch(order(1)), ElementsAre(0, 1));
 }
 
 TEST_F(BoundCourse, TheRuleCanBeBroken) {
   bound_host_.broken_rule = "own-cpus";
-  bound_host_.update(now_, {1, {}, orders_});
-  for (const std::uint32_t index : {0u, 1u}) {
-    bound_host_.find({1, 1, {"worker", index}})->staged(std::string("/w"));
-    EXPECT_THAT(did_.cpus, ElementsAre(0, 1));
-  }
+  for (const std::uint32_t index : {0u, 1u}) EXPECT_THAT(launch(order(index)), ElementsAre(0, 1));
 }
 
 }  // namespace
