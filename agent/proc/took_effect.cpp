@@ -34,7 +34,7 @@ Difference difference(const std::string& kind, const std::string& what, const st
 
 void compare_policy(std::int32_t numa_node, const InForce& seen, const std::string& who, std::vector<Difference>& out) {
   const std::string asked = "prefer:" + std::to_string(numa_node);
-  if (numa_node < 0 || seen.memory_policy == asked) return;
+  if (numa_node < 0 || seen.memory_policy == asked || seen.memory_policy == "") return;
   out.push_back(difference("numa", "memory to the NUMA node of its CPUs", asked, seen.memory_policy.value_or("unknown"),
                            "check that the kernel knows NUMA, and that the container permits set_mempolicy", who));
 }
@@ -131,9 +131,11 @@ InForce look_at_cpus(pid_t pid) {
   const std::string status = read_small_file(proc + "/status").value_or("");
   if (const auto list = status_value(status, "Cpus_allowed_list")) seen.cpus = parse_cpu_list(*list);
   // Each line is a mapping; the first one, of the program itself, has no policy of its own, and shows that of the process.
-  const std::string maps = read_small_file(proc + "/numa_maps").value_or("");
-  std::istringstream first(maps.substr(0, maps.find('\n')));
-  if (std::string address, policy; first >> address >> policy) seen.memory_policy = policy;
+  if (const auto maps = read_small_file(proc + "/numa_maps")) {
+    std::istringstream first(maps->substr(0, maps->find('\n')));
+    std::string address;
+    first >> address >> seen.memory_policy.emplace();
+  }
   return seen;
 }
 

@@ -184,7 +184,7 @@ TEST_F(ShimTest, WhoHasNoneMayUseAll) {
 
 TEST_F(ShimTest, MemoryComesFromItsNode) {
   use();
-  auto spec = shell("head -n 1 /proc/self/numa_maps | cut -d' ' -f2");
+  auto spec = shell("head -n 1 /proc/self/numa_maps | cut -d' ' -f2; sleep 0.2");
   spec.numa_node = 0;
   run(spec);
   const bool preferred = output().bytes[0] == "prefer:0\n";

@@ -200,7 +200,8 @@ TEST(TookEffect, CpusOfAnAttempt) {
   EXPECT_THAT(kinds({5, 4}, -1, Numbers{4, 5, 6}, "default"), ElementsAre("cpus"));
   EXPECT_THAT(kinds({5, 4}, 1, Numbers{0, 1}, "default"), ElementsAre("cpus", "numa"));
   EXPECT_THAT(kinds({5, 4}, 1, Numbers{4, 5}, std::nullopt), ElementsAre("numa"));
-  EXPECT_THAT(kinds({5, 4}, 1, std::nullopt, std::nullopt), IsEmpty()) << "it has ended";
+  EXPECT_THAT(kinds({5, 4}, 1, Numbers{4, 5}, ""), IsEmpty()) << "it has ended";
+  EXPECT_THAT(kinds({5, 4}, 1, std::nullopt, std::nullopt), IsEmpty()) << "and nobody knows it any more";
 }
 
 TEST(TookEffect, ThisProcessIsReadAsTheKernelHasIt) {
