@@ -153,12 +153,22 @@ Score best_of_all(const std::vector<HostCpu>& host, const std::set<std::uint32_t
   return *best;
 }
 
+template <class T>
+rc::Gen<std::set<T>> some_below(std::uint32_t end) {
+  return rc::gen::map(rc::gen::inRange(0u, 1u << end), [end](std::uint32_t bits) {
+    std::set<T> some;
+    for (std::uint32_t i = 0; i < end; ++i)
+      if ((bits >> i & 1) != 0) some.insert(static_cast<T>(i));
+    return some;
+  });
+}
+
 RC_GTEST_PROP(CpuChoiceTwin, NoSetOfFreeCpusIsBetter, ()) {
   const auto nodes = *rc::gen::inRange(1u, 4u), threads = *rc::gen::element(1u, 2u, 4u);
   const auto cores = *rc::gen::inRange(1u, 12 / (nodes * threads) + 1);
   const auto all = host(nodes, cores, threads);
-  const auto taken = *rc::gen::container<std::set<std::uint32_t>>(rc::gen::inRange(0u, static_cast<std::uint32_t>(all.size())));
-  const auto near = *rc::gen::container<std::set<std::int32_t>>(rc::gen::inRange(0, static_cast<std::int32_t>(nodes)));
+  const auto taken = *some_below<std::uint32_t>(static_cast<std::uint32_t>(all.size()));
+  const auto near = *some_below<std::int32_t>(nodes);
   const auto want = *rc::gen::inRange<std::size_t>(1, all.size() + 2);
   const CpuChoice choice = choose_cpus(all, taken, want * 1000, {near.begin(), near.end()});
   if (all.size() - taken.size() < want) {
