@@ -81,6 +81,7 @@ void discover(const Request& request, const std::function<void(const host::Machi
   }
   const bool of_file = !request.source.file.empty();
   machine.cpus = usable_cpus(topology->get());
+  machine.cpu_list = list_cpus(topology->get());
   machine.memory_bytes = of_file ? 0 : kernel_memory(request.source.root);
   if (machine.memory_bytes == 0) machine.memory_bytes = local_memory(topology->get());
   machine.packages =

@@ -120,6 +120,21 @@ std::uint64_t usable_cpus(hwloc_topology_t topology) {
   return static_cast<std::uint64_t>(std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU)));
 }
 
+std::vector<task::HostCpu> list_cpus(hwloc_topology_t topology) {
+  std::vector<task::HostCpu> cpus;
+  for (hwloc_obj_t pu = nullptr; (pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu)) != nullptr;) {
+    const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
+    task::HostCpu cpu;
+    cpu.index = pu->os_index;
+    // A core's number of the kernel's counts anew in each package. Where no cores are known each CPU is one.
+    cpu.core = core != nullptr ? core->logical_index : pu->logical_index;
+    if (pu->nodeset != nullptr) cpu.numa = hwloc_bitmap_first(pu->nodeset);
+    cpus.push_back(cpu);
+  }
+  std::ranges::sort(cpus, {}, &task::HostCpu::index);
+  return cpus;
+}
+
 std::uint64_t local_memory(hwloc_topology_t topology) {
   std::uint64_t bytes = 0;
   for (hwloc_obj_t node = nullptr;

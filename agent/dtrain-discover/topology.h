@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
+#include "common/task/cpu_choice.h"
 
 namespace dtrain::discover {
 
@@ -25,5 +27,7 @@ Result<Topology> load_topology(const Source& source);
 // Logical CPUs, and bytes of all NUMA nodes.
 std::uint64_t usable_cpus(hwloc_topology_t topology);
 std::uint64_t local_memory(hwloc_topology_t topology);
+// The logical CPUs one by one, in order of index. Of several NUMA nodes beside one (memory on the package, say) its lowest.
+std::vector<task::HostCpu> list_cpus(hwloc_topology_t topology);
 
 }  // namespace dtrain::discover

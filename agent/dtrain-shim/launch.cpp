@@ -65,6 +65,7 @@ bool Launch::load() {
   env = static_cast<char**>(reserve((h.env_count + kOwnVariables + 1) * sizeof(char*)));
   if (argv == nullptr || env == nullptr) return false;
   groups = reinterpret_cast<const uint32_t*>(base + h.groups_offset);
+  cpus = base + h.cpus_offset;
   if (!fill_list(base, size, h.argv_offset, h.argv_count, argv) ||
       !fill_list(base, size, h.env_offset, h.env_count, env) || !string_at(base, size, h.work_dir_offset, work_dir) ||
       !string_at(base, size, h.notify_offset, notify) || !string_at(base, size, h.cgroup_offset, cgroup) ||

@@ -12,6 +12,7 @@ struct Launch {
   char** argv = nullptr;
   char** env = nullptr;          // env_count entries, then the per-attempt ones that the user does not set himself
   const uint32_t* groups = nullptr;
+  const char* cpus = nullptr;    // header.cpu_bytes of them
   const char* work_dir = "";
   const char* notify = "";       // value of NOTIFY_SOCKET
   const char* cgroup = "";

@@ -14,11 +14,12 @@
 
 namespace dtrain::shim {
 
-inline constexpr uint32_t kVersion = 3;        // newest that this code speaks
+inline constexpr uint32_t kVersion = 4;        // newest that this code speaks
 inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
 // 1: without leases. Such a shim, adopted by a newer agent, runs on without one, and so does one that was launched
 // without (kLeased is missing).
 // 2: without kUnit, which no agent of that version writes.
+// 3: without CPUs of its own: its attempts run on all of them, whatever the launch file says.
 
 inline constexpr size_t kStatusBytes = 256;    // = limits::kStatusTextBytes
 inline constexpr size_t kTailBytes = 2048;     // = limits::kStderrTailBytes
@@ -26,6 +27,8 @@ inline constexpr size_t kNotifyBytes = 4096;   // = limits::kNotifyMessageBytes
 inline constexpr size_t kPacketBytes = 8192;   // largest packet of either side, room to grow included
 inline constexpr uint32_t kRlimits = 16;
 inline constexpr uint32_t kGroups = 65536;     // NGROUPS_MAX
+inline constexpr uint32_t kCpuBytes = 8192;    // of a set of CPUs: 65,536 of them
+inline constexpr uint32_t kNumaNodes = 1024;   // MAX_NUMNODES of the largest kernels
 
 // Names inside the assignment's directory.
 inline constexpr char kLaunchFile[] = "launch";
@@ -214,9 +217,13 @@ struct LaunchHeader {
   uint64_t first_nonce = 0;      // of its first question: random, so that no two shims ever ask the same
   int32_t stop_signal = 15;      // with kUnit. From here on: version 3
   uint32_t reserved = 0;
+  uint32_t cpus_offset = 0;      // CPUs of its own, one bit each, the lowest first. From here on: version 4
+  uint32_t cpu_bytes = 0;        // of these, whole words of the kernel; 0: it may use all
+  int32_t numa_node = -1;        // whose memory comes first; -1: any
+  uint32_t reserved2 = 0;
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
-static_assert(sizeof(LaunchHeader) == 400);
+static_assert(sizeof(LaunchHeader) == 416);
 
 // ---------------------------------------------------------------- reading structs of any version
 
@@ -242,7 +249,8 @@ inline bool read_launch_header(const void* bytes, size_t size, LaunchHeader& out
   memcpy(&header, static_cast<const char*>(bytes) + offsetof(LaunchHeader, header_bytes), sizeof(header));
   return header <= size && read_struct(bytes, header, kLaunchV1Bytes, out) && out.magic == kLaunchMagic &&
          out.total_bytes == size && out.rlimit_count <= kRlimits && out.groups_offset <= size &&
-         out.group_count <= kGroups && out.group_count <= (size - out.groups_offset) / sizeof(uint32_t);
+         out.group_count <= kGroups && out.group_count <= (size - out.groups_offset) / sizeof(uint32_t) &&
+         out.cpus_offset <= size && out.cpu_bytes <= kCpuBytes && out.cpu_bytes <= size - out.cpus_offset;
 }
 
 }  // namespace dtrain::shim

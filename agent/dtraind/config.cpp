@@ -255,6 +255,7 @@ void read_tasks(MapReader& root, Config& c, Report& report) {
   section(root, "tasks", report, [&](MapReader& map) {
     map.parsed("launch", c.tasks.launch, parse_launch);
     map.parsed("cgroup", c.tasks.cgroup, parse_absolute_or_empty);
+    map.boolean("cpuBinding", c.tasks.cpu_binding);
     map.boolean("allowRoot", c.tasks.allow_root);
     map.texts("passEnv", c.tasks.pass_env);
     map.texts("devices", c.tasks.devices);

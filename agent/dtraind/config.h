@@ -65,6 +65,7 @@ struct Config {
   struct {
     Launch launch = Launch::automatic;
     std::string cgroup;                     // "": the agent's own
+    bool cpu_binding = true;                // tasks that ask for whole CPUs get CPUs of their own
     bool allow_root = false;
     std::vector<std::string> pass_env;
     std::vector<std::string> devices;       // that all tasks may open, besides those that training is known to need

@@ -106,6 +106,12 @@ Start<std::optional<host::GpuWatch::Options>> gather_hardware(const Config& conf
   if (!found) return tl::unexpected<Failure>(found.error());
   auto total = host::total_capacity();
   if (!total) return give_up(EX_OSERR, total.error());
+  const auto usable = host::usable_cpus();
+  if (!usable) return give_up(EX_OSERR, usable.error());
+  // Another machine's CPUs have other numbers.
+  const bool here = !*found || !(*found)->elsewhere;
+  if (config.tasks.cpu_binding && here)
+    facts.cpus = host::describe_cpus(*usable, *found ? (*found)->machine.cpu_list : std::vector<task::HostCpu>());
   if (*found) {
     host::Machine& machine = (*found)->machine;
     if ((*found)->elsewhere) *total = host::Capacity{machine.cpus * 1000, machine.memory_bytes};

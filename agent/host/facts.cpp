@@ -19,16 +19,35 @@ constexpr std::uint64_t kReservedCpuMillis = 1000;
 constexpr std::uint64_t kReservedMemory = 4ull << 30;
 constexpr int kMostCpus = 1 << 16;
 
-Result<std::uint64_t> usable_cpus() {
+}  // namespace
+
+Result<std::vector<std::uint32_t>> usable_cpus() {
   // The kernel refuses a set that is smaller than its own, whose size it does not tell.
   for (int cpus = 1024; cpus <= kMostCpus; cpus *= 4) {
     const std::size_t size = CPU_ALLOC_SIZE(cpus);
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus), [](cpu_set_t* s) { CPU_FREE(s); });
-    if (::sched_getaffinity(0, size, set.get()) == 0) return static_cast<std::uint64_t>(CPU_COUNT_S(size, set.get()));
+    if (::sched_getaffinity(0, size, set.get()) == 0) {
+      std::vector<std::uint32_t> usable;
+      for (int cpu = 0; cpu < cpus; ++cpu)
+        if (CPU_ISSET_S(static_cast<std::size_t>(cpu), size, set.get())) usable.push_back(static_cast<std::uint32_t>(cpu));
+      return usable;
+    }
     if (errno != EINVAL) break;
   }
   return fail(ErrorCode::io, std::string("could not count the CPUs: ") + ::strerror(errno));
 }
+
+std::vector<task::HostCpu> describe_cpus(const std::vector<std::uint32_t>& usable, const std::vector<task::HostCpu>& known) {
+  std::vector<task::HostCpu> cpus;
+  for (const std::uint32_t index : usable) {
+    const auto described = std::ranges::find(known, index, &task::HostCpu::index);
+    if (described != known.end()) cpus.push_back(*described);
+    else if (known.empty()) cpus.push_back({index, index, -1});
+  }
+  return cpus;
+}
+
+namespace {
 
 Result<std::uint64_t> total_memory() {
   std::ifstream file("/proc/meminfo");
@@ -48,7 +67,7 @@ Result<Capacity> total_capacity() {
   if (!cpus) return fail(cpus.error());
   const auto memory = total_memory();
   if (!memory) return fail(memory.error());
-  return Capacity{*cpus * 1000, *memory};
+  return Capacity{cpus->size() * 1000, *memory};
 }
 
 Capacity after_reserve(const Capacity& total, const ReserveOptions& reserve) {

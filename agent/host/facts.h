@@ -25,6 +25,10 @@ struct Capacity {
 
 // CPUs that this process may run on (affinity) and the memory of the machine.
 Result<Capacity> total_capacity();
+// These CPUs one by one, ascending.
+Result<std::vector<std::uint32_t>> usable_cpus();
+// Those of `usable` with what is known of them; of a machine of which nothing is known each is a core of its own, beside all others.
+std::vector<task::HostCpu> describe_cpus(const std::vector<std::uint32_t>& usable, const std::vector<task::HostCpu>& known);
 Capacity after_reserve(const Capacity& total, const ReserveOptions& reserve);
 
 // Changes at every start of the kernel.

@@ -12,6 +12,7 @@
 #include "common/base/result.h"
 #include "common/node/gpu_sample.h"
 #include "common/node/host_facts.h"
+#include "common/task/cpu_choice.h"
 
 namespace dtrain::host {
 
@@ -28,6 +29,7 @@ struct Machine {
   std::uint64_t cpus = 0;      // logical ones that may be used
   std::uint64_t memory_bytes = 0;
   std::uint32_t packages = 0, numa_nodes = 0;
+  std::vector<task::HostCpu> cpu_list;  // the same CPUs one by one, in order of index
   std::vector<node::Gpu>
       gpus;              // in order of index, without excluded ones; with those that were here once
   std::vector<KnownGpu> known;  // the index of every GPU, as it is to be remembered
@@ -45,6 +47,7 @@ struct Machine {
     v("topology", topology);
     v("warnings", warnings);
     v("known", known);
+    v("cpu_list", cpu_list);
   }
 };
 

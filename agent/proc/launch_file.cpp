@@ -15,6 +15,19 @@ std::uint32_t append_text(std::string& out, const std::string& text) {
   return offset;
 }
 
+// One bit each, in whole words of the kernel.
+Result<std::string> cpu_bits(const std::vector<std::uint32_t>& cpus) {
+  std::string bits;
+  for (const std::uint32_t cpu : cpus) {
+    if (cpu / 8 >= shim::kCpuBytes)
+      return fail(ErrorCode::limit, "could not prepare the launch: CPU " + std::to_string(cpu) + " is beyond the last of " +
+                                        std::to_string(8 * shim::kCpuBytes));
+    if (cpu / 8 >= bits.size()) bits.resize((cpu / 64 + 1) * 8);
+    bits[cpu / 8] = static_cast<char>(bits[cpu / 8] | 1 << cpu % 8);
+  }
+  return bits;
+}
+
 bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
 
 bool read_text(std::string_view bytes, std::size_t& at, std::string& out) {
@@ -51,6 +64,12 @@ Result<std::string> encode_launch(const LaunchFile& launch) {
     h.rlimits[h.rlimit_count++] = {static_cast<std::uint32_t>(resource), 0, value};
 
   std::string out(sizeof(h), '\0');
+  const auto cpus = cpu_bits(launch.cpus);
+  if (!cpus) return fail(cpus.error());
+  h.cpus_offset = static_cast<std::uint32_t>(out.size());
+  h.cpu_bytes = static_cast<std::uint32_t>(cpus->size());
+  h.numa_node = launch.numa_node;
+  out.append(*cpus);
   h.groups_offset = static_cast<std::uint32_t>(out.size());
   h.group_count = static_cast<std::uint32_t>(launch.groups.size());
   for (const std::uint32_t group : launch.groups) out.append(reinterpret_cast<const char*>(&group), sizeof(group));
@@ -103,6 +122,9 @@ Result<LaunchFile> decode_launch(std::string_view bytes) {
     launch.rlimits.emplace_back(static_cast<int>(h.rlimits[i].resource), h.rlimits[i].value);
   launch.groups.resize(h.group_count);
   if (h.group_count > 0) memcpy(launch.groups.data(), bytes.data() + h.groups_offset, h.group_count * sizeof(std::uint32_t));
+  for (std::uint32_t bit = 0; bit < 8 * h.cpu_bytes; ++bit)
+    if ((bytes[h.cpus_offset + bit / 8] >> bit % 8 & 1) != 0) launch.cpus.push_back(bit);
+  launch.numa_node = h.numa_node;
   std::string text;
   std::size_t at = h.argv_offset;
   for (std::uint32_t i = 0; i < h.argv_count; ++i) {

@@ -24,6 +24,8 @@ class Launcher {
   virtual Result<UniqueFd> launch(const task::ShimSpec& spec, const std::string& directory, const LaunchFile& launch, UniqueFd theirs) = 0;
   // The shim of that launch has said who it is; or (pid 0) it is given up or gone, and must not come any more.
   virtual void settled(const LaunchFile& /*launch*/, int /*pid*/) {}
+  // Such a shim has started an attempt, which is this process.
+  virtual void began(const LaunchFile& /*launch*/, int /*pid*/) {}
 
   // Of each launch that answered no pidfd, at most once, from dispatch() or launch(): nullopt where it has been begun, or nobody knows.
   using OnAnswer = std::function<void(const AssignmentId& id, const std::string& cgroup, std::optional<Error> refusal)>;

@@ -146,6 +146,8 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
     return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
   launch.address = spec.address;
   launch.port = spec.port;
+  launch.cpus = spec.cpus;
+  launch.numa_node = spec.numa_node;
   launch.last_attempt = shim.last_attempt();
   // A directory of an earlier agent, which list() did not see.
   if (const auto state = read_record(shim.directory(), "state"))
@@ -376,6 +378,8 @@ void ShimRunner::dispatch(EventSink& sink) {
   std::vector<AssignmentId> ended;
   for (const node::Event& event : now) {
     if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended.push_back(gone->id);
+    if (const auto* started = std::get_if<node::AttemptStarted>(&event))
+      if (const TrackedShim* shim = find(started->id)) launcher_->began(shim->launch_file(), started->pid);
     if (const auto* up = std::get_if<node::ShimUp>(&event)) {
       if (!up->result) ended.push_back(up->id);
       // Refused because another one is on its way: that one is not.
@@ -417,7 +421,7 @@ Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
   const std::string name = "dtrain-" + std::to_string(info.st_dev) + "-" + std::to_string(info.st_ino);
   Cgroups cgroups = Cgroups::open(options.cgroup, name);
   if (options.warn && cgroups.unusable()) options.warn(*cgroups.unusable());
-  auto launcher = make_direct_launcher(options.shim_path, std::move(cgroups));
+  auto launcher = make_direct_launcher(options.shim_path, std::move(cgroups), options.warn);
   auto runner = std::make_unique<ShimRunner>(std::move(options));
   runner->use(std::move(launcher));
   return std::unique_ptr<Runner>(std::move(runner));

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +40,27 @@ std::uint64_t own_capabilities() {
   const std::string status = read_small_file("/proc/self/status").value_or("");
   const std::size_t at = status.find("\nCapBnd:");
   return at == std::string::npos ? ~std::uint64_t{0} : std::strtoull(status.c_str() + at + 8, nullptr, 16);
+}
+
+// systemd fails a start on CPUs or with a policy that the kernel refuses, where a shim does without: they never keep a task from starting.
+// Leaves out CPUs that went offline since the agent began, or that `slice` may not use, and the node where nobody may set such a policy.
+std::optional<Error> leave_out_refused(task::ShimSpec& spec, const std::string& slice) {
+  const std::size_t asked = spec.cpus.size();
+  for (const std::string& file : {std::string("/sys/devices/system/cpu/online"), slice + "/cpuset.cpus.effective"}) {
+    const auto list = read_small_file(file);
+    if (!list) continue;  // no such control group, or not yet
+    const std::vector<std::uint32_t> there = parse_cpu_list(*list);
+    std::erase_if(spec.cpus, [&](std::uint32_t cpu) { return std::ranges::find(there, cpu) == there.end(); });
+  }
+  const bool no_policy = spec.numa_node >= 0 && ::syscall(SYS_get_mempolicy, nullptr, nullptr, 0, nullptr, 0) != 0;
+  if (no_policy) spec.numa_node = -1;
+  if (spec.cpus.size() == asked && !no_policy) return std::nullopt;
+  return Error{ErrorCode::unavailable,
+               "could not give " + spec.id.text() + " its CPUs: " +
+                   (no_policy ? "NUMA policies cannot be set here"
+                              : std::to_string(asked - spec.cpus.size()) + " of " + std::to_string(asked) + " are offline or not " +
+                                    std::string(kTasksSlice) + "'s"),
+               "restart dtraind, which then knows what CPUs there are; compare AllowedCPUs of " + std::string(kTasksSlice)};
 }
 
 std::string name_of(const std::string& cgroup) { return cgroup.substr(cgroup.rfind('/') + 1); }
@@ -113,6 +135,7 @@ Result<UniqueFd> SystemdLauncher::launch(const task::ShimSpec& spec, const std::
       starting.spec.own_gpus.reset();
     }
   }
+  if (const auto refused = leave_out_refused(starting.spec, slice_)) warn_once("left_out", *refused);
   ask(launch.cgroup, starting_.insert_or_assign(launch.cgroup, std::move(starting)).first->second);
   return UniqueFd();
 }

@@ -27,9 +27,16 @@ std::string shown(const std::vector<std::uint32_t>& cpus) {
 }
 
 Difference difference(const std::string& kind, const std::string& what, const std::string& asked, const std::string& found,
-                      const std::string& next) {
+                      const std::string& next, const std::string& who = "systemd took") {
   return {kind, Error{ErrorCode::unavailable,
-                      "could not limit " + what + " as asked: systemd took " + asked + ", in force is " + found, next}};
+                      "could not limit " + what + " as asked: " + who + " " + asked + ", in force is " + found, next}};
+}
+
+void compare_policy(std::int32_t numa_node, const InForce& seen, const std::string& who, std::vector<Difference>& out) {
+  const std::string asked = "prefer:" + std::to_string(numa_node);
+  if (numa_node < 0 || seen.memory_policy == asked || seen.memory_policy == "") return;
+  out.push_back(difference("numa", "memory to the NUMA node of its CPUs", asked, seen.memory_policy.value_or("unknown"),
+                           "check that the kernel knows NUMA, and that the container permits set_mempolicy", who));
 }
 
 std::uint64_t number(const std::string& text) {
@@ -80,6 +87,7 @@ std::vector<Difference> compare(const task::ShimSpec& spec, const UnitHost& host
   if (!cpus.empty() && seen.cpu_set != cpus)
     out.push_back(difference("cpu_set", "CPUs of tasks that set their own", shown(cpus), seen.cpu_set ? shown(*seen.cpu_set) : "no CPU set",
                              "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)"));
+  compare_policy(spec.numa_node, seen, "systemd took", out);
   if (spec.memory_bytes > 0) {
     const std::uint64_t memory = seen.memory_bytes.value_or(kNone);
     if (memory > spec.memory_bytes || spec.memory_bytes - memory >= kPageBytes)
@@ -104,11 +112,36 @@ std::vector<Difference> compare(const task::ShimSpec& spec, const UnitHost& host
   return out;
 }
 
-InForce look_at(pid_t pid) {
+std::vector<Difference> compare_cpus(const std::vector<std::uint32_t>& cpus, std::int32_t numa_node, const InForce& seen) {
+  std::vector<Difference> out;
+  const auto its_own = [&](std::uint32_t cpu) { return std::ranges::find(cpus, cpu) != cpus.end(); };
+  // One that has ended meanwhile has neither.
+  if (!seen.cpus) return out;
+  if (!cpus.empty() && !std::ranges::all_of(*seen.cpus, its_own))
+    out.push_back(difference("cpus", "CPUs", shown(cpus), shown(*seen.cpus),
+                             "nothing, where the task chose others itself; else check that they are online and in the agent's CPU set",
+                             "asked was"));
+  compare_policy(numa_node, seen, "asked was", out);
+  return out;
+}
+
+InForce look_at_cpus(pid_t pid) {
   InForce seen;
   const std::string proc = "/proc/" + std::to_string(pid);
   const std::string status = read_small_file(proc + "/status").value_or("");
   if (const auto list = status_value(status, "Cpus_allowed_list")) seen.cpus = parse_cpu_list(*list);
+  // Each line is a mapping; the first one, of the program itself, has no policy of its own, and shows that of the process.
+  if (const auto maps = read_small_file(proc + "/numa_maps")) {
+    std::istringstream first(maps->substr(0, maps->find('\n')));
+    std::string address;
+    first >> address >> seen.memory_policy.emplace();
+  }
+  return seen;
+}
+
+InForce look_at(pid_t pid) {
+  InForce seen = look_at_cpus(pid);
+  const std::string proc = "/proc/" + std::to_string(pid);
   const ProcessCgroups cgroups(std::to_string(pid));
   const auto unified = cgroups.in(""), memory = cgroups.in("memory"), pids = cgroups.in("pids"), devices = cgroups.in("devices"),
              cpuset = cgroups.in("cpuset");

@@ -474,6 +474,7 @@ task::FoundShim TrackedShim::found() {
   result.id = id_;
   result.shim_alive = silent || up();
   result.attempt = last_.fixed.attempt;
+  if (result.shim_alive) result.cpus = launch_.cpus;
   result.running = result.shim_alive && last_.active();
   result.pid = result.running ? last_.fixed.pid : 0;
   result.started = wall_time(last_.fixed.started_ns);

@@ -17,6 +17,7 @@
 #include "common/node/gpu_sample.h"
 #include "common/node/host_facts.h"
 #include "common/raft/log_entry.h"
+#include "common/task/cpu_choice.h"
 #include "common/task/shim_spec.h"
 #include "common/transfer/checkpoint.h"
 #include "common/wire/log_message.h"
@@ -57,6 +58,7 @@ struct NodeFacts {
   std::map<std::string, std::string> labels;
   std::string topology;  // for people: packages, NUMA nodes, cores, GPUs, one line each; at most 2 KiB; may be empty
   std::uint32_t packages = 0, numa_nodes = 0;
+  std::vector<task::HostCpu> cpus;  // that tasks get for themselves; empty: none do
 };
 // This node's place among others, as the disk and the command line say it.
 struct MemberStart {

@@ -97,7 +97,7 @@ void Node::Impl::start(const Started& e) {
 void Node::Impl::start_host(const Started& e) {
   for (const JobId id : c.ledger.take_forgotten()) files_to_remove.insert(id);
   c.ledger.take_touched();
-  host.emplace(task::HostContext{c.facts.name, c.facts.task_interface, c.options.pass_env, c.options.lease, false}, actions);
+  host.emplace(task::HostContext{c.facts.name, c.facts.task_interface, c.options.pass_env, c.options.lease, false, c.facts.cpus}, actions);
   host->broken_rule = c.options.broken_rule;
   c.host = &*host;
   for (const auto& shim : e.shims) {

@@ -50,6 +50,10 @@ class EffectActions final : public task::HostActions {
     spec.epoch = c_.replicated->epoch();
     c_.emit(LaunchShim{std::move(spec)});
   }
+  void unbound(const AssignmentId& id, const std::string& reason) override {
+    c_.log.write(LogLevel::warn, "task.unbound",
+                 {{"task", id.text()}, {"reason", reason}, {"next", "nothing: it shares the host's CPUs with others"}});
+  }
   void start(const AssignmentId& id, AttemptNumber attempt) override { c_.emit(StartAttempt{id, attempt}); }
   void signal(const AssignmentId& id, std::int32_t signal) override {
     c_.emit(SignalTask{id, signal, false});

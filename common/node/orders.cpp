@@ -75,6 +75,16 @@ std::optional<std::vector<task::OwnGpu>> own_gpus(const NodeFacts& facts, const 
   return own;
 }
 
+// Those that are known.
+std::vector<std::int32_t> numa_nodes_of(const NodeFacts& facts, const std::vector<std::uint32_t>& indices) {
+  std::vector<std::int32_t> nodes;
+  for (const std::uint32_t index : indices) {
+    const auto gpu = std::ranges::find(facts.gpus, index, &Gpu::index);
+    if (gpu != facts.gpus.end() && gpu->numa >= 0) nodes.push_back(gpu->numa);
+  }
+  return nodes;
+}
+
 }  // namespace
 
 std::shared_ptr<const task::JobContext> make_context(const JobRecord& job) {
@@ -129,6 +139,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.address = t.place.address;
     o.gpu_ids = gpu_ids(facts.gpus, t.place.gpus);
     o.own_gpus = own_gpus(facts, t.place.gpus);
+    o.gpu_nodes = numa_nodes_of(facts, t.place.gpus);
     o.desire = desire(job, id);
     if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state))
       o.desire = task::Desire::run;

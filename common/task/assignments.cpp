@@ -14,6 +14,7 @@ std::pair<Assignments::Tasks::const_iterator, Assignments::Tasks::const_iterator
 void Assignments::adopt(std::vector<FoundShim> found) {
   for (auto& f : found) {
     const AssignmentId id = f.id;
+    if (f.shim_alive) bound_.found(id, f.cpus);
     found_.emplace(id, std::move(f));
   }
 }
@@ -44,7 +45,7 @@ void Assignments::update(Instant now, const JobOrder& order) {
       known->update(now, t);
       continue;
     }
-    auto task = std::make_unique<Task>(t, host_, actions_, static_cast<const RestartGate&>(*this));
+    auto task = std::make_unique<Task>(t, host_, actions_, static_cast<RestartGate&>(*this));
     Task& added = *tasks_.emplace(t.id, std::move(task)).first->second;
     const auto found = found_.find(t.id);
     added.begin(now, found == found_.end() ? nullptr : &found->second);
@@ -93,6 +94,7 @@ const Task* Assignments::find(const AssignmentId& id) const {
 }
 
 void Assignments::shim_gone(Instant now, const AssignmentId& id) {
+  bound_.release(id);
   if (ending_.erase(id) > 0) return settle(now, id.job);
   if (Task* task = find(id)) task->shim_gone(now);
   settle(now, id.job);

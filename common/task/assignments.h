@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "common/task/bound_tasks.h"
 #include "common/task/task.h"
 
 namespace dtrain::task {
 
 class Assignments : private RestartGate {
  public:
-  Assignments(HostContext host, HostActions& actions) : host_(std::move(host)), actions_(actions) {}
+  Assignments(HostContext host, HostActions& actions) : host_(std::move(host)), actions_(actions), bound_(host_.cpus) {}
 
   // What the runner found at start. Call once, before the first update().
   void adopt(std::vector<FoundShim> found);
@@ -62,11 +63,16 @@ class Assignments : private RestartGate {
   bool predecessor_gone(const AssignmentId& id) const override;
   bool halt_expected(const AssignmentId& id) const override;
   bool stands_still(const AssignmentId& id, bool beside_leased) const override;
+  std::string bind(ShimSpec& spec, const std::vector<std::int32_t>& gpu_nodes) override {
+    return bound_.bind(spec, gpu_nodes, broken_rule == "own-cpus");
+  }
+  void unbind(const AssignmentId& id) override { bound_.release(id); }
   using Tasks = std::map<AssignmentId, std::unique_ptr<Task>>;  // ordered by job first
   std::pair<Tasks::const_iterator, Tasks::const_iterator> of(JobId job) const;
 
   HostContext host_;
   HostActions& actions_;
+  BoundTasks bound_;
   Tasks tasks_;
   std::set<AssignmentId> unwanted_;  // of tasks_: taken from this host; wanted again later it begins anew
   std::map<JobId, std::optional<std::uint32_t>> budget_left_;

@@ -13,6 +13,7 @@
 #include "common/job/cluster_spec.h"
 #include "common/job/exit.h"
 #include "common/job/job_spec.h"
+#include "common/task/cpu_choice.h"
 #include "common/task/shim_spec.h"
 
 namespace dtrain::task {
@@ -49,6 +50,7 @@ struct TaskOrder {
   std::uint32_t consecutive_failures = 0;  // as the ledger knows, for the back-off
   std::vector<Instant> failures;           // within the threshold's window
   std::optional<std::vector<OwnGpu>> own_gpus;  // as ShimSpec's
+  std::vector<std::int32_t> gpu_nodes;          // NUMA nodes of its GPUs, where they are known
 };
 
 struct JobOrder {
@@ -65,6 +67,7 @@ struct HostContext {
   std::map<std::string, std::string> pass_env;
   Duration lease = 10s;         // timing.lease: of tasks that job::wants_lease() names
   bool needs_leases = false;    // the cluster has more than one host, or had
+  std::vector<HostCpu> cpus{};  // that tasks get for themselves; empty: none do
 };
 
 }  // namespace dtrain::task

@@ -50,7 +50,7 @@ struct ShimSpec {
   Duration lease{0};        // runs under a lease of this length (docs/leases.md); 0: without one
   std::uint64_t epoch = 0;  // of the coordinator, as far as this agent knows: answers of a lower one are refused
   // Of the host, for a launcher that can keep it to them (docs/shim.md).
-  std::vector<std::uint32_t> cpus;                  // logical CPUs; empty: all
+  std::vector<std::uint32_t> cpus;                  // logical CPUs that are its own (bound_tasks.h); empty: it has none, and may use all
   std::int32_t numa_node = -1;                      // whose memory comes first; -1: any
   std::optional<std::vector<OwnGpu>> own_gpus;      // the only ones that it may open; nullopt: any
   template <class V>
@@ -89,6 +89,7 @@ struct FoundShim {
   bool ready = false;        // READY=1 was received for `attempt`
   bool frozen = false;
   bool leased = false;      // it runs under a lease
+  std::vector<std::uint32_t> cpus;  // that a living shim was launched with: its own
   std::uint64_t epoch = 0;  // highest of a coordinator that the shim has heard of
   std::string status;  // last STATUS=
 };

@@ -11,7 +11,7 @@ namespace dtrain::task {
 
 constexpr Duration kRequireEvery = 10s;  // a shim that does not ask for a lease is told again that it needs one
 
-Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, const RestartGate& gate)
+Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, RestartGate& gate)
     : order_(std::move(order)),
       host_(host),
       actions_(actions),
@@ -108,6 +108,7 @@ void Task::launch() {
   spec.argv = std::move(rendered->argv);
   spec.env = std::move(rendered->env);
   lease_ = spec.lease;
+  if (const std::string why = gate_.bind(spec, order_.gpu_nodes); !why.empty()) actions_.unbound(spec.id, why);
   enter(Phase::launching);
   actions_.launch(std::move(spec));
 }
@@ -134,6 +135,7 @@ void Task::waits(const std::string& reason) {
 
 void Task::shim_up(Instant now, const Status& result) {
   if (phase_ != Phase::launching) return;
+  if (!result) gate_.unbind(order_.id);
   if (!result) return stage_failure(result.error());
   shim_alive_ = true;
   // Launched again after its shim died between two attempts: the delay was served already.

@@ -34,6 +34,8 @@ class HostActions {
   virtual ~HostActions() = default;
   virtual void stage(const TaskOrder& order) = 0;
   virtual void launch(ShimSpec spec) = 0;
+  // It is launched without CPUs of its own, though it asks for whole ones: why, for people.
+  virtual void unbound(const AssignmentId& id, const std::string& reason) = 0;
   virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;
   virtual void signal(const AssignmentId& id, std::int32_t signal) = 0;
   virtual void kill(const AssignmentId& id) = 0;
@@ -55,6 +57,9 @@ class RestartGate {
   // One of its generation is frozen for want of a lease here; or, `beside_leased`, this host has heard of no coordinator for so
   // long that those elsewhere are as well.
   virtual bool stands_still(const AssignmentId& id, bool beside_leased) const = 0;
+  // CPUs of its own for a shim that is about to be launched; answers why it gets none, "" where nothing is to be said (bound_tasks.h).
+  virtual std::string bind(ShimSpec& spec, const std::vector<std::int32_t>& gpu_nodes) = 0;
+  virtual void unbind(const AssignmentId& id) = 0;  // that came to nothing
 };
 
 // Shims of a task, one after the other, that may die before an attempt begins in them. Each is replaced at no cost; one more is a
@@ -63,7 +68,7 @@ inline constexpr std::uint32_t kIdleShimDeaths = 4;
 
 class Task {
  public:
-  Task(TaskOrder order, const HostContext& host, HostActions& actions, const RestartGate& gate);
+  Task(TaskOrder order, const HostContext& host, HostActions& actions, RestartGate& gate);
 
   // A new assignment, or one that `found` shows from an earlier life of the agent.
   void begin(Instant now, const FoundShim* found);
@@ -135,7 +140,7 @@ class Task {
   TaskOrder order_;
   const HostContext& host_;
   HostActions& actions_;
-  const RestartGate& gate_;
+  RestartGate& gate_;
 
   Phase phase_ = Phase::staging;
   Outcome outcome_ = Outcome::none;

@@ -10,6 +10,7 @@ namespace dtrain::sim {
 inline constexpr std::uint64_t kHostCpuMillis = 8000;
 inline constexpr std::uint64_t kHostMemoryBytes = 16ull << 30;
 inline constexpr std::uint32_t kHostGpus = 2;
+inline constexpr std::uint32_t kHostCpus = kHostCpuMillis / 1000;  // of two NUMA nodes, two hyperthreads a core
 
 job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
 // Its tasks take so much that few such jobs run at once; one kind takes all `hosts`. What may be bound to one host has room on

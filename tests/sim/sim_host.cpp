@@ -27,6 +27,15 @@ std::string host_id(std::size_t number) {
 }
 static_assert(kMostHosts <= 14 * 16, "host_id() of the last is that of another");
 
+// The first hyperthreads of all cores come before the second ones, as on most machines.
+std::vector<task::HostCpu> host_cpus() {
+  constexpr std::uint32_t kCores = kHostCpus / 2, kCoresPerNode = kCores / 2;
+  std::vector<task::HostCpu> cpus;
+  for (std::uint32_t i = 0; i < kHostCpus; ++i)
+    cpus.push_back({i, i % kCores, static_cast<std::int32_t>(i % kCores / kCoresPerNode)});
+  return cpus;
+}
+
 std::string host_name(std::size_t number) { return "sim" + std::to_string(number); }
 
 }  // namespace
@@ -137,6 +146,7 @@ node::Started SimHost::facts() const {
   started.facts.task_interface = "lo";
   started.facts.cpu_millis = kHostCpuMillis;
   started.facts.memory_bytes = kHostMemoryBytes;
+  started.facts.cpus = host_cpus();
   for (std::uint32_t i = 0; i < kHostGpus; ++i) {
     node::NodeFacts::Gpu gpu;
     gpu.index = i;

@@ -305,6 +305,7 @@ std::vector<task::FoundShim> SimRunner::found() const {
     f.ready = shim.ready;
     f.frozen = shim.held;
     f.leased = shim.lease.has_value();
+    if (shim.alive) f.cpus = shim.spec.cpus;
     f.epoch = shim.lease ? shim.lease->held.epoch() : 0;
     f.status = shim.status;
     out.push_back(std::move(f));

@@ -1,8 +1,9 @@
-"""What a host's configuration gives its tasks: the address and interface they talk on, and their limits.
+"""What a host's configuration gives its tasks: the address and interface they talk on, their limits, and CPUs of their own.
 
 In namespaces of its own: it makes network interfaces, and takes rights from agents.
 """
 import json
+import os
 import resource
 import signal
 import unittest
@@ -110,6 +111,54 @@ class HostSettings(harness.SystemTest):
         self.assertIn("memlock unlimited, and get 8.0 MiB: RDMA", found[0]["finding"])
         self.assertIn("LimitMEMLOCK=infinity", found[0]["cure"])
         self.assertEqual(self.says("locks", "ulimit -l"), "%d\n" % (MEMLOCK >> 10))     # as it was said
+
+    # ---- CPUs
+
+    def has_cpus(self, name, cpus):
+        """The CPUs that a task may use, which goes on running."""
+        looks = "import os, time; print(*sorted(os.sched_getaffinity(0)), flush=True); time.sleep(1e6)"
+        self.agent.do("submit", self.job_file(name, {"worker": {"replicas": 1, "command": ["/usr/bin/python3", "-c", looks],
+                                                                "resources": {"cpus": cpus}}}))
+        return self.cpus_of(name)
+
+    def cpus_of(self, name):
+        said = harness.until(lambda: "\n" in self.agent.ctl("logs", name, "worker-0").stdout and self.agent.do("logs", name, "worker-0"),
+                             "what %s says" % name)
+        return {int(cpu) for cpu in said.splitlines()[-1].split()}
+
+    def test_whole_cpus_are_ones_own(self):
+        mine = os.sched_getaffinity(0)
+        self.starts("--set", "resources.reserve.cpus=0")
+        first = self.has_cpus("first", 1)
+        self.assertEqual(first, {min(mine)})
+        if len(mine) == 1:
+            return                  # nobody else has room here
+        second = self.has_cpus("second", 1)
+        self.assertEqual(len(second), 1)
+        self.assertFalse(first & second, (first, second))
+        # Without being told of the first's the next life would give them out again.
+        self.agent.end(signal.SIGKILL)
+        self.agent.start()
+        self.agent.do("cancel", "second")
+        self.wait_job("second", "Cancelled")
+        third = self.has_cpus("third", 1)
+        self.assertEqual(len(third), 1)
+        self.assertFalse(first & third, (first, third))
+        self.assertEqual(self.cpus_of("first"), first)
+        self.assertEqual(self.tasks("first")["worker-0"]["attempt"], 1)
+        for event in ("tasks.warning", "task.unbound"):
+            self.assertNotIn(" event=%s " % event, self.agent.log())
+
+    def test_who_asks_for_no_whole_cpus_shares_them(self):
+        mine = os.sched_getaffinity(0)
+        self.starts("--set", "resources.reserve.cpus=0")
+        for name, cpus in (("none", 0), ("part", "500m")):
+            self.assertEqual(self.has_cpus(name, cpus), mine)
+            self.agent.do("cancel", name)
+            self.wait_job(name, "Cancelled")
+        self.agent.end(signal.SIGTERM)
+        self.starts("--set", "resources.reserve.cpus=0", "--set", "tasks.cpuBinding=false")
+        self.assertEqual(self.has_cpus("unbound", 1), mine)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ TEST(Config, TheShippedFileHoldsExactlyTheDefaults) {
   EXPECT_EQ(a.network.key_file, b.network.key_file);
   EXPECT_EQ(a.paths.data, b.paths.data);
   EXPECT_EQ(a.paths.run, b.paths.run);
+  EXPECT_EQ(a.tasks.cpu_binding, b.tasks.cpu_binding);
   EXPECT_EQ(a.tasks.ulimits, b.tasks.ulimits);
   EXPECT_EQ(a.tasks.log_file_bytes, b.tasks.log_file_bytes);
   EXPECT_EQ(a.tasks.log_keep_for, b.tasks.log_keep_for);
@@ -64,6 +65,7 @@ resources: {gpus: 4, topology: /t.xml, excludeGpus: [0000:01:00.0, 3], reserve: 
 tasks:
   launch: direct
   cgroup: /dtrain.slice/dtrain-tasks.service
+  cpuBinding: false
   allowRoot: true
   passEnv: [LD_LIBRARY_PATH]
   devices: [/dev/sg0, char-nvidia-*]
@@ -98,6 +100,7 @@ log: {level: debug}
   EXPECT_EQ(c.resources.reserve_memory, 2ull << 30);
   EXPECT_EQ(c.tasks.launch, Launch::direct);
   EXPECT_EQ(c.tasks.cgroup, "/dtrain.slice/dtrain-tasks.service");
+  EXPECT_FALSE(c.tasks.cpu_binding);
   EXPECT_TRUE(c.tasks.allow_root);
   EXPECT_EQ(c.tasks.ulimits.at("core"), std::uint64_t{RLIM_INFINITY});
   EXPECT_EQ(c.tasks.devices, (std::vector<std::string>{"/dev/sg0", "char-nvidia-*"}));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +19,23 @@ namespace dtrain::host {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST(Cpus, AreThoseThatThisProcessMayUse) {
+  const auto usable = usable_cpus();
+  ASSERT_TRUE(usable);
+  cpu_set_t set;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof set, &set), 0);
+  EXPECT_EQ(usable->size(), static_cast<std::size_t>(CPU_COUNT(&set)));
+  for (const std::uint32_t cpu : *usable) EXPECT_TRUE(CPU_ISSET(cpu, &set)) << cpu;
+  EXPECT_EQ(total_capacity()->cpu_millis, usable->size() * 1000);
+}
+
+// hwloc knows all that the machine has; the agent may be kept to some of them.
+TEST(Cpus, AreDescribedAsFarAsIsKnown) {
+  const std::vector<task::HostCpu> known = {{0, 0, 0}, {1, 1, 0}, {2, 0, 0}, {3, 1, 0}};
+  EXPECT_EQ(describe_cpus({1, 3, 7}, known), (std::vector<task::HostCpu>{{1, 1, 0}, {3, 1, 0}}));
+  EXPECT_EQ(describe_cpus({1, 3}, {}), (std::vector<task::HostCpu>{{1, 1, -1}, {3, 3, -1}}));
+}
 
 TEST(Endpoint, Parses) {
   EXPECT_EQ(parse_endpoint("10.0.0.1:7400")->text(), "10.0.0.1:7400");

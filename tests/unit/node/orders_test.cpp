@@ -22,6 +22,7 @@ NodeFacts host() {
     gpu.minor = static_cast<std::int32_t>(index + 4);
     if (index < 2) gpu.uuid = "GPU-" + std::to_string(index);
     gpu.pretended = index == 3;
+    gpu.numa = index == 2 ? -1 : static_cast<std::int32_t>(index % 2);
     facts.gpus.push_back(gpu);
   }
   return facts;
@@ -53,6 +54,13 @@ TEST(Orders, OneThatIsToldANumberMaySeeAll) {
   EXPECT_EQ(order_with({2, 0}).own_gpus, std::nullopt);
   EXPECT_EQ(order_with({0, 2}).own_gpus, std::nullopt);
   EXPECT_EQ(order_with({7}).own_gpus, std::nullopt) << "gone since it was placed";
+}
+
+// Its CPUs are to be near them.
+TEST(Orders, TheNodesOfItsGpusAreToldAsFarAsTheyAreKnown) {
+  EXPECT_THAT(order_with({3, 0, 1}).gpu_nodes, ElementsAre(1, 0, 1)) << "also of a pretended one";
+  EXPECT_THAT(order_with({2}).gpu_nodes, IsEmpty());
+  EXPECT_THAT(order_with({}).gpu_nodes, IsEmpty());
 }
 
 TEST(Orders, APretendedOneHasNothingToOpen) { EXPECT_THAT(order_with({3, 0}).own_gpus, Optional(ElementsAre(kFirst))); }

@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <cstring>
 
+#include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/launch_file.h"
 #include "agent/proc/record.h"
 #include "common/task/log_format.h"
@@ -147,6 +149,105 @@ TEST_F(ShimTest, TheUsersOwnNotifySocketWins) {
   spec.env["NOTIFY_SOCKET"] = "/elsewhere";
   run(spec);
   EXPECT_EQ(output().bytes[0], "/elsewhere\n");
+}
+
+// All attempts of it, also at the word of the agent's next life, which is told whose they are.
+TEST_F(ShimTest, ATaskRunsOnCpusOfItsOwn) {
+  cpu_set_t mine;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof mine, &mine), 0);
+  std::uint32_t last = 0;
+  for (std::uint32_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &mine)) last = cpu;
+  use();
+  auto spec = shell("grep Cpus_allowed_list /proc/self/status");
+  spec.cpus = {last};
+  const std::string line = "Cpus_allowed_list:\t" + std::to_string(last) + "\n";
+  run(spec);
+  EXPECT_EQ(output().bytes[0], line);
+  world_->agent_dies();
+  world_->agent_returns();
+  const auto found = world_->runner().list();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].cpus, spec.cpus);
+  attempt(2);
+  EXPECT_EQ(output().bytes[0], line + line);
+  EXPECT_TRUE(world_->warnings().empty()) << world_->warnings().front().text();
+}
+
+TEST_F(ShimTest, WhoHasNoneMayUseAll) {
+  use();
+  run(shell("grep Cpus_allowed_list /proc/self/status; grep Cpus_allowed_list /proc/$PPID/status"));
+  const std::string both = output().bytes[0];
+  ASSERT_GT(both.size(), 0u);
+  EXPECT_EQ(both.substr(0, both.size() / 2), both.substr(both.size() / 2)) << "the task's and its shim's";
+}
+
+TEST_F(ShimTest, MemoryComesFromItsNode) {
+  use();
+  auto spec = shell("head -n 1 /proc/self/numa_maps | cut -d' ' -f2; sleep 0.2");
+  spec.numa_node = 0;
+  run(spec);
+  const bool preferred = output().bytes[0] == "prefer:0\n";
+  EXPECT_EQ(world_->warnings().size(), preferred ? 0u : 1u) << "where a kernel or a container has no NUMA policies that is said: "
+                                                           << output().bytes[0];
+}
+
+// CPUs that are not there never keep it from running; that it runs on others is said, once.
+TEST_F(ShimTest, CpusThatAreOfflineAreDoneWithout) {
+  use();
+  auto spec = shell("sleep 0.2; echo ran");
+  spec.cpus = {8 * shim::kCpuBytes - 1};
+  launch(spec);
+  EXPECT_EQ(attempt(1).code, 0);
+  EXPECT_EQ(attempt(2).code, 0);
+  EXPECT_EQ(output().bytes[0], "ran\nran\n");
+  ASSERT_EQ(world_->warnings().size(), 1u);
+  EXPECT_NE(world_->warnings()[0].message.find("could not limit CPUs as asked: asked was 65535, in force is "), std::string::npos)
+      << world_->warnings()[0].message;
+}
+
+TEST(LaunchFile, CpusAndNodeComeBack) {
+  LaunchFile launch;
+  launch.argv = {"a"};
+  EXPECT_TRUE(decode_launch(*encode_launch(launch))->cpus.empty());
+  EXPECT_EQ(decode_launch(*encode_launch(launch))->numa_node, -1);
+  launch.groups = {7, 8, 9};
+  launch.cpus = {0, 63, 64, 200};
+  launch.numa_node = 3;
+  const auto back = decode_launch(*encode_launch(launch));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->cpus, launch.cpus);
+  EXPECT_EQ(back->numa_node, 3);
+  EXPECT_EQ(back->groups, launch.groups);
+  launch.cpus = {8 * shim::kCpuBytes};
+  EXPECT_FALSE(encode_launch(launch));
+}
+
+// One that an agent of version 3 wrote: its header ends before the CPUs.
+TEST(LaunchFile, OneOfAnOlderAgentHasNoCpus) {
+  LaunchFile launch;
+  launch.argv = {"a"};
+  std::string bytes = *encode_launch(launch);
+  constexpr std::uint32_t kOlder = offsetof(shim::LaunchHeader, cpus_offset);
+  std::memcpy(bytes.data() + offsetof(shim::LaunchHeader, header_bytes), &kOlder, sizeof kOlder);
+  std::memset(bytes.data() + kOlder, 0xff, sizeof(shim::LaunchHeader) - kOlder);
+  const auto back = decode_launch(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_TRUE(back->cpus.empty());
+  EXPECT_EQ(back->numa_node, -1);
+}
+
+TEST(LaunchFile, CpusBeyondItsEndAreDamage) {
+  LaunchFile launch;
+  launch.argv = {"a"};
+  const std::string good = *encode_launch(launch);
+  for (const std::uint32_t wrong : {std::uint32_t{8}, shim::kCpuBytes + 8, 0xffffffffu}) {
+    std::string bytes = good;
+    const auto offset = static_cast<std::uint32_t>(bytes.size());
+    std::memcpy(bytes.data() + offsetof(shim::LaunchHeader, cpus_offset), &offset, sizeof offset);
+    std::memcpy(bytes.data() + offsetof(shim::LaunchHeader, cpu_bytes), &wrong, sizeof wrong);
+    EXPECT_FALSE(decode_launch(bytes)) << wrong;
+  }
 }
 
 TEST_F(ShimTest, AWorkDirectoryThatIsMissingIsNamed) {

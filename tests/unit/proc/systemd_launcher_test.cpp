@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,15 +26,16 @@ using testing::SizeIs;
 
 struct Asked {
   std::string unit;
+  std::vector<UnitProperty> properties;
   SystemBus::Answer answer;
 };
 
 class FakeBus final : public SystemBus {
  public:
   explicit FakeBus(std::vector<Asked>& asked, std::vector<std::string>& stopped) : asked_(asked), stopped_(stopped) {}
-  void start(const std::string& unit, const std::vector<UnitProperty>&, int input, Answer answer) override {
+  void start(const std::string& unit, const std::vector<UnitProperty>& properties, int input, Answer answer) override {
     EXPECT_GE(input, 0);
-    asked_.push_back({unit, std::move(answer)});
+    asked_.push_back({unit, properties, std::move(answer)});
   }
   void stop(const std::string& unit) override { stopped_.push_back(unit); }
   void dispatch() override {}
@@ -118,6 +120,32 @@ TEST_F(SystemdLaunch, OneThatIsGivenUpIsStoppedAndNotAskedForAgain) {
 TEST_F(SystemdLaunch, ADeadShimIsNotCompared) {
   launcher_->settled(launch_, ::getpid());
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// systemd would refuse the whole unit.
+TEST_F(SystemdLaunch, CpusThatAreNotThereAreLeftOut) {
+  const auto asked_cpus = [&](std::vector<std::uint32_t> cpus) -> std::optional<Bytes> {
+    spec_.cpus = std::move(cpus);
+    int pair[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    ours_.reset(pair[0]);
+    EXPECT_TRUE(launcher_->place(spec_, launch_));
+    EXPECT_TRUE(launcher_->launch(spec_, "/tasks/17.2.worker-1", launch_, UniqueFd(pair[1])));
+    for (const UnitProperty& property : asked_.back().properties)
+      if (property.name == "CPUAffinity") return std::get<Bytes>(property.value);
+    return std::nullopt;
+  };
+  cpu_set_t mine;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof mine, &mine), 0);
+  std::uint32_t first = 0;
+  while (!CPU_ISSET(first, &mine)) ++first;
+  constexpr std::uint32_t kNowhere = 60'000;
+  EXPECT_EQ(asked_cpus({first}), bit_mask({first}));
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_EQ(asked_cpus({first, kNowhere}), bit_mask({first}));
+  EXPECT_THAT(warnings_, ElementsAre(testing::HasSubstr("1 of 2 are offline")));
+  EXPECT_EQ(asked_cpus({kNowhere}), std::nullopt);
+  EXPECT_THAT(warnings_, SizeIs(1)) << "once";
 }
 
 TEST(Launch, CameToNothingWhereNoShimHasComeUpSince) {

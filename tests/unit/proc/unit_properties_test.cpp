@@ -126,9 +126,11 @@ TEST(UnitName, NamesTheAssignmentAndTheLaunch) {
 struct Asked {
   Asked() {
     spec.cpus = {5, 4};
+    spec.numa_node = 1;
     spec.memory_bytes = (64 << 20) + 1;
     spec.own_gpus.emplace();
     seen.cpus = seen.cpu_set = std::vector<std::uint32_t>{4, 5};
+    seen.memory_policy = "prefer:1";
     seen.memory_bytes = 64 << 20;  // whole pages
     seen.most_tasks = kMostUnitTasks;
     seen.devices_closed = true;
@@ -164,6 +166,9 @@ TEST(TookEffect, EachThatDidNotIsNamed) {
       {"cpus", [](InForce& seen) { seen.cpus.reset(); }},
       {"cpu_set", [](InForce& seen) { seen.cpu_set.reset(); }},
       {"cpu_set", [](InForce& seen) { seen.cpu_set = std::vector<std::uint32_t>{0, 1}; }},
+      {"numa", [](InForce& seen) { seen.memory_policy = "default"; }},
+      {"numa", [](InForce& seen) { seen.memory_policy = "prefer:10"; }},
+      {"numa", [](InForce& seen) { seen.memory_policy.reset(); }},
       {"memory", [](InForce& seen) { seen.memory_bytes.reset(); }},
       {"memory", [](InForce& seen) { seen.memory_bytes = UINT64_MAX; }},
       {"memory", [](InForce& seen) { seen.memory_bytes = 32 << 20; }},
@@ -179,10 +184,33 @@ TEST(TookEffect, EachThatDidNotIsNamed) {
   }
 }
 
+// Of one that its shim gave them to: it may have left some of them aside.
+TEST(TookEffect, CpusOfAnAttempt) {
+  using Numbers = std::vector<std::uint32_t>;
+  const auto kinds = [](const Numbers& cpus, std::int32_t node, std::optional<Numbers> in_force, std::optional<std::string> policy) {
+    InForce seen;
+    seen.cpus = std::move(in_force);
+    seen.memory_policy = std::move(policy);
+    std::vector<std::string> found;
+    for (const Difference& difference : compare_cpus(cpus, node, seen)) found.push_back(difference.kind);
+    return found;
+  };
+  EXPECT_THAT(kinds({5, 4}, 1, Numbers{4, 5}, "prefer:1"), IsEmpty());
+  EXPECT_THAT(kinds({5, 4}, -1, Numbers{4}, "default"), IsEmpty());
+  EXPECT_THAT(kinds({5, 4}, -1, Numbers{4, 5, 6}, "default"), ElementsAre("cpus"));
+  EXPECT_THAT(kinds({5, 4}, 1, Numbers{0, 1}, "default"), ElementsAre("cpus", "numa"));
+  EXPECT_THAT(kinds({5, 4}, 1, Numbers{4, 5}, std::nullopt), ElementsAre("numa"));
+  EXPECT_THAT(kinds({5, 4}, 1, Numbers{4, 5}, ""), IsEmpty()) << "it has ended";
+  EXPECT_THAT(kinds({5, 4}, 1, std::nullopt, std::nullopt), IsEmpty()) << "and nobody knows it any more";
+}
+
 TEST(TookEffect, ThisProcessIsReadAsTheKernelHasIt) {
   const InForce seen = look_at(::getpid());
   ASSERT_TRUE(seen.cpus);
   EXPECT_FALSE(seen.cpus->empty());
+  EXPECT_EQ(look_at_cpus(::getpid()).cpus, seen.cpus);
+  // Where the kernel knows NUMA nodes at all.
+  EXPECT_EQ(look_at_cpus(::getpid()).memory_policy.has_value(), ::access("/proc/self/numa_maps", R_OK) == 0);
   EXPECT_EQ(seen.limits.count("NOFILE"), 1u);
   EXPECT_TRUE(seen.oom_score);
 }

@@ -21,7 +21,9 @@ class Recorder final : public HostActions {
   void launch(ShimSpec s) override {
     add("launch", s.id);
     lease = s.lease;
+    cpus = s.cpus;
   }
+  void unbound(const AssignmentId& id, const std::string&) override { add("unbound", id); }
   void require_lease(const AssignmentId& id, Duration) override { add("require", id); }
   void start(const AssignmentId& id, AttemptNumber n) override { add("start" + std::to_string(n), id); }
   void signal(const AssignmentId& id, std::int32_t s) override { add("signal" + std::to_string(s), id); }
@@ -30,6 +32,7 @@ class Recorder final : public HostActions {
   void end(const AssignmentId& id) override { add("end", id); }
   std::vector<std::string> take() { return std::exchange(done_, {}); }
   Duration lease{};  // of the newest launch
+  std::vector<std::uint32_t> cpus;  // likewise
 
  private:
   void add(const std::string& what, const AssignmentId& id) { done_.push_back(what + " " + id.task.text()); }
