@@ -113,7 +113,8 @@ class Requests(test_isolation.Attempts):
         forged = "x\ntime=2001-01-01T00:00:00.000Z level=error event=forged"
         for name in ("../../../etc/passwd", "his/../his", forged, "\x1b[2Jx", "x" * 5000, "-", "*", "\u202ehis", "his\x00"[:-1] + " "):
             for arguments in (["cancel", name], ["logs", name], ["logs", "his", name], ["exec", name, "worker-0", "--", "true"],
-                              ["delete", name], ["describe", "job", name], ["checkpoints", name], ["cluster-spec", name], ["wait", name, "--for", "deleted"]):
+                              ["delete", name], ["describe", "job", name], ["checkpoints", name], ["cluster-spec", name],
+                              ["wait", name, "--for", "deleted"]):
                 done = self.as_(ANNE, *[arguments[0], "--", *arguments[1:]] if name == "-" and arguments[0] != "exec" else arguments)
                 self.assertIn(done.returncode, (2, 3, 5) if arguments[0] != "wait" else (0, 2, 3, 5), (arguments, done))
                 self.assertNotRegex(done.stderr + done.stdout, rb"\x1b|\ntime=")
