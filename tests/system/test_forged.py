@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pwd
+import shutil
 import stat
 import subprocess
 import sys
@@ -23,18 +24,18 @@ class Requests(test_isolation.Attempts):
 
     def start(self):
         super().start()
-        self.script = self.write("control_wire.py", open(control_wire.__file__).read())
+        self.script = shutil.copy(control_wire.__file__, self.top)
 
-    def asks(self, user, type_, **fields):
+    def asks(self, account, type_, **fields):
         """(number of the message, what it says) of the answer to a request of that account."""
-        account = pwd.getpwnam(user)
+        account = pwd.getpwnam(account)
         done = subprocess.run(["/usr/bin/python3", self.script, self.agent.socket], user=account.pw_uid, group=account.pw_gid,
                               extra_groups=[], input=control_wire.request(type_, **fields), capture_output=True, timeout=harness.PATIENCE)
         self.assertTrue(done.stdout, done.stderr)
         return control_wire.answer(done.stdout)
 
-    def is_refused(self, user, type_, because, **fields):
-        number, said = self.asks(user, type_, **fields)
+    def is_refused(self, account, type_, because, **fields):
+        number, said = self.asks(account, type_, **fields)
         self.assertEqual(number, control_wire.ERROR, said)
         self.assertIn(because, said[b"errors"][0][b"message"].decode())
 
@@ -61,7 +62,7 @@ class Requests(test_isolation.Attempts):
         for type_, fields in ((control_wire.GET_BLOB, {"digest": digest}), (control_wire.KEEP_BLOB, {"digest": digest, "host": "n1"}),
                               (control_wire.ASK_CHECKPOINT, {"ask": 2, "job": job.get("id", 1), "dir": "/root", "info": b""}),
                               (control_wire.GET_CHECKPOINT, {"job": job.get("id", 1), "info": b""})):
-            self.is_refused(ANNE, type_, "between agents", **fields)
+            self.is_refused(ANNE, type_, "only other agents may ask", **fields)
 
     def test_what_is_kept_under_a_false_name(self):
         """A package's name is the digest of its bytes, and a name of nothing else."""
@@ -111,16 +112,16 @@ class Requests(test_isolation.Attempts):
     def test_names_that_lead_elsewhere_or_forge_lines(self):
         self.his()
         forged = "x\ntime=2001-01-01T00:00:00.000Z level=error event=forged"
-        for name in ("../../../etc/passwd", "his/../his", forged, "\x1b[2Jx", "x" * 5000, "-", "*", "\u202ehis", "his\x00"[:-1] + " "):
+        for name in ("../../../etc/passwd", "his/../his", forged, "\x1b[2Jx", "\u009b2Jx", "x" * 5000, "*", "his "):
             for arguments in (["cancel", name], ["logs", name], ["logs", "his", name], ["exec", name, "worker-0", "--", "true"],
                               ["delete", name], ["describe", "job", name], ["checkpoints", name], ["cluster-spec", name],
                               ["wait", name, "--for", "deleted"]):
-                done = self.as_(ANNE, *[arguments[0], "--", *arguments[1:]] if name == "-" and arguments[0] != "exec" else arguments)
+                done = self.as_(ANNE, *arguments)
                 self.assertIn(done.returncode, (2, 3, 5) if arguments[0] != "wait" else (0, 2, 3, 5), (arguments, done))
-                self.assertNotRegex(done.stderr + done.stdout, rb"\x1b|\ntime=")
+                self.assertNotRegex(done.stderr + done.stdout, rb"\x1b|\xc2\x9b|\ntime=")
             self.assertEqual(self.as_(ANNE, "submit", "-", stdin=self.job(name, ["true"])).returncode, 2)
         self.allowed(OPS, "drain", "n1", "--reason", forged)
-        self.assertIn("event=forged", self.agent.do("events", "-o", "json") + self.agent.log() + self.agent.do("describe", "node", "n1"))
+        self.assertIn("event=forged", self.agent.do("-o", "json", "events") + self.agent.log() + self.agent.do("describe", "node", "n1"))
         for text in (self.agent.log(), self.agent.do("nodes"), self.agent.do("events"), self.agent.do("describe", "node", "n1")):
             self.assertEqual([line for line in text.splitlines() if line.startswith("time=2001")], [])
 
