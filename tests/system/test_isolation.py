@@ -1,6 +1,7 @@
 """What a task, or a person, tries that is not theirs to do. Beside test_roles.py; docs/security.md has the whole list.
 
-The accounts are test_roles.py's; the agent is root's. A task of hers (ANNE's) tries, what is his (BOB's) must stay as it is.
+The accounts are test_roles.py's; the agent is root's. A task of hers (ANNE's) tries, what is his (BOB's) must stay as it is. What is tried
+does no harm beyond the test where it succeeds.
 """
 import hashlib
 import json
@@ -146,8 +147,8 @@ class Isolation(Attempts):
             "tried('setuid', os.setuid, 0); tried('setgid', os.setgid, 0); tried('setgroups', os.setgroups, [0])\n"
             "tried('nice', os.nice, -1); tried('fifo', os.sched_setscheduler, 0, os.SCHED_FIFO, os.sched_param(1))\n"
             "tried('chroot', os.chroot, '/'); tried('device', os.mknod, 'memory', 0o20600, os.makedev(1, 1))\n"
-            "tried('mount', call, libc.mount, b'none', b'/mnt', b'tmpfs', 0, None)\n"
-            "tried('hostname', socket.sethostname, 'mine'); tried('kernel log', read, '/dev/kmsg')\n"
+            "tried('mounts', system, 272, 0x00020000); tried('hostname', system, 272, 0x04000000)\n"     # namespaces to do it in
+            "tried('kernel log', read, '/dev/kmsg')\n"
             "def spare():\n"
             "  with open('/proc/self/oom_score_adj', 'w') as file: file.write('-1000')\n"
             "tried('spare', spare)\n", "ENOENT")
@@ -167,7 +168,8 @@ for line in open('/proc/self/cgroup'):
                          'pids.max', 'memory.limit_in_bytes', 'devices.allow', 'cgroup.subtree_control', 'release_agent'):
                 file = mount + here.rstrip('/') + '/' + name
                 if os.path.exists(file): tried(file, os.open, file, os.O_WRONLY)
-            if os.path.isdir(mount + here): tried('below ' + mount + here, os.mkdir, mount + here.rstrip('/') + '/mine')
+            below = mount + here.rstrip('/') + '/mine'
+            if os.path.isdir(mount + here): tried(below, lambda: (os.mkdir(below), os.rmdir(below)))
             if here in ('', '/'): break
             here = os.path.dirname(here)
 """, "EROFS")
