@@ -5,7 +5,7 @@
 #   tests/run.sh --quick   the release build and its tests only, few simulator seeds
 #   tests/run.sh --soak    all tests, in the release build, too, and longer: 20,000 simulator seeds, 10,000 submits,
 #                          ten minutes of random kills, 50 hosts cut off, a minute without a quorum, of fuzzing per
-#                          decoder and of a frozen machine
+#                          decoder, of a frozen machine and of frozen tasks
 # The last line is 'N passed, N failed'; exit 0 when nothing failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

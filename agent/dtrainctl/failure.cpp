@@ -1,5 +1,7 @@
 #include "agent/dtrainctl/failure.h"
 
+#include "agent/dtrainctl/words.h"
+
 namespace dtrain::ctl {
 
 ExitCode exit_code(ErrorCode code) {
@@ -35,17 +37,18 @@ Failure file_failure(const std::vector<job::FileError>& errors) {
 std::string failure_text(const Failure& f) {
   std::string out;
   for (const wire::ErrorItem& item : f.items) {
+    std::string line;
     if (item.file.empty()) {
-      out += "dtrainctl: ";
+      line = "dtrainctl: ";
     } else {
-      out += item.file + ":";
-      if (item.line != 0) out += std::to_string(item.line) + ":";
-      out += " ";
+      line = item.file + ":";
+      if (item.line != 0) line += std::to_string(item.line) + ":";
+      line += " ";
     }
-    if (!item.path.empty()) out += item.path + ": ";
-    out += item.message;
-    if (!item.next.empty()) out += "; " + item.next;
-    out += "\n";
+    if (!item.path.empty()) line += item.path + ": ";
+    line += item.message;
+    if (!item.next.empty()) line += "; " + item.next;
+    out += printable(line) + "\n";  // what a job file, a task or another user wrote may be in it
   }
   return out;
 }

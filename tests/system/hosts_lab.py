@@ -134,6 +134,9 @@ class Host:
         self.write("/etc/hosts", "127.0.0.1 localhost\n" + "".join("10.78.0.%d h%d\n" % (k, k) for k in range(1, self.lab.count + 1)))
         self.write("/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 0\n", 0o755)     # containers often forbid services
         self.write("/sbin/lab-init", INIT, 0o755)
+        for path in self.lab.shared:
+            os.makedirs(self.path(path), exist_ok=True)
+            does("a directory that is this machine's too", "mount", "--bind", path, self.path(path))
 
     def boot(self):
         groups = []
@@ -235,10 +238,10 @@ class Host:
 
 
 class Hosts:
-    """`count` hosts, up and running."""
+    """`count` hosts, up and running. `shared`: directories that they have under the same path as this machine, not below /tmp."""
 
-    def __init__(self, directory, count):
-        self.directory, self.count, self.mark = directory, count, os.path.basename(directory)
+    def __init__(self, directory, count, shared=()):
+        self.directory, self.count, self.mark, self.shared = directory, count, os.path.basename(directory), shared
         self.hosts = [Host(self, number) for number in range(1, count + 1)]
 
     def begin(self):

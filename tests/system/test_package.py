@@ -30,6 +30,26 @@ JOB = job("train", len(TASKS), ["sh", "-c", TRAIN])
 # The unit that the task lies in stops, says who speaks for it in its name.
 SPEAKS = job("speaks", 1, ["sh", "-c", "NOTIFY_SOCKET=/run/systemd/notify systemd-notify STOPPING=1 STATUS=mine"])
 LONE = job("lone", 1, ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"])
+# A tree that eats together what none of it eats alone: the kernel ends one, which that one's parent tells.
+FAMILY = job("family", 1, ["python3", "-uc", "import os, time\nfor _ in range(7): os.fork() or (b'a' * (40 << 20), time.sleep(1e6))\n"
+                                             "print(os.wait()[1])"], resources={"memory": "128Mi"}, restartPolicy="Never")
+# Numbers of NVIDIA, of a disk and of the machine's memory. No driver is behind the first: who may open it is told so.
+NODES = {"gpu": ("c", 195, 0), "disk": ("b", 8, 0), "memory": ("c", 1, 1)}
+LOOKS = "for f in gpu disk memory; do cat /var/tmp/nodes/$f; done 2>&1 > /dev/null; cat /dev/null && head -c 1 /dev/zero | wc -c"
+OPENS = job("opens", 1, ["sh", "-c", LOOKS + "; exec sleep 1000000"])
+# Told to, it makes processes until it may not, and says how many.
+FORKS = job("forks", 1, ["python3", "-uc", """
+import os, time
+while not os.path.exists('go'): time.sleep(0.05)
+pids = []
+try:
+  while len(pids) < 500:
+    pids.append(os.fork())
+    if not pids[-1]: time.sleep(1e6)
+except OSError as error: print(error)
+print(len(pids), 'processes')
+time.sleep(1e6)
+"""])
 HUNGRY = job("hungry", 1, ["python3", "-c", "b'a' * (300 << 20)"], resources={"memory": "64Mi"}, restartPolicy="Never")
 
 
@@ -195,6 +215,51 @@ class Package(unittest.TestCase):
         self.survives("another one's end for want of memory", eats, another_agent=False)
         self.assertIn("out of memory", self.h1.does("dtrainctl", "describe", "job", "hungry"))
 
+    def test_3c2_a_tree_beyond_its_memory_loses_one(self):
+        def eats():
+            self.submit(FAMILY)
+            self.becomes("family", "Succeeded")
+        self.survives("the end of one of a tree for want of memory", eats, another_agent=False)
+        self.assertEqual(self.h1.does("dtrainctl", "logs", "family", "worker-0"), "9\n")
+
+    def one(self, name):
+        self.submit(globals()[name.upper()])
+        self.becomes(name, "Running")
+        return json.loads(self.h1.does("dtrainctl", "-o", "json", "tasks", name))[0]["pid"]
+
+    def cancel(self, name):
+        self.h1.does("dtrainctl", "cancel", name)
+        self.becomes(name, "Cancelled")
+
+    def test_3c3_devices_are_denied(self):
+        self.h1.does("mkdir", "/var/tmp/nodes")
+        for name, numbers in NODES.items():
+            self.h1.does("mknod", "--mode=666", "/var/tmp/nodes/" + name, *map(str, numbers))
+        outside = self.h1.tries("runuser", "-u", "dtrain", "--", "cat", "/var/tmp/nodes/gpu").stderr
+        self.assertNotIn("not permitted", outside, "its mode does not deny it")
+        denied = "".join("cat: /var/tmp/nodes/%s: Operation not permitted\n" % name for name in NODES)
+        self.one("opens")
+        said = functools.partial(self.h1.does, "dtrainctl", "logs", "opens", "worker-0")
+        self.hosts.until(lambda: said() == denied + "1\n", said)
+        self.assertEqual(self.h1.does("runuser", "-u", "dtrain", "--", "dtrainctl", "exec", "opens", "worker-0", "--", "sh", "-c", LOOKS),
+                         denied + "1\n")
+        self.cancel("opens")
+        self.h1.does("rm", "-r", "/var/tmp/nodes")
+
+    def test_3c4_a_fork_bomb_is_bounded(self):
+        def bursts():
+            pid = self.one("forks")
+            unit = self.unit_of(pid)
+            self.assertEqual(self.h1.shows(unit, "TasksMax")["TasksMax"], "65536")
+            self.h1.does("systemctl", "set-property", "--runtime", unit, "TasksMax=100")    # as many as that nobody needs to wait for
+            self.h1.does("touch", os.path.join(self.h1.does("readlink", "/proc/%d/cwd" % pid).strip(), "go"))
+            said = functools.partial(self.h1.does, "dtrainctl", "logs", "forks", "worker-0")
+            self.hosts.until(lambda: "processes" in said(), said)
+            self.assertRegex(said(), r"^\[Errno 11\] Resource temporarily unavailable\n9\d processes\n$")
+            self.cancel("forks")
+            self.assertNotEqual(self.h1.tries("test", "-d", "/proc/%d" % pid).returncode, 0)
+        self.survives("a fork bomb", bursts, another_agent=False)
+
     def lone(self):
         found, = json.loads(self.h1.does("dtrainctl", "-o", "json", "tasks", "lone"))
         return found["state"], found["pid"], found["attempt"]
@@ -260,6 +325,7 @@ class Package(unittest.TestCase):
         self.goes_on(steps)
         self.assertIn("to end them: dtrainctl cancel JOB at a node of the cluster, or here systemctl stop dtrain-tasks.service",
                       self.h1.journal("dtraind"))
+        self.assertIn("stopped; 2 tasks run on; to end them: dtrainctl cancel JOB", self.h1.status())
         self.h1.does("systemctl", "start", "dtraind")
         self.assertEqual(self.tasks(), before)
 

@@ -87,6 +87,30 @@ class Cluster(unittest.TestCase):
         job = json.loads(self.lab.hosts[0].does("dtrainctl", "-o", "json", "jobs"))[0]
         self.assertEqual((job["state"], job["restarts"], job["generation"]), ("Running", 0, 1))
 
+    def test_2b_nor_does_it_notice_what_becomes_of_an_agent(self):
+        before = self.all_run()
+        h1, h2, h3 = self.lab.hosts
+        # A loop that is stuck, noticed after the test's time.
+        h3.write("/etc/systemd/system/dtraind.service.d/watchdog.conf", "[Service]\nWatchdogSec=4s\n")
+        h3.does("systemctl", "daemon-reload")
+        h3.does("systemctl", "restart", "dtraind")
+        self.all_alive()
+        for host, what in ((h1, ["restart", "dtraind"]), (h2, ["kill", "--kill-whom=main", "--signal=KILL", "dtraind"]),
+                           (h3, ["kill", "--kill-whom=main", "--signal=STOP", "dtraind"])):
+            agent = host.shows("dtraind", "MainPID")["MainPID"]
+            host.does("systemctl", *what)
+            self.lab.until(lambda host=host, agent=agent: host.shows("dtraind", "MainPID")["MainPID"] not in ("0", agent),
+                           lambda host=host: "another agent on %s: %s" % (host.name, host.journal("dtraind")[-1500:]))
+            self.all_alive()
+        self.assertIn("Watchdog timeout", h3.journal("dtraind"))
+        for host in self.lab.hosts:
+            host.does("systemctl", "daemon-reexec")
+            host.does("systemctl", "restart", "systemd-journald")
+        self.all_alive()
+        self.assertEqual(self.all_run(), before)
+        job = json.loads(h1.does("dtrainctl", "-o", "json", "jobs"))[0]
+        self.assertEqual((job["state"], job["restarts"], job["generation"]), ("Running", 0, 1))
+
     def test_3_a_power_cut(self):
         h3 = self.lab.hosts[2]
         before = self.all_run()

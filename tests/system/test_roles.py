@@ -14,12 +14,13 @@ import sys
 import harness
 from harness import BIN, PATIENCE, Agent, SystemTest, until
 
-ANNE, OPS, EVE = "games", "mail", "nobody"      # submits; operates; may only look
-ACCESS = "%s=submit,%s=operate" % (ANNE, OPS)
-REFUSED, DONE, AGENT = 5, 0, 4
+ANNE, BOB, OPS, EVE = "games", "news", "mail", "nobody"     # both submit; operates; may only look
+ACCESS = "%s=submit,%s=submit,%s=operate" % (ANNE, BOB, OPS)
+REFUSED, DONE = 5, 0
 
 
-class Roles(SystemTest):
+class Accounts(SystemTest):
+    """Helpers: an agent of root, and what those accounts do at it."""
     agent_options = ("--set", "access.users=" + ACCESS)
 
     def start(self):
@@ -51,10 +52,32 @@ class Roles(SystemTest):
         self.assertEqual(done.returncode, DONE, (user, arguments, done))
         return done.stdout.decode()
 
-    def begin(self, name, command, **spec):
-        self.allowed(ANNE, "submit", "-", stdin=self.job(name, command, **spec))
+    def begin(self, name, command, user=ANNE, **spec):
+        self.allowed(user, "submit", "-", stdin=self.job(name, command, **spec))
         return until(lambda: next(task for task in self.agent.ask("tasks", name) if task["state"] == "Running"), name + " to run")
 
+    def tries(self, script):
+        """What a task of hers prints that tries it, and its exit code; all that it may know is in its environment."""
+        name = "try-%d" % len(self.agent.ask("jobs"))
+        env = {"CTL": os.path.join(self.bin, "dtrainctl"), "SOCKET": self.agent.socket, "DATA": self.agent.data, "TOP": self.top}
+        self.allowed(ANNE, "submit", "-", stdin=self.job(name, ["sh", "-c", script], env=env))
+        self.ended(name)
+        return next(task for task in self.agent.ask("tasks", name))["exit"], self.agent.do("logs", name, "worker-0")
+
+    def ended(self, name, *states):
+        return until(lambda: next(job for job in self.agent.ask("jobs") if job["name"] == name and
+                                  job["state"] in (states or ("Succeeded", "Failed"))),
+                     lambda: "%s to end: %s" % (name, self.agent.ask("jobs")))
+
+    def of_the_agent(self, *names):
+        """Paths of what the agent keeps now, for who cannot list its directories, but may guess."""
+        paths = [os.path.join(top, name) for top, _, found in os.walk(self.agent.data) for name in found]
+        paths = [path for path in paths if not names or os.path.basename(path) in names]
+        self.assertTrue(paths)
+        return self.write("paths", "".join(path + "\n" for path in paths))
+
+
+class Roles(Accounts):
     def test_who_may_only_look(self):
         self.begin("hers", harness.SLEEP, env={"TOKEN": "secret"})
         submit = self.job("mine", ["true"])
@@ -113,15 +136,6 @@ class Roles(SystemTest):
 
     # ---- what a task tries
 
-    def tries(self, script):
-        """What a task of hers prints that tries it, and its exit code; all that it may know is in its environment."""
-        name = "try-%d" % len(self.agent.ask("jobs"))
-        env = {"CTL": os.path.join(self.bin, "dtrainctl"), "SOCKET": self.agent.socket, "DATA": self.agent.data, "TOP": self.top}
-        self.allowed(ANNE, "submit", "-", stdin=self.job(name, ["sh", "-c", script], env=env))
-        until(lambda: next(job["state"] for job in self.agent.ask("jobs") if job["name"] == name) in ("Succeeded", "Failed"),
-              name + " to end")
-        return next(task for task in self.agent.ask("tasks", name))["exit"], self.agent.do("logs", name, "worker-0")
-
     def test_a_task_reaches_no_agent(self):
         for how in ("$CTL --agent $SOCKET jobs", "setsid $CTL --agent $SOCKET cancel hers",
                     # Its parent is gone, and it leads a session of its own.
@@ -137,13 +151,6 @@ class Roles(SystemTest):
         self.agent.do("submit", self.write("alive.yaml", self.job("alive", harness.SLEEP).decode()))
         until(lambda: self.agent.ask("tasks", "alive")[0]["state"] == "Running", "alive to run")
         return "alive"
-
-    def of_the_agent(self, *names):
-        """Paths of what the agent keeps now, for who cannot list its directories, but may guess."""
-        paths = [os.path.join(top, name) for top, _, found in os.walk(self.agent.data) for name in found]
-        paths = [path for path in paths if not names or os.path.basename(path) in names]
-        self.assertTrue(paths)
-        return self.write("paths", "".join(path + "\n" for path in paths))
 
     def test_a_task_reads_nothing_that_is_not_its_own(self):
         secret = self.write("secret.sh", "echo top secret; exec sleep 1000000\n")
