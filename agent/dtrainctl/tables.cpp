@@ -175,7 +175,8 @@ std::string node_text(const wire::NodeView& node, const Layout& layout) {
   std::string out = field("Name", node.name) + field("Id", node.id) + field("Address", node.address) +
                     field("State", node.state) + field("Role", node.role) +
                     field("Incarnation", std::to_string(node.incarnation)) +
-                    field("Schedulable", node.schedulable ? "yes" : node.unfit.empty() ? "no" : "no: " + node.unfit) + (node.drained ? drain_text(*node.drained) : "") +
+                    field("Schedulable", node.schedulable ? "yes" : node.unfit.empty() ? "no" : "no: " + node.unfit) +
+                    (node.drained ? drain_text(*node.drained) : "") +
                     field("CPUs", cpus_pair(node.cpus) + " free") +
                     field("Memory", bytes_text(node.memory.free_bytes) + " of " + bytes_text(node.memory.total_bytes) +
                           " free") +
