@@ -215,8 +215,8 @@ void Requests::drive_recovery() {
     for (const std::string& name : r.view.lost) lost += (lost.empty() ? "" : ", ") + name;
     c_.members->tell("council.recovered",
                      "by uid " + std::to_string(r.caller.uid) + ": history " + std::to_string(r.view.new_history) +
-                         " begins behind entry " + std::to_string(r.view.index) + " of term " + std::to_string(r.view.term) + " of history " +
-                         std::to_string(r.view.history) + "; voters lost: " + lost);
+                         " begins behind entry " + std::to_string(r.view.index) + " of term " + std::to_string(r.view.term) +
+                         " of history " + std::to_string(r.view.history) + "; voters lost: " + lost);
     audit(r.caller, "recover-quorum", c_.facts.name, "history " + std::to_string(r.view.new_history));
     r.view.epoch = c_.ledger.state().epoch;
     if (r.connection != 0) reply(c_, r.connection, r.request, MessageType::recovery, r.view);
