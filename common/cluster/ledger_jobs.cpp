@@ -78,7 +78,9 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   }
   const JobId id = state_.job_base + index;
   if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(id);
-  if (const JobRecord* existing = find(spec->name)) {
+  const JobRecord* existing = find(spec->name);
+  const bool replaced = existing != nullptr;  // below: else it is refused
+  if (existing != nullptr) {
     JobRecord& old = state_.jobs.at(existing->id);
     const bool may_replace = c.replace && is_final(old.state);
     if (!may_replace) {
@@ -138,7 +140,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     transition.begin_run();
   }
   const Applied result = done(job);
-  audit(wall, c.asker, id, "submit", job.spec.name, c.replace ? "in the place of one that has ended" : "", {{"job", job.spec.name}});
+  audit(wall, c.asker, id, "submit", job.spec.name, replaced ? "in the place of one that has ended" : "", {{"job", job.spec.name}});
   drop_oldest_finished(wall);
   return result;
 }

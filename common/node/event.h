@@ -256,7 +256,7 @@ struct Reconfigured {
   std::map<std::string, std::string> labels;
   std::string key_print;
   Access access;
-  Caller by;                  // whose signal it was
+  Caller by = {};             // whose signal it was
   bool health_check = false;  // there is one
 };  // SIGHUP
 

@@ -419,7 +419,8 @@ void Requests::storage_failed(const Error& error) {
 
 void Requests::blob_written(const BlobWritten& e) {
   if (!e.digest) return reply_error(c_, e.connection, e.request, e.digest.error());
-  if (const auto caller = callers_.find(e.connection); caller != callers_.end()) audit(caller->second, "package", *e.digest, "");
+  if (const auto caller = callers_.find(e.connection); caller != callers_.end())
+    audit(caller->second, "package", *e.digest, "", {{"package", *e.digest}});
   reply(c_, e.connection, e.request, MessageType::blob, wire::BlobReply{true});
 }
 

@@ -56,7 +56,8 @@ void Requests::audit(const Caller& caller, const std::string& verb, const std::s
 }
 
 void Requests::access_changed(const Access& before, const Access& after, const Caller& by) {
-  if (const std::string what = difference(before, after); !what.empty()) audit(by, "access", c_.facts.name, what);
+  if (const std::string what = difference(before, after); !what.empty())
+    audit(by, "access", c_.facts.name, what, {{"node", c_.facts.name}});
 }
 
 Status Requests::may_submit(const Caller& caller) const {

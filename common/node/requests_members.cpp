@@ -186,7 +186,7 @@ void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& 
   if (const Status wished = c_.forming->form_without(q.without); !wished) return refuse(e, wished.error());
   std::string without;
   for (const std::string& name : q.without) without += (without.empty() ? "without " : ", ") + name;
-  audit(caller, "form", c_.facts.name, without);
+  audit(caller, "form", c_.facts.name, without, {{"node", c_.facts.name}});
   reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
 }
 
@@ -217,7 +217,7 @@ void Requests::drive_recovery() {
                      "by uid " + std::to_string(r.caller.uid) + ": history " + std::to_string(r.view.new_history) +
                          " begins behind entry " + std::to_string(r.view.index) + " of term " + std::to_string(r.view.term) +
                          " of history " + std::to_string(r.view.history) + "; voters lost: " + lost);
-    audit(r.caller, "recover-quorum", c_.facts.name, "history " + std::to_string(r.view.new_history));
+    audit(r.caller, "recover-quorum", c_.facts.name, "history " + std::to_string(r.view.new_history), {{"node", c_.facts.name}});
     r.view.epoch = c_.ledger.state().epoch;
     if (r.connection != 0) reply(c_, r.connection, r.request, MessageType::recovery, r.view);
   }
@@ -227,7 +227,7 @@ void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller
   if (refuse_non_operator(e, caller, kChangeMembers)) return;
   if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id) {
     if (const Status removed = c_.members->remove(q.node); !removed) return refuse(e, removed.error());
-    audit(caller, "forget-node", q.node, "");
+    audit(caller, "forget-node", q.node, "", {{"node", q.node}});
     return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
   }
   if (auto bound = c_.members->bound()) return refuse(e, *bound);
@@ -242,7 +242,7 @@ void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller
 void Requests::depart(ConnectionId connection, std::uint64_t request, const Caller& caller) {
   const auto ticket = c_.members->leave();
   if (!ticket) return reply_error(c_, connection, request, ticket.error());
-  audit(caller, "leave", c_.facts.name, "");
+  audit(caller, "leave", c_.facts.name, "", {{"node", c_.facts.name}});
   if (*ticket == 0) return reply(c_, connection, request, MessageType::ok, wire::Empty{});
   leaving_.push_back({connection, request, *ticket});
 }

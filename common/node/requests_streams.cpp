@@ -44,7 +44,8 @@ void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& 
     return relays_.pass_on({e.connection, e.request, caller, MessageType::exec, wire::encode(q)}, host, could_not);
   if (refuse_for_host(e, could_not, host)) return;  // it was moved meanwhile
   // What with: its arguments may hold secrets.
-  audit(caller, "exec", q.job + "/" + q.task, q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes), {{"job", q.job}});
+  audit(caller, "exec", q.job + "/" + q.task, q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes),
+        {{"job", q.job}, {"task", q.job + "/" + q.task}});
   c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
 }
 

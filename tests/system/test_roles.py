@@ -111,7 +111,7 @@ class Roles(SystemTest):
         until(lambda: "event=config.reloaded" in agent.log(), "the configuration to be read again")
         self.refused(EVE, "submit", "-", because="only look", stdin=self.job("second", ["true"]))
         event, = (event for event in self.events() if event["type"] == "audit.access")
-        self.assertEqual(event["message"], "user=%s uid=%d at=n2 outcome=accepted" % (pwd.getpwuid(os.getuid()).pw_name, os.getuid()))
+        self.assertEqual(event["message"], "node=n2 user=%s uid=%d at=n2 outcome=accepted" % (pwd.getpwuid(os.getuid()).pw_name, os.getuid()))
         self.assertEqual(event["reason"], "%s: submit -> none of their own" % EVE)
 
     # ---- who did what
@@ -125,14 +125,14 @@ class Roles(SystemTest):
         self.begin("hers", harness.SLEEP)
         self.allowed(ANNE, "exec", "hers", "worker-0", "--", "true")
         self.allowed(ANNE, "restart", "hers")
-        for _ in range(40):
+        for _ in range(10):
             self.refused(EVE, "cancel", "hers")
         self.refused(ANNE, "drain", "n1")
         self.allowed(OPS, "drain", "n1", "--reason", "disk")
         self.allowed(OPS, "undrain", "n1")
         self.allowed(OPS, "delete", "hers", "--force")
         said = self.audits()
-        for wanted in (("audit.submit", "hers", "job=hers " + hers), ("audit.exec", "hers/worker-0", "job=hers " + hers),
+        for wanted in (("audit.submit", "hers", "job=hers " + hers), ("audit.exec", "hers/worker-0", "job=hers task=hers/worker-0 " + hers),
                        ("audit.restart", "hers", "job=hers " + hers), ("audit.drain", "n1", "node=n1 " + ops),
                        ("audit.undrain", "n1", "node=n1 " + ops), ("audit.delete", "hers", "job=hers " + ops)):
             self.assertEqual(said.count(wanted), 1, (wanted, said))
@@ -141,7 +141,6 @@ class Roles(SystemTest):
         refused = [(who, message) for type, who, message in said if type == "access.refused"]
         self.assertEqual(sorted(who for who, _ in refused), sorted((ANNE, EVE)))
         self.assertIn("user=%s uid=%d at=n1 outcome=refused count=" % (EVE, pwd.getpwnam(EVE).pw_uid), dict(refused)[EVE])
-        self.assertEqual(self.agent.log().count("event=access.refused user=%s " % EVE), 1)
 
     # ---- what a task tries
 
