@@ -144,7 +144,7 @@ std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& 
                {"GPUS", 1, false, true},
                {"CPUS", 2, false, true},
                {"MEMORY", 2, false, true},
-               {"SCHEDULABLE", 5},
+               {"SCHEDULABLE", 5, true},
                {"INCARNATION", 6, false, true, false, true},
                {"ID", 7, false, false, false, true},
                {"LABELS", 8, true, false, false, true},
@@ -154,7 +154,8 @@ std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& 
     table.add({node.name, node.state, node.role, node.address,
                std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total), cpus_pair(node.cpus),
                bytes_text(node.memory.free_bytes) + "/" + bytes_text(node.memory.total_bytes),
-               node.drained ? "drained" : node.schedulable ? "yes" : "no", std::to_string(node.incarnation), node.id,
+               node.drained ? "drained" : !node.unfit.empty() ? "no: " + node.unfit : node.schedulable ? "yes" : "no",
+               std::to_string(node.incarnation), node.id,
                labels_text(node.labels),
                node.version, node.key_print});
   return table.render(layout);
@@ -174,7 +175,8 @@ std::string node_text(const wire::NodeView& node, const Layout& layout) {
   std::string out = field("Name", node.name) + field("Id", node.id) + field("Address", node.address) +
                     field("State", node.state) + field("Role", node.role) +
                     field("Incarnation", std::to_string(node.incarnation)) +
-                    field("Schedulable", node.schedulable ? "yes" : "no") + (node.drained ? drain_text(*node.drained) : "") +
+                    field("Schedulable", node.schedulable ? "yes" : node.unfit.empty() ? "no" : "no: " + node.unfit) +
+                    (node.drained ? drain_text(*node.drained) : "") +
                     field("CPUs", cpus_pair(node.cpus) + " free") +
                     field("Memory", bytes_text(node.memory.free_bytes) + " of " + bytes_text(node.memory.total_bytes) +
                           " free") +

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/net/user_names.h"
 #include "agent/proc/task_of_process.h"
 #include "agent/store/disk_failure.h"
 
@@ -171,6 +172,23 @@ Status Daemon::watch_gpus() {
                     [this] { gpu_watch_->dispatch(loop_->now().boot); });
 }
 
+Status Daemon::watch_health() {
+  auto check = proc::HealthCheck::open();
+  if (!check) return fail(check.error());
+  health_check_ = std::move(*check);
+  configure_health_check();
+  return add_source(health_check_->fd(), [this] { return health_check_->deadline(); },
+                    [this, sink = proc::EventSink([this](node::Event event) { queue(std::move(event)); })]() mutable {
+                      health_check_->dispatch(loop_->now().boot, sink);
+                    });
+}
+
+void Daemon::configure_health_check() {
+  if (!health_check_) return;  // a signal while tasks are adopted
+  const auto& wanted = config_.health_check;
+  health_check_->configure(loop_->now().boot, {wanted.command, wanted.every, wanted.timeout, prepared_.facts.name});
+}
+
 // The tasks that run are known and their shims connected before anybody is answered.
 Status Daemon::adopt() {
   node::Started started;
@@ -222,6 +240,7 @@ int Daemon::run(loop::Signals& signals, const Reload& reload, loop::ServiceManag
     return broken(watched.error());
   if (auto adopted = adopt(); !adopted) return broken(adopted.error());
   if (auto watched = watch_gpus(); !watched) return broken(watched.error());
+  if (auto watched = watch_health(); !watched) return broken(watched.error());
   if (storage_failed_) return fail_storage();
   auto opened = open_network();
   if (opened) opened = open_control();
@@ -242,14 +261,14 @@ int Daemon::run(loop::Signals& signals, const Reload& reload, loop::ServiceManag
 
 void Daemon::handle_signals(loop::Signals& signals, const Reload& reload) {
   while (const auto signal = signals.next()) {
-    if (*signal == SIGHUP)
-      reload_config(reload);
+    if (signal->number == SIGHUP)
+      reload_config(reload, signal->uid);
     else
       stopping_ = true;
   }
 }
 
-void Daemon::reload_config(const Reload& reload) {
+void Daemon::reload_config(const Reload& reload, std::uint32_t uid) {
   auto loaded = reload();
   if (!loaded || !loaded->errors.empty()) {
     const std::string cause = loaded ? loaded->errors.front().text() : loaded.error().text();
@@ -263,6 +282,10 @@ void Daemon::reload_config(const Reload& reload) {
   node::Reconfigured changed;
   changed.labels = config_.node.labels;
   changed.access = config_.access;
+  changed.by = {net::look_up_user(uid).value_or(""), uid};
+  config_.health_check = loaded->config.health_check;
+  changed.health_check = !config_.health_check.command.empty();
+  configure_health_check();
   if (prepared_.keys) changed.key_print = net::key_print(prepared_.keys->pairs.front().public_key);
   queue(std::move(changed));
   config_.log_level = loaded->config.log_level;

@@ -32,6 +32,7 @@
 #include "agent/net/control_server.h"
 #include "agent/net/peer_links.h"
 #include "agent/proc/exec_session.h"
+#include "agent/proc/health_check.h"
 #include "agent/proc/hook_runner.h"
 #include "agent/proc/log_streams.h"
 #include "agent/proc/outlet.h"
@@ -79,13 +80,15 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
 
   // ---- daemon.cpp
   Status watch_gpus();
+  Status watch_health();
+  void configure_health_check();
   Status adopt();
   Status open_control();
   Status turn(Instant limit);
   void queue(node::Event event);
   void drain();
   void handle_signals(loop::Signals& signals, const Reload& reload);
-  void reload_config(const Reload& reload);
+  void reload_config(const Reload& reload, std::uint32_t uid);  // of who wants it
   int stop(loop::ServiceManager& manager);
   int fail_storage();
   void log_ready();
@@ -154,6 +157,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   Relays relays_{*this};
   std::unique_ptr<host::Examiner> examiner_;
   std::unique_ptr<host::GpuWatch> gpu_watch_;  // null: there is none to watch
+  std::unique_ptr<proc::HealthCheck> health_check_;
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet
   std::unique_ptr<net::PeerLinks> links_;
   host::Endpoint listens_;               // to other agents

@@ -27,6 +27,7 @@ node::ExamTerms exam_terms(const Config& config) {
   const std::string work = config.paths.work.empty() ? config.paths.data + "/work" : config.paths.work;
   terms.directories = {{"paths.data", config.paths.data}, {"paths.work", work}, {"paths.run", config.paths.run}};
   terms.min_free_percent = config.storage.min_free.percent;
+  terms.health_check = !config.health_check.command.empty();
   terms.min_free_bytes = config.storage.min_free.bytes;
   return terms;
 }

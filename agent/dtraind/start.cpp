@@ -140,6 +140,7 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   facts.name = config.node.name.empty() ? host::default_node_name() : config.node.name;
   facts.boot_id = out.boot_id;
   facts.labels = config.node.labels;
+  if (!config.health_check.command.empty()) facts.unfit = node::kNotChecked;
   std::vector<std::string> peer_ips;
   for (const wire::Identity& peer : out.members.record.book) peer_ips.push_back(peer.address.ip);
   // Tasks of the last life wait to be adopted: no look-up of names may come before where it can be helped.

@@ -27,10 +27,10 @@ Signals::~Signals() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-std::optional<int> Signals::next() {
+std::optional<Signal> Signals::next() {
   signalfd_siginfo info{};
   if (::read(fd_, &info, sizeof info) != sizeof info) return std::nullopt;
-  return static_cast<int>(info.ssi_signo);
+  return Signal{static_cast<int>(info.ssi_signo), info.ssi_uid};
 }
 
 }  // namespace dtrain::loop

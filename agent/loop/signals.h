@@ -1,12 +1,18 @@
 // Signals as descriptors: nothing of the agent runs in a signal handler.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 
 #include "common/base/result.h"
 
 namespace dtrain::loop {
+
+struct Signal {
+  int number = 0;
+  std::uint32_t uid = 0;  // of who sent it, as the kernel says
+};
 
 class Signals {
  public:
@@ -17,7 +23,7 @@ class Signals {
   ~Signals();
   int fd() const { return fd_; }
   // The next signal that arrived, or nullopt.
-  std::optional<int> next();
+  std::optional<Signal> next();
 
  private:
   explicit Signals(int fd) : fd_(fd) {}

@@ -90,12 +90,27 @@ struct CoordinatorStarted {
   }
 };
 
+// Who asked for a change, for the history (Ledger::audit). Unset in commands of agents before a release that knew it: these apply as
+// they did.
+struct Asker {
+  std::string user;  // "" when the uid has no name there
+  std::uint32_t uid = 0;
+  std::string at;    // name of the host whose agent was asked
+  template <class V>
+  void fields(V& v) {
+    v("user", user);
+    v("uid", uid);
+    v("at", at);
+  }
+};
+
 struct SubmitJob {
   std::string spec;  // encoded job::JobSpec
   job::User user;
   std::string request_id;
   bool replace = false;
   NodeId package_host;  // that had the package when it was submitted, and is asked for it first; "": not known
+  std::optional<Asker> asker = {};
   template <class V>
   void fields(V& v) {
     v("spec", spec);
@@ -103,6 +118,7 @@ struct SubmitJob {
     v("request_id", request_id);
     v("replace", replace);
     v("package_host", package_host);
+    v("asker", asker);
   }
 };
 
@@ -122,6 +138,7 @@ struct JobAction {
   std::string package_digest;  // restart
   NodeId package_host;         // restart: that has the package
   std::string request_id;      // rerun
+  std::optional<Asker> asker = {};
   template <class V>
   void fields(V& v) {
     v("kind", kind);
@@ -135,6 +152,7 @@ struct JobAction {
     v("package_digest", package_digest);
     v("package_host", package_host);
     v("request_id", request_id);
+    v("asker", asker);
   }
 };
 
@@ -211,6 +229,7 @@ struct DrainHost {
   std::string reason, by;
   bool on = true;
   Duration within{0};  // after that, what has not moved is ended all the same; 0: never
+  std::optional<Asker> asker = {};
   template <class V>
   void fields(V& v) {
     v("node", node);
@@ -219,6 +238,7 @@ struct DrainHost {
     v("by", by);
     v("on", on);
     v("within", within);
+    v("asker", asker);
   }
 };
 

@@ -130,6 +130,7 @@ struct Applied {
   JobId job = 0;
   std::string name;
   bool unchanged = false;  // submit: the same job was there already
+  bool forbidden = false;  // refused for want of rights
   MemberId request;        // Command::request; none: no user's
 };
 
@@ -177,6 +178,7 @@ class Ledger {
   Applied apply_coordinator(const CoordinatorStarted& c, const Command& command, Duration unmeasured);
   Applied apply_submit(const SubmitJob& c, std::uint64_t index, WallTime wall);
   Applied apply_action(const JobAction& c, WallTime wall);
+  Applied act(const JobAction& c, WallTime wall);
   Applied apply_begin(const BeginGeneration& c, bool extend, WallTime wall);
   Applied apply_report(const Report& c, WallTime wall);
   Applied apply_finish(const FinishJob& c, WallTime wall);
@@ -192,6 +194,9 @@ class Ledger {
   Applied apply_drain(const DrainHost& c, std::uint64_t index, WallTime wall);
   Applied apply_move(const MoveJob& c, WallTime wall);
   Applied apply_preempt(const PreemptJob& c, WallTime wall);
+  // That somebody's word changed something: the event audit.VERB, behind those of what came of it. Where nothing changed there is none.
+  void audit(WallTime wall, const std::optional<Asker>& asker, JobId job, const std::string& verb, std::string object, std::string reason,
+             std::vector<EventField> details);
   void drop_oldest_finished(WallTime wall);
   void forget(JobId id, WallTime wall);
   void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,

@@ -12,6 +12,7 @@ Applied Ledger::apply_drain(const DrainHost& c, std::uint64_t index, WallTime wa
     state_.drained.erase(known);
     drains_ = true;
     add_event(wall, 0, "node.undrained", c.name, "", {{"node", c.name}, {"by", c.by}});
+    audit(wall, c.asker, 0, "undrain", c.name, "", {{"node", c.name}});
     return {};
   }
   if (known == state_.drained.end() && state_.drained.size() >= kDrainedHosts)
@@ -30,7 +31,9 @@ Applied Ledger::apply_drain(const DrainHost& c, std::uint64_t index, WallTime wa
   // Said again without one, the deadline that there is stays.
   if (c.within > Duration{}) drain.deadline = state_.elapsed + c.within;
   drains_ = true;
-  if (!said) add_event(wall, 0, "node.drained", c.name, c.reason, {{"node", c.name}, {"by", c.by}});
+  if (said) return {};
+  add_event(wall, 0, "node.drained", c.name, c.reason, {{"node", c.name}, {"by", c.by}});
+  audit(wall, c.asker, 0, "drain", c.name, c.reason, {{"node", c.name}});
   return {};
 }
 

@@ -32,7 +32,26 @@ std::string verb(ActionKind kind) {
   return "";
 }
 
+// What beside the verb was asked for.
+std::string wish(const JobAction& c) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (c.task) add("task " + c.task->text());
+  if (c.kind == ActionKind::scale) add(c.role + " to " + std::to_string(c.replicas));
+  if (c.from_scratch) add("from scratch");
+  if (!c.package_digest.empty()) add("with package " + c.package_digest);
+  if (c.force) add("whatever its state");
+  return text;
+}
+
 }  // namespace
+
+void Ledger::audit(WallTime wall, const std::optional<Asker>& asker, JobId job, const std::string& verb, std::string object,
+                   std::string reason, std::vector<EventField> details) {
+  if (!asker) return;
+  details.insert(details.end(), {{"user", asker->user}, {"uid", std::to_string(asker->uid)}, {"at", asker->at}, {"outcome", "accepted"}});
+  add_event(wall, job, "audit." + verb, std::move(object), std::move(reason), std::move(details));
+}
 
 void Ledger::drop_oldest_finished(WallTime wall) {
   if (state_.jobs.size() <= limits::kFinishedJobs) return;
@@ -59,7 +78,9 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   }
   const JobId id = state_.job_base + index;
   if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(id);
-  if (const JobRecord* existing = find(spec->name)) {
+  const JobRecord* existing = find(spec->name);
+  const bool replaced = existing != nullptr;  // below: else it is refused
+  if (existing != nullptr) {
     JobRecord& old = state_.jobs.at(existing->id);
     const bool may_replace = c.replace && is_final(old.state);
     if (!may_replace) {
@@ -74,10 +95,12 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
                      is_final(old.state) ? "submit with --replace, or choose another name"
                                          : "choose another name, or cancel and delete that job first");
     }
-    if (!same(old.user, c.user) && c.user.uid != 0)
-      return refused(ErrorCode::refused,
-                     "could not replace job " + spec->name + ": it belongs to " + old.user.name,
-                     "choose another name");
+    if (!same(old.user, c.user) && c.user.uid != 0) {
+      Applied others = refused(ErrorCode::refused, "could not replace job " + spec->name + ": it belongs to " + old.user.name,
+                               "choose another name");
+      others.forbidden = true;
+      return others;
+    }
     if (old.nothing_runs()) {
       forget(old.id, wall);
     } else {  // still winding down: it goes once it is quiet, its name is free now
@@ -117,11 +140,24 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     transition.begin_run();
   }
   const Applied result = done(job);
+  audit(wall, c.asker, id, "submit", job.spec.name, replaced ? "in the place of one that has ended" : "", {{"job", job.spec.name}});
   drop_oldest_finished(wall);
   return result;
 }
 
 Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
+  const JobRecord* job = find(c.job);
+  const std::string name = job != nullptr ? job->spec.name : "";
+  const std::uint64_t version = job != nullptr ? job->version : 0;
+  const bool goes_already = c.kind == ActionKind::remove && job != nullptr && job->deleting;
+  const Applied result = act(c, wall);
+  job = find(c.job);
+  const bool changed = result.status && !goes_already && (job == nullptr || job->version != version);
+  if (changed) audit(wall, c.asker, c.job, verb(c.kind), name, wish(c), {{"job", name}});
+  return result;
+}
+
+Applied Ledger::act(const JobAction& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
   if (it == state_.jobs.end())
     return refused(ErrorCode::not_found, "could not " + verb(c.kind) + " job: it is gone");

@@ -10,6 +10,8 @@
 namespace dtrain::cluster {
 namespace {
 
+constexpr std::uint32_t kUnfitNamed = 2;  // hosts whose reason is said; of the rest the number
+
 std::string hosts(std::uint32_t n) {
   return std::to_string(n) + (n == 1 ? " host" : " hosts");
 }
@@ -43,7 +45,7 @@ class Words {
  private:
   void count(HostNumber h) {
     switch (fit_.exclusion(h)) {
-      case Exclusion::cordoned: ++cordoned_; return;
+      case Exclusion::cordoned: return count_cordoned(now_.host(h));
       case Exclusion::selector: ++unselected_; return;
       case Exclusion::has_gpus: ++with_gpus_; return;
       case Exclusion::no_copy: ++without_copy_; return;
@@ -60,6 +62,15 @@ class Words {
     }
   }
 
+  void count_cordoned(const HostCapacity& host) {
+    if (host.unfit.empty()) {
+      ++cordoned_;
+      return;
+    }
+    if (++unfit_ <= kUnfitNamed) unfit_text_ += (unfit_ == 1 ? "" : "; ") + host.name + ": " + host.unfit;
+    if (unfit_ == kUnfitNamed + 1) unfit_text_ += "; ...";
+  }
+
   std::string task() const { return TaskId{fit_.demand().role_name, fit_.demand().first_index}.text(); }
   std::string tasks() const {
     return std::to_string(fit_.demand().count()) + " tasks of " + fit_.demand().role_name;
@@ -74,9 +85,11 @@ class Words {
 
   // Every host is kept out by a rule.
   std::string no_host() const {
-    const bool one_rule = (cordoned_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_copy_ > 0) == 1;
+    const bool one_rule = (cordoned_ > 0) + (unfit_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_copy_ > 0) == 1;
     if (one_rule && cordoned_ > 0)
       return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (cordoned)";
+    if (one_rule && unfit_ > 0)
+      return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (" + unfit_text_ + ")";
     if (one_rule && unselected_ > 0)
       return "needs a host with label " + labels() + ", none of " + hosts(now_.size()) + " has it";
     if (one_rule && with_gpus_ > 0) return "avoids hosts with GPUs, none of " + hosts(now_.size()) + " is without";
@@ -96,6 +109,7 @@ class Words {
       text += " " + (n == 1 ? one : many);
     };
     add(cordoned_, "is cordoned", "are cordoned");
+    add(unfit_, "is not fit (" + unfit_text_ + ")", "are not fit (" + unfit_text_ + ")");
     add(unselected_, "has not label " + labels(), "have not label " + labels());
     add(with_gpus_, "has GPUs and is avoided", "have GPUs and are avoided");
     add(without_copy_, "gets none" + no_more_copies(), "get none" + no_more_copies());
@@ -173,9 +187,10 @@ class Words {
   const Attempt& attempt_;
   const Capacity& now_;
   const job::RoleSpec& role_;
-  std::uint32_t cordoned_ = 0, unselected_ = 0, with_gpus_ = 0, without_copy_ = 0, eligible_ = 0, with_room_ = 0, most_ = 0;
+  std::uint32_t cordoned_ = 0, unfit_ = 0, unselected_ = 0, with_gpus_ = 0, without_copy_ = 0, eligible_ = 0, with_room_ = 0, most_ = 0;
   std::uint64_t room_ = 0;
   HostNumber most_on_ = 0;
+  std::string unfit_text_;  // of the first kUnfitNamed: who, and why
 };
 
 }  // namespace

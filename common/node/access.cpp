@@ -1,5 +1,7 @@
 #include "common/node/access.h"
 
+#include <utility>
+
 #include "common/cluster/state.h"
 #include "common/node/event.h"
 
@@ -25,6 +27,28 @@ std::string_view to_string(Role role) {
       return "operate";
   }
   return "";
+}
+
+std::string difference(const Access& before, const Access& after) {
+  std::map<std::string, std::pair<std::string, std::string>> roles;  // of each user, before and after
+  for (const auto& [user, role] : before.users) roles[user] = {std::string(to_string(role)), "none of their own"};
+  for (const auto& [user, role] : after.users) {
+    std::string& was = roles.try_emplace(user, "none of their own", "").first->second.first;
+    roles[user] = {was, std::string(to_string(role))};
+  }
+  std::string text;
+  std::size_t left_out = 0;
+  const auto add = [&](const std::string& who, const std::string& was, const std::string& is) {
+    if (was == is) return;
+    const std::string part = (text.empty() ? "" : ", ") + who + ": " + was + " -> " + is;
+    if (text.size() + part.size() > kDifferenceBytes)
+      ++left_out;
+    else
+      text += part;
+  };
+  add("others", std::string(to_string(before.fallback)), std::string(to_string(after.fallback)));
+  for (const auto& [user, role] : roles) add(user, role.first, role.second);
+  return left_out == 0 ? text : text + (text.empty() ? "" : ", ") + std::to_string(left_out) + " more";
 }
 
 Role role_of(const Caller& caller, const Access& access, std::uint32_t agent_uid) {

@@ -35,6 +35,11 @@ enum class Deed : std::uint8_t {
   enter,   // exec runs as the job's user: nobody's but one's own, and root's
 };
 
+// What of `before` is other in `after`, for people: "ada: submit -> view, others: view -> submit"; "": nothing. At most
+// kDifferenceBytes, and how many are left out.
+inline constexpr std::size_t kDifferenceBytes = 512;
+std::string difference(const Access& before, const Access& after);
+
 // Root and the user as whom the agent runs operate, whatever `access` says.
 Role role_of(const Caller& caller, const Access& access, std::uint32_t agent_uid);
 

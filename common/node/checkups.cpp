@@ -127,6 +127,7 @@ void Checkups::examined(const Examined& e) {
     if (e.error) continue;
     checkup.seen = e.seen;
     checkup.seen->terms.gpus = c_.facts.gpus;  // with those that fell sick since the agent's start
+    checkup.seen->terms.unfit = c_.facts.unfit;
     // The agent may look into all processes; who is no operator may not.
     if (role_of(checkup.caller, c_.options.access, c_.options.agent_uid) < Role::operate)
       for (Listener& stranger : checkup.seen->strangers) stranger.owner.clear();

@@ -133,7 +133,7 @@ void ClusterMembers::start(const Started& e) {
   start_.record = record_of_members(start_);
   life_ = e.life;
   left_ = start_.record.left;
-  local_ = life_ << 32;  // goes on above what earlier lives said, without a file
+  events_.begin_above(life_ << 32);  // goes on above what earlier lives said, without a file
   if (!start_.network && !start_.found &&
       start_.record.cluster_id.none()) {  // --dev, tests: nobody else will ever be there
     start_.found = start_.holds_ledger;
@@ -407,35 +407,39 @@ void ClusterMembers::note(const gossip::Change& change) {
     fields.clear();
   if (!change.detail.empty()) fields.push_back({"reason", change.detail});
   c_.log.write(kind.level, kind.event, fields);
-  if (kind.listed) add_event(change, kind.event);
+  if (!kind.listed) return;
+  wire::EventView v = event_now(kind.event, change.name, change.detail);
+  v.message = "node=" + change.name + " incarnation=" + std::to_string(change.incarnation);
+  events_.add(std::move(v));
 }
 
-void ClusterMembers::add_event(const gossip::Change& change, const std::string& type) {
+wire::EventView ClusterMembers::event_now(const std::string& type, const std::string& object, const std::string& reason) const {
   wire::EventView v;
   v.seq = c_.ledger.state().next_event - 1;
-  v.local = ++local_;
   v.time = to_rfc3339(c_.now.wall);
   v.type = type;
-  v.object = change.name;
-  v.reason = change.detail;
-  v.message = "node=" + change.name + " incarnation=" + std::to_string(change.incarnation);
-  events_.push_back(std::move(v));
-  if (events_.size() > kLocalEvents) events_.pop_front();
+  v.object = object;
+  v.reason = reason;
+  return v;
 }
 
 void ClusterMembers::tell(const std::string& type, const std::string& reason) {
-  c_.log.write(LogLevel::warn, type, {{"node", c_.facts.name}, {"reason", reason}});
-  wire::EventView v;
-  v.seq = c_.ledger.state().next_event - 1;
-  v.local = ++local_;
-  v.time = to_rfc3339(c_.now.wall);
-  v.type = type;
-  v.object = c_.facts.name;
-  v.reason = reason;
-  v.message = "node=" + c_.facts.name;
-  events_.push_back(std::move(v));
-  if (events_.size() > kLocalEvents) events_.pop_front();
+  tell(LogLevel::warn, type, c_.facts.name, {{"node", c_.facts.name}}, reason);
+}
+
+std::uint64_t ClusterMembers::tell(LogLevel level, const std::string& type, const std::string& object,
+                                   const std::vector<cluster::EventField>& details, const std::string& reason, std::uint64_t replaces) {
+  wire::EventView v = event_now(type, object, reason);
+  std::vector<LogField> fields;
+  for (const cluster::EventField& d : details) {
+    fields.push_back({d.key, d.value});
+    v.message += (v.message.empty() ? "" : " ") + d.key + "=" + d.value;
+  }
+  if (!reason.empty()) fields.push_back({"reason", reason});
+  c_.log.write(level, type, fields);
+  if (replaces != 0) events_.replace(replaces);
   touched_ = true;
+  return events_.add_bounded(std::move(v));
 }
 
 void ClusterMembers::set_fact(wire::FactKey key, std::string value) {

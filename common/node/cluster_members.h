@@ -12,14 +12,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/gossip/membership.h"
 #include "common/node/context.h"
+#include "common/node/local_events.h"
 #include "common/wire/view.h"
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kLocalEvents = 2000;  // of membership; the oldest are dropped
 inline constexpr Duration kFactPause = 100ms;  // least time between two announcements of this node's facts
 inline constexpr Duration kSaveRetry = 1min;   // until a record that could not be written is tried again
 
@@ -43,8 +44,12 @@ class ClusterMembers {
   void saved(const MembersSaved& e);
   // Something that this node tells of itself may have changed.
   void touch() { touched_ = true; }
-  // Something that this node did with its log, for all to see: a line of the log, and an event of its own.
+  // Something that this node did or saw of itself, for all to see: a line of the log, and an event of its own.
   void tell(const std::string& type, const std::string& reason);
+  // The same of somebody's doing, or of what somebody was refused. `details` stand before the reason, in the log and in the message;
+  // `replaces`: number of an earlier event that this one says again (LocalEvents); 0: none. Answers its own.
+  std::uint64_t tell(LogLevel level, const std::string& type, const std::string& object, const std::vector<cluster::EventField>& details,
+                     const std::string& reason, std::uint64_t replaces = 0);
   // The last thing of a step. `running`: what runs here, in order.
   using Running = std::vector<std::pair<AssignmentId, AttemptNumber>>;
   void announce(const std::function<Running()>& running);
@@ -71,14 +76,14 @@ class ClusterMembers {
   // Why nothing of a cluster can be done here, after `could_not` ("could not submit job"); nothing where it
   // can.
   std::optional<Error> no_member(const std::string& could_not) const;
-  const std::deque<wire::EventView>& local_events() const { return events_; }
+  const std::deque<wire::EventView>& local_events() const { return events_.all(); }
 
  private:
   void begin_membership(bool with_seeds);
   void step(const gossip::Input& input);
   void save();
   void note(const gossip::Change& change);
-  void add_event(const gossip::Change& change, const std::string& type);
+  wire::EventView event_now(const std::string& type, const std::string& object, const std::string& reason) const;
   wire::Identity identity() const;
   std::string own_resources();
   CouncilFact council_fact() const;
@@ -104,8 +109,7 @@ class ClusterMembers {
   Instant next_announcement_{};
   std::string facts_[wire::kFactKeys];  // values as last announced
   gossip::Outputs outputs_;             // of one step; kept for its memory
-  std::deque<wire::EventView> events_;
-  std::uint64_t local_ = 0;  // of the newest event
+  LocalEvents events_;
 };
 
 // What a member says of itself; nothing where it said nothing yet, or bytes that this version cannot read.

@@ -31,6 +31,8 @@ void show_facts(const HostFacts& host, const FreeFacts& free, wire::NodeView& v)
   v.topology = host.topology;
   v.packages = host.packages;
   v.numa_nodes = host.numa_nodes;
+  v.unfit = host.unfit;
+  v.schedulable = v.schedulable && host.unfit.empty();
 }
 
 // As this node's copy of the log says.
@@ -130,6 +132,7 @@ HostFacts host_facts_here(const Context& c) {
   h.topology = c.facts.topology;
   h.packages = c.facts.packages;
   h.numa_nodes = c.facts.numa_nodes;
+  h.unfit = c.facts.unfit;
   return h;
 }
 

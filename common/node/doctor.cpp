@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "common/node/host_health.h"
+
 namespace dtrain::node {
 namespace {
 
@@ -284,12 +286,26 @@ void check_disks(Chart& chart) {
   chart.well("disk", joined(good));
 }
 
+// ---------------------------------------------------------------- what the operator checks
+
+void check_health(Chart& chart) {
+  const ExamTerms& terms = chart.seen.terms;
+  if (terms.unfit == kNotChecked)
+    chart.warn("health", "no new tasks are placed here: " + terms.unfit, "wait for it: healthCheck.timeout says for how long at most");
+  else if (!terms.unfit.empty())
+    chart.bad("health", "no new tasks are placed here: " + terms.unfit,
+              "mend what it complains of; the host is given tasks again as soon as healthCheck.command ends with 0");
+  chart.well("health", !terms.health_check ? "there is no health check (healthCheck.command)"
+                       : terms.agent       ? "the health check passes"
+                                           : "the health check is run by the agent alone");
+}
+
 }  // namespace
 
 Findings examine_host(const Examination& seen) {
   Chart chart(seen);
   for (const auto check : {check_ports, check_task_ports, check_names, check_addresses, check_clock, check_limits, check_cgroups,
-                           check_gpus, check_disks})
+                           check_gpus, check_disks, check_health})
     check(chart);
   return std::move(chart.findings);
 }

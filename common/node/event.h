@@ -16,6 +16,7 @@
 #include "common/node/examination.h"
 #include "common/node/gpu_sample.h"
 #include "common/node/host_facts.h"
+#include "common/node/host_health.h"
 #include "common/raft/log_entry.h"
 #include "common/task/cpu_choice.h"
 #include "common/task/shim_spec.h"
@@ -41,6 +42,7 @@ struct Caller {
   std::string user;  // "" when the uid has no name
   std::uint32_t uid = 0;
   std::uint64_t applied = 0;  // of a relayed one: an answer needs a ledger that has this entry
+  std::string at = {};        // of a relayed one: name of the host that they are connected to; "": this one
 };
 
 // ---- first event of a life: what the disk and the machine say
@@ -59,6 +61,7 @@ struct NodeFacts {
   std::string topology;  // for people: packages, NUMA nodes, cores, GPUs, one line each; at most 2 KiB; may be empty
   std::uint32_t packages = 0, numa_nodes = 0;
   std::vector<task::HostCpu> cpus;  // that tasks get for themselves; empty: none do
+  std::string unfit;     // why the host is given no new tasks, by its health check (host_health.h); "": it is fit
 };
 // This node's place among others, as the disk and the command line say it.
 struct MemberStart {
@@ -255,6 +258,8 @@ struct Reconfigured {
   std::map<std::string, std::string> labels;
   std::string key_print;
   Access access;
+  Caller by = {};             // whose signal it was
+  bool health_check = false;  // there is one
 };  // SIGHUP
 
 // ---- hardware, unasked
@@ -263,6 +268,10 @@ struct GpusSampled {  // how the GPUs are: about once a minute
 };
 struct GpuFaulted {  // the kernel's log says it, at once
   GpuFault fault;
+};
+
+struct HostChecked {  // a run of the health check ended, or has to be told of
+  HostCheck check;
 };
 
 struct Tick {};      // deadline() was reached
@@ -274,6 +283,6 @@ using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, 
                            CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived,
                            FormationReceived,
                            RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick,
-                           Stopping, Examined>;
+                           Stopping, Examined, HostChecked>;
 
 }  // namespace dtrain::node

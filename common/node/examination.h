@@ -37,6 +37,8 @@ struct ExamTerms {
   std::uint32_t min_free_percent = 0;
   std::uint64_t min_free_bytes = 0;  // when not 0: instead of percent
   std::vector<Gpu> gpus;
+  bool health_check = false;         // it has one
+  std::string unfit;                 // what that says (host_health.h); "": nothing
 };
 
 struct ExamPeer {

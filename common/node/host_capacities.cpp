@@ -66,6 +66,8 @@ cluster::HostCapacity host_capacity(const NodeId& id, const std::string& name, c
   host.cpu_millis = facts.cpu_millis;
   host.memory_bytes = facts.memory_bytes;
   host.labels = facts.labels;
+  host.unfit = facts.unfit;
+  host.schedulable = facts.unfit.empty();
   for (const auto& g : facts.gpus)
     if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa, g.group});
   return host;
@@ -80,7 +82,8 @@ std::vector<cluster::HostCapacity> host_capacities(const Context& c) {
   if (c.serving) add_others(c, any, hosts, without_copy);
   hosts.insert(hosts.end(), std::make_move_iterator(without_copy.begin()), std::make_move_iterator(without_copy.end()));
   if (c.options.broken_rule != "drained-gets-nothing")
-    for (cluster::HostCapacity& host : hosts) host.schedulable = !c.ledger.state().drained.contains(host.id);
+    for (cluster::HostCapacity& host : hosts)
+      host.schedulable = host.unfit.empty() && !c.ledger.state().drained.contains(host.id);
   return hosts;
 }
 

@@ -15,8 +15,8 @@ namespace dtrain::node {
 cluster::HostCapacity host_capacity(const NodeId& id, const std::string& name, const HostFacts& facts);
 
 // Of a coordinator: this host, then by id who has a copy of the log, then by id who would get one with its first task: members that
-// are alive, have said what they have, and are not counted as lost. Drained ones are not schedulable; who would find no room in the log
-// is marked (no_copy).
+// are alive, have said what they have, and are not counted as lost. Drained and unfit ones are not schedulable; who would find no room
+// in the log is marked (no_copy).
 std::vector<cluster::HostCapacity> host_capacities(const Context& c);
 
 // The same of one member, from what it told last and remembered: there may be thousands, looked at for each decision. nullptr: it told

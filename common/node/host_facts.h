@@ -51,6 +51,7 @@ struct HostFacts {  // fact `resources`
   std::map<std::string, std::string> labels;
   std::string topology;  // NodeFacts::topology
   std::uint32_t packages = 0, numa_nodes = 0;
+  std::string unfit;  // NodeFacts::unfit
   template <class V>
   void fields(V& v) {
     v("task_address", task_address);
@@ -63,6 +64,7 @@ struct HostFacts {  // fact `resources`
     v("topology", topology);
     v("packages", packages);
     v("numa_nodes", numa_nodes);
+    v("unfit", unfit);
   }
 };
 

@@ -261,6 +261,7 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<RelayAnswered>(event) ||
                           std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Examined>(event) ||
                           std::holds_alternative<GpusSampled>(event) || std::holds_alternative<GpuFaulted>(event) ||
+                          std::holds_alternative<HostChecked>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   // What an earlier life of the agent left is of no task here before there are orders again: also while no ledger is here, for another
   // history's is about to come.
@@ -400,11 +401,14 @@ void Node::Impl::decide(const Event& event) {
       n.requests.members_saved(e);
     }
     void operator()(const Reconfigured& e) {
+      n.requests.access_changed(n.c.options.access, e.access, e.by);
       n.c.options.access = e.access;
       n.members.reconfigured(e);
+      if (!e.health_check) n.no_health_check();
     }
     void operator()(const GpusSampled& e) { n.gpus_sampled(e); }
     void operator()(const GpuFaulted& e) { n.gpu_faulted(e); }
+    void operator()(const HostChecked& e) { n.host_checked(e); }
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();
@@ -413,6 +417,7 @@ void Node::Impl::decide(const Event& event) {
         n.take_office();  // where the log refused it
       }
       n.streams.tick();
+      n.requests.drive_refusals();
       n.members.tick();
       n.forming.tick();
     }

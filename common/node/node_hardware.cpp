@@ -1,4 +1,4 @@
-// What Node does with the health of its host's GPUs.
+// What Node does with the health of its host and of its GPUs.
 #include <algorithm>
 
 #include "common/node/node_impl.h"
@@ -37,6 +37,25 @@ void Node::Impl::gpu_faulted(const GpuFaulted& e) {
   if (std::ranges::find(c.facts.gpus, e.fault.pci, &Gpu::pci) == c.facts.gpus.end()) return;  // excluded, or of none that is said
   gpu_faults[e.fault.pci] = {c.now.boot, describe(e.fault)};
   if (const auto change = gpu_health.faulted(e.fault)) gpu_changed(*change);
+}
+
+void Node::Impl::host_checked(const HostChecked& e) {
+  const auto change = host_health.checked(c.now.boot, e.check);
+  if (!change) return;
+  set_unfit(change->reason);
+  if (change->turned) members.tell(change->reason.empty() ? "host.well" : "host.sick", change->reason);
+}
+
+void Node::Impl::no_health_check() {
+  host_health.forget();
+  set_unfit("");
+}
+
+void Node::Impl::set_unfit(const std::string& reason) {
+  if (c.facts.unfit == reason) return;
+  c.facts.unfit = reason;
+  members.touch();
+  coordinator.drains_changed();
 }
 
 task::Exit Node::Impl::with_gpu_fault(const AttemptExited& e) const {

@@ -3,7 +3,7 @@
 //   node.cpp          events in; orders for this host, reports of it
 //   node_log.cpp      the log: what it wants, who leads, what is applied
 //   node_leases.cpp   what its shims ask and hear of their leases
-//   node_hardware.cpp the health of its GPUs
+//   node_hardware.cpp the health of its GPUs, and of the host
 //   node_forming.cpp  how a cluster begins
 #pragma once
 
@@ -109,6 +109,7 @@ struct Node::Impl {
   Checkups checkups;
   Requests requests;
   GpuHealth gpu_health;
+  HostHealth host_health;
   std::set<std::string> fell_sick;  // since the start, of this host's GPUs, by PCI address
   std::map<std::string, std::pair<Instant, std::string>> gpu_faults;  // the newest of each of this host's GPUs, by PCI address
   std::optional<task::Assignments> host;
@@ -163,6 +164,9 @@ struct Node::Impl {
   void gpu_changed(const GpuHealth::Change& change);
   void gpus_sampled(const GpusSampled& e);
   void gpu_faulted(const GpuFaulted& e);
+  void host_checked(const HostChecked& e);
+  void no_health_check();
+  void set_unfit(const std::string& reason);
   task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
   void watch_word();
   void watch_copy();

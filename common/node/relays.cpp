@@ -127,7 +127,7 @@ std::optional<Relays::Accepted> Relays::received(const RelayReceived& e) {
   accepted_[connection] = {member, open->stream};
   peers_[member].open.insert(open->stream);
   c_.emit(AcceptRelay{connection, std::move(*peer), open->stream, open->allowed});
-  return Accepted{connection, Caller{open->user, open->uid, open->applied}};
+  return Accepted{connection, Caller{open->user, open->uid, open->applied, host_name(c_, member.text())}};
 }
 
 std::optional<MemberId> Relays::opener(ConnectionId relayed) const {

@@ -283,8 +283,8 @@ bool Requests::room_for_proposal(const Request& e) {
   return false;
 }
 
-void Requests::pend(const MemberId& id, const Request& e, MessageType type, std::vector<std::string> warnings) {
-  pending_[id] = {e.connection, e.request, type, std::move(warnings)};
+void Requests::pend(const MemberId& id, const Request& e, MessageType type, const Caller& caller, std::vector<std::string> warnings) {
+  pending_[id] = {e.connection, e.request, type, caller, std::move(warnings)};
 }
 
 void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller) {
@@ -293,10 +293,10 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
   if (q.spec.size() > limits::kLedgerEntryBytes)
     return refuse(
         e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
-  const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id};
+  const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id, asker(caller)};
   if (!packages_.spread(e, spec->package_digest, "could not submit job")) return;
   const MemberId id = proposals_.add(cluster::CommandType::submit, command);
-  if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit);
+  if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit, caller);
   // For the simulator: an answer before the disk has it.
   answer(e, MessageType::submitted,
          wire::SubmitReply{spec->name, c_.replicated->raft().last_index() + 1, 0, false, {}});
@@ -341,6 +341,7 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
   a.package_digest = q.package_digest;
   a.package_host = c_.facts.id;
   a.request_id = q.request_id;
+  a.asker = asker(caller);
   if (!q.task.empty()) {
     const auto dash = q.task.rfind('-');
     const auto task = std::find_if(job->tasks.begin(), job->tasks.end(),
@@ -370,7 +371,7 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
   if (!packages_.spread(e, rerun ? job->spec.package_digest : q.package_digest,
                         rerun ? "could not rerun job " + q.job : "could not restart job " + q.job + " with another package"))
     return;
-  pend(proposals_.add(cluster::CommandType::action, a), e, rerun ? MessageType::submit : MessageType::action);
+  pend(proposals_.add(cluster::CommandType::action, a), e, rerun ? MessageType::submit : MessageType::action, caller);
 }
 
 void Requests::given_up(const MemberId& id) {
@@ -393,6 +394,7 @@ void Requests::applied(const cluster::Applied& result) {
   if (it == pending_.end()) return;
   const Pending p = std::move(it->second);
   pending_.erase(it);
+  if (result.forbidden) note_refusal(p.caller, result.status.error().message);
   if (p.connection == 0) return;
   if (!result.status) return reply_error(c_, p.connection, p.request, result.status.error());
   if (p.type != MessageType::submit)
@@ -417,6 +419,8 @@ void Requests::storage_failed(const Error& error) {
 
 void Requests::blob_written(const BlobWritten& e) {
   if (!e.digest) return reply_error(c_, e.connection, e.request, e.digest.error());
+  if (const auto caller = callers_.find(e.connection); caller != callers_.end())
+    audit(caller->second, "package", *e.digest, "", {{"package", *e.digest}});
   reply(c_, e.connection, e.request, MessageType::blob, wire::BlobReply{true});
 }
 

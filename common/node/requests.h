@@ -16,6 +16,7 @@
 #include "common/node/host_logs.h"
 #include "common/node/packages.h"
 #include "common/node/proposals.h"
+#include "common/node/refusals.h"
 #include "common/node/relays.h"
 #include "common/node/streams.h"
 #include "common/wire/control.h"
@@ -26,9 +27,6 @@ inline constexpr Duration kCurrentWithin = 10s;  // a request about jobs waits s
 inline constexpr std::size_t kWaitingRequests = 256;  // for that; further ones are refused
 inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of them together: a single one may be as long as a frame
 inline constexpr Duration kHeardWithin = 10s;  // of its start an agent may not have heard yet who is alive: recover-quorum waits
-inline constexpr Duration kRefusalEvery = 60s;           // the log says at most so often of one caller that something was refused
-inline constexpr std::size_t kRefusalBytes = 256;         // of its text
-inline constexpr std::size_t kRefusedCallers = 256;      // of so many that is remembered
 inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in the place of one that leaves; then: refused
 
 class Requests {
@@ -60,9 +58,13 @@ class Requests {
   void drive_recovery();
   // Likewise: what waits for a current ledger is answered once it is, or refused.
   void drive_waiting();
+  // Likewise: of refusals that were held back it is said how many there were.
+  void drive_refusals();
+  // SIGHUP: who may do what is another now, by that caller's word. An event where it differs.
+  void access_changed(const Access& before, const Access& after, const Caller& by);
   Instant deadline() const {
-    return std::min(departures_.empty() ? kNever : departures_.front().until,
-                    waiting_.empty() ? kNever : waiting_.front().until);
+    return std::min({departures_.empty() ? kNever : departures_.front().until, waiting_.empty() ? kNever : waiting_.front().until,
+                     refusals_.deadline()});
   }
 
  private:
@@ -70,6 +72,7 @@ class Requests {
     ConnectionId connection = 0;
     std::uint64_t request = 0;
     wire::MessageType type = wire::MessageType::none;
+    Caller caller;
     std::vector<std::string> warnings;
   };
   struct Verification {  // one `checkpoints --verify`
@@ -87,12 +90,13 @@ class Requests {
   struct Departure {  // one `leave` that waits until the cluster can do without this node
     ConnectionId connection = 0;
     std::uint64_t request = 0;
+    Caller caller;
     Instant until{};
   };
   struct Recovering {  // one `recover-quorum` that is being done
     ConnectionId connection = 0;
     std::uint64_t request = 0;
-    std::uint32_t uid = 0;  // whose word it is
+    Caller caller;  // whose word it is
     wire::RecoveryView view;
   };
   struct Leaving {  // one `leave`
@@ -123,7 +127,7 @@ class Requests {
   void drain(const Request& e, const wire::DrainRequest& q, const Caller& caller);  // requests_drain.cpp
   void form(const Request& e, const wire::FormRequest& q, const Caller& caller);
   void recover_quorum(const Request& e, const wire::RecoverRequest& q, const Caller& caller);
-  void depart(ConnectionId connection, std::uint64_t request);
+  void depart(ConnectionId connection, std::uint64_t request, const Caller& caller);
   void query(const Request& e, const wire::Message& m, const Caller& caller);
   void submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
   void plan(const Request& e, const wire::SubmitRequest& q, const Caller& caller);
@@ -141,9 +145,17 @@ class Requests {
                                           const std::string& verb);
   Role role_of(const Caller& caller) const;
   void forbid(const Request& e, const Caller& caller, const Error& error);
+  void note_refusal(const Caller& caller, const std::string& reason);
+  void tell_refusal(const Refusals::Report& report);
+  // Where they asked: the name of a host.
+  const std::string& asked_at(const Caller& caller) const;
+  cluster::Asker asker(const Caller& caller) const { return {caller.user, caller.uid, asked_at(caller)}; }
+  // What somebody changed and the ledger says nothing of: an event of this node, audit.VERB. `details` come first.
+  void audit(const Caller& caller, const std::string& verb, const std::string& object, const std::string& reason,
+             std::vector<cluster::EventField> details = {});
   Status may_submit(const Caller& caller) const;
   bool room_for_proposal(const Request& e);
-  void pend(const MemberId& id, const Request& e, wire::MessageType type,
+  void pend(const MemberId& id, const Request& e, wire::MessageType type, const Caller& caller,
             std::vector<std::string> warnings = {});
   template <class T>
   void answer(const Request& e, wire::MessageType type, const T& payload);
@@ -161,7 +173,7 @@ class Requests {
   CheckpointCopies& copies_;
   Checkups& checkups_;
   std::map<ConnectionId, Caller> callers_;
-  std::map<std::uint32_t, Instant> refusals_;  // by uid: until when the log says nothing of further ones
+  Refusals refusals_;
   std::map<MemberId, Pending> pending_;  // by the command's id
   std::vector<Verification> verifications_;
   std::deque<Waiting> waiting_;  // in order of time

@@ -1,5 +1,6 @@
 // May the caller do what it asks? Who may not is told whom to ask, and the log says so, once in a while.
 #include "common/node/access.h"
+#include "common/node/cluster_members.h"
 #include "common/node/reply.h"
 #include "common/node/requests.h"
 
@@ -22,13 +23,41 @@ Role Requests::role_of(const Caller& caller) const {
 }
 
 void Requests::forbid(const Request& e, const Caller& caller, const Error& error) {
-  if (refusals_.size() >= kRefusedCallers && !refusals_.contains(caller.uid)) refusals_.clear();
-  if (Instant& quiet_until = refusals_[caller.uid]; quiet_until <= c_.now.boot) {
-    quiet_until = c_.now.boot + kRefusalEvery;
-    c_.log.write(LogLevel::warn, "access.refused",
-                 {{"user", caller.user}, {"uid", std::to_string(caller.uid)}, {"reason", error.message.substr(0, kRefusalBytes)}});
-  }
+  note_refusal(caller, error.message);
   reply_error(c_, e.connection, e.request, error);
+}
+
+void Requests::note_refusal(const Caller& caller, const std::string& reason) {
+  if (const auto report = refusals_.refused(c_.now.boot, caller, reason)) tell_refusal(*report);
+}
+
+void Requests::tell_refusal(const Refusals::Report& r) {
+  const std::vector<cluster::EventField> details{{"user", r.caller.user},
+                                                 {"uid", std::to_string(r.caller.uid)},
+                                                 {"at", asked_at(r.caller)},
+                                                 {"outcome", "refused"},
+                                                 {"count", std::to_string(r.count)}};
+  const std::string object = r.caller.user.empty() ? "uid " + std::to_string(r.caller.uid) : r.caller.user;
+  refusals_.told(r.caller, c_.members->tell(LogLevel::warn, "access.refused", object, details, r.reason, r.said_as));
+}
+
+void Requests::drive_refusals() {
+  if (refusals_.deadline() > c_.now.boot) return;
+  for (const Refusals::Report& report : refusals_.due(c_.now.boot)) tell_refusal(report);
+}
+
+const std::string& Requests::asked_at(const Caller& caller) const { return caller.at.empty() ? c_.facts.name : caller.at; }
+
+void Requests::audit(const Caller& caller, const std::string& verb, const std::string& object, const std::string& reason,
+                     std::vector<cluster::EventField> details) {
+  details.insert(details.end(),
+                 {{"user", caller.user}, {"uid", std::to_string(caller.uid)}, {"at", asked_at(caller)}, {"outcome", "accepted"}});
+  c_.members->tell(LogLevel::info, "audit." + verb, object, details, reason);
+}
+
+void Requests::access_changed(const Access& before, const Access& after, const Caller& by) {
+  if (const std::string what = difference(before, after); !what.empty())
+    audit(by, "access", c_.facts.name, what, {{"node", c_.facts.name}});
 }
 
 Status Requests::may_submit(const Caller& caller) const {

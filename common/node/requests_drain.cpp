@@ -47,8 +47,9 @@ void Requests::drain(const Request& e, const wire::DrainRequest& q, const Caller
     return refused(ErrorCode::limit, "the reason is longer than " + std::to_string(wire::kDrainReasonBytes) + " bytes", "say it shorter");
   if (q.deadline_ms < 0) return refused(ErrorCode::invalid, "its deadline lies in the past", "give a time span such as 30m");
   if (!room_for_proposal(e)) return;
-  const cluster::DrainHost command{host->id, host->name, q.reason, caller.user, q.on, std::chrono::milliseconds(q.deadline_ms)};
-  pend(proposals_.add(cluster::CommandType::drain_host, command), e, wire::MessageType::drain);
+  const cluster::DrainHost command{host->id, host->name, q.reason, caller.user, q.on, std::chrono::milliseconds(q.deadline_ms),
+                                   asker(caller)};
+  pend(proposals_.add(cluster::CommandType::drain_host, command), e, wire::MessageType::drain, caller);
 }
 
 }  // namespace dtrain::node

@@ -184,6 +184,9 @@ void Requests::form(const Request& e, const wire::FormRequest& q, const Caller& 
                       "could not form a cluster: more than " + std::to_string(wire::kMostFounders) + " founders are named",
                       "name those that will not come"});
   if (const Status wished = c_.forming->form_without(q.without); !wished) return refuse(e, wished.error());
+  std::string without;
+  for (const std::string& name : q.without) without += (without.empty() ? "without " : ", ") + name;
+  audit(caller, "form", c_.facts.name, without, {{"node", c_.facts.name}});
   reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
 }
 
@@ -201,7 +204,7 @@ void Requests::recover_quorum(const Request& e, const wire::RecoverRequest& q, c
   view->new_history = c_.replicated->raft().history().number;
   if (view->new_history == view->history)
     return refuse(e, {ErrorCode::unavailable, "could not recover the quorum: a coordinator is heard", "dtrainctl status"});
-  recovering_.push_back({e.connection, e.request, caller.uid, std::move(*view)});
+  recovering_.push_back({e.connection, e.request, caller, std::move(*view)});
 }
 
 void Requests::drive_recovery() {
@@ -211,9 +214,10 @@ void Requests::drive_recovery() {
     std::string lost;
     for (const std::string& name : r.view.lost) lost += (lost.empty() ? "" : ", ") + name;
     c_.members->tell("council.recovered",
-                     "by uid " + std::to_string(r.uid) + ": history " + std::to_string(r.view.new_history) + " begins behind entry " +
-                         std::to_string(r.view.index) + " of term " + std::to_string(r.view.term) + " of history " +
-                         std::to_string(r.view.history) + "; voters lost: " + lost);
+                     "by uid " + std::to_string(r.caller.uid) + ": history " + std::to_string(r.view.new_history) +
+                         " begins behind entry " + std::to_string(r.view.index) + " of term " + std::to_string(r.view.term) +
+                         " of history " + std::to_string(r.view.history) + "; voters lost: " + lost);
+    audit(r.caller, "recover-quorum", c_.facts.name, "history " + std::to_string(r.view.new_history), {{"node", c_.facts.name}});
     r.view.epoch = c_.ledger.state().epoch;
     if (r.connection != 0) reply(c_, r.connection, r.request, MessageType::recovery, r.view);
   }
@@ -223,20 +227,22 @@ void Requests::leave(const Request& e, const wire::LeaveRequest& q, const Caller
   if (refuse_non_operator(e, caller, kChangeMembers)) return;
   if (!q.node.empty() && q.node != c_.facts.name && q.node != c_.facts.id) {
     if (const Status removed = c_.members->remove(q.node); !removed) return refuse(e, removed.error());
+    audit(caller, "forget-node", q.node, "", {{"node", q.node}});
     return reply(c_, e.connection, e.request, MessageType::ok, wire::Empty{});
   }
   if (auto bound = c_.members->bound()) return refuse(e, *bound);
-  if (c_.members->may_go()) return depart(e.connection, e.request);
+  if (c_.members->may_go()) return depart(e.connection, e.request, caller);
   const auto same = [&](const Departure& d) { return d.connection == e.connection; };
   if (std::any_of(departures_.begin(), departures_.end(), same))
     return refuse(e, {ErrorCode::refused, "could not leave the cluster: this connection asked already", "wait for its answer"});
-  departures_.push_back({e.connection, e.request, c_.now.boot + kLeaveWithin});
+  departures_.push_back({e.connection, e.request, caller, c_.now.boot + kLeaveWithin});
   seats_.leave(true);
 }
 
-void Requests::depart(ConnectionId connection, std::uint64_t request) {
+void Requests::depart(ConnectionId connection, std::uint64_t request, const Caller& caller) {
   const auto ticket = c_.members->leave();
   if (!ticket) return reply_error(c_, connection, request, ticket.error());
+  audit(caller, "leave", c_.facts.name, "", {{"node", c_.facts.name}});
   if (*ticket == 0) return reply(c_, connection, request, MessageType::ok, wire::Empty{});
   leaving_.push_back({connection, request, *ticket});
 }
@@ -249,7 +255,7 @@ void Requests::drive_departure() {
     if (const auto bound = c_.members->bound()) {
       reply_error(c_, d.connection, d.request, *bound);
     } else if (may_go) {
-      depart(d.connection, d.request);
+      depart(d.connection, d.request, d.caller);
     } else if (d.until <= c_.now.boot) {
       const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(kLeaveWithin).count();
       reply_error(c_, d.connection, d.request,

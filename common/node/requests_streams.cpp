@@ -10,6 +10,10 @@ namespace dtrain::node {
 using cluster::JobRecord;
 using wire::MessageType;
 
+namespace {
+constexpr std::size_t kProgramBytes = 256;  // of the name of what exec runs, in the event
+}  // namespace
+
 void Requests::logs(const Request& e, const wire::LogsRequest& q, const Caller& caller) {
   const JobRecord* job = permitted_job(e, q.job, caller, Deed::read, "read the logs of");
   if (job == nullptr) return;
@@ -39,6 +43,9 @@ void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& 
   if (host != c_.facts.id && !is_relayed(e.connection))
     return relays_.pass_on({e.connection, e.request, caller, MessageType::exec, wire::encode(q)}, host, could_not);
   if (refuse_for_host(e, could_not, host)) return;  // it was moved meanwhile
+  // What with: its arguments may hold secrets.
+  audit(caller, "exec", q.job + "/" + q.task, q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes),
+        {{"job", q.job}, {"task", q.job + "/" + q.task}});
   c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
 }
 

@@ -185,12 +185,13 @@ struct NodeView {
   std::string topology;                 // packages, NUMA nodes, cores, GPUs, a line each; only where one node was asked for
   std::optional<DrainView> drained;     // nullopt: it is not
   std::uint32_t packages = 0, numa_nodes = 0;
+  std::string unfit;                    // why its health check keeps new tasks away; "": it does not
   template <class V> void fields(V& v) {
     v("name", name); v("id", id); v("address", address); v("state", state); v("incarnation", incarnation);
     v("role", role); v("schedulable", schedulable); v("gpus", gpus); v("cpus", cpus); v("memory", memory);
     v("labels", labels); v("version", version); v("boot_id", boot_id); v("key_print", key_print);
     v("task_address", task_address); v("life", life); v("topology", topology);
-    v("drained", drained); v("packages", packages); v("numa_nodes", numa_nodes);
+    v("drained", drained); v("packages", packages); v("numa_nodes", numa_nodes); v("unfit", unfit);
   }
 };
 

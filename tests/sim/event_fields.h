@@ -57,6 +57,7 @@ DTRAIN_SIM_FIELDS(MembersSaved, "members-saved", v("ticket", e.ticket); v("resul
 DTRAIN_SIM_FIELDS(Reconfigured, "reconfigured", v("labels", e.labels.size()); v("key", e.key_print))
 DTRAIN_SIM_FIELDS(GpusSampled, "gpus-sampled", for (const auto& g : e.gpus) v("lost", g.lost))
 DTRAIN_SIM_FIELDS(GpuFaulted, "gpu-faulted", v("gpu", e.fault.pci); v("xid", e.fault.xid))
+DTRAIN_SIM_FIELDS(HostChecked, "host-checked", v("code", e.check.code); v("signal", e.check.signal); v("cause", e.check.cause))
 DTRAIN_SIM_FIELDS(Tick, "tick")
 DTRAIN_SIM_FIELDS(Stopping, "stopping")
 DTRAIN_SIM_FIELDS(Examined, "examined", v("token", e.token))

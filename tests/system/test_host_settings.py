@@ -10,6 +10,7 @@ import unittest
 
 import agents_lab
 import harness
+from harness import until
 
 AT_MOST = 300                   # seconds for all tests
 SECOND, SECOND_IP, NOBODYS_IP = "fast0", "10.99.1.1", "10.99.1.9"
@@ -159,6 +160,68 @@ class HostSettings(harness.SystemTest):
         self.agent.end(signal.SIGTERM)
         self.starts("--set", "resources.reserve.cpus=0", "--set", "tasks.cpuBinding=false")
         self.assertEqual(self.has_cpus("unbound", 1), mine)
+
+    # ---- healthCheck
+
+    def health(self, agent):
+        node = agent.nodes()["n1"]
+        return node["schedulable"], node["unfit"]
+
+    def test_an_unfit_host_gets_no_new_tasks_and_everybody_hears_why(self):
+        sick = self.path("sick")
+        script = self.write("check.sh", "#!/bin/sh\n[ ! -e %s ] || { echo /scratch is not mounted; echo more; exit 3; }\n" % sick)
+        os.chmod(script, 0o755)
+        key = harness.make_key(self.path("cluster.key"))
+        check = ["--set", "healthCheck.command=" + script, "--set", "healthCheck.every=200ms"]
+        self.agent = harness.Member(self.top, "n1", self.ip, key)
+        self.agent.options = check
+        self.agent.start()
+        self.submit("before", {"worker": {"replicas": 1, "command": harness.SLEEP}})
+        runs = self.wait_task("before", "worker-0", state="Running")
+        other = harness.Member(self.top, "n2", self.ip.rsplit(".", 1)[0] + ".254", key, [self.ip])
+        self.addCleanup(lambda: other.process and other.process.poll() is None and other.end())
+        other.start()
+        until(lambda: self.health(other) == (True, ""), "n2 knows n1 as fit")
+        self.assertNotIn("config.without-effect", self.agent.log())
+
+        open(sick, "w").close()
+        why = "health check ended with 3: /scratch is not mounted"
+        for agent in (self.agent, other):
+            until(lambda: self.health(agent) == (False, why), lambda: "%s hears it; %s" % (agent.name, self.health(agent)))
+        event, = (event for event in self.agent.events() if event["type"] == "host.sick")
+        self.assertEqual((event["object"], event["reason"]), ("n1", why))
+        self.assertIn("event=host.sick node=n1", self.agent.log())
+        self.assertIn("no: " + why, self.agent.do("describe", "node", "n1"))
+        self.assertIn("no: " + why, self.agent.do("nodes"))
+        found, = (f for f in json.loads(self.agent.ctl("-o", "json", "doctor").stdout) if f["check"] == "health" and f["node"] == "n1")
+        self.assertEqual((found["level"], found["finding"]), ("bad", "no new tasks are placed here: " + why))
+
+        # Elsewhere, or not at all.
+        self.submit("many", {"worker": {"replicas": 4, "command": harness.SLEEP}})
+        self.wait_job("many", "Running")
+        self.assertEqual({task["node"] for task in self.tasks("many").values()}, {"n2"})
+        other.do("drain", "n2")
+        self.submit("waits", {"worker": {"replicas": 1, "command": harness.SLEEP}})
+        waits = until(lambda: self.agent.ask("describe", "job", "waits")["waiting_for"], "why it waits")
+        self.assertIn("n1: " + why, waits)
+        self.assertEqual(self.tasks("before")["worker-0"]["pid"], runs["pid"])      # what runs is left to itself
+
+        os.unlink(sick)
+        self.assertEqual(self.wait_task("waits", "worker-0", state="Running")["node"], "n1")
+        self.assertEqual(self.health(other), (True, ""))
+        self.assertIn("host.well", [event["type"] for event in self.agent.events()])
+
+    def test_a_check_that_hangs_fails_and_one_that_is_taken_away_does_not(self):
+        config = self.write("dtraind.yaml", "healthCheck: {command: [sleep, '1000000'], every: 200ms, timeout: 300ms}\n")
+        self.starts("--config", config)
+        why = "health check did not end within 300 ms, and was killed"
+        until(lambda: self.agent.ask("nodes")[0]["unfit"] == why, lambda: self.agent.ask("nodes")[0]["unfit"])
+        self.write("dtraind.yaml", "log: {level: info}\n")
+        self.agent.process.send_signal(signal.SIGHUP)
+        until(lambda: self.agent.ask("nodes")[0]["schedulable"], "it to be fit")
+        with open("/proc/%d/task/%d/children" % (self.agent.process.pid, self.agent.process.pid)) as children:
+            left = children.read().split()
+        self.assertEqual([pid for pid in left if "sleep" in open("/proc/%s/comm" % pid).read()], [])
 
 
 if __name__ == "__main__":

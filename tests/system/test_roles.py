@@ -133,6 +133,37 @@ class Roles(Accounts):
         agent.process.send_signal(signal.SIGHUP)
         until(lambda: "event=config.reloaded" in agent.log(), "the configuration to be read again")
         self.refused(EVE, "submit", "-", because="only look", stdin=self.job("second", ["true"]))
+        event, = (event for event in self.events() if event["type"] == "audit.access")
+        self.assertEqual(event["message"], "node=n2 user=%s uid=%d at=n2 outcome=accepted" % (pwd.getpwuid(os.getuid()).pw_name, os.getuid()))
+        self.assertEqual(event["reason"], "%s: submit -> none of their own" % EVE)
+
+    # ---- who did what
+
+    def audits(self):
+        return [(event["type"], event["object"], event["message"]) for event in self.events()
+                if event["type"].startswith("audit.") or event["type"] == "access.refused"]
+
+    def test_each_change_says_who_made_it(self):
+        hers, ops = ("user=%s uid=%d at=n1 outcome=accepted" % (name, pwd.getpwnam(name).pw_uid) for name in (ANNE, OPS))
+        self.begin("hers", harness.SLEEP)
+        self.allowed(ANNE, "exec", "hers", "worker-0", "--", "true")
+        self.allowed(ANNE, "restart", "hers")
+        for _ in range(10):
+            self.refused(EVE, "cancel", "hers")
+        self.refused(ANNE, "drain", "n1")
+        self.allowed(OPS, "drain", "n1", "--reason", "disk")
+        self.allowed(OPS, "undrain", "n1")
+        self.allowed(OPS, "delete", "hers", "--force")
+        said = self.audits()
+        for wanted in (("audit.submit", "hers", "job=hers " + hers), ("audit.exec", "hers/worker-0", "job=hers task=hers/worker-0 " + hers),
+                       ("audit.restart", "hers", "job=hers " + hers), ("audit.drain", "n1", "node=n1 " + ops),
+                       ("audit.undrain", "n1", "node=n1 " + ops), ("audit.delete", "hers", "job=hers " + ops)):
+            self.assertEqual(said.count(wanted), 1, (wanted, said))
+            self.assertIn(" event=%s %s" % (wanted[0], wanted[2]), self.agent.log())
+        # However often she tries it is one event, so that no other goes for it.
+        refused = [(who, message) for type, who, message in said if type == "access.refused"]
+        self.assertEqual(sorted(who for who, _ in refused), sorted((ANNE, EVE)))
+        self.assertIn("user=%s uid=%d at=n1 outcome=refused count=" % (EVE, pwd.getpwnam(EVE).pw_uid), dict(refused)[EVE])
 
     # ---- what a task tries
 

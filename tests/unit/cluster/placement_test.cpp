@@ -224,6 +224,19 @@ TEST(PlacementReasons, NameTheRuleThatLeavesHostsOut) {
             "worker-0 needs a host with label zone=a, none of 2 hosts has it");
   EXPECT_EQ(why(s, {drained, host("h3", 8, 4)}),
             "worker-0 finds no host; 1 of 2 hosts is cordoned, 1 has not label zone=a");
+  s.roles["worker"].node_selector.clear();
+  const auto unfit = [](const std::string& name) {
+    HostCapacity sick = host(name, 8, 8);
+    sick.schedulable = false;
+    sick.unfit = "health check ended with 1: disk";
+    return sick;
+  };
+  EXPECT_EQ(why(s, {unfit("h1")}), "worker-0 needs a host that takes tasks, none of 1 host does (h1: health check ended with 1: disk)");
+  EXPECT_EQ(why(s, {drained, unfit("h2"), host("h3", 8, 2)}),
+            "worker-0 needs 4 GPUs on one host, best is 2 on h3; 1 of 3 hosts is cordoned, 1 is not fit (h2: health check ended with 1: disk)");
+  EXPECT_EQ(why(s, {unfit("h1"), unfit("h2"), unfit("h3"), unfit("h4")}),
+            "worker-0 needs a host that takes tasks, none of 4 hosts does (h1: health check ended with 1: disk; h2: health check ended "
+            "with 1: disk; ...)");
   s = generic_job(3);
   s.roles["worker"].anti_affinity = "host";
   EXPECT_EQ(why(s, {host("h1", 8), host("h2", 8)}),

@@ -391,6 +391,14 @@ TEST_F(CheckupsTest, WhatProgramsOthersRunOnlyOperatorsAreTold) {
   }
 }
 
+TEST_F(CheckupsTest, AnUnfitHostIsFoundWithTheLineOfItsCheck) {
+  one().give(HostChecked{{1, 0, "", "/scratch is not mounted\n"}});
+  const std::uint64_t number = ask();
+  for (const OpenRelay& open : opened) answer(open, well());
+  examined(one(), examine[0]);
+  EXPECT_THAT(said(number), HasSubstr("bad health n1: no new tasks are placed here: health check ended with 1: /scratch is not mounted"));
+}
+
 TEST_F(CheckupsTest, AGpuThatFellSickIsFound) {
   one().give(GpuFaulted{{"0000:20:00.0", 79, "GPU has fallen off the bus"}});
   const std::uint64_t number = ask();

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "common/node/doctor.h"
+#include "common/node/host_health.h"
 
 namespace dtrain::node {
 namespace {
@@ -68,7 +69,8 @@ TEST(Doctor, AWellHostIsWellInEveryCheck) {
     EXPECT_NE(f.finding, "") << f.check;
     checks.push_back(f.check);
   }
-  EXPECT_THAT(checks, ::testing::ElementsAre("ports", "task-ports", "names", "addresses", "clock", "limits", "cgroups", "gpus", "disk"));
+  EXPECT_THAT(checks, ::testing::ElementsAre("ports", "task-ports", "names", "addresses", "clock", "limits", "cgroups", "gpus", "disk",
+                                              "health"));
 }
 
 struct Ill {
@@ -123,6 +125,10 @@ TEST(Doctor, EachIllIsFoundWithItsCure) {
        "bad", "disk", "(/var/lib/dtrain) has 4.0 GiB free of 100.0 GiB, less than storage.minFree (5.0 GiB)", "lower storage.minFree"},
       {[](auto& s) { s.disks[0].free = 6 * kGi; }, "warn", "disk", "6.0 GiB free of 100.0 GiB; below 5.0 GiB", "du -xsh"},
       {[](auto& s) { s.terms.min_free_bytes = 61 * kGi; }, "bad", "disk", "less than storage.minFree (61.0 GiB)", "storage.minFree"},
+      {[](auto& s) { s.terms.unfit = "health check ended with 1: /scratch is not mounted"; }, "bad", "health",
+       "no new tasks are placed here: health check ended with 1: /scratch is not mounted", "healthCheck.command ends with 0"},
+      {[](auto& s) { s.terms.unfit = kNotChecked; }, "warn", "health", "no new tasks are placed here: its health check has not ended yet",
+       "healthCheck.timeout"},
       {[](auto& s) { s.disks[0].inodes_free = 9; }, "bad", "disk", "9 of 1000000 inodes left", "more inodes"},
       {[](auto& s) { s.disks[0].read_only = true; }, "bad", "disk", "read-only", "remount,rw"},
       {[](auto& s) { s.disks[0].error = "Stale file handle"; }, "bad", "disk", "cannot be looked at: Stale file handle", "mounted"},

@@ -1,0 +1,183 @@
+#include "agent/proc/health_check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/proc/helper_program.h"
+#include "agent/proc/unique_fd.h"
+
+namespace dtrain::proc {
+namespace {
+
+constexpr int kNotExecuted = 127;
+constexpr Duration kKilledWithin = 1s;  // then a killed one counts as one that cannot be
+constexpr int kReadsAtOnce = 8;  // of a chunk each; the loop has other things to do
+
+std::string seconds_text(Duration time) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+// Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
+[[noreturn]] void become_check(char* const* argv, char* const* env, int output) {
+  ::setsid();
+  prepare_child();
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0 || ::dup2(output, STDERR_FILENO) < 0 ||
+      ::chdir("/") != 0)
+    ::_exit(kNotExecuted);
+  ::execvpe(argv[0], argv, env);
+  const char* cause = ::strerrordesc_np(errno);
+  for (const char* part : {"could not execute ", static_cast<const char*>(argv[0]), ": ", cause})
+    if (::write(STDERR_FILENO, part, ::strlen(part)) < 0) break;
+  ::_exit(kNotExecuted);
+}
+
+}  // namespace
+
+struct HealthCheck::Run {
+  pid_t pid = -1;
+  UniqueFd pid_fd, output;
+  Instant limit{};
+  bool killed = false;  // told of already, or not to be
+  Instant dead_by{};    // a killed one
+  std::string text;
+
+  void kill(Instant now) {
+    killed = true;
+    dead_by = now + kKilledWithin;
+    ::kill(-pid, SIGKILL);
+    ::kill(pid, SIGKILL);  // it may have no session of its own yet
+  }
+};
+
+Result<std::unique_ptr<HealthCheck>> HealthCheck::open() {
+  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
+  if (fd < 0) return fail(ErrorCode::io, std::string("could not watch the health check: ") + ::strerror(errno));
+  return std::unique_ptr<HealthCheck>(new HealthCheck(fd));
+}
+
+HealthCheck::HealthCheck(int epoll_fd) : epoll_fd_(epoll_fd) {}
+
+// One that is stuck in the kernel is left behind: init will have it.
+HealthCheck::~HealthCheck() {
+  if (run_ != nullptr) {
+    ::kill(-run_->pid, SIGKILL);
+    ::waitpid(run_->pid, nullptr, WNOHANG);
+  }
+  ::close(epoll_fd_);
+}
+
+void HealthCheck::configure(Instant now, Options options) {
+  if (options == options_) return;
+  options_ = std::move(options);
+  next_ = options_.command.empty() ? kNever : now;
+  if (run_ != nullptr && !run_->killed) run_->kill(now);
+}
+
+Instant HealthCheck::deadline() const {
+  if (run_ == nullptr) return next_;
+  return run_->killed ? std::max(next_, run_->dead_by) : run_->limit;
+}
+
+// What went wrong is in the answer's cause; none: it runs.
+node::HostCheck HealthCheck::begin(Instant now) {
+  node::HostCheck not_begun;
+  const auto because = [&](int code) {
+    not_begun.cause = std::string("could not be run: ") + ::strerror(code);
+    return not_begun;
+  };
+  std::string path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", language = "LC_ALL=C.UTF-8";
+  std::string name = "DTRAIN_NODE=" + options_.node;
+  char* env[] = {path.data(), language.data(), name.data(), nullptr};
+  std::vector<char*> argv;
+  for (std::string& argument : options_.command) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return because(errno);
+  auto run = std::make_unique<Run>();
+  run->output = UniqueFd(ends[0]);
+  UniqueFd write_end(ends[1]);
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // the reader's alone: the two ends are separate descriptions
+  run->limit = now + options_.timeout;
+  run->pid = ::fork();
+  if (run->pid == 0) become_check(argv.data(), env, write_end.get());
+  if (run->pid < 0) return because(errno);
+  run->pid_fd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, run->pid, 0)));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (run->pid_fd.get() < 0 || ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, run->pid_fd.get(), &event) != 0 ||
+      ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, run->output.get(), &event) != 0) {
+    const int code = errno;
+    ::kill(run->pid, SIGKILL);
+    ::waitpid(run->pid, nullptr, 0);
+    return because(code);
+  }
+  run_ = std::move(run);
+  return not_begun;
+}
+
+// All is read, so that a program with much to say does not wait; what is beyond the limit is dropped.
+void HealthCheck::read_output() {
+  char chunk[node::kHealthOutputBytes];
+  for (int i = 0; i < kReadsAtOnce && run_->output.get() >= 0; ++i) {
+    const ssize_t got = ::read(run_->output.get(), chunk, sizeof chunk);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0) return run_->output.reset();
+    run_->text.append(chunk, std::min(static_cast<std::size_t>(got), node::kHealthOutputBytes - run_->text.size()));
+  }
+}
+
+// False: it has not ended.
+bool HealthCheck::reap(node::HostCheck& seen) {
+  int status = 0;
+  if (::waitpid(run_->pid, &status, WNOHANG) != run_->pid) return false;
+  ::kill(-run_->pid, SIGKILL);  // what it left in its session
+  read_output();
+  if (WIFSIGNALED(status))
+    seen.signal = WTERMSIG(status);
+  else
+    seen.code = WEXITSTATUS(status);
+  seen.output = std::move(run_->text);
+  return true;
+}
+
+void HealthCheck::dispatch(Instant now, EventSink& sink) {
+  epoll_event events[2];
+  (void)::epoll_wait(epoll_fd_, events, 2, 0);
+  if (run_ != nullptr) {
+    read_output();
+    node::HostCheck seen;
+    if (reap(seen)) {
+      const bool told = run_->killed;
+      run_.reset();
+      if (!told) sink(node::HostChecked{std::move(seen)});
+    } else if (!run_->killed && run_->limit <= now) {
+      run_->kill(now);
+      seen.cause = "did not end within " + seconds_text(options_.timeout) + ", and was killed";
+      seen.output = run_->text;
+      sink(node::HostChecked{std::move(seen)});
+    }
+  }
+  if (next_ > now || (run_ != nullptr && deadline() > now)) return;
+  next_ = now + options_.every;
+  node::HostCheck failed;
+  if (run_ != nullptr)
+    failed.cause = "begun earlier (pid " + std::to_string(run_->pid) + ") cannot be killed";
+  else
+    failed = begin(now);
+  if (!failed.cause.empty()) sink(node::HostChecked{std::move(failed)});
+}
+
+}  // namespace dtrain::proc

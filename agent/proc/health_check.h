@@ -1,0 +1,54 @@
+// Runs the program of `healthCheck`, again and again, as the agent's own user: in a session of its own, in /, with stdin /dev/null and
+// PATH, LC_ALL=C.UTF-8 and DTRAIN_NODE alone as its environment. Never two at a time. Decides nothing: how each run ended is an event
+// (common/node/host_health.h judges it).
+//
+// A run that does not end within its timeout is killed with its session, and is told of then. One that cannot be killed (stuck in a
+// driver or on a dead file system) is told of each time that it is due again; no other begins before it has ended.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/proc/runner.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/node/host_health.h"
+
+namespace dtrain::proc {
+
+class HealthCheck {
+ public:
+  struct Options {
+    std::vector<std::string> command;  // empty: there is none
+    Duration every{}, timeout{};       // from one's beginning to the next one's; of one
+    std::string node;                  // DTRAIN_NODE
+    bool operator==(const Options&) const = default;
+  };
+  static Result<std::unique_ptr<HealthCheck>> open();
+  ~HealthCheck();  // kills what runs
+  HealthCheck(const HealthCheck&) = delete;
+  HealthCheck& operator=(const HealthCheck&) = delete;
+
+  // From now on these, beginning at once. What runs under others is killed and not told of. The same again: nothing.
+  void configure(Instant now, Options options);
+
+  // Readable or due: dispatch() has something to do.
+  int fd() const { return epoll_fd_; }
+  Instant deadline() const;
+  void dispatch(Instant now, EventSink& sink);  // -> HostChecked
+
+ private:
+  struct Run;
+  explicit HealthCheck(int epoll_fd);
+  node::HostCheck begin(Instant now);
+  void read_output();
+  bool reap(node::HostCheck& seen);
+
+  int epoll_fd_;
+  Options options_;
+  std::unique_ptr<Run> run_;
+  Instant next_ = kNever;  // when the next is due
+};
+
+}  // namespace dtrain::proc
