@@ -61,12 +61,16 @@ TEST_F(LedgerHosts, WhatRanOnAHostBeforeItsTasksCameIsRemembered) {
   EXPECT_EQ(job(id).ran_before, Ran({{"n2", 1}}));
   ASSERT_NO_FATAL_FAILURE(again_on({"n1", "n3"}));
   EXPECT_EQ(job(id).ran_before, Ran({{"n1", 1}, {"n3", 2}})) << "n1 was away over a generation";
-  lose("n1");
-  ASSERT_TRUE(move(id, {"worker", 0}, "n2").status);
+  JobAction more;
+  more.kind = ActionKind::scale;
+  more.job = id;
+  more.role = "worker";
+  more.replicas = 4;
+  ASSERT_TRUE(apply(CommandType::action, more).status);
+  ASSERT_TRUE(move(id, {"worker", 2}, "n2").status);
   EXPECT_EQ(job(id).ran_before, Ran({{"n1", 1}, {"n2", 2}, {"n3", 2}})) << "one that was added";
-  lose("n2");
-  ASSERT_TRUE(move(id, {"worker", 0}, "n3").status);
-  EXPECT_EQ(job(id).ran_before.at("n3"), 2u) << "it has tasks, and looked before them";
+  ASSERT_TRUE(move(id, {"worker", 3}, "n2").status);
+  EXPECT_EQ(job(id).ran_before.at("n2"), 2u) << "it has tasks, and looked before them";
 }
 
 TEST_F(LedgerHosts, AStatelessTaskIsTakenFromALostHostAndGivenToAnother) {

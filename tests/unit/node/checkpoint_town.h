@@ -63,6 +63,8 @@ class CheckpointsTest : public ::testing::Test {
     role.command = {"true", "{hosts:ps}"};
     spec.roles["worker"] = spec.roles["ps"] = role;
     spec.roles["ps"].exclusive = true;
+    if (dynamic_worker)  // no shim asks for a lease here
+      for (auto& [name, r] : spec.roles) r.on_disconnect = job::OnDisconnect::keep;
     spec.policy.placement = job::Placement::spread;
     spec.policy.backoff_limit = 20;
     spec.policy.enable_dynamic_worker = dynamic_worker;
