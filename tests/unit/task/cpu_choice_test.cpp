@@ -137,7 +137,8 @@ Score score(const std::vector<HostCpu>& host, const std::set<std::uint32_t>& tak
   return {tier, outside, used_nodes, free_there, -in_whole, broken};
 }
 
-Score best_of_all(const std::vector<HostCpu>& host, const std::set<std::uint32_t>& taken, const std::set<std::int32_t>& near, std::size_t want) {
+Score best_of_all(const std::vector<HostCpu>& host, const std::set<std::uint32_t>& taken, const std::set<std::int32_t>& near,
+                  std::size_t want) {
   std::vector<HostCpu> free;
   for (const HostCpu& cpu : host)
     if (!taken.contains(cpu.index)) free.push_back(cpu);
