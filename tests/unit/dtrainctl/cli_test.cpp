@@ -169,6 +169,20 @@ TEST_F(Cli, DrainedNodesAreShown) {
   EXPECT_NE(json.find("\"reason\": \"disk\""), std::string::npos) << json;
 }
 
+TEST_F(Cli, NodesThatAreUnfitAreShownWithTheReason) {
+  wire::NodesReply reply;
+  reply.nodes.resize(1);
+  reply.nodes[0].name = "h2";
+  reply.nodes[0].schedulable = false;
+  reply.nodes[0].unfit = "health check ended with 1: no /scratch";
+  answers(MessageType::nodes, reply);
+  EXPECT_NE(ctl({"nodes"}).out.find("no: health check ended with 1: no /scratch"), std::string::npos);
+  const std::string text = ctl({"describe", "node", "h2"}).out;
+  EXPECT_NE(text.find("Schedulable:  no: health check ended with 1: no /scratch\n"), std::string::npos) << text;
+  const std::string json = ctl({"nodes", "-o", "json"}).out;
+  EXPECT_NE(json.find("\"unfit\": \"health check ended with 1: no /scratch\""), std::string::npos) << json;
+}
+
 TEST_F(Cli, RecoverQuorumWarnsAndWantsYes) {
   wire::RecoveryView view;
   view.node = "h2";
