@@ -43,7 +43,7 @@ class Bridge {
     silent,  // likewise, so far as can be told
   };
   State pump(Instant now, const Send& send);
-  Instant deadline() const { return held_ ? std::min(end_.deadline(), retry_at_) : end_.deadline(); }
+  Instant deadline() const { return held_ ? retry_at_ : end_.deadline(); }
   // For who stops before it ends by itself.
   static std::string farewell() { return wire::encode_bridge({wire::BridgeWord::end, "", 0}); }
 

@@ -78,6 +78,9 @@ std::optional<wire::BridgeMessage> BridgeEnd::next(Instant now) {
   return wire::BridgeMessage{wire::BridgeWord::ping, "", 0};
 }
 
-Instant BridgeEnd::deadline() const { return std::min(asked_ + kBridgePing, heard_ + kBridgeSilence); }
+Instant BridgeEnd::deadline() const {
+  const Instant given_up = heard_ + kBridgeSilence;
+  return ended_ ? given_up : std::min(asked_ + kBridgePing, given_up);
+}
 
 }  // namespace dtrain::relay
