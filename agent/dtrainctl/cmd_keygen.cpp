@@ -1,5 +1,5 @@
-// Makes the cluster's key file, or appends a pair to it; makes a client's, or brings it up to date. The secret is in a file of mode 0600 from its first
-// byte and nowhere else: never on a terminal, in an argument or a message.
+// Makes the cluster's key file, or appends a pair to it; makes a client's, or brings it up to date. The secret is in a file of mode
+// 0600 from its first byte and nowhere else: never on a terminal, in an argument or a message.
 #include <fcntl.h>
 #include <sodium.h>
 #include <sys/stat.h>

@@ -8,8 +8,8 @@
 namespace dtrain::relay {
 namespace {
 
-// Fewer grants than messages; the other side then still has three quarters of the window to go on with.
-constexpr std::size_t kGrantBytes = kBridgeWindowBytes / 4;
+// Fewer of them than messages; the other side then still has three quarters of the window to go on with.
+constexpr std::size_t kAllowBytes = kBridgeWindowBytes / 4;
 
 auto broken(const char* cause) {
   return fail(ErrorCode::invalid, std::string("could not go on with the connection: ") + cause, "see which program runs there");
@@ -24,12 +24,12 @@ Status BridgeEnd::receive(Instant now, const wire::BridgeMessage& message) {
     case wire::BridgeWord::hello:
       return broken("it began a second time");
     case wire::BridgeWord::data:
-      if (message.bytes.size() > allowed_) return broken("more was sent than was granted");
+      if (message.bytes.size() > allowed_) return broken("more was sent than was allowed");
       allowed_ -= message.bytes.size();
       waiting_ += message.bytes;
       break;
-    case wire::BridgeWord::grant:
-      if (message.count > kBridgeWindowBytes - credit_) return broken("more was granted than was sent");
+    case wire::BridgeWord::allow:
+      if (message.count > kBridgeWindowBytes - credit_) return broken("more was allowed than was sent");
       credit_ += message.count;
       break;
     case wire::BridgeWord::ping:
@@ -47,7 +47,7 @@ Status BridgeEnd::receive(Instant now, const wire::BridgeMessage& message) {
 void BridgeEnd::delivered(std::size_t bytes) {
   CHECK(bytes <= waiting_.size() - delivered_);
   delivered_ += bytes;
-  ungranted_ += bytes;
+  unanswered_ += bytes;
   if (delivered_ == waiting_.size()) {
     waiting_ = std::string();  // an idle connection keeps no memory
     delivered_ = 0;
@@ -67,10 +67,10 @@ wire::BridgeMessage BridgeEnd::say(std::string_view bytes) {
 
 std::optional<wire::BridgeMessage> BridgeEnd::next(Instant now) {
   if (ended_) return std::nullopt;
-  if (ungranted_ >= kGrantBytes) {
-    const auto count = static_cast<std::uint32_t>(std::exchange(ungranted_, 0));
+  if (unanswered_ >= kAllowBytes) {
+    const auto count = static_cast<std::uint32_t>(std::exchange(unanswered_, 0));
     allowed_ += count;
-    return wire::BridgeMessage{wire::BridgeWord::grant, "", count};
+    return wire::BridgeMessage{wire::BridgeWord::allow, "", count};
   }
   if (std::exchange(owes_pong_, false)) return wire::BridgeMessage{wire::BridgeWord::pong, "", 0};
   if (now - asked_ < kBridgePing) return std::nullopt;

@@ -2,7 +2,7 @@
 // loses and reorders nothing. Both ends are alike. Nothing of it waits: bytes go in and out as far as there is room.
 //
 // Bounds: what was received and not handed on is at most kBridgeWindowBytes, since the other side may not send more before it is
-// granted; who does is turned out.
+// allowed; who does is turned out.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ class BridgeEnd {
  public:
   explicit BridgeEnd(Instant now) : heard_(now), asked_(now) {}
 
-  // ErrorCode::invalid: against the agreement (more than was granted, a second hello): end the connection.
+  // ErrorCode::invalid: against the agreement (more than was allowed, a second hello): end the connection.
   Status receive(Instant now, const wire::BridgeMessage& message);
 
   // Received and still to be handed on, in order.
@@ -45,7 +45,7 @@ class BridgeEnd {
  private:
   std::string waiting_;
   std::size_t delivered_ = 0;                 // of waiting_
-  std::size_t ungranted_ = 0;                 // handed on since the last grant
+  std::size_t unanswered_ = 0;                 // handed on and not yet answered with allow
   std::size_t allowed_ = kBridgeWindowBytes;  // that the other side may still send
   std::size_t credit_ = kBridgeWindowBytes;   // that we may
   Instant heard_, asked_;

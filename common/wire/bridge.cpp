@@ -18,7 +18,7 @@ std::string encode_bridge(const BridgeMessage& message) {
     case BridgeWord::data:
       out += message.bytes;
       break;
-    case BridgeWord::grant:
+    case BridgeWord::allow:
       for (std::size_t i = 0; i < kCountBytes; ++i) out.push_back(static_cast<char>(message.count >> 8 * i));
       break;
     case BridgeWord::ping:
@@ -47,11 +47,11 @@ Result<BridgeMessage> decode_bridge(std::string_view bytes) {
       if (bytes.empty()) return no_message("data without bytes");
       message.bytes = bytes;
       break;
-    case BridgeWord::grant:
-      if (bytes.size() != kCountBytes) return no_message("a grant is of one number");
+    case BridgeWord::allow:
+      if (bytes.size() != kCountBytes) return no_message("an allow is of one number");
       for (std::size_t i = 0; i < kCountBytes; ++i)
         message.count |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[i])) << 8 * i;
-      if (message.count == 0) return no_message("a grant of nothing");
+      if (message.count == 0) return no_message("an allow of nothing");
       break;
     case BridgeWord::ping:
     case BridgeWord::pong:

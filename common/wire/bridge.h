@@ -2,8 +2,8 @@
 // they carry are those of a control socket (common/wire/control.h), which both ends see as if the other were on this machine.
 //
 //     hello  version        the client first; then the agent, which from then on serves it
-//     data   bytes          at most kBridgeChunkBytes, within what the other side granted
-//     grant  count          so many more bytes may be sent (little-endian, 4 bytes)
+//     data   bytes          at most kBridgeChunkBytes, within what the other side allowed
+//     allow  count          so many more bytes may be sent (little-endian, 4 bytes)
 //     ping, pong            who hears nothing asks, and gives the other up when that is not answered
 //     end                   nothing follows; in answer to anything but a hello: you are not known (any more)
 //
@@ -22,12 +22,12 @@ inline constexpr std::uint8_t kBridgeVersion = 1;
 inline constexpr std::size_t kBridgeChunkBytes = 16 << 10;
 inline constexpr std::size_t kBridgeMessageBytes = kBridgeChunkBytes + 1;  // the longest
 
-enum class BridgeWord : std::uint8_t { hello = 1, data, grant, ping, pong, end };
+enum class BridgeWord : std::uint8_t { hello = 1, data, allow, ping, pong, end };
 
 struct BridgeMessage {
   BridgeWord word = BridgeWord::ping;
   std::string bytes;        // data: not empty
-  std::uint32_t count = 0;  // hello: version; grant: bytes, not 0
+  std::uint32_t count = 0;  // hello: version; allow: bytes, not 0
   bool operator==(const BridgeMessage&) const = default;
 };
 

@@ -39,7 +39,7 @@ void check_key_file(std::string_view input) {
 void converse(std::string_view input) {
   Instant now{1000s};
   relay::BridgeEnd end(now);
-  std::size_t unanswered = 0;  // bytes said that were not granted again
+  std::size_t unanswered = 0;  // bytes said that were not allowed again
   for (std::size_t count = 0; count < kWords && input.size() >= 4; ++count) {
     const auto at = [&](std::size_t i) { return static_cast<unsigned char>(input[i]); };
     const std::size_t length = std::min<std::size_t>(at(2) << 8 | at(3), input.size() - 4);
@@ -50,7 +50,7 @@ void converse(std::string_view input) {
         if (const auto message = wire::decode_bridge(bytes)) {
           const bool before = end.ended();
           if (!end.receive(now, *message)) return;
-          if (message->word == wire::BridgeWord::grant && !before) {
+          if (message->word == wire::BridgeWord::allow && !before) {
             CHECK(message->count <= unanswered);
             unanswered -= message->count;
           }
@@ -66,7 +66,7 @@ void converse(std::string_view input) {
     }
     CHECK(end.waiting().size() <= relay::kBridgeWindowBytes && unanswered <= relay::kBridgeWindowBytes);
     CHECK(end.room() <= relay::kBridgeWindowBytes - unanswered);
-    for (int said = 0; end.next(now); ++said) CHECK(said < 3);  // a grant, a pong, a ping
+    for (int said = 0; end.next(now); ++said) CHECK(said < 3);  // an allow, a pong, a ping
     CHECK(end.deadline() > now || end.silent(now));
     input.remove_prefix(4 + length);
   }

@@ -223,8 +223,8 @@ def relay():
 
 
 def bridge():
-    grant = b"\x03" + struct.pack("<I", 50)
-    for name, message in (("hello", b"\x01\x01"), ("data", b"\x02bytes"), ("grant", grant), ("ping", b"\x04"), ("end", b"\x06")):
+    allow = b"\x03" + struct.pack("<I", 50)
+    for name, message in (("hello", b"\x01\x01"), ("data", b"\x02bytes"), ("allow", allow), ("ping", b"\x04"), ("end", b"\x06")):
         seed("fuzz_bridge", name, 1, message)
     own = "dtrain-client-v1 %s %s\n" % ("01" * 32, "ab" * 32)
     seed("fuzz_bridge", "key_file", 2, ("# mine\n" + own + "dtrain-agents-v1 %s\n" % ("0F" * 32)).encode())
@@ -234,7 +234,8 @@ def bridge():
         return bytes([what, ticks]) + struct.pack(">H", len(content)) + content
 
     say, hand_on = word(1, 1, b"w" * 100), word(2, 0, b"r" * 50)
-    seed("fuzz_bridge", "talks", 0, word(0, 1, b"\x02hello") + say + word(0, 1, grant) + hand_on + word(0, 0, b"\x04") + say + word(0, 1, b"\x06"))
+    talk = word(0, 1, b"\x02hello") + say + word(0, 1, allow) + hand_on + word(0, 0, b"\x04") + say
+    seed("fuzz_bridge", "talks", 0, talk + word(0, 1, b"\x06"))
     seed("fuzz_bridge", "silent", 0, say + word(2, 120) + word(0, 0, b"\x05") + word(2, 255) + word(2, 255))
     seed("fuzz_bridge", "lies", 0, say + word(0, 1, b"\x03\xff\xff\xff\xff"))
 

@@ -110,7 +110,8 @@ class Remote(SystemTest):
             jobs = json.loads(self.allowed(ANNE, "-o", "json", "jobs", agent=agent))
             self.assertEqual([(job["name"], job["state"]) for job in jobs], [("hers", "Running")])
             self.assertEqual(self.allowed(ANNE, "exec", "hers", "worker-0", "--", "id", "-un", agent=agent).strip(), ANNE)
-        self.assertEqual(self.allowed(ANNE, "exec", "hers", "worker-0", "--", "tr", "a-z", "A-Z", stdin="said from afar\n"), "SAID FROM AFAR\n")
+        upper = self.allowed(ANNE, "exec", "hers", "worker-0", "--", "tr", "a-z", "A-Z", stdin="said from afar\n")
+        self.assertEqual(upper, "SAID FROM AFAR\n")
         lines = self.allowed(ANNE, "exec", "hers", "worker-0", "--", "seq", "1", "200000").split()
         self.assertEqual((len(lines), lines[-1]), (200000, "200000"))
         log = self.follow(ANNE, "logs", "-f", "hers", "worker-0", agent=self.other)
@@ -160,8 +161,8 @@ class Remote(SystemTest):
         os.chmod(self.key_file(ANNE), 0o640)
         self.refused(ANNE, "jobs", because="others than its owner may access it")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DTRAIN_")}
-        bare = subprocess.run([os.path.join(BIN, "dtrainctl"), "--agent", "%s:%d" % (self.ip, PORT), "jobs"], capture_output=True, text=True,
-                              env=environment, timeout=PATIENCE)
+        bare = subprocess.run([os.path.join(BIN, "dtrainctl"), "--agent", "%s:%d" % (self.ip, PORT), "jobs"], capture_output=True,
+                              text=True, env=environment, timeout=PATIENCE)
         self.assertEqual(bare.returncode, USAGE, bare)
         self.assertIn("--key-file", bare.stderr)
         environment.update(DTRAIN_AGENT="%s:%d" % (self.ip, PORT), DTRAIN_KEY_FILE=self.key_file(OPS))

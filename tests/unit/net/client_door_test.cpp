@@ -139,40 +139,40 @@ TEST_F(ClientDoorTest, OfASlowReaderNoMoreIsTakenThanTheWindow) {
     anne.listen();
     return anne.data.size() == relay::kBridgeWindowBytes;
   }));
-  EXPECT_FALSE(until([&] { return anne.listen(), anne.data.size() > relay::kBridgeWindowBytes; }, 100ms)) << "nothing was granted";
+  EXPECT_FALSE(until([&] { return anne.listen(), anne.data.size() > relay::kBridgeWindowBytes; }, 100ms)) << "nothing was allowed";
   EXPECT_FALSE(server_->flushed()) << "the rest waits where its limit is";
-  std::size_t granted = 0;
+  std::size_t allowed = 0;
   ASSERT_TRUE(until([&] {
     anne.listen();
-    if (anne.data.size() > granted) {
-      anne.say(BridgeWord::grant, "", static_cast<std::uint32_t>(anne.data.size() - granted));
-      granted = anne.data.size();
+    if (anne.data.size() > allowed) {
+      anne.say(BridgeWord::allow, "", static_cast<std::uint32_t>(anne.data.size() - allowed));
+      allowed = anne.data.size();
     }
     return anne.messages().size() == 10;
   }));
   EXPECT_TRUE(server_->flushed());
 }
 
-TEST_F(ClientDoorTest, WhoGrantsWithoutReadingIsHeldByTheQueue) {
+TEST_F(ClientDoorTest, WhoAllowsWithoutReadingIsHeldByTheQueue) {
   Visitor& anne = guest(anne_);
-  // Grants for all that is sent, but reads nothing: ZeroMQ's queues fill, and then the door reads the pipe no further.
+  // Allows all that is sent, but reads nothing: ZeroMQ's queues fill, and then the door reads the pipe no further.
   const auto message = wire::make_message(wire::MessageType::log_chunk, 1, wire::JobName{std::string(200 << 10, 'y')});
   ASSERT_TRUE(until([&] {
     while (server_->room(opened()) > (300u << 10)) server_->send(opened(), message);
     return server_->room(opened()) < (300u << 10);
   }));
-  anne.say(BridgeWord::grant, "", 1);
+  anne.say(BridgeWord::allow, "", 1);
   EXPECT_TRUE(until([&] { return door_->visits() == 1; }));
   // More than was ever sent to it is against the agreement.
-  anne.say(BridgeWord::grant, "", relay::kBridgeWindowBytes);
-  anne.say(BridgeWord::grant, "", relay::kBridgeWindowBytes);
+  anne.say(BridgeWord::allow, "", relay::kBridgeWindowBytes);
+  anne.say(BridgeWord::allow, "", relay::kBridgeWindowBytes);
   EXPECT_TRUE(until([&] { return door_->visits() == 0 && sink_.closed.size() == 1; }));
 }
 
-TEST_F(ClientDoorTest, WhoSendsMoreThanWasGrantedIsTurnedOut) {
+TEST_F(ClientDoorTest, WhoSendsMoreThanWasAllowedIsTurnedOut) {
   Visitor& anne = guest(anne_);
   server_->pause(opened());
-  // The window, and what the kernel holds of it between the door and the server: granted again as it is handed on.
+  // The window, and what the kernel holds of it between the door and the server: allowed again as it is handed on.
   const std::string chunk(wire::kBridgeChunkBytes, 'z');
   for (std::size_t sent = 0; sent < 4 * relay::kBridgeWindowBytes; sent += chunk.size()) {
     anne.say(BridgeWord::data, chunk);

@@ -24,11 +24,11 @@ TEST(BridgeEnd, SaysNoMoreThanTheWindow) {
     said += end.say(std::string(end.room(), 'x')).bytes.size();
   }
   EXPECT_EQ(said, kBridgeWindowBytes);
-  ASSERT_TRUE(end.receive(kStart, {BridgeWord::grant, "", 100}));
+  ASSERT_TRUE(end.receive(kStart, {BridgeWord::allow, "", 100}));
   EXPECT_EQ(end.room(), 100u);
 }
 
-TEST(BridgeEnd, HearsNoMoreThanItGranted) {
+TEST(BridgeEnd, HearsNoMoreThanItAllowed) {
   BridgeEnd end(kStart);
   for (std::size_t heard = 0; heard < kBridgeWindowBytes; heard += wire::kBridgeChunkBytes)
     ASSERT_TRUE(end.receive(kStart, data(wire::kBridgeChunkBytes)));
@@ -36,19 +36,19 @@ TEST(BridgeEnd, HearsNoMoreThanItGranted) {
   EXPECT_FALSE(end.receive(kStart, data(1)));
 }
 
-TEST(BridgeEnd, GrantsWhatWasHandedOn) {
+TEST(BridgeEnd, AllowsWhatWasHandedOn) {
   BridgeEnd end(kStart);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(end.receive(kStart, data(wire::kBridgeChunkBytes)));
   EXPECT_FALSE(end.next(kStart)) << "it is not handed on yet";
   end.delivered(4 * wire::kBridgeChunkBytes);
   EXPECT_TRUE(end.waiting().empty());
-  EXPECT_EQ(end.next(kStart), (BridgeMessage{BridgeWord::grant, "", 4 * wire::kBridgeChunkBytes}));
+  EXPECT_EQ(end.next(kStart), (BridgeMessage{BridgeWord::allow, "", 4 * wire::kBridgeChunkBytes}));
   EXPECT_FALSE(end.next(kStart));
 }
 
 TEST(BridgeEnd, RefusesWhatWasNotAgreed) {
   BridgeEnd end(kStart);
-  EXPECT_FALSE(end.receive(kStart, {BridgeWord::grant, "", 1})) << "nothing was sent";
+  EXPECT_FALSE(end.receive(kStart, {BridgeWord::allow, "", 1})) << "nothing was sent";
   EXPECT_FALSE(end.receive(kStart, {BridgeWord::hello, "", 1})) << "a second time";
 }
 
