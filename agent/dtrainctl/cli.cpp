@@ -95,8 +95,10 @@ class CommandLine {
   }
 
   void add_globals() {
-    app_.add_option("--agent", globals_.agent, "the agent's control socket")->envname("DTRAIN_AGENT");
-    app_.add_option("--key-file", key_file_, "the cluster's key; the local control socket needs none");
+    app_.add_option("--agent", globals_.agent.at, "the agent's control socket, or HOST:PORT of one on another machine (port: gossip + 2)")
+        ->envname("DTRAIN_AGENT");
+    app_.add_option("--key-file", globals_.agent.key_file, "your client key, for HOST:PORT; the local control socket needs none")
+        ->envname("DTRAIN_KEY_FILE");
     static const std::map<std::string, Format> formats{
         {"table", Format::table}, {"wide", Format::wide}, {"json", Format::json}, {"yaml", Format::yaml}};
     app_.add_option("-o,--output", globals_.format, "table, wide, json or yaml")
@@ -328,9 +330,11 @@ class CommandLine {
     completion->add_option("kind", names_of_)->group("");
     completion->add_option("job", names_job_)->group("");
     does(completion, [this](Session& s) { return cmd_completion(s, shell_, names_of_, names_job_, summaries(), options_of(app_, false)); });
-    CLI::App* keygen = verb("keygen", "makes the cluster's key file; needs no agent");
+    CLI::App* keygen = verb("keygen", "makes the cluster's key file, or a client's; needs no agent");
     keygen->add_option("file", keygen_.file, "must not exist yet; its directory must")->required();
     keygen->add_flag("--add", keygen_.add, "append a further key to an existing file, for rotation");
+    CLI::Option* client = keygen->add_flag("--client", keygen_.client, "a key for one user of dtrainctl on other machines");
+    keygen->add_option("--cluster-key", keygen_.cluster_key, "the cluster's key file, which it is made of")->needs(client);
     does(keygen, [this](Session& s) { return cmd_keygen(s, keygen_); });
     CLI::App* doctor = verb("doctor", "what is wrong with this host and its way to the others, each with its cure");
     doctor->add_option("--config", doctor_.config, "the agent's configuration, for where no agent answers");
@@ -381,7 +385,7 @@ class CommandLine {
   std::function<int(Session&)> action_;
   std::vector<std::string> command_;   // what stands behind --
   Globals globals_;
-  std::string key_file_, timeout_, kind_, path_, attempt_, since_, drain_deadline_, shell_, names_of_, names_job_;
+  std::string timeout_, kind_, path_, attempt_, since_, drain_deadline_, shell_, names_of_, names_job_;
   bool no_color_ = false;
   FileOptions file_;
   std::vector<std::string> sets_, params_, labels_, scale_, without_;

@@ -20,14 +20,6 @@ tl::unexpected<Failure> lost(const std::string& cause) {
   return tl::unexpected<Failure>(std::move(f));
 }
 
-// "gpu01:7402", but neither "/run/a:1/control.sock" nor "control.sock"
-bool is_host_and_port(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon + 1 == address.size() || address.find('/') != std::string::npos) return false;
-  return std::all_of(address.begin() + static_cast<std::ptrdiff_t>(colon) + 1, address.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
-}
-
 void set_send_timeout(int fd, Deadline deadline) {
   timeval tv{};   // zero: without limit
   if (deadline != kNoDeadline) {
@@ -52,11 +44,28 @@ int poll_timeout(Deadline deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 24 * 3600 * 1000));
 }
 
-Outcome<Connection> Connection::open(const std::string& address, Deadline deadline) {
-  if (is_host_and_port(address))
-    return failed(ErrorCode::unavailable, "could not reach agent " + address +
-                  ": this version speaks to the local control socket only",
-                  "give the path of the agent's control.sock with --agent");
+Outcome<Connection> Connection::open(const AgentAddress& agent, Deadline deadline) {
+  return net::is_host_and_port(agent.at) ? open_remote(agent, deadline) : open_local(agent.at, deadline);
+}
+
+Outcome<Connection> Connection::open_remote(const AgentAddress& agent, Deadline deadline) {
+  if (agent.key_file.empty())
+    return failed(ErrorCode::invalid, "could not reach agent " + agent.at + ": no key to show there",
+                  "give your client key with --key-file or DTRAIN_KEY_FILE; an administrator makes one with dtrainctl keygen --client");
+  const auto keys = net::read_client_key_file(agent.key_file);
+  if (!keys) return failed(Failure(keys.error()));
+  auto link = net::ClientLink::open(agent.at, *keys, deadline);
+  if (!link) {
+    Failure f(link.error());
+    f.lost = link.error().code == ErrorCode::unavailable;
+    return failed(std::move(f));
+  }
+  Connection connection(UniqueFd((*link)->take_socket()));
+  connection.link_ = std::move(*link);
+  return connection;
+}
+
+Outcome<Connection> Connection::open_local(const std::string& address, Deadline deadline) {
   UniqueFd directory;   // must stay open until connect() has resolved the path below
   std::string path = address;
   sockaddr_un name{};
@@ -128,7 +137,10 @@ void Connection::transfer() {
 Outcome<std::optional<wire::Message>> Connection::next() {
   auto message = in_.next();
   if (!message) return lost(message.error().text());
-  if (!*message && ended_) return lost("it closed the connection");
+  if (!*message && ended_) {
+    const std::string cause = link_ ? link_->cause() : "";
+    return lost(cause.empty() ? "it closed the connection" : cause);
+  }
   return std::move(*message);
 }
 

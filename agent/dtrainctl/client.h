@@ -1,4 +1,4 @@
-// One connection to an agent's control socket: numbered requests out, replies in. Single-threaded.
+// One connection to an agent, at its control socket or from another machine: numbered requests out, replies in. Single-threaded.
 //
 // Blocking use: call(). Streams: send() a request, then receive() until a message with `last` arrives. With an event
 // loop of one's own: poll on poll_request(), then transfer(), then next() until it answers nullopt.
@@ -9,11 +9,13 @@
 #include <poll.h>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "agent/dtrainctl/failure.h"
 #include "agent/dtrainctl/unique_fd.h"
+#include "agent/net/client_link.h"
 #include "common/wire/control.h"
 
 namespace dtrain::ctl {
@@ -28,10 +30,16 @@ int poll_timeout(Deadline deadline);
 // No reply came before a deadline.
 Failure no_answer();
 
+// Where an agent is.
+struct AgentAddress {
+  std::string at;        // the path of a Unix stream socket, or HOST:PORT of its door for clients
+  std::string key_file;  // of the client; for HOST:PORT only
+};
+
 class Connection {
  public:
-  // address: the path of a Unix stream socket. HOST:PORT is recognised and declined. Fails at the deadline at the latest.
-  static Outcome<Connection> open(const std::string& address, Deadline deadline);
+  // Fails at the deadline at the latest.
+  static Outcome<Connection> open(const AgentAddress& agent, Deadline deadline);
 
   // Queues a request and answers its number. Bytes leave with transfer(), receive() or call().
   template <class T>
@@ -74,10 +82,13 @@ class Connection {
 
  private:
   explicit Connection(UniqueFd fd) : fd_(std::move(fd)) {}
+  static Outcome<Connection> open_local(const std::string& path, Deadline deadline);
+  static Outcome<Connection> open_remote(const AgentAddress& agent, Deadline deadline);
   void enqueue(const wire::Message& message);
   Outcome<wire::Message> reply_to(std::uint64_t number, Deadline deadline);
   static Outcome<void> check(const wire::Message& message, wire::MessageType expected);
 
+  std::unique_ptr<net::ClientLink> link_;  // of another machine: its socket is fd_; ends after that was closed
   UniqueFd fd_;
   std::string out_;
   wire::Deframer in_;

@@ -121,7 +121,9 @@ int cmd_doctor(Session& session, const DoctorOptions& options);
 
 struct KeygenOptions {
   std::string file;
-  bool add = false;        // a further pair, behind those of an existing file
+  bool add = false;        // a further pair, behind those of an existing file; a client's: the cluster's present keys
+  bool client = false;
+  std::string cluster_key = "/etc/dtrain/cluster.key";  // a client's: what it is made of
 };
 int cmd_keygen(Session& session, const KeygenOptions& options);
 

@@ -22,7 +22,7 @@ inline constexpr auto kReconnectPause = std::chrono::milliseconds(100);  // betw
 inline constexpr auto kWatchPause = std::chrono::seconds(1);          // between two looks of -w
 
 struct Globals {
-  std::string agent = "/run/dtrain/control.sock";
+  AgentAddress agent{"/run/dtrain/control.sock", ""};
   Format format = Format::table;
   std::optional<Duration> timeout;
   bool color = true;   // still only on a terminal

@@ -14,6 +14,7 @@
 #include "common/job/manifest_input.h"
 #include "common/job/map_reader.h"
 #include "common/job/yaml_tree.h"
+#include "common/wire/key_file.h"
 
 namespace dtrain::daemon {
 namespace {
@@ -27,6 +28,8 @@ constexpr std::uint32_t kMostGpus = 64;  // pretended ones; they must fit into w
 constexpr std::size_t kMostDevices = 64;          // each is a rule of every task's device filter
 constexpr std::size_t kMostLabels = 64;           // of a node; the same
 constexpr std::size_t kMostLabelBytes = 4 << 10;  // of their names and values together
+constexpr std::size_t kMostClientKeys = 1024;
+constexpr std::size_t kShownOfKey = 16;           // a whole one that is wrong may be a secret in the wrong place
 constexpr std::uint32_t kMostNodes = 10'000;
 constexpr std::uint32_t kMostLogFiles = 1000;
 constexpr std::uint16_t kFewestTaskPorts = 16;
@@ -294,6 +297,24 @@ void read_timing(MapReader& root, Config& c, Report& report) {
   });
 }
 
+void read_access_keys(MapReader& access, Config& c, Report& report) {
+  std::map<std::string, std::string> keys;
+  access.text_map("keys", keys);
+  const std::string path = access.path("keys");
+  if (keys.size() > kMostClientKeys)
+    return report.add("limit", path, "must be at most " + std::to_string(kMostClientKeys) + " keys, not " + std::to_string(keys.size()));
+  for (const auto& [text, user] : keys) {
+    const auto key = wire::parse_key(text);
+    if (!key)
+      report.add("out-of-range", path, "must be public keys of 64 hexadecimal digits, as dtrainctl keygen --client prints them, not " +
+                                           in_quotes(text.substr(0, kShownOfKey)));
+    else if (user.empty())
+      report.add("out-of-range", job::join_path(path, text), "must be the name of a user of this host");
+    else if (!c.client_keys.emplace(wire::key_text(*key), user).second)
+      report.add("out-of-range", job::join_path(path, text), "must be there once, not also in other case");
+  }
+}
+
 void read_rest(MapReader& root, Config& c, Report& report) {
   section(root, "access", report, [&](MapReader& map) {
     std::map<std::string, std::string> users;
@@ -305,6 +326,7 @@ void read_rest(MapReader& root, Config& c, Report& report) {
         report.add("out-of-range", job::join_path(map.path("users"), user), role.error().message);
     }
     map.parsed("default", c.access.fallback, parse_role);
+    read_access_keys(map, c, report);
   });
   section(root, "storage", report, [&](MapReader& map) {
     map.parsed("checkpointRate", c.storage.checkpoint_rate, parse_rate);
@@ -354,7 +376,7 @@ void expand_lists(YamlNode& root) {
     node->kind = YamlNode::Kind::sequence;
     for (const auto& piece : pieces_of(*node)) node->items.push_back(option_text(piece));
   }
-  for (const char* path : {"node.labels", "access.users"}) {
+  for (const char* path : {"node.labels", "access.users", "access.keys"}) {
     YamlNode* node = at_path(root, path);
     if (!node || !node->from_option || node->kind != YamlNode::Kind::scalar) continue;
     const auto pieces = pieces_of(*node);

@@ -83,6 +83,7 @@ struct Config {
     Duration lease = 10s, down_grace = 15s, agent_grace = 5min, stop_after = 1h, restore_wait = 10min;
   } timing;
   Access access;
+  std::map<std::string, std::string> client_keys;  // access.keys: public key (64 hex digits, lower case) -> its user
   struct {
     std::uint64_t checkpoint_rate = 200ull << 20;  // bytes a second
     std::uint64_t package_cache = 20ull << 30;

@@ -22,6 +22,7 @@ Daemon::Daemon(Config config, Prepared prepared, LogSink& log, std::string versi
 
 Daemon::~Daemon() {
   // Work under way refers to the adapters: it ends first, and nothing of it is delivered any more.
+  door_.reset();
   control_.reset();
   worker_.reset();
 }
@@ -244,6 +245,7 @@ int Daemon::run(loop::Signals& signals, const Reload& reload, loop::ServiceManag
   if (storage_failed_) return fail_storage();
   auto opened = open_network();
   if (opened) opened = open_control();
+  if (opened) opened = open_door();
   if (!opened) {
     log_.write(LogLevel::error, "agent.failed", {{"error", opened.error().text()}});
     return opened.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR;
@@ -279,6 +281,8 @@ void Daemon::reload_config(const Reload& reload, std::uint32_t uid) {
   if (!reload_key(loaded->config)) return;
   config_.node.labels = loaded->config.node.labels;
   config_.access = loaded->config.access;
+  config_.client_keys = loaded->config.client_keys;
+  reload_door();
   node::Reconfigured changed;
   changed.labels = config_.node.labels;
   changed.access = config_.access;
@@ -312,6 +316,7 @@ int Daemon::stop(loop::ServiceManager& manager) {
   while (loop_->now().boot < limit && !storage_failed_ && !(done() && loop_->now().boot >= said))
     if (!turn(done() ? said : limit)) break;
   if (storage_failed_) return fail_storage();
+  if (door_) door_->dispatch(loop_->now().boot);  // the last replies, for clients of other machines
   std::string next = "start the agent again to go on with them";
   if (!shims_.empty()) next += "; to end them: " + how_to_end_tasks();
   log_.write(LogLevel::info, "agent.stopped",

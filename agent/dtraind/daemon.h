@@ -29,6 +29,7 @@
 #include "agent/loop/loop.h"
 #include "agent/loop/service_manager.h"
 #include "agent/loop/signals.h"
+#include "agent/net/client_door.h"
 #include "agent/net/control_server.h"
 #include "agent/net/peer_links.h"
 #include "agent/proc/exec_session.h"
@@ -46,6 +47,7 @@ namespace dtrain::daemon {
 
 inline constexpr std::size_t kDecisionsPerTurn = 4096;      // events decided before descriptors are looked at again
 inline constexpr std::size_t kUploadQueueBytes = 4 << 20;   // unwritten bytes of one upload; then it is not read on
+inline constexpr Duration kDoorRetry = 1s;                   // between two tries to listen for clients where the port is taken
 inline constexpr Duration kStopPatience = 5s;               // for last commits and replies at SIGTERM
 // For last words to other agents at SIGTERM: ZeroMQ's I/O threads write them, and it cannot be asked whether they did.
 inline constexpr Duration kGoodbye = 200ms;
@@ -126,6 +128,13 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   void answer_has_blob(node::ConnectionId connection, const wire::Message& message);
   void answer_error(node::ConnectionId connection, std::uint64_t request, const Error& error);
 
+  // ---- clients.cpp
+  Status open_door();
+  void serve_door();
+  void try_door();
+  void reload_door();
+  Result<node::Caller> caller_of_key(const std::string& user);
+
   // ---- relaying.cpp
   void to_peer(const node::RelayPeer& peer, const wire::RelayMessage& message) override;
   void tell(node::Event event) override;
@@ -161,6 +170,9 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet
   std::unique_ptr<net::PeerLinks> links_;
   host::Endpoint listens_;               // to other agents
+  std::unique_ptr<net::ClientDoor> door_;      // null: no key of a client was ever named, or its port is taken
+  Instant door_due_ = kNever;                  // when its port is tried again
+  net::UserIds user_ids_{net::look_up_uid};
   Founders founders_;
   std::vector<Source> sources_;
 

@@ -30,6 +30,9 @@ inline constexpr std::size_t kKeysInFile = 8;
 // Refuses a file that others may read, a public key that does not belong to its secret, an empty file.
 Result<ClusterKeys> read_key_file(const std::string& path);
 KeyPair node_key(const KeyPair& cluster, const MemberId& node);
+// What agents serve clients of other machines with: a pair of its own, so that the public key that a client knows opens no door
+// between agents. The same at all of them.
+KeyPair door_key(const KeyPair& cluster);
 // First 16 hex digits of BLAKE2b of the public key: tells keys apart in logs and identities.
 std::string key_print(const CurveKey& public_key);
 

@@ -118,28 +118,40 @@ void ControlServer::accept_some(ControlSink& sink) {
     }
     auto connection = std::make_unique<Connection>();
     connection->fd = fd;
-    if (connections_.size() >= limits_.connections) {
-      turn_away(fd, {ErrorCode::limit,
-                     "could not serve this connection: " + std::to_string(limits_.connections) + " are open",
-                     "close some, or try again later"});
-      continue;
-    }
+    if (is_full(fd)) continue;
     const Peer peer = peer_of(fd);
     if (unwelcome_ && unwelcome_(peer.pid)) {
       turn_away(fd, {ErrorCode::refused, "could not serve this connection: it comes from inside a task",
                      "call dtrainctl from a login shell; a task asks nothing of the agent"});
       continue;
     }
-    connection->id = next_id_++;
-    connection->interest = EPOLLIN;
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = connection->id;
-    if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) continue;
-    const node::ConnectionId id = connection->id;
-    connections_.emplace(id, std::move(connection));
-    sink.on_opened(id, {names_.name_of(peer.uid, now_), peer.uid});
+    admit(std::move(connection), {names_.name_of(peer.uid, now_), peer.uid}, sink);
   }
+}
+
+bool ControlServer::is_full(int fd) const {
+  if (connections_.size() < limits_.connections) return false;
+  turn_away(fd, {ErrorCode::limit,
+                 "could not serve this connection: " + std::to_string(limits_.connections) + " are open",
+                 "close some, or try again later"});
+  return true;
+}
+
+void ControlServer::admit(std::unique_ptr<Connection> connection, const node::Caller& caller, ControlSink& sink) {
+  const node::ConnectionId id = connection->id = next_id_++;
+  connection->interest = EPOLLIN;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, connection->fd, &event) != 0) return;
+  connections_.emplace(id, std::move(connection));
+  sink.on_opened(id, caller);
+}
+
+void ControlServer::adopt(int fd, const node::Caller& caller, ControlSink& sink) {
+  auto connection = std::make_unique<Connection>();
+  connection->fd = fd;
+  if (!is_full(fd)) admit(std::move(connection), caller, sink);
 }
 
 // Out of descriptors: without this the waiting connection would keep the loop awake for ever.

@@ -63,6 +63,8 @@ class ControlServer {
   int fd() const { return epoll_fd_; }
   Instant deadline() const;
   void dispatch(Instant now, ControlSink& sink);
+  // Serves a stream socket that somebody else accepted, non-blocking, like one of its own, as that caller's; owns it.
+  void adopt(int fd, const node::Caller& caller, ControlSink& sink);
 
   // Sends at once what the socket takes, keeps the rest. A connection that is gone swallows it.
   void send(node::ConnectionId connection, const wire::Message& message);
@@ -83,6 +85,8 @@ class ControlServer {
   struct Connection;
   ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd, int epoll_fd);
   void accept_some(ControlSink& sink);
+  bool is_full(int fd) const;
+  void admit(std::unique_ptr<Connection> connection, const node::Caller& caller, ControlSink& sink);
   void refuse_one();
   void watch_listener(bool on);
   void shut();

@@ -112,6 +112,9 @@ bool ZmqPeerLinks::serve(Instant now, const PollTag& tag) {
     case PollTag::Kind::gone_check:
       gone_.examine(tag.serial, results_);
       return false;
+    case PollTag::Kind::pipe:  // of doors and their clients
+    case PollTag::Kind::stop:
+      return false;
   }
   return false;
 }

@@ -11,7 +11,7 @@ namespace dtrain::net {
 
 // Names who is ready: a kind, and which one of that kind.
 struct PollTag {
-  enum class Kind : std::uint8_t { zap, router, router_monitor, dealer, dealer_monitor, gone_check };
+  enum class Kind : std::uint8_t { zap, router, router_monitor, dealer, dealer_monitor, gone_check, pipe, stop };
   Kind kind{};
   std::uint64_t serial = 0;  // below 2^56
   auto operator<=>(const PollTag&) const = default;

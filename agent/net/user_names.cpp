@@ -13,6 +13,9 @@ namespace {
 constexpr std::size_t kEntryBytes =
     16 << 10;  // of a line of the directory; a longer one counts as not to be asked
 
+// How "nobody" is told differs between directories (getpwuid_r(3)).
+bool is_nobody(int code) { return code == 0 || code == ENOENT || code == ESRCH; }
+
 }  // namespace
 
 UserNames::UserNames(Lookup lookup) : lookup_(std::move(lookup)) {}
@@ -33,14 +36,38 @@ const std::string& UserNames::name_of(std::uint32_t uid, Instant now) {
   return entry.name;
 }
 
+std::optional<std::uint32_t> UserIds::uid_of(const std::string& name, Instant now) {
+  auto found = uids_.find(name);
+  if (found != uids_.end() && now < found->second.until) return found->second.uid;
+  const std::optional<std::uint32_t> uid = lookup_(name);
+  if (found == uids_.end()) {
+    if (uids_.size() >= kUserNames)
+      uids_.erase(std::ranges::min_element(uids_, {}, [](const auto& entry) { return entry.second.until; }));
+    found = uids_.emplace(name, Entry{}).first;
+  }
+  Entry& entry = found->second;
+  if (uid) entry.uid = uid;
+  entry.until = now + (entry.uid && *entry.uid != kNoUid ? kUserNameKept : kNoUserNameKept);
+  return entry.uid;
+}
+
 std::optional<std::string> look_up_user(std::uint32_t uid) {
   passwd entry{};
   passwd* found = nullptr;
   std::vector<char> buffer(kEntryBytes);
   const int code = ::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found);
   if (found) return found->pw_name;
-  // How "nobody" is told differs between directories (getpwuid_r(3)).
-  if (code == 0 || code == ENOENT || code == ESRCH) return "";
+  if (is_nobody(code)) return "";
+  return std::nullopt;
+}
+
+std::optional<std::uint32_t> look_up_uid(const std::string& name) {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> buffer(kEntryBytes);
+  const int code = ::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (found) return found->pw_uid;
+  if (is_nobody(code)) return UserIds::kNoUid;
   return std::nullopt;
 }
 

@@ -11,7 +11,7 @@
 
 #include "agent/net/key_ring.h"
 #include "agent/net/quiet_log.h"
-#include "agent/net/zmq_socket.h"
+#include "agent/net/zap_socket.h"
 #include "common/base/time.h"
 
 namespace dtrain::net {
@@ -40,24 +40,21 @@ class Zap {
   std::uint64_t refused() const { return refused_; }
 
  private:
-  struct Question {
-    std::string peer, request, address, mechanism;
-    CurveKey key{};
-    Instant until = kNever;  // parked
+  struct Parked : ZapQuestion {
+    Instant until = kNever;
   };
   struct Verdict {
     enum class Kind : unsigned char { accept, wait, refuse } kind{};
     std::string user;
     const char* reason = "";
   };
-  explicit Zap(ZmqSocket socket) : socket_(std::move(socket)) {}
-  bool read(Question& question, bool& well_formed);
-  Verdict judge(const Question& question, KeyRing& keys);
-  void answer(const Question& question, const Verdict& verdict);
-  void refuse(Instant now, const Question& question, const char* reason, QuietLog& log);
+  explicit Zap(ZapSocket socket) : socket_(std::move(socket)) {}
+  Verdict judge(const ZapQuestion& question, KeyRing& keys);
+  void answer(const ZapQuestion& question, const Verdict& verdict);
+  void refuse(Instant now, const ZapQuestion& question, const char* reason, QuietLog& log);
 
-  ZmqSocket socket_;
-  std::vector<Question> parked_;  // oldest first
+  ZapSocket socket_;
+  std::vector<Parked> parked_;  // oldest first
   bool unfinished_ = false;       // one of them waits for keys still to be derived
   bool told_overflow_ = false;
   std::uint64_t refused_ = 0;

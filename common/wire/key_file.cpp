@@ -1,7 +1,6 @@
 #include "common/wire/key_file.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace dtrain::wire {
 namespace {
@@ -13,17 +12,27 @@ constexpr std::string_view kBlanks = " \t\r";
 constexpr const char* kNext =
     "make one with dtrainctl keygen FILE, or copy it again from a host where it works";
 
-using Key = std::array<std::uint8_t, 32>;
+auto damaged(const std::string& cause) {
+  return fail(ErrorCode::damaged, cause, kNext);  // the caller names the file
+}
 
-void append_hex(std::string& out, const Key& key) {
+}  // namespace
+
+void append_key(std::string& out, const KeyBytes& key) {
   for (const std::uint8_t byte : key) {
     out.push_back("0123456789abcdef"[byte >> 4]);
     out.push_back("0123456789abcdef"[byte & 15]);
   }
 }
 
-std::optional<Key> parse_key(std::string_view digits) {
-  Key key{};
+std::string key_text(const KeyBytes& key) {
+  std::string out;
+  append_key(out, key);
+  return out;
+}
+
+std::optional<KeyBytes> parse_key(std::string_view digits) {
+  KeyBytes key{};
   if (digits.size() != 2 * key.size()) return std::nullopt;
   for (std::size_t i = 0; i < digits.size(); ++i) {
     const char c = digits[i];
@@ -37,28 +46,21 @@ std::optional<Key> parse_key(std::string_view digits) {
   return key;
 }
 
-// Cuts the next word off the line; "" at its end.
-std::string_view next_word(std::string_view& line) {
+std::string_view next_key_word(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
   const std::string_view word = line.substr(0, line.find_first_of(kBlanks));
   line.remove_prefix(word.size());
   return word;
 }
 
-auto damaged(const std::string& cause) {
-  return fail(ErrorCode::damaged, cause, kNext);  // the caller names the file
-}
-
-}  // namespace
-
 std::string render_key_file(const std::vector<KeyText>& keys) {
   std::string out(kHead);
   for (const KeyText& key : keys) {
     out += kVersion;
     out += ' ';
-    append_hex(out, key.public_key);
+    append_key(out, key.public_key);
     out += ' ';
-    append_hex(out, key.secret_key);
+    append_key(out, key.secret_key);
     out += '\n';
   }
   return out;
@@ -74,13 +76,13 @@ Result<std::vector<KeyText>> parse_key_file(std::string_view text) {
     const auto wrong = [number](const std::string& cause) {
       return damaged("line " + std::to_string(number) + ": " + cause);
     };
-    const std::string_view version = next_word(line);
+    const std::string_view version = next_key_word(line);
     if (version.empty() || version.front() == '#') continue;
     if (version != kVersion) return wrong("does not begin with " + std::string(kVersion));
-    const auto public_key = parse_key(next_word(line)), secret_key = parse_key(next_word(line));
+    const auto public_key = parse_key(next_key_word(line)), secret_key = parse_key(next_key_word(line));
     if (!public_key) return wrong("the public key is not of 64 hexadecimal digits");
     if (!secret_key) return wrong("the secret key is not of 64 hexadecimal digits");
-    if (!next_word(line).empty()) return wrong("has more than a public and a secret key");
+    if (!next_key_word(line).empty()) return wrong("has more than a public and a secret key");
     for (const KeyText& earlier : keys)
       if (earlier.public_key == *public_key) return wrong("the same key a second time");
     if (keys.size() == kKeyPairs) return wrong("more than " + std::to_string(kKeyPairs) + " keys");

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +18,17 @@ namespace dtrain::wire {
 inline constexpr std::size_t kKeyFileBytes = 16 << 10;  // larger: refused unread
 inline constexpr std::size_t kKeyPairs = 8;             // in one file; more: refused
 
+using KeyBytes = std::array<std::uint8_t, 32>;
 struct KeyText {
-  std::array<std::uint8_t, 32> public_key{}, secret_key{};
+  KeyBytes public_key{}, secret_key{};
 };
+// 64 hex digits, in lower case; either case is read.
+std::string key_text(const KeyBytes& key);
+void append_key(std::string& out, const KeyBytes& key);
+std::optional<KeyBytes> parse_key(std::string_view digits);
+// Cuts the next word off a line of a key file; "" at its end.
+std::string_view next_key_word(std::string_view& line);
+
 std::string render_key_file(const std::vector<KeyText>& keys);
 // Errors name the line; secrets never appear in messages.
 Result<std::vector<KeyText>> parse_key_file(std::string_view text);

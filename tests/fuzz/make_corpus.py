@@ -222,6 +222,24 @@ def relay():
     seed("fuzz_relay", "lies", 0, write + data(0, b"x" * 100, 101, 1 << 60) + data(50, b"y" * 100, 1 << 60, 0) + read + read + read)
 
 
+def bridge():
+    allow = b"\x03" + struct.pack("<I", 50)
+    for name, message in (("hello", b"\x01\x01"), ("data", b"\x02bytes"), ("allow", allow), ("ping", b"\x04"), ("end", b"\x06")):
+        seed("fuzz_bridge", name, 1, message)
+    own = "dtrain-client-v1 %s %s\n" % ("01" * 32, "ab" * 32)
+    seed("fuzz_bridge", "key_file", 2, ("# mine\n" + own + "dtrain-agents-v1 %s\n" % ("0F" * 32)).encode())
+    seed("fuzz_bridge", "key_file_two_agents", 2, (own + "".join("dtrain-agents-v1 %s\n" % (n * 32) for n in ("02", "03"))).encode())
+
+    def word(what, ticks, content=b""):
+        return bytes([what, ticks]) + struct.pack(">H", len(content)) + content
+
+    say, hand_on = word(1, 1, b"w" * 100), word(2, 0, b"r" * 50)
+    talk = word(0, 1, b"\x02hello") + say + word(0, 1, allow) + hand_on + word(0, 0, b"\x04") + say
+    seed("fuzz_bridge", "talks", 0, talk + word(0, 1, b"\x06"))
+    seed("fuzz_bridge", "silent", 0, say + word(2, 120) + word(0, 0, b"\x05") + word(2, 255) + word(2, 255))
+    seed("fuzz_bridge", "lies", 0, say + word(0, 1, b"\x03\xff\xff\xff\xff"))
+
+
 def job_spec():
     role = {"replicas": 2, "command": ["python3", "train.py"], "env": {"A": "b"}, "restart_policy": 3,
             "resources": {"cpu_millis": 500, "memory_bytes": 1 << 33}, "start_after": {"ps": 1}}
@@ -262,6 +280,7 @@ gossip()
 raft()
 formation()
 relay()
+bridge()
 seed("fuzz_codec", "job_spec", 1, job_spec())
 checkpoint()
 stored()

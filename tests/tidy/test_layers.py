@@ -13,6 +13,8 @@ LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "t
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
 CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
                "agent/store/package.h",                # packing happens where the files are
+               "agent/net/client_link.h",              # the way to an agent elsewhere: its two ends are one conversation
+               "agent/net/cluster_keys.h",             # `keygen --client` derives what agents serve clients with
                "agent/dtraind/exam_terms.h",           # `doctor` looks for itself where no agent answers: at what, how,
                "agent/host/doctor_facts.h", "common/node/doctor.h"}  # and what it means
 DISCOVERER_SEES = {"agent/host/machine.h",           # the discoverer and its caller, likewise

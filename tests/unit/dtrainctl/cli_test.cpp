@@ -83,10 +83,14 @@ TEST_F(Cli, NoAgent) {
   EXPECT_NE(ran.err.find("start dtraind"), std::string::npos);
 }
 
-TEST_F(Cli, HostAndPortIsForLater) {
-  const Ran ran = run_ctl({"jobs", "--agent", "gpu01:7402"});
-  EXPECT_EQ(ran.code, 4);
-  EXPECT_NE(ran.err.find("this version speaks to the local control socket only"), std::string::npos);
+TEST_F(Cli, HostAndPortNeedsAKey) {
+  const Ran none = run_ctl({"jobs", "--agent", "gpu01:7402"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("could not reach agent gpu01:7402: no key to show there; give your client key with --key-file"), std::string::npos)
+      << none.err;
+  const Ran missing = run_ctl({"jobs", "--agent", "gpu01:7402", "--key-file", dir_.path() + "/none"});
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_NE(missing.err.find("could not read client key " + dir_.path() + "/none"), std::string::npos) << missing.err;
 }
 
 TEST_F(Cli, NoAnswerInTime) {

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "agent/net/client_keys.h"
+#include "common/wire/client_key_file.h"
 #include "common/wire/key_file.h"
 #include "tests/unit/dtrainctl/fake_agent.h"
 
@@ -126,6 +128,63 @@ TEST_F(Keygen, AddRefusesWhatIsNoSafeKeyFile) {
   EXPECT_NE(damaged.err.find("line 1: does not begin with dtrain-key-v1"), std::string::npos) << damaged.err;
   EXPECT_EQ(content(path("k")), "no key");
   EXPECT_EQ(run_ctl({"keygen", "--add", dir_.path()}).code, 5);
+}
+
+TEST_F(Keygen, ClientKeyHoldsNoSecretOfTheCluster) {
+  ASSERT_EQ(run_ctl({"keygen", path("cluster")}).code, 0);
+  ASSERT_EQ(run_ctl({"keygen", "--add", path("cluster")}).code, 0);
+  const Ran ran = run_ctl({"keygen", "--client", path("anne"), "--cluster-key", path("cluster")});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(mode(path("anne")), 0600u);
+  const auto made = net::read_client_key_file(path("anne"));
+  ASSERT_TRUE(made) << made.error().text();
+  EXPECT_EQ(ran.out, wire::key_text(made->own.public_key) + ": USER\n");
+  EXPECT_NE(ran.err.find("under access.keys in dtraind.yaml of the agents"), std::string::npos) << ran.err;
+  const auto cluster = net::read_key_file(path("cluster"));
+  ASSERT_TRUE(cluster);
+  ASSERT_EQ(made->agents.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const net::KeyPair& pair = cluster->pairs[i];
+    EXPECT_EQ(made->agents[i], net::door_key(pair).public_key);
+    EXPECT_NE(made->agents[i], pair.public_key);
+    for (const net::CurveKey& key : {pair.secret_key, pair.public_key, net::door_key(pair).secret_key})
+      EXPECT_EQ(content(path("anne")).find(wire::key_text(key)), std::string::npos);
+  }
+  EXPECT_EQ(ran.out.find(wire::key_text(made->own.secret_key)), std::string::npos);
+  EXPECT_EQ(ran.err.find(wire::key_text(made->own.secret_key)), std::string::npos);
+  const Ran json = run_ctl({"-o", "json", "keygen", "--client", path("bob"), "--cluster-key", path("cluster")});
+  EXPECT_NE(json.out.find("\"public_key\""), std::string::npos) << json.out;
+}
+
+TEST_F(Keygen, ClientKeyIsRefusedWhereOneIsOrNoClusterKeyIs) {
+  EXPECT_EQ(run_ctl({"keygen", "--client", path("anne"), "--cluster-key", path("cluster")}).code, 3);
+  EXPECT_EQ(files(), 0u);
+  ASSERT_EQ(run_ctl({"keygen", path("cluster")}).code, 0);
+  std::ofstream(path("anne")) << "mine";
+  const Ran ran = run_ctl({"keygen", "--client", path("anne"), "--cluster-key", path("cluster")});
+  EXPECT_EQ(ran.code, 5);
+  EXPECT_NE(ran.err.find("could not make client key " + path("anne") + ": it exists; name another file; or give --add"), std::string::npos)
+      << ran.err;
+  EXPECT_EQ(content(path("anne")), "mine");
+  EXPECT_EQ(run_ctl({"keygen", path("x"), "--cluster-key", path("cluster")}).code, 2) << "without --client it means nothing";
+}
+
+TEST_F(Keygen, ClientKeyIsBroughtUpToDate) {
+  ASSERT_EQ(run_ctl({"keygen", path("cluster")}).code, 0);
+  ASSERT_EQ(run_ctl({"keygen", "--client", path("anne"), "--cluster-key", path("cluster")}).code, 0);
+  const auto before = net::read_client_key_file(path("anne"));
+  ASSERT_EQ(run_ctl({"keygen", path("next")}).code, 0);
+  const Ran ran = run_ctl({"keygen", "--client", "--add", path("anne"), "--cluster-key", path("next")});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const auto after = net::read_client_key_file(path("anne"));
+  ASSERT_TRUE(before && after);
+  EXPECT_EQ(after->own.secret_key, before->own.secret_key);
+  EXPECT_EQ(ran.out, wire::key_text(before->own.public_key) + ": USER\n");
+  ASSERT_EQ(after->agents.size(), 1u);
+  EXPECT_EQ(after->agents[0], net::door_key(net::read_key_file(path("next"))->pairs[0]).public_key);
+  EXPECT_EQ(mode(path("anne")), 0600u);
+  EXPECT_EQ(files(), 3u);
+  EXPECT_EQ(run_ctl({"keygen", "--client", "--add", path("cluster"), "--cluster-key", path("next")}).code, 1) << "it is no client's";
 }
 
 }  // namespace dtrain::ctl

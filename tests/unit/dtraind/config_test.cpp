@@ -75,7 +75,7 @@ tasks:
   epilog: /e
 healthCheck: {command: [/bin/true], every: 5s, timeout: 1s}
 timing: {lease: 4s, downGrace: 2s, agentGrace: 3s, stopAfter: 4s, restoreWait: 5s}
-access: {users: {mluser: submit, ops: operate}, default: submit}
+access: {users: {mluser: submit, ops: operate}, default: submit, keys: {ABcd000000000000000000000000000000000000000000000000000000000000: mluser}}
 storage: {checkpointRate: 1Mi/s, packageCache: 1Gi, minFree: 10Gi}
 http: 127.0.0.1:8080
 log: {level: debug}
@@ -110,6 +110,8 @@ log: {level: debug}
   EXPECT_EQ(c.timing.restore_wait, 5s);
   EXPECT_EQ(c.access.users.at("ops"), Role::operate);
   EXPECT_EQ(c.access.fallback, Role::submit);
+  ASSERT_EQ(c.client_keys.size(), 1u);
+  EXPECT_EQ(c.client_keys.at("abcd" + std::string(60, '0')), "mluser") << "in lower case, however it was written";
   EXPECT_EQ(c.storage.checkpoint_rate, 1u << 20);
   EXPECT_EQ(c.storage.min_free.bytes, 10ull << 30);
   EXPECT_EQ(c.http, "127.0.0.1:8080");
@@ -132,11 +134,25 @@ TEST(Config, RefusesWrongValues) {
       "resources: {gpus: many}", "resources: {excludeGpus: [first]}", "resources: {gpus: 65}", "resources: {reserve: {memory: lots}}", "tasks: {launch: docker}",
       "tasks: {ulimits: {nofile: x}}", "tasks: {ulimits: {stack: 1}}", "tasks: {logs: {fileSize: 1}}",
       "tasks: {devices: [/etc/shadow]}", "tasks: {devices: [\"/dev/a b\"]}", "tasks: {devices: [/dev/../x]}", "tasks: {devices: [char-]}",
-      "timing: {lease: 2s}", "timing: {lease: 10}", "access: {users: {a: admin}}", "storage: {checkpointRate: 5}",
+      "timing: {lease: 2s}", "timing: {lease: 10}", "access: {users: {a: admin}}", "access: {keys: {abc: anne}}", "storage: {checkpointRate: 5}",
       "storage: {minFree: 95%}", "http: x", "log: {level: loud}", "- a list", "{{{", "network: {join: gpu01}",
       "network: {join: [\"gpu01:x\"]}", "network: {listen: \"10.0.0.1:65534\"}",
   };
   for (const char* text : bad) EXPECT_FALSE(read(text).errors.empty()) << text;
+}
+
+TEST(Config, KeysOfClientsAreWholeAndOfSomebody) {
+  const std::string key(64, 'a'), other_case(64, 'A');
+  EXPECT_THAT(errors_of(read("access: {keys: {" + key + ": ''}}")), HasSubstr("must be the name of a user of this host"));
+  EXPECT_THAT(errors_of(read("access: {keys: {" + key + ": anne, " + other_case + ": bob}}")), HasSubstr("must be there once"));
+  // What is wrong may be a secret in the wrong place: it is not repeated whole.
+  const std::string secret = "dtrain-client-v1 " + key;
+  const std::string said = errors_of(read("access: {keys: {\"" + secret + "\": anne}}"));
+  EXPECT_THAT(said, HasSubstr("must be public keys of 64 hexadecimal digits"));
+  EXPECT_EQ(said.find(key), std::string::npos);
+  std::string many = "access:\n  keys:\n";
+  for (int i = 0; i <= 1024; ++i) many += "    " + key.substr(8) + std::to_string(10'000'000 + i) + ": anne\n";
+  EXPECT_THAT(errors_of(read(many)), HasSubstr("must be at most 1024 keys, not 1025"));
 }
 
 TEST(Config, LabelsMustFitIntoWhatANodeTellsOfItself) {
@@ -158,13 +174,14 @@ TEST(Config, EmptySectionsAndCommentsSayNothing) {
 TEST(Config, TheCommandLineWins) {
   const LoadedConfig loaded = read("node: {name: a}\nnetwork: {join: [x]}\n",
                                    {{"node.name", "b"}, {"network.join", "y,z:1"}, {"node.labels", "zone=a,rack=r"},
-                                    {"tasks.allowRoot", "true"}, {"access.users", "me=operate"}});
+                                    {"tasks.allowRoot", "true"}, {"access.users", "me=operate"}, {"access.keys", std::string(64, '1') + "=me"}});
   ASSERT_EQ(errors_of(loaded), "");
   EXPECT_EQ(loaded.config.node.name, "b");
   EXPECT_EQ(loaded.config.network.join, (std::vector<std::string>{"y", "z:1"}));
   EXPECT_EQ(loaded.config.node.labels.at("rack"), "r");
   EXPECT_TRUE(loaded.config.tasks.allow_root);
   EXPECT_EQ(loaded.config.access.users.at("me"), Role::operate);
+  EXPECT_EQ(loaded.config.client_keys.at(std::string(64, '1')), "me");
 }
 
 TEST(Config, CommandLineMistakesSayWhereTheyCameFrom) {

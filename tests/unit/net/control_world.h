@@ -48,6 +48,8 @@ struct Client {
     path.copy(address.sun_path, sizeof address.sun_path - 1);
     EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   }
+  struct Adopted {};
+  Client(int connected, Adopted) : fd(connected) {}
   Client(Client&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
   ~Client() {
     if (fd >= 0) ::close(fd);

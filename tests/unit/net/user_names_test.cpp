@@ -70,10 +70,34 @@ TEST(UserNames, AreBounded) {
   EXPECT_EQ(directory.asked, asked + 1);
 }
 
+TEST(UserIds, AreAskedForOncePerPeriod) {
+  int asked = 0;
+  std::optional<std::uint32_t> answer = 1000;
+  UserIds ids([&](const std::string&) {
+    ++asked;
+    return answer;
+  });
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(ids.uid_of("ada", kStart), 1000u);
+  EXPECT_EQ(asked, 1);
+  answer = 1001;
+  EXPECT_EQ(ids.uid_of("ada", kStart + kUserNameKept - 1ns), 1000u);
+  EXPECT_EQ(ids.uid_of("ada", kStart + kUserNameKept), 1001u);
+  // While the directory is away the last that was known stays; who was never known is not nobody.
+  answer = std::nullopt;
+  EXPECT_EQ(ids.uid_of("ada", kStart + 2 * kUserNameKept), 1001u);
+  EXPECT_EQ(ids.uid_of("bob", kStart), std::nullopt);
+  answer = UserIds::kNoUid;
+  EXPECT_EQ(ids.uid_of("ada", kStart + 3 * kUserNameKept), UserIds::kNoUid);
+  answer = 1002;
+  EXPECT_EQ(ids.uid_of("ada", kStart + 3 * kUserNameKept + kNoUserNameKept), 1002u) << "an account may be made any moment";
+}
+
 TEST(UserNames, TheHostsOwnDirectory) {
   const passwd* own = ::getpwuid(::getuid());
   EXPECT_EQ(look_up_user(::getuid()), own ? own->pw_name : "");
   EXPECT_EQ(look_up_user(4'000'000'123u), "");
+  EXPECT_EQ(look_up_uid("root"), 0u);
+  EXPECT_EQ(look_up_uid("no-such-user-here"), UserIds::kNoUid);
 }
 
 }  // namespace

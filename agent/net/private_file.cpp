@@ -1,0 +1,61 @@
+#include "agent/net/private_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/wire/key_file.h"
+
+namespace dtrain::net {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+Result<std::string> read_private_file(const std::string& path, const std::string& what, const std::string& make_next) {
+  const auto unreadable = [&](ErrorCode code, const std::string& cause, const std::string& next) {
+    return fail(code, "could not read " + what + " " + path + ": " + cause, next);
+  };
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
+    const int cause = errno;
+    if (cause == ENOENT) return unreadable(ErrorCode::not_found, ::strerror(cause), make_next);
+    return unreadable(cause == EACCES || cause == EPERM ? ErrorCode::refused : ErrorCode::io,
+                      ::strerror(cause), "make it readable for its user alone: chown, chmod 0600");
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return unreadable(ErrorCode::io, ::strerror(errno), "");
+  if (!S_ISREG(status.st_mode))
+    return unreadable(ErrorCode::invalid, "it is no regular file", make_next);
+  if ((status.st_mode & 077) != 0)
+    return unreadable(ErrorCode::refused, "others than its owner may access it", "chmod 0600 " + path);
+  // One byte more than allowed tells "too long" without reading further.
+  std::string text(wire::kKeyFileBytes + 1, '\0');
+  std::size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t n = ::read(file.get(), text.data() + filled, text.size() - filled);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return unreadable(ErrorCode::io, ::strerror(errno), "");
+    if (n == 0) break;
+    filled += static_cast<std::size_t>(n);
+  }
+  text.resize(filled);
+  return text;
+}
+
+}  // namespace dtrain::net
