@@ -134,7 +134,8 @@ class Roles(Accounts):
         until(lambda: "event=config.reloaded" in agent.log(), "the configuration to be read again")
         self.refused(EVE, "submit", "-", because="only look", stdin=self.job("second", ["true"]))
         event, = (event for event in self.events() if event["type"] == "audit.access")
-        self.assertEqual(event["message"], "node=n2 user=%s uid=%d at=n2 outcome=accepted" % (pwd.getpwuid(os.getuid()).pw_name, os.getuid()))
+        me = pwd.getpwuid(os.getuid())
+        self.assertEqual(event["message"], "node=n2 user=%s uid=%d at=n2 outcome=accepted" % (me.pw_name, me.pw_uid))
         self.assertEqual(event["reason"], "%s: submit -> none of their own" % EVE)
 
     # ---- who did what
