@@ -208,7 +208,7 @@ class HostSettings(harness.SystemTest):
 
         os.unlink(sick)
         self.assertEqual(self.wait_task("waits", "worker-0", state="Running")["node"], "n1")
-        self.assertEqual(self.health(other), (True, ""))
+        until(lambda: self.health(other) == (True, ""), "n2 hears it")
         self.assertIn("host.well", [event["type"] for event in self.agent.events()])
 
     def test_a_check_that_hangs_fails_and_one_that_is_taken_away_does_not(self):
