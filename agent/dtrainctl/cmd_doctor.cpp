@@ -49,7 +49,9 @@ int cmd_doctor(Session& session, const DoctorOptions& options) {
     show(reply->findings);
     return any_bad(reply->findings) ? kJobFailed : kDone;
   }
-  if (reply.error().code() != ErrorCode::unavailable) return session.report(reply.error());
+  // Of another machine there is nothing to be seen from here.
+  if (reply.error().code() != ErrorCode::unavailable || net::is_host_and_port(session.globals.agent.at))
+    return session.report(reply.error());
   session.note("no agent answers: what follows is this host alone, as it looks to this program");
   show(look_here(options.config, reply.error().items.front()));
   return kUnreachable;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kIoThreadsOfDoor = 1;
 constexpr int kLastWordsMs = 200;            // for what is not sent yet when the agent ends
-constexpr int kSocketsOfDoor = 8;            // the router, its monitor's pair, ZAP, and ZeroMQ's own end of it
+constexpr int kSocketsOfDoor = 16;           // the router, its monitor's pair, ZAP, and ZeroMQ's own end of it
 constexpr std::size_t kQuestionsPerTurn = 128;
 constexpr std::size_t kNameBytes = 5;        // of names that ROUTER gives itself: a zero and a number
 constexpr std::string_view kHandshakeNext =

@@ -38,7 +38,7 @@ using Deadline = ClientLink::Deadline;
 constexpr std::chrono::seconds kConnectTime{3};    // of one address
 constexpr std::chrono::seconds kHandshakeTime{3};  // with one of the agents' keys
 constexpr std::chrono::seconds kHelloTime{10};     // until the agent's loop answers
-constexpr int kClientSockets = 8;
+constexpr int kClientSockets = 64;  // three for each of the keys that are tried; closed ones count until ZeroMQ has reaped them
 constexpr int kWatched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED |
                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr const char* kNotThereNext =

@@ -128,7 +128,7 @@ class Remote(SystemTest):
         self.write("package/check.py", CHECK)
         with open(self.path("package", "data"), "wb") as file:
             file.write(data)
-        job = self.write("job.yaml", self.job_text("packed", ["python3", "check.py"], package=self.path("package"),
+        job = self.write("job.yaml", self.job_text("packed", ["/usr/bin/python3", "check.py"], package=self.path("package"),
                                                    env={"WANTED": hashlib.sha256(data).hexdigest()}))
         done = self.as_(ANNE, "run", job, agent=self.other)
         self.assertEqual((done.returncode, done.stdout), (DONE, "worker-0 | whole\n"), done)

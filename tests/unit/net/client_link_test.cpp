@@ -96,7 +96,6 @@ TEST_F(ClientLinkTest, AnAgentThatGoesIsNoticed) {
   ASSERT_EQ(::poll(&waiting, 1, kPatienceMs), 1);
   client.receive();
   EXPECT_TRUE(client.at_end);
-  open_door();  // for TearDown
 }
 
 TEST_F(ClientLinkTest, NobodyThereIsSaidAtOnce) {

@@ -108,6 +108,20 @@ TEST(NodeKey, FollowsFromSecretAndNodeAlone) {
   EXPECT_EQ(key_print(cluster.public_key), "c8a7416aa0079da4");
 }
 
+TEST(DoorKey, FollowsFromTheSecretAndIsNoneOfTheOthers) {
+  KeyPair cluster;
+  cluster.secret_key.fill(7);
+  ASSERT_EQ(::crypto_scalarmult_base(cluster.public_key.data(), cluster.secret_key.data()), 0);
+  const KeyPair key = door_key(cluster);
+  CurveKey expected{};
+  ASSERT_EQ(::crypto_scalarmult_base(expected.data(), key.secret_key.data()), 0);
+  EXPECT_EQ(key.public_key, expected);
+  EXPECT_NE(key.secret_key, cluster.secret_key);
+  EXPECT_NE(key.secret_key, node_key(cluster, {}).secret_key);
+  // Another version of dtrain must derive the same, or clients' key files are worth nothing after an upgrade.
+  EXPECT_EQ(key_print(key.public_key), "439f7baad083464d");
+}
+
 TEST(KeyRing, RecognisesEachMemberUnderEachPair) {
   const KeyPair first = testing::make_pair(), second = testing::make_pair();
   KeyRing ring(ClusterKeys{{first, second}}, {0, 1});
