@@ -18,6 +18,11 @@ namespace dtrain::net {
 inline constexpr std::uint32_t kBridgeEdges = EPOLLIN | EPOLLOUT | EPOLLET;
 inline constexpr Duration kBridgeRetry = 20ms;  // a connection whose queue was full is tried again
 
+// ZeroMQ counts what CURVE adds to a message in the limit of its frame: "\x07MESSAGE", the nonce, the authenticator and the flags
+// (RFC 26, "MESSAGE command").
+inline constexpr std::size_t kCurveBytes = 8 + 8 + 16 + 1;
+inline constexpr std::int64_t kBridgeFrameBytes = static_cast<std::int64_t>(wire::kBridgeMessageBytes + kCurveBytes);
+
 class Bridge {
  public:
   // Sends one message to the other end; never waits.

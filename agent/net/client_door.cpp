@@ -26,7 +26,7 @@ constexpr std::string_view kHandshakeNext =
 
 bool set_up_door(ZmqSocket& socket, const std::string& ip) {
   return socket.set(ZMQ_LINGER, kLastWordsMs) && socket.set(ZMQ_SNDHWM, kDoorHighWater) && socket.set(ZMQ_RCVHWM, kDoorHighWater) &&
-         socket.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(wire::kBridgeMessageBytes)) &&
+         socket.set(ZMQ_MAXMSGSIZE, kBridgeFrameBytes) &&
          socket.set(ZMQ_HANDSHAKE_IVL, kHandshakeMs) && socket.set(ZMQ_TCP_MAXRT, kTcpMaxRetransmitMs) &&
          socket.set(ZMQ_BACKLOG, kBacklog) && socket.set(ZMQ_ZAP_DOMAIN, std::string_view("dtrain-clients")) &&
          (ip.find(':') == std::string::npos || socket.set(ZMQ_IPV6, 1));

@@ -218,7 +218,7 @@ Result<ZmqClientLink::Handshake> ZmqClientLink::connect(const std::string& to, c
   if (!socket) return could_not();
   socket_ = std::move(*socket);
   const bool set = socket_.set(ZMQ_LINGER, static_cast<int>(kFarewell.count())) &&
-                   socket_.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(wire::kBridgeMessageBytes)) &&
+                   socket_.set(ZMQ_MAXMSGSIZE, kBridgeFrameBytes) &&
                    socket_.set(ZMQ_HANDSHAKE_IVL, static_cast<int>(std::chrono::milliseconds(kHandshakeTime).count())) &&
                    socket_.set(ZMQ_TCP_MAXRT, kTcpMaxRetransmitMs) && socket_.set(ZMQ_RECONNECT_IVL, -1) &&
                    socket_.set(ZMQ_IMMEDIATE, 1) && (!to.starts_with('[') || socket_.set(ZMQ_IPV6, 1)) &&
