@@ -99,7 +99,7 @@ TEST(Signals, ArriveThroughTheLoop) {
   ASSERT_TRUE(signals);
   int seen = 0;
   ASSERT_TRUE((*loop)->watch(signals->fd(), EPOLLIN, [&](std::uint32_t) {
-    while (const auto signal = signals->next()) seen = *signal;
+    while (const auto signal = signals->next()) seen = signal->number;
   }));
   ASSERT_EQ(::raise(SIGUSR2), 0);
   ASSERT_TRUE((*loop)->turn(kNever));
