@@ -33,6 +33,9 @@ void SimHost::start_agent() {
         agent_.fence.remember({shim->lease.epoch(), 0});
         agent_.fence.remember(shim->obeyed);
       }
+      // What shims remembered that ended meanwhile is forgotten, too (seed 35584).
+      if (wiped_)
+        for (const auto& checker : world_.checkers()) checker->store_wiped(self_, agent_.fence.highest());
       schedule_agent();
     });
   });
@@ -48,9 +51,7 @@ bool SimHost::kill_agent(bool wipe) {
   for (const auto& shim : shims_) shim->guard.reset();
   if (!wipe) return true;
   stored_ = {};
-  Fence remembered;
-  for (const auto& shim : shims_) remembered = std::max({remembered, shim->obeyed, Fence{shim->lease.epoch(), 0}});
-  for (const auto& checker : world_.checkers()) checker->store_wiped(self_, remembered);
+  wiped_ = true;
   return true;
 }
 
@@ -152,6 +153,7 @@ void SimHost::obey(const Message& order) {
   }
   for (const auto& checker : world_.checkers()) checker->host_obeyed(self_, order.fence);
   stored_ = agent_.fence.highest();
+  wiped_ = false;
   agent_.ordered = true;
   agent_.count = order.count;
   agent_.order = order.entries;

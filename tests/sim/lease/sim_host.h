@@ -146,6 +146,7 @@ class SimHost {
   std::uint32_t boot_ = 0, numbers_ = 0, resumes_ = 0;
   Agent agent_;
   Fence stored_;
+  bool wiped_ = false;  // and not written since
   std::vector<std::unique_ptr<Shim>> shims_;
   std::deque<Action> deferred_;  // of the kernel, while the host is stopped
   HostFigures figures_;

@@ -158,7 +158,8 @@ TEST(World, SeedsThatOnceFailed) {
         Once{3, 349}, Once{3, 353}, Once{3, 431}, Once{3, 472}, Once{3, 486}, Once{3, 527}, Once{3, 544}, Once{3, 666}, Once{3, 704}, Once{3, 725}, Once{3, 852}, Once{3, 931}, Once{3, 1023}, Once{3, 1254}, Once{3, 1269}, Once{3, 1782}, Once{3, 1838}, Once{5, 12}, Once{5, 193},
         Once{5, 864}, Once{3, 596, true}, Once{5, 152, true}, Once{5, 386, true}, Once{3, 1287, true},
         Once{3, 1752, true}, Once{3, 2217}, Once{3, 3171}, Once{3, 3198, true}, Once{3, 6677}, Once{3, 9733}, Once{3, 13716},
-        Once{3, 8182, true}, Once{3, 9403, true}, Once{3, 15151, true}, Once{3, 16190, true}, Once{3, 18110, true}, Once{3, 19786, true}}) {
+        Once{3, 8182, true}, Once{3, 9403, true}, Once{3, 15151, true}, Once{3, 16190, true}, Once{3, 18110, true}, Once{3, 19786, true},
+        Once{1, 1407, true}}) {
     if (turn++ % kEveryOnceFailed != 0) continue;
     RunOptions options;
     options.nodes = once.nodes;
