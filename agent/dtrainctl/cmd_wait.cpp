@@ -47,6 +47,7 @@ int cmd_wait(Session& session, const WaitOptions& options) {
     if (was_connected && !watch.connected()) session.note("lost the agent; waiting for it");
     was_connected = watch.connected();
     if (Clock::now() >= deadline) {
+      if (watch.owes_answer()) return session.report(no_answer());
       session.note("job " + options.job + " did not reach " + options.target + " in time");
       return kWaitTimedOut;
     }

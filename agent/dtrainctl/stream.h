@@ -28,6 +28,8 @@ class Stream {
   pollfd poll_request() const;
   // When turn() should be called even if nothing happened.
   Deadline retry_at() const { return connection_ ? answer_by_ : retry_at_; }
+  // The agent has not said anything yet.
+  bool owes_answer() const { return answer_by_ != kNoDeadline; }
   bool connected() const { return connection_.has_value(); }
   // The request came to its end: the connection is closed, turn() answers nothing more.
   void finish();

@@ -67,7 +67,8 @@ TEST_F(AuditTest, ExecIsToldWhereTheTaskIs) {
 }
 
 TEST_F(AuditTest, MembersAndRolesAreToldWhereItWasAsked) {
-  EXPECT_THAT(told("audit.access"), ElementsAre("n1 (node=n1 user=root uid=0 at=n1 outcome=accepted): somebody: none of their own -> operate"));
+  EXPECT_THAT(told("audit.access"), ElementsAre("n1 (node=n1 user=root uid=0 at=n1 outcome=accepted): others: submit -> view, somebody: none of "
+                                                "their own -> operate"));
   let(*houses[0], Role::operate);
   EXPECT_EQ(told("audit.access").size(), 1u) << "the same again";
   town.kill(*houses[2]);
@@ -84,7 +85,7 @@ TEST_F(AuditTest, AFloodOfRefusalsIsOneEventWithACount) {
   asks(MessageType::drain, wire::DrainRequest{"n3", "", true, 0}, 0, 1001);
   for (int i = 0; i < 300; ++i) (void)houses[0]->ask<wire::Empty>(MessageType::drain, wire::DrainRequest{"n3", "", true, 0}, 1000);
   EXPECT_EQ(told("access.refused").size(), 2u);
-  town.run_for(kRefusalEvery);
+  town.run_for(kRefusalEvery + 1s);
   const auto events = told("access.refused");
   ASSERT_EQ(events.size(), 2u) << "the newer stands for the older";
   EXPECT_THAT(events, Contains(HasSubstr("uid=1000 at=n1 outcome=refused count=300): could not drain host n3: only operators may")));

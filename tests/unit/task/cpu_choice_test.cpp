@@ -100,7 +100,7 @@ TEST(CpuChoice, ThatThereAreTooFewIsAReason) {
 // ---------------------------------------------------------------- the twin
 
 // Better is lower. Of what is compared nothing depends on the way that choose_cpus() goes: only on the set.
-using Score = std::array<std::int64_t, 6>;
+using Score = std::array<std::int64_t, 7>;
 
 Score score(const std::vector<HostCpu>& host, const std::set<std::uint32_t>& taken, const std::set<std::int32_t>& near,
             const std::vector<HostCpu>& chosen) {
@@ -119,11 +119,12 @@ Score score(const std::vector<HostCpu>& host, const std::set<std::uint32_t>& tak
     ++nodes[cpu.numa].used;
     ++cores[cpu.core].used;
   }
-  std::int64_t used_nodes = 0, outside = 0, free_there = 0, in_whole = 0, broken = 0;
+  std::int64_t used_nodes = 0, outside = 0, free_there = 0, where = 0, in_whole = 0, broken = 0;
   for (const auto& [number, node] : nodes) {
     if (node.used == 0) continue;
     ++used_nodes;
     free_there = node.free;
+    where = number;  // among equals
     if (!near.contains(number)) outside += node.used;
   }
   for (const auto& [number, core] : cores) {
@@ -133,8 +134,8 @@ Score score(const std::vector<HostCpu>& host, const std::set<std::uint32_t>& tak
   const bool one = used_nodes == 1;
   const std::int64_t tier = one && outside == 0 ? 0 : outside == 0 ? 1 : one ? 2 : 3;
   // Across nodes which of them is taken in part is choose_cpus()'s own affair, and with it which cores stay whole.
-  if (!one) return {tier, outside, used_nodes, 0, 0, 0};
-  return {tier, outside, used_nodes, free_there, -in_whole, broken};
+  if (!one) return {tier, outside, used_nodes, 0, 0, 0, 0};
+  return {tier, outside, used_nodes, free_there, where, -in_whole, broken};
 }
 
 Score best_of_all(const std::vector<HostCpu>& host, const std::set<std::uint32_t>& taken, const std::set<std::int32_t>& near,
