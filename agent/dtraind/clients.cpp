@@ -84,6 +84,11 @@ Result<node::Caller> Daemon::caller_of_key(const std::string& user) {
   if (!uid) return could_not(ErrorCode::unavailable, "whom this host's directory of users cannot be asked for", "try again later");
   if (*uid == net::UserIds::kNoUid)
     return could_not(ErrorCode::refused, "whom this host does not know", "create the account there, or ask another agent");
+  // Roles and jobs go by the name that this host gives the account; a directory may know it by several.
+  const std::string& name = user_names_.name_of(*uid, loop_->now().boot);
+  if (name != user)
+    return could_not(ErrorCode::refused, "whom this host calls " + (name.empty() ? "uid " + std::to_string(*uid) : name),
+                     "write that name under access.keys in dtraind.yaml there");
   const node::Caller caller{user, *uid};
   if (auto may = node::permit_key(caller, config_.access, ::geteuid()); !may) return fail(may.error());
   return caller;

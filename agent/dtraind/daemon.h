@@ -173,6 +173,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<net::ClientDoor> door_;      // null: no key of a client was ever named, or its port is taken
   Instant door_due_ = kNever;                  // when its port is tried again
   net::UserIds user_ids_{net::look_up_uid};
+  net::UserNames user_names_{net::look_up_user};
   Founders founders_;
   std::vector<Source> sources_;
 

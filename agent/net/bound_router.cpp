@@ -76,10 +76,17 @@ Status BoundRouter::bind(const KeyPair* serves) {
   return fail(ErrorCode::io, "could not listen on " + endpoint_ + ": " + cause);
 }
 
+// Of the connections that end with it libzmq does not tell.
+void BoundRouter::unbind() {
+  socket_.unbind(endpoint_);
+  bound_ = false;
+  inbound_.clear();
+  from_.clear();
+}
+
 Status BoundRouter::serve(const KeyPair* serves) {
   // The listening socket itself stays open: who connects in between waits in its queue.
-  if (bound_) socket_.unbind(endpoint_);
-  bound_ = false;
+  if (bound_) unbind();
   auto bound = bind(serves);
   shut_until_ = bound ? kNever : Instant{};  // service() tries again
   return bound;
@@ -89,8 +96,7 @@ Status BoundRouter::serve(const KeyPair* serves) {
 // connected is let go, who comes waits in the listening socket's queue.
 void BoundRouter::shut(Instant now) {
   if (!bound_) return;
-  socket_.unbind(endpoint_);
-  bound_ = false;
+  unbind();
   shut_until_ = now + kShutFor;
 }
 

@@ -58,6 +58,7 @@ class BoundRouter {
   BoundRouter(Poller& poller, ListenSocket listener, ZmqSocket socket, SocketEvents events, std::string endpoint,
               std::string_view handshake_next);
   Status bind(const KeyPair* serves);
+  void unbind();
   bool watch_events(Instant now, QuietLog& log, int& exhausted);
   void note_inbound(int fd);
   std::string forget_inbound(int fd);

@@ -233,6 +233,12 @@ void ClientDoor::receive(Instant now, const std::string& name, const Frame& payl
     return;
   }
   const auto visit = visits_.find(found->second);
+  // ZeroMQ lets a client choose its name: one that is gone, and whose end was not told yet, is not to be spoken for by another.
+  if (wire::parse_key(payload.property("User-Id")) != visit->second.key) {
+    quiet_.warn(now, "net.dropped", "not-the-key-holder", std::string(payload.property("Peer-Address")),
+                "another key spoke on this connection: see who that is, and whether its key should be in access.keys");
+    return end(visit, true);
+  }
   if (!message || !visit->second.bridge->receive(now, *message)) {
     quiet_.warn(now, "net.dropped", "malformed", std::string(payload.property("Peer-Address")),
                 "that dtrainctl is of another version, or it is none: see which program runs there");

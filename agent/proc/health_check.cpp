@@ -35,6 +35,8 @@ std::string seconds_text(Duration time) {
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0 || ::dup2(output, STDERR_FILENO) < 0 ||
       ::chdir("/") != 0)
     ::_exit(kNotExecuted);
+  // Not only by exec: that may hang on a file system that is away, and others' connections must not stay open for it.
+  ::close_range(STDERR_FILENO + 1, ~0u, 0);
   ::execvpe(argv[0], argv, env);
   const char* cause = ::strerrordesc_np(errno);
   for (const char* part : {"could not execute ", static_cast<const char*>(argv[0]), ": ", cause})
@@ -141,9 +143,11 @@ void HealthCheck::read_output() {
 
 // False: it has not ended.
 bool HealthCheck::reap(node::HostCheck& seen) {
+  siginfo_t ended{};
+  if (::waitid(P_PID, static_cast<id_t>(run_->pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != run_->pid) return false;
+  ::kill(-run_->pid, SIGKILL);  // what it left in its session, while the number is still its own
   int status = 0;
-  if (::waitpid(run_->pid, &status, WNOHANG) != run_->pid) return false;
-  ::kill(-run_->pid, SIGKILL);  // what it left in its session
+  ::waitpid(run_->pid, &status, 0);
   read_output();
   if (WIFSIGNALED(status))
     seen.signal = WTERMSIG(status);

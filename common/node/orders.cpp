@@ -53,9 +53,7 @@ task::Desire desire(const JobRecord& job, const TaskId& id) {
   if (job.deleting) return stop;
   if (is_final(job.state)) {
     // What was left running and has died since is begun by nobody: it would keep its room for good (three hosts, seed 16190).
-    const TaskRecord& t = job.tasks.at(id);
-    const bool runs = t.state == TaskState::running || t.state == TaskState::starting;
-    return job.leave_running && t.left_running && runs ? task::Desire::run : stop;
+    return job.leave_running && runs_on(job.tasks.at(id)) ? task::Desire::run : stop;
   }
   if (job.goal == cluster::Goal::suspend || job.halt != cluster::Halt::none) return stop;
   const auto role = job.spec.roles.find(id.role);
@@ -86,6 +84,10 @@ std::vector<std::int32_t> numa_nodes_of(const NodeFacts& facts, const std::vecto
 }
 
 }  // namespace
+
+bool runs_on(const TaskRecord& t) {
+  return t.left_running && (t.state == TaskState::running || t.state == TaskState::starting || t.state == TaskState::frozen);
+}
 
 std::shared_ptr<const task::JobContext> make_context(const JobRecord& job) {
   auto context = std::make_shared<task::JobContext>();

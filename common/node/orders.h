@@ -20,6 +20,9 @@ bool is_current(const task::JobContext& context, const cluster::JobRecord& job);
 // reached what it must.
 bool may_start(const cluster::JobRecord& job, const TaskId& task);
 
+// Was it left running when its job ended (cleanPodPolicy: None), and has not died since?
+bool runs_on(const cluster::TaskRecord& task);
+
 struct OrderClock {
   Instant now{};
   Duration elapsed{0};

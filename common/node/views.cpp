@@ -9,6 +9,7 @@
 #include "common/node/drain_views.h"
 #include "common/node/gpu_ids.h"
 #include "common/node/host_capacities.h"
+#include "common/node/orders.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::node {
@@ -74,8 +75,7 @@ std::string title(std::string_view state) {
 
 bool is_over(const JobRecord& job) {
   return is_final(job.state) && std::all_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
-           return entry.second.ended ||
-                  (entry.second.left_running && entry.second.state == TaskState::running);
+           return entry.second.ended || runs_on(entry.second);
          });
 }
 

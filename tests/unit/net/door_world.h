@@ -21,13 +21,15 @@ namespace dtrain::net::testing {
 // A client below all checks of ClientLink.
 class Visitor {
  public:
-  Visitor(const ZmqContext& context, const wire::Endpoint& to, const KeyPair& own, const CurveKey& door) {
+  // `name`: by which it wants the door's ROUTER to know its connection; "": whatever that likes.
+  Visitor(const ZmqContext& context, const wire::Endpoint& to, const KeyPair& own, const CurveKey& door, std::string_view name) {
     auto socket = ZmqSocket::open(context, ZMQ_DEALER);
     EXPECT_TRUE(socket);
     socket_ = std::move(*socket);
     const auto view = [](const CurveKey& key) { return std::string_view(reinterpret_cast<const char*>(key.data()), key.size()); };
     EXPECT_TRUE(socket_.set(ZMQ_LINGER, 0) && socket_.set(ZMQ_RECONNECT_IVL, -1) && socket_.set(ZMQ_CURVE_SERVERKEY, view(door)) &&
                 socket_.set(ZMQ_CURVE_PUBLICKEY, view(own.public_key)) && socket_.set(ZMQ_CURVE_SECRETKEY, view(own.secret_key)));
+    EXPECT_TRUE(name.empty() || socket_.set(ZMQ_ROUTING_ID, name));
     EXPECT_TRUE(socket_.connect("tcp://" + to.text()));
   }
   void say(wire::BridgeWord word, std::string bytes = "", std::uint32_t count = 0) {
@@ -115,8 +117,8 @@ class DoorWorld : public ControlWorld {
     }
     return ::testing::AssertionFailure() << "did not happen";
   }
-  Visitor& visitor(const KeyPair& own) {
-    visitors_.push_back(std::make_unique<Visitor>(*context_, at_, own, door_key(cluster_.pairs[0]).public_key));
+  Visitor& visitor(const KeyPair& own, std::string_view name = "") {
+    visitors_.push_back(std::make_unique<Visitor>(*context_, at_, own, door_key(cluster_.pairs[0]).public_key, name));
     return *visitors_.back();
   }
   // One who has been let in.

@@ -82,6 +82,7 @@ TEST(Orders, WhatWasLeftRunningIsWantedUntilItDies) {
   using job::TaskState;
   EXPECT_EQ(desire_of(TaskState::running, true), task::Desire::run);
   EXPECT_EQ(desire_of(TaskState::starting, true), task::Desire::run);
+  EXPECT_EQ(desire_of(TaskState::frozen, true), task::Desire::run) << "for want of a lease: it lives";
   EXPECT_NE(desire_of(TaskState::backoff, true), task::Desire::run);
   EXPECT_NE(desire_of(TaskState::running, false), task::Desire::run);
 }
