@@ -43,8 +43,7 @@ std::uint64_t own_capabilities() {
 }
 
 // systemd fails a start on CPUs or with a policy that the kernel refuses, where a shim does without: they never keep a task from starting.
-// Leaves out CPUs that went offline since the agent began, or that `slice` may not use, and a node that has no memory, or none for `slice`,
-// or where nobody may set such a policy.
+// Leaves out CPUs that went offline since the agent began, or that `slice` may not use, and the node where nobody may set such a policy.
 std::optional<Error> leave_out_refused(task::ShimSpec& spec, const std::string& slice) {
   const std::size_t asked = spec.cpus.size();
   for (const std::string& file : {std::string("/sys/devices/system/cpu/online"), slice + "/cpuset.cpus.effective"}) {
@@ -53,19 +52,12 @@ std::optional<Error> leave_out_refused(task::ShimSpec& spec, const std::string& 
     const std::vector<std::uint32_t> there = parse_cpu_list(*list);
     std::erase_if(spec.cpus, [&](std::uint32_t cpu) { return std::ranges::find(there, cpu) == there.end(); });
   }
-  bool no_policy = spec.numa_node >= 0 && ::syscall(SYS_get_mempolicy, nullptr, nullptr, 0, nullptr, 0) != 0;
-  for (const std::string& file : {std::string("/sys/devices/system/node/has_memory"), slice + "/cpuset.mems.effective"}) {
-    if (spec.numa_node < 0) break;
-    const auto list = read_small_file(file);
-    if (!list) continue;
-    const std::vector<std::uint32_t> nodes = parse_cpu_list(*list);
-    no_policy = no_policy || std::ranges::find(nodes, static_cast<std::uint32_t>(spec.numa_node)) == nodes.end();
-  }
+  const bool no_policy = spec.numa_node >= 0 && ::syscall(SYS_get_mempolicy, nullptr, nullptr, 0, nullptr, 0) != 0;
   if (no_policy) spec.numa_node = -1;
   if (spec.cpus.size() == asked && !no_policy) return std::nullopt;
   return Error{ErrorCode::unavailable,
                "could not give " + spec.id.text() + " its CPUs: " +
-                   (no_policy ? "its memory cannot be asked of their NUMA node"
+                   (no_policy ? "NUMA policies cannot be set here"
                               : std::to_string(asked - spec.cpus.size()) + " of " + std::to_string(asked) + " are offline or not " +
                                     std::string(kTasksSlice) + "'s"),
                "restart dtraind, which then knows what CPUs there are; compare AllowedCPUs of " + std::string(kTasksSlice)};
