@@ -166,6 +166,7 @@ Status Daemon::watch_gpus() {
   sinks.failed = [this](const Error& error) {
     log_.write(LogLevel::warn, "hardware.warning", {{"warning", error.message}, {"next", error.next}});
   };
+  device_root_ = prepared_.gpu_watch->root;
   auto watch = host::GpuWatch::open(std::move(*prepared_.gpu_watch), std::move(sinks));
   if (!watch) return fail(watch.error());
   gpu_watch_ = std::move(*watch);

@@ -107,6 +107,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   void post_bulk(store::DiskWorker::Work work);
   void post_deferred();
   void examine(node::Examine effect);
+  void find_gpu_holders(node::FindGpuHolders effect);
   void note(const node::Event& event);
 
   // ---- peers.cpp
@@ -165,6 +166,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<net::ControlServer> control_;
   Relays relays_{*this};
   std::unique_ptr<host::Examiner> examiner_;
+  std::string device_root_;  // prefix of /dev of the GPUs
   std::unique_ptr<host::GpuWatch> gpu_watch_;  // null: there is none to watch
   std::unique_ptr<proc::HealthCheck> health_check_;
   std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet

@@ -2,6 +2,7 @@
 #include "agent/dtraind/daemon.h"
 #include "agent/dtraind/exam_terms.h"
 #include "agent/dtraind/exec_place.h"
+#include "agent/proc/gpu_holders.h"
 #include "agent/proc/task_of_process.h"
 
 namespace dtrain::daemon {
@@ -63,6 +64,8 @@ struct Daemon::Perform {
   }
 
   void operator()(node::Examine& e) { d.examine(std::move(e)); }
+
+  void operator()(node::FindGpuHolders& e) { d.find_gpu_holders(std::move(e)); }
 
   void operator()(node::RunHook& e) { d.hooks_->run(now(), std::move(e)); }
 
@@ -179,6 +182,18 @@ void Daemon::find_blob(const std::string& digest) {
     auto there = prepared_.blobs->has(digest);
     return [this, digest, there = std::move(there)] { queue(node::BlobFound{digest, there}); };
   });
+}
+
+// Before bulk work: GPUs wait for it.
+void Daemon::find_gpu_holders(node::FindGpuHolders effect) {
+  const std::uint64_t token = effect.token;
+  const proc::HolderPlaces places{device_root_, "/proc", prepared_.layout.tasks()};
+  const bool posted = worker_->post(store::Lane::commit, [this, gpus = std::move(effect.gpus), places, token] {
+    auto holders = proc::find_gpu_holders(gpus, places);
+    return [this, token, holders = std::move(holders)] { queue(node::GpuHoldersFound{token, holders}); };
+  });
+  if (!posted)
+    queue(node::GpuHoldersFound{token, fail(ErrorCode::limit, "could not look who holds GPUs: the disk is too slow for what waits for it")});
 }
 
 void Daemon::post_bulk(store::DiskWorker::Work work) {

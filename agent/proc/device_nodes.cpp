@@ -25,6 +25,10 @@ bool has_unified_memory(const std::string& root) {
 
 }  // namespace
 
+std::string own_device_node(const task::OwnGpu& gpu) {
+  return (gpu.vendor == "nvidia" ? "/dev/nvidia" : "/dev/dri/renderD") + std::to_string(gpu.minor);
+}
+
 Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& gpus, const std::string& root) {
   std::vector<std::string> nodes;
   const auto add = [&](const std::string& node) {
@@ -35,7 +39,7 @@ Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& g
     if (!nvidia && gpu.vendor != "amd") return unknown(gpu.pci, "it is neither NVIDIA's nor AMD's");
     if (gpu.minor < 0) return unknown(gpu.pci, "its driver named no minor number when the agent began");
     if (nvidia && !has_unified_memory(root)) return unknown(gpu.pci, "module nvidia-uvm is not loaded (nvidia-modprobe -u -c 0)");
-    add((nvidia ? "/dev/nvidia" : "/dev/dri/renderD") + std::to_string(gpu.minor));
+    add(own_device_node(gpu));
     if (nvidia)
       for (const char* node : kBesideNvidia) add(node);
     else

@@ -248,6 +248,13 @@ struct RunHook {
   task::User user;
 };  // -> HookEnded
 
+// ---- GPUs
+// Which processes have opened the device nodes of these? -> GpuHoldersFound
+struct FindGpuHolders {
+  std::uint64_t token = 0;
+  std::vector<task::OwnGpu> gpus;
+};
+
 // ---- doctor
 // Looks at this host, and at the way to these members. Never waited for by anything else. -> Examined
 struct Examine {
@@ -286,7 +293,7 @@ using Effect =
                  CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim,
                  StartAttempt, SignalTask, KillTask, FreezeTask, AnswerLease, RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints,
                  ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, SendCheckpoint, WriteCheckpoint,
-                 DropCheckpoint, RunHook,
+                 DropCheckpoint, RunHook, FindGpuHolders,
                  gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,
                  SendFormation, KnowMember, EnterCluster, Examine>;
 

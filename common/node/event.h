@@ -270,6 +270,19 @@ struct GpuFaulted {  // the kernel's log says it, at once
   GpuFault fault;
 };
 
+struct GpuHolder {
+  std::string pci;      // of the GPU
+  std::int32_t pid = 0;
+  std::uint32_t uid = 0;  // the real one
+  std::string program;  // its name as the kernel has it, for people
+  Instant began{};      // the process
+  bool in_task = false;  // of this host, whichever
+};
+struct GpuHoldersFound {
+  std::uint64_t token = 0;
+  Result<std::vector<GpuHolder>> holders;
+};
+
 struct HostChecked {  // a run of the health check ended, or has to be told of
   HostCheck check;
 };
@@ -283,6 +296,6 @@ using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, 
                            CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived,
                            FormationReceived,
                            RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick,
-                           Stopping, Examined, HostChecked>;
+                           Stopping, Examined, HostChecked, GpuHoldersFound>;
 
 }  // namespace dtrain::node

@@ -43,6 +43,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->handle(event);
   impl_->follow_checkpoints();
   impl_->follow_packages();
+  impl_->follow_reclaims();
   impl_->follow_log();
   impl_->follow_forming();
   impl_->tell_members();
@@ -58,6 +59,7 @@ Instant Node::deadline() const {
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});
   if (impl_->c.replicated) always = std::min({always, impl_->packages.deadline(), impl_->checkpoint_requests.deadline(),
                                                       impl_->checkpoint_copies.deadline()});
+  always = std::min(always, impl_->gpu_reclaim.deadline());
   if (impl_->c.current) always = std::min(always, impl_->host->deadline());
   return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
 }
@@ -85,6 +87,7 @@ bool Node::coordinates() const {
 void Node::Impl::start(const Started& e) {
   CHECK(!host);
   c.facts = e.facts;
+  unfit[Unfit::health_check] = e.facts.unfit;
   relays.start(e.life);
   requests.started();
   start_ledger(e);
@@ -261,7 +264,7 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<RelayAnswered>(event) ||
                           std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Examined>(event) ||
                           std::holds_alternative<GpusSampled>(event) || std::holds_alternative<GpuFaulted>(event) ||
-                          std::holds_alternative<HostChecked>(event) ||
+                          std::holds_alternative<HostChecked>(event) || std::holds_alternative<GpuHoldersFound>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   // What an earlier life of the agent left is of no task here before there are orders again: also while no ledger is here, for another
   // history's is about to come.
@@ -409,6 +412,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const GpusSampled& e) { n.gpus_sampled(e); }
     void operator()(const GpuFaulted& e) { n.gpu_faulted(e); }
     void operator()(const HostChecked& e) { n.host_checked(e); }
+    void operator()(const GpuHoldersFound& e) { n.gpu_reclaim.found(e); }
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();

@@ -42,18 +42,32 @@ void Node::Impl::gpu_faulted(const GpuFaulted& e) {
 void Node::Impl::host_checked(const HostChecked& e) {
   const auto change = host_health.checked(c.now.boot, e.check);
   if (!change) return;
-  set_unfit(change->reason);
+  set_unfit(Unfit::health_check, change->reason);
   if (change->turned) members.tell(change->reason.empty() ? "host.well" : "host.sick", change->reason);
 }
 
 void Node::Impl::no_health_check() {
   host_health.forget();
-  set_unfit("");
+  set_unfit(Unfit::health_check, "");
 }
 
-void Node::Impl::set_unfit(const std::string& reason) {
-  if (c.facts.unfit == reason) return;
-  c.facts.unfit = reason;
+void Node::Impl::follow_reclaims() {
+  if (c.storage_failed) return;
+  gpu_reclaim.drive();
+  for (const Staged& e : gpu_reclaim.take_staged()) decide(e);
+  for (const AssignmentId& id : gpu_reclaim.take_over()) {
+    if (task::Task* t = host->find(id)) t->reclaimed();
+    host->settle(c.now.boot, id.job);
+  }
+  set_unfit(Unfit::held_gpus, gpu_reclaim.reason());
+}
+
+void Node::Impl::set_unfit(Unfit why, const std::string& reason) {
+  if (unfit[why] == reason) return;
+  unfit[why] = reason;
+  c.facts.unfit.clear();
+  for (const auto& [source, text] : unfit)
+    if (!text.empty()) c.facts.unfit += (c.facts.unfit.empty() ? "" : "; ") + text;
   members.touch();
   coordinator.drains_changed();
 }

@@ -24,6 +24,7 @@
 #include "common/node/council_seats.h"
 #include "common/node/forming.h"
 #include "common/node/gpu_health.h"
+#include "common/node/gpu_reclaim.h"
 #include "common/node/host_logs.h"
 #include "common/node/leases.h"
 #include "common/node/node.h"
@@ -40,9 +41,10 @@ namespace dtrain::node {
 // Turns what the host's tasks want into effects.
 class EffectActions final : public task::HostActions {
  public:
-  EffectActions(Context& c, CheckpointCopies& copies) : c_(c), copies_(copies) {}
+  EffectActions(Context& c, CheckpointCopies& copies, GpuReclaim& reclaim) : c_(c), copies_(copies), reclaim_(reclaim) {}
   void stage(const task::TaskOrder& o) override {
     const job::JobSpec& spec = o.context->spec;
+    if (reclaim_.refuses(o)) return;
     copies_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
                    o.address.host, o.address.port, true});
   }
@@ -61,12 +63,19 @@ class EffectActions final : public task::HostActions {
   void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
   void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }
   void end(const AssignmentId& id) override { c_.emit(EndShim{id}); }
+  void reclaim(const task::TaskOrder& o, Instant since) override {
+    reclaim_.begin(o.id, o.context->spec.name, o.context->user, since, o.gpus);
+  }
   void require_lease(const AssignmentId& id, Duration lease) override { c_.emit(RequireLease{id, lease}); }
 
  private:
   Context& c_;
   CheckpointCopies& copies_;
+  GpuReclaim& reclaim_;
 };
+
+// Why this host is given no new tasks.
+enum class Unfit : unsigned char { health_check, held_gpus };
 
 struct Node::Impl {
   Impl(Options options, Rng rng, Log& log)
@@ -83,7 +92,8 @@ struct Node::Impl {
         streams(c),
         packages(c, relays),
         checkpoint_copies(c, relays, packages, checkpoint_watch),
-        actions(c, checkpoint_copies),
+        gpu_reclaim(c),
+        actions(c, checkpoint_copies, gpu_reclaim),
         host_logs(c, relays, streams),
         checkups(c, relays),
         requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups) {
@@ -104,12 +114,14 @@ struct Node::Impl {
   Streams streams;
   Packages packages;
   CheckpointCopies checkpoint_copies;
+  GpuReclaim gpu_reclaim;
   EffectActions actions;
   HostLogs host_logs;
   Checkups checkups;
   Requests requests;
   GpuHealth gpu_health;
   HostHealth host_health;
+  std::map<Unfit, std::string> unfit;
   std::set<std::string> fell_sick;  // since the start, of this host's GPUs, by PCI address
   std::map<std::string, std::pair<Instant, std::string>> gpu_faults;  // the newest of each of this host's GPUs, by PCI address
   std::optional<task::Assignments> host;
@@ -166,7 +178,8 @@ struct Node::Impl {
   void gpu_faulted(const GpuFaulted& e);
   void host_checked(const HostChecked& e);
   void no_health_check();
-  void set_unfit(const std::string& reason);
+  void follow_reclaims();
+  void set_unfit(Unfit why, const std::string& reason);
   task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
   void watch_word();
   void watch_copy();

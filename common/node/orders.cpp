@@ -73,6 +73,15 @@ std::optional<std::vector<task::OwnGpu>> own_gpus(const NodeFacts& facts, const 
   return own;
 }
 
+// Those whose device nodes are known: not pretended ones.
+std::vector<task::OwnGpu> with_nodes(const NodeFacts& facts, const std::vector<std::uint32_t>& indices) {
+  std::vector<task::OwnGpu> found;
+  for (const Gpu& gpu : facts.gpus)
+    if (!gpu.pretended && gpu.minor >= 0 && std::ranges::find(indices, gpu.index) != indices.end())
+      found.push_back({gpu.pci, gpu.vendor, gpu.minor});
+  return found;
+}
+
 // Those that are known.
 std::vector<std::int32_t> numa_nodes_of(const NodeFacts& facts, const std::vector<std::uint32_t>& indices) {
   std::vector<std::int32_t> nodes;
@@ -141,6 +150,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.address = t.place.address;
     o.gpu_ids = gpu_ids(facts.gpus, t.place.gpus);
     o.own_gpus = own_gpus(facts, t.place.gpus);
+    o.gpus = with_nodes(facts, t.place.gpus);
     o.gpu_nodes = numa_nodes_of(facts, t.place.gpus);
     o.desire = desire(job, id);
     if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state))

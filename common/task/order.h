@@ -50,6 +50,7 @@ struct TaskOrder {
   std::uint32_t consecutive_failures = 0;  // as the ledger knows, for the back-off
   std::vector<Instant> failures;           // within the threshold's window
   std::optional<std::vector<OwnGpu>> own_gpus;  // as ShimSpec's
+  std::vector<OwnGpu> gpus;                     // its own, but those without a device node that is known
   std::vector<std::int32_t> gpu_nodes;          // NUMA nodes of its GPUs, where they are known
 };
 

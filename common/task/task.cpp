@@ -25,6 +25,7 @@ Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, Resta
 }
 
 void Task::begin(Instant now, const FoundShim* found) {
+  since_ = now;
   // An attempt that the ledger saw, or the host finds, has an end unless a living shim shows it running.
   const bool ran_here =
       order_.known_attempt >= order_.first_attempt || (found && found->attempt >= order_.first_attempt);
@@ -262,15 +263,26 @@ void Task::conclude(Outcome outcome, std::string reason) {
     enter(Phase::ending);
     actions_.end(order_.id);
   } else {
-    enter(Phase::over);
+    leave();
   }
+}
+
+// Its shim is gone, with all that it began.
+void Task::leave() {
+  if (order_.gpus.empty() || attempt_ < order_.first_attempt) return enter(Phase::over);
+  enter(Phase::reclaiming);
+  actions_.reclaim(order_, since_);
+}
+
+void Task::reclaimed() {
+  if (phase_ == Phase::reclaiming) enter(Phase::over);
 }
 
 void Task::shim_gone(Instant now) {
   shim_alive_ = false;
   switch (phase_) {
     case Phase::ending:
-      enter(Phase::over);
+      leave();
       break;
     case Phase::staged:  // it died before it had anything to run
       if (++idle_deaths_ <= kIdleShimDeaths) return launch();
@@ -468,6 +480,7 @@ job::TaskObservation Task::observation() const {
       o.state = TaskState::backoff;
       break;
     case Phase::ending:
+    case Phase::reclaiming:
     case Phase::over:
       o.state = outcome_ == Outcome::succeeded ? TaskState::succeeded
                 : outcome_ == Outcome::failed  ? TaskState::failed

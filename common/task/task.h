@@ -9,8 +9,10 @@
 //                                                that waits for a grant: an order to stop -> ending
 //   running     -                                exited -> backoff | ending
 //   backoff     -                                delay over, nothing holds -> starting (launching if the shim
-//   died) ending      end()                            shim gone -> over over        - forgotten by
-//   Assignments once its end was reported
+//   died)
+//   ending      end()                                                       shim gone -> reclaiming (over without GPUs, or where nothing began)
+//   reclaiming  reclaim()                        its GPUs are free, or their host is known to be held -> over
+//   over        -                                forgotten by Assignments once its end was reported
 //
 // An order to stop takes effect in every phase: what runs is signalled and later killed, what waits goes to
 // ending.
@@ -41,6 +43,8 @@ class HostActions {
   virtual void kill(const AssignmentId& id) = 0;
   virtual void freeze(const AssignmentId& id, bool freeze) = 0;
   virtual void end(const AssignmentId& id) = 0;
+  // Nothing of it runs any more: are its GPUs free? `since`: when it began here, or was adopted.
+  virtual void reclaim(const TaskOrder& order, Instant since) = 0;
   // Of a shim that was launched without one; confirmed by its first question.
   virtual void require_lease(const AssignmentId& id, Duration lease) = 0;
 };
@@ -81,6 +85,7 @@ class Task {
   void attempt_refused(Instant now, AttemptNumber attempt, const Error& error);
   void attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit);
   void shim_gone(Instant now);
+  void reclaimed();
   void freeze_done(Instant now, bool frozen, const Status& result);
   void notified(Instant now, AttemptNumber attempt, bool ready, bool watchdog);
   // Its shim asks for a grant: so it runs under a lease. It froze or thawed the attempt for want of one. Answered, but not
@@ -110,7 +115,7 @@ class Task {
   job::TaskObservation observation() const;
 
  private:
-  enum class Phase : unsigned char { staging, launching, staged, starting, running, backoff, ending, over };
+  enum class Phase : unsigned char { staging, launching, staged, starting, running, backoff, ending, reclaiming, over };
   enum class Outcome : unsigned char { none, succeeded, failed, on_request };
 
   const job::RoleSpec& role() const { return order_.context->spec.roles.at(order_.id.task.role); }
@@ -132,6 +137,7 @@ class Task {
   bool frozen() const { return frozen_ || lease_frozen_; }
   bool job_stands_still() const { return order_.still || gate_.stands_still(order_.id, order_.beside_leased); }
   void conclude(Outcome outcome, std::string reason);
+  void leave();
   void stop(Instant now);
   void stage_failure(const Error& error);
   std::optional<std::string> why_no_restart(Instant now) const;
@@ -151,6 +157,7 @@ class Task {
   AttemptNumber exit_attempt_ = 0;
   std::int32_t pid_ = 0;
   WallTime started_wall_{};
+  Instant since_{};  // begin()
   Instant started_{};
   std::optional<Exit> exit_;
   bool exit_on_request_ = false;

@@ -14,13 +14,13 @@ struct Usual {
 constexpr Usual kUsual[] = {
     {Fault::task_kill, 10s},  {Fault::shim_kill, 30s}, {Fault::agent_kill, 20s}, {Fault::reboot, 60s},
     {Fault::disk_error, 40s}, {Fault::slow_disk, 40s}, {Fault::full_disk, 60s},  {Fault::clock_jump, 20s},
-    {Fault::pause, 25s},      {Fault::checkpoint_damage, 10s}, {Fault::stage_error, 25s},
+    {Fault::pause, 25s},      {Fault::checkpoint_damage, 10s}, {Fault::stage_error, 25s}, {Fault::gpu_held, 15s},
     {Fault::coordinator_kill, 25s}, {Fault::partition, 40s}, {Fault::isolate, 40s}, {Fault::one_way, 40s},
     {Fault::loss, 40s}, {Fault::duplicate, 40s}, {Fault::delay, 40s},
 };
 constexpr std::int64_t kLongestJumpMs = 86'400'000;
 constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 3s, kLongestFull = 4s, kLongestSlow = 8s,
-                   kLongestFailing = 12s, kSlowCommit = 1500ms,
+                   kLongestFailing = 12s, kLongestLeaving = 20s, kSlowCommit = 1500ms,
                    kLongestCut = 12s, kLongestDrain = 40s, kBetweenDrains = 60s;
 constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
 // Faults of one host are up to so many times as frequent where there are many: else they would hardly ever meet a task.
@@ -104,6 +104,9 @@ void Chaos::strike(Fault fault) {
     case Fault::stage_error:
       host.tasks().set_failing(true);
       return for_a_while(host, kLongestFailing, [&host] { host.tasks().set_failing(false); });
+    case Fault::gpu_held:
+      host.tasks().set_leaving(true);
+      return for_a_while(host, kLongestLeaving, [&host] { host.tasks().set_leaving(false); });
     default: return;
   }
 }

@@ -21,6 +21,7 @@ enum class Fault : unsigned char {
   pause,              // the agent gets no CPU for a while; the tasks run on
   checkpoint_damage,  // a good checkpoint rots on disk
   stage_error,        // preparing or launching an assignment fails
+  gpu_held,           // processes get out of their tasks, and hold GPUs for a while
   // Of several hosts.
   coordinator_kill,   // the agent of whoever coordinates is killed
   partition,          // some hosts and the others do not hear each other
@@ -32,7 +33,7 @@ enum class Fault : unsigned char {
   drain,              // an operator drains a host, and undrains it later
   quorum_lost,        // a majority of the voters goes away for long, and an operator recovers the quorum on who is left: once in a run
 };
-inline constexpr std::size_t kFaultCount = 20;
+inline constexpr std::size_t kFaultCount = 21;
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 std::string_view to_string(Fault fault);   // "task-kill"
 

@@ -151,7 +151,8 @@ node::Started SimHost::facts() const {
     node::NodeFacts::Gpu gpu;
     gpu.index = i;
     gpu.pci = "0000:0" + std::to_string(i + 1) + ":00.0";
-    gpu.pretended = true;
+    gpu.vendor = "nvidia";
+    gpu.minor = static_cast<std::int32_t>(i);
     started.facts.gpus.push_back(gpu);
   }
   started.replica = disk_->stored().replica;

@@ -1,12 +1,14 @@
 #include "tests/sim/sim_runner.h"
 
+#include "common/node/gpu_reclaim.h"
+
 #include <algorithm>
 #include <csignal>
 
 namespace dtrain::sim {
 namespace {
 
-constexpr Duration kSlowestStage = 50ms, kSlowestLaunch = 20ms, kSlowestOrder = 3ms, kSlowestRemoval = 30ms;
+constexpr Duration kSlowestStage = 50ms, kSlowestLaunch = 20ms, kSlowestOrder = 3ms, kSlowestRemoval = 30ms, kSlowestLook = 20ms, kLongestLeftover = 40s;
 constexpr std::int64_t kStepsPerCheckpoint = 100;
 
 std::int64_t restored_step(const task::ShimSpec& spec) {
@@ -204,6 +206,8 @@ void SimRunner::end_process(SimShim& shim, job::Exit exit) {
   ++shim.run;
   shim.after_thaw.clear();
   --live_;
+  if (leaving_ && rng_.chance(1, 2))
+    for (const std::string& gpu : shim.spec.gpu_ids) leftovers_[gpu] = {shim.spec.id, timeline_.now() + upto(kLongestLeftover), life_};
   observer_.ended(shim);
   if (shim.lease) {
     tell_froze(shim);
@@ -315,6 +319,7 @@ std::vector<task::FoundShim> SimRunner::found() const {
 
 void SimRunner::host_died() {
   ++life_;
+  leftovers_.clear();
   for (auto& [id, shim] : shims_) {
     shim.lease.reset();
     shim.stopped = false;
@@ -352,12 +357,31 @@ void SimRunner::kill_shim(const AssignmentId& id) {
 
 void SimRunner::set_calm() {
   calm_ = true;
-  failing_ = false;
+  failing_ = leaving_ = false;
+  leftovers_.clear();
   for (auto& [id, shim] : shims_) {
     if (!shim.running) continue;
     shim.hanging = false;
     schedule_end(shim);
   }
+}
+
+const SimRunner::Leftover* SimRunner::leftover(const std::string& gpu) const {
+  const auto it = leftovers_.find(gpu);
+  return it != leftovers_.end() && it->second.until > timeline_.now() && it->second.life == life_ ? &it->second : nullptr;
+}
+
+void SimRunner::perform(const node::FindGpuHolders& effect) {
+  timeline_.after(upto(kSlowestLook), [this, effect, life = life_] {
+    if (life != life_) return;
+    std::vector<node::GpuHolder> holders;
+    for (const task::OwnGpu& gpu : effect.gpus) {
+      const auto it = leftovers_.find(std::to_string(gpu.minor));
+      if (it == leftovers_.end() || it->second.until <= timeline_.now()) continue;
+      holders.push_back({gpu.pci, 4711, node::kFirstUserUid, "python3", boot_(), false});
+    }
+    post_(node::GpuHoldersFound{effect.token, std::move(holders)});
+  });
 }
 
 bool SimRunner::has_files(JobId job) const {

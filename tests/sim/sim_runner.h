@@ -83,6 +83,7 @@ class SimRunner {
   void perform(const node::RequireLease& effect);
   void perform(const node::EndShim& effect);
   void perform(const node::RemoveJobFiles& effect);
+  void perform(const node::FindGpuHolders& effect);
   void remove_directory(const AssignmentId& id) { shims_.erase(id); }
 
   std::vector<task::FoundShim> found() const;
@@ -104,11 +105,20 @@ class SimRunner {
   void stop_shim(const AssignmentId& id);      // SIGSTOP; its task runs on
   void continue_shim(const AssignmentId& id);
   void set_failing(bool failing) { failing_ = failing; }     // some stages and launches fail
+  // Some that end leave a process outside of all tasks, which holds their GPUs for a while.
+  void set_leaving(bool leaving) { leaving_ = leaving; }
   // Breaks the promise of ShimGone: what was ended lives on for a while.
   void set_lying() { lying_ = true; }
   void set_calm();                                           // from now on everything ends soon and well
 
   const std::map<AssignmentId, SimShim>& shims() const { return shims_; }
+  struct Leftover {
+    AssignmentId of;
+    Instant until{};
+    std::uint64_t life = 0;  // of the agent, when it was left
+  };
+  // That holds the GPU, and was left in this life of the agent; nullptr: none.
+  const Leftover* leftover(const std::string& gpu) const;
   bool has_files(JobId job) const;
   std::size_t live_processes() const { return live_; }
 
@@ -156,7 +166,8 @@ class SimRunner {
   std::uint64_t life_ = 1;
   std::size_t live_ = 0;
   std::int32_t next_pid_ = 1000;
-  bool failing_ = false, calm_ = false, lying_ = false;
+  std::map<std::string, Leftover> leftovers_;   // by GPU, as the environment names it
+  bool failing_ = false, leaving_ = false, calm_ = false, lying_ = false;
   bool agent_paused_ = false;
 };
 

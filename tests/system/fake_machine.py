@@ -52,9 +52,13 @@ class FakeMachine:
         os.makedirs(os.path.dirname(link), exist_ok=True)
         os.symlink("../../../devices/pci%s/%s" % (address[:7], address), link)
 
-    def nvidia(self, address, node, model="NVIDIA H100"):
+    def nvidia(self, address, node, model="NVIDIA H100", minor=None):
+        """`minor`: of its device node, which is a file of ours."""
         self.device(address, node, 0x10de, 0x2330, 0x030200)
-        self.write("proc/driver/nvidia/gpus/%s/information" % address, "Model: \t\t %s\nGPU UUID: \t %s\n" % (model, self.uuid(address)))
+        self.write("proc/driver/nvidia/gpus/%s/information" % address, "Model: \t\t %s\nGPU UUID: \t %s\n" % (model, self.uuid(address))
+                   + ("" if minor is None else "Device Minor: \t %d\n" % minor))
+        if minor is not None:
+            self.write("dev/nvidia%d" % minor, "")
 
     def amd(self, address, node, number, linked=(), model="MI300X"):
         """`number`: of the compute driver's node; `linked`: those that XGMI joins it with."""

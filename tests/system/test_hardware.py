@@ -139,6 +139,29 @@ class Hardware(SystemTest):
             self.assertEqual(self.wait_task("two", "worker-0", state="Running")["gpus"], [addresses[1]])
             until(lambda: heard(other) == (["", "", missing], 0), lambda: heard(other))
 
+    def test_gpus_that_somebody_still_holds_are_given_to_nobody(self):
+        machine = FakeMachine(self.path("root"), nodes=1, cores=4)
+        for number, bus in enumerate((0x10, 0x20)):
+            machine.nvidia("0000:%02x:00.0" % bus, 0, minor=number)
+        self.starts_with(prefix=("env", "HWLOC_FSROOT=" + self.path("root")))
+        # A process of a user that is in no task, as one that a task had begun through cron would be.
+        uid = 65534 if os.geteuid() == 0 else os.geteuid()
+        with open(self.path("root/dev/nvidia0")) as node:
+            holder = subprocess.Popen(["sleep", "1000"], stdin=node, **({"user": uid} if os.geteuid() == 0 else {}))
+        self.addCleanup(lambda: (holder.kill(), holder.wait()))
+        self.submit("first", {"worker": {"replicas": 1, "command": ["true"], "resources": {"gpus": 2}}})
+        # The patience, and then the job's end.
+        self.wait_job("first", "Succeeded")
+        host = self.agent.ask("nodes")[0]
+        self.assertIn("process %d (sleep of uid %d) holds GPU 0000:10:00.0 after the end of first/worker-0" % (holder.pid, uid), host["unfit"])
+        self.assertIn("gpu.held", [event["type"] for event in self.agent.events()])
+        self.submit("next", {"worker": {"replicas": 1, "command": SLEEP, "resources": {"gpus": 1}}})
+        self.assertIn("process %d" % holder.pid, until(lambda: self.agent.ask("describe", "job", "next")["waiting_for"], "why it waits"))
+        holder.kill()
+        holder.wait()
+        self.wait_task("next", "worker-0", state="Running")
+        self.assertIn("gpu.released", [event["type"] for event in self.agent.events()])
+
     def test_damaged_numbers_are_set_aside(self):
         machine = FakeMachine(self.path("root"), nodes=1, cores=4)
         machine.nvidia("0000:10:00.0", 0)

@@ -26,6 +26,7 @@ std::unique_ptr<Checker> stateful_task_never_twice(WorldView& world);
 
 // Of one host.
 std::unique_ptr<Checker> cpus_not_shared(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> gpus_reclaimed(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> grants_are_of_the_newest(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> no_orphan(WorldView& world, std::size_t host);

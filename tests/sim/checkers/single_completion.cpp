@@ -27,7 +27,7 @@ class SingleCompletion final : public HostChecker {
   }
 
  private:
-  enum class Kind : unsigned char { persist, stage, launch, start, freeze, end, remove, scan, verify, quarantine, hook, examination };
+  enum class Kind : unsigned char { persist, stage, launch, start, freeze, end, remove, scan, verify, quarantine, hook, examination, look };
   struct Key {
     Kind kind;
     std::uint64_t number = 0;   // ticket, token, job, attempt
@@ -35,7 +35,7 @@ class SingleCompletion final : public HostChecker {
     auto operator<=>(const Key&) const = default;
     std::string text() const {
       static constexpr const char* kWords[] = {"commit", "staging", "launch", "start", "freeze", "end", "removal", "scan",
-                                               "verification", "quarantine", "hook", "examination"};
+                                               "verification", "quarantine", "hook", "examination", "look at GPUs"};
       return std::string(kWords[static_cast<std::size_t>(kind)]) + " " + std::to_string(number) + (id.job != 0 ? " of " + id.text() : "");
     }
   };
@@ -72,6 +72,7 @@ class SingleCompletion final : public HostChecker {
   void begin(const node::VerifyCheckpoint& e) { open({Kind::verify, e.token}); }
   void begin(const node::QuarantineCheckpoint& e) { open({Kind::quarantine, e.token}); }
   void begin(const node::RunHook& e) { open({Kind::hook, e.token}); }
+  void begin(const node::FindGpuHolders& e) { open({Kind::look, e.token}); }
   void begin(const node::Examine& e) { open({Kind::examination, e.token}); }
   void begin(const node::Reply& e) {
     const auto it = requests_.find(e.connection);
@@ -104,6 +105,7 @@ class SingleCompletion final : public HostChecker {
   void end(const node::CheckpointVerified& e) { close({Kind::verify, e.token}); }
   void end(const node::CheckpointQuarantined& e) { close({Kind::quarantine, e.token}); }
   void end(const node::HookEnded& e) { close({Kind::hook, e.token}); }
+  void end(const node::GpuHoldersFound& e) { close({Kind::look, e.token}); }
   void end(const node::Examined& e) { close({Kind::examination, e.token}); }
   void end(const node::Request& e) {
     const auto message = wire::decode<wire::Message>(e.body);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -84,6 +85,7 @@ class WorkingTown : public ::testing::Test {
     }
   }
   void act(House& house, const Effect& effect) {
+    if (answer_) answer_(house, effect);
     if (const auto* stage = std::get_if<Stage>(&effect)) {
       if (stage->id.job == unstageable)
         house.give(Staged{stage->id, fail(ErrorCode::unavailable, "could not stage: no port is free")});
@@ -131,6 +133,7 @@ class WorkingTown : public ::testing::Test {
   std::map<AssignmentId, AttemptNumber> attempts;
   int kills = 0, signals = 0;
   JobId unstageable = 0;  // no host can stage its tasks now
+  std::function<void(House&, const Effect&)> answer_;  // a test's own, before all others
   bool stubborn = false;    // tasks do not end by themselves
   bool slow_disks = false;  // looks for checkpoints are not answered
 };

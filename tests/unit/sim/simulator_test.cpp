@@ -226,6 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BrokenRule{"one-completion", "single_completion"}, BrokenRule{"exit-told", "no_orphan"},
                     BrokenRule{"staging-told", "every_job_progresses"}, BrokenRule{"new-ports", "ports_not_reused"},
                     BrokenRule{"own-gpu", "gpus_not_shared"}, BrokenRule{"own-cpus", "cpus_not_shared"},
+                    BrokenRule{"gpus-reclaimed", "gpus_reclaimed"},
                     BrokenRule{"disk-failure-told", "stops_when_disk_fails"},
                     BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3},
                     BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3},

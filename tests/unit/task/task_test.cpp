@@ -445,5 +445,48 @@ TEST_F(Tasks, StageFailureTellsItsKind) {
   EXPECT_EQ(o.stage_error, ErrorCode::not_found);
 }
 
+// Its GPUs are another's only once nobody holds them.
+TEST_F(Tasks, AnEndWaitsForItsGpus) {
+  TaskOrder with_gpu = order();
+  with_gpu.gpus = {{"0000:10:00.0", "nvidia", 0}};
+  give({with_gpu}, 0);
+  bring_up();
+  did_.take();
+  exits(died(0));
+  EXPECT_EQ(did_.take(), Done{"end worker-0"});
+  host_.shim_gone(now_, with_gpu.id);
+  EXPECT_EQ(did_.take(), Done{"reclaim worker-0"});
+  EXPECT_FALSE(seen().ended);
+  EXPECT_FALSE(host_.quiet(1));
+  task().reclaimed();
+  EXPECT_TRUE(seen().ended);
+  EXPECT_EQ(seen().state, TaskState::succeeded);
+}
+
+TEST_F(Tasks, WhatNeverBeganHoldsNoGpus) {
+  TaskOrder with_gpu = order();
+  with_gpu.gpus = {{"0000:10:00.0", "nvidia", 0}};
+  give({with_gpu}, 0);
+  task().staged(fail(ErrorCode::unavailable, "no"));
+  did_.take();
+  EXPECT_TRUE(seen().ended);
+}
+
+// An agent that comes back in between looks again.
+TEST_F(Tasks, AReturnedAgentReclaimsWhatEndedMeanwhile) {
+  TaskOrder with_gpu = order();
+  with_gpu.gpus = {{"0000:10:00.0", "nvidia", 0}};
+  with_gpu.known_attempt = 1;
+  with_gpu.in_place = false;
+  FoundShim found;
+  found.id = with_gpu.id;
+  found.attempt = 1;
+  found.exit = died(3);
+  host_.adopt({found});
+  give({with_gpu}, 0);
+  EXPECT_EQ(did_.take(), Done{"reclaim worker-0"});
+  EXPECT_FALSE(seen().ended);
+}
+
 }  // namespace
 }  // namespace dtrain::task

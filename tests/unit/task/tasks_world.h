@@ -30,6 +30,7 @@ class Recorder final : public HostActions {
   void kill(const AssignmentId& id) override { add("kill", id); }
   void freeze(const AssignmentId& id, bool on) override { add(on ? "freeze" : "thaw", id); }
   void end(const AssignmentId& id) override { add("end", id); }
+  void reclaim(const TaskOrder& o, Instant) override { add("reclaim", o.id); }
   std::vector<std::string> take() { return std::exchange(done_, {}); }
   Duration lease{};  // of the newest launch
   std::vector<std::uint32_t> cpus;  // likewise
