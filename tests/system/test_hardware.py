@@ -150,17 +150,17 @@ class Hardware(SystemTest):
             holder = subprocess.Popen(["sleep", "1000"], stdin=node, **({"user": uid} if os.geteuid() == 0 else {}))
         self.addCleanup(lambda: (holder.kill(), holder.wait()))
         self.submit("first", {"worker": {"replicas": 1, "command": ["true"], "resources": {"gpus": 2}}})
-        # The patience, and then the job's end.
         self.wait_job("first", "Succeeded")
-        host = self.agent.ask("nodes")[0]
-        self.assertIn("process %d (sleep of uid %d) holds GPU 0000:10:00.0 after the end of first/worker-0" % (holder.pid, uid), host["unfit"])
-        self.assertIn("gpu.held", [event["type"] for event in self.agent.events()])
+        self.assertEqual(self.agent.ask("nodes")[0]["gpus"]["free"], 0)         # while it is waited for
+        unfit = until(lambda: self.agent.ask("nodes")[0]["unfit"], "the patience is over")
+        self.assertIn("process %d (sleep of uid %d) holds GPU 0000:10:00.0 after the end of first/worker-0" % (holder.pid, uid), unfit)
+        self.assertIn("gpu.held", self.agent.do("events"))
         self.submit("next", {"worker": {"replicas": 1, "command": SLEEP, "resources": {"gpus": 1}}})
         self.assertIn("process %d" % holder.pid, until(lambda: self.agent.ask("describe", "job", "next")["waiting_for"], "why it waits"))
         holder.kill()
         holder.wait()
         self.wait_task("next", "worker-0", state="Running")
-        self.assertIn("gpu.released", [event["type"] for event in self.agent.events()])
+        self.assertIn("gpu.released", self.agent.do("events"))
 
     def test_damaged_numbers_are_set_aside(self):
         machine = FakeMachine(self.path("root"), nodes=1, cores=4)

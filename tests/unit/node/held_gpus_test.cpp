@@ -39,13 +39,13 @@ class HeldGpus : public WorkingTown {
     submit(spec);
     work();
     ASSERT_THAT(where("first"), HasSubstr("@n1/Running"));
-    end(*houses[0], {described("first").summary.id, 1, {"worker", 0}}, 11);
+    end(*houses[0], {described("first").job.id, 1, {"worker", 0}}, 11);
     work(1s);
   }
   GpuHolder holder(std::uint32_t uid, Instant began = {}, bool in_task = false) {
     return {houses[0]->started.facts.gpus[1].pci, 4711, uid, "python3", began, in_task};
   }
-  std::string state() { return described("first").summary.state; }
+  std::string state() { return described("first").job.state; }
   std::string unfit() { return houses[1]->nodes("n1").at(0).unfit; }
 
   Result<std::vector<GpuHolder>> holders_ = std::vector<GpuHolder>();
@@ -77,7 +77,7 @@ TEST_F(HeldGpus, ThenTheHostIsGivenNothingAndEverybodyHearsWho) {
   run_and_end();
   work(kReclaimPatience + 2s);
   EXPECT_EQ(state(), "Failed") << "the job goes on";
-  EXPECT_THAT(unfit(), HasSubstr("process 4711 (python3 of uid 1000) holds GPU " + houses[0]->started.facts.gpus[1].pci +
+  EXPECT_THAT(unfit(), HasSubstr("process 4711 (python3 of somebody) holds GPU " + houses[0]->started.facts.gpus[1].pci +
                                  " after the end of first/worker-0"));
   EXPECT_EQ(houses[0]->log.count("gpu.held"), 1u);
   submit(generic("others", 6, 1));
