@@ -57,7 +57,8 @@ memory=$(awk '/^MemTotal/ {printf "%.1f GiB", $2 / 1048576}' /proc/meminfo)
 tree=$(git describe --always --dirty 2>/dev/null || echo "not known to git")
 {
   echo "machine: $(nproc) CPUs ($processor), $memory, Linux $(uname -r)"
-  echo "files: $(findmnt -n -o FSTYPE,SOURCE,OPTIONS -T "${TMPDIR:-/tmp}") in ${TMPDIR:-/tmp}; load average: $(cut -d ' ' -f 1-3 /proc/loadavg)"
+  echo "files: $(findmnt -n -o FSTYPE,SOURCE,OPTIONS -T "${TMPDIR:-/tmp}") in ${TMPDIR:-/tmp}"
+  echo "load average: $(cut -d ' ' -f 1-3 /proc/loadavg)"
   echo "tree: $tree"
 } >&2
 
