@@ -21,6 +21,11 @@ Sizes fewest(const JobRecord& job, bool waited) {
   return sizes;
 }
 
+// Who made room with fewer tasks than wanted had no room for all of them before: waiting for that it might never run again.
+bool goes_on(const JobRecord& job) {
+  return job.run_started || (job.preempted.by != 0 && !job.shrunk.empty());
+}
+
 }  // namespace
 
 std::uint32_t wanted_replicas(const JobRecord& job, const std::string& role) {
@@ -44,11 +49,11 @@ std::vector<TaskId> whole_tasks(const JobRecord& job) {
 }
 
 Sizes fewest_tasks(const JobRecord& job, bool waited) {
-  return job.run_started ? fewest(job, waited) : Sizes{};
+  return goes_on(job) ? fewest(job, waited) : Sizes{};
 }
 
 bool may_shrink(const JobRecord& job) {
-  return job.run_started && fewest(job, true) != fewest(job, false);
+  return goes_on(job) && fewest(job, true) != fewest(job, false);
 }
 
 Sizes sizes_of(const JobRecord& job, const std::vector<TaskPlacement>& placements) {

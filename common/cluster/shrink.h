@@ -19,8 +19,9 @@ job::JobSpec whole_spec(const JobRecord& job);
 std::vector<TaskId> whole_tasks(const JobRecord& job);
 
 // The fewest tasks with which its next generation may begin, of the roles where that is less than what is wanted. None: it is
-// whole or it waits. A run begins whole. Sizes with which it ran already are tried at once, smaller ones once it has `waited` for
-// room. What has completed, or was given up, is never left out: it would be run again when the job grows.
+// whole or it waits. A run begins whole; who made room for another goes on as it was. Sizes with which it ran already are tried at
+// once, smaller ones once it has `waited` for room. What has completed, or was given up, is never left out: it would be run again
+// when the job grows.
 Sizes fewest_tasks(const JobRecord& job, bool waited);
 // Would waiting allow fewer?
 bool may_shrink(const JobRecord& job);

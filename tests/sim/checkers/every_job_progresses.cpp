@@ -78,8 +78,9 @@ class EveryJobProgresses final : public Checker {
     for (const auto& [id, job] : state.jobs) {
       const bool whole = job.goal == cluster::Goal::run && job.needs_generation && job.nothing_runs();
       if (!whole || job.reason.find(kNeverFits) == std::string::npos) continue;
-      // Who made room while it ran with fewer tasks than wanted begins with all of them (one host, seed 1407).
-      if (fits_empty_hosts(job.run_started ? job.spec : cluster::whole_spec(job)))
+      // Who is resumed or run again begins with all tasks that are wanted; who made room goes on as it was (one host, seed 1407).
+      const bool goes_on = job.run_started || job.preempted.by != 0;
+      if (fits_empty_hosts(goes_on ? job.spec : cluster::whole_spec(job)))
         return violation("job " + std::to_string(id) + " (" + job.spec.name + ") is said never to fit, and would: " + job.reason);
     }
   }

@@ -44,6 +44,14 @@ class LedgerShrink : public LedgerWorld {
     everything_ended(id);
     ASSERT_TRUE(job(id).needs_generation && job(id).nothing_runs());
   }
+  void makes_room(JobId id) {
+    job::JobSpec spec = generic_job(1);
+    spec.name = "urgent" + std::to_string(job(id).generation);
+    spec.policy.priority = 1;
+    ASSERT_TRUE(apply(CommandType::preempt_job, PreemptJob{id, job(id).generation, submit(spec)}).status);
+    everything_ended(id);
+    ASSERT_TRUE(job(id).needs_generation && job(id).nothing_runs());
+  }
   std::uint32_t size(JobId id) const { return job(id).spec.roles.at("worker").replicas; }
 };
 
@@ -102,15 +110,63 @@ TEST_F(LedgerShrink, ItSucceedsWithTheTasksThatItHas) {
   EXPECT_EQ(size(id), 3u);
 }
 
-TEST_F(LedgerShrink, WhoIsResumedOrMadeRoomBeginsWhole) {
+TEST_F(LedgerShrink, WhoIsResumedBeginsWhole) {
   const JobId id = submit(gang(4, 2));
   run(id);
-  EXPECT_TRUE(may_shrink(job(id)));
+  halts(id);
+  ASSERT_TRUE(begin_with(id, 3, {{"worker", 3}}).status);
+  goes(id);
+  makes_room(id);
   act(id, ActionKind::suspend);
-  everything_ended(id);
   act(id, ActionKind::resume);
   EXPECT_FALSE(may_shrink(job(id)));
   EXPECT_TRUE(fewest_tasks(job(id), true).empty());
+  EXPECT_FALSE(begin_with(id, 3, {{"worker", 3}}).status);
+  EXPECT_TRUE(begin_with(id, 4, {}).status);
+}
+
+TEST_F(LedgerShrink, WhoMadeRoomGoesOnAsItWas) {
+  const JobId id = submit(gang(4, 2));
+  run(id);
+  makes_room(id);
+  EXPECT_FALSE(may_shrink(job(id))) << "it was whole";
+  EXPECT_FALSE(begin_with(id, 3, {{"worker", 3}}).status);
+  run(id);
+  halts(id);
+  ASSERT_TRUE(begin_with(id, 3, {{"worker", 3}}).status);
+  goes(id);
+  makes_room(id);
+  EXPECT_TRUE(may_shrink(job(id)));
+  EXPECT_EQ(fewest_tasks(job(id), false), (Sizes{{"worker", 3}})) << "so many it had: at once";
+  EXPECT_EQ(fewest_tasks(job(id), true), (Sizes{{"worker", 2}}));
+  EXPECT_TRUE(begin_with(id, 2, {{"worker", 2}}).status);
+}
+
+TEST_F(LedgerShrink, WhoMadeRoomAndIsScaledOrRunAgainBeginsWhole) {
+  const JobId id = submit(gang(4, 2));
+  run(id);
+  halts(id);
+  ASSERT_TRUE(begin_with(id, 3, {{"worker", 3}}).status);
+  goes(id);
+  makes_room(id);
+  const auto copy = Ledger::restore(ledger_.snapshot());
+  ASSERT_TRUE(copy);
+  EXPECT_TRUE(may_shrink(*copy->find(id)));
+  const auto to_five = [](JobAction& a) {
+    a.role = "worker";
+    a.replicas = 5;
+  };
+  ASSERT_TRUE(act(id, ActionKind::scale, to_five).status);
+  EXPECT_FALSE(may_shrink(job(id)));
+
+  run(id);
+  halts(id);
+  ASSERT_TRUE(begin_with(id, 3, {{"worker", 3}}).status);
+  goes(id);
+  makes_room(id);
+  act(id, ActionKind::cancel);
+  act(id, ActionKind::rerun);
+  EXPECT_FALSE(may_shrink(job(id)));
 }
 
 TEST_F(LedgerShrink, WhatHasCompletedIsNotLeftOut) {

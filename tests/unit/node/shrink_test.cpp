@@ -182,6 +182,27 @@ TEST_F(ShrinkTest, WhatAUserScalesToIsTriedFirst) {
   EXPECT_THAT(job("gang").reason, Not(HasSubstr("runs with")));
 }
 
+// All of it never fits, as before it made room.
+TEST_F(ShrinkTest, OneThatMadeRoomWithFewerGoesOnAsItWas) {
+  submit(elastic("gang", 6, 3));
+  work();
+  lose(*houses[2]);
+  work(10s);
+  ASSERT_EQ(tasks("gang").size(), 4u);
+  job::JobSpec urgent = ranks("urgent", 4, 1);
+  urgent.policy.priority = 1;
+  submit(urgent);
+  work(10s);
+  ASSERT_EQ(job("urgent").state, "Running");
+  EXPECT_EQ(job("gang").state, "Pending");
+  EXPECT_THAT(described("gang").waiting_for, AllOf(HasSubstr("preempted by urgent"), Not(HasSubstr("can never run here"))));
+  act(wire::Action::cancel, "urgent");
+  work();
+  EXPECT_EQ(job("gang").state, "Running") << described("gang").waiting_for;
+  EXPECT_EQ(tasks("gang").size(), 4u);
+  EXPECT_THAT(job("gang").reason, HasSubstr("runs with 4 of 6 worker"));
+}
+
 // It moves with the tasks that it has, not with all that are wanted.
 TEST_F(ShrinkTest, OneThatRunsWithFewerLeavesADrainedHost) {
   submit(elastic("gang", 6, 2));
