@@ -14,17 +14,13 @@
 
 #include "agent/proc/helper_program.h"
 #include "agent/proc/unique_fd.h"
+#include "common/base/duration_text.h"
 
 namespace dtrain::proc {
 namespace {
 
 constexpr Duration kKilledWithin = 1s;  // then a killed one counts as one that cannot be
 constexpr int kReadsAtOnce = 8;  // of a chunk each; the loop has other things to do
-
-std::string seconds_text(Duration time) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
 
 // Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
 [[noreturn]] void become_check(char* const* argv, char* const* env, int output) {
@@ -158,7 +154,7 @@ void HealthCheck::dispatch(Instant now, EventSink& sink) {
       if (!told) sink(node::HostChecked{std::move(seen)});
     } else if (!run_->killed && run_->limit <= now) {
       run_->kill(now);
-      seen.cause = "did not end within " + seconds_text(options_.timeout) + ", and was killed";
+      seen.cause = "did not end within " + duration_text(options_.timeout) + ", and was killed";
       seen.output = run_->text;
       sink(node::HostChecked{std::move(seen)});
     }
