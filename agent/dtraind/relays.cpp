@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "agent/proc/outlet.h"
+#include "common/base/duration_text.h"
 
 namespace dtrain::daemon {
 namespace {
@@ -20,7 +21,7 @@ Error error_of(const wire::Message& message) {
 }
 
 const Error kSilent{ErrorCode::unavailable,
-                    "was silent for " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(relay::kSilence).count()) + " s",
+                    "was silent for " + duration_text(relay::kSilence),
                     "dtrainctl nodes shows how it is seen; try again"};
 const Error kUnread{ErrorCode::limit, "takes nothing of what it is sent", "try again"};
 const Error kGarbled{ErrorCode::damaged, "sent what is no answer", "its agent may run another version of dtrain"};

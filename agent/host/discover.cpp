@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "agent/host/discover_child.h"
+#include "common/base/duration_text.h"
 
 namespace dtrain::host {
 namespace {
@@ -96,11 +97,6 @@ std::string reap(pid_t pid, bool kill_it) {
   return WEXITSTATUS(status) == 0 ? "" : "ended with " + std::to_string(WEXITSTATUS(status));
 }
 
-std::string to_text(Duration duration) {
-  const auto count = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-  return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
-}
-
 }  // namespace
 
 Result<Machine> discover(const DiscoverOptions& options) {
@@ -110,7 +106,7 @@ Result<Machine> discover(const DiscoverOptions& options) {
   std::string output, errors;
   const Ending ending = collect(*child, end, output, errors);
   std::string fate = reap(child->pid, ending != Ending::closed);
-  if (ending == Ending::late) fate = "did not end within " + to_text(options.patience) + " and " + fate;
+  if (ending == Ending::late) fate = "did not end within " + duration_text(options.patience) + " and " + fate;
   if (ending == Ending::too_long) fate = "said too much";
   auto machine = last_answer<Machine>(output);
   if (machine && machine->error) return fail(*machine->error);

@@ -14,18 +14,13 @@
 
 #include "agent/proc/helper_program.h"
 #include "agent/proc/unique_fd.h"
+#include "common/base/duration_text.h"
 
 namespace dtrain::proc {
 namespace {
 
-constexpr int kNotExecuted = 127;
 constexpr Duration kKilledWithin = 1s;  // then a killed one counts as one that cannot be
 constexpr int kReadsAtOnce = 8;  // of a chunk each; the loop has other things to do
-
-std::string seconds_text(Duration time) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
 
 // Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
 [[noreturn]] void become_check(char* const* argv, char* const* env, int output) {
@@ -35,13 +30,7 @@ std::string seconds_text(Duration time) {
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0 || ::dup2(output, STDERR_FILENO) < 0 ||
       ::chdir("/") != 0)
     ::_exit(kNotExecuted);
-  // Not only by exec: that may hang on a file system that is away, and others' connections must not stay open for it.
-  ::close_range(STDERR_FILENO + 1, ~0u, 0);
-  ::execvpe(argv[0], argv, env);
-  const char* cause = ::strerrordesc_np(errno);
-  for (const char* part : {"could not execute ", static_cast<const char*>(argv[0]), ": ", cause})
-    if (::write(STDERR_FILENO, part, ::strlen(part)) < 0) break;
-  ::_exit(kNotExecuted);
+  execute(argv, env);
 }
 
 }  // namespace
@@ -57,8 +46,7 @@ struct HealthCheck::Run {
   void kill(Instant now) {
     killed = true;
     dead_by = now + kKilledWithin;
-    ::kill(-pid, SIGKILL);
-    ::kill(pid, SIGKILL);  // it may have no session of its own yet
+    kill_group(pid);
   }
 };
 
@@ -73,7 +61,7 @@ HealthCheck::HealthCheck(int epoll_fd) : epoll_fd_(epoll_fd) {}
 // One that is stuck in the kernel is left behind: init will have it.
 HealthCheck::~HealthCheck() {
   if (run_ != nullptr) {
-    ::kill(-run_->pid, SIGKILL);
+    kill_group(run_->pid);
     ::waitpid(run_->pid, nullptr, WNOHANG);
   }
   ::close(epoll_fd_);
@@ -143,16 +131,13 @@ void HealthCheck::read_output() {
 
 // False: it has not ended.
 bool HealthCheck::reap(node::HostCheck& seen) {
-  siginfo_t ended{};
-  if (::waitid(P_PID, static_cast<id_t>(run_->pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != run_->pid) return false;
-  ::kill(-run_->pid, SIGKILL);  // what it left in its session, while the number is still its own
-  int status = 0;
-  ::waitpid(run_->pid, &status, 0);
+  const std::optional<int> status = reap_group(run_->pid);
+  if (!status) return false;
   read_output();
-  if (WIFSIGNALED(status))
-    seen.signal = WTERMSIG(status);
+  if (WIFSIGNALED(*status))
+    seen.signal = WTERMSIG(*status);
   else
-    seen.code = WEXITSTATUS(status);
+    seen.code = WEXITSTATUS(*status);
   seen.output = std::move(run_->text);
   return true;
 }
@@ -169,7 +154,7 @@ void HealthCheck::dispatch(Instant now, EventSink& sink) {
       if (!told) sink(node::HostChecked{std::move(seen)});
     } else if (!run_->killed && run_->limit <= now) {
       run_->kill(now);
-      seen.cause = "did not end within " + seconds_text(options_.timeout) + ", and was killed";
+      seen.cause = "did not end within " + duration_text(options_.timeout) + ", and was killed";
       seen.output = run_->text;
       sink(node::HostChecked{std::move(seen)});
     }

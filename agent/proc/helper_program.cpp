@@ -21,12 +21,6 @@ namespace {
 // Nothing of the agent's environment may change what the program does (TAR_OPTIONS, LANG).
 constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
                                                      nullptr};
-constexpr int kCannotExecute = 127;
-
-[[noreturn]] void give_up(const std::string& cause) {
-  (void)!::write(STDERR_FILENO, cause.data(), cause.size());
-  ::_exit(kCannotExecute);
-}
 
 [[noreturn]] void run_child(const HelperProgram& program, int errors) {
   prepare_child();
@@ -35,19 +29,20 @@ constexpr int kCannotExecute = 127;
   const int output = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (::dup2(errors, STDERR_FILENO) < 0 || ::dup2(input, STDIN_FILENO) < 0 ||
       ::dup2(output, STDOUT_FILENO) < 0)
-    ::_exit(kCannotExecute);
+    ::_exit(kNotExecuted);
   if (program.run_as) {
-    if (!become(*program.run_as))
-      give_up("could not become user id " + std::to_string(program.run_as->uid) + ": " +
-              std::strerror(errno));
+    if (!become(*program.run_as)) {
+      const std::string cause = "could not become user id " + std::to_string(program.run_as->uid) + ": " + std::strerror(errno);
+      (void)!::write(STDERR_FILENO, cause.data(), cause.size());
+      ::_exit(kNotExecuted);
+    }
     prepare_child();
   }
   std::vector<char*> argv;
   for (const std::string& argument : program.argv) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   environ = const_cast<char**>(kEnvironment.data());
-  ::execvp(argv[0], argv.data());
-  give_up("could not execute " + program.argv[0] + ": " + std::strerror(errno));
+  execute(argv.data(), environ);
 }
 
 }  // namespace
@@ -59,6 +54,30 @@ void prepare_child() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   become_usual();
+}
+
+void execute(char* const* argv, char* const* env) {
+  // Not only by exec: that may hang on a file system that is away, and others' connections must not stay open for it.
+  ::close_range(STDERR_FILENO + 1, ~0u, 0);
+  ::execvpe(argv[0], argv, env);
+  const char* cause = ::strerrordesc_np(errno);
+  for (const char* part : {"could not execute ", static_cast<const char*>(argv[0]), ": ", cause})
+    if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  ::_exit(kNotExecuted);
+}
+
+void kill_group(pid_t leader) {
+  ::kill(-leader, SIGKILL);
+  ::kill(leader, SIGKILL);  // it may lead none yet
+}
+
+std::optional<int> reap_group(pid_t leader) {
+  siginfo_t ended{};
+  if (::waitid(P_PID, static_cast<id_t>(leader), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != leader) return std::nullopt;
+  ::kill(-leader, SIGKILL);  // while the number is still its own
+  int status = 0;
+  ::waitpid(leader, &status, 0);
+  return status;
 }
 
 Result<HelperResult> run_helper(const HelperProgram& program) {

@@ -14,34 +14,26 @@
 #include <vector>
 
 #include "agent/proc/become_user.h"
+#include "agent/proc/helper_program.h"
 #include "common/base/limits.h"
 
 namespace dtrain::proc {
 namespace {
 
-constexpr int kNotExecuted = 127;
 constexpr int kEventsPerTurn = 2 * static_cast<int>(kHooksAtOnce);
 constexpr std::size_t kErrorReads = 16;  // of one hook in one turn, a chunk each
 
 // Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
 [[noreturn]] void become_hook(const HostUser& user, char* const* argv, char* const* env, int error_pipe) {
-  struct sigaction standard{};
-  standard.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::setsid();
-  const int null = ::open("/dev/null", O_RDWR);
+  prepare_child();
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0 ||
       ::dup2(error_pipe, STDERR_FILENO) < 0 || !become(user) || ::chdir("/") != 0)
     ::_exit(kNotExecuted);
+  prepare_child();  // become() cancelled the death
   ::umask(022);
-  ::execvpe(argv[0], argv, env);
-  const char* cause = ::strerrordesc_np(errno);
-  for (const char* part : {"could not execute ", static_cast<const char*>(argv[0]), ": ", cause})
-    if (::write(STDERR_FILENO, part, ::strlen(part)) < 0) break;
-  ::_exit(kNotExecuted);
+  execute(argv, env);
 }
 
 }  // namespace
@@ -71,7 +63,7 @@ HookRunner::HookRunner(int epoll_fd, Duration time_limit) : epoll_fd_(epoll_fd),
 
 HookRunner::~HookRunner() {
   for (const auto& [token, hook] : running_) {
-    ::kill(-hook->pid, SIGKILL);
+    kill_group(hook->pid);
     ::waitpid(hook->pid, nullptr, 0);
   }
   ::close(epoll_fd_);
@@ -160,15 +152,14 @@ void HookRunner::read_errors(Hook& hook) {
 }
 
 void HookRunner::reap(Hook& hook) {
-  int status = 0;
-  if (::waitpid(hook.pid, &status, WNOHANG) != hook.pid) return;
-  ::kill(-hook.pid, SIGKILL);  // what it left in its session
+  const std::optional<int> status = reap_group(hook.pid);
+  if (!status) return;
   read_errors(hook);
   job::Exit exit;
-  if (WIFSIGNALED(status))
-    exit.signal = WTERMSIG(status);
+  if (WIFSIGNALED(*status))
+    exit.signal = WTERMSIG(*status);
   else
-    exit.code = WEXITSTATUS(status);
+    exit.code = WEXITSTATUS(*status);
   if (hook.timed_out) exit.cause = "time limit";
   exit.stderr_tail = std::move(hook.tail);
   ended_.push_back({hook.token, std::move(exit)});
@@ -179,7 +170,8 @@ void HookRunner::dispatch(Instant now, EventSink& sink) {
   epoll_event events[kEventsPerTurn];
   const int n = ::epoll_wait(epoll_fd_, events, kEventsPerTurn, 0);
   for (int i = 0; i < n; ++i) {
-    const auto found = running_.find(events[i].data.u64);
+    const std::uint64_t token = events[i].data.u64;  // a copy: the kernel's record is packed
+    const auto found = running_.find(token);
     if (found == running_.end()) continue;
     read_errors(*found->second);
     reap(*found->second);
@@ -187,7 +179,7 @@ void HookRunner::dispatch(Instant now, EventSink& sink) {
   for (const auto& [token, hook] : running_) {
     if (hook->timed_out || hook->limit > now) continue;
     hook->timed_out = true;
-    ::kill(-hook->pid, SIGKILL);
+    kill_group(hook->pid);
   }
   start_waiting(now);
   while (!ended_.empty()) {

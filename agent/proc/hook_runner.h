@@ -1,5 +1,6 @@
 // Runs the notify commands of jobs: as the job's user, in / with the given environment only, stdin and stdout
-// /dev/null, the end of stderr kept, a time limit on it. At most kHooksAtOnce run at a time; the others wait in order.
+// /dev/null, the end of stderr kept, no other descriptors, a time limit on it. Each has a session of its own; what it leaves in its
+// process group is killed when it has ended. At most kHooksAtOnce run at a time; the others wait in order.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +22,7 @@ inline constexpr std::size_t kHooksWaiting = 1024;  // a further one ends at onc
 class HookRunner {
  public:
   static Result<std::unique_ptr<HookRunner>> open(Duration time_limit = 60s);
-  // Kills what runs: a hook belongs to the agent that started it.
+  // Kills what runs: a hook belongs to the agent that started it, and dies with one that is killed, too.
   ~HookRunner();
   HookRunner(const HookRunner&) = delete;
   HookRunner& operator=(const HookRunner&) = delete;

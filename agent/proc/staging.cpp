@@ -213,11 +213,7 @@ void Stager::start_children(Instant now, EventSink& sink) {
 }
 
 // The child has ended.
-void Stager::collect(Child& child, EventSink& sink) {
-  int status = 0;
-  while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  ::kill(-child.pid, SIGKILL);  // helpers that it may have left
+void Stager::collect(Child& child, int status, EventSink& sink) {
   auto answer = wire::decode<ChildAnswer>(read_answer(child.result.get()));
   if (child.late) {
     answer_failure(
@@ -250,11 +246,8 @@ void Stager::collect(Child& child, EventSink& sink) {
 void Stager::dispatch(Instant now, EventSink& sink) {
   for (node::Event& answer : std::exchange(answers_, {})) sink(std::move(answer));
   for (auto child = children_.begin(); child != children_.end();) {
-    siginfo_t info{};
-    const bool ended =
-        ::waitid(P_PIDFD, static_cast<id_t>(child->pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-        info.si_pid != 0;
-    if (!ended) {
+    const std::optional<int> status = reap_group(child->pid);  // with helpers that it may have left
+    if (!status) {
       if (!child->late && now >= child->give_up) {
         child->late = true;
         ::kill(-child->pid, SIGKILL);
@@ -272,7 +265,7 @@ void Stager::dispatch(Instant now, EventSink& sink) {
       else
         order_.push_back(job);
     }
-    collect(done.front(), sink);
+    collect(done.front(), *status, sink);
   }
   start_children(now, sink);
   set_work(!answers_.empty() || (!order_.empty() && children_.size() < kStagingChildren));

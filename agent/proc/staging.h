@@ -58,7 +58,7 @@ class Stager {
   void start_children(Instant now, EventSink& sink);
   Status start(Child& child, Instant now);
   [[noreturn]] void run_child(const Child& child) const;
-  void collect(Child& child, EventSink& sink);
+  void collect(Child& child, int status, EventSink& sink);
   void answer_failure(const Child& child, const Error& error, EventSink& sink) const;
 
   StageDirs dirs_;

@@ -43,8 +43,8 @@ std::uint64_t own_capabilities() {
 }
 
 // systemd fails a start on CPUs or with a policy that the kernel refuses, where a shim does without: they never keep a task from starting.
-// Leaves out CPUs that went offline since the agent began, or that `slice` may not use, and the node where nobody may set such a policy.
-std::optional<Error> leave_out_refused(task::ShimSpec& spec, const std::string& slice) {
+// Leaves out CPUs that went offline since the agent began, or that `slice` may not use.
+std::optional<Error> leave_out_cpus(task::ShimSpec& spec, const std::string& slice) {
   const std::size_t asked = spec.cpus.size();
   for (const std::string& file : {std::string("/sys/devices/system/cpu/online"), slice + "/cpuset.cpus.effective"}) {
     const auto list = read_small_file(file);
@@ -52,15 +52,33 @@ std::optional<Error> leave_out_refused(task::ShimSpec& spec, const std::string& 
     const std::vector<std::uint32_t> there = parse_cpu_list(*list);
     std::erase_if(spec.cpus, [&](std::uint32_t cpu) { return std::ranges::find(there, cpu) == there.end(); });
   }
-  const bool no_policy = spec.numa_node >= 0 && ::syscall(SYS_get_mempolicy, nullptr, nullptr, 0, nullptr, 0) != 0;
-  if (no_policy) spec.numa_node = -1;
-  if (spec.cpus.size() == asked && !no_policy) return std::nullopt;
+  if (spec.cpus.size() == asked) return std::nullopt;
   return Error{ErrorCode::unavailable,
-               "could not give " + spec.id.text() + " its CPUs: " +
-                   (no_policy ? "NUMA policies cannot be set here"
-                              : std::to_string(asked - spec.cpus.size()) + " of " + std::to_string(asked) + " are offline or not " +
-                                    std::string(kTasksSlice) + "'s"),
+               "could not give " + spec.id.text() + " its CPUs: " + std::to_string(asked - spec.cpus.size()) + " of " +
+                   std::to_string(asked) + " are offline or not " + std::string(kTasksSlice) + "'s",
                "restart dtraind, which then knows what CPUs there are; compare AllowedCPUs of " + std::string(kTasksSlice)};
+}
+
+// Likewise a NUMA node where nobody may set a policy, or that has no memory, or none for `slice`.
+std::optional<Error> leave_out_node(task::ShimSpec& spec, const std::string& slice) {
+  if (spec.numa_node < 0) return std::nullopt;
+  const std::string what = "could not give " + spec.id.text() + " the memory of its CPUs' NUMA node: ";
+  if (::syscall(SYS_get_mempolicy, nullptr, nullptr, 0, nullptr, 0) != 0) {
+    spec.numa_node = -1;
+    return Error{ErrorCode::unavailable, what + "NUMA policies cannot be set here",
+                 "check that the kernel knows NUMA, and that the container permits set_mempolicy"};
+  }
+  for (const std::string& file : {std::string("/sys/devices/system/node/has_memory"), slice + "/cpuset.mems.effective"}) {
+    const auto list = read_small_file(file);
+    if (!list) continue;
+    const std::vector<std::uint32_t> there = parse_cpu_list(*list);
+    const std::int32_t node = spec.numa_node;
+    if (std::ranges::find(there, static_cast<std::uint32_t>(node)) != there.end()) continue;
+    spec.numa_node = -1;
+    return Error{ErrorCode::unavailable, what + std::to_string(node) + " is not among those of " + file,
+                 "nothing, where that node has no memory; else compare AllowedMemoryNodes of " + std::string(kTasksSlice)};
+  }
+  return std::nullopt;
 }
 
 std::string name_of(const std::string& cgroup) { return cgroup.substr(cgroup.rfind('/') + 1); }
@@ -135,7 +153,8 @@ Result<UniqueFd> SystemdLauncher::launch(const task::ShimSpec& spec, const std::
       starting.spec.own_gpus.reset();
     }
   }
-  if (const auto refused = leave_out_refused(starting.spec, slice_)) warn_once("left_out", *refused);
+  if (const auto left_out = leave_out_cpus(starting.spec, slice_)) warn_once("cpus", *left_out);
+  if (const auto left_out = leave_out_node(starting.spec, slice_)) warn_once("node", *left_out);
   ask(launch.cgroup, starting_.insert_or_assign(launch.cgroup, std::move(starting)).first->second);
   return UniqueFd();
 }

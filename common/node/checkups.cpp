@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/duration_text.h"
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
 #include "common/node/reply.h"
@@ -25,8 +26,6 @@ void cut(Findings& findings, std::size_t most, const std::string& node) {
 
 // Of what a member says nothing is too far off to be reckoned with.
 constexpr std::int64_t kAheadMost = std::chrono::milliseconds(std::chrono::years(100)).count();
-
-std::string seconds(Duration d) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s"; }
 
 }  // namespace
 
@@ -207,7 +206,7 @@ void Checkups::drive() {
     const auto at = it++;
     if (at->second.asked + kPeerAnswersWithin > c_.now.boot) continue;
     relays_.close(at->second.part);
-    settle(at, Error{ErrorCode::unavailable, "within " + seconds(kPeerAnswersWithin) + " nothing came", ""});
+    settle(at, Error{ErrorCode::unavailable, "within " + duration_text(kPeerAnswersWithin) + " nothing came", ""});
   }
   examine_for_agents();
   const auto asking = std::ranges::count_if(checkups_, [](const auto& entry) { return !entry.second.to_ask.empty(); });
@@ -273,7 +272,7 @@ void Checkups::finish(const Checkup& checkup) {
     r.findings.push_back({"host", c_.facts.name, "bad", "it could not be examined: " + checkup.unseen->message,
                           "see whether a disk or a name server hangs there (df, dmesg), and whether the agent may have more threads"});
   } else {
-    r.findings.push_back({"host", c_.facts.name, "bad", "it could not be examined within " + seconds(kExamineWithin),
+    r.findings.push_back({"host", c_.facts.name, "bad", "it could not be examined within " + duration_text(kExamineWithin),
                           "a disk or a name server hangs: see df, and dmesg, there"});
   }
   if (auto elsewhere = seen_elsewhere()) r.findings.push_back(std::move(*elsewhere));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/duration_text.h"
 #include "common/node/cluster_members.h"
 #include "common/node/coordinator.h"
 #include "common/node/host_capacities.h"
@@ -115,8 +116,7 @@ void Coordinator::watch_copy(const NodeId& id, const std::string& name, bool wai
   losing_[id] = index;
   c_.log.write(LogLevel::warn, "host.without-copy",
                {{"node", name},
-                {"reason", "it is alive and was given tasks, and has got no copy of the log for " +
-                               std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kCopyWithin).count()) + " s"},
+                {"reason", "it is alive and was given tasks, and has got no copy of the log for " + duration_text(kCopyWithin)},
                 {"next", "look at its agent's log and at its disk"}});
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/duration_text.h"
 #include "common/node/cluster_members.h"
 #include "common/node/coordinator.h"
 #include "common/node/host_capacities.h"
@@ -30,8 +31,6 @@ std::int64_t newest_step(const JobRecord& job) {
     if (cluster::is_good(r.state)) newest = std::max(newest, r.info.step);
   return newest;
 }
-
-std::string seconds_of(Duration d) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s"; }
 
 }  // namespace
 
@@ -108,7 +107,7 @@ void Coordinator::wait_for_newest(const JobRecord& job, Job& soft) {
   std::string reason = "its newest checkpoint, of step " + std::to_string(step.newest->step) + ", is on " + hosts_text(step.newest->hosts) +
                        (step.newest->hosts.size() == 1 ? " only" : " only, which are away");
   if (step.older >= 0)
-    reason += ": it waits " + seconds_of(c_.options.restore_wait) + " for that and then goes on from step " + std::to_string(step.older);
+    reason += ": it waits " + duration_text(c_.options.restore_wait) + " for that and then goes on from step " + std::to_string(step.older);
   reason += "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
   if (soft.choosing->retry == kNever) {
     soft.choosing->retry = c_.now.boot + kScanRetry;

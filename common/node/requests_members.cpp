@@ -1,6 +1,7 @@
 // What clients ask about the nodes, and what a node without the ledger answers instead of doing it.
 #include <algorithm>
 
+#include "common/base/duration_text.h"
 #include "common/job/manifest.h"
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
@@ -257,11 +258,10 @@ void Requests::drive_departure() {
     } else if (may_go) {
       depart(d.connection, d.request, d.caller);
     } else if (d.until <= c_.now.boot) {
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(kLeaveWithin).count();
       reply_error(c_, d.connection, d.request,
                   {ErrorCode::refused,
-                   "could not leave the cluster: within " + std::to_string(seconds) +
-                       " s the other voters did not become a majority that can do without " + c_.facts.name,
+                   "could not leave the cluster: within " + duration_text(kLeaveWithin) +
+                       " the other voters did not become a majority that can do without " + c_.facts.name,
                    "dtrainctl status and dtrainctl nodes show which agents are missing: start them, then try again"});
     } else {
       waiting.push_back(d);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/duration_text.h"
 #include "common/base/lease.h"
 #include "common/job/restart.h"
 
@@ -195,10 +196,7 @@ void Task::attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit) 
   pid_ = 0;
   exit_ = exit;
   exit_attempt_ = attempt;
-  if (watchdog_fired_) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(role().watchdog).count();
-    exit_->cause = "watchdog: silent for " + std::to_string(seconds) + " ms";
-  }
+  if (watchdog_fired_) exit_->cause = "watchdog: silent for " + duration_text(role().watchdog);
   thaw(now);
   frozen_ = freeze_pending_ = false;
   stop_deadline_ = kNever;
@@ -381,8 +379,7 @@ void Task::lease_froze(Instant now, AttemptNumber attempt, bool frozen) {
   lease_frozen_ = frozen;
   froze_ = now;
   last_sign_of_life_ = now;  // the watchdog stood still
-  const auto since = std::chrono::duration_cast<std::chrono::seconds>(lease_ - kFreezeAhead).count();
-  reason_ = frozen ? "no word from the council for " + std::to_string(since) + " s" : "";
+  reason_ = frozen ? "no word from the council for " + duration_text(lease_ - kFreezeAhead) : "";
   dirty_ = true;
 }
 

@@ -31,6 +31,7 @@ class DirectWorld : public RunnerWorld {
     std::uint64_t log_file_bytes = 64ull << 20;
     std::uint32_t log_files = 8;
     std::map<std::string, std::uint64_t> ulimits;
+    std::vector<std::string> devices;
   };
   static constexpr char kMark[] = "DTRAIN_TEST_MARK";
 
@@ -106,6 +107,7 @@ class DirectWorld : public RunnerWorld {
     options.log_file_bytes = options_.log_file_bytes;
     options.log_files = options_.log_files;
     options.ulimits = options_.ulimits;
+    options.devices = options_.devices;
     if (!options_.cgroups) options.cgroup = "/no-such-cgroup";   // do without
     auto made = options_.systemd ? proc::make_systemd_runner(options) : proc::make_direct_runner(options);
     if (!made) throw std::runtime_error(made.error().text());

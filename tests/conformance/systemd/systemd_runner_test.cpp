@@ -308,12 +308,25 @@ TEST_F(SystemdUnit, IsLaunchedOverABusThatIsBegunAnew) {
 
 // What systemd refuses is told in its words.
 TEST_F(SystemdUnit, ARefusalSaysWhy) {
+  DirectWorld::Options options;
+  options.systemd = true;
+  options.devices = {"no-device"};  // neither in /dev nor a class of devices
+  world_ = std::make_unique<DirectWorld>(options);
   task::ShimSpec spec = shell("exit 0");
-  spec.numa_node = 100'000;  // no kernel has as many
+  spec.own_gpus.emplace();
   world_->runner().launch(spec);
   ASSERT_TRUE(pump([&] { return last<node::ShimUp>() != nullptr; }));
   ASSERT_FALSE(last<node::ShimUp>()->result);
-  EXPECT_THAT(last<node::ShimUp>()->result.error().message, testing::HasSubstr("through systemd: "));
+  EXPECT_THAT(last<node::ShimUp>()->result.error().message, testing::HasSubstr("through systemd: DeviceAllow= requires"));
+}
+
+// What it would refuse for want of memory is not asked for.
+TEST_F(SystemdUnit, ANumaNodeThatIsNotThereKeepsNothingFromStarting) {
+  task::ShimSpec spec = shell("exec sleep 1000000");
+  spec.numa_node = 100'000;  // no kernel has as many
+  launch(spec);
+  EXPECT_EQ(property("ActiveState"), "active");
+  EXPECT_THAT(world_->warnings(), testing::Contains(testing::Field(&Error::message, testing::HasSubstr("NUMA"))));
 }
 
 // Asked for by an agent that is dead by now, while the next one has launched another in its place: the bus stood still meanwhile, and

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -13,12 +11,15 @@
 #include <vector>
 
 #include "tests/unit/proc/log_files.h"
+#include "tests/unit/proc/processes.h"
 
 namespace dtrain::proc {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::dies;
 using testing::ScratchDir;
+using testing::written_pid;
 
 class HealthCheckTest : public ::testing::Test {
  protected:
@@ -82,15 +83,7 @@ TEST_F(HealthCheckTest, OneThatHangsIsKilledWithItsSessionAndTold) {
   EXPECT_EQ(seen[0].cause, "did not end within 300 ms, and was killed");
   EXPECT_EQ(seen[0].output, "looking\n");
   EXPECT_FALSE(seen[0].passed());
-  const pid_t left = std::stoi(lines("pid").at(0));
-  for (int i = 0; i < 1000 && ::kill(left, 0) == 0; ++i) {
-    std::ifstream stat("/proc/" + std::to_string(left) + "/stat");
-    std::string line;
-    std::getline(stat, line);
-    if (line.find(") Z ") != std::string::npos) break;  // nobody reaps it where PID 1 does not
-    ::usleep(10'000);
-    ASSERT_LT(i, 999) << "it lives on";
-  }
+  ASSERT_TRUE(dies(written_pid(top_ / "pid"))) << "it lives on";
   // And it is tried again, which is told as what it is.
   seen = told(1);
   ASSERT_EQ(seen.size(), 1u);

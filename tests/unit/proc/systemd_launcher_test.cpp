@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -16,13 +17,17 @@
 
 #include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/assignment_dir.h"
+#include "agent/proc/small_file.h"
+#include "agent/proc/took_effect.h"
+#include "tests/unit/proc/log_files.h"
 
 namespace dtrain::proc {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 struct Asked {
   std::string unit;
@@ -46,19 +51,27 @@ class FakeBus final : public SystemBus {
   std::vector<std::string>& stopped_;
 };
 
-class SystemdLaunch : public testing::Test {
+class SystemdLaunch : public ::testing::Test {
  protected:
   SystemdLaunch() {
     RunnerOptions options;
     options.warn = [this](const Error& error) { warnings_.push_back(error.message); };
-    launcher_ = make_systemd_launcher(options, std::make_unique<FakeBus>(asked_, stopped_), "/groups/dtrain.slice", "");
+    launcher_ = make_systemd_launcher(options, std::make_unique<FakeBus>(asked_, stopped_), slice_.path(), "");
     spec_.id = {17, 2, {"worker", 1}};
     spec_.memory_bytes = 1 << 20;
+    launch();
+  }
+  void launch() {
     int pair[2] = {-1, -1};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     ours_.reset(pair[0]);
     EXPECT_TRUE(launcher_->place(spec_, launch_));
     EXPECT_TRUE(launcher_->launch(spec_, "/tasks/17.2.worker-1", launch_, UniqueFd(pair[1])));
+  }
+  std::optional<Bytes> asked(const std::string& name) const {   // at the last launch
+    for (const UnitProperty& property : asked_.back().properties)
+      if (property.name == name) return std::get<Bytes>(property.value);
+    return std::nullopt;
   }
   void dispatch() {
     launcher_->dispatch([this](const AssignmentId&, const std::string&, std::optional<Error> refusal) { told_.push_back(refusal.has_value()); });
@@ -69,6 +82,7 @@ class SystemdLaunch : public testing::Test {
     return ::poll(&end, 1, 0) == 1;
   }
 
+  const testing::ScratchDir slice_;
   std::vector<Asked> asked_;
   std::vector<std::string> stopped_, warnings_;
   std::vector<bool> told_;   // of each answer: was it refused
@@ -84,7 +98,7 @@ TEST_F(SystemdLaunch, NobodyWhoAnswersIsAskedAgainForTheSame) {
   dispatch();
   EXPECT_THAT(told_, IsEmpty());
   EXPECT_FALSE(hung_up()) << "or the agent would take it for an end";
-  EXPECT_THAT(warnings_, ElementsAre(testing::HasSubstr("because")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("because")));
   for (const Instant end = boot_now() + 60s; asked_.size() == 1 && boot_now() < end; dispatch()) {
     ASSERT_LT(launcher_->deadline(), kNever);
     ::usleep(1000);
@@ -124,16 +138,10 @@ TEST_F(SystemdLaunch, ADeadShimIsNotCompared) {
 
 // systemd would refuse the whole unit.
 TEST_F(SystemdLaunch, CpusThatAreNotThereAreLeftOut) {
-  const auto asked_cpus = [&](std::vector<std::uint32_t> cpus) -> std::optional<Bytes> {
+  const auto asked_cpus = [&](std::vector<std::uint32_t> cpus) {
     spec_.cpus = std::move(cpus);
-    int pair[2] = {-1, -1};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    ours_.reset(pair[0]);
-    EXPECT_TRUE(launcher_->place(spec_, launch_));
-    EXPECT_TRUE(launcher_->launch(spec_, "/tasks/17.2.worker-1", launch_, UniqueFd(pair[1])));
-    for (const UnitProperty& property : asked_.back().properties)
-      if (property.name == "CPUAffinity") return std::get<Bytes>(property.value);
-    return std::nullopt;
+    launch();
+    return asked("CPUAffinity");
   };
   cpu_set_t mine;
   ASSERT_EQ(::sched_getaffinity(0, sizeof mine, &mine), 0);
@@ -143,9 +151,28 @@ TEST_F(SystemdLaunch, CpusThatAreNotThereAreLeftOut) {
   EXPECT_EQ(asked_cpus({first}), bit_mask({first}));
   EXPECT_THAT(warnings_, IsEmpty());
   EXPECT_EQ(asked_cpus({first, kNowhere}), bit_mask({first}));
-  EXPECT_THAT(warnings_, ElementsAre(testing::HasSubstr("1 of 2 are offline")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("1 of 2 are offline")));
   EXPECT_EQ(asked_cpus({kNowhere}), std::nullopt);
   EXPECT_THAT(warnings_, SizeIs(1)) << "once";
+}
+
+TEST_F(SystemdLaunch, ANumaNodeWithoutMemoryIsLeftOut) {
+  const auto asked_node = [&](std::uint32_t node) {
+    spec_.numa_node = static_cast<std::int32_t>(node);
+    launch();
+    return asked("NUMAMask");
+  };
+  const auto has_memory = parse_cpu_list(read_small_file("/sys/devices/system/node/has_memory").value_or(""));
+  const bool has_policies = ::syscall(SYS_get_mempolicy, nullptr, nullptr, 0, nullptr, 0) == 0;
+  if (!has_memory.empty() && has_policies) {
+    EXPECT_EQ(asked_node(has_memory[0]), bit_mask({has_memory[0]}));
+    EXPECT_THAT(warnings_, IsEmpty());
+    testing::append(slice_ / "cpuset.mems.effective", "60000\n");
+    EXPECT_EQ(asked_node(has_memory[0]), std::nullopt) << "it is not the slice's";
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cpuset.mems.effective")));
+  }
+  EXPECT_EQ(asked_node(60'000), std::nullopt);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("NUMA"))) << "once";
 }
 
 TEST(Launch, CameToNothingWhereNoShimHasComeUpSince) {

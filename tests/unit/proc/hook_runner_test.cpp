@@ -1,0 +1,141 @@
+// The notify commands of jobs, with real children.
+#include "agent/proc/hook_runner.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "agent/proc/small_file.h"
+#include "agent/proc/unique_fd.h"
+#include "common/base/limits.h"
+#include "tests/unit/proc/log_files.h"
+#include "tests/unit/proc/processes.h"
+
+namespace dtrain::proc {
+namespace {
+
+using ::testing::SizeIs;
+using testing::dies;
+using testing::ScratchDir;
+using testing::written_pid;
+
+class HookRunnerTest : public ::testing::Test {
+ protected:
+  HookRunnerTest() : hooks_(std::move(*HookRunner::open())) {}
+
+  static Instant now() { return Instant(std::chrono::steady_clock::now().time_since_epoch()); }
+  void runs(std::vector<std::string> command) {
+    node::RunHook effect;
+    effect.token = ++token_;
+    effect.command = std::move(command);
+    effect.env = {{"PATH", "/usr/bin:/bin"}, {"STATE", "Failed"}};
+    effect.user.uid = ::geteuid();
+    hooks_->run(now(), std::move(effect));
+  }
+  void runs_shell(const std::string& script) { runs({"sh", "-c", script}); }
+  std::vector<node::HookEnded> ended(std::size_t count) {
+    std::vector<node::HookEnded> all;
+    EventSink sink = [&](node::Event event) { all.push_back(std::get<node::HookEnded>(std::move(event))); };
+    const Instant end = now() + 20s;
+    for (Instant at = now(); all.size() < count && at < end; at = now()) {
+      const Duration wait = std::clamp<Duration>(std::min(hooks_->deadline(), end) - at, 0ns, 1s);
+      pollfd ready{hooks_->fd(), POLLIN, 0};
+      ::poll(&ready, 1, static_cast<int>(wait / 1ms) + 1);
+      hooks_->dispatch(now(), sink);
+    }
+    return all;
+  }
+  std::string text(const std::string& name) const { return read_small_file(top_ / name).value_or("none"); }
+
+  ScratchDir top_;
+  std::unique_ptr<HookRunner> hooks_;
+  std::uint64_t token_ = 0;
+};
+
+TEST_F(HookRunnerTest, TellsCodeAndTheEndOfItsErrors) {
+  runs_shell("cat > " + (top_ / "input") + "; echo unheard; pwd > " + (top_ / "told") + "; echo \"$STATE ${HOME-unset}\" >> " +
+             (top_ / "told") + "; echo why >&2; exit 3");
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_EQ(seen[0].token, token_);
+  EXPECT_EQ(seen[0].exit.code, 3);
+  EXPECT_EQ(seen[0].exit.cause, "");
+  EXPECT_EQ(seen[0].exit.stderr_tail, "why\n");
+  EXPECT_EQ(text("input"), "");
+  EXPECT_EQ(text("told"), "/\nFailed unset\n");
+  runs_shell("head -c 1000000 /dev/zero | tr '\\0' x >&2; echo last >&2");
+  const std::string tail = ended(1).at(0).exit.stderr_tail;
+  EXPECT_EQ(tail, std::string(limits::kStderrTailBytes - 5, 'x') + "last\n");
+}
+
+TEST_F(HookRunnerTest, WhatCannotBeExecutedSaysSo) {
+  runs({"/nowhere/hook"});
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_EQ(seen[0].exit.code, 127);
+  EXPECT_EQ(seen[0].exit.stderr_tail, "could not execute /nowhere/hook: No such file or directory");
+}
+
+// Also none that are not closed by exec: they may belong to a library.
+TEST_F(HookRunnerTest, HasNoDescriptorsOfTheAgent) {
+  const UniqueFd kept(::fcntl(STDIN_FILENO, F_DUPFD, 100));  // none that a shell opens itself
+  ASSERT_TRUE(kept);
+  runs_shell("test -e /proc/$$/fd/2 && test ! -e /proc/$$/fd/" + std::to_string(kept.get()));
+  EXPECT_EQ(ended(1).at(0).exit.code, 0);
+}
+
+TEST_F(HookRunnerTest, OneThatHangsIsKilledWithWhatItBegan) {
+  hooks_ = std::move(*HookRunner::open(300ms));
+  runs_shell("echo trying >&2; sleep 1000000 & echo $! > " + (top_ / "pid") + "; wait");
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_EQ(seen[0].exit.signal, SIGKILL);
+  EXPECT_EQ(seen[0].exit.cause, "time limit");
+  EXPECT_EQ(seen[0].exit.stderr_tail, "trying\n");
+  EXPECT_TRUE(dies(written_pid(top_ / "pid")));
+}
+
+TEST_F(HookRunnerTest, WhatOneLeavesIsKilled) {
+  runs_shell("sleep 1000000 & echo $! > " + (top_ / "pid"));
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_EQ(seen[0].exit.code, 0);
+  EXPECT_TRUE(dies(written_pid(top_ / "pid")));
+}
+
+TEST_F(HookRunnerTest, EndsWithItsRunner) {
+  runs_shell("sleep 1000000 & echo $! > " + (top_ / "pid") + "; wait");
+  const pid_t left = written_pid(top_ / "pid");
+  ASSERT_GT(left, 0);
+  hooks_.reset();
+  EXPECT_TRUE(dies(left));
+  for (int i = 0; i < 50; ++i) {  // also one that has not come to a session of its own
+    hooks_ = std::move(*HookRunner::open());
+    runs({"sleep", "1000000"});
+    hooks_.reset();
+  }
+}
+
+TEST_F(HookRunnerTest, DiesWithAnAgentThatIsKilled) {
+  const pid_t agent = ::fork();
+  ASSERT_GE(agent, 0);
+  if (agent == 0) {
+    runs_shell("echo $$ > " + (top_ / "pid") + "; exec sleep 1000000");
+    written_pid(top_ / "pid");
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(agent, nullptr, 0), agent);
+  const pid_t hook = written_pid(top_ / "pid");
+  ASSERT_GT(hook, 0);
+  EXPECT_TRUE(dies(hook));
+}
+
+}  // namespace
+}  // namespace dtrain::proc
