@@ -19,6 +19,8 @@ class EveryJobProgresses final : public Checker {
 
   void on_jobs(const wire::JobsReply& jobs) override {
     last_ = jobs;
+    for (const auto& view : jobs.jobs)
+      if (is_final(view.state) && lives(view.id)) left_running_ = world_.now();
     if (world_.calm()) what_never_fits();
   }
 
@@ -54,8 +56,10 @@ class EveryJobProgresses final : public Checker {
                        [](const auto& role) { return role.second.restart_policy == job::RestartPolicy::always; });
   }
 
-  // A job that would run for ever reached its activeDeadlineSeconds, and who waited for its room has only just begun (seed 2295).
+  // A job that would run for ever reached its activeDeadlineSeconds, or one that was left running was deleted; and who waited for its
+  // room has only just begun (seeds 2295, 9495).
   bool room_freed_lately() const {
+    if (world_.now() - left_running_ < kLately) return true;
     return std::ranges::any_of(last_.jobs, [&](const auto& v) { return is_final(v.state) && runs_for_ever(v) && changed_lately(v.id); });
   }
   bool changed_lately(JobId id) const {
@@ -128,6 +132,7 @@ class EveryJobProgresses final : public Checker {
   static constexpr Duration kLately = 30s, kHeard = 45s;
 
   wire::JobsReply last_;
+  Instant left_running_{};  // something of a job that had ended, last
 };
 
 }  // namespace

@@ -151,6 +151,7 @@ TEST(World, SeedsThatOnceFailed) {
     std::size_t nodes;
     std::uint64_t seed;
     bool quorum_lost = false;  // those before it was part of `all` are another course with it
+    bool gpu_held = false;     // likewise
   };
   std::size_t turn = 0;
   for (const Once once :
@@ -159,11 +160,12 @@ TEST(World, SeedsThatOnceFailed) {
         Once{5, 864}, Once{3, 596, true}, Once{5, 152, true}, Once{5, 386, true}, Once{3, 1287, true},
         Once{3, 1752, true}, Once{3, 2217}, Once{3, 3171}, Once{3, 3198, true}, Once{3, 6677}, Once{3, 9733}, Once{3, 13716},
         Once{3, 8182, true}, Once{3, 9403, true}, Once{3, 15151, true}, Once{3, 16190, true}, Once{3, 18110, true}, Once{3, 19786, true},
-        Once{1, 1407, true}}) {
+        Once{1, 1407, true}, Once{1, 1135, true, true}, Once{1, 2234, true, true}, Once{1, 9495, true, true}}) {
     if (turn++ % kEveryOnceFailed != 0) continue;
     RunOptions options;
     options.nodes = once.nodes;
     options.faults.set(Fault::quorum_lost, once.quorum_lost);
+    options.faults.set(Fault::gpu_held, once.gpu_held);
     const Report report = run_seeds(options, SeedRange{once.seed, once.seed});
     EXPECT_FALSE(report.violation) << once.nodes << " hosts, seed " << once.seed << " broke " << report.violation->invariant << ": "
                                    << report.violation->what;
