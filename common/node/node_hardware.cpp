@@ -42,16 +42,21 @@ void Node::Impl::gpu_faulted(const GpuFaulted& e) {
 void Node::Impl::host_checked(const HostChecked& e) {
   const auto change = host_health.checked(c.now.boot, e.check);
   if (!change) return;
-  set_unfit(change->reason);
-  if (change->turned) members.tell(change->reason.empty() ? "host.well" : "host.sick", change->reason);
+  failed_check = change->reason;
+  set_unfit();
+  if (change->turned && (!failed_check.empty() || c.facts.unfit.empty()))
+    members.tell(failed_check.empty() ? "host.well" : "host.sick", failed_check);
 }
 
 void Node::Impl::no_health_check() {
   host_health.forget();
-  set_unfit("");
+  failed_check.clear();
+  set_unfit();
 }
 
-void Node::Impl::set_unfit(const std::string& reason) {
+void Node::Impl::set_unfit() {
+  const std::string of_hooks = host_hooks.unfit();
+  const std::string reason = failed_check + (failed_check.empty() || of_hooks.empty() ? "" : "; ") + of_hooks;
   if (c.facts.unfit == reason) return;
   c.facts.unfit = reason;
   members.touch();

@@ -24,6 +24,7 @@
 #include "common/node/council_seats.h"
 #include "common/node/forming.h"
 #include "common/node/gpu_health.h"
+#include "common/node/host_hooks.h"
 #include "common/node/host_logs.h"
 #include "common/node/leases.h"
 #include "common/node/node.h"
@@ -40,10 +41,10 @@ namespace dtrain::node {
 // Turns what the host's tasks want into effects.
 class EffectActions final : public task::HostActions {
  public:
-  EffectActions(Context& c, CheckpointCopies& copies) : c_(c), copies_(copies) {}
+  EffectActions(Context& c, HostHooks& hooks) : c_(c), hooks_(hooks) {}
   void stage(const task::TaskOrder& o) override {
     const job::JobSpec& spec = o.context->spec;
-    copies_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
+    hooks_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
                    o.address.host, o.address.port, true});
   }
   void launch(task::ShimSpec spec) override {
@@ -65,7 +66,7 @@ class EffectActions final : public task::HostActions {
 
  private:
   Context& c_;
-  CheckpointCopies& copies_;
+  HostHooks& hooks_;
 };
 
 struct Node::Impl {
@@ -83,7 +84,8 @@ struct Node::Impl {
         streams(c),
         packages(c, relays),
         checkpoint_copies(c, relays, packages, checkpoint_watch),
-        actions(c, checkpoint_copies),
+        host_hooks(c, checkpoint_copies),
+        actions(c, host_hooks),
         host_logs(c, relays, streams),
         checkups(c, relays),
         requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups) {
@@ -104,12 +106,14 @@ struct Node::Impl {
   Streams streams;
   Packages packages;
   CheckpointCopies checkpoint_copies;
+  HostHooks host_hooks;
   EffectActions actions;
   HostLogs host_logs;
   Checkups checkups;
   Requests requests;
   GpuHealth gpu_health;
   HostHealth host_health;
+  std::string failed_check;         // why the host is unfit, by its health check alone; "": it is fit
   std::set<std::string> fell_sick;  // since the start, of this host's GPUs, by PCI address
   std::map<std::string, std::pair<Instant, std::string>> gpu_faults;  // the newest of each of this host's GPUs, by PCI address
   std::optional<task::Assignments> host;
@@ -158,6 +162,7 @@ struct Node::Impl {
   void log_received(const LogReceived& e);
   void follow_packages();
   void follow_checkpoints();
+  void follow_host_hooks();
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
   void answer_leases();
@@ -166,7 +171,7 @@ struct Node::Impl {
   void gpu_faulted(const GpuFaulted& e);
   void host_checked(const HostChecked& e);
   void no_health_check();
-  void set_unfit(const std::string& reason);
+  void set_unfit();
   task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
   void watch_word();
   void watch_copy();
