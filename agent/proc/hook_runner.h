@@ -1,5 +1,6 @@
 // Runs the notify commands of jobs: as the job's user, in / with the given environment only, stdin and stdout
 // /dev/null, the end of stderr kept, a time limit on it. At most kHooksAtOnce run at a time; the others wait in order.
+// The host's own prolog and epilog, too: without a user it is the agent's own.
 #pragma once
 
 #include <sys/types.h>
