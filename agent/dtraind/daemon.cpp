@@ -55,9 +55,11 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   auto stager = proc::Stager::open({prepared_.layout.work, prepared_.layout.blobs(), prepared_.layout.tasks()});
   if (!stager) return tl::unexpected(os_failure(stager.error()));
   stager_ = std::move(*stager);
-  auto hooks = proc::HookRunner::open();
-  if (!hooks) return tl::unexpected(os_failure(hooks.error()));
-  hooks_ = std::move(*hooks);
+  for (auto* runner_of : {&hooks_, &host_hooks_}) {
+    auto hooks = proc::HookRunner::open();
+    if (!hooks) return tl::unexpected(os_failure(hooks.error()));
+    *runner_of = std::move(*hooks);
+  }
   auto logs = proc::LogStreams::open(prepared_.layout.tasks());
   if (!logs) return tl::unexpected(os_failure(logs.error()));
   logs_ = std::make_unique<proc::LogStreams>(std::move(*logs));
@@ -109,8 +111,8 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   add(worker_->fd(), never, [this] { worker_->dispatch(); });
   add(stager_->fd(), [this] { return stager_->deadline(); },
       [this, now, to = sink()]() mutable { stager_->dispatch(now(), to); });
-  add(hooks_->fd(), [this] { return hooks_->deadline(); },
-      [this, now, to = sink()]() mutable { hooks_->dispatch(now(), to); });
+  for (proc::HookRunner* hooks : {hooks_.get(), host_hooks_.get()})
+    add(hooks->fd(), [hooks] { return hooks->deadline(); }, [hooks, now, to = sink()]() mutable { hooks->dispatch(now(), to); });
   add(checkpoints_->fd(), [this] { return checkpoints_->deadline(); },
       [this, now, to = sink()]() mutable { checkpoints_->dispatch(now(), to); });
   add(logs_->fd(), never, [this] { logs_->dispatch(*this); });

@@ -158,7 +158,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<store::CheckpointStore> checkpoints_;
   std::unique_ptr<proc::Runner> runner_;
   std::unique_ptr<proc::Stager> stager_;
-  std::unique_ptr<proc::HookRunner> hooks_;
+  std::unique_ptr<proc::HookRunner> hooks_, host_hooks_;  // of users; of this host: these never wait for those
   std::unique_ptr<proc::LogStreams> logs_;
   std::unique_ptr<proc::ExecSessions> execs_;
   std::unique_ptr<BlobStreams> blob_streams_;

@@ -348,6 +348,8 @@ node::Options node_options(const Config& config, const std::string& cluster_id, 
   options.version = version;
   options.allow_root = config.tasks.allow_root || config.dev;
   options.access = config.access;
+  options.prolog = config.tasks.prolog;
+  options.epilog = config.tasks.epilog;
   options.down_grace = config.timing.down_grace;
   options.lease = config.timing.lease;
   options.agent_grace = config.timing.agent_grace;

@@ -64,7 +64,7 @@ HookRunner::HookRunner(int epoll_fd, Duration time_limit) : epoll_fd_(epoll_fd),
 HookRunner::~HookRunner() {
   for (const auto& [token, hook] : running_) {
     kill_group(hook->pid);
-    ::waitpid(hook->pid, nullptr, 0);
+    ::waitpid(hook->pid, nullptr, WNOHANG);  // one that is stuck in the kernel is left behind: init will have it
   }
   ::close(epoll_fd_);
 }
@@ -100,7 +100,7 @@ void HookRunner::start_waiting(Instant now) {
 
 void HookRunner::start(Instant now, const node::RunHook& effect) {
   if (effect.command.empty()) return refuse(effect.token, "the command is empty");
-  const auto user = find_user_to_become(effect.user);
+  const auto user = find_user_to_become(effect.user.value_or(task::User{"", ::geteuid()}));
   if (!user) return refuse(effect.token, user.error().message);
   std::vector<std::string> env_texts;
   for (const auto& [key, value] : effect.env) env_texts.push_back(key + "=" + value);
@@ -117,7 +117,7 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
   auto hook = std::make_unique<Hook>();
   hook->token = effect.token;
   hook->errors = pipe_fds[0];
-  hook->limit = now + time_limit_;
+  hook->limit = now + (effect.limit > 0ns ? effect.limit : time_limit_);
   hook->pid = ::fork();
   if (hook->pid == 0) become_hook(*user, argv.data(), env.data(), pipe_fds[1]);
   ::close(pipe_fds[1]);
@@ -160,7 +160,7 @@ void HookRunner::reap(Hook& hook) {
     exit.signal = WTERMSIG(*status);
   else
     exit.code = WEXITSTATUS(*status);
-  if (hook.timed_out) exit.cause = "time limit";
+  if (hook.timed_out) exit.cause = node::kHookTimeLimit;
   exit.stderr_tail = std::move(hook.tail);
   ended_.push_back({hook.token, std::move(exit)});
   running_.erase(hook.token);

@@ -1,6 +1,7 @@
 // Runs the notify commands of jobs: as the job's user, in / with the given environment only, stdin and stdout
 // /dev/null, the end of stderr kept, no other descriptors, a time limit on it. Each has a session of its own; what it leaves in its
 // process group is killed when it has ended. At most kHooksAtOnce run at a time; the others wait in order.
+// The host's own prolog and epilog, too: without a user it is the agent's own.
 #pragma once
 
 #include <sys/types.h>

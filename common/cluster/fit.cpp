@@ -33,6 +33,8 @@ void Fit::exclude(const Capacity& hosts) {
     const HostCapacity& host = hosts.host(h);
     if (!host.schedulable)
       exclusions_[h] = Exclusion::cordoned;
+    else if (demand_->refused != nullptr && demand_->refused->contains(host.id))
+      exclusions_[h] = Exclusion::refused;
     else if (!role.node_selector.empty() && !has_labels(host, role.node_selector))
       exclusions_[h] = Exclusion::selector;
     else if (role.avoid_gpu_hosts == job::AvoidGpuHosts::require && !host.gpus.empty())

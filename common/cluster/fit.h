@@ -1,5 +1,5 @@
-// Which hosts may have tasks of one role, and how many of them each can take: rules first (cordon, nodeSelector,
-// avoidGpuHosts), then room.
+// Which hosts may have tasks of one role, and how many of them each can take: rules first (cordon, refusals,
+// nodeSelector, avoidGpuHosts), then room.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ struct Demand {
   std::uint32_t first_index = 0;      // of the first of them, for people
   std::vector<HostNumber> standing;   // where tasks of the role are already: anti-affinity looks at them
   bool rank = false;                  // of a collective job: wants to be near the others
+  const Refusals* refused = nullptr;  // hosts that will not have the job; nullptr: none
   std::uint32_t count() const { return static_cast<std::uint32_t>(tasks.size()); }
 };
 
 // The rule that keeps a role from a host, whatever is free there.
-enum class Exclusion : unsigned char { none, cordoned, no_copy, selector, has_gpus };
+enum class Exclusion : unsigned char { none, cordoned, refused, no_copy, selector, has_gpus };
 
 // What a host is short of for one task.
 enum class Shortage : unsigned char { none, gpus, cpu, memory, ports };

@@ -24,6 +24,13 @@ bool counts_as_running(const TaskRecord& t) {
 
 }  // namespace
 
+Refusals in_force(const Refusals& refusals, Duration elapsed) {
+  Refusals left;
+  for (const auto& [host, refusal] : refusals)
+    if (refusal.until > elapsed) left.emplace(host, refusal);
+  return left;
+}
+
 void JobTransition::task_event(const TaskRecord& task, std::string type, std::string reason,
                                std::vector<EventField> details) {
   details.insert(details.begin(), {"generation", std::to_string(job_.generation)});
@@ -61,6 +68,7 @@ void JobTransition::begin_run() {
   job_.fruitless_restores = 0;
   job_.was_running = job_.leave_running = job_.signalled = false;
   job_.preempted = {};
+  job_.refused_by.clear();
   job_.preemptions = 0;
   job_.run_started.reset();
   job_.finished_elapsed.reset();
@@ -86,6 +94,7 @@ void JobTransition::finish(JobState state, std::string reason, bool force_end) {
   job_.leave_running = !force_end && job_.spec.policy.clean_pod_policy == job::CleanPodPolicy::none;
   for (auto& [id, t] : job_.tasks)
     t.left_running = job_.leave_running && (t.state == TaskState::running || t.state == TaskState::starting);
+  job_.refused_by.clear();
   job_.finished = wall_;
   job_.finished_elapsed = ledger_.state_.elapsed;
   set_state(state, std::move(reason));
@@ -197,7 +206,11 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
     }
   }
   if (seen.state == TaskState::backoff && !task.moving && job_.goal == Goal::run && job_.halt == Halt::none) grant_restart(task, seen);
-  if (seen.state != TaskState::failed || ordered || before == TaskState::failed) return;
+  if (seen.state != TaskState::failed || before == TaskState::failed) return;
+  // Several hosts may refuse it at once: the first halts the generation, and the next avoids all of them.
+  const bool goes_elsewhere = job_.goal == Goal::run && (job_.halt == Halt::none || job_.halt == Halt::replace);
+  if (seen.stage_failed && !seen.host_refused.empty() && goes_elsewhere) note_refusal(task.place.node, seen.host_refused);
+  if (ordered) return;
   if (seen.stage_failed)
     stage_failed(task, seen);
   else
@@ -349,6 +362,12 @@ void JobTransition::recover(const TaskRecord& task, const std::string& cause, bo
   if (job_.restored && !spared) ++job_.fruitless_restores;  // a later checkpoint that verifies sets it back
   halt(Halt::recovery, false, true);
   set_state(JobState::recovering, cause, {{"task", task.place.task.text()}});
+}
+
+void JobTransition::note_refusal(const NodeId& host, const std::string& reason) {
+  const Duration now = ledger_.state_.elapsed;
+  std::erase_if(job_.refused_by, [&](const auto& entry) { return entry.second.until <= now; });
+  job_.refused_by[host] = {now + kRefusedFor, reason.substr(0, kRefusalBytes)};
 }
 
 void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& seen) {

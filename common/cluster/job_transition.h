@@ -67,6 +67,7 @@ class JobTransition {
   void wait_for_host(const std::string& cause, const std::string& what, const std::string& name);
   void task_failed(TaskRecord& task, const TaskObservation& seen);
   void stage_failed(const TaskRecord& task, const TaskObservation& seen);
+  void note_refusal(const NodeId& host, const std::string& reason);
   void recover(const TaskRecord& task, const std::string& cause, bool spared);
   // One restart is counted, against the job's budget too unless `spared`; false: that was used up, and the job has failed.
   bool spend_restart(const std::string& cause, bool spared = false);

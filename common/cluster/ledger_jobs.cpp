@@ -192,6 +192,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       job.goal = Goal::run;
       job.needs_generation = true;
       job.preempted = {};
+      job.refused_by.clear();
       job.run_started.reset();  // the deadline counts anew
       job.restore_waits_since.reset();
       job.signalled = false;
@@ -222,6 +223,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       }
       job.from_scratch = c.from_scratch;
       job.not_before = 0ns;
+      job.refused_by.clear();
       ++job.restarts;
       transition.halt(Halt::requested, true, true);
       job.reason = "restarted by " + c.user;

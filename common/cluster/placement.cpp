@@ -15,13 +15,14 @@ namespace {
 
 // Tasks by role, in the order of roles.
 std::vector<Demand> demands_of(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const Capacity& capacity,
-                               const std::vector<TaskPlacement>& standing) {
+                               const std::vector<TaskPlacement>& standing, const Refusals& refused) {
   std::map<std::string, Demand> by_role;
   for (std::size_t i = 0; i < tasks.size(); ++i) by_role[tasks[i].role].tasks.push_back(i);
   std::vector<Demand> demands;
   for (auto& [name, demand] : by_role) {
     demand.role_name = name;
     demand.role = &spec.roles.at(name);
+    if (!refused.empty()) demand.refused = &refused;
     demand.first_index = tasks[demand.tasks.front()].index;
     demand.rank = job::is_collective(spec) && job::is_stateful(spec, {name, 0});
     for (const TaskPlacement& place : standing)
@@ -112,9 +113,10 @@ std::vector<TaskId> wanted_tasks(const job::JobSpec& spec) {
 }
 
 Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks,
-                                         const Capacity& capacity, const std::vector<TaskPlacement>& standing) {
+                                         const Capacity& capacity, const std::vector<TaskPlacement>& standing,
+                                         const Refusals& refused) {
   const bool ports = needs_ports(spec);
-  const std::vector<Demand> demands = demands_of(spec, tasks, capacity, standing);
+  const std::vector<Demand> demands = demands_of(spec, tasks, capacity, standing, refused);
   std::vector<Fit> fits;
   fits.reserve(demands.size());
   for (const Demand& demand : demands) fits.emplace_back(capacity, demand, ports);

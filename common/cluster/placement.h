@@ -28,9 +28,9 @@ std::vector<TaskId> wanted_tasks(const job::JobSpec& spec);
 
 // Chooses a host, GPUs and a port for each of `tasks`, in their order. `standing`: tasks of the same generation that are
 // placed already (and held in `capacity`). Failing (ErrorCode::unavailable) says in words a user can act on what is
-// missing: placement_reasons.h. 10,000 hosts and 1,000 tasks: a few milliseconds.
-Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks,
-                                         const Capacity& capacity, const std::vector<TaskPlacement>& standing = {});
+// missing: placement_reasons.h. 10,000 hosts and 1,000 tasks: a few milliseconds. `refused`: hosts that will not have the job.
+Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const Capacity& capacity,
+                                         const std::vector<TaskPlacement>& standing = {}, const Refusals& refused = {});
 
 // False where place() is sure to fail for lack of cpus, memory or GPUs; O(roles).
 bool may_fit(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const RoomInAll& free);

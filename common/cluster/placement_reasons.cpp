@@ -46,6 +46,7 @@ class Words {
   void count(HostNumber h) {
     switch (fit_.exclusion(h)) {
       case Exclusion::cordoned: return count_cordoned(now_.host(h));
+      case Exclusion::refused: return count_refused(now_.host(h));
       case Exclusion::selector: ++unselected_; return;
       case Exclusion::has_gpus: ++with_gpus_; return;
       case Exclusion::no_copy: ++without_copy_; return;
@@ -71,6 +72,12 @@ class Words {
     if (unfit_ == kUnfitNamed + 1) unfit_text_ += "; ...";
   }
 
+  void count_refused(const HostCapacity& host) {
+    if (++refused_ <= kUnfitNamed)
+      refused_text_ += (refused_ == 1 ? "" : "; ") + host.name + " refused it: " + fit_.demand().refused->at(host.id).reason;
+    if (refused_ == kUnfitNamed + 1) refused_text_ += "; ...";
+  }
+
   std::string task() const { return TaskId{fit_.demand().role_name, fit_.demand().first_index}.text(); }
   std::string tasks() const {
     return std::to_string(fit_.demand().count()) + " tasks of " + fit_.demand().role_name;
@@ -85,11 +92,13 @@ class Words {
 
   // Every host is kept out by a rule.
   std::string no_host() const {
-    const bool one_rule = (cordoned_ > 0) + (unfit_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_copy_ > 0) == 1;
+    const bool one_rule = (cordoned_ > 0) + (refused_ > 0) + (unfit_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_copy_ > 0) == 1;
     if (one_rule && cordoned_ > 0)
       return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (cordoned)";
     if (one_rule && unfit_ > 0)
       return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (" + unfit_text_ + ")";
+    if (one_rule && refused_ > 0)
+      return "needs a host that takes this job, none of " + hosts(now_.size()) + " does now (" + refused_text_ + ")";
     if (one_rule && unselected_ > 0)
       return "needs a host with label " + labels() + ", none of " + hosts(now_.size()) + " has it";
     if (one_rule && with_gpus_ > 0) return "avoids hosts with GPUs, none of " + hosts(now_.size()) + " is without";
@@ -110,6 +119,7 @@ class Words {
     };
     add(cordoned_, "is cordoned", "are cordoned");
     add(unfit_, "is not fit (" + unfit_text_ + ")", "are not fit (" + unfit_text_ + ")");
+    add(refused_, "does not take this job now (" + refused_text_ + ")", "do not take this job now (" + refused_text_ + ")");
     add(unselected_, "has not label " + labels(), "have not label " + labels());
     add(with_gpus_, "has GPUs and is avoided", "have GPUs and are avoided");
     add(without_copy_, "gets none" + no_more_copies(), "get none" + no_more_copies());
@@ -187,10 +197,11 @@ class Words {
   const Attempt& attempt_;
   const Capacity& now_;
   const job::RoleSpec& role_;
-  std::uint32_t cordoned_ = 0, unfit_ = 0, unselected_ = 0, with_gpus_ = 0, without_copy_ = 0, eligible_ = 0, with_room_ = 0, most_ = 0;
+  std::uint32_t cordoned_ = 0, refused_ = 0;
+  std::uint32_t unfit_ = 0, unselected_ = 0, with_gpus_ = 0, without_copy_ = 0, eligible_ = 0, with_room_ = 0, most_ = 0;
   std::uint64_t room_ = 0;
   HostNumber most_on_ = 0;
-  std::string unfit_text_;  // of the first kUnfitNamed: who, and why
+  std::string unfit_text_, refused_text_;  // of the first kUnfitNamed each: who, and why
 };
 
 }  // namespace

@@ -72,6 +72,7 @@ struct WaitingJob {
   std::map<std::string, std::uint32_t> least = {};
   // The same of once it has waited long enough for all of them: who will have room then is not told that it never fits.
   std::map<std::string, std::uint32_t> least_later = {};
+  Refusals refused = {};  // of hosts that will not have it now, later perhaps
 };
 
 // A run of a job: started again it is another.

@@ -59,6 +59,7 @@ bool QueueTurn::keep_reservation(const WaitingJob& job) {
   const auto& kept = queue_.reservation_;
   if (!kept || !queue_.rules_.hold(QueueRule::reservation_is_kept)) return false;
   if (kept->job != job.id || !same_tasks(kept->placements, job.tasks)) return false;
+  if (std::ranges::any_of(kept->placements, [&](const TaskPlacement& p) { return job.refused.contains(p.node); })) return false;
   // Those that made room have gone, and it is not enough: others came first, or a host changed.
   const bool victims_left = std::ranges::any_of(kept->victims, [&](const StartedJob& run) { return find(run) != nullptr; });
   if (!victims_left && make_victims(job)) return true;
@@ -125,7 +126,7 @@ bool QueueTurn::reserve_after_ends(const WaitingJob& job) {
     return then;
   };
   const auto room_in = [&](const Capacity& then) {
-    return may_fit(*job.spec, job.tasks, then.in_all()) ? place(*job.spec, job.tasks, then)
+    return may_fit(*job.spec, job.tasks, then.in_all()) ? place(*job.spec, job.tasks, then, {}, job.refused)
                                                         : fail(ErrorCode::unavailable, "no room by sums");
   };
   std::size_t too_few = 0, enough = order.size();

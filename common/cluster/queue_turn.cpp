@@ -101,9 +101,10 @@ bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_be
   auto& no_room = &where == &free_ ? no_room_now_ : no_room_then_;
   if (no_room_now_.contains(demand_) || no_room.contains(demand_) || tired()) return false;
   searched(job);
-  auto placed = place(*job.spec, job.tasks, where, job.standing);
+  auto placed = place(*job.spec, job.tasks, where, job.standing, job.refused);
   if (!placed) {
-    if (!demand_.empty()) no_room.insert(demand_);
+    // What others ask for in the same words may find room where this one is refused.
+    if (!demand_.empty() && job.refused.empty()) no_room.insert(demand_);
     return false;
   }
   free_.hold(*job.spec, *placed);
@@ -149,7 +150,7 @@ std::optional<WaitingJob> QueueTurn::fewer(const WaitingJob& job, const Capacity
       if (const auto size = sizes.find(task.role); size == sizes.end() || task.index < size->second) some.tasks.push_back(task);
     if (!may_fit(*job.spec, some.tasks, room)) return false;
     searched(some);
-    return place(*job.spec, some.tasks, where).has_value();
+    return place(*job.spec, some.tasks, where, {}, job.refused).has_value();
   };
   if (!fits()) return std::nullopt;
   for (auto& [role, size] : sizes) {
@@ -215,7 +216,7 @@ void QueueTurn::wait_for_less(const WaitingJob& job, const std::string& never) {
 
 std::optional<std::string> QueueTurn::short_of(const WaitingJob& job, const Capacity& where) {
   ++reasons_;
-  const auto placed = place(*job.spec, job.tasks, where, job.standing);
+  const auto placed = place(*job.spec, job.tasks, where, job.standing, job.refused);
   if (placed) return std::nullopt;
   return placed.error().message;
 }

@@ -201,6 +201,22 @@ struct Condition {
   }
 };
 
+// A host that will not have a job, by its own word (a prolog failed): it is given no tasks of this job alone for a while.
+inline constexpr Duration kRefusedFor = 5min;
+inline constexpr std::size_t kRefusalBytes = 300;  // of its reason; the rest is cut off
+struct Refusal {
+  Duration until{0};
+  std::string reason;
+  template <class V>
+  void fields(V& v) {
+    v("until", until);
+    v("reason", reason);
+  }
+};
+using Refusals = std::map<NodeId, Refusal>;
+// Those that are not over.
+Refusals in_force(const Refusals& refusals, Duration elapsed);
+
 // What the people or the rules want of a job.
 enum class Goal : unsigned char { run, suspend, end };
 constexpr Goal enum_last(Goal) {
@@ -293,6 +309,8 @@ struct JobRecord {
 
   std::uint64_t history = 0;  // in which it was submitted, or its newest generation began; see history_of()
 
+  Refusals refused_by;  // in this run, as far as they are not over; bounded by the hosts of its generations
+
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -348,6 +366,7 @@ struct JobRecord {
     v("restored_place", restored_place);
     v("shrunk", shrunk);
     v("history", history);
+    v("refused_by", refused_by);
   }
 
   // Was it left behind, if that generation wrote it?

@@ -40,7 +40,7 @@ class Search {
     then.release(holdings);
     if (!may_fit(*job_.spec, job_.tasks, then.in_all())) return std::nullopt;
     ++tries_;
-    auto placed = place(*job_.spec, job_.tasks, then);
+    auto placed = place(*job_.spec, job_.tasks, then, {}, job_.refused);
     if (!placed) return std::nullopt;
     VictimChoice choice;
     for (const RunningJob* job : ended) choice.victims.push_back(job->id);

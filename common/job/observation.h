@@ -49,6 +49,7 @@ struct TaskObservation {
   bool lease_frozen = false;  // it is frozen for want of a lease, not by an order
   bool spared = false;        // `exit` came while the job stood still, with its host, or before its attempt began: no budget
   Duration stood_still{0};    // frozen for want of a lease, in all of this assignment, up to the last thaw
+  std::string host_refused = {};  // of a failed staging: why this host will not have the job, though others may; "": that is not it
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -68,6 +69,7 @@ struct TaskObservation {
     v("lease_frozen", lease_frozen);
     v("spared", spared);
     v("stood_still", stood_still);
+    v("host_refused", host_refused);
   }
 };
 

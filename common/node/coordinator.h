@@ -78,6 +78,7 @@ class Coordinator {
   bool look_at(JobId id);
   std::vector<TaskId> tasks_to_place(const cluster::JobRecord& job, Job& soft);
   Instant may_run_unknown(const cluster::JobRecord& job) const;
+  void watch_refusals(const cluster::JobRecord& job, Job& soft);
   void watch_room(const cluster::JobRecord& job, Job& soft);
   void note_room(const cluster::JobRecord& job, Job& soft, bool for_all);
   cluster::Sizes fewest_tasks(const cluster::JobRecord& job, const Job& soft) const;

@@ -83,7 +83,8 @@ void Coordinator::move_from(const NodeId& host, const cluster::DrainedHost& drai
   } else {
     stands = standing(job, there);
   }
-  auto placed = cluster::place(job.spec, whole ? cluster::wanted_tasks(job.spec) : there, free, stands);
+  auto placed = cluster::place(job.spec, whole ? cluster::wanted_tasks(job.spec) : there, free, stands,
+                               cluster::in_force(job.refused_by, c_.elapsed()));
   if (!placed) return cannot(placed.error().message);
   propose(soft, job.id, CommandType::move_job, cluster::MoveJob{job.id, job.generation, host, forced, ""});
   if (soft.proposed != 0) held_[job.id] = {host, job.generation, soft.proposed, whole, job.spec, std::move(*placed)};

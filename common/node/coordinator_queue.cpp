@@ -71,7 +71,7 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
     if (soft.choosing && soft.choosing->choice.from_scratch() == job.from_scratch && soft.choosing->retry != kNever)
       until = std::max(until, soft.choosing->retry);
     if (until <= c_.now.boot && makes_way(job, soft)) return {};
-    if (until <= c_.now.boot) return cluster::whole_tasks(job);
+    if (until <= c_.now.boot) return watch_refusals(job, soft), cluster::whole_tasks(job);
     soft.deadline = std::min(soft.deadline, until);
     return {};
   }
@@ -80,12 +80,19 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
   const bool waits = job.still_since && c_.options.broken_rule != "elsewhere-waits-for-the-frozen";
   for (const TaskId& id : cluster::wanted_tasks(job.spec))
     if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !waits)) missing.push_back(id);
+  watch_refusals(job, soft);
   if (!missing.empty()) return missing;
   // All with which it runs are placed; where that is fewer than wanted, more can come beside them if nobody notices.
   for (const auto& [name, whole] : job.shrunk)
     for (std::uint32_t i = job.spec.roles.at(name).replicas; i < whole && cluster::scales_alone(job.spec, name); ++i)
       missing.push_back({name, i});
   return missing;
+}
+
+// Its place may be where it was refused: it is looked at again when that is over.
+void Coordinator::watch_refusals(const JobRecord& job, Job& soft) {
+  for (const auto& [host, refusal] : job.refused_by)
+    if (refusal.until > c_.elapsed()) soft.deadline = std::min(soft.deadline, at(refusal.until));
 }
 
 // For how long there must be no room for all of a job before it begins with fewer is said by timing.downGrace: so long its hosts
@@ -175,6 +182,7 @@ bool Coordinator::decide() {
     entry.resumes = job->run_started.has_value();
     entry.preempts = job->preempted.by == 0;
     entry.run = run_of(*job);
+    entry.refused = cluster::in_force(job->refused_by, c_.elapsed());
     if (job->needs_generation) {
       entry.least = fewest_tasks(*job, soft->second);
       entry.least_later = cluster::fewest_tasks(*job, true);

@@ -294,7 +294,7 @@ void check_health(Chart& chart) {
     chart.warn("health", "no new tasks are placed here: " + terms.unfit, "wait for it: healthCheck.timeout says for how long at most");
   else if (!terms.unfit.empty())
     chart.bad("health", "no new tasks are placed here: " + terms.unfit,
-              "mend what it complains of; the host is given tasks again as soon as healthCheck.command ends with 0");
+              "mend what it complains of; the host is given tasks again as soon as that is over");
   chart.well("health", !terms.health_check ? "there is no health check (healthCheck.command)"
                        : terms.agent       ? "the health check passes"
                                            : "the health check is run by the agent alone");

@@ -28,7 +28,7 @@ struct Persist {
   bool reset_log = false;                        // with a snapshot: all entries are dropped
   std::optional<std::uint64_t> truncate_from;    // entries from this index on are dropped
   std::vector<raft::LogEntry> append;
-  std::map<std::string, std::string> put_task_records;  // AssignmentId::text() -> bytes
+  std::map<std::string, std::string> put_task_records;  // by names of Node's own (host_hooks.h)
   std::vector<std::string> erase_task_records;
 };
 
@@ -245,7 +245,8 @@ struct RunHook {
   std::uint64_t token = 0;
   std::vector<std::string> command;
   std::map<std::string, std::string> env;
-  task::User user;
+  std::optional<task::User> user;  // unset: the agent's own. Such a one never waits for those of users
+  Duration limit{0};               // then it is killed; 0: the agent's for notify commands
 };  // -> HookEnded
 
 // ---- GPUs

@@ -84,7 +84,7 @@ struct Started {
   std::uint64_t life = 0;  // counts the starts of this agent on this data directory
   NodeFacts facts;
   raft::Stored replica;                             // of the log
-  std::map<std::string, std::string> task_records;  // AssignmentId::text() -> encoded record
+  std::map<std::string, std::string> task_records;  // as Persist put them
   std::vector<task::FoundShim> shims;               // every assignment directory on this host
   MemberStart members;
 };
@@ -126,6 +126,7 @@ struct Staged {
   AssignmentId id;
   Result<std::string> work_dir;
   bool lacks_package = false;  // that is why it failed: this host has no such blob
+  std::string host_refused = {};  // likewise: job::TaskObservation::host_refused. By Node itself (host_hooks.h)
 };
 struct ShimUp {
   AssignmentId id;
@@ -204,6 +205,7 @@ struct CheckpointWritten {
 };
 
 // ---- hooks
+inline constexpr const char* kHookTimeLimit = "time limit";  // cause of the exit of one that took too long
 struct HookEnded {
   std::uint64_t token = 0;
   task::Exit exit;

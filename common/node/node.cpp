@@ -41,6 +41,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   if (!std::holds_alternative<PersistFailed>(event)) impl_->watch_word();
   impl_->watch_copy();
   impl_->handle(event);
+  impl_->follow_host_hooks();
   impl_->follow_checkpoints();
   impl_->follow_packages();
   impl_->follow_reclaims();
@@ -58,7 +59,7 @@ Instant Node::deadline() const {
   if (impl_->c.replicated && !impl_->forming.log_changes())
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});
   if (impl_->c.replicated) always = std::min({always, impl_->packages.deadline(), impl_->checkpoint_requests.deadline(),
-                                                      impl_->checkpoint_copies.deadline()});
+                                                      impl_->checkpoint_copies.deadline(), impl_->host_hooks.deadline()});
   always = std::min(always, impl_->gpu_reclaim.deadline());
   if (impl_->c.current) always = std::min(always, impl_->host->deadline());
   return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
@@ -87,7 +88,7 @@ bool Node::coordinates() const {
 void Node::Impl::start(const Started& e) {
   CHECK(!host);
   c.facts = e.facts;
-  unfit[Unfit::health_check] = e.facts.unfit;
+  failed_check = c.facts.unfit;
   relays.start(e.life);
   requests.started();
   start_ledger(e);
@@ -108,6 +109,7 @@ void Node::Impl::start_host(const Started& e) {
     if (shim.running && !shim.status.empty()) c.status_text[shim.id] = shim.status;
   }
   host->adopt(e.shims);
+  host_hooks.start(e.task_records);
 }
 
 bool Node::Impl::wants(const AssignmentId& id) const {
@@ -129,10 +131,12 @@ void Node::Impl::give_orders(JobId id) {
   }
   std::vector<AssignmentId> waits = packages.waiting(id);
   for (const AssignmentId& waiting : checkpoint_copies.waiting(id)) waits.push_back(waiting);
+  for (const AssignmentId& waiting : host_hooks.waiting(id)) waits.push_back(waiting);
   for (const AssignmentId& waiting : waits) {
     if (wants(waiting)) continue;
     packages.give_up(waiting);
     checkpoint_copies.give_up(waiting);
+    host_hooks.give_up(waiting);
     decide(Staged{waiting, fail(ErrorCode::refused, "it is not wanted any more")});
   }
   if (job == nullptr) {
@@ -161,6 +165,18 @@ void Node::Impl::follow_checkpoints() {
   for (const auto& [id, reason] : checkpoint_copies.take_reasons())
     if (task::Task* t = host->find(id)) t->waits(reason);
   for (const Staged& e : checkpoint_copies.take_staged()) decide(e);
+}
+
+void Node::Impl::follow_host_hooks() {
+  if (!host || c.storage_failed) return;
+  host_hooks.drive();
+  for (const auto& [id, reason] : host_hooks.take_reasons())
+    if (task::Task* t = host->find(id)) t->waits(reason);
+  for (const Staged& e : host_hooks.take_staged()) decide(e);
+  const auto turns = host_hooks.take_turns();
+  if (!turns.empty() || !host_hooks.unfit().empty()) set_unfit();
+  for (const std::string& reason : turns)
+    if (!reason.empty() || c.facts.unfit.empty()) members.tell(reason.empty() ? "host.well" : "host.sick", reason);
 }
 
 // Observations become one proposal; forgotten jobs lose their files once nothing of them runs.
@@ -243,7 +259,8 @@ void Node::Impl::run_hooks(const cluster::LedgerEvent& e) {
                   {"DTRAIN_EVENT", e.type.substr(4)},
                   {"DTRAIN_REASON", e.reason},
                   {"DTRAIN_GENERATION", std::to_string(job->generation)}},
-                 job->user});
+                 job->user,
+                 Duration{0}});
 }
 
 // Until the ledger is current here nothing is decided for this host: what its tasks say meanwhile waits; and so do
@@ -265,6 +282,7 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Examined>(event) ||
                           std::holds_alternative<GpusSampled>(event) || std::holds_alternative<GpuFaulted>(event) ||
                           std::holds_alternative<HostChecked>(event) || std::holds_alternative<GpuHoldersFound>(event) ||
+                          std::holds_alternative<HookEnded>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   // What an earlier life of the agent left is of no task here before there are orders again: also while no ledger is here, for another
   // history's is about to come.
@@ -292,6 +310,7 @@ void Node::Impl::decide(const Event& event) {
 
     void operator()(const Started& e) { n.start(e); }
     void operator()(const Persisted& e) {
+      if (HostHooks::owns(e.ticket)) return n.host_hooks.persisted(e.ticket);
       if (Forming::owns(e.ticket)) return n.formation_persisted(e.ticket);
       if (e.ticket != n.ticket) return;
       n.ticket = 0;
@@ -315,7 +334,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const BlobFound& e) { n.packages.found(e); }
     void operator()(const Staged& e) {
       if (n.packages.staged(e, n.wants(e.id))) return;
-      task_of(e.id, [&](task::Task& t) { t.staged(e.work_dir); });
+      task_of(e.id, [&](task::Task& t) { t.staged(e.work_dir, e.host_refused); });
     }
     void operator()(const ShimUp& e) {
       task_of(e.id, [&](task::Task& t) { t.shim_up(now, e.result); });
@@ -371,6 +390,7 @@ void Node::Impl::decide(const Event& event) {
       if (!n.c.storage_failed) n.checkpoint_copies.written(e);
     }
     void operator()(const HookEnded& e) {
+      if (n.host_hooks.ended(e)) return;
       if (!e.exit.success())
         n.c.log.write(LogLevel::warn, "hook.failed",
                       {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});

@@ -28,6 +28,7 @@ struct Options {
   std::uint32_t agent_uid = 0;  // not 0: an agent that can run jobs as this user alone
   std::uint16_t task_port_first = 20000, task_port_last = 29999;
   std::map<std::string, std::string> pass_env;  // tasks.passEnv, read by the agent
+  std::string prolog, epilog;                   // tasks.prolog, tasks.epilog: absolute paths; "": none
   Duration down_grace = 15s;                    // timing.downGrace: agent gone, host up
   Duration lease = 10s;                         // timing.lease
   Duration agent_grace = 5min;                  // timing.agentGrace: what such a host has under leases waits for its agent

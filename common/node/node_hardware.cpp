@@ -42,13 +42,16 @@ void Node::Impl::gpu_faulted(const GpuFaulted& e) {
 void Node::Impl::host_checked(const HostChecked& e) {
   const auto change = host_health.checked(c.now.boot, e.check);
   if (!change) return;
-  set_unfit(Unfit::health_check, change->reason);
-  if (change->turned) members.tell(change->reason.empty() ? "host.well" : "host.sick", change->reason);
+  failed_check = change->reason;
+  set_unfit();
+  if (change->turned && (!failed_check.empty() || c.facts.unfit.empty()))
+    members.tell(failed_check.empty() ? "host.well" : "host.sick", failed_check);
 }
 
 void Node::Impl::no_health_check() {
   host_health.forget();
-  set_unfit(Unfit::health_check, "");
+  failed_check.clear();
+  set_unfit();
 }
 
 void Node::Impl::follow_reclaims() {
@@ -59,15 +62,15 @@ void Node::Impl::follow_reclaims() {
     if (task::Task* t = host->find(id)) t->reclaimed();
     host->settle(c.now.boot, id.job);
   }
-  set_unfit(Unfit::held_gpus, gpu_reclaim.reason());
+  set_unfit();
 }
 
-void Node::Impl::set_unfit(Unfit why, const std::string& reason) {
-  if (unfit[why] == reason) return;
-  unfit[why] = reason;
-  c.facts.unfit.clear();
-  for (const auto& [source, text] : unfit)
-    if (!text.empty()) c.facts.unfit += (c.facts.unfit.empty() ? "" : "; ") + text;
+void Node::Impl::set_unfit() {
+  std::string reason;
+  for (const std::string& one : {failed_check, host_hooks.unfit(), gpu_reclaim.reason()})
+    if (!one.empty()) reason += (reason.empty() ? "" : "; ") + one;
+  if (c.facts.unfit == reason) return;
+  c.facts.unfit = reason;
   members.touch();
   coordinator.drains_changed();
 }

@@ -25,6 +25,7 @@
 #include "common/node/forming.h"
 #include "common/node/gpu_health.h"
 #include "common/node/gpu_reclaim.h"
+#include "common/node/host_hooks.h"
 #include "common/node/host_logs.h"
 #include "common/node/leases.h"
 #include "common/node/node.h"
@@ -41,11 +42,11 @@ namespace dtrain::node {
 // Turns what the host's tasks want into effects.
 class EffectActions final : public task::HostActions {
  public:
-  EffectActions(Context& c, CheckpointCopies& copies, GpuReclaim& reclaim) : c_(c), copies_(copies), reclaim_(reclaim) {}
+  EffectActions(Context& c, HostHooks& hooks, GpuReclaim& reclaim) : c_(c), hooks_(hooks), reclaim_(reclaim) {}
   void stage(const task::TaskOrder& o) override {
-    const job::JobSpec& spec = o.context->spec;
     if (reclaim_.refuses(o)) return;
-    copies_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
+    const job::JobSpec& spec = o.context->spec;
+    hooks_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
                    o.address.host, o.address.port, true});
   }
   void launch(task::ShimSpec spec) override {
@@ -70,12 +71,9 @@ class EffectActions final : public task::HostActions {
 
  private:
   Context& c_;
-  CheckpointCopies& copies_;
+  HostHooks& hooks_;
   GpuReclaim& reclaim_;
 };
-
-// Why this host is given no new tasks.
-enum class Unfit : unsigned char { health_check, held_gpus };
 
 struct Node::Impl {
   Impl(Options options, Rng rng, Log& log)
@@ -92,8 +90,9 @@ struct Node::Impl {
         streams(c),
         packages(c, relays),
         checkpoint_copies(c, relays, packages, checkpoint_watch),
+        host_hooks(c, checkpoint_copies),
         gpu_reclaim(c),
-        actions(c, checkpoint_copies, gpu_reclaim),
+        actions(c, host_hooks, gpu_reclaim),
         host_logs(c, relays, streams),
         checkups(c, relays),
         requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups) {
@@ -114,6 +113,7 @@ struct Node::Impl {
   Streams streams;
   Packages packages;
   CheckpointCopies checkpoint_copies;
+  HostHooks host_hooks;
   GpuReclaim gpu_reclaim;
   EffectActions actions;
   HostLogs host_logs;
@@ -121,7 +121,7 @@ struct Node::Impl {
   Requests requests;
   GpuHealth gpu_health;
   HostHealth host_health;
-  std::map<Unfit, std::string> unfit;
+  std::string failed_check;         // why the host is unfit, by its health check alone; "": it is fit
   std::set<std::string> fell_sick;  // since the start, of this host's GPUs, by PCI address
   std::map<std::string, std::pair<Instant, std::string>> gpu_faults;  // the newest of each of this host's GPUs, by PCI address
   std::optional<task::Assignments> host;
@@ -170,6 +170,7 @@ struct Node::Impl {
   void log_received(const LogReceived& e);
   void follow_packages();
   void follow_checkpoints();
+  void follow_host_hooks();
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
   void answer_leases();
@@ -179,7 +180,7 @@ struct Node::Impl {
   void host_checked(const HostChecked& e);
   void no_health_check();
   void follow_reclaims();
-  void set_unfit(Unfit why, const std::string& reason);
+  void set_unfit();
   task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
   void watch_word();
   void watch_copy();

@@ -121,9 +121,10 @@ void Task::stage_failure(const Error& error) {
   conclude(Outcome::failed, error.text());
 }
 
-void Task::staged(const Result<std::string>& work_dir) {
+void Task::staged(const Result<std::string>& work_dir, const std::string& host_refused) {
   if (phase_ != Phase::staging) return;
   if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+  if (!work_dir) host_refused_ = host_refused;
   if (!work_dir) return stage_failure(work_dir.error());
   work_dir_ = *work_dir;
   launch();
@@ -459,6 +460,7 @@ job::TaskObservation Task::observation() const {
   o.lease_frozen = lease_frozen_ && !order_.freeze;
   o.spared = spared_;
   o.stood_still = stood_still_;
+  o.host_refused = host_refused_;
   switch (phase_) {
     case Phase::staging:
     case Phase::launching:

@@ -77,7 +77,8 @@ class Task {
   // A new assignment, or one that `found` shows from an earlier life of the agent.
   void begin(Instant now, const FoundShim* found);
   void update(Instant now, TaskOrder order);
-  void staged(const Result<std::string>& work_dir);
+  // `host_refused`: as TaskObservation's.
+  void staged(const Result<std::string>& work_dir, const std::string& host_refused = "");
   // Its staging waits: for what, for people.
   void waits(const std::string& reason);
   void shim_up(Instant now, const Status& result);
@@ -178,6 +179,7 @@ class Task {
   bool stop_announced_ = false, stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;
+  std::string host_refused_;
   std::string reason_;
   Instant stop_deadline_ = kNever;
   Instant backoff_until_ = kNever;

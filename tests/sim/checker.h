@@ -47,6 +47,7 @@ class WorldView {
   virtual const HostView& host_view(std::size_t number) const = 0;
   virtual const SimCheckpoints& checkpoints(std::size_t host) const = 0;  // as it sees them: all may share the same
   virtual Duration restore_wait() const = 0;            // timing.restoreWait
+  virtual bool host_hooks() const = 0;                  // tasks.prolog and tasks.epilog, at all hosts
   virtual const SimClient& client() const = 0;
   virtual const JobBook& book() const = 0;
   virtual bool calm() const = 0;                        // faults are over

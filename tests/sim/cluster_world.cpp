@@ -24,7 +24,7 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
-constexpr std::uint64_t kHungryOneIn = 3, kDynamicOneIn = 6, kQuorumLostOneIn = 4;
+constexpr std::uint64_t kHungryOneIn = 3, kDynamicOneIn = 6, kQuorumLostOneIn = 4, kHostHooksOneIn = 6;
 constexpr std::size_t kFewestVoters = 3, kFewestDynamic = 5;
 // The widest jobs are for so many hosts: every copy of the ledger looks at all tasks of a job at each report of one.
 constexpr std::uint32_t kWidest = 100;
@@ -59,7 +59,8 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            "frozen-costs-nothing", "epoch-fence", "unheard-host-keeps", "drained-gets-nothing",
                                            "victims-have-lower-priority", "preempted-costs-nothing", "never-fits-is-true",
                                            "fetched-is-staged", "copied-is-staged",
-                                           "own-copy-is-verified", "newest-is-waited-for", "restore-by-lineage"};
+                                           "own-copy-is-verified", "newest-is-waited-for", "restore-by-lineage",
+                                           "prolog-first", "epilog-last"};
 
 // Hosts that are given tasks: those with a copy of the ledger.
 std::uint32_t placeable(std::size_t hosts) {
@@ -120,6 +121,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
     founders_ = std::min(kFounders, options_.nodes);
     network_->set_seeds(founders_);
   }
+  host_hooks_ = stream(16).chance(1, kHostHooksOneIn);
   lease_ = kLeases[stream(10).below(std::size(kLeases))];
   auto files = std::make_shared<SimCheckpoints::Files>();
   Rng checkpoints = stream(12);

@@ -53,6 +53,7 @@ class ClusterWorld final : public WorldView {
   static constexpr Duration kConverge = 90s;    // calm before everything must be at rest
   static constexpr Duration kEnd = 30s;         // after the last cancel
   static constexpr Duration kShortest = 150s;
+  static constexpr Duration kHooksRecover = 70s;
 
   explicit ClusterWorld(RunOptions options);
   ~ClusterWorld() override;
@@ -88,6 +89,7 @@ class ClusterWorld final : public WorldView {
   const HostView& host_view(std::size_t number) const override { return *hosts_[number]; }
   const SimCheckpoints& checkpoints(std::size_t host) const override { return *hosts_[host]->checkpoints_; }
   Duration restore_wait() const override { return restore_wait_; }
+  bool host_hooks() const override { return host_hooks_; }
   const SimClient& client() const override { return *client_; }
   SimClient& client() { return *client_; }
   const JobBook& book() const override { return book_; }
@@ -103,6 +105,8 @@ class ClusterWorld final : public WorldView {
   Rng stream(std::uint64_t which) const { return Rng(options_.seed * 0x9e3779b97f4a7c15ull + which); }
   Instant undisturbed_since() const { return undisturbed_since_; }
   Duration lease() const { return lease_; }
+  // One that fails is run again, or its job elsewhere, while there is time.
+  bool hooks_may_fail() const { return options_.faults.has(Fault::stage_error) && now() + kHooksRecover < busy_until_; }
   std::string node_rule() const;   // to break in Node; "": none
   std::size_t newest_host() const;
   void tell_checkers(const std::function<void(Checker&)>& tell);  // all there are
@@ -136,6 +140,7 @@ class ClusterWorld final : public WorldView {
   Instant undisturbed_since_{}, busy_until_{};
   std::size_t founders_ = 0;
   Duration lease_ = 10s, restore_wait_ = 10min;
+  bool host_hooks_ = false;                   // all hosts have a prolog and an epilog
   bool own_directories_ = false;              // each host its own; else they share them
   MemberId cluster_;                          // that the hosts belong to
   std::set<std::size_t> drained_;             // as far as the operator knows

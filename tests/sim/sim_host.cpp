@@ -11,6 +11,8 @@ namespace {
 
 constexpr Duration kRestartAfterDiskError = 1s;
 constexpr Duration kAgentGrace = 20s;   // longer than any agent is away by itself
+constexpr Duration kSlowestHook = 2s;
+constexpr std::uint64_t kHookFailsOneIn = 6;
 constexpr std::uint32_t kTicksInPlace = 64;   // more Ticks without time going on: the agent spins
 // Each host draws from streams of its own; those of the first are as they were when there was but one.
 constexpr std::uint64_t kStreams = 1'000'000;
@@ -41,7 +43,7 @@ std::string host_name(std::size_t number) { return "sim" + std::to_string(number
 }  // namespace
 
 SimHost::SimHost(ClusterWorld& world, std::size_t number, std::shared_ptr<SimCheckpoints::Files> files)
-    : world_(world), number_(number), name_(host_name(number)) {
+    : world_(world), number_(number), name_(host_name(number)), hooks_(world.stream(number * kStreams + 50)) {
   const auto to_node = [this](node::Event event) { post(std::move(event)); };
   const std::uint64_t streams = number_ * kStreams;
   disk_ = std::make_unique<SimDisk>(world_.timeline_, world_.stream(streams + 2), to_node,
@@ -90,6 +92,10 @@ node::Options SimHost::node_options() const {
   options.lease = world_.lease();
   options.agent_grace = kAgentGrace;
   options.restore_wait = world_.restore_wait();
+  if (world_.host_hooks()) {
+    options.prolog = "/prolog";
+    options.epilog = "/epilog";
+  }
   return options;
 }
 
@@ -302,7 +308,10 @@ void SimHost::perform(const node::Effect& effect) {
         } else if constexpr (std::is_same_v<E, node::OpenExec>) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::RunHook>) {
-          soon(node::HookEnded{e.token, {}});
+          if (e.user)
+            soon(node::HookEnded{e.token, {}});
+          else
+            run_host_hook(e);
         } else if constexpr (std::is_same_v<E, node::Examine>) {
           soon(node::Examined{e.token, {}});
         } else if constexpr (std::is_same_v<E, node::WatchCheckpoints> || std::is_same_v<E, node::ScanCheckpoints> ||
@@ -338,6 +347,13 @@ void SimHost::perform(const node::Effect& effect) {
         }
       },
       effect);
+}
+
+void SimHost::run_host_hook(const node::RunHook& e) {
+  node::HookEnded ended{e.token, {}};
+  const bool fails = hooks_.chance(1, kHookFailsOneIn);
+  if (fails && world_.hooks_may_fail()) ended.exit.code = 3;
+  soon(std::move(ended), Duration(static_cast<std::int64_t>(hooks_.below(static_cast<std::uint64_t>(kSlowestHook.count())))));
 }
 
 void SimHost::kill_agent(Duration back_after) {

@@ -62,6 +62,7 @@ class SimHost final : public HostView {
   void perform(const node::Effect& effect);
   std::string answer_of(const node::Reply& reply);
   void soon(node::Event event, Duration after = kReplyTime);
+  void run_host_hook(const node::RunHook& e);
   void agent_lost(bool host_too, Duration back_after);
   void end_agent(bool host_too);
   std::unique_ptr<node::Node> make_node() const;
@@ -73,6 +74,7 @@ class SimHost final : public HostView {
   ClusterWorld& world_;
   const std::size_t number_;
   const std::string name_;
+  Rng hooks_;                           // how long they take, and how they end
   HostClock clock_;
   std::unique_ptr<SimDisk> disk_;
   std::unique_ptr<SimRunner> runner_;

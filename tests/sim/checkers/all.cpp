@@ -15,7 +15,7 @@ CheckerList all_checkers(WorldView& world) {
 CheckerList all_host_checkers(WorldView& world, std::size_t host) {
   CheckerList list;
   for (const auto make :
-       {cpus_not_shared, gpus_not_shared, gpus_reclaimed, grants_are_of_the_newest, no_orphan, ports_not_reused, replay_equal,
+       {cpus_not_shared, gpus_not_shared, gpus_reclaimed, grants_are_of_the_newest, hooks_around_tasks, no_orphan, ports_not_reused, replay_equal,
         restarts_wait_for_the_frozen, single_completion, stops_when_disk_fails})
     list.push_back(make(world, host));
   return list;

@@ -29,6 +29,7 @@ std::unique_ptr<Checker> cpus_not_shared(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> gpus_reclaimed(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> grants_are_of_the_newest(WorldView& world, std::size_t host);
+std::unique_ptr<Checker> hooks_around_tasks(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> no_orphan(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> ports_not_reused(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> restarts_wait_for_the_frozen(WorldView& world, std::size_t host);

@@ -34,6 +34,7 @@ class EveryJobProgresses final : public Checker {
       if (is_final(view.state) || view.state == "Suspended" || runs_for_ever(view)) continue;
       if (room_freed_lately() && changed_lately(view.id)) continue;
       if (!lives(view.id) && (room_taken || nothing_to_restore(view.id) || never_fits(view)) && !view.reason.empty()) continue;
+      if (!lives(view.id) && refused(view.id)) continue;
       return violation("job " + std::to_string(view.id) + " (" + view.name + ") is stuck in " + view.state +
                        (view.reason.empty() ? "" : ": " + view.reason));
     }
@@ -65,6 +66,12 @@ class EveryJobProgresses final : public Checker {
   bool changed_lately(JobId id) const {
     const KnownJob* known = world_.book().find(id);
     return known != nullptr && world_.now() - known->state_since < kLately;
+  }
+
+  // By a host whose prolog failed: longer than a calm lasts.
+  bool refused(JobId id) const {
+    const cluster::JobRecord* job = world_.ledger().find(id);
+    return job != nullptr && !job->refused_by.empty();
   }
 
   // It ran, and before it was to begin again a user asked for more than there is.

@@ -107,6 +107,7 @@ log: {level: debug}
   EXPECT_EQ(c.tasks.log_files, 3u);
   EXPECT_EQ(c.health_check.command.at(0), "/bin/true");
   EXPECT_EQ(std::ranges::count(c.without_effect, "healthCheck"), 0);
+  EXPECT_EQ(std::ranges::count(c.without_effect, "tasks.prolog") + std::ranges::count(c.without_effect, "tasks.epilog"), 0);
   EXPECT_EQ(c.timing.restore_wait, 5s);
   EXPECT_EQ(c.access.users.at("ops"), Role::operate);
   EXPECT_EQ(c.access.fallback, Role::submit);

@@ -257,6 +257,8 @@ inline void House::give(const Event& event) {
 inline void House::perform(const Effect& effect) {
   if (const auto* p = std::get_if<Persist>(&effect)) {
     if (p->formation) started.members.formation = *cluster::formation::Record::decode(*p->formation);
+    for (const std::string& key : p->erase_task_records) started.task_records.erase(key);
+    for (const auto& [key, bytes] : p->put_task_records) started.task_records[key] = bytes;
     raft::store(disk, {0, p->forget_log, p->hard, p->snapshot, p->reset_log, p->truncate_from, p->append, {}});
     if (town_.disk == Duration{}) return give(Persisted{p->ticket});
     town_.mail_.emplace(town_.now.boot + town_.disk, Town::Letter{this, started.life, Persisted{p->ticket}});

@@ -14,7 +14,8 @@ namespace dtrain::node {
 
 class WorkingTown : public ::testing::Test {
  protected:
-  explicit WorkingTown(std::uint64_t snapshot_every = Options{}.snapshot_every) : snapshot_every_(snapshot_every) {
+  explicit WorkingTown(std::uint64_t snapshot_every = Options{}.snapshot_every, void (*prepare)(Options&) = nullptr)
+      : snapshot_every_(snapshot_every), prepare_(prepare) {
     grow(3);
     town.run_for(15s);
   }
@@ -28,6 +29,7 @@ class WorkingTown : public ::testing::Test {
       house.started.facts.labels["house"] = name;
       house.options.down_grace = 5s;
       house.options.snapshot_every = snapshot_every_;
+      if (prepare_ != nullptr) prepare_(house.options);
     }
     for (House* house : houses) {
       if (house->runs()) continue;
@@ -106,10 +108,13 @@ class WorkingTown : public ::testing::Test {
       if (!slow_disks) house.give(CheckpointsScanned{scan->job, scan->token, std::vector<transfer::CheckpointInfo>{}});
     } else if (const auto* open = std::get_if<OpenRelay>(&effect); open != nullptr && is_own(open->connection)) {
       house.give(RelayEnded{open->part, RelayEnded::How::lost, {ErrorCode::unavailable, "was silent for 30 s", ""}});
+    } else if (const auto* hook = std::get_if<RunHook>(&effect)) {
+      run_hook(house, *hook);
     } else if (const auto* gone = std::get_if<EndShim>(&effect)) {
       house.give(ShimGone{gone->id});
     }
   }
+  virtual void run_hook(House& house, const RunHook& hook) { house.give(HookEnded{hook.token, {}}); }
   void end(House& house, const AssignmentId& id, std::int32_t signal) {
     AttemptExited exited;
     exited.id = id;
@@ -127,6 +132,7 @@ class WorkingTown : public ::testing::Test {
   }
 
   std::uint64_t snapshot_every_;  // entries
+  void (*prepare_)(Options&);     // each house's, before it starts
   Town town;
   std::vector<House*> houses;
   std::map<House*, std::size_t> done;

@@ -227,6 +227,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BrokenRule{"verify-before-restore", "restore_choice"}, BrokenRule{"commit-durable", "replay_equal"},
                     BrokenRule{"one-completion", "single_completion"}, BrokenRule{"exit-told", "no_orphan"},
                     BrokenRule{"staging-told", "every_job_progresses"}, BrokenRule{"new-ports", "ports_not_reused"},
+                    BrokenRule{"prolog-first", "hooks_around_tasks"}, BrokenRule{"epilog-last", "hooks_around_tasks"},
                     BrokenRule{"own-gpu", "gpus_not_shared"}, BrokenRule{"own-cpus", "cpus_not_shared"},
                     BrokenRule{"gpus-reclaimed", "gpus_reclaimed"},
                     BrokenRule{"disk-failure-told", "stops_when_disk_fails"},

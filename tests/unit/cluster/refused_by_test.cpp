@@ -1,0 +1,132 @@
+// Hosts that will not have a job: what the ledger keeps of it, and what placement and the queue make of it.
+#include <gmock/gmock.h>
+
+#include "common/cluster/job_transition.h"
+#include "common/cluster/placement.h"
+#include "common/cluster/queue.h"
+#include "tests/unit/cluster/hosts.h"
+#include "tests/unit/cluster/ledger_world.h"
+
+namespace dtrain::cluster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Key;
+
+constexpr const char* kWhy = "prolog ended with 3: no scratch";
+
+class RefusedBy : public LedgerWorld {
+ protected:
+  TaskObservation refused(JobId id, const TaskId& task, ErrorCode code = ErrorCode::unavailable) {
+    TaskObservation o = seen(id, task, TaskState::failed);
+    o.attempt = 0;
+    o.stage_failed = o.ended = true;
+    o.stage_error = code;
+    o.host_refused = kWhy;
+    o.reason = std::string("could not begin j on host n1: ") + kWhy;
+    return o;
+  }
+  JobId begun() {
+    const JobId id = submit(generic_job(2));
+    begin(id);
+    return id;
+  }
+};
+
+TEST_F(RefusedBy, IsKeptForAWhileAndCostsNothing) {
+  const JobId id = begun();
+  report({refused(id, {"worker", 0})});
+  EXPECT_THAT(job(id).refused_by, ElementsAre(Key("n1")));
+  EXPECT_EQ(job(id).refused_by.at("n1").reason, kWhy);
+  EXPECT_EQ(job(id).refused_by.at("n1").until, ledger_.state().elapsed + kRefusedFor);
+  EXPECT_EQ(job(id).halt, Halt::replace);
+  EXPECT_EQ(job(id).restarts, 0u);
+  EXPECT_THAT(in_force(job(id).refused_by, ledger_.state().elapsed + kRefusedFor - 1ns), ElementsAre(Key("n1")));
+  EXPECT_THAT(in_force(job(id).refused_by, ledger_.state().elapsed + kRefusedFor), IsEmpty());
+}
+
+TEST_F(RefusedBy, AlsoByASecondHostWhileTheFirstHaltsTheGeneration) {
+  const JobId id = begun();
+  report({refused(id, {"worker", 0})});
+  pass(1s);
+  report({refused(id, {"worker", 1})});
+  EXPECT_EQ(job(id).refused_by.at("n1").until, ledger_.state().elapsed + kRefusedFor);
+}
+
+TEST_F(RefusedBy, IsForgottenByARunThatAUserBegins) {
+  const JobId id = begun();
+  report({refused(id, {"worker", 0})});
+  act(id, ActionKind::restart);
+  EXPECT_THAT(job(id).refused_by, IsEmpty());
+  report({refused(id, {"worker", 1})});
+  EXPECT_THAT(job(id).refused_by, IsEmpty()) << "of what it ends";
+  act(id, ActionKind::cancel);
+  EXPECT_THAT(job(id).refused_by, IsEmpty());
+}
+
+Refusals refusals(std::vector<NodeId> hosts) {
+  Refusals all;
+  for (const NodeId& host : hosts) all[host] = {1h, kWhy};
+  return all;
+}
+
+TEST(RefusedPlacement, LeavesTheseHostsOutAndSaysSo) {
+  const job::JobSpec spec = workers_job(2, 1);
+  const Capacity hosts({host("h1", 4), host("h2", 4), host("h3", 4)});
+  const auto placed = place(spec, workers(2), hosts, {}, refusals({"h1", "h3"}));
+  ASSERT_TRUE(placed);
+  for (const auto& p : *placed) EXPECT_EQ(p.node, "h2");
+  EXPECT_EQ(place(spec, workers(2), hosts, {}, refusals({"h1", "h2", "h3"})).error().message,
+            "worker-0 needs a host that takes this job, none of 3 hosts does now (h1 refused it: prolog ended with 3: no scratch; h2 refused it: "
+            "prolog ended with 3: no scratch; ...)");
+  EXPECT_THAT(place(workers_job(5, 1), workers(5), hosts, {}, refusals({"h1", "h3"})).error().message,
+              HasSubstr("; 2 of 3 hosts do not take this job now (h1 refused it: prolog ended with 3: no scratch; h3 refused"));
+}
+
+class RefusedQueue : public ::testing::Test {
+ protected:
+  WaitingJob waiting(JobId id, const job::JobSpec& spec, Refusals refused = {}) {
+    WaitingJob job{id, &spec, wanted_tasks(spec), Duration(id), {}, false, {}};
+    job.refused = std::move(refused);
+    return job;
+  }
+  JobQueue queue_;
+};
+
+TEST_F(RefusedQueue, KeepsNobodyElseFromAHost) {
+  const job::JobSpec spec = workers_job(1, 4);
+  const Capacity free({host("h1", 4), host("h2", 4)});
+  const Decision all = queue_.decide(free, {}, {waiting(1, spec, refusals({"h1", "h2"})), waiting(2, spec), waiting(3, spec, refusals({"h1"}))}, 10s);
+  ASSERT_EQ(all.starts.size(), 2u);
+  EXPECT_EQ(all.starts[0].job, 2u);
+  EXPECT_EQ(all.starts[1].job, 3u);
+  EXPECT_EQ(all.starts[1].placements[0].node, "h2");
+  EXPECT_FALSE(all.reservation) << "it waits for no end of others";
+  ASSERT_EQ(all.waits.size(), 1u);
+  EXPECT_EQ(all.waits[0].kind, WaitKind::behind) << "it may run later";
+  EXPECT_THAT(all.waits[0].reason, HasSubstr("h1 refused it"));
+}
+
+TEST_F(RefusedQueue, AReservationIsNotOfSuchAHost) {
+  const job::JobSpec spec = workers_job(1, 4);
+  const Capacity hosts({host("h1", 4), host("h2", 4)});
+  std::vector<RunningJob> running;
+  Capacity free = hosts;
+  for (const JobId id : {7u, 8u}) {
+    RunningJob job{.id = id, .spec = &spec, .placements = *place(spec, workers(1), free), .started = 0s, .ends_by = {}};
+    free.hold(spec, job.placements);
+    running.push_back(job);
+  }
+  const std::string first = running[0].placements[0].node;
+  const Decision kept = queue_.decide(free, running, {waiting(9, spec)}, 10s);
+  ASSERT_TRUE(kept.reservation);
+  const NodeId before = kept.reservation->placements[0].node;
+  const Decision other = queue_.decide(free, running, {waiting(9, spec, refusals({before}))}, 11s);
+  ASSERT_TRUE(other.reservation);
+  EXPECT_NE(other.reservation->placements[0].node, before);
+}
+
+}  // namespace
+}  // namespace dtrain::cluster
