@@ -192,8 +192,8 @@ void Daemon::find_gpu_holders(node::FindGpuHolders effect) {
     auto holders = proc::find_gpu_holders(gpus, places);
     return [this, token, holders = std::move(holders)] { queue(node::GpuHoldersFound{token, holders}); };
   });
-  if (!posted)
-    queue(node::GpuHoldersFound{token, fail(ErrorCode::limit, "could not look who holds GPUs: the disk is too slow for what waits for it")});
+  if (posted) return;
+  queue(node::GpuHoldersFound{token, fail(ErrorCode::limit, "could not look who holds GPUs: too much waits for the disk", "try again later")});
 }
 
 void Daemon::post_bulk(store::DiskWorker::Work work) {

@@ -80,7 +80,8 @@ std::optional<Instant> began(const std::string& stat) {
   std::size_t at = stat.rfind(')');
   for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
   std::uint64_t ticks = 0;
-  if (at == std::string::npos || std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), ticks).ec != std::errc()) return std::nullopt;
+  if (at == std::string::npos) return std::nullopt;
+  if (std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), ticks).ec != std::errc()) return std::nullopt;
   const auto per_second = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
   return Instant(std::chrono::seconds(ticks / per_second) + Duration(ticks % per_second * (1'000'000'000 / per_second)));
 }

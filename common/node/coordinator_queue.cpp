@@ -71,7 +71,10 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
     if (soft.choosing && soft.choosing->choice.from_scratch() == job.from_scratch && soft.choosing->retry != kNever)
       until = std::max(until, soft.choosing->retry);
     if (until <= c_.now.boot && makes_way(job, soft)) return {};
-    if (until <= c_.now.boot) return watch_refusals(job, soft), cluster::whole_tasks(job);
+    if (until <= c_.now.boot) {
+      watch_refusals(job, soft);
+      return cluster::whole_tasks(job);
+    }
     soft.deadline = std::min(soft.deadline, until);
     return {};
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "common/base/duration_text.h"
 #include "common/node/host_health.h"
 
 namespace dtrain::node {
@@ -12,16 +13,12 @@ using cluster::JobRecord;
 
 constexpr const char* kPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-std::string seconds_text(Duration time) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
-}
-
 // "prolog ended with 3: /scratch is full"; "": it succeeded.
 std::string why_failed(const std::string& what, const job::Exit& exit) {
   if (exit.success()) return "";
   std::string text = what + " ";
   if (exit.cause == kHookTimeLimit)
-    text += "did not end within " + seconds_text(kHostHookTime) + ", and was killed";
+    text += "did not end within " + duration_text(kHostHookTime) + ", and was killed";
   else if (!exit.cause.empty())
     text += "could not be run: " + exit.cause;
   else if (exit.signal != 0)
@@ -297,7 +294,7 @@ void HostHooks::drive() {
     if (here.hook != Hook::none && !here.stuck && here.began + kHostHookTime + kHostHookDies <= c_.now.boot) {
       here.stuck = true;
       set_problem(here, std::string(here.hook == Hook::prolog ? "prolog" : "epilog") + " of job " + here.note.name +
-                            " did not end within " + seconds_text(kHostHookTime) + ", and cannot be killed");
+                            " did not end within " + duration_text(kHostHookTime) + ", and cannot be killed");
     }
     advance(it);
   }

@@ -8,9 +8,8 @@
 //   starting    start(n)                         attempt started -> running | refused -> as exited. Under a lease
 //                                                that waits for a grant: an order to stop -> ending
 //   running     -                                exited -> backoff | ending
-//   backoff     -                                delay over, nothing holds -> starting (launching if the shim
-//   died)
-//   ending      end()                                                       shim gone -> reclaiming (over without GPUs, or where nothing began)
+//   backoff     -                                delay over, nothing holds -> starting (launching if the shim died)
+//   ending      end()                            shim gone -> reclaiming (over without GPUs, or where nothing began)
 //   reclaiming  reclaim()                        its GPUs are free, or their host is known to be held -> over
 //   over        -                                forgotten by Assignments once its end was reported
 //
