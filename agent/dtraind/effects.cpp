@@ -193,7 +193,8 @@ void Daemon::find_gpu_holders(node::FindGpuHolders effect) {
     return [this, token, holders = std::move(holders)] { queue(node::GpuHoldersFound{token, holders}); };
   });
   if (posted) return;
-  queue(node::GpuHoldersFound{token, fail(ErrorCode::limit, "could not look who holds GPUs: too much waits for the disk", "try again later")});
+  const Error busy{ErrorCode::limit, "could not look who holds GPUs: too much waits for the disk", "try again later"};
+  queue(node::GpuHoldersFound{token, fail(busy)});
 }
 
 void Daemon::post_bulk(store::DiskWorker::Work work) {
