@@ -33,7 +33,7 @@ struct HostCapacity {
   std::set<std::uint16_t> ports_in_use;  // taken or resting
   std::uint32_t tasks = 0;               // running here: spread and pack look at it
   bool schedulable = true;               // false (cordoned, or unfit): what runs stays, nothing new comes
-  std::string unfit;                     // not "": likewise, since its health check says this
+  std::string unfit;                     // not "": likewise, since its health check or an epilog says this
   // It has no copy of the log, and as many hosts as may have one have tasks: nothing comes until one of them has none any more.
   bool no_copy = false;
 };

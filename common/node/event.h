@@ -61,7 +61,7 @@ struct NodeFacts {
   std::string topology;  // for people: packages, NUMA nodes, cores, GPUs, one line each; at most 2 KiB; may be empty
   std::uint32_t packages = 0, numa_nodes = 0;
   std::vector<task::HostCpu> cpus;  // that tasks get for themselves; empty: none do
-  std::string unfit;     // why the host is given no new tasks, by its health check (host_health.h); "": it is fit
+  std::string unfit;     // why the host is given no new tasks, by its health check (host_health.h) or epilogs (host_hooks.h); "": it is fit
 };
 // This node's place among others, as the disk and the command line say it.
 struct MemberStart {

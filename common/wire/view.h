@@ -185,7 +185,7 @@ struct NodeView {
   std::string topology;                 // packages, NUMA nodes, cores, GPUs, a line each; only where one node was asked for
   std::optional<DrainView> drained;     // nullopt: it is not
   std::uint32_t packages = 0, numa_nodes = 0;
-  std::string unfit;                    // why its health check keeps new tasks away; "": it does not
+  std::string unfit;                    // why new tasks are kept away: health check, epilog, held GPUs; "": they are not
   template <class V> void fields(V& v) {
     v("name", name); v("id", id); v("address", address); v("state", state); v("incarnation", incarnation);
     v("role", role); v("schedulable", schedulable); v("gpus", gpus); v("cpus", cpus); v("memory", memory);

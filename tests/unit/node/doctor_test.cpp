@@ -126,7 +126,7 @@ TEST(Doctor, EachIllIsFoundWithItsCure) {
       {[](auto& s) { s.disks[0].free = 6 * kGi; }, "warn", "disk", "6.0 GiB free of 100.0 GiB; below 5.0 GiB", "du -xsh"},
       {[](auto& s) { s.terms.min_free_bytes = 61 * kGi; }, "bad", "disk", "less than storage.minFree (61.0 GiB)", "storage.minFree"},
       {[](auto& s) { s.terms.unfit = "health check ended with 1: /scratch is not mounted"; }, "bad", "health",
-       "no new tasks are placed here: health check ended with 1: /scratch is not mounted", "healthCheck.command ends with 0"},
+       "no new tasks are placed here: health check ended with 1: /scratch is not mounted", "as soon as that is over"},
       {[](auto& s) { s.terms.unfit = kNotChecked; }, "warn", "health", "no new tasks are placed here: its health check has not ended yet",
        "healthCheck.timeout"},
       {[](auto& s) { s.disks[0].inodes_free = 9; }, "bad", "disk", "9 of 1000000 inodes left", "more inodes"},
