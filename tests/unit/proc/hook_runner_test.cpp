@@ -36,7 +36,7 @@ class HookRunnerTest : public ::testing::Test {
     effect.token = ++token_;
     effect.command = std::move(command);
     effect.env = {{"PATH", "/usr/bin:/bin"}, {"STATE", "Failed"}};
-    effect.user.uid = ::geteuid();
+    effect.user = task::User{"", ::geteuid()};
     hooks_->run(now(), std::move(effect));
   }
   void runs_shell(const std::string& script) { runs({"sh", "-c", script}); }
