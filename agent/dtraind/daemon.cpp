@@ -18,7 +18,9 @@ Failure os_failure(const Error& error) { return Failure{EX_OSERR, error}; }
 }  // namespace
 
 Daemon::Daemon(Config config, Prepared prepared, LogSink& log, std::string version)
-    : config_(std::move(config)), prepared_(std::move(prepared)), log_(log), version_(std::move(version)), housekeeping_(log) {}
+    : config_(std::move(config)), prepared_(std::move(prepared)), log_(log), version_(std::move(version)), housekeeping_(log) {
+  if (prepared_.gpu_watch) device_root_ = prepared_.gpu_watch->root;
+}
 
 Daemon::~Daemon() {
   // Work under way refers to the adapters: it ends first, and nothing of it is delivered any more.
@@ -168,7 +170,6 @@ Status Daemon::watch_gpus() {
   sinks.failed = [this](const Error& error) {
     log_.write(LogLevel::warn, "hardware.warning", {{"warning", error.message}, {"next", error.next}});
   };
-  device_root_ = prepared_.gpu_watch->root;
   auto watch = host::GpuWatch::open(std::move(*prepared_.gpu_watch), std::move(sinks));
   if (!watch) return fail(watch.error());
   gpu_watch_ = std::move(*watch);

@@ -6,88 +6,187 @@
 
 namespace dtrain::node {
 
-void GpuReclaim::begin(const AssignmentId& id, const std::string& job_name, const job::User& user, Instant since,
-                       std::vector<task::OwnGpu> gpus) {
-  if (gpus.empty() || c_.options.broken_rule == "gpus-reclaimed") return over_.push_back(id);
-  Reclaim reclaim;
-  reclaim.id = id;
-  reclaim.task = job_name + "/" + id.task.text();
-  reclaim.user = user;
-  reclaim.since = since;
-  reclaim.begun = reclaim.next = c_.now.boot;
-  reclaim.gpus = std::move(gpus);
-  reclaims_.emplace(c_.next_token(), std::move(reclaim));
+// ---------------------------------------------------------------- who has which
+
+void GpuReclaim::start(const std::map<std::string, std::string>& records) {
+  if (c_.options.broken_rule == "gpu-notes-are-read") return;
+  for (const auto& [key, bytes] : records) {
+    if (!key.starts_with(kRecord)) continue;
+    auto note = wire::decode<Note>(bytes);
+    if (!note || note->boot_id != c_.facts.boot_id) {
+      Persist erase;
+      erase.ticket = kTickets | ++tickets_;
+      erase.erase_task_records.push_back(key);
+      c_.emit(std::move(erase));
+      continue;
+    }
+    Use use;
+    use.note = std::move(*note);
+    use.noted = true;
+    if (!use.note.held.empty()) use.ended = use.next = c_.now.boot;
+    const AssignmentId id = use.note.id;
+    uses_.emplace(id, std::move(use));
+  }
+}
+
+GpuReclaim::Use& GpuReclaim::use_of(const task::TaskOrder& order, Instant since) {
+  const auto [it, added] = uses_.try_emplace(order.id);
+  Note& note = it->second.note;
+  if (added) {
+    note.id = order.id;
+    note.task = order.context->spec.name + "/" + order.id.task.text();
+    note.user = order.context->user;
+    note.since = since;
+    note.boot_id = c_.facts.boot_id;
+    note.gpus = order.gpus;
+  }
+  return it->second;
+}
+
+void GpuReclaim::launched(const task::TaskOrder& order) {
+  if (order.gpus.empty()) return;
+  Use& use = use_of(order, c_.now.boot);
+  use.ended.reset();
+  if (!use.noted) write_note(use);
+}
+
+void GpuReclaim::write_note(Use& use) {
+  Persist note;
+  note.ticket = use.ticket = kTickets | ++tickets_;
+  note.put_task_records[kRecord + use.note.id.text()] = wire::encode(use.note);
+  use.noted = true;
+  c_.emit(std::move(note));
+}
+
+void GpuReclaim::persisted(std::uint64_t ticket) {
+  const auto it = std::ranges::find_if(uses_, [&](const auto& entry) { return entry.second.ticket == ticket; });
+  if (it == uses_.end()) return;
+  Use& use = it->second;
+  use.ticket = 0;
+  if (!use.note.held.empty()) over_.push_back(it->first);
+  if (const auto attempt = std::exchange(use.attempt, std::nullopt)) c_.emit(StartAttempt{it->first, *attempt});
+}
+
+void GpuReclaim::start_attempt(const AssignmentId& id, AttemptNumber attempt) {
+  const auto it = uses_.find(id);
+  if (it != uses_.end() && it->second.ticket != 0)
+    it->second.attempt = attempt;
+  else
+    c_.emit(StartAttempt{id, attempt});
+}
+
+void GpuReclaim::end_shim(const AssignmentId& id) {
+  if (const auto it = uses_.find(id); it != uses_.end()) it->second.attempt.reset();
+  c_.emit(EndShim{id});
+}
+
+// ---------------------------------------------------------------- are they free?
+
+void GpuReclaim::begin(const task::TaskOrder& order, Instant since) {
+  Use& use = use_of(order, since);
+  if (c_.options.broken_rule == "gpus-reclaimed") {
+    over_.push_back(order.id);
+    return forget(uses_.find(order.id));
+  }
+  // An earlier life of the agent knew already; whether it was told nobody knows.
+  if (!use.note.held.empty()) return over_.push_back(order.id);
+  use.ended = use.next = c_.now.boot;
+}
+
+void GpuReclaim::begin_others(const std::function<bool(const AssignmentId&)>& is_here) {
+  for (auto& [id, use] : uses_)
+    if (!use.ended && !is_here(id)) use.ended = use.next = c_.now.boot;
 }
 
 void GpuReclaim::drive() {
-  for (auto& [token, reclaim] : reclaims_) {
-    if (reclaim.looking || c_.now.boot < reclaim.next) continue;
-    reclaim.looking = true;
-    c_.emit(FindGpuHolders{token, reclaim.gpus});
+  if (look_ != 0) return;
+  FindGpuHolders look;
+  for (const auto& [id, use] : uses_) {
+    if (!use.ended || c_.now.boot < use.next) continue;
+    looked_for_.insert(id);
+    for (const task::OwnGpu& gpu : use.note.gpus)
+      if (std::ranges::find(look.gpus, gpu) == look.gpus.end()) look.gpus.push_back(gpu);
   }
+  if (looked_for_.empty()) return;
+  look.token = look_ = c_.next_token();
+  c_.emit(std::move(look));
 }
 
 Instant GpuReclaim::deadline() const {
   Instant earliest = kNever;
-  for (const auto& [token, reclaim] : reclaims_)
-    if (!reclaim.looking) earliest = std::min(earliest, reclaim.next);
+  if (look_ != 0) return earliest;
+  for (const auto& [id, use] : uses_)
+    if (use.ended) earliest = std::min(earliest, use.next);
   return earliest;
 }
 
-std::vector<GpuHolder> GpuReclaim::culprits(const Reclaim& reclaim, const std::vector<GpuHolder>& holders) const {
+void GpuReclaim::found(const GpuHoldersFound& e) {
+  if (look_ == 0 || e.token != look_) return;
+  look_ = 0;
+  for (const AssignmentId& id : std::exchange(looked_for_, {}))
+    if (const auto it = uses_.find(id); it != uses_.end() && it->second.ended) judge(it, e.holders);
+}
+
+std::vector<GpuHolder> GpuReclaim::culprits(const Note& note, const std::vector<GpuHolder>& holders) const {
   std::vector<GpuHolder> found;
   for (const GpuHolder& holder : holders) {
-    const bool as_task = holder.uid == reclaim.user.uid && holder.began >= reclaim.since;
+    if (std::ranges::find(note.gpus, holder.pci, &task::OwnGpu::pci) == note.gpus.end()) continue;
+    const bool as_task = holder.uid == note.user.uid && holder.began >= note.since;
     if (!holder.in_task && (holder.uid >= kFirstUserUid || as_task)) found.push_back(holder);
   }
   return found;
 }
 
-std::string GpuReclaim::describe(const Reclaim& reclaim, const std::vector<GpuHolder>& culprits) const {
+std::string GpuReclaim::describe(const Note& note, const std::vector<GpuHolder>& culprits) const {
   std::string text;
   for (std::size_t i = 0; i < std::min(culprits.size(), kHoldersNamed); ++i) {
     const GpuHolder& holder = culprits[i];
-    const std::string whose = holder.uid == reclaim.user.uid ? reclaim.user.name : "uid " + std::to_string(holder.uid);
+    const std::string whose = holder.uid == note.user.uid ? note.user.name : "uid " + std::to_string(holder.uid);
     text += (i == 0 ? "" : ", ") + std::string("process ") + std::to_string(holder.pid) + " (" + holder.program + " of " + whose +
             ") holds GPU " + holder.pci;
   }
   if (culprits.size() > kHoldersNamed) text += " and " + std::to_string(culprits.size() - kHoldersNamed) + " more";
-  return text + " after the end of " + reclaim.task;
+  return text + " after the end of " + note.task;
 }
 
-void GpuReclaim::found(const GpuHoldersFound& e) {
-  const auto it = reclaims_.find(e.token);
-  if (it == reclaims_.end()) return;
-  Reclaim& reclaim = it->second;
-  reclaim.looking = false;
-  const bool patient = c_.now.boot < reclaim.begun + kReclaimPatience;
-  reclaim.next = c_.now.boot + (patient ? kReclaimLook : kHeldLook);
-  if (!e.holders && (patient || !reclaim.held.empty())) return;
-  if (!e.holders)
-    c_.log.write(LogLevel::warn, "gpu.holders-unknown", {{"task", reclaim.id.text()}, {"error", e.holders.error().text()}});
-  const std::vector<GpuHolder> holders = e.holders ? culprits(reclaim, *e.holders) : std::vector<GpuHolder>();
+void GpuReclaim::judge(Uses::iterator it, const Result<std::vector<GpuHolder>>& all) {
+  Use& use = it->second;
+  std::string& held = use.note.held;
+  const bool patient = c_.now.boot < *use.ended + kReclaimPatience;
+  use.next = c_.now.boot + (patient ? kReclaimLook : kHeldLook);
+  if (!all && (patient || !held.empty())) return;
+  if (!all) c_.log.write(LogLevel::warn, "gpu.holders-unknown", {{"task", it->first.text()}, {"error", all.error().text()}});
+  const std::vector<GpuHolder> holders = all ? culprits(use.note, *all) : std::vector<GpuHolder>();
   if (holders.empty()) {
-    if (reclaim.held.empty())
-      over_.push_back(reclaim.id);
-    else
-      c_.members->tell("gpu.released", "the GPUs of " + reclaim.task + " are free");
-    reclaims_.erase(it);
-    return;
+    if (held.empty() || use.ticket != 0)
+      over_.push_back(it->first);
+    if (!held.empty()) c_.members->tell("gpu.released", "the GPUs of " + use.note.task + " are free");
+    return forget(it);
   }
-  if (patient) return;
-  const bool first = reclaim.held.empty();
-  reclaim.held = describe(reclaim, holders);
+  const bool first = held.empty();
+  if (first && patient) return;
+  held = describe(use.note, holders);
   if (!first) return;
-  over_.push_back(reclaim.id);
-  c_.members->tell("gpu.held", reclaim.held);
+  c_.members->tell("gpu.held", held);
+  write_note(use);  // then its end may be told: from now on also a later life of the agent knows of it
+}
+
+void GpuReclaim::forget(Uses::iterator it) {
+  if (it->second.noted) {
+    Persist erase;
+    erase.ticket = kTickets | ++tickets_;
+    erase.erase_task_records.push_back(kRecord + it->first.text());
+    c_.emit(std::move(erase));
+  }
+  uses_.erase(it);
 }
 
 bool GpuReclaim::refuses(const task::TaskOrder& order) {
-  for (const auto& [token, reclaim] : reclaims_) {
-    if (reclaim.held.empty()) continue;
+  for (const auto& [id, use] : uses_) {
+    if (use.note.held.empty()) continue;
     for (const task::OwnGpu& gpu : order.gpus) {
-      if (std::ranges::find(reclaim.gpus, gpu) == reclaim.gpus.end()) continue;
-      staged_.push_back({order.id, fail(ErrorCode::unavailable, "could not stage " + order.id.task.text() + ": " + reclaim.held,
+      if (std::ranges::find(use.note.gpus, gpu) == use.note.gpus.end()) continue;
+      staged_.push_back({order.id, fail(ErrorCode::unavailable, "could not stage " + order.id.task.text() + ": " + use.note.held,
                                         "end that process, or use other hosts")});
       return true;
     }
@@ -96,9 +195,13 @@ bool GpuReclaim::refuses(const task::TaskOrder& order) {
 }
 
 std::string GpuReclaim::reason() const {
-  for (const auto& [token, reclaim] : reclaims_)
-    if (!reclaim.held.empty()) return reclaim.held;
+  for (const auto& [id, use] : uses_)
+    if (!use.note.held.empty()) return use.note.held;
   return "";
+}
+
+bool GpuReclaim::settled() const {
+  return std::ranges::none_of(uses_, [](const auto& entry) { return entry.second.ended && entry.second.note.held.empty(); });
 }
 
 }  // namespace dtrain::node

@@ -9,12 +9,18 @@
 // accounts (kFirstUserUid): services that watch the GPUs or keep their driver loaded. Where the task itself ran as such an account, its
 // processes that began since the task did are culprits as well.
 //
-// Pure: FindGpuHolders looks (agent/proc/gpu_holders.h). A new life of the agent remembers nothing: a host that was held is given
-// tasks again, and looked at when one of them ends.
+// All of it outlasts the agent: which GPUs an assignment has is noted on the disk before its first attempt begins, and erased when they
+// are free. A later life of the agent knows from that who held what, and looks after tasks that have ended or were taken from this host
+// meanwhile. Nothing outlasts the machine's boot. The note is written beside the launch, so that the attempt hardly ever waits for it.
+//
+// Pure: FindGpuHolders looks (agent/proc/gpu_holders.h), one at a time, for all that are due.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,18 +33,32 @@ namespace dtrain::node {
 inline constexpr Duration kReclaimPatience = 10s;  // who was killed with the task may still be letting go of its memory
 inline constexpr Duration kReclaimLook = 500ms;    // from one look at who holds them to the next
 inline constexpr Duration kHeldLook = 10s;         // likewise, after the patience
-inline constexpr std::uint32_t kFirstUserUid = 1000;  // Debian policy 9.2.2: below are system accounts
+// Debian policy 9.2.2: below are system accounts. People whose directory gives them lower numbers are not seen.
+inline constexpr std::uint32_t kFirstUserUid = 1000;
 inline constexpr std::size_t kHoldersNamed = 4;
 
 class GpuReclaim {
  public:
   explicit GpuReclaim(Context& c) : c_(c) {}
 
-  // It began at `since`, or was adopted then, and nothing of it runs any more.
-  void begin(const AssignmentId& id, const std::string& job_name, const job::User& user, Instant since, std::vector<task::OwnGpu> gpus);
+  // What earlier lives of the agent noted.
+  void start(const std::map<std::string, std::string>& records);
+  void launched(const task::TaskOrder& order);  // is about to be
+  // It begins once the note is on the disk.
+  void start_attempt(const AssignmentId& id, AttemptNumber attempt);
+  void end_shim(const AssignmentId& id);
+  // Nothing of it runs any more. `since`: when it began here, where no note says it (it was launched by an agent that wrote none).
+  void begin(const task::TaskOrder& order, Instant since);
+  // Notes of assignments of which nothing is here that could end: they were taken from this host while no agent ran, or never began.
+  void begin_others(const std::function<bool(const AssignmentId&)>& is_here);
+
   void found(const GpuHoldersFound& e);
   void drive();  // looks that are due
   Instant deadline() const;
+
+  // Whether a Persist with that ticket is of this part.
+  static bool owns(std::uint64_t ticket) { return ticket >> 61 == 1; }
+  void persisted(std::uint64_t ticket);
 
   // Whose end may be told, since the last call.
   std::vector<AssignmentId> take_over() { return std::exchange(over_, {}); }
@@ -47,23 +67,56 @@ class GpuReclaim {
   std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
   // Why this host is given no new tasks; "": nobody holds what is not theirs.
   std::string reason() const;
+  // False: of something that ended nobody knows yet whether it is held.
+  bool settled() const;
 
  private:
-  struct Reclaim {
+  // On the disk, under kRecord and the assignment's id.
+  struct Note {
     AssignmentId id;
     std::string task;  // for people
     job::User user;
-    Instant since{}, begun{};
+    Instant since{};      // it was launched
+    std::string boot_id;  // then
     std::vector<task::OwnGpu> gpus;
-    bool looking = false;
-    Instant next{};     // look, unless looking
-    std::string held;   // by whom, after the patience; "": not yet, and its end is not told
+    std::string held;  // by whom, after the patience; "": not yet, and its end is not told
+    template <class V>
+    void fields(V& v) {
+      v("id", id);
+      v("task", task);
+      v("user", user);
+      v("since", since);
+      v("boot_id", boot_id);
+      v("gpus", gpus);
+      v("held", held);
+    }
   };
-  std::vector<GpuHolder> culprits(const Reclaim& reclaim, const std::vector<GpuHolder>& holders) const;
-  std::string describe(const Reclaim& reclaim, const std::vector<GpuHolder>& culprits) const;
+  struct Use {
+    Note note;
+    bool noted = false;                    // on the disk, or about to be
+    std::uint64_t ticket = 0;              // of the note that is waited for; 0: none
+    std::optional<AttemptNumber> attempt;  // that waits for it
+    std::optional<Instant> ended;          // since when its GPUs are to be free
+    Instant next{};                        // look, once it ended
+  };
+  using Uses = std::map<AssignmentId, Use>;
+
+  // Those of the log count from 1; the highest bits are Forming's and HostHooks'.
+  static constexpr std::uint64_t kTickets = std::uint64_t{1} << 61;
+  static constexpr const char* kRecord = "gpus/";
+
+  Use& use_of(const task::TaskOrder& order, Instant since);
+  void write_note(Use& use);
+  void forget(Uses::iterator it);
+  void judge(Uses::iterator it, const Result<std::vector<GpuHolder>>& all);
+  std::vector<GpuHolder> culprits(const Note& note, const std::vector<GpuHolder>& holders) const;
+  std::string describe(const Note& note, const std::vector<GpuHolder>& culprits) const;
 
   Context& c_;
-  std::map<std::uint64_t, Reclaim> reclaims_;  // by token; at most one of each task that ended here
+  Uses uses_;  // of assignments that have GPUs here: bounded by these
+  std::uint64_t look_ = 0;  // that is under way; 0: none
+  std::set<AssignmentId> looked_for_;  // by it
+  std::uint64_t tickets_ = 0;
   std::vector<AssignmentId> over_;
   std::vector<Staged> staged_;
 };

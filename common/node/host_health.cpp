@@ -16,17 +16,21 @@ std::string first_line(std::string_view output) {
   return line.substr(0, kHealthLineBytes);
 }
 
-std::string why_unfit(const HostCheck& check) {
-  if (check.passed()) return "";
-  std::string text = "health check ";
-  if (!check.cause.empty())
-    text += check.cause;
-  else if (check.signal != 0)
-    text += "was killed by signal " + std::to_string(check.signal);
+std::string why_failed(const std::string& program, std::int32_t code, std::int32_t signal, const std::string& cause,
+                       std::string_view output) {
+  std::string text = program + " ";
+  if (!cause.empty())
+    text += cause;
+  else if (signal != 0)
+    text += "was killed by signal " + std::to_string(signal);
   else
-    text += "ended with " + std::to_string(check.code);
-  const std::string line = first_line(check.output);
+    text += "ended with " + std::to_string(code);
+  const std::string line = first_line(output);
   return line.empty() ? text : text + ": " + line;
+}
+
+std::string why_unfit(const HostCheck& check) {
+  return check.passed() ? "" : why_failed("health check", check.code, check.signal, check.cause, check.output);
 }
 
 std::optional<HostHealth::Change> HostHealth::checked(Instant now, const HostCheck& check) {

@@ -28,7 +28,11 @@ struct HostCheck {
 
 // The first that is not blank; control characters as '?'. "": there is none.
 std::string first_line(std::string_view output);
-// For people: "health check ended with 3: /scratch is not mounted"; "": it passed.
+// How a program of the administrator failed, for people: "epilog ended with 3: /scratch is not mounted". `cause`: why it did not begin, or
+// did not end by itself; "": it did both. Its first line of `output` follows.
+std::string why_failed(const std::string& program, std::int32_t code, std::int32_t signal, const std::string& cause,
+                       std::string_view output);
+// Likewise; "": it passed.
 std::string why_unfit(const HostCheck& check);
 
 class HostHealth {

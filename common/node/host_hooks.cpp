@@ -14,19 +14,14 @@ using cluster::JobRecord;
 constexpr const char* kPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 // "prolog ended with 3: /scratch is full"; "": it succeeded.
-std::string why_failed(const std::string& what, const job::Exit& exit) {
+std::string problem_of(const std::string& what, const job::Exit& exit) {
   if (exit.success()) return "";
-  std::string text = what + " ";
-  if (exit.cause == kHookTimeLimit)
-    text += "did not end within " + duration_text(kHostHookTime) + ", and was killed";
-  else if (!exit.cause.empty())
-    text += "could not be run: " + exit.cause;
-  else if (exit.signal != 0)
-    text += "was killed by signal " + std::to_string(exit.signal);
-  else
-    text += "ended with " + std::to_string(exit.code);
-  const std::string line = first_line(exit.stderr_tail);
-  return line.empty() ? text : text + ": " + line;
+  std::string cause = exit.cause;
+  if (cause == kHookTimeLimit)
+    cause = "did not end within " + duration_text(kHostHookTime) + ", and was killed";
+  else if (!cause.empty())
+    cause = "could not be run: " + cause;
+  return why_failed(what, exit.code, exit.signal, cause, exit.stderr_tail);
 }
 
 }  // namespace
@@ -43,6 +38,10 @@ void HostHooks::start(const std::map<std::string, std::string>& records) {
     here.note = std::move(*note);
     here.note.ready = here.note.ready && here.note.boot_id == c_.facts.boot_id;
     here.noted = true;
+    if (here.note.problem.empty()) continue;
+    here.owed = true;
+    here.again = c_.now.boot;
+    set_problem(here, here.note.problem);
   }
 }
 
@@ -211,7 +210,7 @@ bool HostHooks::ended(const HookEnded& e) {
   JobHere& here = it->second;
   const bool prolog = std::exchange(here.hook, Hook::none) == Hook::prolog;
   const std::string what = prolog ? "prolog" : "epilog";
-  const std::string problem = why_failed(what, e.exit);
+  const std::string problem = problem_of(what, e.exit);
   here.stuck = false;
   c_.log.write(problem.empty() ? LogLevel::info : LogLevel::warn, problem.empty() ? "hook.ended" : "hook.failed",
                {{"hook", what}, {"job", here.note.name}, {"reason", problem.empty() ? what + " succeeded" : problem}});
@@ -233,7 +232,9 @@ void HostHooks::epilog_ended(Jobs::iterator it, const std::string& problem) {
   here.owed = !problem.empty();
   if (here.owed) {
     here.again = c_.now.boot + kEpilogAgainEvery;
-    set_problem(here, "epilog of job " + here.note.name + problem.substr(std::string("epilog").size()));
+    here.note.problem = "epilog of job " + here.note.name + problem.substr(std::string("epilog").size());
+    set_problem(here, here.note.problem);
+    write_note(it, false);
     return advance(it);
   }
   set_problem(here, "");
@@ -246,6 +247,7 @@ void HostHooks::epilog_ended(Jobs::iterator it, const std::string& problem) {
     return;
   }
   here.noted = here.note.ready = false;
+  here.note.problem.clear();
   here.note.gpus = gpus_here(it->first);
   advance(it);
 }
@@ -270,9 +272,8 @@ void HostHooks::say(Jobs::iterator it, const std::string& reason) {
 }
 
 void HostHooks::set_problem(JobHere& here, std::string problem) {
-  const bool turned = here.problem.empty() != problem.empty();
+  if (here.problem.empty() && !problem.empty()) problems_.push_back(problem);
   here.problem = std::move(problem);
-  if (turned) turns_.push_back(here.problem);
 }
 
 std::string HostHooks::unfit() const {

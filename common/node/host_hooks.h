@@ -53,8 +53,8 @@ class HostHooks {
 
   // Why the host is unfit; "": for nothing of this.
   std::string unfit() const;
-  // What was said of it since the last call: it became unfit for this reason, or is so no longer ("").
-  std::vector<std::string> take_turns() { return std::exchange(turns_, {}); }
+  // For which it became so since the last call.
+  std::vector<std::string> take_problems() { return std::exchange(problems_, {}); }
 
  private:
   enum class Hook : unsigned char { none, prolog, epilog };
@@ -64,6 +64,7 @@ class HostHooks {
     std::set<std::uint32_t> gpus;  // all that it had here
     bool ready = false;            // its tasks may be staged: the prolog succeeded, or there was none
     std::string boot_id;           // then. What a prolog did to a machine does not outlast its boot
+    std::string problem;           // its epilog failed, and how
     template <class V>
     void fields(V& v) {
       v("name", name);
@@ -71,6 +72,7 @@ class HostHooks {
       v("gpus", gpus);
       v("ready", ready);
       v("boot_id", boot_id);
+      v("problem", problem);
     }
   };
   struct JobHere {
@@ -119,7 +121,7 @@ class HostHooks {
   std::uint64_t tickets_ = 0;
   std::vector<Staged> staged_;
   std::vector<std::pair<AssignmentId, std::string>> reasons_;
-  std::vector<std::string> turns_;
+  std::vector<std::string> problems_;
 };
 
 }  // namespace dtrain::node

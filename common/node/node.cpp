@@ -45,6 +45,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->follow_checkpoints();
   impl_->follow_packages();
   impl_->follow_reclaims();
+  impl_->set_unfit();
   impl_->follow_log();
   impl_->follow_forming();
   impl_->tell_members();
@@ -110,6 +111,7 @@ void Node::Impl::start_host(const Started& e) {
   }
   host->adopt(e.shims);
   host_hooks.start(e.task_records);
+  gpu_reclaim.start(e.task_records);
 }
 
 bool Node::Impl::wants(const AssignmentId& id) const {
@@ -173,10 +175,7 @@ void Node::Impl::follow_host_hooks() {
   for (const auto& [id, reason] : host_hooks.take_reasons())
     if (task::Task* t = host->find(id)) t->waits(reason);
   for (const Staged& e : host_hooks.take_staged()) decide(e);
-  const auto turns = host_hooks.take_turns();
-  if (!turns.empty() || !host_hooks.unfit().empty()) set_unfit();
-  for (const std::string& reason : turns)
-    if (!reason.empty() || c.facts.unfit.empty()) members.tell(reason.empty() ? "host.well" : "host.sick", reason);
+  for (const std::string& problem : host_hooks.take_problems()) tell_sick(problem);
 }
 
 // Observations become one proposal; forgotten jobs lose their files once nothing of them runs.
@@ -189,7 +188,7 @@ void Node::Impl::report() {
   }
   if (!c.current) return;
   const auto lost = c.ledger.state().lost.find(c.facts.id);
-  if (lost != c.ledger.state().lost.end() && lost->second.index != said_back && host->settled())
+  if (lost != c.ledger.state().lost.end() && lost->second.index != said_back && host->settled() && gpu_reclaim.settled())
     proposals.report_back(said_back = lost->second.index);
   // What finds no room stays with the tasks, where only the newest state of each is kept.
   auto seen = host->take_observations(proposals.report_room());
@@ -311,6 +310,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const Started& e) { n.start(e); }
     void operator()(const Persisted& e) {
       if (HostHooks::owns(e.ticket)) return n.host_hooks.persisted(e.ticket);
+      if (GpuReclaim::owns(e.ticket)) return n.gpu_reclaim.persisted(e.ticket);
       if (Forming::owns(e.ticket)) return n.formation_persisted(e.ticket);
       if (e.ticket != n.ticket) return;
       n.ticket = 0;
@@ -432,7 +432,9 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const GpusSampled& e) { n.gpus_sampled(e); }
     void operator()(const GpuFaulted& e) { n.gpu_faulted(e); }
     void operator()(const HostChecked& e) { n.host_checked(e); }
-    void operator()(const GpuHoldersFound& e) { n.gpu_reclaim.found(e); }
+    void operator()(const GpuHoldersFound& e) {
+      if (!n.c.storage_failed) n.gpu_reclaim.found(e);
+    }
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();

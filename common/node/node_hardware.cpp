@@ -1,5 +1,6 @@
 // What Node does with the health of its host and of its GPUs.
 #include <algorithm>
+#include <utility>
 
 #include "common/node/node_impl.h"
 
@@ -43,26 +44,23 @@ void Node::Impl::host_checked(const HostChecked& e) {
   const auto change = host_health.checked(c.now.boot, e.check);
   if (!change) return;
   failed_check = change->reason;
-  set_unfit();
-  if (change->turned && (!failed_check.empty() || c.facts.unfit.empty()))
-    members.tell(failed_check.empty() ? "host.well" : "host.sick", failed_check);
+  if (change->turned && !failed_check.empty()) tell_sick(failed_check);
 }
 
 void Node::Impl::no_health_check() {
   host_health.forget();
   failed_check.clear();
-  set_unfit();
 }
 
 void Node::Impl::follow_reclaims() {
-  if (c.storage_failed) return;
+  if (!host || c.storage_failed) return;
+  if (c.current) gpu_reclaim.begin_others([this](const AssignmentId& id) { return host->may_run(id); });
   gpu_reclaim.drive();
   for (const Staged& e : gpu_reclaim.take_staged()) decide(e);
   for (const AssignmentId& id : gpu_reclaim.take_over()) {
     if (task::Task* t = host->find(id)) t->reclaimed();
     host->settle(c.now.boot, id.job);
   }
-  set_unfit();
 }
 
 void Node::Impl::set_unfit() {
@@ -73,6 +71,13 @@ void Node::Impl::set_unfit() {
   c.facts.unfit = reason;
   members.touch();
   coordinator.drains_changed();
+  // Once none of its reasons is left, whichever was the last.
+  if (reason.empty() && std::exchange(told_sick, false)) members.tell("host.well", "");
+}
+
+void Node::Impl::tell_sick(const std::string& reason) {
+  told_sick = true;
+  members.tell("host.sick", reason);
 }
 
 task::Exit Node::Impl::with_gpu_fault(const AttemptExited& e) const {

@@ -50,6 +50,7 @@ class EffectActions final : public task::HostActions {
                    o.address.host, o.address.port, true});
   }
   void launch(task::ShimSpec spec) override {
+    if (const task::Task* t = c_.host->find(spec.id)) reclaim_.launched(t->order());
     spec.epoch = c_.replicated->epoch();
     c_.emit(LaunchShim{std::move(spec)});
   }
@@ -57,16 +58,14 @@ class EffectActions final : public task::HostActions {
     c_.log.write(LogLevel::warn, "task.unbound",
                  {{"task", id.text()}, {"reason", reason}, {"next", "nothing: it shares the host's CPUs with others"}});
   }
-  void start(const AssignmentId& id, AttemptNumber attempt) override { c_.emit(StartAttempt{id, attempt}); }
+  void start(const AssignmentId& id, AttemptNumber attempt) override { reclaim_.start_attempt(id, attempt); }
   void signal(const AssignmentId& id, std::int32_t signal) override {
     c_.emit(SignalTask{id, signal, false});
   }
   void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
   void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }
-  void end(const AssignmentId& id) override { c_.emit(EndShim{id}); }
-  void reclaim(const task::TaskOrder& o, Instant since) override {
-    reclaim_.begin(o.id, o.context->spec.name, o.context->user, since, o.gpus);
-  }
+  void end(const AssignmentId& id) override { reclaim_.end_shim(id); }
+  void reclaim(const task::TaskOrder& o, Instant since) override { reclaim_.begin(o, since); }
   void require_lease(const AssignmentId& id, Duration lease) override { c_.emit(RequireLease{id, lease}); }
 
  private:
@@ -122,6 +121,7 @@ struct Node::Impl {
   GpuHealth gpu_health;
   HostHealth host_health;
   std::string failed_check;         // why the host is unfit, by its health check alone; "": it is fit
+  bool told_sick = false;           // host.sick was told, and not yet host.well
   std::set<std::string> fell_sick;  // since the start, of this host's GPUs, by PCI address
   std::map<std::string, std::pair<Instant, std::string>> gpu_faults;  // the newest of each of this host's GPUs, by PCI address
   std::optional<task::Assignments> host;
@@ -181,6 +181,7 @@ struct Node::Impl {
   void no_health_check();
   void follow_reclaims();
   void set_unfit();
+  void tell_sick(const std::string& reason);
   task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
   void watch_word();
   void watch_copy();

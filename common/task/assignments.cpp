@@ -153,6 +153,11 @@ bool Assignments::quiet() const {
          std::ranges::none_of(found_, [](const auto& entry) { return entry.second.shim_alive; });
 }
 
+bool Assignments::may_run(const AssignmentId& id) const {
+  const Task* task = find(id);
+  return (task != nullptr && !task->over()) || ending_.contains(id) || found_.contains(id);
+}
+
 bool Assignments::settled() const {
   const bool none = std::none_of(tasks_.begin(), tasks_.end(), [](const auto& entry) {
     return entry.second->order().desire == Desire::kill && !entry.second->over();

@@ -52,6 +52,8 @@ class Assignments : private RestartGate {
   bool quiet(JobId job) const;
   // Of no job at all.
   bool quiet() const;
+  // Something of this assignment is, or may come, alive on this host.
+  bool may_run(const AssignmentId& id) const;
   // Nothing is left of what is not wanted here.
   bool settled() const;
 

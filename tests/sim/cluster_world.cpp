@@ -51,7 +51,8 @@ class PrintedLog final : public Log {
 // What Node cannot break, the world breaks: each of these is a promise of the ring around Node.
 constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", "exit-told", "staging-told",
                                             "end-is-true", "lists-as-of-now", "new-ports", "own-gpu", "disk-failure-told"};
-constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "own-cpus", "gpus-reclaimed", "kill-before-next-generation",
+constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "own-cpus", "gpus-reclaimed", "gpu-notes-are-read",
+                                           "kill-before-next-generation",
                                            "ack-after-commit", "orphan-kill", "verify-before-restore",
                                            // Of several hosts.
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",

@@ -207,7 +207,7 @@ void SimRunner::end_process(SimShim& shim, job::Exit exit) {
   shim.after_thaw.clear();
   --live_;
   if (leaving_ && rng_.chance(1, 2))
-    for (const std::string& gpu : shim.spec.gpu_ids) leftovers_[gpu] = {shim.spec.id, timeline_.now() + upto(kLongestLeftover), life_};
+    for (const std::string& gpu : shim.spec.gpu_ids) leftovers_[gpu] = {shim.spec.id, timeline_.now() + upto(kLongestLeftover)};
   observer_.ended(shim);
   if (shim.lease) {
     tell_froze(shim);
@@ -319,7 +319,6 @@ std::vector<task::FoundShim> SimRunner::found() const {
 
 void SimRunner::host_died() {
   ++life_;
-  leftovers_.clear();
   for (auto& [id, shim] : shims_) {
     shim.lease.reset();
     shim.stopped = false;
@@ -332,6 +331,7 @@ void SimRunner::host_died() {
     shim.deaf_in_life = life_;
     shim.orders_until = timeline_.now();
   }
+  leftovers_.clear();
 }
 
 void SimRunner::lose_files() {
@@ -368,7 +368,7 @@ void SimRunner::set_calm() {
 
 const SimRunner::Leftover* SimRunner::leftover(const std::string& gpu) const {
   const auto it = leftovers_.find(gpu);
-  return it != leftovers_.end() && it->second.until > timeline_.now() && it->second.life == life_ ? &it->second : nullptr;
+  return it != leftovers_.end() && it->second.until > timeline_.now() ? &it->second : nullptr;
 }
 
 void SimRunner::perform(const node::FindGpuHolders& effect) {

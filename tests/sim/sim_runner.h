@@ -115,9 +115,8 @@ class SimRunner {
   struct Leftover {
     AssignmentId of;
     Instant until{};
-    std::uint64_t life = 0;  // of the agent, when it was left
   };
-  // That holds the GPU, and was left in this life of the agent; nullptr: none.
+  // That holds the GPU; nullptr: none.
   const Leftover* leftover(const std::string& gpu) const;
   bool has_files(JobId job) const;
   std::size_t live_processes() const { return live_; }

@@ -157,6 +157,11 @@ class Hardware(SystemTest):
         self.assertIn("gpu.held", self.agent.do("events"))
         self.submit("next", {"worker": {"replicas": 1, "command": SLEEP, "resources": {"gpus": 1}}})
         self.assertIn("process %d" % holder.pid, until(lambda: self.agent.ask("describe", "job", "next")["waiting_for"], "why it waits"))
+        # A new life of the agent knows from its first moment.
+        self.agent.end()
+        self.agent.start()
+        self.assertEqual(self.agent.ask("nodes")[0]["unfit"], unfit)
+        self.assertEqual(self.job("next")["state"], "Pending")
         holder.kill()
         holder.wait()
         self.wait_task("next", "worker-0", state="Running")

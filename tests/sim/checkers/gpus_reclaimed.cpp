@@ -1,4 +1,4 @@
-// A GPU that a process outside of all tasks still holds after its task's end is given to no other task in that life of the agent.
+// A GPU that a process outside of all tasks still holds after its task's end is given to no other task, whichever life of the agent it is.
 #include "tests/sim/checkers/checkers.h"
 
 namespace dtrain::sim {

@@ -38,19 +38,21 @@ class RestoreChoice final : public Checker {
     const Instant last_start = std::exchange(job.last_start, world_.now());
     const std::size_t host = world_.host_of(shim);
     if (!job.hosts.insert(host).second) return;
-    if (spec == nullptr || known == nullptr || !spec->checkpoint) return;
     const auto from = shim.spec.env.find("DTRAIN_RESTORE_FROM");
     const std::string path = from == shim.spec.env.end() ? "" : from->second;
-    if (spec->checkpoint->restore == "never") {
+    // The choices of a job of which the user has not heard yet are noted, for its later ones are judged by them (three hosts, seed 2951).
+    const bool heard_of = spec != nullptr && known != nullptr;
+    if (heard_of && !spec->checkpoint) return;
+    if (heard_of && spec->checkpoint->restore == "never") {
       if (!path.empty()) violation(id.text() + " restores " + path + " although the job says never");
       return;
     }
-    if (!path.empty()) is_here(id, host, path, *spec, job);
+    if (heard_of && !path.empty()) is_here(id, host, path, *spec, job);
     if (!first) return;
-    judge(id, path, *spec, *known, job, last_start);
+    if (heard_of) judge(id, path, *spec, *known, job, last_start);
     job.fruitless = path == job.path && !path.empty() ? job.fruitless + 1 : 1;
     job.path = path;
-    job.restored[id.generation] = step_of(*spec, path);
+    job.restored[id.generation] = step_of(path);
     job.begun[id.generation] = world_.now();
   }
 
@@ -82,7 +84,7 @@ class RestoreChoice final : public Checker {
   void judge(const AssignmentId& id, const std::string& path, const job::JobSpec& spec, const KnownJob& known, const History& job,
              Instant last_start) {
     if (known.scratch_asked) return;
-    const std::int64_t step = step_of(spec, path);
+    const std::int64_t step = step_of(path);
     const auto& [decided, known_then] = decided_[id.job];
     const bool waited = decided - last_start >= world_.restore_wait() && !path.empty();
     for (std::size_t host = 0; host < world_.hosts(); ++host)
@@ -90,7 +92,7 @@ class RestoreChoice final : public Checker {
         if (c.info.step <= step) break;
         if (!c.good || stale(c, id.job, job) || passed_over(c, id.job, job)) continue;
         if (c.info.path == job.path && job.fruitless >= 2) continue;
-        if (job.fruitless >= 2 && !job.path.empty() && c.info.step >= step_of(spec, job.path)) continue;
+        if (job.fruitless >= 2 && !job.path.empty() && c.info.step >= step_of(job.path)) continue;
         const std::string what = id.text() + " restores " + (path.empty() ? "nothing" : path) + " although " + c.info.path;
         if (world_.alone() || world_.host_view(host).undisturbed_since() + kAnswers <= decided)
           return violation(what + " is good on " + world_.host_view(host).name());
@@ -144,13 +146,13 @@ class RestoreChoice final : public Checker {
     return c.job != id && std::ranges::any_of(job.restored, [&](const auto& restored) { return restored.second < c.info.step; });
   }
   bool shared(const std::string& path) const {
-    const std::string dir = path.substr(0, path.rfind('/'));
-    return world_.hosts() > 1 && &world_.checkpoints(0).in(dir) == &world_.checkpoints(1).in(dir);
+    return world_.hosts() > 1 && &world_.checkpoints(0).in(dir_of(path)) == &world_.checkpoints(1).in(dir_of(path));
   }
+  static std::string dir_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-  std::int64_t step_of(const job::JobSpec& spec, const std::string& path) const {
+  std::int64_t step_of(const std::string& path) const {
     for (std::size_t host = 0; host < world_.hosts(); ++host)
-      for (const SimCheckpoint& c : world_.checkpoints(host).in(spec.checkpoint->dir))
+      for (const SimCheckpoint& c : world_.checkpoints(host).in(dir_of(path)))
         if (c.info.path == path) return c.info.step;
     return -1;
   }

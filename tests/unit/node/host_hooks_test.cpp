@@ -187,6 +187,27 @@ TEST_F(HostHooksTest, AnEpilogThatFailsKeepsNewTasksAwayUntilItSucceeds) {
   EXPECT_THAT(houses[1]->started.task_records, ::testing::SizeIs(any_on("after", "n2") ? 1 : 0));
 }
 
+TEST_F(HostHooksTest, ANewLifeOfTheAgentKnowsOfAnEpilogThatFailed) {
+  results["n2 epilog j"] = ended_with(4, "GPU 1 hangs\n");
+  submit(generic("j", 3));
+  work(5s);
+  act_on("j", wire::Action::cancel);
+  work(5s);
+  const std::string why = unfit(1);
+  ASSERT_THAT(why, HasSubstr("GPU 1 hangs"));
+  town.kill(*houses[1]);
+  attempts.clear();
+  held.insert("n2 epilog j");
+  restart(*houses[1]);
+  work(5s);
+  EXPECT_EQ(count("n2 epilog j"), 2u) << "it is tried again at once";
+  EXPECT_EQ(unfit(1), why);
+  houses[1]->give(HookEnded{last.token, {}});
+  work(2s);
+  EXPECT_EQ(unfit(1), "");
+  EXPECT_EQ(told(1, "host.well"), 1u);
+}
+
 TEST_F(HostHooksTest, WhatOneLifeOfTheAgentBeganTheNextEnds) {
   held.insert("n2 prolog j");
   submit(generic("j", 3));

@@ -78,6 +78,8 @@ class House {
   std::vector<Effect> effects;       // all so far
   std::vector<SaveMembers> unsaved;  // with hold_saves
   bool hold_saves = false;
+  std::vector<std::uint64_t> unwritten;  // tickets, with hold_notes
+  bool hold_notes = false;               // of what Node notes for later lives of the agent
   raft::Stored disk;
   std::map<std::uint64_t, wire::Message> answers;  // newest of each request
 
@@ -256,6 +258,7 @@ inline void House::give(const Event& event) {
 
 inline void House::perform(const Effect& effect) {
   if (const auto* p = std::get_if<Persist>(&effect)) {
+    if (hold_notes && !p->put_task_records.empty()) return unwritten.push_back(p->ticket);
     if (p->formation) started.members.formation = *cluster::formation::Record::decode(*p->formation);
     for (const std::string& key : p->erase_task_records) started.task_records.erase(key);
     for (const auto& [key, bytes] : p->put_task_records) started.task_records[key] = bytes;
