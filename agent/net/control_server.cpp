@@ -37,6 +37,7 @@ int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 struct ControlServer::Connection {
   node::ConnectionId id = 0;
   int fd = -1;
+  std::uint32_t uid = 0;
   wire::Deframer input;
   std::size_t counted_input = 0;   // part of total_input_
   std::size_t largest_input = 0;   // since the buffer was last given back
@@ -118,8 +119,8 @@ void ControlServer::accept_some(ControlSink& sink) {
     }
     auto connection = std::make_unique<Connection>();
     connection->fd = fd;
-    if (is_full(fd)) continue;
     const Peer peer = peer_of(fd);
+    if (is_full(fd, peer.uid)) continue;
     if (unwelcome_ && unwelcome_(peer.pid)) {
       turn_away(fd, {ErrorCode::refused, "could not serve this connection: it comes from inside a task",
                      "call dtrainctl from a login shell; a task asks nothing of the agent"});
@@ -129,11 +130,16 @@ void ControlServer::accept_some(ControlSink& sink) {
   }
 }
 
-bool ControlServer::is_full(int fd) const {
-  if (connections_.size() < limits_.connections) return false;
-  turn_away(fd, {ErrorCode::limit,
-                 "could not serve this connection: " + std::to_string(limits_.connections) + " are open",
-                 "close some, or try again later"});
+// One user may take no more than a part, and all together leave some to root.
+bool ControlServer::is_full(int fd, std::uint32_t uid) const {
+  const bool root = uid == 0 || uid == ::geteuid();
+  const std::size_t room = limits_.connections - (root ? 0 : std::min(limits_.connections, limits_.connections_of_root));
+  const auto own = of_user_.find(uid);
+  std::string open;
+  if (connections_.size() >= room) open = std::to_string(connections_.size()) + " are open";
+  else if (!root && own != of_user_.end() && own->second >= limits_.connections_of_user) open = std::to_string(own->second) + " of yours are open";
+  if (open.empty()) return false;
+  turn_away(fd, {ErrorCode::limit, "could not serve this connection: " + open, "close some, or try again later"});
   return true;
 }
 
@@ -144,6 +150,8 @@ void ControlServer::admit(std::unique_ptr<Connection> connection, const node::Ca
   event.events = EPOLLIN;
   event.data.u64 = id;
   if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, connection->fd, &event) != 0) return;
+  connection->uid = caller.uid;
+  ++of_user_[caller.uid];
   connections_.emplace(id, std::move(connection));
   sink.on_opened(id, caller);
 }
@@ -151,7 +159,7 @@ void ControlServer::admit(std::unique_ptr<Connection> connection, const node::Ca
 void ControlServer::adopt(int fd, const node::Caller& caller, ControlSink& sink) {
   auto connection = std::make_unique<Connection>();
   connection->fd = fd;
-  if (!is_full(fd)) admit(std::move(connection), caller, sink);
+  if (!is_full(fd, caller.uid)) admit(std::move(connection), caller, sink);
 }
 
 // Out of descriptors: without this the waiting connection would keep the loop awake for ever.
@@ -357,6 +365,7 @@ void ControlServer::bury(ControlSink& sink) {
     timers_.erase({c.timer, id});
     backlog_.erase(id);
     drained_.erase(id);
+    if (const auto own = of_user_.find(c.uid); --own->second == 0) of_user_.erase(own);
     connections_.erase(found);
     doomed_.erase(id);
     if (spare_fd_ < 0) reopen();

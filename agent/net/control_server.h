@@ -30,6 +30,8 @@ namespace dtrain::net {
 
 struct ControlLimits {
   std::size_t connections = limits::kControlConnections;
+  std::size_t connections_of_user = limits::kControlConnectionsOfUser;
+  std::size_t connections_of_root = limits::kControlConnectionsOfRoot;
   std::size_t output_bytes = limits::kControlOutputBytes;  // unsent, of one connection
   std::size_t total_output_bytes = 64 << 20;               // unsent, of all: who would exceed it is closed
   std::size_t total_input_bytes = 64 << 20;                // of unfinished messages of all: likewise
@@ -85,7 +87,7 @@ class ControlServer {
   struct Connection;
   ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd, int epoll_fd);
   void accept_some(ControlSink& sink);
-  bool is_full(int fd) const;
+  bool is_full(int fd, std::uint32_t uid) const;
   void admit(std::unique_ptr<Connection> connection, const node::Caller& caller, ControlSink& sink);
   void refuse_one();
   void watch_listener(bool on);
@@ -114,6 +116,7 @@ class ControlServer {
   node::ConnectionId next_id_ = 1;
   std::size_t total_input_ = 0, total_output_ = 0;
   std::map<node::ConnectionId, std::unique_ptr<Connection>> connections_;
+  std::map<std::uint32_t, std::size_t> of_user_;  // how many of them, by uid; no zeros
   std::set<node::ConnectionId> backlog_;  // complete messages wait in their input buffer
   std::set<node::ConnectionId> doomed_;   // to be closed by the next bury()
   std::set<node::ConnectionId> drained_;

@@ -20,6 +20,8 @@ inline constexpr std::size_t kArgumentsTotalBytes = 1 << 20;
 // Control socket.
 inline constexpr std::size_t kControlFrameBytes = 4 << 20;  // a longer announced length closes the connection
 inline constexpr std::size_t kControlConnections = 512;     // further ones are accepted and closed with an error
+inline constexpr std::size_t kControlConnectionsOfUser = 128;  // of those; root and the agent's own user have no such limit
+inline constexpr std::size_t kControlConnectionsOfRoot = 32;   // of those, for these two alone: nobody locks them out
 inline constexpr std::size_t kControlOutputBytes = 8 << 20; // unsent bytes of one connection; beyond: closed
 inline constexpr std::size_t kBlobChunkBytes = 1 << 20;     // one PutBlob message
 inline constexpr std::uint64_t kPackageBytes = 4ull << 30;  // one package; larger: refused

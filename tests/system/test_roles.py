@@ -179,6 +179,22 @@ class Roles(Accounts):
                 self.assertIn("inside a task", said)
         self.assertEqual(self.agent.do("exec", self.running_one(), "worker-0", "--", "true"), "")
 
+    def test_one_user_does_not_take_all_connections(self):
+        crowd = subprocess.Popen([sys.executable, "-c", """
+import socket, sys
+crowd = []
+for _ in range(700):
+    crowd.append(socket.socket(socket.AF_UNIX))
+    crowd[-1].connect(sys.argv[1])
+print("there", flush=True)
+sys.stdin.read()
+""", self.agent.socket], user=pwd.getpwnam(EVE).pw_uid, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
+        self.addCleanup(lambda: (crowd.kill(), crowd.communicate()))
+        self.assertEqual(crowd.stdout.readline(), b"there\n")
+        until(lambda: b"128 of yours are open" in self.as_(EVE, "jobs").stderr, "she is refused more")
+        self.allowed(ANNE, "jobs")
+        self.agent.do("jobs")
+
     def running_one(self):
         self.agent.do("submit", self.write("alive.yaml", self.job("alive", harness.SLEEP).decode()))
         until(lambda: self.agent.ask("tasks", "alive")[0]["state"] == "Running", "alive to run")

@@ -137,6 +137,40 @@ TEST_F(ControlServerTest, RefusesMoreConnectionsThanAllowed) {
   ASSERT_TRUE(serve([&] { return server_->connections() == 3; }));
 }
 
+TEST_F(ControlServerTest, AUserMayTakeAPartAndAllTogetherLeaveSomeToRoot) {
+  ControlLimits limits;
+  limits.connections = 6;
+  limits.connections_of_user = 2;
+  limits.connections_of_root = 1;
+  start(limits);
+  std::vector<int> ends;
+  const auto connect_as = [&](std::uint32_t uid) {
+    int pair[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+    ends.push_back(pair[1]);
+    const std::size_t before = server_->connections();
+    server_->adopt(pair[0], {"user" + std::to_string(uid), uid}, sink_);
+    return server_->connections() == before + 1;
+  };
+  const std::uint32_t own = ::geteuid(), first = own + 1000;
+  EXPECT_TRUE(connect_as(first));
+  EXPECT_TRUE(connect_as(first));
+  EXPECT_FALSE(connect_as(first)) << "its part";
+  char said[4096];
+  EXPECT_GT(::read(ends.back(), said, sizeof(said)), 0) << "it is told";
+  EXPECT_TRUE(connect_as(first + 1));
+  EXPECT_TRUE(connect_as(first + 1));
+  EXPECT_TRUE(connect_as(first + 2));
+  EXPECT_FALSE(connect_as(first + 2)) << "the last is for root";
+  EXPECT_TRUE(connect_as(own));
+  EXPECT_FALSE(connect_as(own)) << "there is no more";
+  ::close(ends[0]);
+  ::close(ends[1]);
+  ASSERT_TRUE(serve([&] { return server_->connections() == 4; }));
+  EXPECT_TRUE(connect_as(first)) << "what was closed counts no more";
+  for (std::size_t i = 2; i < ends.size(); ++i) ::close(ends[i]);
+}
+
 TEST_F(ControlServerTest, TheUnwelcomeAreToldSoAndNothingOfTheirsIsRead) {
   pid_t seen = 0;
   start({}, [&](pid_t pid) { return seen = pid, true; });
