@@ -136,8 +136,10 @@ bool ControlServer::is_full(int fd, std::uint32_t uid) const {
   const std::size_t room = limits_.connections - (root ? 0 : std::min(limits_.connections, limits_.connections_of_root));
   const auto own = of_user_.find(uid);
   std::string open;
-  if (connections_.size() >= room) open = std::to_string(connections_.size()) + " are open";
-  else if (!root && own != of_user_.end() && own->second >= limits_.connections_of_user) open = std::to_string(own->second) + " of yours are open";
+  if (connections_.size() >= room)
+    open = std::to_string(connections_.size()) + " are open";
+  else if (!root && own != of_user_.end() && own->second >= limits_.connections_of_user)
+    open = std::to_string(own->second) + " of yours are open";
   if (open.empty()) return false;
   turn_away(fd, {ErrorCode::limit, "could not serve this connection: " + open, "close some, or try again later"});
   return true;
