@@ -28,7 +28,7 @@ struct Persist {
   bool reset_log = false;                        // with a snapshot: all entries are dropped
   std::optional<std::uint64_t> truncate_from;    // entries from this index on are dropped
   std::vector<raft::LogEntry> append;
-  std::map<std::string, std::string> put_task_records;  // by names of Node's own (host_hooks.h)
+  std::map<std::string, std::string> put_task_records;  // by names of Node's own (host_hooks.h, gpu_reclaim.h)
   std::vector<std::string> erase_task_records;
 };
 

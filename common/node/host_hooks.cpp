@@ -38,7 +38,7 @@ void HostHooks::start(const std::map<std::string, std::string>& records) {
     here.note = std::move(*note);
     here.note.ready = here.note.ready && here.note.boot_id == c_.facts.boot_id;
     here.noted = true;
-    if (here.note.problem.empty()) continue;
+    if (here.note.problem.empty() || c_.options.epilog.empty()) continue;
     here.owed = true;
     here.again = c_.now.boot;
     set_problem(here, here.note.problem);

@@ -208,6 +208,24 @@ TEST_F(HostHooksTest, ANewLifeOfTheAgentKnowsOfAnEpilogThatFailed) {
   EXPECT_EQ(told(1, "host.well"), 1u);
 }
 
+TEST_F(HostHooksTest, WithoutAnEpilogNothingIsOwedAnyMore) {
+  results["n2 epilog j"] = ended_with(4, "GPU 1 hangs\n");
+  submit(generic("j", 3));
+  work(5s);
+  act_on("j", wire::Action::cancel);
+  work(5s);
+  ASSERT_THAT(unfit(1), HasSubstr("GPU 1 hangs"));
+  town.kill(*houses[1]);
+  attempts.clear();
+  houses[1]->options.epilog.clear();
+  const std::size_t before = houses[1]->log.count("host.sick");
+  restart(*houses[1]);
+  work(5s);
+  EXPECT_EQ(unfit(1), "");
+  EXPECT_EQ(houses[1]->log.count("host.sick"), before);
+  EXPECT_THAT(houses[1]->started.task_records, IsEmpty());
+}
+
 TEST_F(HostHooksTest, WhatOneLifeOfTheAgentBeganTheNextEnds) {
   held.insert("n2 prolog j");
   submit(generic("j", 3));
