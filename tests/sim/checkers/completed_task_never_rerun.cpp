@@ -1,5 +1,7 @@
 // A task that exited 0 by itself is complete: it never runs again, in no later generation and after no crash, unless
 // its role restarts always or a user asked for it.
+#include <algorithm>
+
 #include "tests/sim/attempt_ledger.h"
 #include "tests/sim/checkers/checkers.h"
 
@@ -11,18 +13,19 @@ class CompletedTaskNeverRerun final : public Checker {
   using Checker::Checker;
   std::string_view name() const override { return "completed_task_never_rerun"; }
 
-  // A stop that was sent before the agent was told of the end (it was paused meanwhile): to the agent that end may be an
-  // obedient one, and the task runs again when its job is resumed (seed 10965).
+  // A stop that was sent before the agent was told of the end (it was paused meanwhile), or before it looked at what it was told while its
+  // ledger was not current (a stop had begun in an earlier life, seed 8821): to the agent that end may be an obedient one, and the task
+  // runs again when its job is resumed (seed 10965).
   void on_effect(const node::Effect& effect) override {
     attempts_.effect(effect);
     const auto* stop = std::get_if<node::SignalTask>(&effect);
     Completion* done = stop == nullptr ? nullptr : completion_of(stop->id);
-    if (done != nullptr && !done->told) done->uncertain = true;
+    if (done != nullptr) done->uncertain = true;
   }
   void on_event(const node::Event& event) override {
     const auto* exited = std::get_if<node::AttemptExited>(&event);
     Completion* done = exited == nullptr ? nullptr : completion_of(exited->id);
-    if (done != nullptr) done->told = done->agent_lives = true;
+    if (done != nullptr) done->agent_lives = true;
   }
 
   void process_started(const SimShim& shim) override {
@@ -31,7 +34,7 @@ class CompletedTaskNeverRerun final : public Checker {
     const auto done = completed_.find({id.job, id.task});
     if (done == completed_.end()) return;
     const KnownJob* job = world_.book().find(id.job);
-    const bool lost = done->second.uncertain && job != nullptr && (job->steered != 0 || job->reboots != 0);
+    const bool lost = done->second.uncertain && job != nullptr && (job->steered != 0 || job->reboots != 0 || preempted(id.job));
     const bool asked = job != nullptr && asked_again(*job, id.task, done->second.at);
     if (lost || asked || unheard_of(done->second, shim) || lost_unheard(done->second, id)) {
       completed_.erase(done);
@@ -57,18 +60,20 @@ class CompletedTaskNeverRerun final : public Checker {
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
     completed_.try_emplace({id.job, id.task},
-                           Completion{id.generation, shim.attempt, world_.now(), false, false, false, world_.host_of(shim)});
+                           Completion{id.generation, shim.attempt, world_.now(), false, false, world_.host_of(shim)});
   }
 
  private:
   static constexpr Duration kLost = 6s;
+  bool preempted(JobId id) const {
+    return std::ranges::any_of(world_.ledger().events(), [&](const auto& e) { return e.job == id && e.type == "job.preempted"; });
+  }
   struct Completion {
     Generation generation = 0;
     AttemptNumber attempt = 0;
     Instant at{};
     bool uncertain = false;
-    bool told = false;  // the agent
-    bool agent_lives = false;  // that was told, and all others
+    bool agent_lives = false;  // that was told of it
     std::size_t host = 0;
   };
   // It ran on on a host that was lost, and was begun elsewhere meanwhile: its end is nobody's (seed 292).
