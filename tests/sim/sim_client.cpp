@@ -320,13 +320,12 @@ void SimClient::check_payload(const SentRequest& sent, const wire::Message& mess
 void SimClient::on_submitted(const SentRequest& sent, const wire::Message& message) {
   const auto reply = wire::decode<wire::SubmitReply>(message.payload);
   if (!reply) return;
-  std::uint64_t tag = sent.tag;
-  if (sent.type == MessageType::action) {   // rerun: the same file as the job of that name had
-    for (const auto& [id, job] : book_.jobs())
-      if (job.name == sent.action.job) tag = job.tag;
+  if (sent.type == MessageType::action) {   // rerun. Of which file it is the next list says where its submit was not answered (seed 12944)
+    if (KnownJob* job = book_.find(reply->id)) job->acknowledged = true;
+    return;
   }
   unacknowledged_.erase(sent.tag);
-  book_.know(reply->id, tag, reply->name, timeline_.now()).acknowledged = true;
+  book_.know(reply->id, sent.tag, reply->name, timeline_.now()).acknowledged = true;
 }
 
 void SimClient::agent_died(std::size_t host) {
