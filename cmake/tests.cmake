@@ -100,6 +100,7 @@ set_tests_properties(system_test_submits system_test_random_kills system_test_le
 set_tests_properties(system_test_package system_test_package_cluster PROPERTIES SKIP_RETURN_CODE 77 RESOURCE_LOCK package)
 set_tests_properties(system_test_systemd_runner system_test_frozen_systemd PROPERTIES SKIP_RETURN_CODE 77)
 set_tests_properties(system_test_roles system_test_isolation system_test_forged system_test_remote PROPERTIES SKIP_RETURN_CODE 77)  # without root
+set_tests_properties(system_test_real_gpu PROPERTIES SKIP_RETURN_CODE 77)  # without an NVIDIA GPU
 # Twelve agents whose clocks are the measure: another test beside them takes half of a small machine.
 set_tests_properties(system_test_membership_faults PROPERTIES RUN_SERIAL ON)
 
