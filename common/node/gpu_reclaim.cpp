@@ -22,7 +22,7 @@ void GpuReclaim::start(const std::map<std::string, std::string>& records) {
     }
     Use use;
     use.note = std::move(*note);
-    use.noted = true;
+    use.noted = use.begun = true;
     if (!use.note.held.empty()) use.ended = use.next = c_.now.boot;
     const AssignmentId id = use.note.id;
     uses_.emplace(id, std::move(use));
@@ -69,6 +69,7 @@ void GpuReclaim::persisted(std::uint64_t ticket) {
 
 void GpuReclaim::start_attempt(const AssignmentId& id, AttemptNumber attempt) {
   const auto it = uses_.find(id);
+  if (it != uses_.end()) it->second.begun = true;
   if (it != uses_.end() && it->second.ticket != 0)
     it->second.attempt = attempt;
   else
@@ -94,8 +95,12 @@ void GpuReclaim::begin(const task::TaskOrder& order, Instant since) {
 }
 
 void GpuReclaim::begin_others(const std::function<bool(const AssignmentId&)>& is_here) {
-  for (auto& [id, use] : uses_)
-    if (!use.ended && !is_here(id)) use.ended = use.next = c_.now.boot;
+  for (auto next = uses_.begin(); next != uses_.end();) {
+    const auto it = next++;
+    if (it->second.ended || is_here(it->first)) continue;
+    if (!it->second.begun) forget(it);
+    else it->second.ended = it->second.next = c_.now.boot;
+  }
 }
 
 void GpuReclaim::drive() {
@@ -183,10 +188,11 @@ void GpuReclaim::forget(Uses::iterator it) {
 
 bool GpuReclaim::refuses(const task::TaskOrder& order) {
   for (const auto& [id, use] : uses_) {
-    if (use.note.held.empty()) continue;
+    if (!use.ended || id == order.id) continue;
+    const std::string why = use.note.held.empty() ? "whether the GPUs of " + use.note.task + " are free is being looked at" : use.note.held;
     for (const task::OwnGpu& gpu : order.gpus) {
       if (std::ranges::find(use.note.gpus, gpu) == use.note.gpus.end()) continue;
-      staged_.push_back({order.id, fail(ErrorCode::unavailable, "could not stage " + order.id.task.text() + ": " + use.note.held,
+      staged_.push_back({order.id, fail(ErrorCode::unavailable, "could not stage " + order.id.task.text() + ": " + why,
                                         "end that process, or use other hosts")});
       return true;
     }

@@ -62,7 +62,7 @@ class GpuReclaim {
 
   // Whose end may be told, since the last call.
   std::vector<AssignmentId> take_over() { return std::exchange(over_, {}); }
-  // Its GPUs are held: the coordinator had not heard of it. Its staging fails, by take_staged().
+  // Its GPUs are held, or may be: the coordinator had not heard of it. Its staging fails, by take_staged().
   bool refuses(const task::TaskOrder& order);
   std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
   // Why this host is given no new tasks; "": nobody holds what is not theirs.
@@ -94,6 +94,7 @@ class GpuReclaim {
   struct Use {
     Note note;
     bool noted = false;                    // on the disk, or about to be
+    bool begun = false;                    // an attempt may have had them
     std::uint64_t ticket = 0;              // of the note that is waited for; 0: none
     std::optional<AttemptNumber> attempt;  // that waits for it
     std::optional<Instant> ended;          // since when its GPUs are to be free
