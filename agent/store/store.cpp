@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <string_view>
 
@@ -48,8 +49,9 @@ PRAGMA cache_size = -256;
 PRAGMA mmap_size = 0;
 PRAGMA temp_store = MEMORY;
 PRAGMA wal_autocheckpoint = 256;
-PRAGMA journal_size_limit = 1048576;
+PRAGMA journal_size_limit = 2097152;
 )";
+static_assert(kWalBytes == 2'097'152, "what is reserved is kept");
 
 // Over the row's key and bytes, so that neither rots nor is swapped unseen.
 std::string row_sum(const std::string& key, std::string_view payload) {
@@ -260,7 +262,21 @@ Status Store::put_meta(const std::string& key, const std::string& value) {
   return write.bind_text(key).bind_text(value).finish("write " + key);
 }
 
+// Each commit that makes its file longer waits for the file system's own journal too (ext4, in a file on a loaded machine: 4.8 ms,
+// where overwriting takes 0.2). So the write-ahead log gets at once the length that it has when it is begun anew. Zeroes behind
+// its last frame end it, as the end of the file does. Without them it is only slower: nothing is said of a failure.
+void Store::reserve_wal() {
+  const File wal(::open((path_ + "-wal").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+  struct stat info {};
+  if (!wal || ::fstat(wal.fd(), &info) != 0) return;
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size >= kWalBytes) return;
+  if (!write_all(wal.fd(), std::string(kWalBytes - size, '\0')) || ::fdatasync(wal.fd()) != 0)
+    (void)!::ftruncate(wal.fd(), info.st_size);  // a full disk: others need the room more
+}
+
 Result<StoredState> Store::begin_life(const std::string& boot_id, const NodeId& id_if_new) {
+  reserve_wal();
   StoredState state;
   const Status counted = in_transaction([&]() -> Status {
     auto node = get_meta("node");

@@ -6,6 +6,7 @@
 // Used by one thread at a time: opened and loaded before the disk worker starts to commit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,6 +25,8 @@ namespace dtrain::store {
 
 // 1: a log of one voter, before common/raft. It is migrated when it is opened.
 inline constexpr int kSchemaVersion = 3;
+// Of the write-ahead log (dtrain.db-wal) while the agent runs, but for one long transaction: it is begun anew at half of that.
+inline constexpr std::size_t kWalBytes = 2 << 20;
 
 struct StoredState {
   NodeId node;                      // made at the first start
@@ -74,6 +77,7 @@ class Store {
   Status prepare_schema(const std::string& version);
   Status migrate(std::uint64_t from);
   Status refuse_newer();
+  void reserve_wal();
   Result<std::string> get_meta(const std::string& key);
   Status put_meta(const std::string& key, const std::string& value);
   Status load_hard(StoredState& state);

@@ -179,7 +179,7 @@ TEST(Committer, KeepsOrderAndEverything) {
 struct SmallDisk {
   TempDir mount_point;
   bool mounted = false;
-  SmallDisk() { mounted = ::mount("tmpfs", mount_point.path.c_str(), "tmpfs", 0, "size=2m") == 0; }
+  SmallDisk() { mounted = ::mount("tmpfs", mount_point.path.c_str(), "tmpfs", 0, "size=16m") == 0; }
   ~SmallDisk() {
     if (mounted) ::umount2(mount_point.path.c_str(), MNT_DETACH);
   }
@@ -198,7 +198,7 @@ TEST(Committer, AFullDiskWaitsAndGoesOn) {
     while (file.write(std::string(4096, 'f').data(), 4096).flush()) {
     }
   }
-  for (std::uint64_t i = 1; i <= 20; ++i) ring.append(i, 20'000);
+  for (std::uint64_t i = 1; i <= 20; ++i) ring.append(i, 200'000);  // more than the write-ahead log holds
   ASSERT_TRUE(ring.settle([&] { return ring.committer->disk_full(); }));
   EXPECT_TRUE(ring.done.empty());
   EXPECT_EQ(ring.log.events, std::vector<std::string>{"disk.full"});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -246,6 +248,48 @@ TEST(Store, RewritesEveryPageAndLosesNothing) {
   EXPECT_EQ(state.task_records.at("17.1.worker-0"), "record");
 }
 
+// A commit that makes its file longer costs several times as much as one that does not.
+TEST(Store, NoCommitMakesTheWalLonger) {
+  TempDir dir;
+  const auto wal = [&] { return fs::file_size(dir.path + "/dtrain.db-wal"); };
+  auto store = open_store(dir.path);
+  ASSERT_TRUE(store->begin_life("boot", "id"));
+  ASSERT_EQ(wal(), kWalBytes);
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    Transaction t = entries(i, i);
+    t.task_records["count"] = std::to_string(i);
+    ASSERT_TRUE(store->commit(t));
+    ASSERT_EQ(wal(), kWalBytes) << i;
+  }
+  store.reset();
+  EXPECT_EQ(reopen(dir.path).replica.log.size(), 1000u);
+  // Longer than what is reserved: once.
+  store = open_store(dir.path);
+  ASSERT_TRUE(store->begin_life("boot", "id"));
+  Transaction large = entries(1001, 1100);
+  for (auto& entry : large.append) entry.payload.assign(30'000, 'x');
+  ASSERT_TRUE(store->commit(large));
+  EXPECT_GT(wal(), kWalBytes);
+  ASSERT_TRUE(store->commit(entries(1101, 1101)));
+  EXPECT_EQ(wal(), kWalBytes);
+}
+
+// Room for the write-ahead log is a matter of speed: where there is none the agent starts, and leaves to others what there is.
+TEST(Store, AFullDiskHasNoRoomReserved) {
+  TempDir dir;
+  if (::mount("tmpfs", dir.path.c_str(), "tmpfs", 0, "size=1m") != 0) {
+    ASSERT_NE(::geteuid(), 0u);
+    return;  // only root may mount
+  }
+  auto store = open_store(dir.path);
+  ASSERT_TRUE(store->begin_life("boot", "id"));
+  EXPECT_LT(fs::file_size(dir.path + "/dtrain.db-wal"), kWalBytes / 2);
+  EXPECT_TRUE(store->commit(entries(1, 5)));
+  store.reset();
+  EXPECT_EQ(reopen(dir.path).replica.log.size(), 5u);
+  ::umount2(dir.path.c_str(), MNT_DETACH);
+}
+
 TEST(Store, ADiskFailureIsRememberedForTheBoot) {
   TempDir dir;
   EXPECT_FALSE(disk_failed(dir.path, "boot-1"));
@@ -353,7 +397,8 @@ TEST(Store, AnyTruncationOfTheWalOpensToACommittedPrefix) {
     fs::create_directory(dir.path + "/killed");
     for (const char* name : {"dtrain.db", "dtrain.db-wal"}) fs::copy(dir.path + "/" + name, dir.path + "/killed/" + name);
   }
-  const auto size = fs::file_size(dir.path + "/killed/dtrain.db-wal");
+  const std::string wal = read_file(dir.path + "/killed/dtrain.db-wal", kWalBytes).value();
+  const auto size = wal.find_last_not_of('\0') + 1;  // what is reserved behind it is empty
   ASSERT_GT(size, 30u * 4096);
   std::mt19937_64 random(20261120);
   std::uint64_t least = kCommits, most = 0;
@@ -361,7 +406,7 @@ TEST(Store, AnyTruncationOfTheWalOpensToACommittedPrefix) {
     const std::string copy = dir.path + "/copy";
     fs::remove_all(copy);
     fs::copy(dir.path + "/killed", copy);
-    fs::resize_file(copy + "/dtrain.db-wal", round == 0 ? size : random() % size);
+    if (round != 0) fs::resize_file(copy + "/dtrain.db-wal", random() % size);
     const auto store = Store::open(copy, "1");
     ASSERT_TRUE(store) << store.error().text();
     const auto state = (*store)->begin_life("boot", "id");
