@@ -384,7 +384,25 @@ void Task::lease_froze(Instant now, AttemptNumber attempt, bool frozen) {
   dirty_ = true;
 }
 
+void Task::enter(Phase phase) {
+  phase_ = phase;
+  if (preparing()) return;
+  dirty_ = untold_ = true;
+  tell_at_ = kNever;
+}
+
+void Task::watch_preparation(Instant now) {
+  if (!preparing() || !untold_) return;
+  if (tell_at_ == kNever) tell_at_ = now + kTellStagingAfter;
+  if (now >= tell_at_) dirty_ = true;
+}
+
 void Task::advance(Instant now) {
+  proceed(now);
+  watch_preparation(now);
+}
+
+void Task::proceed(Instant now) {
   require_lease(now);
   const bool waits = phase_ == Phase::backoff || (phase_ == Phase::running && role().watchdog > 0ns);
   const bool still = waits && job_stands_still();
@@ -430,6 +448,7 @@ Instant Task::deadline() const {
   if (phase_ == Phase::running && role().watchdog > 0ns && !frozen() && !job_stands_still() && !killed_ && !to_be_stopped())
     d = std::min(d, last_sign_of_life_ + role().watchdog);
   if (lacks_lease()) d = std::min(d, require_at_);
+  if (!dirty_) d = std::min(d, tell_at_);
   return d;
 }
 
@@ -491,6 +510,8 @@ job::TaskObservation Task::observation() const {
 
 job::TaskObservation Task::take_observation() {
   dirty_ = false;
+  untold_ = !preparing();
+  tell_at_ = kNever;
   return observation();
 }
 

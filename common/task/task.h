@@ -68,6 +68,9 @@ class RestartGate {
 // Shims of a task, one after the other, that may die before an attempt begins in them. Each is replaced at no cost; one more is a
 // failure: of the attempt that it was to begin, or, before the first, of the staging.
 inline constexpr std::uint32_t kIdleShimDeaths = 4;
+// Being staged or launched is reported once it lasts that long. As a rule it takes milliseconds: what follows is told first, and the
+// ledger, through which all reports go one after the other, has two entries less on the way to a task's start.
+inline constexpr Duration kTellStagingAfter = 200ms;
 
 class Task {
  public:
@@ -124,10 +127,10 @@ class Task {
     return order_.desire != Desire::run || stop_announced_ ||
            (attempt_ > 0 && order_.restart_attempt == attempt_);
   }
-  void enter(Phase phase) {
-    phase_ = phase;
-    dirty_ = true;
-  }
+  bool preparing() const { return phase_ == Phase::staging || phase_ == Phase::launching; }
+  void enter(Phase phase);
+  void watch_preparation(Instant now);
+  void proceed(Instant now);
   void launch();
   void start_next();
   void after_exit(Instant now, bool counted);
@@ -150,7 +153,9 @@ class Task {
 
   Phase phase_ = Phase::staging;
   Outcome outcome_ = Outcome::none;
-  bool dirty_ = true;
+  bool dirty_ = false;
+  bool untold_ = true;  // that it is being staged or launched; true outside of these phases
+  Instant tell_at_ = kNever;
   bool shim_alive_ = false;
   std::string work_dir_;
   AttemptNumber attempt_ = 0;  // newest that was started
