@@ -16,9 +16,12 @@
 #include "agent/net/poller.h"
 #include "agent/net/router.h"
 #include "agent/net/zap.h"
+#include "common/node/proposals.h"
 
 namespace dtrain::net {
 namespace {
+
+static_assert(2 * node::kForwards <= kPeerHighWater, "beside the commands there is room for what else goes to the leader");
 
 class ZmqPeerLinks final : public PeerLinks {
  public:

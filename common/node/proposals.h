@@ -18,7 +18,9 @@ namespace dtrain::node {
 
 inline constexpr Duration kForwardRetry = 500ms;  // until what was sent to the leader is sent again
 inline constexpr Duration kAnswerWithin = 10s;    // a command that is not applied by then is given up
-inline constexpr std::size_t kForwards = 64;      // commands sent to the leader and not applied; further ones wait
+// Commands sent to the leader and not applied; further ones wait. A link has room for twice as many messages: what finds none there
+// is lost, and said again only after kForwardRetry.
+inline constexpr std::size_t kForwards = 32;
 inline constexpr std::size_t kReportTasks = 256;  // in one report, which fits in an entry; further ones go in the next
 inline constexpr std::size_t kReports = 1024;     // said and not applied; what changes meanwhile waits in report_room()
 
