@@ -47,12 +47,16 @@ constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/sbin:/usr/bin:/s
 
 }  // namespace
 
-void prepare_child() {
+void prepare_own_child() {
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+void prepare_child() {
+  prepare_own_child();
   become_usual();
 }
 

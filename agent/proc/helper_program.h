@@ -32,6 +32,8 @@ Result<HelperResult> run_helper(const HelperProgram& program);
 // Puts signals, mask, parent death and urgency of a just forked child in order: default handlers, nothing blocked,
 // killed when its parent dies, no more urgent than usual. To be called again after become(), which cancels the death.
 void prepare_child();
+// Likewise, but as urgent as its parent: it runs nobody's program, and the agent waits for its answer.
+void prepare_own_child();
 
 // The last step of a forked child, safe there: becomes the program, looked up in the caller's PATH, with no descriptor but the first
 // three. Where that fails it says why on stderr and ends with kNotExecuted.

@@ -123,7 +123,7 @@ Instant Stager::deadline() const {
 }
 
 void Stager::run_child(const Child& child) const {
-  prepare_child();
+  prepare_own_child();  // tar and rm are no more urgent than usual
   ::setpgid(0, 0);
   // Connections, locks and logs of the agent must not live on in here. (dup2 keeps the number when it fits
   // already.)
