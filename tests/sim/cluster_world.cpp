@@ -136,6 +136,7 @@ ClusterWorld::ClusterWorld(RunOptions options)
     if (network_) network_->add_host();
   }
   checkers_ = all_checkers(*this);
+  std::erase_if(checkers_, [&](const auto& checker) { return checker->name() == options_.without; });
 }
 
 ClusterWorld::~ClusterWorld() = default;

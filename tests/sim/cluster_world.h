@@ -37,6 +37,7 @@ struct RunOptions {
   FaultSet faults = FaultSet::all();
   std::string broken_rule;             // "": none
   bool trace = false;
+  std::string without;                 // this checker: another is to be seen noticing what it notices first
 };
 
 struct RunResult {

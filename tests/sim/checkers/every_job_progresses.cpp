@@ -122,13 +122,15 @@ class EveryJobProgresses final : public Checker {
     return true;
   }
 
-  // Every checkpoint the job once had is lost, or of a branch that it left behind (three hosts, seed 3171): it waits for a user to say
-  // "from scratch".
+  // Every checkpoint the job once had is lost, or of a branch that it left behind (three hosts, seed 3171), where what others had written
+  // into its directory counts as older than its first generation (474): it waits for a user to say "from scratch".
   bool nothing_to_restore(JobId id) const {
     const job::JobSpec* spec = world_.book().spec_of(id);
     if (spec == nullptr || !spec->checkpoint || spec->checkpoint->restore != "auto") return false;
     const cluster::JobRecord* job = world_.ledger().find(id);
-    const auto stale = [&](const SimCheckpoint& c) { return job != nullptr && c.job == id && job->is_stale(c.generation, c.info.step); };
+    const auto stale = [&](const SimCheckpoint& c) {
+      return job != nullptr && job->is_stale(c.job == id ? c.generation : 0, c.info.step);
+    };
     for (std::size_t i = 0; i < world_.hosts(); ++i)
       for (const SimCheckpoint& c : world_.checkpoints(i).in(spec->checkpoint->dir))
         if (c.good && !stale(c)) return false;

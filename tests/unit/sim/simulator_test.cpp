@@ -161,7 +161,7 @@ TEST(World, SeedsThatOnceFailed) {
         Once{3, 1752, true}, Once{3, 2217}, Once{3, 3171}, Once{3, 3198, true}, Once{3, 6677}, Once{3, 9733}, Once{3, 13716},
         Once{3, 8182, true}, Once{3, 9403, true}, Once{3, 15151, true}, Once{3, 16190, true}, Once{3, 18110, true}, Once{3, 19786, true},
         Once{1, 1407, true}, Once{1, 1135, true, true}, Once{1, 2234, true, true}, Once{1, 9495, true, true}, Once{1, 1607, true, true}, Once{3, 743, true, true},
-        Once{3, 2951, true, true}, Once{1, 8821, true, true}, Once{1, 12944, true, true}, Once{3, 13670, true, true}}) {
+        Once{3, 2951, true, true}, Once{1, 8821, true, true}, Once{1, 12944, true, true}, Once{3, 13670, true, true}, Once{3, 474, true, true}}) {
     if (turn++ % kEveryOnceFailed != 0) continue;
     RunOptions options;
     options.nodes = once.nodes;
@@ -200,6 +200,7 @@ struct BrokenRule {
   std::size_t nodes = 1;
   const char* faults = "all";
   std::uint64_t first_seed = 1;   // rarely shown: just before the first that does
+  const char* without = "";       // the checker that is as a rule the first to notice
 };
 
 class Checkers : public testing::TestWithParam<BrokenRule> {};
@@ -211,6 +212,7 @@ TEST_P(Checkers, NoticeABrokenRule) {
   options.broken_rule = GetParam().rule;
   options.nodes = GetParam().nodes;
   options.faults = FaultSet::parse(GetParam().faults).value();
+  options.without = GetParam().without;
   const std::uint64_t first = GetParam().first_seed;
   for (options.seed = first; options.seed < first + kSeeds; ++options.seed) {
     const RunResult result = ClusterWorld(options).run();
@@ -224,10 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(BrokenRule{"completion-durable", "completed_task_never_rerun"}, BrokenRule{"start-order", "start_order"},
                     BrokenRule{"budget", "budgets_respected"},
                     BrokenRule{"end-is-true", "stateful_task_never_twice"},
-                    // In all but a few seeds ledger_linearisable is the first to notice.
-                    BrokenRule{"ack-after-commit", "acknowledged_submit_never_lost", 1,
-                               "task-kill,shim-kill,agent-kill,reboot,disk-error,slow-disk,full-disk,clock-jump,pause,checkpoint-damage,"
-                               "stage-error", 250},
+                    BrokenRule{"ack-after-commit", "acknowledged_submit_never_lost", 1, "all", 1, "ledger_linearisable"},
                     BrokenRule{"orphan-kill", "no_orphan"},
                     BrokenRule{"verify-before-restore", "restore_choice"}, BrokenRule{"commit-durable", "replay_equal"},
                     BrokenRule{"one-completion", "single_completion"}, BrokenRule{"exit-told", "no_orphan"},
