@@ -71,11 +71,15 @@ class CheckpointHosts(test_hosts.Hosts):
         self.assertEqual(left[0].ask("describe", "job", "j")["restored"]["step"], step)
         tasks = self.running(left[0], "j")
         self.assertEqual({t["node"] for t in tasks.values()}, {a.name for a in left})
+        until(lambda: self.said_by(2).keys() == tasks.keys(), lambda: "all tasks to say what they found: %s" % self.said_by(2))
+        self.assertEqual(self.said_by(2), {t: "weights of step %d" % step for t in tasks}, "each finds it on its host")
+        return left
+
+    def said_by(self, wanted):
+        """What the tasks of that generation have said so far."""
         with open(self.path("said")) as file:
             said = [line.split(" ", 3) for line in file.read().splitlines()]
-        second = {task: text for generation, task, node, text in said if generation == "2"}
-        self.assertEqual(second, {t: "weights of step %d" % step for t in tasks}, "each finds it on its host")
-        return left
+        return {task: text for generation, task, node, text in said if generation == str(wanted)}
 
 
 class SharedDirectoryTest(CheckpointHosts):

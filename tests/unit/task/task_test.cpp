@@ -4,63 +4,6 @@
 namespace dtrain::task {
 namespace {
 
-TEST_F(Tasks, ObservationsComeInTurns) {
-  give({order(0), order(1)});
-  const auto next = [&] {
-    const auto seen = host_.take_observations(1);
-    return seen.size() == 1 ? seen.front().id.task.index : 9;
-  };
-  for (const std::uint32_t index : {0u, 1u}) {
-    task(index).staged(std::string("/w"));
-    task(index).shim_up(now_, {});
-  }
-  EXPECT_TRUE(host_.take_observations(0).empty());
-  EXPECT_EQ(next(), 0u);
-  started(0);  // has something new to tell, but had its turn
-  EXPECT_EQ(next(), 1u);
-  EXPECT_EQ(next(), 0u);
-  EXPECT_EQ(next(), 9u) << "nothing";
-  exits(died(1), 0);
-  started(1);
-  EXPECT_EQ(host_.take_observations(5).size(), 2u);
-}
-
-TEST_F(Tasks, StagingIsToldOnceItLasts) {
-  TaskOrder waits = order();
-  waits.go = false;
-  give({waits});
-  EXPECT_TRUE(host_.take_observations(5).empty());
-  EXPECT_EQ(host_.deadline(), now_ + kTellStagingAfter);
-  now_ += kTellStagingAfter;
-  host_.tick(now_);
-  const auto told = host_.take_observations(5);
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told.front().state, TaskState::fetching);
-  EXPECT_EQ(host_.deadline(), kNever) << "once";
-  task().staged(std::string("/w"));
-  host_.settle(now_, 1);
-  EXPECT_TRUE(host_.take_observations(5).empty()) << "launching is told as the same";
-  task().shim_up(now_, {});
-  EXPECT_EQ(host_.take_observations(5).front().state, TaskState::staged);
-}
-
-TEST_F(Tasks, StagingThatIsQuickIsNotTold) {
-  TaskOrder waits = order();
-  waits.go = false;
-  give({waits});
-  now_ += kTellStagingAfter / 2;
-  task().staged(std::string("/w"));
-  host_.settle(now_, 1);
-  EXPECT_EQ(host_.deadline(), now_ + kTellStagingAfter / 2) << "its launch may take long, too";
-  task().shim_up(now_, {});
-  EXPECT_EQ(host_.deadline(), kNever);
-  EXPECT_EQ(host_.take_observations(5).front().state, TaskState::staged);
-  // What it waits for is told at once.
-  give({waits, order(1)});
-  task(1).waits("for package 1234");
-  EXPECT_EQ(host_.take_observations(5).front().reason, "for package 1234");
-}
-
 TEST_F(Tasks, StagedLaunchedStartedOnlyWhenOrdered) {
   TaskOrder waits = order();
   waits.go = false;
