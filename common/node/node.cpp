@@ -390,6 +390,7 @@ void Node::Impl::decide(const Event& event) {
       if (!n.c.storage_failed) n.checkpoint_copies.written(e);
     }
     void operator()(const HookEnded& e) {
+      if (n.c.storage_failed) return;  // what cannot be noted is not acted on (three hosts, seed 7601)
       if (n.host_hooks.ended(e)) return;
       if (!e.exit.success())
         n.c.log.write(LogLevel::warn, "hook.failed",

@@ -111,6 +111,27 @@ TEST_F(HostHooksTest, EachRunsOncePerJobAndHost) {
   expect_order();
 }
 
+// The next life of its agent runs the epilog again: the note of it is still there.
+TEST_F(HostHooksTest, AnEpilogThatEndsAfterTheDiskFailedChangesNothing) {
+  held.insert("n2 epilog j");
+  submit(generic("j", 6));
+  work(5s);
+  act_on("j", wire::Action::cancel);
+  work(5s);
+  std::uint64_t token = 0;
+  for (const Effect& effect : houses[1]->effects)
+    if (const auto* hook = std::get_if<RunHook>(&effect)) token = hook->token;  // the last one
+  ASSERT_EQ(count("n2 epilog j"), 1u);
+  const auto notes = houses[1]->started.task_records;
+  ASSERT_FALSE(notes.empty());
+  houses[1]->give(PersistFailed{0, Error{ErrorCode::io, "could not write the ledger: no space", ""}});
+  const std::size_t before = houses[1]->effects.size();
+  houses[1]->give(HookEnded{token, {}});
+  for (std::size_t i = before; i < houses[1]->effects.size(); ++i)
+    EXPECT_FALSE(std::holds_alternative<Persist>(houses[1]->effects[i]));
+  EXPECT_EQ(houses[1]->started.task_records, notes);
+}
+
 TEST_F(HostHooksTest, AHostWhosePrologFailsIsLeftOutForThatJobAlone) {
   results["n2 prolog j"] = ended_with(3, "no scratch\nmore\n");
   submit(generic("j", 6));
