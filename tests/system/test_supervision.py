@@ -63,7 +63,8 @@ class Supervision(SystemTest):
         usual = max(0, os.getpriority(os.PRIO_PROCESS, 0))
         self.assertEqual(os.getpriority(os.PRIO_PROCESS, pid), usual)
         self.assertEqual(self.agent.do("exec", "a", "worker-0", "--", *python(say)).strip(), str(usual))
-        self.assertEqual(self.agent.do("logs", "a", "worker-0").strip(), str(usual))
+        said = until(lambda: self.agent.do("logs", "a", "worker-0").strip(), "the task to say how urgent it is")
+        self.assertEqual(said, str(usual))
 
     def test_a_command_that_does_not_exist(self):
         self.submit("a", {"worker": {"replicas": 1, "restartPolicy": "Never", "command": ["no-such-program-here"]}})
