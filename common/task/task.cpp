@@ -138,8 +138,11 @@ void Task::waits(const std::string& reason) {
 
 void Task::shim_up(Instant now, const Status& result) {
   if (phase_ != Phase::launching) return;
-  if (!result) gate_.unbind(order_.id);
-  if (!result) return stage_failure(result.error());
+  if (!result) {
+    gate_.unbind(order_.id);
+    if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+    return stage_failure(result.error());
+  }
   shim_alive_ = true;
   // Launched again after its shim died between two attempts: the delay was served already.
   enter(attempt_ >= order_.first_attempt ? Phase::backoff : Phase::staged);

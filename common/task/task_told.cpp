@@ -30,7 +30,8 @@ job::TaskObservation Task::observation() const {
   o.ended = phase_ == Phase::over;
   o.exit_attempt = exit_attempt_;
   o.exit = exit_;
-  o.on_request = outcome_ == Outcome::on_request || exit_on_request_;
+  // Though the attempt before was ended by an order: that another cannot begin is nobody's wish (three hosts, seed 12003).
+  o.on_request = outcome_ == Outcome::on_request || (exit_on_request_ && !stage_failed_);
   o.stage_failed = stage_failed_;
   o.stage_error = stage_error_;
   o.reason = reason_;

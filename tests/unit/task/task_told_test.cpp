@@ -61,5 +61,36 @@ TEST_F(Tasks, StagingThatIsQuickIsNotTold) {
   EXPECT_EQ(host_.take_observations(5).front().reason, "for package 1234");
 }
 
+// Frozen beside a ps that is restarted alone, it died with its host; its next attempt cannot begin there.
+TEST_F(Tasks, ALaunchThatFailsAfterAnOrderedEndIsNotOrdered) {
+  give({order()});
+  bring_up();
+  TaskOrder freezes = order();
+  freezes.freeze = true;
+  give({freezes});
+  exits(died(0, 9));
+  EXPECT_TRUE(seen().on_request);
+  host_.shim_gone(now_, order().id);
+  give({order()});
+  task().shim_up(now_, fail(ErrorCode::unavailable, "could not launch: no more processes"));
+  const auto o = seen();
+  EXPECT_EQ(o.state, TaskState::failed);
+  EXPECT_TRUE(o.stage_failed);
+  EXPECT_FALSE(o.on_request);
+}
+
+TEST_F(Tasks, ALaunchThatFailsWhileItIsToBeStoppedIsNoFailure) {
+  give({order()});
+  task().staged(std::string("/w"));
+  TaskOrder stops = order();
+  stops.desire = Desire::stop;
+  give({stops});
+  task().shim_up(now_, fail(ErrorCode::unavailable, "could not launch: no more processes"));
+  const auto o = seen();
+  EXPECT_TRUE(o.on_request);
+  EXPECT_FALSE(o.stage_failed);
+  EXPECT_TRUE(o.ended);
+}
+
 }  // namespace
 }  // namespace dtrain::task
