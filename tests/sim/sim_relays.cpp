@@ -37,7 +37,8 @@ SimRelays::Streams::iterator SimRelays::of_accepted(std::size_t host, node::Conn
 void SimRelays::perform(std::size_t host, const node::Stage& e) {
   const Duration word = upto(kSlowestWord);
   world_.timeline().after(upto(kSlowestLook), [this, host, e, word, life = world_.host(host).lives()] {
-    if (world_.host(host).lives() != life) return;
+    // An agent that has died begins nothing, though no new life of it has begun yet (three hosts, seed 16901).
+    if (world_.host(host).lives() != life || world_.host(host).node() == nullptr) return;
     if (has(host, e.package_digest)) return world_.host(host).tasks().perform(e);
     later(host, word, node::Staged{e.id, fail(ErrorCode::not_found, "could not stage " + e.id.text() + ": its package is not here"), true});
   });
