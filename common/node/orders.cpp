@@ -146,6 +146,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     if (t.ended || t.place.node != facts.id) continue;
     task::TaskOrder o;
     o.id = {job.id, job.generation, id};
+    o.placed = t.placed;
     o.context = context;
     o.address = t.place.address;
     o.gpu_ids = gpu_ids(facts.gpus, t.place.gpus);

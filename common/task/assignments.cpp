@@ -39,7 +39,9 @@ void Assignments::update(Instant now, const JobOrder& order) {
     unwanted_.insert(it->first);
   }
   for (const auto& t : order.tasks) {
-    if (const auto old = tasks_.find(t.id); old != tasks_.end() && old->second->over() && unwanted_.erase(t.id) > 0)
+    // Given back: this host may have seen it ordered away meanwhile, or not (three hosts, seed 17652).
+    if (const auto old = tasks_.find(t.id); old != tasks_.end() && old->second->over() &&
+                                            (unwanted_.erase(t.id) > 0 || old->second->order().placed != t.placed))
       tasks_.erase(old);
     if (Task* known = find(t.id)) {
       known->update(now, t);

@@ -29,6 +29,7 @@ enum class Desire : unsigned char { run, stop, kill };  // stop: stop signal, gr
 
 struct TaskOrder {
   AssignmentId id;
+  std::uint64_t placed = 0;  // by this entry of the log: a task that left a host may be given to it again, in the same generation
   std::shared_ptr<const JobContext> context;
   job::TaskAddress address;
   job::GpuIds gpu_ids;

@@ -79,6 +79,32 @@ TEST_F(Tasks, ALaunchThatFailsAfterAnOrderedEndIsNotOrdered) {
   EXPECT_FALSE(o.on_request);
 }
 
+// It left for a drain that is over, and the host heard of its end and of its return in one.
+TEST_F(Tasks, WhatIsGivenBackBeginsAnew) {
+  TaskOrder first = order();
+  first.placed = 5;
+  give({first});
+  bring_up();
+  first.desire = Desire::stop;
+  first.stop_known = true;
+  give({first});
+  exits(died(143));
+  host_.shim_gone(now_, first.id);
+  EXPECT_TRUE(seen().ended);
+  did_.take();
+  give({first});
+  EXPECT_EQ(did_.take(), Done{}) << "the same, said again";
+  TaskOrder again = order();
+  again.placed = 9;
+  again.known_attempt = again.exit_attempt = 1;
+  again.first_attempt = 2;
+  give({again});
+  EXPECT_EQ(did_.take(), Done{"stage worker-0"});
+  task().staged(std::string("/w"));
+  task().shim_up(now_, {});
+  EXPECT_EQ(did_.take(), (Done{"launch worker-0", "start2 worker-0"}));
+}
+
 TEST_F(Tasks, ALaunchThatFailsWhileItIsToBeStoppedIsNoFailure) {
   give({order()});
   task().staged(std::string("/w"));
