@@ -219,9 +219,17 @@ class HostSettings(harness.SystemTest):
         self.write("dtraind.yaml", "log: {level: info}\n")
         self.agent.process.send_signal(signal.SIGHUP)
         until(lambda: self.agent.ask("nodes")[0]["schedulable"], "it to be fit")
+        until(lambda: not self.checks(), lambda: "the end of the check: %s" % self.checks())
+
+    def checks(self):
+        """Children of the agent that are the check, be they dead and not reaped yet."""
         with open("/proc/%d/task/%d/children" % (self.agent.process.pid, self.agent.process.pid)) as children:
-            left = children.read().split()
-        self.assertEqual([pid for pid in left if "sleep" in open("/proc/%s/comm" % pid).read()], [])
+            pids = children.read().split()
+        names = []
+        for pid in pids:
+            with open("/proc/%s/comm" % pid) as comm:
+                names.append(comm.read())
+        return [name for name in names if "sleep" in name]
 
 
 if __name__ == "__main__":

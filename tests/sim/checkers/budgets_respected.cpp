@@ -6,6 +6,8 @@
 // restarted, suspended or scaled begin new budgets and are left out. So are jobs on hosts that were away: what was begun there
 // unseen, and begun elsewhere by then, is counted once, and a failure there that was never told not at all (seed 931 of three hosts);
 // and jobs that were there when a host was drained: to move costs nothing. So does making room for others: each time widens the bound.
+// A host where a task cannot begin costs its job a new placement and no restart, though others of its generation run: each widens it, too
+// (one host, seed 2044).
 // And those with a task that was frozen for want of a lease, or whose host was away, so that it may have been taken for frozen: nothing is
 // counted meanwhile.
 #include <map>
@@ -25,6 +27,8 @@ class BudgetsRespected final : public Checker {
   void on_effect(const node::Effect& effect) override { attempts_.effect(effect); }
   void on_event(const node::Event& event) override {
     if (const auto* froze = std::get_if<node::LeaseFroze>(&event)) jobs_[froze->id.job].stood_still = true;
+    if (const auto* staged = std::get_if<node::Staged>(&event); staged != nullptr && !staged->work_dir) could_not_begin(staged->id);
+    if (const auto* up = std::get_if<node::ShimUp>(&event); up != nullptr && !up->result) could_not_begin(up->id);
   }
 
   void process_started(const SimShim& shim) override {
@@ -43,7 +47,7 @@ class BudgetsRespected final : public Checker {
     const job::JobSpec* spec = world_.book().spec_of(id.job);
     if (known == nullptr || spec == nullptr || known->steered != 0 || known->may_move || runs_elsewhere(shim)) return;
     if (stood_still(id.job, known->known_since) || untold_failure(shim)) return;
-    const std::uint32_t slack = known->crashes * job::total_replicas(*spec);
+    const std::uint32_t slack = known->crashes * job::total_replicas(*spec) + job.could_not_begin;
     const auto& policy = spec->policy;
     if (policy.backoff_limit && job.restarts + job.recoveries > *policy.backoff_limit + slack &&
         job.restarts + job.recoveries > *policy.backoff_limit + slack + preemptions(id.job))
@@ -81,8 +85,8 @@ class BudgetsRespected final : public Checker {
       if (world_.ledger().find(view.id) == nullptr) continue;
       if (job.begun_elsewhere || !heard_all(known->known_since)) continue;
       const std::uint32_t observed = job.restarts + job.recoveries;
-      if (view.restarts + known->crashes < observed && world_.now() - job.last_start > kTogether && world_.all_reported() &&
-          view.restarts + known->crashes + preemptions(view.id) < observed)
+      const std::uint32_t shown = view.restarts + known->crashes + job.could_not_begin;
+      if (shown < observed && world_.now() - job.last_start > kTogether && world_.all_reported() && shown + preemptions(view.id) < observed)
         return violation("job " + std::to_string(view.id) + " says " + std::to_string(view.restarts) + " restarts, " +
                          std::to_string(observed) + " were seen");
       if (is_final(view.state) && known->crashes == 0 && view.restarts > observed + job.ends)
@@ -93,6 +97,11 @@ class BudgetsRespected final : public Checker {
 
  private:
   static constexpr Duration kTogether = 2s;
+  // In a generation of which something has started; with none it is a placement like the first.
+  void could_not_begin(const AssignmentId& id) {
+    Counts& job = jobs_[id.job];
+    if (job.generation == id.generation && !attempts_.ran_in_generation(id)) ++job.could_not_begin;
+  }
   // Something of the job runs on another host, under a number that this start shows to be superseded.
   bool runs_elsewhere(const SimShim& started) {
     const AssignmentId& id = started.spec.id;
@@ -141,7 +150,7 @@ class BudgetsRespected final : public Checker {
     Generation generation = 0;
   };
   struct Counts {
-    std::uint32_t restarts = 0, recoveries = 0, ends = 0;
+    std::uint32_t restarts = 0, recoveries = 0, ends = 0, could_not_begin = 0;
     Generation generation = 0;
     std::map<TaskId, std::uint32_t> failures;
     std::map<TaskId, Failure> last_failure;
