@@ -46,7 +46,8 @@ void SimRunner::perform(const node::Stage& effect) {
 }
 
 void SimRunner::perform(const node::LaunchShim& effect) {
-  timeline_.after(upto(kSlowestLaunch), [this, spec = effect.spec, life = life_] {
+  timeline_.after(upto(kSlowestLaunch), [this, spec = effect.spec, life = life_, deaths = host_deaths_] {
+    if (deaths != host_deaths_) return;  // nothing is forked on a host that is down (one host, seed 14680)
     const bool lost = life != life_;
     if (lost && rng_.chance(1, 2)) return;    // the agent died before or after it forked
     if (failing_ && rng_.chance(1, 12)) {
@@ -319,6 +320,7 @@ std::vector<task::FoundShim> SimRunner::found() const {
 
 void SimRunner::host_died() {
   ++life_;
+  ++host_deaths_;
   for (auto& [id, shim] : shims_) {
     shim.lease.reset();
     shim.stopped = false;

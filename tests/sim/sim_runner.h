@@ -162,7 +162,7 @@ class SimRunner {
   std::function<Instant(Instant)> to_world_ = [](Instant boot) { return boot; };
   std::map<AssignmentId, SimShim> shims_;
   std::set<JobId> copies_;             // jobs that have a working copy here
-  std::uint64_t life_ = 1;
+  std::uint64_t life_ = 1, host_deaths_ = 0;
   std::size_t live_ = 0;
   std::int32_t next_pid_ = 1000;
   std::map<std::string, Leftover> leftovers_;   // by GPU, as the environment names it
