@@ -29,6 +29,7 @@ Dealers::Map::iterator Dealers::close(Map::iterator dealer) {
   by_serial_.erase(serial);
   touched_.erase(serial);
   to_renew_.erase(serial);
+  lost_.erase(serial);
   return dealers_.erase(dealer);
 }
 
@@ -95,6 +96,7 @@ void Dealers::keep(const std::vector<gossip::Peer>& peers) {
 
 void Dealers::reopen(Dealer& dealer, std::size_t pair) {
   to_renew_.erase(dealer.serial());
+  lost_.erase(dealer.serial());
   if (!dealer.reopen(pair)) exhausted_ = true;  // service() tries again
   touched_.insert(dealer.serial());
 }
@@ -113,9 +115,23 @@ void Dealers::renumber_pairs(const std::vector<std::string>& before) {
   deadline_ = Instant{};
 }
 
+void Dealers::heard(const MemberId& member) {
+  if (lost_.empty()) return;
+  for (const std::uint64_t serial : std::vector<std::uint64_t>(lost_.begin(), lost_.end()))
+    if (Dealer& dealer = *by_serial_.at(serial); dealer.member() == member) reopen(dealer, dealer.pair());
+}
+
 bool Dealers::examine(Instant now, std::uint64_t serial, std::vector<gossip::Input>& out) {
   const auto found = by_serial_.find(serial);
-  return found != by_serial_.end() && found->second->examine(now, out);
+  if (found == by_serial_.end()) return false;
+  Dealer& dealer = *found->second;
+  const bool was_up = dealer.up();
+  const bool more = dealer.examine(now, out);
+  if (dealer.up())
+    lost_.erase(serial);
+  else if (was_up)
+    lost_.insert(serial);
+  return more;
 }
 
 void Dealers::watch(Instant now, std::uint64_t serial) {

@@ -30,6 +30,10 @@ class Dealers {
   // made anew, one after the other.
   void renumber_pairs(const std::vector<std::string>& before);
 
+  // A message came from it, so it lives: its links that were lost are made anew at once. ZeroMQ would try again at the end of
+  // a pause that grows while the other side is away, and the first words to a member that came back would wait as long.
+  void heard(const MemberId& member);
+
   // Both: true while more is waiting.
   bool examine(Instant now, std::uint64_t serial, std::vector<gossip::Input>& out);
   void watch(Instant now, std::uint64_t serial);
@@ -57,6 +61,7 @@ class Dealers {
   std::map<wire::Endpoint, MemberId> kept_;
   std::set<std::uint64_t> touched_;
   std::set<std::uint64_t> to_renew_;
+  std::set<std::uint64_t> lost_;  // were up, are not, and were not made anew since
   Instant next_renewal_{}, next_opening_{};
   Instant deadline_ = kNever;
   std::uint64_t next_serial_ = 1;

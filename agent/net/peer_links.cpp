@@ -130,6 +130,8 @@ void ZmqPeerLinks::dispatch(Instant now, const Sink& sink) {
   if (zap_->deadline() <= now) todo.insert({PollTag::Kind::zap, 0});
   for (const PollTag& tag : todo)
     if (serve(now, tag)) unfinished_.insert(tag);
+  for (const gossip::Input& input : results_)
+    if (const auto* received = std::get_if<gossip::Received>(&input)) dealers_.heard(received->header.sender);
   gossip_->service(now, keys_);
   bulk_->service(now, keys_);
   gone_.service(now, gate_.quiet(), results_);

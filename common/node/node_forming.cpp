@@ -29,6 +29,7 @@ void Node::Impl::formation_persisted(std::uint64_t ticket_of_it) {
 void Node::Impl::replace_log(raft::Stored stored) {
   ticket = 0;
   held_sends.clear();
+  early_hellos.clear();
   before_office.clear();
   own_entry = own_term = 0;
   asked_for_current = false;

@@ -135,6 +135,7 @@ struct Node::Impl {
   std::uint64_t current_from = 0;   // its number: an older one of this life may stand in a log that began anew
   std::uint64_t ticket = 0;         // of the log's Persist in flight; 0: none
   std::vector<raft::Send> held_sends;  // say what is durable with that
+  std::map<MemberId, raft::Send> early_hellos;  // of this life, to members whose addresses it does not know yet; at most kEarlyHellos
   std::deque<wire::Forward> before_office;  // said by others to a leader that does not coordinate yet
   std::uint64_t life = 0;
   std::uint64_t said_back = 0;         // of the newest HostLost of this host that was answered

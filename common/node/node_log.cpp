@@ -17,6 +17,8 @@ constexpr std::size_t kBeforeOffice = 256;
 // Longer than a dead coordinator is taken for alive, and than another needs to be elected and to add this node.
 constexpr Duration kLetGoAfter = 15s;
 constexpr Duration kLookForLeader = 1s;  // meanwhile, among all members
+// Beyond, a Hello is lost as other messages are, and said again by the log.
+constexpr std::size_t kEarlyHellos = 64;
 
 }  // namespace
 
@@ -163,7 +165,13 @@ void Node::Impl::take_office() {
 
 void Node::Impl::send(const raft::Send& message) {
   const auto member = members.table().find(message.to);
-  if (!member || members.cluster_id().empty()) return;  // lost, as on any network
+  if (!member || members.cluster_id().empty()) {  // lost, as on any network
+    // But for the first word of all: it is ready before anybody is known here, and this member neither votes nor acknowledges
+    // until it is answered.
+    if (std::holds_alternative<wire::Hello>(message.message.body) && early_hellos.size() < kEarlyHellos)
+      early_hellos.insert_or_assign(message.to, message);
+    return;
+  }
   c.emit(SendLog{member->identity->address, message.to, members.header(), message.message});
 }
 
@@ -196,6 +204,10 @@ void Node::Impl::gossiped(const gossip::Input& input) {
       c.replicated->step(c.now.boot, raft::LeaderGone{leader});
   }
   members.handle(input);
+  if (early_hellos.empty()) return;
+  const auto hellos = std::exchange(early_hellos, {});
+  if (!c.replicated->raft().settled())
+    for (const auto& [to, hello] : hellos) send(hello);
 }
 
 // A sole voter's entries were applied when it started: they come again once they are known to be committed.

@@ -47,6 +47,7 @@ class Raft::Core {
   const MemberId& leader() const { return leader_; }
   Instant heard() const { return heard_; }
   Mute mute() const { return mute_; }
+  bool settled() const { return now_ >= settled_at_; }
   const Configuration& configuration() const { return configurations_.current(); }
   std::uint64_t commit() const { return commit_; }
   const RaftLog& entries() const { return log_; }
@@ -114,7 +115,6 @@ class Raft::Core {
   void receive(const wire::RaftHeader& from, const wire::Fenced& fenced);
   void receive(const wire::RaftHeader& from, const wire::Hello&);
   void receive(const wire::RaftHeader& from, const wire::Welcome& welcome);
-  bool settled() const { return now_ >= settled_at_; }
   void greet();  // tells the others that a new life begins
 
   // ---- election.cpp

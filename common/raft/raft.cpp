@@ -44,6 +44,9 @@ Mute Raft::mute() const {
 const Configuration& Raft::configuration() const {
   return core_->configuration();
 }
+bool Raft::settled() const {
+  return core_->settled();
+}
 Instant Raft::heard() const {
   return core_->heard();
 }

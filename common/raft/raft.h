@@ -223,6 +223,7 @@ class Raft {
   const MemberId& leader() const;              // none: not known
   Instant heard() const;                       // the leader, last; not while this one leads
   Mute mute() const;                           // none: it votes
+  bool settled() const;                        // all others know its life, or had Options::settle to object to it
   const Configuration& configuration() const;  // in force: the newest in the log
   std::uint64_t commit() const;
   std::uint64_t first_index() const;  // of what is in memory

@@ -211,4 +211,23 @@ inline void introduce(const std::vector<Agent*>& agents) {
       if (a != b) a->links->know(b->identity());
 }
 
+inline ClusterKeys one_key() {
+  static const ClusterKeys keys{{make_pair()}};
+  return keys;
+}
+
+inline bool exchange(Agent& a, Agent& b, std::vector<Agent*> all = {}) {
+  if (all.empty()) all = {&a, &b};
+  b.answer_pings();
+  // Messages are lost where links are made anew: ask again, as Membership does.
+  const std::size_t before = a.count<wire::Pong>();
+  for (int i = 0; i < 40; ++i) {
+    a.ping(b);
+    if (run(
+            all, [&] { return a.count<wire::Pong>() > before; }, 500ms))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace dtrain::net::testing

@@ -14,10 +14,6 @@
 namespace dtrain::net::testing {
 namespace {
 
-ClusterKeys one_key() {
-  static const ClusterKeys keys{{make_pair()}};
-  return keys;
-}
 const KeyPair& cluster_pair() {
   static const ClusterKeys keys = one_key();
   return keys.pairs.front();

@@ -188,6 +188,25 @@ TEST_P(CouncilIsSoonBack, AfterItsCoordinatorsEnd) {
   EXPECT_LT(town.now.boot - died, 300ms);
 }
 
+// Who votes only a second after its start would be missed for that second.
+TEST_P(CouncilIsSoonBack, AfterItsCoordinatorsEndThoughAnotherVoterIsOnlyJustBack) {
+  town.seed = static_cast<std::uint64_t>(GetParam());
+  town.travel = 1ms;
+  town.disk = 10ms;
+  start_all();
+  ASSERT_EQ(&coordinator(), houses[0]);
+  town.kill(*houses[2]);
+  town.run_for(5s);
+  start_again(*houses[2]);
+  while (houses[2]->status().nodes.alive != 3 || houses[1]->status().nodes.alive != 3) town.run_for(1ms);
+  town.run_for(40ms);  // what a kill after a look at `status` takes
+  town.kill(*houses[0]);
+  const Instant died = town.now.boot;
+  const auto after = ask<wire::SubmitReply>(*houses[1], MessageType::submit, job("after"));
+  ASSERT_TRUE(after) << after.error().text();
+  EXPECT_LT(town.now.boot - died, 300ms);
+}
+
 TEST_F(CouncilTest, WhoAsksAFollowerWaitsForNoHeartbeat) {
   town.travel = 1ms;
   town.disk = 5ms;
