@@ -447,8 +447,11 @@ void JobTransition::settle() {
   watch_still();
   // The barrier: from here on any of them may be started by its host, whether or not that is ever heard.
   if (std::ranges::all_of(job_.tasks, [](const auto& entry) { return entry.second.ended || entry.second.reached_staged; }))
-    for (auto& [id, t] : job_.tasks)
-      if (!t.ended) t.granted_attempt = std::max(t.granted_attempt, t.first_attempt);
+    for (auto& [id, t] : job_.tasks) {
+      if (t.ended) continue;
+      t.granted_attempt = std::max(t.granted_attempt, t.first_attempt);
+      ledger_.note_begun(job_);
+    }
   // A job that was to leave its place may be done before its signal arrives: it does not wait for another one then.
   const bool may_be_done = job_.halt == Halt::none || (job_.halt == Halt::replace && job_.nothing_runs());
   if (job_.goal == Goal::run && may_be_done && !is_final(job_.state) && job_.generation > 0 && !job_.tasks.empty() && check_success())

@@ -332,8 +332,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     job.restored_place = c.restore_place;
     // What was committed before is given up: a failure before the next commit begins from scratch, too (three hosts, seed 6677).
     if (job.from_scratch) job.committed_once = false;
-    job.from_scratch = false;
-    if (job.spec.checkpoint) note_restore_point(job);
+    const bool scratch_asked = std::exchange(job.from_scratch, false);
+    if (job.spec.checkpoint) note_restore_point(job, scratch_asked);
     job.must_be_frozen.clear();
     job.reason = c.message;
     if (!job.run_started) job.run_started = state_.elapsed;

@@ -184,7 +184,8 @@ class Ledger {
   Applied apply_finish(const FinishJob& c, WallTime wall);
   Applied apply_checkpoint(const CheckpointSeen& c, WallTime wall);
   void note_hosts(JobRecord& job, const BeginGeneration& c, bool extend);
-  void note_restore_point(JobRecord& job);
+  void note_restore_point(JobRecord& job, bool scratch_asked);
+  void note_begun(JobRecord& job);
   Applied apply_forget(const ForgetJob& c, WallTime wall);
   Applied apply_waits(const JobWaits& c, WallTime wall);
   Applied apply_signal(const SignalJob& c);

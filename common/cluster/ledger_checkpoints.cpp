@@ -13,18 +13,27 @@ bool JobRecord::is_stale(Generation of, std::int64_t step) const {
   return std::ranges::any_of(lineage, [&](const RestorePoint& p) { return p.generation > of && p.step < step; });
 }
 
-// What an earlier generation restored matters only while it is less: everything beyond the later point is stale anyway.
-void Ledger::note_restore_point(JobRecord& job) {
-  const RestorePoint point{job.generation, job.restored ? job.restored->step : -1};
-  std::erase_if(job.lineage, [&](const RestorePoint& earlier) { return earlier.step >= point.step; });
-  job.lineage.push_back(point);
+// One that never began left nothing behind, whatever it was to restore: the next may restore what has become known since (three
+// hosts, seed 3440). Unless a user asked for scratch, of who knows what is there.
+void Ledger::note_restore_point(JobRecord& job, bool scratch_asked) {
+  if (job.unbegun && !job.lineage.empty()) job.lineage.pop_back();
+  job.lineage.push_back({job.generation, job.restored ? job.restored->step : -1});
   if (job.lineage.size() > limits::kRestorePoints) job.lineage.erase(job.lineage.begin());
+  job.unbegun = true;
+  if (scratch_asked) note_begun(job);
   job.restore_waits_since.reset();
   while (job.ran.size() > limits::kHostsOfJob) {
     const auto oldest = std::ranges::min_element(job.ran, {}, [](const auto& entry) { return entry.second; });
     if (oldest->second >= job.generation) break;  // those have what is newest
     job.ran.erase(oldest);
   }
+}
+
+// What an earlier generation restored matters only while it is less: everything beyond the later point is stale anyway.
+void Ledger::note_begun(JobRecord& job) {
+  if (!std::exchange(job.unbegun, false) || job.lineage.empty()) return;
+  const RestorePoint point = job.lineage.back();
+  std::erase_if(job.lineage, [&](const RestorePoint& p) { return p.generation < point.generation && p.step >= point.step; });
 }
 
 // Before its tasks come to a host: whose is what lies there by then, and no host has told of.

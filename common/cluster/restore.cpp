@@ -70,6 +70,7 @@ RestoreChoice::RestoreChoice(const JobRecord& job, Rules rules)
   job_.committed_once = job.committed_once;
   job_.checkpoints = job.checkpoints;
   if (!rules.trust_any_branch) job_.lineage = job.lineage;
+  if (job.unbegun) std::erase_if(job_.lineage, [&](const RestorePoint& p) { return p.generation == job.generation; });
   job_.ran = job.ran;
   if (skip_newest_) skip_from_step_ = job.restored->step;
 }

@@ -283,7 +283,8 @@ struct JobRecord {
   std::uint32_t fruitless_restores =
       0;  // failures in a row of generations restored from restored_digest without progress
   bool from_scratch = false;  // asked for by a user: the next generation restores nothing
-  std::vector<RestorePoint> lineage;         // of generations; only those that no later one makes needless: steps ascend
+  std::vector<RestorePoint> lineage;         // of generations; only those that no later one which began makes needless
+  bool unbegun = false;                      // nothing of the newest generation was started yet: it has left nothing behind
   std::map<NodeId, Generation> ran;          // the newest generation with tasks on that host
   std::map<NodeId, Generation> ran_before;   // of the newest generation's hosts: the one before its tasks came there; none: not there
   std::uint64_t restored_place = 0;          // of the files of `restored` that were verified
@@ -367,6 +368,7 @@ struct JobRecord {
     v("shrunk", shrunk);
     v("history", history);
     v("refused_by", refused_by);
+    v("unbegun", unbegun);
   }
 
   // Was it left behind, if that generation wrote it?

@@ -53,7 +53,7 @@ class RestoreChoice final : public Checker {
     job.fruitless = path == job.path && !path.empty() ? job.fruitless + 1 : 1;
     job.path = path;
     job.restored[id.generation] = step_of(path);
-    job.begun[id.generation] = world_.now();
+    job.decided[id.generation] = decided_[id.job].at;
   }
 
  private:
@@ -62,7 +62,7 @@ class RestoreChoice final : public Checker {
     std::string path;                              // restored last
     std::uint32_t fruitless = 0;                   // generations in a row that restored it
     std::map<Generation, std::int64_t> restored;   // step, -1: from scratch
-    std::map<Generation, Instant> begun;           // likewise
+    std::map<Generation, Instant> decided;         // when that was
     std::set<std::size_t> hosts, hosts_before;     // where one of the generation began; of the one before
     Instant began{};                               // the newest generation
     Instant last_start{};                          // of any process
@@ -106,6 +106,7 @@ class RestoreChoice final : public Checker {
   void decides(JobId id) {
     const cluster::Ledger& ledger = world_.ledger();
     const cluster::JobRecord* job = ledger.find(id);
+    if (job != nullptr) note_begun(*job);
     // It is placed, with its choice, and has not begun: an agent that is back looks at what there is (five hosts, seed 864).
     if (job != nullptr && !job->needs_generation && job->generation > jobs_[id].generation) return;
     Decision& decision = decided_[id];
@@ -116,6 +117,15 @@ class RestoreChoice final : public Checker {
     if (job != nullptr) decision.known = job->checkpoints;
   }
 
+  // Its tasks may all have been started, though no process came about.
+  void note_begun(const cluster::JobRecord& job) {
+    const bool began = std::ranges::any_of(job.tasks, [](const auto& t) { return t.second.granted_attempt >= t.second.first_attempt; });
+    if (!began || job.generation == 0) return;
+    History& known = jobs_[job.id];
+    known.restored.try_emplace(job.generation, job.restored ? job.restored->step : -1);
+    known.decided.try_emplace(job.generation, decided_[job.id].at);
+  }
+
   static bool is_known(const std::vector<cluster::CheckpointRecord>& known, const SimCheckpoint& c) {
     return std::ranges::any_of(known, [&](const cluster::CheckpointRecord& r) {
       return r.info.path == c.info.path && r.info.digest == c.info.digest && cluster::is_good(r.state) &&
@@ -124,11 +134,11 @@ class RestoreChoice final : public Checker {
   }
 
   // Written by a generation beyond the point where a later one restored. In a directory that hosts share nobody can tell who wrote
-  // what appears later: a stateless task on a host that is cut off may (three hosts, seed 725).
+  // what appears after that was decided: a stateless task on a host that is cut off may (three hosts, seeds 725, 16860).
   bool stale(const SimCheckpoint& c, JobId id, const History& job) const {
     if (c.job != id) return false;   // another job's, from before
     for (auto it = job.restored.upper_bound(c.generation); it != job.restored.end(); ++it)
-      if (it->second < c.info.step) return !shared(c.info.path) || c.written < job.begun.at(it->first);
+      if (it->second < c.info.step) return !shared(c.info.path) || c.written < job.decided.at(it->first);
     return false;
   }
   // The generation before may have written it, for all that could be known: nothing of that was told, and none of its hosts could be asked

@@ -24,17 +24,19 @@ class LedgerCheckpoints : public LedgerWorld {
     spec.checkpoint->dir = "/c";
     const JobId id = submit(spec);
     begin(id);
+    all(id, TaskState::staged);
     return id;
   }
   void see(JobId id, const transfer::CheckpointInfo& info, CheckpointState state, const NodeId& host,
            std::optional<Generation> generation = {}) {
     apply(CommandType::checkpoint, CheckpointSeen{id, info, state, "", host, generation});
   }
-  void again(JobId id, std::int64_t step) {
+  void again(JobId id, std::int64_t step, bool begins = true) {
     act(id, ActionKind::restart);
     everything_ended(id);
     const std::string number = std::to_string(step);
     ASSERT_TRUE(begin(id, job::Restore{"/c/ckpt-" + number, step}, "d" + number).status);
+    if (begins) all(id, TaskState::staged);
   }
   std::vector<NodeId> hosts(JobId id, std::size_t record = 0) const {
     std::vector<NodeId> all;
@@ -94,6 +96,30 @@ TEST_F(LedgerCheckpoints, WhatLiesBeyondALaterRestorePointIsStale) {
   again(id, 20);
   EXPECT_EQ(job(id).lineage.size(), 2u) << "all beyond step 20 is stale anyway";
   EXPECT_TRUE(job(id).is_stale(3, 70));
+}
+
+// What it was to restore says nothing of what there is: that may have become known since.
+TEST_F(LedgerCheckpoints, AGenerationThatNeverBeganLeftNothingBehind) {
+  const JobId id = running();
+  see(id, checkpoint(50), CheckpointState::verified, "n2");
+  again(id, 40);
+  again(id, 30, false);
+  EXPECT_TRUE(job(id).unbegun);
+  EXPECT_TRUE(job(id).is_stale(1, 35)) << "as long as it may begin";
+  again(id, 60);
+  EXPECT_FALSE(job(id).unbegun);
+  EXPECT_FALSE(job(id).is_stale(1, 35));
+  EXPECT_TRUE(job(id).is_stale(1, 50)) << "the second generation began from step 40";
+}
+
+TEST_F(LedgerCheckpoints, WhoAskedForScratchHasItThoughTheFirstTryNeverBegan) {
+  const JobId id = running();
+  see(id, checkpoint(50), CheckpointState::verified, "n2");
+  act(id, ActionKind::restart, [](JobAction& a) { a.from_scratch = true; });
+  everything_ended(id);
+  ASSERT_TRUE(begin(id).status);
+  EXPECT_FALSE(job(id).unbegun);
+  EXPECT_TRUE(job(id).is_stale(1, 50));
 }
 
 TEST_F(LedgerCheckpoints, TheWaitForAHostCountsFromItsFirstWord) {

@@ -240,6 +240,21 @@ TEST(RestoreChoice, ABranchThatWasLeftBehindIsSetAsideHoweverLargeItsStep) {
   EXPECT_EQ(away.step().kind, Kind::verify) << "nor is it waited for";
 }
 
+// Three hosts, seed 3440: none was known when the generation was placed, it failed before it began, a host that was away is back.
+TEST(RestoreChoice, WhatWasUnknownToOneThatNeverBeganIsTaken) {
+  JobRecord j = job_with(1);
+  j.lineage = {{1, -1}};
+  j.ran = {{"h2", 1}};
+  RestoreChoice began(j, {});
+  began.scanned({{"h1", {checkpoint(90)}}, {"h2", {}}}, {}, false);
+  EXPECT_EQ(began.step().kind, Kind::nothing);
+  j.unbegun = true;
+  RestoreChoice c(j, {});
+  c.scanned({{"h1", {checkpoint(90)}}, {"h2", {}}}, {}, false);
+  ASSERT_EQ(c.step().kind, Kind::verify);
+  EXPECT_EQ(c.step().at.info.step, 90);
+}
+
 TEST(RestoreChoice, WhatTheLedgerDoesNotKnowIsAsOldAsWhatRanOnItsHost) {
   JobRecord j = job_with(3);
   j.committed_once = true;

@@ -161,7 +161,8 @@ TEST(World, SeedsThatOnceFailed) {
         Once{3, 1752, true}, Once{3, 2217}, Once{3, 3171}, Once{3, 3198, true}, Once{3, 6677}, Once{3, 9733}, Once{3, 13716},
         Once{3, 8182, true}, Once{3, 9403, true}, Once{3, 15151, true}, Once{3, 16190, true}, Once{3, 18110, true}, Once{3, 19786, true},
         Once{1, 1407, true}, Once{1, 1135, true, true}, Once{1, 2234, true, true}, Once{1, 9495, true, true}, Once{1, 1607, true, true}, Once{3, 743, true, true},
-        Once{3, 2951, true, true}, Once{1, 8821, true, true}, Once{1, 12944, true, true}, Once{3, 13670, true, true}, Once{3, 474, true, true}, Once{3, 7601, true, true}, Once{3, 9588, true, true}, Once{3, 12003, true, true}, Once{3, 16901, true, true}, Once{3, 17652, true, true}, Once{1, 2044, true, true}, Once{1, 14680, true, true}}) {
+        Once{3, 2951, true, true}, Once{1, 8821, true, true}, Once{1, 12944, true, true}, Once{3, 13670, true, true}, Once{3, 474, true, true}, Once{3, 7601, true, true}, Once{3, 9588, true, true}, Once{3, 12003, true, true}, Once{3, 16901, true, true}, Once{3, 17652, true, true}, Once{1, 2044, true, true}, Once{1, 14680, true, true}, Once{3, 3440, true, true},
+        Once{3, 16860, true, true}}) {
     if (turn++ % kEveryOnceFailed != 0) continue;
     RunOptions options;
     options.nodes = once.nodes;
