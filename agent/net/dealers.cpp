@@ -96,7 +96,6 @@ void Dealers::keep(const std::vector<gossip::Peer>& peers) {
 
 void Dealers::reopen(Dealer& dealer, std::size_t pair) {
   to_renew_.erase(dealer.serial());
-  lost_.erase(dealer.serial());
   if (!dealer.reopen(pair)) exhausted_ = true;  // service() tries again
   touched_.insert(dealer.serial());
 }
@@ -118,7 +117,10 @@ void Dealers::renumber_pairs(const std::vector<std::string>& before) {
 void Dealers::heard(const MemberId& member) {
   if (lost_.empty()) return;
   for (const std::uint64_t serial : std::vector<std::uint64_t>(lost_.begin(), lost_.end()))
-    if (Dealer& dealer = *by_serial_.at(serial); dealer.member() == member) reopen(dealer, dealer.pair());
+    if (Dealer& dealer = *by_serial_.at(serial); dealer.member() == member) {
+      lost_.erase(serial);
+      reopen(dealer, dealer.pair());
+    }
 }
 
 bool Dealers::examine(Instant now, std::uint64_t serial, std::vector<gossip::Input>& out) {
@@ -166,6 +168,7 @@ void Dealers::service(Instant now) {
       // The other side may serve with another pair than we think: each has its turn.
       const Duration patience = world_.keys.pairs() > 1 ? kTryNextKey : kStuckTime;
       const bool over = opened + patience <= now;
+      if (over) lost_.insert(dealer.serial());  // from here on its pauses are long
       if (over) reopen(dealer, world_.keys.plain() ? 0 : (dealer.pair() + 1) % world_.keys.pairs());
       next = std::min(next, over ? now + patience : opened + patience);
     }

@@ -61,7 +61,7 @@ class Dealers {
   std::map<wire::Endpoint, MemberId> kept_;
   std::set<std::uint64_t> touched_;
   std::set<std::uint64_t> to_renew_;
-  std::set<std::uint64_t> lost_;  // were up, are not, and were not made anew since
+  std::set<std::uint64_t> lost_;  // were up, or are down for long; nothing was heard of their members since
   Instant next_renewal_{}, next_opening_{};
   Instant deadline_ = kNever;
   std::uint64_t next_serial_ = 1;

@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 
 #include <utility>
+#include <vector>
 
+#include "agent/net/dealer.h"
 #include "agent/net/gone_checks.h"
 #include "agent/net/peer_links.h"
 #include "agent/net/peer_socket.h"
@@ -58,15 +60,21 @@ TEST(PeerLinks, LostWhenTheOtherSideCloses) {
 }
 
 // ZeroMQ would first come to the end of its handshake with who was there before, or of a pause that grows.
-TEST(PeerLinks, WhoIsHeardAgainIsConnectedToAtOnce) {
+void expect_connected_once_heard(Duration away) {
   Agent a(1, one_key()), b(2, one_key());
   introduce({&a, &b});
   ASSERT_TRUE(exchange(a, b));
   b.links.reset();
   ASSERT_TRUE(run({&a}, [&] { return a.lost.size() == 1; }));
   Listener mute(b.at);
+  std::vector<int> connections;
+  const auto take = [&] {
+    while (mute.connected()) connections.push_back(::accept(mute.fd, nullptr, nullptr));
+  };
+  run_for({&a}, away);
+  take();
   ASSERT_TRUE(run({&a}, [&] { return mute.connected(); }));
-  const int connection = ::accept(mute.fd, nullptr, nullptr);
+  take();
   mute.end();
   b.open();
   b.links->know(a.identity());
@@ -74,8 +82,12 @@ TEST(PeerLinks, WhoIsHeardAgainIsConnectedToAtOnce) {
   const std::size_t before = a.count<wire::Ping>();
   ASSERT_TRUE(run({&a, &b}, [&] { return a.count<wire::Ping>() > before; }));
   EXPECT_TRUE(run({&a, &b}, [&] { return a.up.size() == 2; }, std::chrono::milliseconds(kHandshakeMs) / 2));
-  ::close(connection);
+  for (const int connection : connections) ::close(connection);
 }
+
+TEST(PeerLinks, WhoIsHeardAgainIsConnectedToAtOnce) { expect_connected_once_heard(0s); }
+// The link was made anew meanwhile, in vain.
+TEST(PeerLinks, WhoIsHeardAgainAfterLongIsConnectedToAtOnce) { expect_connected_once_heard(kStuckTime + 1s); }
 
 TEST(PeerLinks, AFarewellLeavesBeforeTheEnd) {
   Agent a(1, one_key()), b(2, one_key());
