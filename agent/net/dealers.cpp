@@ -168,8 +168,10 @@ void Dealers::service(Instant now) {
       // The other side may serve with another pair than we think: each has its turn.
       const Duration patience = world_.keys.pairs() > 1 ? kTryNextKey : kStuckTime;
       const bool over = opened + patience <= now;
-      if (over) lost_.insert(dealer.serial());  // from here on its pauses are long
-      if (over) reopen(dealer, world_.keys.plain() ? 0 : (dealer.pair() + 1) % world_.keys.pairs());
+      if (over) {
+        lost_.insert(dealer.serial());  // from here on its pauses are long
+        reopen(dealer, world_.keys.plain() ? 0 : (dealer.pair() + 1) % world_.keys.pairs());
+      }
       next = std::min(next, over ? now + patience : opened + patience);
     }
   }
