@@ -54,9 +54,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   auto worker = store::DiskWorker::start();
   if (!worker) return tl::unexpected(os_failure(worker.error()));
   worker_ = std::move(*worker);
-  auto stager = proc::Stager::open({prepared_.layout.work, prepared_.layout.blobs(), prepared_.layout.tasks()});
-  if (!stager) return tl::unexpected(os_failure(stager.error()));
-  stager_ = std::move(*stager);
+  stager_ = std::move(prepared_.stager);
   for (auto* runner_of : {&hooks_, &host_hooks_}) {
     auto hooks = proc::HookRunner::open();
     if (!hooks) return tl::unexpected(os_failure(hooks.error()));

@@ -83,6 +83,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   };
   auto shim = find_helper("dtrain-shim");
   if (!shim) return start_failed(shim.error());
+  proc::become_urgent();  // before it has threads and helpers: both are as urgent
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
   auto runner = make_runner(config, *layout, *shim, log);
@@ -92,7 +93,6 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   const auto make_decider = [&, cluster_id = prepared->state.cluster_id](Log& sink) {
     return std::make_unique<NodeDecider>(node_options(config, cluster_id, DTRAIN_VERSION), Rng(*seed), sink);
   };
-  proc::become_urgent();  // before it has threads
   auto daemon = Daemon::create(config, std::move(*prepared), std::move(*runner), make_decider, log, DTRAIN_VERSION);
   if (!daemon) return start_failed(daemon.error());
   if (config.dev) print_dev_help(*layout);

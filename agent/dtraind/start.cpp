@@ -308,6 +308,9 @@ Start<Layout> choose_layout(const Config& config) {
 Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log) {
   Prepared out;
   out.layout = layout;
+  auto stager = proc::Stager::open({layout.work, layout.blobs(), layout.tasks()});
+  if (!stager) return give_up(EX_OSERR, stager.error());
+  out.stager = std::move(*stager);
   // Others may pass through to what is theirs (a task's notify socket, its working copy) but not look around.
   for (const auto& [path, mode] : {std::pair{layout.data, 0711u}, {layout.run, 0755u}, {layout.work, 0711u}, {layout.tasks(), 0711u}})
     if (auto made = make_directory(path, mode); !made) return tl::unexpected<Failure>(made.error());

@@ -14,6 +14,7 @@
 #include "agent/host/listen_port.h"
 #include "agent/host/resolver.h"
 #include "agent/net/cluster_keys.h"
+#include "agent/proc/staging.h"
 #include "agent/store/blob_store.h"
 #include "agent/store/data_lock.h"
 #include "agent/store/store.h"
@@ -24,6 +25,7 @@ namespace dtrain::daemon {
 
 struct Prepared {
   Layout layout;
+  std::unique_ptr<proc::Stager> stager;               // begun before anything else, while this process is small
   std::unique_ptr<store::DataLock> lock;
   std::unique_ptr<host::ListenPort> port, bulk_port;   // reserved until the links open; bulk: of the network only
   std::optional<net::ClusterKeys> keys;                // unset: plain, loopback only
@@ -40,7 +42,7 @@ struct Prepared {
 // Directories of this start. --dev without --data-dir or --run-dir: fresh temporary ones.
 Start<Layout> choose_layout(const Config& config);
 
-// In order: data directory, lock, key, ports, database, cluster, facts. `version`: of this program.
+// In order: stager, data directory, lock, key, ports, database, cluster, facts. `version`: of this program.
 Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log);
 
 // What Node needs of the config.

@@ -47,10 +47,11 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// With the system's rm, which no symbolic link planted in the tree leads astray.
+// With the system's rm, which no symbolic link planted in the tree leads astray; files and empty directories need none.
 Status remove_trees(const std::vector<std::string>& paths) {
   std::vector<std::string> present;
-  std::copy_if(paths.begin(), paths.end(), std::back_inserter(present), exists);
+  for (const std::string& path : paths)
+    if (::remove(path.c_str()) != 0 && errno != ENOENT) present.push_back(path);
   if (present.empty()) return {};
   const auto with = [&](std::vector<std::string> argv) {
     argv.emplace_back("--");

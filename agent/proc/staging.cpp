@@ -22,13 +22,44 @@ namespace dtrain::proc {
 namespace {
 
 constexpr std::size_t kStagesPerChild = 256;   // more tasks of one job: another child after it
-constexpr std::size_t kAnswerBytes = 4 << 20;  // of one child; a longer one is a defect
-constexpr int kResultFd = 3;                   // in the child, which keeps nothing else of the agent open
+constexpr std::size_t kRequestBytes = 64 << 20;  // to one child
+constexpr std::size_t kAnswerBytes = 4 << 20;    // of one child; a longer one is a defect
 
 Error system_error(const std::string& what) {
   return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno),
                "raise the limits of processes and open files"};
 }
+
+struct StageRequest {
+  node::Stage stage;
+  template <class V>
+  void fields(V& v) {
+    v("id", stage.id);
+    v("job_name", stage.job_name);
+    v("user", stage.user);
+    v("package_digest", stage.package_digest);
+    v("work_dir", stage.work_dir);
+    v("require_paths", stage.require_paths);
+    v("address", stage.address);
+    v("port", stage.port);
+    v("fresh", stage.fresh);
+  }
+};
+
+// What a child is asked for: stages, or one removal.
+struct ChildRequest {
+  std::vector<StageRequest> stages;
+  bool removal = false;
+  JobId job = 0;
+  bool logs = false;
+  template <class V>
+  void fields(V& v) {
+    v("stages", stages);
+    v("removal", removal);
+    v("job", job);
+    v("logs", logs);
+  }
+};
 
 // What a child answers: stages, or one removal (in `error`, when not ok).
 struct ChildAnswer {
@@ -49,12 +80,41 @@ bool add_to(int epoll, int fd) {
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// The child's whole answer; empty when there is none.
-std::string read_answer(int fd) {
+// All that a memory file has; empty when there is nothing, or more than `most` bytes.
+std::string read_all(int fd, std::size_t most) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
-  if (size <= 0 || static_cast<std::size_t>(size) > kAnswerBytes) return "";
+  if (size <= 0 || static_cast<std::size_t>(size) > most) return "";
   std::string bytes(static_cast<std::size_t>(size), '\0');
   return ::pread(fd, bytes.data(), bytes.size(), 0) == size ? bytes : "";
+}
+
+bool write_all(int fd, const std::string& bytes, std::size_t most) {
+  if (bytes.size() > most) errno = EFBIG;
+  return bytes.size() <= most && ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+}
+
+// All that a child does. Without an answer the agent sees that it failed.
+void work_in_child(const StageDirs& dirs, UniqueFd request_file, UniqueFd answer_file) {
+  prepare_own_child();  // tar and rm are no more urgent than usual
+  ::setpgid(0, 0);
+  try {
+    auto request = wire::decode<ChildRequest>(read_all(request_file.get(), kRequestBytes));
+    if (!request) return;
+    request_file.reset();
+    ChildAnswer answer;
+    if (request->removal) {
+      const Status removed = perform_remove(dirs, request->job, request->logs);
+      answer.ok = removed.has_value();
+      if (!removed) answer.error = removed.error();
+    } else {
+      std::vector<node::Stage> stages;
+      for (StageRequest& asked : request->stages) stages.push_back(std::move(asked.stage));
+      answer.stages = perform_stages(dirs, stages);
+    }
+    if (!write_all(answer_file.get(), wire::encode(answer), kAnswerBytes)) ::_exit(EXIT_FAILURE);
+  } catch (const std::exception&) {
+    ::_exit(EXIT_FAILURE);  // no memory
+  }
 }
 
 }  // namespace
@@ -63,11 +123,15 @@ Result<std::unique_ptr<Stager>> Stager::open(StageDirs dirs) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   UniqueFd work(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll || !work || !add_to(epoll.get(), work.get())) return fail(system_error("prepare staging"));
-  return std::unique_ptr<Stager>(new Stager(std::move(dirs), std::move(epoll), std::move(work)));
+  auto forks = ForkServer::open([dirs = std::move(dirs)](UniqueFd request, UniqueFd answer) {
+    work_in_child(dirs, std::move(request), std::move(answer));
+  });
+  if (!forks) return tl::unexpected(forks.error());
+  return std::unique_ptr<Stager>(new Stager(std::move(*forks), std::move(epoll), std::move(work)));
 }
 
-Stager::Stager(StageDirs dirs, UniqueFd epoll, UniqueFd work)
-    : dirs_(std::move(dirs)), epoll_(std::move(epoll)), work_(std::move(work)) {}
+Stager::Stager(std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work)
+    : forks_(std::move(forks)), epoll_(std::move(epoll)), work_(std::move(work)) {}
 
 Stager::~Stager() {
   for (const Child& child : children_) {
@@ -122,37 +186,18 @@ Instant Stager::deadline() const {
   return earliest;
 }
 
-void Stager::run_child(const Child& child) const {
-  prepare_own_child();  // tar and rm are no more urgent than usual
-  ::setpgid(0, 0);
-  // Connections, locks and logs of the agent must not live on in here. (dup2 keeps the number when it fits
-  // already.)
-  if (::dup2(child.result.get(), kResultFd) < 0 || ::close_range(kResultFd + 1, ~0u, 0) != 0 ||
-      ::fcntl(kResultFd, F_SETFD, FD_CLOEXEC) != 0)
-    ::_exit(EXIT_FAILURE);
-  ChildAnswer answer;
-  try {
-    if (child.removal) {
-      const Status removed = perform_remove(dirs_, child.removal->job, child.removal->logs);
-      answer.ok = removed.has_value();
-      if (!removed) answer.error = removed.error();
-    } else {
-      answer.stages = perform_stages(dirs_, child.stages);
-    }
-  } catch (const std::exception&) {
-    ::_exit(EXIT_FAILURE);  // no memory: the parent sees that there is no answer
-  }
-  const std::string bytes = wire::encode(answer);
-  const bool told = ::write(kResultFd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
-  ::_exit(told ? EXIT_SUCCESS : EXIT_FAILURE);
-}
-
 Status Stager::start(Child& child, Instant now) {
+  ChildRequest asked{{}, child.removal.has_value(), child.job, child.removal && child.removal->logs};
+  for (const node::Stage& stage : child.stages) asked.stages.push_back({stage});
+  const UniqueFd request(::memfd_create("dtrain-staging", MFD_CLOEXEC));
   child.result.reset(::memfd_create("dtrain-staging", MFD_CLOEXEC));
-  if (!child.result) return fail(system_error("start staging"));
-  child.pid = ::fork();
-  if (child.pid < 0) return fail(system_error("start staging"));
-  if (child.pid == 0) run_child(child);
+  if (!request || !child.result || !write_all(request.get(), wire::encode(asked), kRequestBytes))
+    return fail(system_error("start staging"));
+  child.pid = forks_->start(request.get(), child.result.get());
+  if (child.pid < 0) {
+    errno = -child.pid;
+    return fail(system_error("start staging"));
+  }
   ::setpgid(child.pid, child.pid);
   child.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
   if (!child.pidfd || !add_to(epoll_.get(), child.pidfd.get())) {
@@ -214,7 +259,7 @@ void Stager::start_children(Instant now, EventSink& sink) {
 
 // The child has ended.
 void Stager::collect(Child& child, int status, EventSink& sink) {
-  auto answer = wire::decode<ChildAnswer>(read_answer(child.result.get()));
+  auto answer = wire::decode<ChildAnswer>(read_all(child.result.get(), kAnswerBytes));
   if (child.late) {
     answer_failure(
         child,

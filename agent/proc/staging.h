@@ -1,5 +1,6 @@
 // Stager: prepares this host for tasks (node::Stage) and cleans up behind jobs (node::RemoveJobFiles), in
-// short-lived child processes, so that neither a slow disk nor a dead file server holds up the agent.
+// short-lived child processes, so that neither a slow disk nor a dead file server holds up the agent. They are copies of a
+// process that begins with open() (fork_server.h): to be called while the agent is small, before it has secrets in memory.
 //
 // Work on one job is done by one child at a time, in the order asked for: tasks staged together share a
 // child, and nothing about the job's copy can race. What is done: stage_work.h.
@@ -13,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/proc/fork_server.h"
 #include "agent/proc/runner.h"
 #include "agent/proc/stage_work.h"
 #include "agent/proc/unique_fd.h"
@@ -52,16 +54,15 @@ class Stager {
     std::optional<node::RemoveJobFiles> removal;  // or this
   };
 
-  Stager(StageDirs dirs, UniqueFd epoll, UniqueFd work);
+  Stager(std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work);
   void enqueue(JobId job, Work work);
   void set_work(bool wanted);
   void start_children(Instant now, EventSink& sink);
   Status start(Child& child, Instant now);
-  [[noreturn]] void run_child(const Child& child) const;
   void collect(Child& child, int status, EventSink& sink);
   void answer_failure(const Child& child, const Error& error, EventSink& sink) const;
 
-  StageDirs dirs_;
+  const std::unique_ptr<ForkServer> forks_;
   UniqueFd epoll_, work_;
   bool work_set_ = false;
   std::map<JobId, std::deque<Work>> queues_;

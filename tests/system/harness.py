@@ -4,6 +4,7 @@ Whatever happens to the test (failure, ^C, a kill by ctest), nothing stays behin
 end and kills every process that belongs to the directory: agents and shims by their arguments, tasks by NOTIFY_SOCKET in
 their environment, daemonised children by what they inherited.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -40,6 +41,20 @@ def processes_of(directory):
         if b"--janitor" not in texts[0] and any(mark in text for text in texts):
             found.append(int(name))
     return found
+
+
+def names_of(pids):
+    """Sorted, of those that are still there."""
+    names = []
+    for pid in pids:
+        with contextlib.suppress(OSError), open("/proc/%d/comm" % pid) as file:
+            names.append(file.read().strip())
+    return sorted(names)
+
+
+def only_agents_left(directory, agents=1):
+    """Each with the process that forks for it (agent/proc/fork_server.h), and nothing that this forked."""
+    return names_of(processes_of(directory)) == agents * ["dtraind"] + agents * ["dtraind-forks"]
 
 
 def end_processes_of(directory):

@@ -5,7 +5,7 @@ import subprocess
 import time
 import unittest
 
-from harness import PATIENCE, SLEEP, SystemTest, alive, main, processes_of, python, sh, until
+from harness import PATIENCE, SLEEP, SystemTest, alive, main, names_of, only_agents_left, processes_of, python, sh, until
 
 LINES = 2500
 COUNT = "import time\nfor i in range(%d):\n  print(i)\n  time.sleep(0.004)" % LINES
@@ -76,7 +76,7 @@ class AgentDeath(SystemTest):
             self.agent.start()
             job = self.wait_job(name, "Succeeded")
             self.assertEqual((job["generation"], job["restarts"]), (1, 0))
-        until(lambda: len(processes_of(self.top)) == 1, lambda: "only the agent is left: %s" % processes_of(self.top))
+        until(lambda: only_agents_left(self.top), lambda: "only the agent is left: %s" % names_of(processes_of(self.top)))
 
     def test_acknowledged_is_durable(self):
         for number in range(10):

@@ -3,12 +3,12 @@ import os
 import time
 import unittest
 
-from harness import PATIENCE, SLEEP, SystemTest, alive, main, processes_of, python, sh, until
+from harness import PATIENCE, SLEEP, SystemTest, alive, main, names_of, only_agents_left, processes_of, python, sh, until
 
 
 class Ends(SystemTest):
     def only_agent_left(self):
-        until(lambda: len(processes_of(self.top)) == 1, lambda: "only the agent is left: %s" % processes_of(self.top))
+        until(lambda: only_agents_left(self.top), lambda: "only the agent is left: %s" % names_of(processes_of(self.top)))
 
     def test_cancel_gives_grace(self):
         polite = sh("trap 'echo asked >> %s; exit 0' TERM; touch %s.$DTRAIN_INDEX; while :; do sleep 0.02; done"

@@ -396,8 +396,8 @@ class RandomKills(test_lease_partitions.Islands):
         for name in long:
             self.agents[4].do("cancel", name)
         until(lambda: all(job["state"] in harness.FINAL for agent in self.agents for job in agent.ask("jobs")), "all ends")
-        until(lambda: set(processes_of(self.top)) == {agent.process.pid for agent in self.agents},
-              lambda: "only the agents to be left: %s" % processes_of(self.top))
+        until(lambda: harness.only_agents_left(self.top, len(self.agents)),
+              lambda: "only the agents to be left: %s" % harness.names_of(processes_of(self.top)))
         self.check_agents()
         print("%d s, %d faults, %d jobs cancelled: %d of %d short jobs ran more than once, %d lines of logs; %s" %
               (FAULTS_S, sum(" kill " in text or " cut " in text or " stop " in text for text in self.story), len(self.cancelled),

@@ -1,0 +1,137 @@
+#include "agent/proc/fork_server.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+namespace dtrain::proc {
+namespace {
+
+constexpr int kServerSocket = 3;              // in the server, which has nothing else of the agent open
+constexpr const char* kName = "dtraind-forks";  // in ps; at most 15 characters
+
+using Descriptors = std::array<int, 2>;
+
+struct Message {
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(Descriptors))> control{};
+  msghdr header{};
+  Message() {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+};
+
+bool send_descriptors(int socket, const Descriptors& descriptors) {
+  Message message;
+  cmsghdr* const head = CMSG_FIRSTHDR(&message.header);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof descriptors);
+  std::memcpy(CMSG_DATA(head), descriptors.data(), sizeof descriptors);
+  return ::sendmsg(socket, &message.header, MSG_NOSIGNAL) == 1;
+}
+
+// nullopt: the agent is gone.
+std::optional<Descriptors> receive_descriptors(int socket) {
+  for (;;) {
+    Message message;
+    const ssize_t received = ::recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC);
+    if (received < 0 && errno == EINTR) continue;
+    const cmsghdr* const head = received == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
+    if (head == nullptr || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(Descriptors))) return std::nullopt;
+    Descriptors descriptors;
+    std::memcpy(descriptors.data(), CMSG_DATA(head), sizeof descriptors);
+    return descriptors;
+  }
+}
+
+// fork(), but the child's parent is the caller's. Not clone3(): some containers' filters refuse that.
+pid_t fork_sibling() {
+  return static_cast<pid_t>(::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+}
+
+[[noreturn]] void serve(int socket, const ForkServer::Work& work) {
+  if (::dup2(socket, kServerSocket) < 0 || ::close_range(kServerSocket + 1, ~0u, 0) != 0) ::_exit(EXIT_FAILURE);
+  ::prctl(PR_SET_NAME, kName);
+  while (const auto descriptors = receive_descriptors(kServerSocket)) {
+    UniqueFd request((*descriptors)[0]), answer((*descriptors)[1]);
+    const pid_t child = fork_sibling();
+    if (child == 0) {
+      ::close(kServerSocket);
+      work(std::move(request), std::move(answer));
+      ::_exit(EXIT_SUCCESS);
+    }
+    const pid_t told = child < 0 ? -errno : child;
+    if (::send(kServerSocket, &told, sizeof told, MSG_NOSIGNAL) != sizeof told) break;
+  }
+  ::_exit(EXIT_SUCCESS);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ForkServer>> ForkServer::open(Work work) {
+  std::unique_ptr<ForkServer> server(new ForkServer(std::move(work)));
+  if (!server->begin())
+    return fail(ErrorCode::io, std::string("could not begin a helper process: ") + std::strerror(errno),
+                "raise the limits of processes and open files");
+  return server;
+}
+
+ForkServer::~ForkServer() { end(); }
+
+bool ForkServer::begin() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return false;
+  UniqueFd ours(ends[0]), theirs(ends[1]);
+  const auto patience = std::chrono::duration_cast<std::chrono::seconds>(kForkTime);
+  const timeval most{patience.count(), 0};
+  if (::setsockopt(ours.get(), SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most) != 0) return false;
+  const pid_t pid = ::fork();
+  if (pid < 0) return false;
+  if (pid == 0) serve(theirs.get(), work_);
+  pid_ = pid;
+  socket_ = std::move(ours);
+  return true;
+}
+
+void ForkServer::end() {
+  if (pid_ < 0) return;
+  socket_.reset();
+  ::kill(pid_, SIGKILL);  // it may be stopped
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+pid_t ForkServer::start(int request, int answer) {
+  for (bool again = true;; again = false) {
+    if (pid_ < 0 && !begin()) return -errno;
+    pid_t child = -EIO;
+    if (send_descriptors(socket_.get(), {request, answer})) {
+      ssize_t received = 0;
+      do received = ::recv(socket_.get(), &child, sizeof child, 0);
+      while (received < 0 && errno == EINTR);
+      if (received == sizeof child) return child;
+    }
+    end();
+    if (!again) return -EIO;
+  }
+}
+
+}  // namespace dtrain::proc
