@@ -1,11 +1,14 @@
 #include "agent/proc/become_user.h"
 
 #include <grp.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "agent/proc/scheduling.h"
+#include "common/base/check.h"
 
 namespace dtrain::proc {
 
@@ -30,6 +33,24 @@ bool become(const HostUser& user) {
   }
   return ::setgroups(user.groups.size(), user.groups.data()) == 0 && ::setgid(user.gid) == 0 &&
          ::setuid(user.uid) == 0;
+}
+
+ActingAs::ActingAs(const HostUser& user) : root_(::geteuid() == 0), gid_(::getegid()) {
+  if (!root_) {
+    error_ = ::geteuid() == user.uid ? 0 : EPERM;
+    return;
+  }
+  ::prctl(PR_GET_PDEATHSIG, &death_signal_);
+  groups_.resize(static_cast<std::size_t>(std::max(::getgroups(0, nullptr), 0)));
+  CHECK(::getgroups(static_cast<int>(groups_.size()), groups_.data()) == static_cast<int>(groups_.size()));
+  if (::setgroups(user.groups.size(), user.groups.data()) != 0 || ::setegid(user.gid) != 0 || ::seteuid(user.uid) != 0) error_ = errno;
+  ::prctl(PR_SET_PDEATHSIG, death_signal_);
+}
+
+ActingAs::~ActingAs() {
+  if (!root_) return;
+  CHECK(::seteuid(0) == 0 && ::setegid(gid_) == 0 && ::setgroups(groups_.size(), groups_.data()) == 0);
+  ::prctl(PR_SET_PDEATHSIG, death_signal_);
 }
 
 }  // namespace dtrain::proc

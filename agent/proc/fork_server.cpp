@@ -14,52 +14,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
+
+#include "agent/proc/pass_descriptors.h"
 
 namespace dtrain::proc {
 namespace {
 
 constexpr int kServerSocket = 3;              // in the server, which has nothing else of the agent open
 constexpr const char* kName = "dtraind-forks";  // in ps; at most 15 characters
-
-using Descriptors = std::array<int, 2>;
-
-struct Message {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(Descriptors))> control{};
-  msghdr header{};
-  Message() {
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-  }
-};
-
-bool send_descriptors(int socket, const Descriptors& descriptors) {
-  Message message;
-  cmsghdr* const head = CMSG_FIRSTHDR(&message.header);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof descriptors);
-  std::memcpy(CMSG_DATA(head), descriptors.data(), sizeof descriptors);
-  return ::sendmsg(socket, &message.header, MSG_NOSIGNAL) == 1;
-}
-
-// nullopt: the agent is gone.
-std::optional<Descriptors> receive_descriptors(int socket) {
-  for (;;) {
-    Message message;
-    const ssize_t received = ::recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC);
-    if (received < 0 && errno == EINTR) continue;
-    const cmsghdr* const head = received == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
-    if (head == nullptr || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(Descriptors))) return std::nullopt;
-    Descriptors descriptors;
-    std::memcpy(descriptors.data(), CMSG_DATA(head), sizeof descriptors);
-    return descriptors;
-  }
-}
 
 // fork(), but the child's parent is the caller's. Not clone3(): some containers' filters refuse that.
 pid_t fork_sibling() {
@@ -69,12 +31,11 @@ pid_t fork_sibling() {
 [[noreturn]] void serve(int socket, const ForkServer::Work& work) {
   if (::dup2(socket, kServerSocket) < 0 || ::close_range(kServerSocket + 1, ~0u, 0) != 0) ::_exit(EXIT_FAILURE);
   ::prctl(PR_SET_NAME, kName);
-  while (const auto descriptors = receive_descriptors(kServerSocket)) {
-    UniqueFd request((*descriptors)[0]), answer((*descriptors)[1]);
+  while (auto received = receive_descriptors<1>(kServerSocket)) {
     const pid_t child = fork_sibling();
     if (child == 0) {
       ::close(kServerSocket);
-      work(std::move(request), std::move(answer));
+      work(std::move(received->front()));
       ::_exit(EXIT_SUCCESS);
     }
     const pid_t told = child < 0 ? -errno : child;
@@ -119,11 +80,11 @@ void ForkServer::end() {
   pid_ = -1;
 }
 
-pid_t ForkServer::start(int request, int answer) {
+pid_t ForkServer::start(int descriptor) {
   for (bool again = true;; again = false) {
     if (pid_ < 0 && !begin()) return -errno;
     pid_t child = -EIO;
-    if (send_descriptors(socket_.get(), {request, answer})) {
+    if (send_descriptors<1>(socket_.get(), {descriptor})) {
       ssize_t received = 0;
       do received = ::recv(socket_.get(), &child, sizeof child, 0);
       while (received < 0 && errno == EINTR);

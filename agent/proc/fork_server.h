@@ -23,8 +23,8 @@ inline constexpr Duration kForkTime = 5s;  // until the server has told a child'
 
 class ForkServer {
  public:
-  // What a child does. No descriptor of the agent is open in there but the first three and these.
-  using Work = std::function<void(UniqueFd request, UniqueFd answer)>;
+  // What a child does. No descriptor of the agent is open in there but the first three and this one.
+  using Work = std::function<void(UniqueFd)>;
 
   // Call it early: how small the calling process is decides what a child costs.
   static Result<std::unique_ptr<ForkServer>> open(Work work);
@@ -33,7 +33,7 @@ class ForkServer {
   ForkServer& operator=(const ForkServer&) = delete;
 
   // The pid of a new child of this process, which does the work and ends with 0. -errno: there is none.
-  pid_t start(int request, int answer);
+  pid_t start(int descriptor);
 
   pid_t pid() const { return pid_; }  // of the server; -1: there is none
 

@@ -207,7 +207,7 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
   }
   if (!S_ISDIR(info.st_mode))
     return fail(ErrorCode::invalid, "working directory " + path + " is not a directory", "change workDir");
-  if (::access(path.c_str(), X_OK) != 0)
+  if (::eaccess(path.c_str(), X_OK) != 0)
     return fail(ErrorCode::refused,
                 "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
                     std::strerror(errno),
@@ -226,7 +226,7 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
 
 Status check_paths(const node::Stage& stage) {
   for (const std::string& path : stage.require_paths) {
-    if (::access(path.c_str(), F_OK) == 0) continue;
+    if (::eaccess(path.c_str(), F_OK) == 0) continue;
     if (errno == ENOENT || errno == ENOTDIR)
       return fail(ErrorCode::unavailable, "required path " + path + " does not exist on this host",
                   "provide it here, or use other hosts");
@@ -264,12 +264,11 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
     if (!prepared) refuse(outcome, prepared.error());
   }
   if (!user) return outcomes;
-  const bool became = become(*user);
-  const int cause = errno;
+  const ActingAs rights(*user);
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (!outcomes[i].ok) continue;
-    if (!became) {
-      refuse(outcomes[i], os_error("could not become user " + stages[i].user.name, cause));
+    if (rights.error() != 0) {
+      refuse(outcomes[i], os_error("could not act as user " + stages[i].user.name, rights.error()));
     } else if (const Status paths = check_paths(stages[i]); !paths) {
       refuse(outcomes[i], paths.error());
     } else if (auto directory = start_directory(dirs, stages[i]); !directory) {

@@ -1,5 +1,4 @@
-// What staging does on the disk, step by step and blocking. Only for the short-lived children of Stager: it
-// may become the job's user for good.
+// What staging does on the disk, step by step and blocking. Only for Stager's workers: it acts as the job's user for a while.
 //
 // In <work_root>:   <job>            the job's writable copy, its user's own
 //                   .<job>.origin    what it was made from (version, digest); written before the copy appears

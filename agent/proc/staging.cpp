@@ -5,15 +5,20 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "agent/proc/helper_program.h"
+#include "agent/proc/host_user.h"
+#include "agent/proc/pass_descriptors.h"
 #include "common/base/check.h"
 #include "common/wire/codec.h"
 
@@ -21,9 +26,10 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr std::size_t kStagesPerChild = 256;   // more tasks of one job: another child after it
-constexpr std::size_t kRequestBytes = 64 << 20;  // to one child
-constexpr std::size_t kAnswerBytes = 4 << 20;    // of one child; a longer one is a defect
+constexpr std::size_t kStagesPerErrand = 256;    // more tasks of one job: another errand after it
+constexpr std::size_t kRequestBytes = 64 << 20;  // of one errand
+constexpr std::size_t kAnswerBytes = 4 << 20;    // to one errand; a longer one is a defect
+constexpr const char* kWorkerName = "dtraind-stage";  // in ps; at most 15 characters
 
 Error system_error(const std::string& what) {
   return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno),
@@ -46,8 +52,8 @@ struct StageRequest {
   }
 };
 
-// What a child is asked for: stages, or one removal.
-struct ChildRequest {
+// What a worker is asked for: stages, or one removal.
+struct Request {
   std::vector<StageRequest> stages;
   bool removal = false;
   JobId job = 0;
@@ -61,8 +67,8 @@ struct ChildRequest {
   }
 };
 
-// What a child answers: stages, or one removal (in `error`, when not ok).
-struct ChildAnswer {
+// What a worker answers: stages, or one removal (in `error`, when not ok).
+struct Answer {
   std::vector<StageOutcome> stages;
   bool ok = true;
   Error error;
@@ -93,27 +99,45 @@ bool write_all(int fd, const std::string& bytes, std::size_t most) {
   return bytes.size() <= most && ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
 }
 
-// All that a child does. Without an answer the agent sees that it failed.
-void work_in_child(const StageDirs& dirs, UniqueFd request_file, UniqueFd answer_file) {
+void end_worker(pid_t pid) {
+  kill_group(pid);
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+Answer perform(const StageDirs& dirs, Request request) {
+  Answer answer;
+  if (request.removal) {
+    const Status removed = perform_remove(dirs, request.job, request.logs);
+    answer.ok = removed.has_value();
+    if (!removed) answer.error = removed.error();
+  } else {
+    std::vector<node::Stage> stages;
+    for (StageRequest& asked : request.stages) stages.push_back(std::move(asked.stage));
+    answer.stages = perform_stages(dirs, stages);
+  }
+  return answer;
+}
+
+// All that a worker does: until the agent is gone, or an errand fails for want of memory. Without an answer the agent sees that.
+void work_as_worker(const StageDirs& dirs, const UniqueFd& socket) {
   prepare_own_child();  // tar and rm are no more urgent than usual
   ::setpgid(0, 0);
+  ::prctl(PR_SET_NAME, kWorkerName);
   try {
-    auto request = wire::decode<ChildRequest>(read_all(request_file.get(), kRequestBytes));
-    if (!request) return;
-    request_file.reset();
-    ChildAnswer answer;
-    if (request->removal) {
-      const Status removed = perform_remove(dirs, request->job, request->logs);
-      answer.ok = removed.has_value();
-      if (!removed) answer.error = removed.error();
-    } else {
-      std::vector<node::Stage> stages;
-      for (StageRequest& asked : request->stages) stages.push_back(std::move(asked.stage));
-      answer.stages = perform_stages(dirs, stages);
+    (void)find_user({"", ::geteuid()});  // loads the name services
+    for (;;) {
+      auto errand = receive_descriptors<2>(socket.get());
+      if (!errand) return;
+      const auto& [request_file, answer_file] = *errand;
+      auto request = wire::decode<Request>(read_all(request_file.get(), kRequestBytes));
+      if (!request) return;
+      if (!write_all(answer_file.get(), wire::encode(perform(dirs, std::move(*request))), kAnswerBytes)) return;
+      const char done = 0;
+      if (::send(socket.get(), &done, sizeof done, MSG_NOSIGNAL) != sizeof done) return;
     }
-    if (!write_all(answer_file.get(), wire::encode(answer), kAnswerBytes)) ::_exit(EXIT_FAILURE);
   } catch (const std::exception&) {
-    ::_exit(EXIT_FAILURE);  // no memory
+    ::_exit(EXIT_FAILURE);
   }
 }
 
@@ -121,24 +145,20 @@ void work_in_child(const StageDirs& dirs, UniqueFd request_file, UniqueFd answer
 
 Result<std::unique_ptr<Stager>> Stager::open(StageDirs dirs) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd work(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll || !work || !add_to(epoll.get(), work.get())) return fail(system_error("prepare staging"));
-  auto forks = ForkServer::open([dirs = std::move(dirs)](UniqueFd request, UniqueFd answer) {
-    work_in_child(dirs, std::move(request), std::move(answer));
-  });
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !wake || !add_to(epoll.get(), wake.get())) return fail(system_error("prepare staging"));
+  auto forks = ForkServer::open([dirs = std::move(dirs)](UniqueFd socket) { work_as_worker(dirs, socket); });
   if (!forks) return tl::unexpected(forks.error());
-  return std::unique_ptr<Stager>(new Stager(std::move(*forks), std::move(epoll), std::move(work)));
+  std::unique_ptr<Stager> stager(new Stager(std::move(*forks), std::move(epoll), std::move(wake)));
+  if (const auto first = stager->begin_worker(); !first) return tl::unexpected(first.error());
+  return stager;
 }
 
 Stager::Stager(std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work)
     : forks_(std::move(forks)), epoll_(std::move(epoll)), work_(std::move(work)) {}
 
 Stager::~Stager() {
-  for (const Child& child : children_) {
-    ::kill(-child.pid, SIGKILL);
-    while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  for (const Worker& worker : workers_) end_worker(worker.pid);
 }
 
 void Stager::set_work(bool wanted) {
@@ -151,9 +171,8 @@ void Stager::set_work(bool wanted) {
 
 void Stager::enqueue(JobId job, Work work) {
   auto& queue = queues_[job];
-  const bool has_child =
-      std::any_of(children_.begin(), children_.end(), [&](const Child& c) { return c.job == job; });
-  if (queue.empty() && !has_child) order_.push_back(job);
+  const bool at_work = std::any_of(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.errand && w.errand->job == job; });
+  if (queue.empty() && !at_work) order_.push_back(job);
   queue.push_back(std::move(work));
   ++queued_;
   set_work(true);
@@ -181,107 +200,147 @@ void Stager::remove(const node::RemoveJobFiles& effect) {
 
 Instant Stager::deadline() const {
   Instant earliest = kNever;
-  for (const Child& child : children_)
-    if (!child.late) earliest = std::min(earliest, child.give_up);
+  for (const Worker& worker : workers_)
+    if (worker.errand && !worker.errand->late) earliest = std::min(earliest, worker.errand->give_up);
   return earliest;
 }
 
-Status Stager::start(Child& child, Instant now) {
-  ChildRequest asked{{}, child.removal.has_value(), child.job, child.removal && child.removal->logs};
-  for (const node::Stage& stage : child.stages) asked.stages.push_back({stage});
-  const UniqueFd request(::memfd_create("dtrain-staging", MFD_CLOEXEC));
-  child.result.reset(::memfd_create("dtrain-staging", MFD_CLOEXEC));
-  if (!request || !child.result || !write_all(request.get(), wire::encode(asked), kRequestBytes))
-    return fail(system_error("start staging"));
-  child.pid = forks_->start(request.get(), child.result.get());
-  if (child.pid < 0) {
-    errno = -child.pid;
-    return fail(system_error("start staging"));
+Result<Stager::Worker*> Stager::begin_worker() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return fail(system_error("begin a staging worker"));
+  Worker worker;
+  worker.socket.reset(ends[0]);
+  const UniqueFd theirs(ends[1]);
+  worker.pid = forks_->start(theirs.get());
+  if (worker.pid < 0) {
+    errno = -worker.pid;
+    return fail(system_error("begin a staging worker"));
   }
-  ::setpgid(child.pid, child.pid);
-  child.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
-  if (!child.pidfd || !add_to(epoll_.get(), child.pidfd.get())) {
-    const Error error = system_error("watch staging");
-    ::kill(-child.pid, SIGKILL);
-    while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
+  ::setpgid(worker.pid, worker.pid);
+  worker.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, worker.pid, 0)));
+  if (!worker.pidfd || !add_to(epoll_.get(), worker.pidfd.get()) || !add_to(epoll_.get(), worker.socket.get())) {
+    const Error error = system_error("watch a staging worker");
+    end_worker(worker.pid);
     return fail(error);
   }
-  child.give_up = now + kStagingTime;
-  return {};
+  return &workers_.emplace_back(std::move(worker));
 }
 
-void Stager::answer_failure(const Child& child, const Error& error, EventSink& sink) const {
-  for (const node::Stage& stage : child.stages)
+// Hands the errand over to an idle worker, or to a new one.
+Status Stager::start(Errand& errand) {
+  Request asked{{}, errand.removal.has_value(), errand.job, errand.removal && errand.removal->logs};
+  for (const node::Stage& stage : errand.stages) asked.stages.push_back({stage});
+  const UniqueFd request(::memfd_create("dtrain-staging", MFD_CLOEXEC));
+  errand.result.reset(::memfd_create("dtrain-staging", MFD_CLOEXEC));
+  if (!request || !errand.result || !write_all(request.get(), wire::encode(asked), kRequestBytes))
+    return fail(system_error("start staging"));
+  const auto hand_over = [&](Worker& worker) {
+    if (!send_descriptors<2>(worker.socket.get(), {request.get(), errand.result.get()})) return false;
+    worker.errand = std::move(errand);
+    return true;
+  };
+  for (Worker& worker : workers_)  // one that has just died takes none
+    if (!worker.errand && hand_over(worker)) return {};
+  const auto begun = begin_worker();
+  if (!begun) return fail(begun.error());
+  return hand_over(**begun) ? Status() : fail(system_error("start staging"));
+}
+
+void Stager::answer_failure(const Errand& errand, const Error& error, EventSink& sink) const {
+  for (const node::Stage& stage : errand.stages)
     sink(node::Staged{
         stage.id,
         fail(error.code, "could not stage " + stage.id.task.text() + ": " + error.message, error.next)});
-  if (child.removal)
+  if (errand.removal)
     sink(node::JobFilesRemoved{
-        child.job,
-        fail(error.code, "could not remove files of job " + std::to_string(child.job) + ": " + error.message,
+        errand.job,
+        fail(error.code, "could not remove files of job " + std::to_string(errand.job) + ": " + error.message,
              error.next)});
 }
 
-void Stager::start_children(Instant now, EventSink& sink) {
-  while (!order_.empty() && children_.size() < kStagingChildren) {
+bool Stager::can_start() const {
+  const auto busy = std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.errand.has_value(); });
+  return !order_.empty() && static_cast<std::size_t>(busy) < kStagingWorkers;
+}
+
+Stager::Errand Stager::take_errand(JobId job) {
+  auto& queue = queues_.at(job);
+  CHECK(!queue.empty());
+  Errand errand;
+  errand.job = job;
+  if (const auto* removal = std::get_if<node::RemoveJobFiles>(&queue.front())) {
+    errand.removal = *removal;
+    queue.pop_front();
+  }
+  while (!errand.removal && !queue.empty() && errand.stages.size() < kStagesPerErrand) {
+    auto* stage = std::get_if<node::Stage>(&queue.front());
+    if (stage == nullptr) break;
+    // The user decides as whom the worker acts: only tasks of the same one share an errand.
+    if (!errand.stages.empty() && stage->user.name != errand.stages.front().user.name) break;
+    errand.stages.push_back(std::move(*stage));
+    queue.pop_front();
+  }
+  queued_ -= errand.removal ? 1 : errand.stages.size();
+  return errand;
+}
+
+void Stager::start_errands(Instant now, EventSink& sink) {
+  while (can_start()) {
     const JobId job = order_.front();
     order_.pop_front();
-    auto& queue = queues_.at(job);
-    CHECK(!queue.empty());
-    Child child;
-    child.job = job;
-    if (const auto* removal = std::get_if<node::RemoveJobFiles>(&queue.front())) {
-      child.removal = *removal;
-      queue.pop_front();
-    }
-    while (!child.removal && !queue.empty() && child.stages.size() < kStagesPerChild) {
-      auto* stage = std::get_if<node::Stage>(&queue.front());
-      if (stage == nullptr) break;
-      // The user decides what the child becomes: only tasks of the same one share it.
-      if (!child.stages.empty() && stage->user.name != child.stages.front().user.name) break;
-      child.stages.push_back(std::move(*stage));
-      queue.pop_front();
-    }
-    queued_ -= child.removal ? 1 : child.stages.size();
-    if (Status started = start(child, now); started) {
-      children_.push_back(std::move(child));
-      continue;
-    } else {
-      answer_failure(child, started.error(), sink);
-    }
-    if (queue.empty())
-      queues_.erase(job);
-    else
-      order_.push_back(job);
+    Errand errand = take_errand(job);
+    errand.give_up = now + kStagingTime;
+    const Status started = start(errand);
+    if (started) continue;
+    after_errand(job);
+    answer_failure(errand, started.error(), sink);
   }
 }
 
-// The child has ended.
-void Stager::collect(Child& child, int status, EventSink& sink) {
-  auto answer = wire::decode<ChildAnswer>(read_all(child.result.get(), kAnswerBytes));
-  if (child.late) {
+// What else waits for the job has its turn; nothing is kept of one that nothing waits for. To be called before the sink is: that may ask
+// for more work on the same job.
+void Stager::after_errand(JobId job) {
+  const auto queue = queues_.find(job);
+  if (queue == queues_.end()) return;
+  if (queue->second.empty())
+    queues_.erase(queue);
+  else
+    order_.push_back(job);
+}
+
+// An errand may be done twice, as after a death of the agent. False: it was, or took too long, or cannot be begun.
+bool Stager::repeat(Errand& errand) {
+  if (errand.late || std::exchange(errand.repeated, true)) return false;
+  return start(errand).has_value();
+}
+
+// `status`: of its worker, which ended without saying that it is done.
+void Stager::finish(Errand errand, std::optional<int> status, EventSink& sink) {
+  after_errand(errand.job);
+  auto answer = wire::decode<Answer>(read_all(errand.result.get(), kAnswerBytes));
+  if (errand.late) {
     answer_failure(
-        child,
+        errand,
         Error{ErrorCode::unavailable,
               "it took longer than " +
                   std::to_string(std::chrono::duration_cast<std::chrono::minutes>(kStagingTime).count()) +
                   " minutes",
               "check the file systems of this host"},
         sink);
-  } else if (!answer || (!child.removal && answer->stages.size() != child.stages.size())) {
-    const std::string how = WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
-                                                : "exit " + std::to_string(WEXITSTATUS(status));
-    answer_failure(child,
-                   Error{ErrorCode::internal, "its helper process ended without an answer (" + how + ")",
+  } else if (!answer || (!errand.removal && answer->stages.size() != errand.stages.size())) {
+    const std::string how = !status               ? "it is damaged"
+                            : WIFSIGNALED(*status) ? "signal " + std::to_string(WTERMSIG(*status))
+                                                   : "exit " + std::to_string(WEXITSTATUS(*status));
+    answer_failure(errand,
+                   Error{ErrorCode::internal, "its helper process gave no answer (" + how + ")",
                          "check this host's memory and the agent's log"},
                    sink);
-  } else if (child.removal) {
-    sink(node::JobFilesRemoved{child.job, answer->ok ? Status() : Status(fail(answer->error))});
+  } else if (errand.removal) {
+    sink(node::JobFilesRemoved{errand.job, answer->ok ? Status() : Status(fail(answer->error))});
   } else {
-    for (std::size_t i = 0; i < child.stages.size(); ++i) {
+    for (std::size_t i = 0; i < errand.stages.size(); ++i) {
       StageOutcome& outcome = answer->stages[i];
-      sink(node::Staged{child.stages[i].id, outcome.ok ? Result<std::string>(std::move(outcome.work_dir))
+      sink(node::Staged{errand.stages[i].id, outcome.ok ? Result<std::string>(std::move(outcome.work_dir))
                                                        : Result<std::string>(fail(outcome.error)),
                         outcome.lacks_package});
     }
@@ -290,30 +349,25 @@ void Stager::collect(Child& child, int status, EventSink& sink) {
 
 void Stager::dispatch(Instant now, EventSink& sink) {
   for (node::Event& answer : std::exchange(answers_, {})) sink(std::move(answer));
-  for (auto child = children_.begin(); child != children_.end();) {
-    const std::optional<int> status = reap_group(child->pid);  // with helpers that it may have left
-    if (!status) {
-      if (!child->late && now >= child->give_up) {
-        child->late = true;
-        ::kill(-child->pid, SIGKILL);
-      }
-      ++child;
+  for (auto worker = workers_.begin(); worker != workers_.end();) {
+    char done = 0;
+    const ssize_t received = ::recv(worker->socket.get(), &done, sizeof done, MSG_DONTWAIT);
+    if (received == sizeof done && worker->errand) finish(*std::exchange(worker->errand, {}), {}, sink);
+    if (received == 0) worker->socket.reset();  // it is ending, and may hang in that
+    if (const std::optional<int> status = reap_group(worker->pid)) {  // with helpers that it may have left
+      std::optional<Errand> unfinished = std::move(worker->errand);
+      worker = workers_.erase(worker);
+      if (unfinished && !repeat(*unfinished)) finish(std::move(*unfinished), status, sink);
       continue;
     }
-    // Off the list first: the sink may ask for more work on the same job.
-    std::list<Child> done;
-    done.splice(done.begin(), children_, child++);
-    const JobId job = done.front().job;
-    if (const auto queue = queues_.find(job); queue != queues_.end()) {
-      if (queue->second.empty())
-        queues_.erase(queue);
-      else
-        order_.push_back(job);
+    if (worker->errand && !worker->errand->late && now >= worker->errand->give_up) {
+      worker->errand->late = true;
+      ::kill(-worker->pid, SIGKILL);
     }
-    collect(done.front(), *status, sink);
+    ++worker;
   }
-  start_children(now, sink);
-  set_work(!answers_.empty() || (!order_.empty() && children_.size() < kStagingChildren));
+  start_errands(now, sink);
+  set_work(!answers_.empty() || can_start());
 }
 
 }  // namespace dtrain::proc

@@ -1,9 +1,10 @@
-// Stager: prepares this host for tasks (node::Stage) and cleans up behind jobs (node::RemoveJobFiles), in
-// short-lived child processes, so that neither a slow disk nor a dead file server holds up the agent. They are copies of a
-// process that begins with open() (fork_server.h): to be called while the agent is small, before it has secrets in memory.
+// Stager: prepares this host for tasks (node::Stage) and cleans up behind jobs (node::RemoveJobFiles), in child processes, so that
+// neither a slow disk nor a dead file server holds up the agent. These workers do one errand after another: a process that is new to its
+// memory and its name services needs ten times as long for one. They are copies of a process that begins with open() (fork_server.h): to be
+// called while the agent is small, before it has secrets in memory.
 //
-// Work on one job is done by one child at a time, in the order asked for: tasks staged together share a
-// child, and nothing about the job's copy can race. What is done: stage_work.h.
+// Work on one job is done by one worker at a time, in the order asked for: tasks staged together share an errand, and nothing about the
+// job's copy can race. What is done: stage_work.h.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -23,14 +25,14 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kStagingChildren = 4;    // at once; further jobs wait
+inline constexpr std::size_t kStagingWorkers = 4;     // at once; further jobs wait. One from the start, others when all are busy; kept
 inline constexpr std::size_t kStagingQueue = 20'000;  // effects waiting; further ones fail with a limit error
-inline constexpr Duration kStagingTime = 30min;       // of one child; then it is killed and its tasks fail
+inline constexpr Duration kStagingTime = 30min;       // of one errand; then its worker is killed and its tasks fail
 
 class Stager {
  public:
   static Result<std::unique_ptr<Stager>> open(StageDirs dirs);
-  ~Stager();  // kills the children; what they left half-made is cleared away by the next
+  ~Stager();  // kills the workers; what they left half-made is cleared away by the next
   Stager(const Stager&) = delete;
   Stager& operator=(const Stager&) = delete;
 
@@ -43,32 +45,41 @@ class Stager {
 
  private:
   using Work = std::variant<node::Stage, node::RemoveJobFiles>;
-  struct Child {
+  struct Errand {
     JobId job = 0;
-    int pid = -1;
-    UniqueFd pidfd;
-    UniqueFd result;  // memory file that the child writes its answer to
+    UniqueFd result;  // memory file that the worker writes its answer to
     Instant give_up{};
-    bool late = false;                            // killed for taking too long
-    std::vector<node::Stage> stages;              // what it does: these,
+    bool late = false;                            // its worker was killed for taking too long
+    bool repeated = false;                        // a worker died of it, or had just died; it is another's now
+    std::vector<node::Stage> stages;              // what is done: these,
     std::optional<node::RemoveJobFiles> removal;  // or this
+  };
+  struct Worker {
+    int pid = -1;
+    UniqueFd pidfd, socket;
+    std::optional<Errand> errand;  // unset: idle
   };
 
   Stager(std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work);
   void enqueue(JobId job, Work work);
   void set_work(bool wanted);
-  void start_children(Instant now, EventSink& sink);
-  Status start(Child& child, Instant now);
-  void collect(Child& child, int status, EventSink& sink);
-  void answer_failure(const Child& child, const Error& error, EventSink& sink) const;
+  bool can_start() const;
+  void start_errands(Instant now, EventSink& sink);
+  Errand take_errand(JobId job);
+  Status start(Errand& errand);
+  bool repeat(Errand& errand);
+  Result<Worker*> begin_worker();
+  void finish(Errand errand, std::optional<int> status, EventSink& sink);
+  void after_errand(JobId job);
+  void answer_failure(const Errand& errand, const Error& error, EventSink& sink) const;
 
   const std::unique_ptr<ForkServer> forks_;
   UniqueFd epoll_, work_;
   bool work_set_ = false;
   std::map<JobId, std::deque<Work>> queues_;
   std::size_t queued_ = 0;
-  std::deque<JobId> order_;  // jobs with queued work and no child, first come first
-  std::list<Child> children_;
+  std::deque<JobId> order_;  // jobs with queued work that no worker is at, first come first
+  std::list<Worker> workers_;
   std::vector<node::Event> answers_;  // failures to tell at the next dispatch
 };
 

@@ -53,8 +53,9 @@ def names_of(pids):
 
 
 def only_agents_left(directory, agents=1):
-    """Each with the process that forks for it (agent/proc/fork_server.h), and nothing that this forked."""
-    return names_of(processes_of(directory)) == agents * ["dtraind"] + agents * ["dtraind-forks"]
+    """Each with the process that forks for it (agent/proc/fork_server.h) and the workers that stage (staging.h); no task, shim or tar."""
+    names = [name for name in names_of(processes_of(directory)) if name != "dtraind-stage"]
+    return names == agents * ["dtraind"] + agents * ["dtraind-forks"]
 
 
 def end_processes_of(directory):

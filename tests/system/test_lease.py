@@ -14,7 +14,7 @@ LEASE = 3.0
 BEATS = ("import os, sys, time\n"
          "while True:\n"
          "    e = os.environ\n"
-         "    line = '%s-%s %s %.6f\\n' % (e['DTRAIN_ROLE'], e['DTRAIN_INDEX'], e['DTRAIN_NODE'], time.monotonic())\n"
+         "    line = '%s-%s %s %.6f %d\\n' % (e['DTRAIN_ROLE'], e['DTRAIN_INDEX'], e['DTRAIN_NODE'], time.monotonic(), os.getpid())\n"
          "    with open(sys.argv[1], 'a') as file: file.write(line)\n"
          "    time.sleep(0.01)\n")
 
@@ -33,11 +33,11 @@ class LeaseTest(test_hosts.Hosts):
                                           "command": [sys.executable, "-c", BEATS, self.path("beats")]}}}}))
         return path
 
-    def beats(self, task, node):
-        """When that task ran on that host."""
+    def beats(self, task, node, pid=None):
+        """When that task, or that process of it, ran on that host."""
         with open(self.path("beats")) as file:
             lines = [line.split() for line in file if line.endswith("\n")]
-        return [float(line[2]) for line in lines if line[:2] == [task, node]]
+        return [float(line[2]) for line in lines if line[:2] == [task, node] and pid in (None, int(line[3]))]
 
     def moved(self, agent, task, name):
         return until(lambda: (t := self.running(agent, name)) and t[task]["node"] != "a3" and t,
@@ -112,7 +112,7 @@ class LeaseTest(test_hosts.Hosts):
         self.assertEqual((after[here]["node"], after[here]["attempt"]), ("a1", 2))
         until(lambda: self.beats(here, "a1")[-1] > killed + 0.5 and self.beats(kept, "a3")[-1] > frozen, "both to go on")
         thawed = next(beat for beat in self.beats(kept, "a3") if beat > frozen)
-        again = next(beat for beat in self.beats(here, "a1") if beat > killed + 0.05)
+        again = self.beats(here, "a1", after[here]["pid"])[0]
         self.assertGreater(again, thawed, "restarted while the other was frozen")
         print("restart %.2f s after the thaw, %.2f s after the kill" % (again - thawed, again - killed))
         job = self.job_at(agents[0], "spared")

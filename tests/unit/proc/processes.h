@@ -1,12 +1,15 @@
-// Test helpers: what became of a process that another one left.
+// Test helpers: what became of a process that another one left, and which children one has.
 #pragma once
 
 #include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace dtrain::proc::testing {
 
@@ -32,6 +35,23 @@ inline pid_t written_pid(const std::string& path) {
     ::usleep(10'000);
   }
   return 0;
+}
+
+// In order of their ids; zombies are none.
+inline std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    std::getline(stat, line);
+    const std::size_t end = line.rfind(") ");  // then the state and the parent
+    if (end == std::string::npos || line[end + 2] == 'Z') continue;
+    if (std::stoi(line.substr(end + 4)) == parent) found.push_back(std::stoi(name));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace dtrain::proc::testing

@@ -16,6 +16,7 @@
 #include <fstream>
 
 #include "tests/unit/proc/log_files.h"
+#include "tests/unit/proc/processes.h"
 
 namespace dtrain::proc {
 namespace {
@@ -82,6 +83,22 @@ class StagingTest : public ::testing::Test {
     EXPECT_NE(answer, nullptr);
     EXPECT_EQ(answer->id, effect.id);
     return answer->work_dir;
+  }
+  // The processes that stage for this one: all children but the fork server, which they are named like at first.
+  static std::vector<pid_t> workers_of_this() {
+    for (int i = 0; i < 1000; ++i) {
+      std::vector<pid_t> workers;
+      std::size_t others = 0;
+      for (const pid_t child : testing::children_of(::getpid()))
+        if (read_file("/proc/" + std::to_string(child) + "/comm") == "dtraind-stage\n")
+          workers.push_back(child);
+        else
+          ++others;
+      if (others == 1) return workers;
+      ::usleep(10'000);
+    }
+    ADD_FAILURE() << "other children than workers and the fork server";
+    return {};
   }
   std::string copy() const { return dirs_.work_root + "/17"; }
   std::vector<std::string> names_in_work_root() const {
@@ -306,6 +323,11 @@ TEST_F(StagingTest, RunsAsTheUser) {
   ASSERT_FALSE(refused.has_value());
   EXPECT_NE(refused.error().message.find("cannot be entered by user nobody"), std::string::npos)
       << refused.error().text();
+
+  node::Stage own = stage();
+  own.id.job = 18;
+  own.work_dir = effect.work_dir;
+  EXPECT_TRUE(staged(own).has_value()) << "whoever acted as nobody is itself again";
 }
 
 TEST_F(StagingTest, AFullDiskIsSaidAndLeavesNothing) {
@@ -361,7 +383,55 @@ TEST_F(StagingTest, RemovalWaitsForStagingAndStagingForRemoval) {
   EXPECT_TRUE(fs::exists(copy()));
 }
 
-TEST_F(StagingTest, AHungChildIsGivenUp) {
+TEST_F(StagingTest, OneWorkerDoesOneErrandAfterAnother) {
+  const auto workers = workers_of_this();
+  ASSERT_EQ(workers.size(), 1u) << "it is there before the first errand";
+  for (std::uint32_t index = 1; index < 4; ++index) ASSERT_TRUE(staged(stage(index)).has_value());
+  EXPECT_EQ(workers_of_this(), workers);
+}
+
+TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFour) {
+  ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);  // whoever opens it waits
+  EventSink sink = [](node::Event) { ADD_FAILURE() << "an answer"; };
+  for (std::uint64_t job = 1; job < 8; ++job) {
+    node::Stage effect = stage();
+    effect.id.job = job;
+    effect.package_digest = "ff";
+    stager_->stage(effect);
+    stager_->dispatch(Instant{}, sink);
+    EXPECT_EQ(workers_of_this().size(), std::min<std::size_t>(job, kStagingWorkers));
+  }
+}
+
+TEST_F(StagingTest, AWorkerThatDiedIdleIsReplaced) {
+  const auto workers = workers_of_this();
+  ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
+  ASSERT_TRUE(staged(stage()).has_value());
+  EXPECT_NE(workers_of_this(), workers);
+}
+
+TEST_F(StagingTest, AWorkerThatDiesAtWorkIsReplacedOnceAndThenNamed) {
+  ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);
+  node::Stage effect = stage();
+  effect.package_digest = "ff";
+  stager_->stage(effect);
+  EventSink none = [](node::Event) { ADD_FAILURE() << "an answer"; };
+  stager_->dispatch(Instant{}, none);
+  const pid_t first = workers_of_this().front();
+  ASSERT_EQ(::kill(first, SIGKILL), 0);
+  while (workers_of_this().empty() || workers_of_this().front() == first) {
+    pollfd ready{stager_->fd(), POLLIN, 0};
+    ASSERT_EQ(::poll(&ready, 1, kPatienceMs), 1);
+    stager_->dispatch(Instant{}, none);
+  }
+  ASSERT_EQ(::kill(workers_of_this().front(), SIGKILL), 0);
+  for (const node::Event& event : wait_for(1))
+    EXPECT_EQ(std::get<node::Staged>(event).work_dir.error().message,
+              "could not stage worker-1: its helper process gave no answer (signal 9)");
+  EXPECT_TRUE(staged(stage(2)).has_value());
+}
+
+TEST_F(StagingTest, AHungErrandIsGivenUp) {
   // A package that never ends: tar waits for more.
   ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);
   node::Stage effect = stage();
