@@ -2,7 +2,8 @@
 
 The four programs are first_stamp.cpp, placed on all three hosts. The 500 jobs of one task are submitted over one connection
 (submit_many.cpp), at an agent that does not coordinate: how many a second are finished. Slurm has three nodes on this machine (slurm.py):
-`srun` of four tasks in interleaved pairs, the order changing from pair to pair, and one array of 500 batch jobs.
+`srun` of four tasks in interleaved pairs, the order changing from pair to pair, and one array of 500 batch jobs, until nine of ten are
+finished: now and then it takes two minutes to launch the last of them.
 """
 import os
 import subprocess
@@ -68,13 +69,13 @@ class Peer:
         return elapsed
 
     def many(self, count):
-        """Finished, a second."""
+        """Finished, a second, until nine of ten are."""
         since = time.monotonic()
         self.slurm.submit_many(count)
-        while not self.slurm.is_idle():
-            common.need(time.monotonic() - since < ARRAY_PATIENCE_S, "Slurm's array is not finished after %d s" % ARRAY_PATIENCE_S)
+        while (left := self.slurm.unfinished()) > count / 10:
+            common.need(time.monotonic() - since < ARRAY_PATIENCE_S, "%d of Slurm's jobs are left after %d s" % (left, ARRAY_PATIENCE_S))
             time.sleep(LOOK_S)
-        return count / (time.monotonic() - since)
+        return (count - left) / (time.monotonic() - since)
 
 
 def measure(bench, options):

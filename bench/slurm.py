@@ -86,14 +86,17 @@ class Slurm:
         done = self.ask("sbatch", "--array=1-%d" % count, "--no-requeue", "--output=/dev/null", "--wrap", "true")
         common.need(done.returncode == 0, done.stderr)
 
-    def is_idle(self):
-        return not self.ask("squeue", "--noheader").stdout.strip()
+    def unfinished(self):
+        """Jobs, each of an array by itself."""
+        done = self.ask("squeue", "--noheader", "--array", "--format=%i")
+        common.need(done.returncode == 0, done.stderr)
+        return len(done.stdout.split())
 
     def clear(self, client):
         """Ends what runs; returns once nothing does."""
         self.ask("scancel", "--signal=KILL", "--user=root")
         client.wait(harness.PATIENCE)
-        until(self.is_idle, "the end of Slurm's job")
+        until(lambda: not self.unfinished(), "the end of Slurm's job")
 
     def end(self):
         for process in reversed(self.processes):
