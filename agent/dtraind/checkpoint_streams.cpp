@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "agent/store/as_user.h"
+#include "agent/account/as_user.h"
 #include "common/wire/control.h"
 
 namespace dtrain::daemon {
@@ -63,7 +63,7 @@ void CheckpointStreams::read(node::ConnectionId connection, Stream& stream) {
   stream.reading = true;
   post_([this, connection, source = stream.source, offset = stream.offset, chunks]() -> store::DiskWorker::Done {
     Result<std::string> bytes = fail(ErrorCode::internal, "");
-    const auto rights = store::AsUser::enter(source->user);
+    const auto rights = account::AsUser::enter(source->user);
     if (!rights) {
       bytes = fail(rights.error());
     } else {
@@ -121,7 +121,7 @@ void CheckpointStreams::write(node::WriteCheckpoint piece, std::function<void()>
     Status result;
     const bool failed = target->failed;
     if (!failed) {
-      const auto rights = store::AsUser::enter(target->user);
+      const auto rights = account::AsUser::enter(target->user);
       if (!rights) result = fail(rights.error());
       if (result && !target->opened) {
         auto begun = store::CheckpointTarget::begin(*shared, options_);
@@ -147,7 +147,7 @@ void CheckpointStreams::write(node::WriteCheckpoint piece, std::function<void()>
 void CheckpointStreams::finish(node::ConnectionId writer, std::shared_ptr<Target> target) {
   post_([this, writer, target]() -> store::DiskWorker::Done {
     Result<bool> done = fail(ErrorCode::internal, "");
-    const auto rights = store::AsUser::enter(target->user);
+    const auto rights = account::AsUser::enter(target->user);
     done = rights ? target->opened->finish(kCheckPiece) : Result<bool>(fail(rights.error()));
     return [this, writer, target, done] {
       const auto found = targets_.find(writer);
@@ -165,7 +165,7 @@ void CheckpointStreams::drop(node::ConnectionId writer) {
   const auto target = std::move(found->second);
   targets_.erase(found);
   post_([target]() -> store::DiskWorker::Done {
-    if (const auto rights = store::AsUser::enter(target->user); rights && target->opened) target->opened->drop();
+    if (const auto rights = account::AsUser::enter(target->user); rights && target->opened) target->opened->drop();
     return {};
   });
 }

@@ -67,7 +67,7 @@ winsize window(std::uint32_t rows, std::uint32_t columns) {
 // Everything the child needs, made before the fork: after it nothing is allocated.
 struct Launch {
   std::vector<std::string> cgroup_files;
-  HostUser user;
+  account::HostUser user;
   std::string work_dir;
   std::vector<std::string> env_text;
   std::vector<char*> argv, env;
@@ -166,7 +166,7 @@ Status ExecSession::open_pipes(ChildEnds& ends) {
   return fail(system_error("execute " + command_));
 }
 
-Status ExecSession::open_terminal(const wire::ExecRequest& request, const HostUser& user, ChildEnds& ends) {
+Status ExecSession::open_terminal(const wire::ExecRequest& request, const account::HostUser& user, ChildEnds& ends) {
   output_.reset(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   if (!output_ || ::grantpt(output_.get()) != 0 || ::unlockpt(output_.get()) != 0)
     return fail(system_error("open a terminal for " + command_));
@@ -182,7 +182,7 @@ Status ExecSession::open_terminal(const wire::ExecRequest& request, const HostUs
   return {};
 }
 
-Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& place, const HostUser& user,
+Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& place, const account::HostUser& user,
                            const ChildEnds& ends) {
   Launch launch;
   launch.user = user;

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/proc/host_user.h"
+#include "agent/account/host_user.h"
 #include "agent/proc/outlet.h"
 #include "agent/proc/unique_fd.h"
 #include "common/base/time.h"
@@ -63,8 +63,8 @@ class ExecSession {
   };
   ExecSession() = default;
   Status open_pipes(ChildEnds& ends);
-  Status open_terminal(const wire::ExecRequest& request, const HostUser& user, ChildEnds& ends);
-  Status launch(const wire::ExecRequest& request, const ExecPlace& place, const HostUser& user,
+  Status open_terminal(const wire::ExecRequest& request, const account::HostUser& user, ChildEnds& ends);
+  Status launch(const wire::ExecRequest& request, const ExecPlace& place, const account::HostUser& user,
                 const ChildEnds& ends);
   void watch(int fd, std::uint32_t events);
   void unwatch(UniqueFd& fd);  // and closes it

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "agent/proc/helper_program.h"
 #include "agent/proc/pass_descriptors.h"
 
 namespace dtrain::proc {
@@ -74,9 +75,7 @@ bool ForkServer::begin() {
 void ForkServer::end() {
   if (pid_ < 0) return;
   socket_.reset();
-  ::kill(pid_, SIGKILL);  // it may be stopped
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  end_group(pid_);  // it may be stopped
   pid_ = -1;
 }
 

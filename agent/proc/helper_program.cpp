@@ -75,6 +75,12 @@ void kill_group(pid_t leader) {
   ::kill(leader, SIGKILL);  // it may lead none yet
 }
 
+void end_group(pid_t leader) {
+  kill_group(leader);
+  while (::waitpid(leader, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 std::optional<int> reap_group(pid_t leader) {
   siginfo_t ended{};
   if (::waitid(P_PID, static_cast<id_t>(leader), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != leader) return std::nullopt;

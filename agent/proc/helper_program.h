@@ -15,7 +15,7 @@ namespace dtrain::proc {
 
 struct HelperProgram {
   std::vector<std::string> argv;   // argv[0] is looked up in the system directories
-  std::optional<HostUser> run_as;  // unset: as the caller
+  std::optional<account::HostUser> run_as;  // unset: as the caller
   int standard_input = -1;         // -1: /dev/null
 };
 
@@ -41,6 +41,9 @@ void prepare_own_child();
 
 // Of a child that leads a process group of its own, or is about to: kills all of it.
 void kill_group(pid_t leader);
+
+// Likewise, and waits for the end of the child.
+void end_group(pid_t leader);
 
 // Of such a child: once it has ended, what it left in its group is killed, and its status for waitpid() returned. nullopt: it has not.
 std::optional<int> reap_group(pid_t leader);

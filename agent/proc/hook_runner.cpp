@@ -24,7 +24,7 @@ constexpr int kEventsPerTurn = 2 * static_cast<int>(kHooksAtOnce);
 constexpr std::size_t kErrorReads = 16;  // of one hook in one turn, a chunk each
 
 // Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
-[[noreturn]] void become_hook(const HostUser& user, char* const* argv, char* const* env, int error_pipe) {
+[[noreturn]] void become_hook(const account::HostUser& user, char* const* argv, char* const* env, int error_pipe) {
   ::setsid();
   prepare_child();
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);

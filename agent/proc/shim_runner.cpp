@@ -15,7 +15,7 @@
 
 #include "agent/proc/assignment_dir.h"
 #include "agent/proc/direct_launcher.h"
-#include "agent/proc/host_user.h"
+#include "agent/account/host_user.h"
 #include "agent/proc/small_file.h"
 #include "agent/proc/systemd_launcher.h"
 #include "agent/proc/tracked_shim.h"
@@ -115,7 +115,7 @@ TrackedShim& ShimRunner::track(const AssignmentId& id) {
 
 Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim) {
   LaunchFile launch;
-  const auto user = find_user(spec.user);
+  const auto user = account::find_user(spec.user);
   if (!user) return fail(user.error());
   launch.agent_uid = ::geteuid();
   if (launch.agent_uid != 0 && user->uid != launch.agent_uid)
@@ -131,7 +131,7 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   launch.env = spec.env;
   launch.work_dir = spec.work_dir;
   launch.notify = shim.directory() + "/notify";
-  if (launch.notify.size() > kSocketPathBytes || (launch.switch_user && !can_reach(*user, launch.notify))) {
+  if (launch.notify.size() > kSocketPathBytes || (launch.switch_user && !account::can_reach(*user, launch.notify))) {
     std::uint64_t random = 0;
     if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
       return fail(ErrorCode::io,

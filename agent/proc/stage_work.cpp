@@ -13,6 +13,7 @@
 #include <fstream>
 #include <memory>
 
+#include "agent/account/as_user.h"
 #include "agent/proc/become_user.h"
 #include "agent/proc/helper_program.h"
 #include "agent/proc/port_check.h"
@@ -99,7 +100,7 @@ bool is_digest(const std::string& text) {
 
 // Unpacks as the user: whatever a package holds, it can do no more than its owner. `lacks`: failed because there is no such blob.
 // Who asks again later may be told otherwise: it comes at any moment.
-Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& user, const std::string& into, bool& lacks) {
+Status unpack(const StageDirs& dirs, const std::string& digest, const account::HostUser& user, const std::string& into, bool& lacks) {
   const std::string what = "package " + digest.substr(0, 12);
   if (!is_digest(digest)) return fail(ErrorCode::invalid, what + " has no valid digest");
   const std::string path = dirs.blobs_dir + "/" + digest;
@@ -136,7 +137,7 @@ Status unpack(const StageDirs& dirs, const std::string& digest, const HostUser& 
   return {};
 }
 
-Status make_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user, bool& lacks_package) {
+Status make_copy(const StageDirs& dirs, const node::Stage& stage, const account::HostUser& user, bool& lacks_package) {
   const std::string copy = job_copy(dirs, stage.id.job);
   const std::string partial = hidden(dirs, stage.id.job, ".partial");
   const std::string old = hidden(dirs, stage.id.job, ".old");
@@ -169,7 +170,7 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser
 
 // The copy is made once and then kept: the job's tasks share it, and what they wrote there is theirs. Only a
 // restart with another package (fresh, other digest) replaces it.
-Status ensure_copy(const StageDirs& dirs, const node::Stage& stage, const HostUser& user, bool& lacks_package) {
+Status ensure_copy(const StageDirs& dirs, const node::Stage& stage, const account::HostUser& user, bool& lacks_package) {
   if (exists(job_copy(dirs, stage.id.job))) {
     const auto origin = read_origin(origin_path(dirs, stage.id.job));
     if (!stage.fresh || (origin && *origin == stage.package_digest)) return {};
@@ -207,7 +208,7 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
   }
   if (!S_ISDIR(info.st_mode))
     return fail(ErrorCode::invalid, "working directory " + path + " is not a directory", "change workDir");
-  if (::eaccess(path.c_str(), X_OK) != 0)
+  if (::stat((path + "/.").c_str(), &info) != 0)
     return fail(ErrorCode::refused,
                 "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
                     std::strerror(errno),
@@ -226,7 +227,8 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
 
 Status check_paths(const node::Stage& stage) {
   for (const std::string& path : stage.require_paths) {
-    if (::eaccess(path.c_str(), F_OK) == 0) continue;
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0) continue;
     if (errno == ENOENT || errno == ENOTDIR)
       return fail(ErrorCode::unavailable, "required path " + path + " does not exist on this host",
                   "provide it here, or use other hosts");
@@ -248,7 +250,7 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
     outcome.error =
         Error{cause.code, "could not stage " + outcome.id.task.text() + ": " + cause.message, cause.next};
   };
-  const Result<HostUser> user = find_user_to_become(stages.front().user);
+  const Result<account::HostUser> user = find_user_to_become(stages.front().user);
   // What needs the agent's rights comes first, for all. A copy that could not be made is not tried again per
   // task.
   Status copied;
@@ -264,11 +266,11 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
     if (!prepared) refuse(outcome, prepared.error());
   }
   if (!user) return outcomes;
-  const ActingAs rights(*user);
+  const auto rights = account::AsUser::enter(*user, stages.front().user.name);
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (!outcomes[i].ok) continue;
-    if (rights.error() != 0) {
-      refuse(outcomes[i], os_error("could not act as user " + stages[i].user.name, rights.error()));
+    if (!rights) {
+      refuse(outcomes[i], rights.error());
     } else if (const Status paths = check_paths(stages[i]); !paths) {
       refuse(outcomes[i], paths.error());
     } else if (auto directory = start_directory(dirs, stages[i]); !directory) {

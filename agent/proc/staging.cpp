@@ -17,7 +17,7 @@
 #include <cstring>
 
 #include "agent/proc/helper_program.h"
-#include "agent/proc/host_user.h"
+#include "agent/account/host_user.h"
 #include "agent/proc/pass_descriptors.h"
 #include "common/base/check.h"
 #include "common/wire/codec.h"
@@ -99,12 +99,6 @@ bool write_all(int fd, const std::string& bytes, std::size_t most) {
   return bytes.size() <= most && ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
 }
 
-void end_worker(pid_t pid) {
-  kill_group(pid);
-  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
 Answer perform(const StageDirs& dirs, Request request) {
   Answer answer;
   if (request.removal) {
@@ -125,7 +119,7 @@ void work_as_worker(const StageDirs& dirs, const UniqueFd& socket) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_NAME, kWorkerName);
   try {
-    (void)find_user({"", ::geteuid()});  // loads the name services
+    (void)account::find_user({"", ::geteuid()});  // loads the name services
     for (;;) {
       auto errand = receive_descriptors<2>(socket.get());
       if (!errand) return;
@@ -158,7 +152,7 @@ Stager::Stager(std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work)
     : forks_(std::move(forks)), epoll_(std::move(epoll)), work_(std::move(work)) {}
 
 Stager::~Stager() {
-  for (const Worker& worker : workers_) end_worker(worker.pid);
+  for (const Worker& worker : workers_) end_group(worker.pid);
 }
 
 void Stager::set_work(bool wanted) {
@@ -220,7 +214,7 @@ Result<Stager::Worker*> Stager::begin_worker() {
   worker.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, worker.pid, 0)));
   if (!worker.pidfd || !add_to(epoll_.get(), worker.pidfd.get()) || !add_to(epoll_.get(), worker.socket.get())) {
     const Error error = system_error("watch a staging worker");
-    end_worker(worker.pid);
+    end_group(worker.pid);
     return fail(error);
   }
   return &workers_.emplace_back(std::move(worker));

@@ -1,7 +1,7 @@
 // Finds checkpoints on disk and says how complete they are. Formats: docs/checkpoints.md.
 //
 // Everything is done with the rights of the calling thread. An agent that runs as root calls these inside AsUser
-// (as_user.h), so that no job can make it read, rename or remove what its owner could not.
+// (agent/account/as_user.h), so that no job can make it read, rename or remove what its owner could not.
 #pragma once
 
 #include <string>

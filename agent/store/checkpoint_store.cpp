@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/store/as_user.h"
+#include "agent/account/as_user.h"
 #include "agent/store/checkpoint_changes.h"
 #include "agent/store/checkpoint_reader.h"
 #include "agent/store/checkpoint_verify_queue.h"
@@ -31,7 +31,7 @@ struct LookResult {
 // `leftovers`: of which agent; null: they were removed before.
 LookResult look_as(const CheckpointWatch::Shared& inotify, const job::CheckpointSpec& spec, const task::User& user,
                    const CopyOwner* leftovers) {
-  const auto rights = AsUser::enter(user);
+  const auto rights = account::AsUser::enter(user);
   if (!rights) return {{{}, false, rights.error().message}, fail(rights.error())};
   if (leftovers != nullptr) {
     remove_leftovers(spec.dir, *leftovers);
@@ -94,7 +94,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     using Answer = Result<std::vector<CheckpointInfo>>;
     run<Answer>(
         [effect]() -> Answer {
-          const auto rights = AsUser::enter(effect.user);
+          const auto rights = account::AsUser::enter(effect.user);
           return rights ? store::scan(effect.spec) : fail(rights.error());
         },
         [this, job = effect.job, token = effect.token](Answer found) {
@@ -108,7 +108,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     using Answer = Result<std::string>;
     run<Answer>(
         [effect, directory = effect.dir]() -> Answer {
-          const auto rights = AsUser::enter(effect.user);
+          const auto rights = account::AsUser::enter(effect.user);
           return rights ? store::quarantine(effect.info, directory) : fail(rights.error());
         },
         [this, job = effect.job, token = effect.token, path = effect.info.path](Answer moved_to) {
@@ -119,7 +119,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
   void remove(const node::DeleteCheckpoint& effect) {
     run<Status>(
         [effect, directory = effect.dir]() -> Status {
-          const auto rights = AsUser::enter(effect.user);
+          const auto rights = account::AsUser::enter(effect.user);
           return rights ? store::remove(effect.info, directory) : fail(rights.error());
         },
         [this, job = effect.job](const Status& result) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "agent/store/as_user.h"
+#include "agent/account/as_user.h"
 
 namespace dtrain::store {
 namespace {
@@ -66,7 +66,7 @@ void VerificationQueue::dispatch(Instant now, const EventSink& sink) {
 }
 
 void VerificationQueue::run_slice(Running& running) {
-  const auto rights = AsUser::enter(running.effect.user);
+  const auto rights = account::AsUser::enter(running.effect.user);
   if (!rights) {
     running.outcome.emplace(fail(rights.error()));
     return;

@@ -1,7 +1,7 @@
 """Include order: base <- wire <- {gossip, raft, relay, job, transfer} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
 
-Cores of one group never include each other, nor do siblings in agent/; the daemon wires them. dtrainctl is a client: it
-sees common/{base,wire,job} and what CLIENT_SEES names, so that it can never reach into an agent.
+Cores of one group never include each other, nor do siblings in agent/, but for agent/account below them; the daemon wires them.
+dtrainctl is a client: it sees common/{base,wire,job} and what CLIENT_SEES names, so that it can never reach into an agent.
 """
 import os
 import re
@@ -11,6 +11,7 @@ import tree
 
 LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "transfer": 2, "cluster": 3, "task": 3, "node": 4}
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
+BELOW_SIBLINGS = "account"
 CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
                "agent/store/package.h",                # packing happens where the files are
                "agent/net/client_link.h",              # the way to an agent elsewhere: its two ends are one conversation
@@ -63,8 +64,8 @@ def forbidden(path, target):
         if target_top == "agent" and other in ("dtrainctl", "dtrain-shim", "dtrain-discover"):
             return "programs do not include each other"
         return None
-    if own in SIBLINGS:
-        if target_top == "common" or (own == "proc" and target in LAUNCHER_SEES):
+    if own in SIBLINGS or own == BELOW_SIBLINGS:
+        if target_top == "common" or (own in SIBLINGS and other == BELOW_SIBLINGS) or (own == "proc" and target in LAUNCHER_SEES):
             return None
         return "siblings in agent/ never include each other; the daemon wires them"
     return "a directory that the layering does not know"

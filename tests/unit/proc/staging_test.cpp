@@ -6,6 +6,7 @@
 #include <pwd.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -429,6 +430,23 @@ TEST_F(StagingTest, AWorkerThatDiesAtWorkIsReplacedOnceAndThenNamed) {
     EXPECT_EQ(std::get<node::Staged>(event).work_dir.error().message,
               "could not stage worker-1: its helper process gave no answer (signal 9)");
   EXPECT_TRUE(staged(stage(2)).has_value());
+}
+
+TEST_F(StagingTest, AFailureThatIsAnsweredByMoreWorkOnTheJobIsNoTrap) {
+  stager_->stage(stage());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};  // no errand can be started
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::size_t failures = 0;
+  EventSink sink = [&](node::Event event) {
+    EXPECT_FALSE(std::get<node::Staged>(event).work_dir.has_value());
+    if (++failures == 1) stager_->stage(stage(2));
+  };
+  stager_->dispatch(Instant{}, sink);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(failures, 2u);
+  EXPECT_TRUE(staged(stage(3)).has_value());
 }
 
 TEST_F(StagingTest, AHungErrandIsGivenUp) {

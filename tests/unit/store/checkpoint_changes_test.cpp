@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/store/as_user.h"
+#include "agent/account/as_user.h"
 #include "tests/unit/store/checkpoint_world.h"
 
 namespace dtrain::test {
@@ -132,11 +132,11 @@ TEST_F(CheckpointChanges, AsUserTakesTheRightsOfTheUser) {
   ASSERT_EQ(::chmod((path + "/MANIFEST.json").c_str(), 0600), 0);
   const passwd* nobody = ::getpwnam("nobody");
   if (::geteuid() != 0 || nobody == nullptr) {
-    EXPECT_TRUE(store::AsUser::enter({"whoever", 0}));
+    EXPECT_TRUE(account::AsUser::enter({"whoever", 0}));
     return;
   }
   {
-    const auto rights = store::AsUser::enter({"nobody", nobody->pw_uid});
+    const auto rights = account::AsUser::enter({"nobody", nobody->pw_uid});
     ASSERT_TRUE(rights) << rights.error().text();
     const auto found = store::scan(spec_);
     ASSERT_TRUE(found);
@@ -147,7 +147,7 @@ TEST_F(CheckpointChanges, AsUserTakesTheRightsOfTheUser) {
   }
   ASSERT_EQ(scan().size(), 1u);   // root again
   EXPECT_TRUE(scan()[0].complete);
-  EXPECT_FALSE(store::AsUser::enter({"no-such-user-here", 4242}));
+  EXPECT_FALSE(account::AsUser::enter({"no-such-user-here", 4242}));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Gives the calling thread, and no other, the file access rights of a user while the guard lives: fsuid, fsgid and
 // supplementary groups, as initgroups would set them, and with them the loss of root's power to override file modes.
-// Made for the disk worker of an agent that runs as root: nothing a job names is read, renamed or removed with more
-// rights than its owner has.
+// For an agent that runs as root: nothing a job names is read, renamed or removed with more rights than its owner has, by
+// the disk worker or by those that stage. The user's processes can do nothing to the thread: its real and effective user are still root. So
+// access(2) and eaccess(3) answer for root: ask by stat(2) or open(2). The thread still dies with its parent, if it was to
+// (PR_SET_PDEATHSIG).
 //
 // Where the process is not root, the agent runs everything as one user already: the guard then does nothing.
 // Not to be nested. The thread must not run anything else meanwhile.
@@ -12,14 +14,17 @@
 #include <string>
 #include <vector>
 
+#include "agent/account/host_user.h"
 #include "common/base/result.h"
 #include "common/task/shim_spec.h"
 
-namespace dtrain::store {
+namespace dtrain::account {
 
 class AsUser {
  public:
-  // By name, as tasks run. Error{refused}: this host does not know the user.
+  // Error{refused}: this process lacks the right to it.
+  static Result<AsUser> enter(const HostUser& user, const std::string& name);
+  // As tasks run: find_user(). Error{refused} also where this host does not know the user.
   static Result<AsUser> enter(const task::User& user);
   AsUser(AsUser&& other) noexcept;
   AsUser& operator=(AsUser&&) = delete;
@@ -28,7 +33,8 @@ class AsUser {
  private:
   AsUser() = default;
   bool active_ = false;
+  int death_signal_ = 0;  // which each change of rights cancels
   std::vector<gid_t> previous_groups_;
 };
 
-}  // namespace dtrain::store
+}  // namespace dtrain::account

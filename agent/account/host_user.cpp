@@ -1,4 +1,4 @@
-#include "agent/proc/host_user.h"
+#include "agent/account/host_user.h"
 
 #include <grp.h>
 #include <pwd.h>
@@ -6,17 +6,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
+#include <system_error>
 
-#include "agent/dtrain-shim/protocol.h"
-#include "agent/proc/small_file.h"
 
-namespace dtrain::proc {
+namespace dtrain::account {
 
 namespace {
 
 constexpr std::size_t kPasswdBytes = 64 << 10;  // one entry with its strings
 constexpr int kFirstGroups = 64;
+constexpr int kMostGroups = 65536;              // NGROUPS_MAX of the kernel
 
 }  // namespace
 
@@ -30,14 +29,14 @@ Result<HostUser> find_user(const task::User& user) {
   if (found == nullptr) {
     const std::string name = user.name.empty() ? "uid " + std::to_string(user.uid) : user.name;
     return fail(ErrorCode::unavailable,
-                "could not find user " + name + ": " + (cause != 0 ? cause_of(cause) : "this host has none"),
+                "could not find user " + name + ": " + (cause != 0 ? std::generic_category().message(cause) : "this host has none"),
                 "create the user here, or submit as another one");
   }
   HostUser result{entry.pw_uid, entry.pw_gid, {}};
   std::vector<gid_t> groups(kFirstGroups);
   int count = kFirstGroups;
   if (getgrouplist(entry.pw_name, entry.pw_gid, groups.data(), &count) < 0) {
-    count = std::clamp(count, 0, static_cast<int>(shim::kGroups));
+    count = std::clamp(count, 0, kMostGroups);
     groups.resize(static_cast<std::size_t>(count));
     if (getgrouplist(entry.pw_name, entry.pw_gid, groups.data(), &count) < 0)
       return fail(ErrorCode::limit,
@@ -62,4 +61,4 @@ bool can_reach(const HostUser& user, const std::string& path) {
   return true;
 }
 
-}  // namespace dtrain::proc
+}  // namespace dtrain::account

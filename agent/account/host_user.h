@@ -8,7 +8,7 @@
 #include "common/base/result.h"
 #include "common/task/shim_spec.h"
 
-namespace dtrain::proc {
+namespace dtrain::account {
 
 struct HostUser {
   std::uint32_t uid = 0, gid = 0;
@@ -21,4 +21,4 @@ Result<HostUser> find_user(const task::User& user);
 // May `user` pass through every directory above `path` (absolute)? Mode bits only: an ACL may say otherwise.
 bool can_reach(const HostUser& user, const std::string& path);
 
-}  // namespace dtrain::proc
+}  // namespace dtrain::account
