@@ -8,12 +8,13 @@
 #include <cerrno>
 #include <system_error>
 
-
 namespace dtrain::account {
 
 namespace {
 
-constexpr std::size_t kPasswdBytes = 64 << 10;  // one entry with its strings
+// One entry with its strings: room that nearly all fit into, and the most that is tried. Each look-up would else touch 16 pages.
+constexpr std::size_t kPasswdBytes = 1 << 10;
+constexpr std::size_t kMostPasswdBytes = 64 << 10;
 constexpr int kFirstGroups = 64;
 constexpr int kMostGroups = 65536;              // NGROUPS_MAX of the kernel
 
@@ -23,9 +24,13 @@ Result<HostUser> find_user(const task::User& user) {
   std::string buffer(kPasswdBytes, '\0');
   passwd entry{};
   passwd* found = nullptr;
-  const int cause = user.name.empty()
-                        ? getpwuid_r(user.uid, &entry, buffer.data(), buffer.size(), &found)
-                        : getpwnam_r(user.name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  int cause = 0;
+  while (true) {
+    cause = user.name.empty() ? getpwuid_r(user.uid, &entry, buffer.data(), buffer.size(), &found)
+                              : getpwnam_r(user.name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+    if (cause != ERANGE || buffer.size() >= kMostPasswdBytes) break;
+    buffer.resize(buffer.size() * 2);
+  }
   if (found == nullptr) {
     const std::string name = user.name.empty() ? "uid " + std::to_string(user.uid) : user.name;
     return fail(ErrorCode::unavailable,

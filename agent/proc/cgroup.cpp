@@ -168,8 +168,9 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
     place.v2 = v2_ + "/" + assignment;
     // dtrain-tasks.service was begun anew beside this agent, and its group with it.
     if (::access(v2_.c_str(), F_OK) != 0 && make_directory(v2_)) pass_controllers(v2_);
-    // Of an agent and a shim that were killed: it may be frozen, and some kernels kill what is born in one that was killed.
-    cgroup_remove(place);
+    // One that is there is of an agent and a shim that were killed: it may be frozen, and some kernels kill what is born in one that was
+    // killed.
+    if (::mkdir(place.v2.c_str(), 0755) != 0 && errno == EEXIST) cgroup_remove(place);
     // Two leaves: with a controller switched on, a cgroup has either processes or children.
     for (const std::string& directory : {place.v2, place.v2 + "/shim", place.v2 + "/task"})
       if (!make_directory(directory)) return io_error(directory);

@@ -72,8 +72,9 @@ Status remove_trees(const std::vector<std::string>& paths) {
   return {};
 }
 
-// Digest that the present copy was made from; nullopt: unknown, or there is none.
+// Digest that the present copy was made from; "": from nothing; nullopt: unknown.
 std::optional<std::string> read_origin(const std::string& path) {
+  if (!exists(path)) return "";
   std::ifstream file(path);
   std::string head, digest;
   if (!std::getline(file, head) || head != kOriginHead) return std::nullopt;
@@ -81,7 +82,12 @@ std::optional<std::string> read_origin(const std::string& path) {
   return digest;
 }
 
+// A copy that was made from nothing has no such file: most jobs bring no package.
 Status write_origin(const std::string& path, const std::string& digest) {
+  if (digest.empty()) {
+    if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+    return fail(os_error("could not remove " + path, errno));
+  }
   const std::string text = std::string(kOriginHead) + "\n" + digest + "\n";
   const std::string temporary = path + ".new";
   const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));

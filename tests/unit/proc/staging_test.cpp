@@ -149,6 +149,19 @@ TEST_F(StagingTest, PackageIsUnpackedOnceAndKept) {
   EXPECT_EQ(read_file(copy() + "/sub/train.py"), "new\n");
   EXPECT_FALSE(fs::exists(copy() + "/sub/written"));
   EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{".17.origin", "17"}));
+
+  // And one with none: nothing is noted then, and nothing of the former stays.
+  second.id.generation = 4;
+  second.package_digest.clear();
+  second.work_dir.clear();
+  ASSERT_TRUE(staged(second).has_value());
+  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{"17"}));
+  EXPECT_TRUE(fs::is_empty(copy()));
+
+  std::ofstream(copy() + "/written") << "by a task";
+  second.id.generation = 5;
+  ASSERT_TRUE(staged(second).has_value());
+  EXPECT_EQ(read_file(copy() + "/written"), "by a task") << "it needs no other package than it was made from";
 }
 
 TEST_F(StagingTest, ManyTasksOfAJobDoNotRace) {
