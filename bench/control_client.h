@@ -5,8 +5,15 @@
 #include <sys/un.h>
 
 #include <charconv>
+#include <cstdint>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+
+#include "common/wire/codec.h"
+#include "common/wire/control.h"
 
 namespace dtrain::bench {
 
@@ -29,6 +36,35 @@ inline bool send_all(int fd, std::string_view bytes) {
   }
   return true;
 }
+
+// Requests out, replies in, in any order. One thread may send while another receives.
+class Client {
+ public:
+  explicit Client(int fd) : fd_(fd) {}
+
+  template <class Body>
+  bool send(wire::MessageType type, const Body& body) {
+    return send_all(fd_, wire::frame(wire::make_message(type, ++asked_, body)));
+  }
+
+  // nullopt: the agent has closed the connection, or sent what cannot be read.
+  std::optional<wire::Message> receive() {
+    while (true) {
+      auto message = replies_.next();
+      if (!message) return std::nullopt;
+      if (message->has_value()) return std::move(**message);
+      char buffer[64 << 10];
+      const ssize_t got = ::recv(fd_, buffer, sizeof buffer, 0);
+      if (got <= 0) return std::nullopt;
+      replies_.feed(std::string_view(buffer, static_cast<std::size_t>(got)));
+    }
+  }
+
+ private:
+  const int fd_;
+  wire::Deframer replies_;
+  std::uint64_t asked_ = 0;
+};
 
 // The positive number of an argument; 0: none.
 inline int positive(const char* argument) {

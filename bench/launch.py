@@ -1,9 +1,12 @@
-"""Three agents, idle: from before a job of four tasks is submitted until the last of them runs; and 500 jobs at once; beside Slurm.
+"""Three agents, idle: from the submit of a job of four tasks until the last of them runs; and 500 jobs at once; beside Slurm.
 
-The four programs are first_stamp.cpp, placed on all three hosts. The 500 jobs of one task are submitted over one connection
-(submit_many.cpp), at an agent that does not coordinate: how many a second are finished. Slurm has three nodes on this machine (slurm.py):
-`srun` of four tasks in interleaved pairs, the order changing from pair to pair, and one array of 500 batch jobs, until nine of ten are
-finished: now and then it takes two minutes to launch the last of them.
+The four programs are first_stamp.cpp, two on each of two hosts. They are submitted in two ways, in turns: by a client that is connected
+already (submit_files.cpp), counted from its request, which is what a cluster's own log of "submitted" and "running" shows and less than it
+does, since the programs' own starts are in it; and by `dtrainctl submit`, counted from before it is started. `srun` of four tasks on two of
+Slurm's three nodes on this machine (slurm.py) is beside the second.
+
+The 500 jobs of one task are submitted over one connection (submit_many.cpp), at an agent that does not coordinate: how many a second are
+finished. Slurm's are one array of 500 batch jobs, until nine of ten are finished: now and then it takes two minutes to launch the last.
 """
 import os
 import subprocess
@@ -18,6 +21,7 @@ from slurm import Slurm
 from submit import last_start
 
 TASKS = 4
+HOSTS = 2                   # that the four are on
 WARM_UP = 2                 # not counted: page cache, first-time paths
 ARRAY_PATIENCE_S = 300      # for Slurm's array
 LOOK_S = 0.5                # between two looks at Slurm's queue: each costs some 20 ms of a processor
@@ -36,19 +40,41 @@ class Ours:
         coordinator = members[0].ask("status")["coordinator"]["node"]
         self.other = next(member for member in members if member.name != coordinator)
 
+        self.cpus = "%dm" % (1000 * members[0].ask("nodes")[0]["cpus"]["total"] * HOSTS // TASKS)
+        self.client = subprocess.Popen([os.path.join(harness.BIN, "submit_files"), self.other.socket],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
     def four(self):
-        self.number += 1
-        name = "four-%d" % self.number
-        command = [os.path.join(harness.BIN, "first_stamp"), self.stamps.path]
-        job = self.bench.job_file(name, {"worker": {"replicas": TASKS, "command": command}}, policy={"placement": "spread"})
+        """By dtrainctl."""
+        name, job = self.job()
         since = time.monotonic_ns()
         client = subprocess.Popen(self.other.ctl_command("submit", job), stdout=subprocess.DEVNULL)
         elapsed, _ = last_start(self.stamps, since, TASKS)
         common.need(client.wait(harness.PATIENCE) == 0, "dtrainctl submit failed")
-        hosts = {task["node"] for task in common.tasks_of(self.other, name).values()}
-        common.need(len(hosts) > 1, "all tasks are on " + ", ".join(hosts))
-        common.remove(self.other, name)
+        self.clear(name)
         return elapsed
+
+    def four_by_request(self):
+        """To the last start, and to the acknowledgement."""
+        name, job = self.job()
+        print(job, file=self.client.stdin, flush=True)
+        sent, acknowledged = map(int, self.client.stdout.readline().split())
+        elapsed, _ = last_start(self.stamps, sent, TASKS)
+        self.clear(name)
+        return elapsed, (acknowledged - sent) / 1e6
+
+    def job(self):
+        """Of which two tasks fit on a host."""
+        self.number += 1
+        name = "four-%d" % self.number
+        command = [os.path.join(harness.BIN, "first_stamp"), self.stamps.path]
+        role = {"replicas": TASKS, "command": command, "resources": {"cpus": self.cpus}}
+        return name, self.bench.job_file(name, {"worker": role}, policy={"placement": "pack"})
+
+    def clear(self, name):
+        hosts = {task["node"] for task in common.tasks_of(self.other, name).values()}
+        common.need(len(hosts) == HOSTS, "the tasks are on " + ", ".join(hosts))
+        common.remove(self.other, name)
 
     def many(self, count):
         """Acknowledged and finished, a second."""
@@ -63,7 +89,7 @@ class Peer:
 
     def four(self):
         since = time.monotonic_ns()
-        client = self.slurm.run_tasks(TASKS, [os.path.join(harness.BIN, "first_stamp"), self.stamps.path])
+        client = self.slurm.run_tasks(TASKS, HOSTS, [os.path.join(harness.BIN, "first_stamp"), self.stamps.path])
         elapsed, _ = last_start(self.stamps, since, TASKS)
         self.slurm.clear(client)
         return elapsed
@@ -82,20 +108,24 @@ def measure(bench, options):
     ours, peer = Ours(bench), Peer(bench) if os.geteuid() == 0 else None
     if peer is None:
         common.say("launch: not root: without Slurm")
-    times = {ours: [], peer: []}
+    whole, requests, theirs = [], [], []
     for number in range(WARM_UP + (5 if options.quick else 20)):
-        for side in (ours, peer) if number % 2 else (peer, ours):
-            if side is not None:
-                elapsed = side.four()
-                if number >= WARM_UP:
-                    times[side].append(elapsed)
+        turns = [(ours.four, whole), (ours.four_by_request, requests)]
+        if peer:
+            turns.insert(1, (peer.four, theirs))
+        for once, times in turns if number % 2 else reversed(turns):
+            elapsed = once()
+            if number >= WARM_UP:
+                times.append(elapsed)
     count = 100 if options.quick else 500
     acknowledged, finished = ours.many(count)
     slurm = [peer.many(count)] if peer else []
     if peer:
         peer.slurm.end()
     named = "Slurm" if peer else None
-    common.report("launch", "submit to the last of four processes' own start, on three hosts", "ms", times[ours], named, times[peer])
+    common.report("launch", "submit request to the last of four processes' own start, on two hosts", "ms", [started for started, _ in requests])
+    common.report("launch", "submit request to its acknowledgement", "ms", [acknowledged for _, acknowledged in requests])
+    common.report("launch", "whole dtrainctl submit to the last of four processes' own start, on two hosts", "ms", whole, named, theirs)
     common.report("launch", "%d one-task jobs at once: acknowledged" % count, "per second", [acknowledged])
     common.report("launch", "%d one-task jobs at once: finished" % count, "per second", [finished], named, slurm)
 

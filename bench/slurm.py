@@ -76,9 +76,9 @@ class Slurm:
     def ask(self, *command):
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=harness.PATIENCE)
 
-    def run_tasks(self, count, command):
-        """That many tasks of one job on all nodes; the process that waits for them."""
-        return subprocess.Popen(["srun", "--nodes=%d" % NODES, "--ntasks=%d" % count, *command], env=self.environment,
+    def run_tasks(self, count, nodes, command):
+        """That many tasks of one job on so many nodes; the process that waits for them."""
+        return subprocess.Popen(["srun", "--nodes=%d" % nodes, "--ntasks=%d" % count, *command], env=self.environment,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def submit_many(self, count):

@@ -5,54 +5,25 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <thread>
 
 #include "bench/control_client.h"
 #include "common/job/job_spec.h"
-#include "common/wire/codec.h"
-#include "common/wire/control.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace dtrain;
+using bench::Client;
 using bench::connect_to;
-using bench::send_all;
 
-constexpr std::chrono::milliseconds kBetweenLooks{5};
+// Between two looks, each of which costs the agent some milliseconds of a processor: half of what is left at the rate so far.
+constexpr std::chrono::milliseconds kShortestPause{5}, kLongestPause{250};
 constexpr std::chrono::seconds kPatience{120};
-
-class Client {
- public:
-  explicit Client(int fd) : fd_(fd) {}
-
-  template <class Body>
-  bool send(wire::MessageType type, const Body& body) {
-    const std::string bytes = wire::frame(wire::make_message(type, ++asked_, body));
-    return send_all(fd_, bytes);
-  }
-
-  std::optional<wire::Message> receive() {
-    while (true) {
-      auto message = replies_.next();
-      if (!message) return std::nullopt;
-      if (message->has_value()) return std::move(**message);
-      char buffer[64 << 10];
-      const ssize_t got = recv(fd_, buffer, sizeof buffer, 0);
-      if (got <= 0) return std::nullopt;
-      replies_.feed(std::string_view(buffer, static_cast<std::size_t>(got)));
-    }
-  }
-
- private:
-  const int fd_;
-  wire::Deframer replies_;
-  std::uint64_t asked_ = 0;
-};
 
 wire::SubmitRequest one_task(int number) {
   job::JobSpec spec;
@@ -80,6 +51,11 @@ int succeeded(Client& client) {
     done += job.state == "Succeeded";
   }
   return done;
+}
+
+Clock::duration pause_before_look(Clock::duration spent, int done, int count) {
+  const Clock::duration half = done > 0 ? spent * (count - done) / done / 2 : Clock::duration::max();
+  return std::clamp<Clock::duration>(half, kShortestPause, kLongestPause);
 }
 
 long long micros(Clock::duration time) {
@@ -117,7 +93,7 @@ int main(int argc, char** argv) {
   while (good && done < count && Clock::now() < begin + kPatience) {
     done = succeeded(client);
     good = done >= 0;
-    if (done < count) std::this_thread::sleep_for(kBetweenLooks);
+    if (done < count) std::this_thread::sleep_for(pause_before_look(Clock::now() - begin, done, count));
   }
   if (!good || done < count) {
     std::fputs("submit_many: a submit was refused, a job failed, or they did not end in time\n", stderr);

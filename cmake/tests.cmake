@@ -141,7 +141,7 @@ endif()
 if(TARGET first_stamp)
   # Its own start must cost next to nothing; it links none of our libraries.
   set_target_properties(first_stamp PROPERTIES LINK_LIBRARIES "")
-  target_link_options(first_stamp PRIVATE -static)
+  dtrain_small_static(first_stamp)
 endif()
 
 # Everything but the tests: what those in Python run, and what bench/ measures.

@@ -7,8 +7,18 @@ namespace dtrain::shim {
 
 namespace {
 
-// Memory for good, asked for at start only.
+constexpr size_t kUsualBytes = 16 << 10;
+
+// Memory for good, asked for at start only. What most launch files need lies beside the shim's other data: a mapping elsewhere has page
+// tables of its own.
 void* reserve(size_t bytes) {
+  static char room[kUsualBytes] __attribute__((aligned(alignof(void*))));
+  static size_t used = 0;
+  const size_t wanted = (bytes + alignof(void*) - 1) / alignof(void*) * alignof(void*);
+  if (wanted <= kUsualBytes - used) {
+    used += wanted;
+    return room + used - wanted;
+  }
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }

@@ -15,10 +15,18 @@ struct alignas(cmsghdr) Control {
   char bytes[CMSG_SPACE(sizeof(int) * kPassedDescriptors) + CMSG_SPACE(sizeof(ucred))];
 };
 
+// CMSG_NXTHDR() without the function of glibc that is behind it.
+cmsghdr* next_header(const msghdr& message, cmsghdr* present) {
+  char* next = reinterpret_cast<char*>(present) + CMSG_ALIGN(present->cmsg_len);
+  const char* end = static_cast<char*>(message.msg_control) + message.msg_controllen;
+  if (present->cmsg_len < sizeof(cmsghdr) || end - next < static_cast<ptrdiff_t>(sizeof(cmsghdr))) return nullptr;
+  return reinterpret_cast<cmsghdr*>(next);
+}
+
 // Closes what was passed; returns the sender's uid as the kernel says, or UINT32_MAX.
 uint32_t take_control(msghdr& message) {
   uint32_t uid = UINT32_MAX;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = next_header(message, c)) {
     if (c->cmsg_level != SOL_SOCKET) continue;
     if (c->cmsg_type == SCM_RIGHTS) {
       const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);

@@ -7,10 +7,17 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "agent/dtrain-shim/shim.h"
 
 namespace dtrain::shim {
+
+namespace {
+
+constexpr size_t kSignalBytes = 8;  // of the kernel's set of signals
+
+}  // namespace
 
 bool Shim::open(const char* directory, const char* unit) {
   unit_ = unit;
@@ -60,10 +67,11 @@ bool Shim::become_daemon() {
   if (null > 2) close(null);
   // What the launcher ignored must not be ignored by the task, and nothing but SIGKILL ends a shim against its will: at a host's stop
   // the tasks get their SIGTERM themselves, and their exits are still to be recorded. The shim's says whose doing they are.
-  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
-  sigset_t all;
-  sigfillset(&all);
-  if (sigprocmask(SIG_SETMASK, &all, nullptr) != 0) return false;
+  // The bare calls, since a C library keeps some real-time signals for itself: it would let them through, and what ignored them stay.
+  static constexpr char kDefault[32] = {};  // a kernel's sigaction: SIG_DFL, no flags, no mask
+  for (int number = 1; number < NSIG; ++number) syscall(SYS_rt_sigaction, number, kDefault, nullptr, kSignalBytes);
+  static constexpr uint64_t kAll = UINT64_MAX;
+  if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &kAll, nullptr, kSignalBytes) != 0) return false;
   sigset_t heard;
   sigemptyset(&heard);
   sigaddset(&heard, SIGCHLD);

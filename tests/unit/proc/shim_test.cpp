@@ -95,6 +95,41 @@ TEST_F(ShimTest, ATaskIsNotSparedWhenMemoryIsShort) {
   EXPECT_EQ(output().bytes[0], before.starts_with("-") ? "0\n" : before);
 }
 
+// Also of the real-time signals that a C library keeps for itself, and of what the agent's own parent ignored.
+TEST_F(ShimTest, ATaskIsBornWithNoSignalBlockedOrIgnored) {
+  const int ignored[] = {SIGHUP, SIGPIPE, SIGXFSZ, SIGRTMIN, SIGRTMAX};
+  std::vector<sighandler_t> before;
+  for (const int number : ignored) before.push_back(::signal(number, SIG_IGN));
+  use();
+  run(shell("grep -E 'Sig(Blk|Ign)' /proc/self/status"));
+  for (std::size_t i = 0; i < before.size(); ++i) ::signal(ignored[i], before[i]);
+  EXPECT_EQ(output().bytes[0], "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+}
+
+TEST_F(ShimTest, OnlySigkillEndsAShim) {
+  use();
+  launch(shell("sleep 1000"));
+  world_->runner().start(id_, 1);
+  ASSERT_TRUE(until<node::AttemptStarted>());
+  const std::int32_t shim = read_record(world_->directory(id_), shim::kStateFile)->fixed.shim_pid;
+  for (int number = 1; number <= SIGRTMAX; ++number) {
+    if (number == SIGKILL || number == SIGSTOP || number == SIGTERM) continue;
+    ASSERT_EQ(::kill(shim, number), 0) << number;
+  }
+  world_->runner().signal(id_, SIGUSR1, false);  // which it passes on, after all of those
+  ASSERT_TRUE(until<node::AttemptExited>());
+  EXPECT_EQ(last<node::AttemptExited>()->exit.signal, SIGUSR1);
+}
+
+// Whose launch file needs more room than the shim has set aside.
+TEST_F(ShimTest, ALongCommandReachesTheTask) {
+  use();
+  std::vector<std::string> command = {"sh", "-c", "echo $#; printf %s \"$1\" | wc -c", "sh", std::string(100'000, 'x')};
+  for (int i = 0; i < 20'000; ++i) command.push_back("y");
+  run(world_->command(id_, command));
+  EXPECT_EQ(output().bytes[0], "20001\n100000\n");
+}
+
 TEST_F(ShimTest, EveryByteIsInTheLogWithItsStreamAndAttempt) {
   use();
   launch(shell("seq 1 50000; echo attempt $DTRAIN_ATTEMPT >&2; exit 4"));
