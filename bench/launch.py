@@ -123,7 +123,8 @@ def measure(bench, options):
     if peer:
         peer.slurm.end()
     named = "Slurm" if peer else None
-    common.report("launch", "submit request to the last of four processes' own start, on two hosts", "ms", [started for started, _ in requests])
+    common.report("launch", "submit request to the last of four processes' own start, on two hosts", "ms",
+                  [started for started, _ in requests])
     common.report("launch", "submit request to its acknowledgement", "ms", [acknowledged for _, acknowledged in requests])
     common.report("launch", "whole dtrainctl submit to the last of four processes' own start, on two hosts", "ms", whole, named, theirs)
     common.report("launch", "%d one-task jobs at once: acknowledged" % count, "per second", [acknowledged])
