@@ -6,7 +6,8 @@ does, since the programs' own starts are in it; and by `dtrainctl submit`, count
 Slurm's three nodes on this machine (slurm.py) is beside the second.
 
 The 500 jobs of one task are submitted over one connection (submit_many.cpp), at an agent that does not coordinate: how many a second are
-finished. Slurm's are one array of 500 batch jobs, until nine of ten are finished: now and then it takes two minutes to launch the last.
+finished. Their program is no_op.cpp; the same again with `true`, whose dynamic linking costs more than a job does here. Slurm's are one array
+of 500 batch jobs, until nine of ten are finished: now and then it takes two minutes to launch the last.
 """
 import os
 import subprocess
@@ -23,6 +24,7 @@ from submit import last_start
 TASKS = 4
 HOSTS = 2                   # that the four are on
 WARM_UP = 2                 # not counted: page cache, first-time paths
+NO_OP = os.path.join(harness.BIN, "no_op")
 ARRAY_PATIENCE_S = 300      # for Slurm's array
 LOOK_S = 0.5                # between two looks at Slurm's queue: each costs some 20 ms of a processor
 
@@ -76,9 +78,10 @@ class Ours:
         common.need(len(hosts) == HOSTS, "the tasks are on " + ", ".join(hosts))
         common.remove(self.other, name)
 
-    def many(self, count):
+    def many(self, count, program):
         """Acknowledged and finished, a second."""
-        done = subprocess.run([os.path.join(harness.BIN, "submit_many"), self.other.socket, str(count)], capture_output=True, text=True)
+        done = subprocess.run([os.path.join(harness.BIN, "submit_many"), self.other.socket, str(count), program],
+                              capture_output=True, text=True)
         common.need(done.returncode == 0, done.stderr.strip())
         return [count / (int(word) / 1e6) for word in done.stdout.split()]
 
@@ -94,10 +97,10 @@ class Peer:
         self.slurm.clear(client)
         return elapsed
 
-    def many(self, count):
+    def many(self, count, program):
         """Finished, a second, until nine of ten are."""
         since = time.monotonic()
-        self.slurm.submit_many(count)
+        self.slurm.submit_many(count, program)
         while (left := self.slurm.unfinished()) > count / 10:
             common.need(time.monotonic() - since < ARRAY_PATIENCE_S, "%d of Slurm's jobs are left after %d s" % (left, ARRAY_PATIENCE_S))
             time.sleep(LOOK_S)
@@ -118,8 +121,9 @@ def measure(bench, options):
             if number >= WARM_UP:
                 times.append(elapsed)
     count = 100 if options.quick else 500
-    acknowledged, finished = ours.many(count)
-    slurm = [peer.many(count)] if peer else []
+    _, finished_true = ours.many(count, "true")
+    acknowledged, finished = ours.many(count, NO_OP)
+    slurm = [peer.many(count, NO_OP)] if peer else []
     if peer:
         peer.slurm.end()
     named = "Slurm" if peer else None
@@ -129,6 +133,7 @@ def measure(bench, options):
     common.report("launch", "whole dtrainctl submit to the last of four processes' own start, on two hosts", "ms", whole, named, theirs)
     common.report("launch", "%d one-task jobs at once: acknowledged" % count, "per second", [acknowledged])
     common.report("launch", "%d one-task jobs at once: finished" % count, "per second", [finished], named, slurm)
+    common.report("launch", "%d one-task jobs of `true` at once: finished" % count, "per second", [finished_true])
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ done
 
 if [ -z "${DTRAIN_BIN:-}" ]; then
   ./tests/setup.sh
-  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp status_probe submit_many runner_driver launch_pairs pong_probe
+  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp status_probe submit_files submit_many no_op runner_driver launch_pairs pong_probe
            placement_cost)
   { cmake --preset release && cmake --build build --target "${targets[@]}"; } >&2
 fi

@@ -81,9 +81,9 @@ class Slurm:
         return subprocess.Popen(["srun", "--nodes=%d" % nodes, "--ntasks=%d" % count, *command], env=self.environment,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def submit_many(self, count):
+    def submit_many(self, count, program):
         """An array of one-task jobs; one that Slurm could not launch is over, too."""
-        done = self.ask("sbatch", "--array=1-%d" % count, "--no-requeue", "--output=/dev/null", "--wrap", "true")
+        done = self.ask("sbatch", "--array=1-%d" % count, "--no-requeue", "--output=/dev/null", "--wrap", program)
         common.need(done.returncode == 0, done.stderr)
 
     def unfinished(self):

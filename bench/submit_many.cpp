@@ -1,5 +1,5 @@
-// submit_many SOCKET COUNT: submits that many jobs of one task, `true`, over one connection without waiting for answers, then
-// watches until all have succeeded. Prints microseconds from the first submit to the last acknowledgement, and to the last
+// submit_many SOCKET COUNT PROGRAM: submits that many jobs of one task, which runs the program, over one connection without waiting for
+// answers, then watches until all have succeeded. Once for each program: the jobs have its name. Prints microseconds from the first submit to the last acknowledgement, and to the last
 // job's end. What a thousand dtrainctl processes cost is not in it. Exit 1: one was refused, or failed.
 #include <poll.h>
 #include <sys/socket.h>
@@ -25,14 +25,15 @@ using bench::connect_to;
 constexpr std::chrono::milliseconds kShortestPause{5}, kLongestPause{250};
 constexpr std::chrono::seconds kPatience{120};
 
-wire::SubmitRequest one_task(int number) {
+wire::SubmitRequest one_task(const std::string& program, int number) {
   job::JobSpec spec;
-  spec.name = "many-" + std::to_string(number);
+  spec.name = program.substr(program.rfind('/') + 1) + "-" + std::to_string(number);
+  std::replace(spec.name.begin(), spec.name.end(), '_', '-');
   spec.framework = job::Framework::generic;
   spec.policy.placement = job::Placement::spread;
   job::RoleSpec role;
   role.replicas = role.min_replicas = 1;
-  role.command = {"true"};
+  role.command = {program};
   spec.roles["worker"] = role;
   wire::SubmitRequest request;
   request.spec = wire::encode(spec);
@@ -65,9 +66,9 @@ long long micros(Clock::duration time) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int count = argc == 3 ? bench::positive(argv[2]) : 0;
+  const int count = argc == 4 ? bench::positive(argv[2]) : 0;
   if (count == 0) {
-    std::fputs("usage: submit_many SOCKET COUNT\n", stderr);
+    std::fputs("usage: submit_many SOCKET COUNT PROGRAM\n", stderr);
     return 64;
   }
   const int fd = connect_to(argv[1]);
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
   const auto begin = Clock::now();
   std::thread sender([&] {  // answers are read meanwhile
     for (int number = 0; number < count; ++number)
-      if (!client.send(wire::MessageType::submit, one_task(number))) return;
+      if (!client.send(wire::MessageType::submit, one_task(argv[3], number))) return;
   });
   bool good = true;
   for (int answers = 0; good && answers < count; ++answers) {

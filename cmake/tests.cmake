@@ -138,11 +138,11 @@ endforeach()
 if(TARGET pong_probe)
   target_link_libraries(pong_probe PRIVATE dtrain_net dtrain_loop)
 endif()
-if(TARGET first_stamp)
+foreach(program first_stamp no_op)
   # Its own start must cost next to nothing; it links none of our libraries.
-  set_target_properties(first_stamp PROPERTIES LINK_LIBRARIES "")
-  dtrain_small_static(first_stamp)
-endif()
+  set_target_properties(${program} PROPERTIES LINK_LIBRARIES "")
+  dtrain_small_static(${program})
+endforeach()
 
 # Everything but the tests: what those in Python run, and what bench/ measures.
 add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover dtrain-sim systemd_suite ${bench_programs})
