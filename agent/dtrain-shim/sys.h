@@ -24,6 +24,7 @@ inline int64_t boot_ns() { return clock_ns(CLOCK_BOOTTIME); }
 template <size_t N>
 class Text {
  public:
+  Text() { bytes_[0] = '\0'; }
   Text& add(const char* s) {
     while (*s != '\0' && size_ + 1 < N) bytes_[size_++] = *s++;
     bytes_[size_] = '\0';
@@ -44,7 +45,7 @@ class Text {
   size_t size() const { return size_; }
 
  private:
-  char bytes_[N] = {};
+  char bytes_[N];  // not cleared: of a long one most is never used
   size_t size_ = 0;
 };
 
