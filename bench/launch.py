@@ -1,13 +1,13 @@
 """Three agents, idle: from the submit of a job of four tasks until the last of them runs; and 500 jobs at once; beside Slurm.
 
 The four programs are first_stamp.cpp, two on each of two hosts. They are submitted in two ways, in turns: by a client that is connected
-already (submit_files.cpp), counted from its request, which is what a cluster's own log of "submitted" and "running" shows and less than it
-does, since the programs' own starts are in it; and by `dtrainctl submit`, counted from before it is started. `srun` of four tasks on two of
-Slurm's three nodes on this machine (slurm.py) is beside the second.
+already (submit_files.cpp), counted from its request, which is what a cluster's own log of "submitted" and "running" shows and less than
+it does, since the programs' own starts are in it; and by `dtrainctl submit`, counted from before it is started. `srun` of four tasks on
+two of Slurm's three nodes on this machine (slurm.py) is beside the second.
 
 The 500 jobs of one task are submitted over one connection (submit_many.cpp), at an agent that does not coordinate: how many a second are
-finished. Their program is no_op.cpp; the same again with `true`, whose dynamic linking costs more than a job does here. Slurm's are one array
-of 500 batch jobs, until nine of ten are finished: now and then it takes two minutes to launch the last.
+finished. Their program is no_op.cpp; the same again with `true`, whose dynamic linking costs more than a job does here. Slurm's are one
+array of 500 batch jobs, until nine of ten are finished: now and then it takes two minutes to launch the last.
 """
 import os
 import subprocess

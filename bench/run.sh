@@ -32,8 +32,8 @@ done
 
 if [ -z "${DTRAIN_BIN:-}" ]; then
   ./tests/setup.sh
-  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp status_probe submit_files submit_many no_op runner_driver launch_pairs pong_probe
-           placement_cost)
+  targets=(dtraind dtrainctl dtrain-shim dtrain-discover first_stamp no_op status_probe submit_files submit_many runner_driver launch_pairs
+           pong_probe placement_cost)
   { cmake --preset release && cmake --build build --target "${targets[@]}"; } >&2
 fi
 DTRAIN_BIN=$(realpath "${DTRAIN_BIN:-build/bin}")
@@ -43,9 +43,8 @@ if [ "$(id -u)" = 0 ]; then
   own=$(mktemp -d -t bench-XXXXXX)              # short: sockets are below it, whose paths have 108 bytes
   # Lazily: a measurement's last process may still hold it open.
   trap 'umount --lazy "$own" 2>/dev/null || true; rm -rf --one-file-system "$own" "$own.image"' EXIT
-  # Written, not sparse: a flush would else wait for the blocks to be found, too, a fifth more than it needs.
-  if dd if=/dev/zero of="$own.image" bs=1M count=4096 conv=fsync status=none >&2 &&
-    /sbin/mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$own.image" >&2 && mount -o loop "$own.image" "$own" >&2; then
+  truncate -s 8G "$own.image"                   # sparse
+  if /sbin/mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$own.image" >&2 && mount -o loop "$own.image" "$own" >&2; then
     chmod 1777 "$own"
     export TMPDIR="$own"
   else

@@ -1,6 +1,7 @@
-// submit_many SOCKET COUNT PROGRAM: submits that many jobs of one task, which runs the program, over one connection without waiting for
-// answers, then watches until all have succeeded. Once for each program: the jobs have its name. Prints microseconds from the first submit to the last acknowledgement, and to the last
-// job's end. What a thousand dtrainctl processes cost is not in it. Exit 1: one was refused, or failed.
+// submit_many SOCKET COUNT PROGRAM: submits that many jobs of one task, which runs the program, over one connection without
+// waiting for answers, then watches until all have succeeded. Once for each program: the jobs have its name. Prints
+// microseconds from the first submit to the last acknowledgement, and to the last job's end. What a thousand dtrainctl
+// processes cost is not in it. Exit 1: one was refused, or failed.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
