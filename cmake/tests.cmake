@@ -104,9 +104,6 @@ set_tests_properties(system_test_roles system_test_isolation system_test_forged 
 set_tests_properties(system_test_real_gpu PROPERTIES SKIP_RETURN_CODE 77)  # without an NVIDIA GPU
 # Twelve agents whose clocks are the measure: another test beside them takes half of a small machine.
 set_tests_properties(system_test_membership_faults PROPERTIES RUN_SERIAL ON)
-# A transfer goes on after its link was cut. Beside other tests it is begun anew now and then (3 of 9), probably since all sources fail within
-# the cut (docs/packages.md).
-set_tests_properties(system_test_packages PROPERTIES RUN_SERIAL ON)
 
 # What takes longest begins first, so that nobody waits for one test at the end.
 foreach(slow unit_sim unit_sim_membership unit_sim_formation unit_cluster system_test_hosts system_test_lease_partitions)

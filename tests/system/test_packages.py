@@ -14,7 +14,7 @@ from harness import PATIENCE, until
 
 AT_MOST = 400                   # seconds for all tests
 BIG = 96 << 20                  # bytes of a package whose way takes a while
-CUT = 4                         # seconds without a link: nobody is declared dead
+CUT = 2                         # seconds without a link: nobody is declared dead (6 s and more), on a busy machine either
 BEGUN = 1 << 20                 # bytes by which a fetch is under way
 CHECK = """
 import hashlib, os, time
