@@ -219,7 +219,7 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
                 "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
                     std::strerror(errno),
                 "change its permissions, or workDir");
-  if (!absolute) {
+  if (!absolute && path != copy) {
     const std::unique_ptr<char, decltype(&std::free)> top(::realpath(copy.c_str(), nullptr), &std::free);
     const std::string inside = top ? std::string(top.get()) : copy;
     const std::string target = real.get();
@@ -247,6 +247,12 @@ Status check_paths(const node::Stage& stage) {
 
 std::string job_copy(const StageDirs& dirs, JobId job) {
   return dirs.work_root + "/" + std::to_string(job);
+}
+
+bool is_brief(const StageDirs& dirs, const node::Stage& stage) {
+  if (!stage.package_digest.empty() || stage.work_dir != "." || !stage.require_paths.empty()) return false;
+  if (exists(job_copy(dirs, stage.id.job))) return !stage.fresh || !exists(origin_path(dirs, stage.id.job));
+  return !exists(hidden(dirs, stage.id.job, ".partial")) && !exists(hidden(dirs, stage.id.job, ".old"));
 }
 
 std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages) {

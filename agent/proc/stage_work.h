@@ -1,4 +1,5 @@
-// What staging does on the disk, step by step and blocking. Only for Stager's workers: it acts as the job's user for a while.
+// What staging does on the disk, step by step and blocking; the calling thread acts as the job's user for a while. For Stager's workers;
+// what is brief also for the agent itself.
 //
 // In <work_root>:   <job>            the job's writable copy, its user's own
 //                   .<job>.origin    what it was made from (version, digest); written before the copy appears
@@ -38,6 +39,9 @@ struct StageOutcome {
 
 // The copy of the job, at <work_root>/<job>. The directory exists once staging succeeded.
 std::string job_copy(const StageDirs& dirs, JobId job);
+
+// Nothing to unpack, to replace or to look for: staging it is an empty directory on the agent's own disk, which launching writes to anyway.
+bool is_brief(const StageDirs& dirs, const node::Stage& stage);
 
 // `stages` are all of one job. One outcome each, in order.
 std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages);

@@ -113,6 +113,15 @@ Answer perform(const StageDirs& dirs, Request request) {
   return answer;
 }
 
+void tell(const std::vector<node::Stage>& stages, std::vector<StageOutcome> outcomes, EventSink& sink) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    StageOutcome& outcome = outcomes[i];
+    sink(node::Staged{stages[i].id,
+                      outcome.ok ? Result<std::string>(std::move(outcome.work_dir)) : Result<std::string>(fail(outcome.error)),
+                      outcome.lacks_package});
+  }
+}
+
 // All that a worker does: until the agent is gone, or an errand fails for want of memory. Without an answer the agent sees that.
 void work_as_worker(const StageDirs& dirs, const UniqueFd& socket) {
   prepare_own_child();  // tar and rm are no more urgent than usual
@@ -141,15 +150,15 @@ Result<std::unique_ptr<Stager>> Stager::open(StageDirs dirs) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll || !wake || !add_to(epoll.get(), wake.get())) return fail(system_error("prepare staging"));
-  auto forks = ForkServer::open([dirs = std::move(dirs)](UniqueFd socket) { work_as_worker(dirs, socket); });
+  auto forks = ForkServer::open([dirs](UniqueFd socket) { work_as_worker(dirs, socket); });
   if (!forks) return tl::unexpected(forks.error());
-  std::unique_ptr<Stager> stager(new Stager(std::move(*forks), std::move(epoll), std::move(wake)));
+  std::unique_ptr<Stager> stager(new Stager(std::move(dirs), std::move(*forks), std::move(epoll), std::move(wake)));
   if (const auto first = stager->begin_worker(); !first) return tl::unexpected(first.error());
   return stager;
 }
 
-Stager::Stager(std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work)
-    : forks_(std::move(forks)), epoll_(std::move(epoll)), work_(std::move(work)) {}
+Stager::Stager(StageDirs dirs, std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work)
+    : dirs_(std::move(dirs)), forks_(std::move(forks)), epoll_(std::move(epoll)), work_(std::move(work)) {}
 
 Stager::~Stager() {
   for (const Worker& worker : workers_) end_group(worker.pid);
@@ -278,11 +287,22 @@ Stager::Errand Stager::take_errand(JobId job) {
   return errand;
 }
 
+bool Stager::is_brief(const Errand& errand) const {
+  return !errand.removal && errand.stages.size() <= kBriefStages &&
+         std::all_of(errand.stages.begin(), errand.stages.end(), [&](const node::Stage& stage) { return proc::is_brief(dirs_, stage); });
+}
+
 void Stager::start_errands(Instant now, EventSink& sink) {
   while (can_start()) {
     const JobId job = order_.front();
     order_.pop_front();
     Errand errand = take_errand(job);
+    if (is_brief(errand)) {
+      std::vector<StageOutcome> outcomes = perform_stages(dirs_, errand.stages);
+      after_errand(job);
+      tell(errand.stages, std::move(outcomes), sink);
+      continue;
+    }
     errand.give_up = now + kStagingTime;
     const Status started = start(errand);
     if (started) continue;
@@ -332,12 +352,7 @@ void Stager::finish(Errand errand, std::optional<int> status, EventSink& sink) {
   } else if (errand.removal) {
     sink(node::JobFilesRemoved{errand.job, answer->ok ? Status() : Status(fail(answer->error))});
   } else {
-    for (std::size_t i = 0; i < errand.stages.size(); ++i) {
-      StageOutcome& outcome = answer->stages[i];
-      sink(node::Staged{errand.stages[i].id, outcome.ok ? Result<std::string>(std::move(outcome.work_dir))
-                                                       : Result<std::string>(fail(outcome.error)),
-                        outcome.lacks_package});
-    }
+    tell(errand.stages, std::move(answer->stages), sink);
   }
 }
 

@@ -1,5 +1,6 @@
 // Stager: prepares this host for tasks (node::Stage) and cleans up behind jobs (node::RemoveJobFiles), in child processes, so that
-// neither a slow disk nor a dead file server holds up the agent. These workers do one errand after another: a process that is new to its
+// neither a slow disk nor a dead file server holds up the agent; except for a few tasks whose staging is brief (stage_work.h): to hand them
+// over would cost several times as much as to do it. These workers do one errand after another: a process that is new to its
 // memory and its name services needs ten times as long for one. They are copies of a process that begins with open() (fork_server.h): to be
 // called while the agent is small, before it has secrets in memory.
 //
@@ -26,6 +27,7 @@
 namespace dtrain::proc {
 
 inline constexpr std::size_t kStagingWorkers = 4;     // at once; further jobs wait. One from the start, others when all are busy; kept
+inline constexpr std::size_t kBriefStages = 8;        // of one errand that the agent does itself; more are a worker's
 inline constexpr std::size_t kStagingQueue = 20'000;  // effects waiting; further ones fail with a limit error
 inline constexpr Duration kStagingTime = 30min;       // of one errand; then its worker is killed and its tasks fail
 
@@ -60,12 +62,13 @@ class Stager {
     std::optional<Errand> errand;  // unset: idle
   };
 
-  Stager(std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work);
+  Stager(StageDirs dirs, std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work);
   void enqueue(JobId job, Work work);
   void set_work(bool wanted);
   bool can_start() const;
   void start_errands(Instant now, EventSink& sink);
   Errand take_errand(JobId job);
+  bool is_brief(const Errand& errand) const;
   Status start(Errand& errand);
   bool repeat(Errand& errand);
   Result<Worker*> begin_worker();
@@ -73,6 +76,7 @@ class Stager {
   void after_errand(JobId job);
   void answer_failure(const Errand& errand, const Error& error, EventSink& sink) const;
 
+  const StageDirs dirs_;
   const std::unique_ptr<ForkServer> forks_;
   UniqueFd epoll_, work_;
   bool work_set_ = false;

@@ -16,105 +16,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/unit/proc/log_files.h"
-#include "tests/unit/proc/processes.h"
+#include "tests/unit/proc/staging_world.h"
 
 namespace dtrain::proc {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::ScratchDir;
-
-std::string name_of(uid_t uid) {
-  const passwd* record = ::getpwuid(uid);
-  return record != nullptr ? record->pw_name : "";
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-class StagingTest : public ::testing::Test {
- protected:
-  StagingTest() {
-    fs::permissions(top_.path(), fs::perms(0755));
-    fs::create_directories(dirs_.blobs_dir);
-    stager_ = std::move(*Stager::open(dirs_));
-  }
-
-  node::Stage stage(std::uint32_t index = 1) const {
-    node::Stage effect;
-    effect.id = AssignmentId{17, 1, TaskId{"worker", index}};
-    effect.job_name = "digits";
-    effect.user = {name_of(::geteuid()), ::geteuid()};
-    effect.work_dir = ".";
-    return effect;
-  }
-
-  // A package of what `fill` puts into an empty directory. The digest is only a name here.
-  std::string package(const std::string& digest, const std::string& shell) const {
-    const std::string source = top_ / ("source-" + digest);
-    fs::create_directories(source);
-    const std::string command = "cd '" + source + "' && { " + shell + " } && tar --create --file='" +
-                                dirs_.blobs_dir + "/" + digest + "' .";
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return digest;
-  }
-
-  // Runs the stager until `count` events came.
-  std::vector<node::Event> wait_for(std::size_t count) {
-    std::vector<node::Event> events;
-    EventSink sink = [&](node::Event event) { events.push_back(std::move(event)); };
-    while (events.size() < count) {
-      pollfd ready{stager_->fd(), POLLIN, 0};
-      if (::poll(&ready, 1, kPatienceMs) != 1) {
-        ADD_FAILURE() << "no answer";
-        break;
-      }
-      stager_->dispatch(Instant{}, sink);
-    }
-    return events;
-  }
-  Result<std::string> staged(const node::Stage& effect) {
-    stager_->stage(effect);
-    const auto events = wait_for(1);
-    if (events.empty()) return fail(ErrorCode::internal, "no answer");
-    const auto* answer = std::get_if<node::Staged>(&events.front());
-    EXPECT_NE(answer, nullptr);
-    EXPECT_EQ(answer->id, effect.id);
-    return answer->work_dir;
-  }
-  // The processes that stage for this one: all children but the fork server, which they are named like at first.
-  static std::vector<pid_t> workers_of_this() {
-    for (int i = 0; i < 1000; ++i) {
-      std::vector<pid_t> workers;
-      std::size_t others = 0;
-      for (const pid_t child : testing::children_of(::getpid()))
-        if (read_file("/proc/" + std::to_string(child) + "/comm") == "dtraind-stage\n")
-          workers.push_back(child);
-        else
-          ++others;
-      if (others == 1) return workers;
-      ::usleep(10'000);
-    }
-    ADD_FAILURE() << "other children than workers and the fork server";
-    return {};
-  }
-  std::string copy() const { return dirs_.work_root + "/17"; }
-  std::vector<std::string> names_in_work_root() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(dirs_.work_root))
-      names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
-  static constexpr int kPatienceMs = 60'000;
-  ScratchDir top_;
-  StageDirs dirs_{top_ / "work", top_ / "blobs", top_ / "tasks"};
-  std::unique_ptr<Stager> stager_;
-};
 
 TEST_F(StagingTest, NoPackageIsAFreshDirectory) {
   const auto directory = staged(stage());
@@ -400,8 +305,44 @@ TEST_F(StagingTest, RemovalWaitsForStagingAndStagingForRemoval) {
 TEST_F(StagingTest, OneWorkerDoesOneErrandAfterAnother) {
   const auto workers = workers_of_this();
   ASSERT_EQ(workers.size(), 1u) << "it is there before the first errand";
-  for (std::uint32_t index = 1; index < 4; ++index) ASSERT_TRUE(staged(stage(index)).has_value());
+  for (std::uint32_t index = 1; index < 4; ++index) ASSERT_TRUE(staged(for_a_worker(index)).has_value());
   EXPECT_EQ(workers_of_this(), workers);
+}
+
+TEST_F(StagingTest, WhatIsBriefNeedsNoWorker) {
+  const auto workers = workers_of_this();
+  ASSERT_EQ(::kill(workers.front(), SIGSTOP), 0);
+  for (std::uint32_t index = 1; index < 4; ++index) {
+    EXPECT_TRUE(staged(stage(index)).has_value());
+    node::Stage again = stage(index);  // of a job whose copy there is
+    again.fresh = false;
+    EXPECT_TRUE(staged(again).has_value());
+  }
+  EXPECT_EQ(workers_of_this(), workers);
+}
+
+TEST_F(StagingTest, WhatTakesLongerIsAWorkers) {
+  ASSERT_EQ(::kill(workers_of_this().front(), SIGSTOP), 0);
+  EventSink none = [](node::Event) { ADD_FAILURE() << "an answer"; };
+  for (std::uint32_t index = 0; index < 9; ++index) {  // more than kBriefStages
+    stager_->stage(stage(index));
+    if (index == kBriefStages) stager_->dispatch(Instant{}, none);
+  }
+  node::Stage other = stage();
+  for (const auto change : {+[](node::Stage& s) { s.package_digest = "aa11"; }, +[](node::Stage& s) { s.work_dir = "/"; },
+                            +[](node::Stage& s) { s.require_paths = {"/"}; }}) {
+    node::Stage effect = other;
+    effect.id.job += 1;
+    change(effect);
+    EXPECT_FALSE(is_brief(dirs_, effect));
+  }
+  // What an earlier life has left half-made is cleared away by whoever may take long.
+  other.id.job = 99;
+  EXPECT_TRUE(is_brief(dirs_, other));
+  fs::create_directories(dirs_.work_root + "/.99.partial");
+  EXPECT_FALSE(is_brief(dirs_, other));
+  ASSERT_EQ(::kill(workers_of_this().front(), SIGCONT), 0);
+  EXPECT_EQ(wait_for(9).size(), 9u);
 }
 
 TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFour) {
@@ -420,7 +361,7 @@ TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFour) {
 TEST_F(StagingTest, AWorkerThatDiedIdleIsReplaced) {
   const auto workers = workers_of_this();
   ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
-  ASSERT_TRUE(staged(stage()).has_value());
+  ASSERT_TRUE(staged(for_a_worker(1)).has_value());
   EXPECT_NE(workers_of_this(), workers);
 }
 
@@ -446,7 +387,12 @@ TEST_F(StagingTest, AWorkerThatDiesAtWorkIsReplacedOnceAndThenNamed) {
 }
 
 TEST_F(StagingTest, AFailureThatIsAnsweredByMoreWorkOnTheJobIsNoTrap) {
-  stager_->stage(stage());
+  const auto needs_a_worker = [&](std::uint32_t index) {
+    node::Stage effect = stage(index);
+    effect.package_digest = "aa11";
+    return effect;
+  };
+  stager_->stage(needs_a_worker(1));
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};  // no errand can be started
@@ -454,7 +400,7 @@ TEST_F(StagingTest, AFailureThatIsAnsweredByMoreWorkOnTheJobIsNoTrap) {
   std::size_t failures = 0;
   EventSink sink = [&](node::Event event) {
     EXPECT_FALSE(std::get<node::Staged>(event).work_dir.has_value());
-    if (++failures == 1) stager_->stage(stage(2));
+    if (++failures == 1) stager_->stage(needs_a_worker(2));
   };
   stager_->dispatch(Instant{}, sink);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
