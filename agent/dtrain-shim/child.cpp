@@ -41,7 +41,7 @@ void apply_limits(ChildPlan& plan) {
 // The agent and its shims may be spared when memory is short (OOMScoreAdjust= of the unit); the task dies first. Written by a
 // child of vfork this is the child's alone. Where /proc cannot be had nobody was spared.
 void be_killed_first() {
-  const int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+  const int fd = open_file("/proc/self/oom_score_adj", O_RDWR);
   char sign = 0;
   if (fd >= 0 && read(fd, &sign, 1) == 1 && sign == '-') (void)!write(fd, "0", 1);
   if (fd >= 0) close(fd);

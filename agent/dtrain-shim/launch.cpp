@@ -11,20 +11,23 @@ constexpr size_t kUsualBytes = 16 << 10;
 
 // Memory for good, asked for at start only. What most launch files need lies beside the shim's other data: a mapping elsewhere has page
 // tables of its own.
+char room[kUsualBytes] __attribute__((aligned(alignof(void*))));
+size_t used = 0;
+bool mapped = false;
+
 void* reserve(size_t bytes) {
-  static char room[kUsualBytes] __attribute__((aligned(alignof(void*))));
-  static size_t used = 0;
   const size_t wanted = (bytes + alignof(void*) - 1) / alignof(void*) * alignof(void*);
   if (wanted <= kUsualBytes - used) {
     used += wanted;
     return room + used - wanted;
   }
+  mapped = true;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
 char* read_whole(const char* name, size_t& size) {
-  const int fd = open(name, O_RDONLY | O_CLOEXEC);
+  const int fd = open_file(name, O_RDONLY);
   if (fd < 0) return nullptr;
   struct stat info{};
   char* memory = nullptr;
@@ -61,7 +64,12 @@ bool string_at(char* base, size_t size, uint32_t offset, const char*& out) {
 
 }  // namespace
 
+bool Launch::is_short() { return !mapped; }
+
 bool Launch::load() {
+  // Of an assignment before: lists end where there is nothing.
+  memset(room, 0, used);
+  used = 0;
   size_t size = 0;
   char* base = read_whole(kLaunchFile, size);
   if (base == nullptr) return false;

@@ -21,6 +21,8 @@ struct Launch {
 
   // Reads kLaunchFile of the current directory. False: errno says why (EBADMSG: not a launch file).
   bool load();
+  // No launch file of this process needed memory beyond what every shim has.
+  static bool is_short();
   // Puts "NOTIFY_SOCKET=..." into the environment; the text must stay. The user's own one wins.
   void set_notify(char* assignment);
   // Puts DTRAIN_ATTEMPT=n into the environment of the next start. The user's own one wins.

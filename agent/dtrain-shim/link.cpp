@@ -2,8 +2,9 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
+
+#include "agent/dtrain-shim/socket_file.h"
 
 namespace dtrain::shim {
 
@@ -15,10 +16,8 @@ bool Link::listen(uint32_t agent_uid, int epoll) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   memcpy(name.sun_path, kSocketFile, sizeof(kSocketFile));
-  unlink(kSocketFile);
   constexpr int kBacklog = 4;
-  return bind(listener_, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0 && chmod(kSocketFile, 0600) == 0 &&
-         ::listen(listener_, kBacklog) == 0;
+  return bind_file(listener_, name) && ::listen(listener_, kBacklog) == 0;
 }
 
 void Link::adopt(int fd) {

@@ -1,15 +1,57 @@
-// dtrain-shim DIRECTORY [UNIT]: the small parent of one assignment. Started by the agent, outlives it. See docs/shim.md.
+// dtrain-shim DIRECTORY [UNIT]: the small parent of one assignment, and of others after it. Started by the agent, outlives it. See
+// docs/shim.md.
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <new>
+
 #include "agent/dtrain-shim/shim.h"
 
+namespace dtrain::shim {
+
+namespace {
+
+constexpr uint64_t kAllButSigterm = ~(uint64_t{1} << (SIGTERM - 1));
+
+// Until the agent has another assignment for this process: its directory, in at most `room` bytes. False: there will be none. When the host
+// stops (SIGTERM), there is nothing to write down, and the process ends at once.
+bool wait_for_assignment(char* directory, size_t room) {
+  while (true) {
+    pollfd agent{kBirthSocket, POLLIN, 0};
+    syscall(SYS_ppoll, &agent, 1, nullptr, &kAllButSigterm, sizeof(kAllButSigterm));
+    char packet[kPacketBytes];
+    const ssize_t n = recv(kBirthSocket, packet, sizeof(packet), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    CommandPacket command;
+    if (n <= 0 || !read_struct(packet, static_cast<size_t>(n), kCommandV1Bytes, command)) return false;
+    if (command.command != static_cast<uint16_t>(Command::serve)) continue;  // meant for the assignment before
+    if (command.a == 0 || command.a > room || command.a + sizeof(command) > static_cast<size_t>(n)) return false;
+    memset(directory, 0, room);
+    memcpy(directory, packet + n - command.a, command.a);
+    return true;
+  }
+}
+
+}  // namespace
+
+}  // namespace dtrain::shim
+
 int main(int argc, char** argv) {
-  static dtrain::shim::Shim shim;  // static: its buffers cost nothing until they are used
+  using dtrain::shim::Shim;
+  static Shim shim;  // static: its buffers cost nothing until they are used
   constexpr int kUsage = 64, kUnavailable = 69;
   if (argc != 2 && argc != 3) {
     constexpr char kText[] = "usage: dtrain-shim DIRECTORY [UNIT] (started by dtraind, not by hand)\n";
     (void)!write(2, kText, sizeof(kText) - 1);
     return kUsage;
   }
-  if (!shim.open(argv[1], argv[2])) return kUnavailable;
-  shim.run();
-  return 0;
+  // Its argument is where it is looked for, so it always names the present directory.
+  char* const directory = argv[1];
+  const size_t room = strlen(directory);
+  for (bool again = false;; again = true) {
+    if (!shim.open(directory, argv[2], again)) return kUnavailable;
+    if (!shim.run() || !dtrain::shim::wait_for_assignment(directory, room)) return 0;
+    new (&shim) Shim{};
+  }
 }

@@ -2,8 +2,9 @@
 
 #include <stddef.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
+
+#include "agent/dtrain-shim/socket_file.h"
 
 namespace dtrain::shim {
 
@@ -80,11 +81,9 @@ bool NotifySocket::open(Launch& launch) {
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
     if (bind(fd_, reinterpret_cast<sockaddr*>(&name), size) != 0) return false;
   } else {
-    unlink(kNotifyFile);
     memcpy(name.sun_path, kNotifyFile, sizeof(kNotifyFile));
-    if (bind(fd_, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) return false;
+    if (!bind_file(fd_, name)) return false;
     if (uid_ != geteuid() && chown(kNotifyFile, uid_, static_cast<gid_t>(-1)) != 0) return false;
-    if (chmod(kNotifyFile, 0600) != 0) return false;
   }
   variable_.add("NOTIFY_SOCKET=").add(launch.notify);
   launch.set_notify(variable_.data());

@@ -49,9 +49,10 @@ enum class Command : uint16_t {
   signal = 3,  // a: signal, b: 1 for the whole tree
   kill = 4,    // SIGKILL to the whole tree, frozen or not
   freeze = 5,  // a: 1 freeze, 0 thaw
-  end = 6,     // kill what is left and leave
+  end = 6,     // kill what is left and leave; a: 1: it may stay for another assignment
   lease_answer = 7,   // a: 1 granted, 0 superseded; nonce, epoch
   require_lease = 8,  // from now on it runs under a lease: lease_ns, epoch, nonce: of its first question
+  serve = 9,   // to one that stays: its next assignment; the packet ends with `a` bytes of its directory's path. Then as at its birth
 };
 
 struct CommandPacket {
@@ -99,7 +100,8 @@ inline constexpr size_t kAskBytes = 24;  // what every version has
 static_assert(sizeof(AskPacket) == kAskBytes);
 
 // Exactly one for each command; under a lease `start` is answered when it was granted, or is taken back; when its
-// connection ends, it is taken back without an answer. `hello`: a = version spoken from now on.
+// connection ends, it is taken back without an answer. `hello`: a = version spoken from now on. `end`: a = 1: it has left the assignment,
+// whose files it touches no more, and stays for another (`serve`); until then it hears nothing else.
 struct ReplyPacket {
   uint16_t packet = kReplyPacket;
   uint16_t command = 0;

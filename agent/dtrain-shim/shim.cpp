@@ -30,7 +30,7 @@ char read_buffer[kReadBytes];
 
 }  // namespace
 
-void Shim::run() {
+bool Shim::run() {
   while (true) {
     epoll_event events[kEventsPerTurn];
     const int count = epoll_wait(epoll_, events, kEventsPerTurn, timeout_ms());
@@ -51,8 +51,21 @@ void Shim::run() {
     // Whoever asked for the end has been answered, or has gone away: the next one finds the exit record.
     if (leaving_ && !runs() && !ends() && end_sequence_ == 0 && !link_.writing()) break;
   }
+  if (!stays_) remove_sockets();
+  if (!stays_ || link_.fd() < 0 || dup2(link_.fd(), kBirthSocket) < 0) return false;
+  return syscall(SYS_close_range, kBirthSocket + 1, UINT32_MAX, 0) == 0;
+}
+
+void Shim::remove_sockets() {
   unlink(kSocketFile);
   unlink(kNotifyFile);
+}
+
+// What could follow it into the next assignment is none: no memory cgroup that it joined, no urgency of a lease, no memory of its own for a
+// long launch file. A service is one assignment's, and a host that stops has no more of them.
+bool Shim::may_stay() const {
+  return stay_asked_ && (launch_.header.flags & kUnit) == 0 && launch_.memory_cgroup[0] == '\0' && launch_.is_short() && !lease_ &&
+         host_stops_ns_ == 0 && link_.fd() >= 0;
 }
 
 int Shim::timeout_ms() const {
@@ -71,7 +84,7 @@ void Shim::timers() {
   if (sync_due_ != 0 && boot_ns() >= sync_due_) {
     sync_due_ = 0;
     fsync(draft_);
-    const int here = ::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int here = open_file(".", O_RDONLY | O_DIRECTORY);
     if (here >= 0) {
       fsync(here);
       close(here);
@@ -82,6 +95,9 @@ void Shim::timers() {
     reply.command = static_cast<uint16_t>(Command::end);
     reply.sequence = end_sequence_;
     reply.attempt = record_.attempt;
+    stays_ = may_stay();
+    reply.a = stays_ ? 1 : 0;
+    if (stays_) remove_sockets();  // before another shim may have its own there
     end_sequence_ = 0;
     if (link_.fd() >= 0) link_.reply(reply);
     flush();
@@ -92,7 +108,7 @@ void Shim::timers() {
 
 void Shim::new_connection() {
   if (!link_.accept()) return;
-  watch(link_.fd(), kAgent, EPOLLIN);
+  watch_agent();
   // A command of the earlier agent is carried out all the same; only its answer has nobody to go to.
   freeze_sequence_ = end_sequence_ = start_sequence_ = 0;
   start_owed_ = false;
@@ -150,6 +166,7 @@ void Shim::obey(const CommandPacket& command) {
     case Command::end:
       leaving_ = true;
       end_sequence_ = command.sequence;
+      stay_asked_ = command.a == 1;
       if (lease_) withdraw_start(Outcome::withdrawn);
       if (runs() || ends()) tree_.kill_all();
       answer_now = false;
@@ -169,16 +186,16 @@ void Shim::obey(const CommandPacket& command) {
 }
 
 void Shim::flush() {
-  const bool was_writing = link_.writing();
-  if (was_writing) {
+  if (link_.writing()) {
     char bytes[kRecordBytes];
     link_.flush(bytes, encode(bytes, true));
   }
-  if (link_.fd() < 0) return;
+  const uint32_t wanted = (link_.reading() ? EPOLLIN : 0u) | (link_.writing() ? EPOLLOUT : 0u);
+  if (link_.fd() < 0 || wanted == agent_events_) return;
   epoll_event event{};
   event.data.u64 = kAgent;
-  event.events = (link_.reading() ? EPOLLIN : 0u) | (link_.writing() ? EPOLLOUT : 0u);
-  if (was_writing || link_.writing()) epoll_ctl(epoll_, EPOLL_CTL_MOD, link_.fd(), &event);
+  event.events = agent_events_ = wanted;
+  epoll_ctl(epoll_, EPOLL_CTL_MOD, link_.fd(), &event);
 }
 
 void Shim::changed() {
@@ -466,7 +483,7 @@ void Shim::write_state() {
 // While there is time: so that a disk that is full at the end has room for the record.
 void Shim::reserve_exit_record() {
   if (draft_ >= 0) close(draft_);
-  draft_ = ::open(kExitDraft, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  draft_ = open_file(kExitDraft, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
   char bytes[kRecordBytes] = {};
   encode(bytes, false);
   if (draft_ >= 0) (void)!pwrite(draft_, bytes, sizeof(bytes), 0);

@@ -17,11 +17,12 @@ namespace dtrain::shim {
 
 class Shim {
  public:
-  // Prepares everything in the assignment's directory. `unit`: the service that this process is; nullptr: none. On failure the agent at
-  // kBirthSocket is told, if there is one.
-  bool open(const char* directory, const char* unit);
-  // Returns when the shim has been told to end and nothing is left.
-  void run();
+  // Prepares everything in the assignment's directory. `unit`: the service that this process is; nullptr: none. `again`: this process had
+  // another assignment before. On failure the agent at kBirthSocket is told, if there is one.
+  bool open(const char* directory, const char* unit, bool again);
+  // Returns when the shim has been told to end and nothing is left. True: it stays for another assignment, and the agent knows; its
+  // connection is kBirthSocket again, and nothing else is open.
+  bool run();
 
  private:
   enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kOut, kErr, kCgroup, kLeaseTimer };
@@ -30,6 +31,7 @@ class Shim {
   // set-up (shim_open.cpp)
   bool take_descriptors();
   bool become_daemon();
+  bool open_events();
   bool load_launch();
   bool is_meant() const;
   bool is_wanted() const;
@@ -37,6 +39,7 @@ class Shim {
   bool open_files();
   bool open_sockets();
   bool open_lease();
+  bool watch_agent();
   bool watch(int fd, Source source, uint32_t events);
 
   // the agent
@@ -98,8 +101,11 @@ class Shim {
   bool ends() const { return record_.phase == uint8_t(Phase::ending); }
   int timeout_ms() const;
   void timers();
+  bool may_stay() const;
+  void remove_sockets();
 
   const char* unit_ = nullptr;    // what it was started as
+  bool again_ = false;
   Launch launch_;
   Tree tree_;
   LogWriter log_;
@@ -110,6 +116,7 @@ class Shim {
   char status_[kStatusBytes];
   char tail_[kTailBytes];
 
+  uint32_t agent_events_ = 0;     // that epoll_ watches its connection for
   int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;
   int output_[2] = {-1, -1};      // read ends; index: task::LogStream
   bool childless_ = true;         // the newest wait found no child at all
@@ -129,6 +136,8 @@ class Shim {
   bool begun_ = false;            // an attempt that is not yet in `state`
   ReplyPacket start_reply_;
   bool leaving_ = false;          // told to end
+  bool stay_asked_ = false;       // and to stay for another assignment
+  bool stays_ = false;            // the agent was told so
   int64_t host_stops_ns_ = 0;     // when the newest SIGTERM came; 0: none
   uint32_t end_sequence_ = 0;
 };

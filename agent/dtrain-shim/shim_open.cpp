@@ -19,8 +19,9 @@ constexpr size_t kSignalBytes = 8;  // of the kernel's set of signals
 
 }  // namespace
 
-bool Shim::open(const char* directory, const char* unit) {
+bool Shim::open(const char* directory, const char* unit, bool again) {
   unit_ = unit;
+  again_ = again;
   static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch, &Shim::join_cgroups, &Shim::open_files,
                                     &Shim::open_sockets, &Shim::open_lease};
   ReplyPacket refusal;
@@ -57,6 +58,7 @@ bool Shim::take_descriptors() {
 }
 
 bool Shim::become_daemon() {
+  if (again_) return open_events();
   umask(077);
   setsid();  // fails harmlessly where the launcher has done it
   if (!take_descriptors()) return false;
@@ -72,13 +74,17 @@ bool Shim::become_daemon() {
   for (int number = 1; number < NSIG; ++number) syscall(SYS_rt_sigaction, number, kDefault, nullptr, kSignalBytes);
   static constexpr uint64_t kAll = UINT64_MAX;
   if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &kAll, nullptr, kSignalBytes) != 0) return false;
+  return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 && open_events();
+}
+
+bool Shim::open_events() {
   sigset_t heard;
   sigemptyset(&heard);
   sigaddset(&heard, SIGCHLD);
   sigaddset(&heard, SIGTERM);
   signals_ = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  return signals_ >= 0 && epoll_ >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+  return signals_ >= 0 && epoll_ >= 0;
 }
 
 // systemd may start a service long after it was asked. Meanwhile its agent may have died, and the next one have launched another shim
@@ -104,7 +110,7 @@ bool Shim::load_launch() {
   record_.fixed_bytes = sizeof(Record);
   record_.shim_pid = getpid();
   record_.attempt = launch_.header.last_attempt;
-  const int fd = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  const int fd = open_file("/proc/sys/kernel/random/boot_id", O_RDONLY);
   if (fd < 0) return false;
   const ssize_t n = reread(fd, record_.boot_id, sizeof(record_.boot_id));
   close(fd);
@@ -119,7 +125,7 @@ bool Shim::join_cgroups() {
   if (launch_.memory_cgroup[0] != '\0' && !joined_already) {
     Text<PATH_MAX> path;
     path.add(launch_.memory_cgroup).add("/cgroup.procs");
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    const int fd = open_file(path.c_str(), O_WRONLY);
     if (fd < 0) return false;
     const bool joined = write(fd, "0", 1) == 1;
     const int cause = errno;
@@ -136,7 +142,7 @@ bool Shim::join_cgroups() {
 bool Shim::open_files() {
   if (!is_wanted()) return false;
   log_.configure(launch_.header.first_log, launch_.header.log_file_bytes, launch_.header.log_files);
-  state_ = ::open(kStateFile, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  state_ = open_file(kStateFile, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
   if (state_ < 0) return false;
   // Takes its room on disk now: later a full disk must not keep the state from being written.
   char reserve[kRecordBytes] = {};
@@ -151,12 +157,17 @@ bool Shim::open_sockets() {
     return false;
   if (!is_socket(kBirthSocket, SOCK_SEQPACKET)) return true;
   link_.adopt(kBirthSocket);
-  return fcntl(kBirthSocket, F_SETFD, FD_CLOEXEC) == 0 && watch(kBirthSocket, kAgent, EPOLLIN);
+  return fcntl(kBirthSocket, F_SETFD, FD_CLOEXEC) == 0 && watch_agent();
 }
 
 bool Shim::open_lease() {
   const LaunchHeader& h = launch_.header;
   return h.lease_ns <= 0 || begin_lease(h.lease_ns, h.epoch, h.first_nonce, false);
+}
+
+bool Shim::watch_agent() {
+  agent_events_ = EPOLLIN;
+  return watch(link_.fd(), kAgent, agent_events_);
 }
 
 bool Shim::watch(int fd, Source source, uint32_t events) {

@@ -11,6 +11,11 @@
 
 namespace dtrain::shim {
 
+// The bare call: the C library's asks for close-on-exec a second time.
+inline int open_file(const char* path, int flags, mode_t mode = 0) {
+  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode));
+}
+
 // Not through the vDSO: a shim reads the clock a few times in its life, and finding and touching those pages costs more than that.
 inline int64_t clock_ns(clockid_t clock) {
   timespec t{};

@@ -34,7 +34,7 @@ struct ProcessStat {
 bool read_stat(const char* pid, ProcessStat& out) {
   Text<64> path;
   path.add("/proc/").add(pid).add("/stat");
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_file(path.c_str(), O_RDONLY);
   if (fd < 0) return false;
   char text[512];
   const ssize_t n = reread(fd, text, sizeof(text));
@@ -49,7 +49,7 @@ bool read_stat(const char* pid, ProcessStat& out) {
 
 // One look through /proc. Adds every process whose parent is a member; true when there were any new ones.
 bool scan_pass() {
-  const int proc = ::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int proc = open_file("/proc", O_RDONLY | O_DIRECTORY);
   if (proc < 0) return false;
   bool grown = false;
   alignas(dirent64) char buffer[8192];
@@ -96,7 +96,7 @@ bool Tree::open(const char* cgroup, const char* memory_cgroup) {
   if (memory_cgroup[0] != '\0') {
     Text<PATH_MAX> path;
     path.add(memory_cgroup).add("/memory.oom_control");
-    memory_control_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    memory_control_ = open_file(path.c_str(), O_RDONLY);
   }
   cgroup_ = cgroup;
   return cgroup[0] == '\0' || open_controls();
@@ -105,8 +105,9 @@ bool Tree::open(const char* cgroup, const char* memory_cgroup) {
 bool Tree::open_controls() {
   Text<PATH_MAX> path;
   path.add(cgroup_).add("/task");
-  (void)mkdir(path.c_str(), 0755);  // there already, unless the cgroup is systemd's making
-  directory_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  directory_ = open_file(path.c_str(), O_RDONLY | O_DIRECTORY);
+  // Else the cgroup is systemd's making.
+  if (directory_ < 0 && errno == ENOENT && mkdir(path.c_str(), 0755) == 0) directory_ = open_file(path.c_str(), O_RDONLY | O_DIRECTORY);
   if (directory_ < 0) return false;
   events_ = open_in(directory_, "cgroup.events", O_RDONLY);
   freeze_ = open_in(directory_, "cgroup.freeze", O_WRONLY);

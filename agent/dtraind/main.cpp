@@ -105,6 +105,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
 
 int run_program(int argc, char** argv) {
   ::mallopt(M_ARENA_MAX, 1);  // two threads share one heap: the second one's own would cost more than it saves
+  ::mallopt(M_TRIM_THRESHOLD, 4 << 20);    // what work left free serves the next; Housekeeping gives it back
   ::mallopt(M_MMAP_THRESHOLD, 256 << 10);  // snapshots and packages come and go as a whole: they leave no holes
   const auto line = parse_command_line(argc, argv);
   if (!line) return report(Failure{EX_USAGE, line.error()});

@@ -71,10 +71,11 @@ bool launch_came_to_nothing(const std::string& directory) {
   return at(launch) > at(state);
 }
 
-Status make_passable_directory(const std::string& path) {
+Result<bool> make_passable_directory(const std::string& path) {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error && ::chmod(path.c_str(), 0711) == 0) return {};
+  const bool is_new = ::mkdir(path.c_str(), 0711) == 0;
+  if (!is_new) std::filesystem::create_directories(path, error);
+  if (!error && ::chmod(path.c_str(), 0711) == 0) return is_new;
   return fail(ErrorCode::io, "could not create directory " + path + ": " + (error ? error.message() : cause_of(errno)),
               "check free space and permissions above it");
 }

@@ -24,6 +24,7 @@ std::uint32_t next_log_number(const std::string& directory);
 bool launch_came_to_nothing(const std::string& directory);
 
 // mkdir -p; the last directory gets mode 0711: a task's user passes through to its NOTIFY_SOCKET and sees nothing else.
-Status make_passable_directory(const std::string& path);
+// True: it was not there before.
+Result<bool> make_passable_directory(const std::string& path);
 
 }  // namespace dtrain::proc

@@ -17,6 +17,9 @@ namespace dtrain::proc {
 
 namespace {
 
+// Two levels, as a task has them: dtrain-hold looks for both alike.
+constexpr const char *kShimsParent = "/shims", *kShims = "/shims/shim";
+
 // Where a hierarchy is mounted and where in it a process is.
 struct Hierarchy {
   std::string mount, own;
@@ -156,8 +159,20 @@ Cgroups Cgroups::open(const std::string& parent, const std::string& name) {
 }
 
 Cgroups::~Cgroups() {
-  for (const std::string& directory : {v2_, memory_v1_})
-    if (!directory.empty()) ::rmdir(directory.c_str());
+  if (!v2_.empty())
+    for (const std::string& directory : {v2_ + kShims, v2_ + kShimsParent, v2_}) ::rmdir(directory.c_str());
+  if (!memory_v1_.empty()) ::rmdir(memory_v1_.c_str());
+}
+
+// One that nobody is in is made anew: it may have been killed, and some kernels kill what is born from there. Where it cannot be made, the
+// launch says so.
+std::string Cgroups::shims() const {
+  if (v2_.empty()) return "";
+  const std::string shims = v2_ + kShims;
+  ::rmdir(shims.c_str());
+  make_directory(v2_ + kShimsParent);
+  make_directory(shims);
+  return shims;
 }
 
 Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint64_t memory_bytes) const {
@@ -166,14 +181,19 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
   bool limited = memory_bytes == 0;
   if (!v2_.empty()) {
     place.v2 = v2_ + "/" + assignment;
-    // dtrain-tasks.service was begun anew beside this agent, and its group with it.
-    if (::access(v2_.c_str(), F_OK) != 0 && make_directory(v2_)) pass_controllers(v2_);
-    // One that is there is of an agent and a shim that were killed: it may be frozen, and some kernels kill what is born in one that was
-    // killed.
-    if (::mkdir(place.v2.c_str(), 0755) != 0 && errno == EEXIST) cgroup_remove(place);
-    // Two leaves: with a controller switched on, a cgroup has either processes or children.
-    for (const std::string& directory : {place.v2, place.v2 + "/shim", place.v2 + "/task"})
-      if (!make_directory(directory)) return io_error(directory);
+    bool made = ::mkdir(place.v2.c_str(), 0755) == 0;
+    if (!made && errno == ENOENT && make_directory(v2_)) {
+      // dtrain-tasks.service was begun anew beside this agent, and its group with it.
+      pass_controllers(v2_);
+      made = make_directory(place.v2);
+    } else if (!made && errno == EEXIST) {
+      // One that is there is of an agent and a shim that were killed: it may be frozen, and some kernels kill what is born in one that was
+      // killed.
+      cgroup_remove(place);
+      made = make_directory(place.v2);
+    }
+    if (!made) return io_error(place.v2);
+    if (!make_directory(place.v2 + "/task")) return io_error(place.v2 + "/task");
     if (!limited && has_word(place.v2 + "/cgroup.controllers", "memory")) {
       if (!write_control(place.v2 + "/cgroup.subtree_control", "+memory") ||
           !write_control(place.v2 + "/task/memory.max", limit))
@@ -200,8 +220,11 @@ bool cgroup_populated(const std::string& cgroup) {
 }
 
 void cgroup_remove(const Cgroups::Place& place) {
-  if (!place.v2.empty())
-    for (const std::string& directory : {place.v2 + "/shim", place.v2 + "/task", place.v2}) ::rmdir(directory.c_str());
+  if (!place.v2.empty()) {
+    ::rmdir((place.v2 + "/task").c_str());
+    // An agent of before this version has made a child for the shim, too.
+    if (::rmdir(place.v2.c_str()) != 0 && ::rmdir((place.v2 + "/shim").c_str()) == 0) ::rmdir(place.v2.c_str());
+  }
   if (!place.memory.empty()) ::rmdir(place.memory.c_str());
 }
 

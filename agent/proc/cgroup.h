@@ -1,6 +1,6 @@
 // Control groups of the direct launcher. Below the agent's own group, or one that was made for tasks, is a directory of ours, named
-// after the tasks directory so that several agents of one host never meet. In it each assignment has one cgroup with two children:
-// `shim` and `task`.
+// after the tasks directory so that several agents of one host never meet. In it each assignment has one cgroup, its processes in the child
+// `task`; all shims are in `shims/shim`, since one may serve several assignments.
 //   v2 (unified)   kill, freeze, "is it empty"; a memory limit where the controller can be had
 //   v1 (memory)    the memory limit, on hosts whose controllers are still there
 // Both are optional: without them the shim works on its tree of descendants, and memory is not limited.
@@ -36,6 +36,8 @@ class Cgroups {
   Result<Place> create(const std::string& assignment, std::uint64_t memory_bytes) const;
 
   const std::string& v2() const { return v2_; }           // "" none
+  // Where the next shim is to be born, made where it is missing; "" none.
+  std::string shims() const;
   const std::string& memory_v1() const { return memory_v1_; }
   // A group that was named, and in which no process can be started: tasks stay in the agent's own.
   const std::optional<Error>& unusable() const { return unusable_; }

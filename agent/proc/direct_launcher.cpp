@@ -23,7 +23,7 @@ class DirectLauncher final : public Launcher {
   }
 
   Result<UniqueFd> launch(const task::ShimSpec&, const std::string& directory, const LaunchFile& launch, UniqueFd theirs) override {
-    return spawn_shim(shim_path_, directory, launch.cgroup, std::move(theirs));
+    return spawn_shim(shim_path_, directory, launch.cgroup.empty() ? "" : cgroups_.shims(), std::move(theirs));
   }
 
   void began(const LaunchFile& launch, int pid) override {

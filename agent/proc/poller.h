@@ -35,6 +35,8 @@ class Poller {
     event.data.u64 = tag;
     return ::epoll_ctl(fd_.get(), EPOLL_CTL_MOD, fd, &event) == 0 || ::epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   }
+  // For one that is to be another's.
+  void remove(int fd) { ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
   // What is ready now; never waits.
   int poll(epoll_event* events, int most) { return ::epoll_wait(fd_.get(), events, most, 0); }
 

@@ -22,6 +22,7 @@ class ShimLink {
   int fd() const { return socket_.get(); }
   explicit operator bool() const { return static_cast<bool>(socket_); }
   void close() { socket_.reset(); }
+  UniqueFd release() { return std::move(socket_); }
 
   // Returns the command's sequence number; 0: could not be sent (errno).
   std::uint32_t send(shim::Command command, std::uint32_t a = 0, std::uint32_t b = 0);

@@ -17,6 +17,7 @@
 #include "agent/proc/direct_launcher.h"
 #include "agent/account/host_user.h"
 #include "agent/proc/small_file.h"
+#include "agent/proc/spare_shims.h"
 #include "agent/proc/systemd_launcher.h"
 #include "agent/proc/tracked_shim.h"
 
@@ -78,7 +79,7 @@ class ShimRunner final : public Runner {
   TrackedShim& track(const AssignmentId& id);
   Status try_launch(const task::ShimSpec& spec, TrackedShim& shim);
   Status begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim);
-  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim);
+  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim, bool directory_is_new);
   void poll_once();
   void pass_time();
   void enforce_leases();
@@ -95,6 +96,7 @@ class ShimRunner final : public Runner {
   TrackedShim::Events events_;
   std::deque<task::ShimSpec>
       launches_;  // one per dispatch: each holds the loop until its shim has been executed
+  SpareShims spare_;
   std::uint64_t last_handle_ = 0;
   std::map<AssignmentId, std::uint64_t> handles_;
   std::map<std::uint64_t, TrackedShim> shims_;
@@ -108,12 +110,12 @@ TrackedShim* ShimRunner::find(const AssignmentId& id) {
 TrackedShim& ShimRunner::track(const AssignmentId& id) {
   if (TrackedShim* known = find(id)) return *known;
   handles_[id] = ++last_handle_;
-  return shims_.try_emplace(last_handle_, id, directory_of(id), last_handle_, poller_, events_).first->second;
+  return shims_.try_emplace(last_handle_, id, directory_of(id), last_handle_, poller_, spare_, events_).first->second;
 }
 
 // ---------------------------------------------------------------- launching
 
-Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim) {
+Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim, bool directory_is_new) {
   LaunchFile launch;
   const auto user = account::find_user(spec.user);
   if (!user) return fail(user.error());
@@ -149,10 +151,12 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   launch.cpus = spec.cpus;
   launch.numa_node = spec.numa_node;
   launch.last_attempt = shim.last_attempt();
-  // A directory of an earlier agent, which list() did not see.
-  if (const auto state = read_record(shim.directory(), "state"))
-    launch.last_attempt = std::max(launch.last_attempt, state->fixed.attempt);
-  launch.first_log = next_log_number(shim.directory());
+  if (!directory_is_new) {
+    // It may be of an earlier agent, and list() did not see it.
+    if (const auto state = read_record(shim.directory(), "state"))
+      launch.last_attempt = std::max(launch.last_attempt, state->fixed.attempt);
+    launch.first_log = next_log_number(shim.directory());
+  }
   launch.log_files = options_.log_files;
   launch.log_file_bytes = options_.log_file_bytes;
   for (const auto& [name, value] : options_.ulimits) launch.rlimits.emplace_back(resources().at(name), value);
@@ -160,8 +164,9 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
 }
 
 Status ShimRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim) {
-  if (const Status made = make_passable_directory(shim.directory()); !made) return made;
-  const auto launch = plan(spec, shim);
+  const auto is_new = make_passable_directory(shim.directory());
+  if (!is_new) return fail(is_new.error());
+  const auto launch = plan(spec, shim, *is_new);
   if (!launch) return fail(launch.error());
   if (const Status begun = begin(spec, *launch, shim); !begun) {
     cgroup_remove({launch->cgroup, launch->memory_cgroup});
@@ -174,6 +179,10 @@ Status ShimRunner::begin(const task::ShimSpec& spec, const LaunchFile& launch, T
   const auto bytes = encode_launch(launch);
   if (!bytes) return fail(bytes.error());
   if (const Status written = replace_file(shim.directory() + "/" + shim::kLaunchFile, *bytes); !written) return written;
+  if (auto spare = spare_.take(shim.directory(), boot_now())) {
+    shim.launched(std::move(*spare), launch, boot_now());
+    return {};
+  }
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
     return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no socket: " + cause_of(errno),
@@ -181,7 +190,8 @@ Status ShimRunner::begin(const task::ShimSpec& spec, const LaunchFile& launch, T
   UniqueFd ours(pair[0]), theirs(pair[1]);
   auto process = launcher_->launch(spec, shim.directory(), launch, std::move(theirs));
   if (!process) return fail(process.error());
-  shim.launched(std::move(ours), std::move(*process), launch, boot_now());
+  const std::size_t path_room = *process ? shim.directory().size() : 0;
+  shim.launched({std::move(ours), std::move(*process), path_room}, launch, boot_now());
   return {};
 }
 
@@ -353,11 +363,12 @@ void ShimRunner::ask_launcher() {
 void ShimRunner::pass_time() {
   const Instant now = boot_now();
   if (now >= launcher_->deadline()) ask_launcher();
+  spare_.pass_time(now);
   for (auto& [handle, shim] : shims_) shim.time_passed(now);
 }
 
 Instant ShimRunner::deadline() const {
-  Instant first = launcher_->deadline();
+  Instant first = std::min(launcher_->deadline(), spare_.deadline());
   for (const auto& [handle, shim] : shims_) first = std::min(first, shim.deadline());
   return first;
 }
@@ -407,7 +418,8 @@ Status usable(const RunnerOptions& options) {
   if (::access(options.shim_path.c_str(), X_OK) != 0)
     return fail(ErrorCode::not_found, "could not use " + options.shim_path + ": " + cause_of(errno),
                 "install dtrain-shim beside dtraind");
-  return make_passable_directory(options.tasks_dir);
+  const auto made = make_passable_directory(options.tasks_dir);
+  return made ? Status() : fail(made.error());
 }
 
 }  // namespace

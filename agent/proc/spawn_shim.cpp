@@ -57,7 +57,7 @@ Result<UniqueFd> spawn_shim(const std::string& shim_path, const std::string& dir
   args.exit_signal = SIGCHLD;
   UniqueFd home;
   if (!cgroup.empty()) {
-    home.reset(::open((cgroup + "/shim").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    home.reset(::open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!home) return failed(errno);
     args.flags |= CLONE_INTO_CGROUP;
     args.cgroup = static_cast<std::uint64_t>(home.get());

@@ -8,7 +8,7 @@
 
 namespace dtrain::proc {
 
-// `cgroup`: the assignment's v2 cgroup, in whose child `shim` it is born; "": none. `theirs`: its end of its first connection. Answers
+// `cgroup`: the v2 cgroup that it is born in; "": the caller's. `theirs`: its end of its first connection. Answers
 // its pidfd.
 Result<UniqueFd> spawn_shim(const std::string& shim_path, const std::string& directory, const std::string& cgroup, UniqueFd theirs);
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "agent/proc/leftover.h"
-#include "agent/proc/port_check.h"
 #include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
@@ -18,12 +17,10 @@ namespace dtrain::proc {
 namespace {
 
 constexpr Duration kGreetingBound = 10s;  // launch to the first answer; then it is killed
-constexpr Duration kEndBound = 10s;       // EndShim to its death; then it is killed, and the tree from here
 constexpr Duration kLostBound = 10s;      // alive but not connectable
 constexpr Duration kFirstPause = 2ms;     // between looks; doubled
 constexpr Duration kLastPause = 200ms;
 constexpr int kPacketsPerTurn = 64;
-constexpr std::uint32_t kNeverSent = 0;   // no sequence number
 
 void kill_process(const UniqueFd& pidfd) {
   if (pidfd) syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
@@ -33,11 +30,13 @@ void kill_process(const UniqueFd& pidfd) {
 
 // ---------------------------------------------------------------- beginning
 
-void TrackedShim::launched(UniqueFd socket, UniqueFd pidfd, const LaunchFile& launch, Instant now) {
+void TrackedShim::launched(ShimProcess process, const LaunchFile& launch, Instant now) {
   launch_ = launch;
   lease_.of(launch.cgroup, launch.notify);
-  link_ = ShimLink(std::move(socket));
-  pidfd_ = std::move(pidfd);
+  link_ = ShimLink(std::move(process.socket));
+  pidfd_ = std::move(process.pidfd);
+  path_room_ = process.path_room;
+  stays_ = false;
   launching_ = true;
   answer_waits_ = !pidfd_;
   end_asked_ = false;
@@ -106,87 +105,6 @@ bool TrackedShim::process_dead() const {
   return pidfd_ && ::poll(&wait, 1, 0) == 1;
 }
 
-// ---------------------------------------------------------------- commands
-
-Error TrackedShim::unavailable(const std::string& what, const std::string& cause) const {
-  return Error{ErrorCode::unavailable, "could not " + what + " " + id_.text() + ": " + cause, ""};
-}
-
-void TrackedShim::refuse_start(AttemptNumber attempt, Error error) {
-  events_.push_back(node::AttemptRefused{id_, attempt, std::move(error)});
-}
-
-void TrackedShim::start(AttemptNumber attempt) {
-  // Whether it has one shows soon. Refused for want of one, it is told so behind the word that there is none.
-  if (life_ == Life::burying && !adopting_) {
-    pending_[kNeverSent] = {shim::Command::start, attempt};
-    return;
-  }
-  if (!up()) return refuse_start(attempt, unavailable("start", "it has no shim"));
-  const bool waits = std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
-    return entry.second.command == shim::Command::start && entry.second.argument == attempt;
-  });
-  if (waits && last_.has(shim::kLeased)) return;  // for its grant; it is answered once
-  if (const bool again = last_.active() && last_.fixed.attempt == attempt; !again)
-    if (const Status free = check_port(launch_.address, launch_.port); !free)
-      return refuse_start(attempt, unavailable("start", free.error().text()));
-  const std::uint32_t sequence = link_.send(shim::Command::start, attempt);
-  // Its shim has closed the connection: what that means shows soon, and with it this is answered.
-  const bool closed = sequence == 0 && (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN);
-  if (sequence == 0 && !closed) return refuse_start(attempt, unavailable("start", "its shim takes no commands"));
-  pending_[sequence] = {shim::Command::start, attempt};
-}
-
-void TrackedShim::signal(int signal, bool whole_tree) {
-  if (up()) link_.send(shim::Command::signal, static_cast<std::uint32_t>(signal), whole_tree ? 1 : 0);
-}
-
-void TrackedShim::kill() {
-  if (up()) link_.send(shim::Command::kill);
-}
-
-void TrackedShim::freeze(bool freeze) {
-  const char* verb = freeze ? "freeze" : "thaw";
-  const std::uint32_t sequence = up() ? link_.send(shim::Command::freeze, freeze ? 1 : 0) : 0;
-  if (sequence != 0) {
-    pending_[sequence] = {shim::Command::freeze, freeze ? 1u : 0u};
-    return;
-  }
-  events_.push_back(
-      node::FreezeDone{id_, false, tl::unexpected(unavailable(verb, "it has no shim that takes commands"))});
-}
-
-void TrackedShim::answer_lease(const node::AnswerLease& answer, Instant now) {
-  if (!up()) return;
-  if (answer.granted) lease_.granted(now, answer.nonce);
-  shim::CommandPacket packet;
-  packet.command = static_cast<std::uint16_t>(shim::Command::lease_answer);
-  packet.a = answer.granted ? 1 : 0;
-  packet.nonce = answer.nonce;
-  packet.epoch = answer.epoch;
-  link_.send(packet);
-}
-
-void TrackedShim::require_lease(const node::RequireLease& demand, std::uint64_t first_nonce) {
-  if (!up() || last_.has(shim::kLeased)) return;
-  shim::CommandPacket packet;
-  packet.command = static_cast<std::uint16_t>(shim::Command::require_lease);
-  packet.nonce = first_nonce;
-  packet.lease_ns = demand.lease.count();
-  link_.send(packet);
-}
-
-void TrackedShim::end(Instant now) {
-  if (gone()) {
-    events_.push_back(node::ShimGone{id_, true});
-    return;
-  }
-  end_asked_ = true;
-  if (life_ == Life::burying) return;
-  if (link_) link_.send(shim::Command::end);
-  if (up()) deadline_ = now + kEndBound;
-}
-
 // ---------------------------------------------------------------- packets
 
 void TrackedShim::socket_ready(Instant now) {
@@ -205,7 +123,16 @@ void TrackedShim::socket_ready(Instant now) {
       on_ask(*ask);
     else
       on_record(std::get<ShimRecord>(std::move(received)));
+    if (stays_) return left(now);
   }
+}
+
+// Nothing of it touches the assignment any more: for that it is as good as dead.
+void TrackedShim::left(Instant now) {
+  poller_.remove(link_.fd());
+  poller_.remove(pidfd_.get());
+  spare_.keep(ShimProcess{link_.release(), std::move(pidfd_), path_room_}, now);
+  bury(now);
 }
 
 void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
@@ -220,6 +147,10 @@ void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
                                   : std::string("it could not ") + kSteps[std::min(std::size_t{reply.a}, std::size(kSteps) - 1)] +
                                         ": " + cause_of(reply.error);
     launch_error_ = unavailable("launch the shim of", cause);
+    return;
+  }
+  if (reply.command == static_cast<std::uint16_t>(shim::Command::end)) {
+    stays_ = outcome == shim::Outcome::done && reply.a == 1 && pidfd_;
     return;
   }
   const auto found = pending_.find(reply.sequence);
@@ -296,7 +227,7 @@ void TrackedShim::on_record(ShimRecord record) {
   if (reconnected_) {
     reconnected_ = false;
     settle_pending("the connection to its shim was lost");
-    if (end_asked_) link_.send(shim::Command::end);
+    if (end_asked_) ask_end();
   }
   // One that was told that its host stops leaves now, and takes no further start: told when it is gone.
   if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_ && !last_.has(shim::kHostStops))

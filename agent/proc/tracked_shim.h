@@ -12,6 +12,7 @@
 #include "agent/proc/lease_keeper.h"
 #include "agent/proc/poller.h"
 #include "agent/proc/shim_link.h"
+#include "agent/proc/spare_shims.h"
 #include "common/node/effect.h"
 #include "common/node/event.h"
 
@@ -23,12 +24,12 @@ class TrackedShim {
   // Which of a shim's descriptors a poller tag means; tag = handle * kTags + this.
   enum Tag : std::uint64_t { kSocketTag = 0, kPidTag = 1, kTags = 2 };
 
-  TrackedShim(AssignmentId id, std::string directory, std::uint64_t handle, Poller& poller, Events& events)
-      : id_(std::move(id)), directory_(std::move(directory)), handle_(handle), poller_(poller), events_(events) {}
+  TrackedShim(AssignmentId id, std::string directory, std::uint64_t handle, Poller& poller, SpareShims& spare, Events& events)
+      : id_(std::move(id)), directory_(std::move(directory)), handle_(handle), poller_(poller), spare_(spare), events_(events) {}
 
   // ---- how it came to be known
-  // `socket`: our end of its first connection. `pidfd`: empty where its launcher answers later: launch_answered().
-  void launched(UniqueFd socket, UniqueFd pidfd, const LaunchFile& launch, Instant now);   // -> ShimUp
+  // `pidfd`: empty where its launcher answers later: launch_answered().
+  void launched(ShimProcess process, const LaunchFile& launch, Instant now);   // -> ShimUp
   void launch_answered(std::optional<Error> refusal, Instant now);
   void launch_refused(Error error);                                            // -> ShimUp
   // At the start of the agent: connects if it lives. found() says what is known; settled() when that is all there is.
@@ -90,6 +91,8 @@ class TrackedShim {
   void refuse_start(AttemptNumber attempt, Error error);
   Error unavailable(const std::string& what, const std::string& cause) const;
   bool process_dead() const;
+  void ask_end();
+  void left(Instant now);
   void give_up_launch(const std::string& cause, Instant now);
   task::Exit known_exit(const ShimRecord& record) const;
   task::Exit unknown_exit() const;
@@ -98,15 +101,18 @@ class TrackedShim {
   std::string directory_;
   std::uint64_t handle_;
   Poller& poller_;
+  SpareShims& spare_;
   Events& events_;
 
   Life life_ = Life::gone;
   ShimLink link_;
   UniqueFd pidfd_;
+  std::size_t path_room_ = 0;     // of the process, see ShimProcess
   LaunchFile launch_;
   bool launching_ = false;        // ShimUp is owed
   bool answer_waits_ = false;     // its launcher has not said yet what became of it
   bool end_asked_ = false;        // ShimGone is owed
+  bool stays_ = false;            // it has left this assignment and stays for another
   bool adopting_ = false;         // what is found goes into FoundShim, not into events
   bool reconnected_ = false;      // the next record settles what the earlier connection left open
   std::optional<Error> launch_error_;

@@ -40,10 +40,12 @@ TEST(Cgroup, TasksGoBelowTheGroupThatIsNamed) {
     ASSERT_TRUE(made.has_value());
     EXPECT_EQ(made->v2, own.v2() + "/tasks/1.1.worker-0");
     cgroup_remove(*made);
+    EXPECT_EQ(below.shims(), own.v2() + "/tasks/shims/shim");
     // The unit was begun anew beside the agent, and its group with it.
-    ASSERT_EQ(::rmdir(below.v2().c_str()), 0);
+    for (const char* left : {"/shims/shim", "/shims", ""}) ASSERT_EQ(::rmdir((below.v2() + left).c_str()), 0);
     const auto again = below.create("1.1.worker-0", 0);
     ASSERT_TRUE(again.has_value());
+    EXPECT_TRUE(read_small_file(below.shims() + "/cgroup.procs").has_value());
     EXPECT_TRUE(read_small_file(again->v2 + "/task/cgroup.procs").has_value());
     cgroup_remove(*again);
   }

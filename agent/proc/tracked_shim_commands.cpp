@@ -1,0 +1,101 @@
+#include "agent/proc/tracked_shim.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "agent/proc/port_check.h"
+
+// What a shim is told to do.
+namespace dtrain::proc {
+
+namespace {
+
+constexpr Duration kEndBound = 10s;       // EndShim to its death; then it is killed, and the tree from here
+constexpr std::uint32_t kNeverSent = 0;   // no sequence number
+
+}  // namespace
+
+Error TrackedShim::unavailable(const std::string& what, const std::string& cause) const {
+  return Error{ErrorCode::unavailable, "could not " + what + " " + id_.text() + ": " + cause, ""};
+}
+
+void TrackedShim::refuse_start(AttemptNumber attempt, Error error) {
+  events_.push_back(node::AttemptRefused{id_, attempt, std::move(error)});
+}
+
+void TrackedShim::start(AttemptNumber attempt) {
+  // Whether it has one shows soon. Refused for want of one, it is told so behind the word that there is none.
+  if (life_ == Life::burying && !adopting_) {
+    pending_[kNeverSent] = {shim::Command::start, attempt};
+    return;
+  }
+  if (!up()) return refuse_start(attempt, unavailable("start", "it has no shim"));
+  const bool waits = std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
+    return entry.second.command == shim::Command::start && entry.second.argument == attempt;
+  });
+  if (waits && last_.has(shim::kLeased)) return;  // for its grant; it is answered once
+  if (const bool again = last_.active() && last_.fixed.attempt == attempt; !again)
+    if (const Status free = check_port(launch_.address, launch_.port); !free)
+      return refuse_start(attempt, unavailable("start", free.error().text()));
+  const std::uint32_t sequence = link_.send(shim::Command::start, attempt);
+  // Its shim has closed the connection: what that means shows soon, and with it this is answered.
+  const bool closed = sequence == 0 && (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN);
+  if (sequence == 0 && !closed) return refuse_start(attempt, unavailable("start", "its shim takes no commands"));
+  pending_[sequence] = {shim::Command::start, attempt};
+}
+
+void TrackedShim::signal(int signal, bool whole_tree) {
+  if (up()) link_.send(shim::Command::signal, static_cast<std::uint32_t>(signal), whole_tree ? 1 : 0);
+}
+
+void TrackedShim::kill() {
+  if (up()) link_.send(shim::Command::kill);
+}
+
+void TrackedShim::freeze(bool freeze) {
+  const char* verb = freeze ? "freeze" : "thaw";
+  const std::uint32_t sequence = up() ? link_.send(shim::Command::freeze, freeze ? 1 : 0) : 0;
+  if (sequence != 0) {
+    pending_[sequence] = {shim::Command::freeze, freeze ? 1u : 0u};
+    return;
+  }
+  events_.push_back(
+      node::FreezeDone{id_, false, tl::unexpected(unavailable(verb, "it has no shim that takes commands"))});
+}
+
+void TrackedShim::answer_lease(const node::AnswerLease& answer, Instant now) {
+  if (!up()) return;
+  if (answer.granted) lease_.granted(now, answer.nonce);
+  shim::CommandPacket packet;
+  packet.command = static_cast<std::uint16_t>(shim::Command::lease_answer);
+  packet.a = answer.granted ? 1 : 0;
+  packet.nonce = answer.nonce;
+  packet.epoch = answer.epoch;
+  link_.send(packet);
+}
+
+void TrackedShim::require_lease(const node::RequireLease& demand, std::uint64_t first_nonce) {
+  if (!up() || last_.has(shim::kLeased)) return;
+  shim::CommandPacket packet;
+  packet.command = static_cast<std::uint16_t>(shim::Command::require_lease);
+  packet.nonce = first_nonce;
+  packet.lease_ns = demand.lease.count();
+  link_.send(packet);
+}
+
+void TrackedShim::end(Instant now) {
+  if (gone()) {
+    events_.push_back(node::ShimGone{id_, true});
+    return;
+  }
+  end_asked_ = true;
+  if (life_ == Life::burying) return;
+  if (link_) ask_end();
+  if (up()) deadline_ = now + kEndBound;
+}
+
+// Only a child of ours is kept for another assignment: of its death the pidfd tells nobody else.
+void TrackedShim::ask_end() { link_.send(shim::Command::end, path_room_ > 0 ? 1 : 0); }
+
+}  // namespace dtrain::proc
