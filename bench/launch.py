@@ -6,7 +6,7 @@ it does, since the programs' own starts are in it; and by `dtrainctl submit`, co
 two of Slurm's three nodes on this machine (slurm.py) is beside the second.
 
 The 500 jobs of one task are submitted over one connection (submit_many.cpp), at an agent that does not coordinate: how many a second are
-finished. Their program is no_op.cpp; the same again with `true`, whose dynamic linking costs more than a job does here. Slurm's are one
+finished. Their program is `true`; the same again with no_op.cpp, since dynamic linking may cost more than a job does. Slurm's are one
 array of 500 batch jobs, until nine of ten are finished: now and then it takes two minutes to launch the last.
 """
 import os
@@ -121,9 +121,9 @@ def measure(bench, options):
             if number >= WARM_UP:
                 times.append(elapsed)
     count = 100 if options.quick else 500
-    _, finished_true = ours.many(count, "true")
-    acknowledged, finished = ours.many(count, NO_OP)
-    slurm = [peer.many(count, NO_OP)] if peer else []
+    acknowledged, finished = ours.many(count, "true")
+    _, finished_no_op = ours.many(count, NO_OP)
+    slurm = [peer.many(count, "true")] if peer else []
     if peer:
         peer.slurm.end()
     named = "Slurm" if peer else None
@@ -131,9 +131,9 @@ def measure(bench, options):
                   [started for started, _ in requests])
     common.report("launch", "submit request to its acknowledgement", "ms", [acknowledged for _, acknowledged in requests])
     common.report("launch", "whole dtrainctl submit to the last of four processes' own start, on two hosts", "ms", whole, named, theirs)
-    common.report("launch", "%d one-task jobs at once: acknowledged" % count, "per second", [acknowledged])
-    common.report("launch", "%d one-task jobs at once: finished" % count, "per second", [finished], named, slurm)
-    common.report("launch", "%d one-task jobs of `true` at once: finished" % count, "per second", [finished_true])
+    common.report("launch", "%d one-task jobs of `true` at once: acknowledged" % count, "per second", [acknowledged])
+    common.report("launch", "%d one-task jobs of `true` at once: finished" % count, "per second", [finished], named, slurm)
+    common.report("launch", "%d one-task jobs of a static program at once: finished" % count, "per second", [finished_no_op])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ struct HostUser {
   std::vector<std::uint32_t> groups;   // supplementary, the primary one included
 };
 
-// By name; a spec without a name by uid. Fails where the host does not know the user.
+// By name; a spec without a name by uid. Fails where the host does not know the user. The thread's last answer is good for a second: that
+// long a user's groups may be those of before a change.
 Result<HostUser> find_user(const task::User& user);
 
 // May `user` pass through every directory above `path` (absolute)? Mode bits only: an ACL may say otherwise.
