@@ -44,7 +44,7 @@ bool LogWriter::rotate() {
     unlink(raw_name(number_ - files_).c_str());
     unlink(index_name(number_ - files_).c_str());
   }
-  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
   const int raw = open_file(raw_name(number_).c_str(), flags, 0600);
   const int index = raw < 0 ? -1 : open_file(index_name(number_).c_str(), flags, 0600);
   if (index < 0) {

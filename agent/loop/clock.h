@@ -1,4 +1,4 @@
-// The only place of the agent that reads the clocks.
+// Where the agent's loop reads the clocks.
 #pragma once
 
 #include "common/base/time.h"

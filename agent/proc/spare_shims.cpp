@@ -1,7 +1,10 @@
 #include "agent/proc/spare_shims.h"
 
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -48,7 +51,9 @@ std::optional<ShimProcess> SpareShims::take(const std::string& directory, Instan
   return std::nullopt;
 }
 
+// It would end by itself when its connection is closed, but not while it is stopped; and it has nothing to lose.
 void SpareShims::dismiss(ShimProcess shim, Instant now) {
+  ::syscall(SYS_pidfd_send_signal, shim.pidfd.get(), SIGKILL, nullptr, 0);
   ending_.push_back(std::move(shim.pidfd));
   pause_ = kFirstPause;
   look_at_ = now + pause_;

@@ -125,6 +125,15 @@ TEST_F(SpareShimTest, OneThatNobodyNeedsEndsAndIsReaped) {
   EXPECT_EQ(run(shell(2, "exit 4")).code, 4);
 }
 
+TEST_F(SpareShimTest, OneThatIsStoppedEndsAllTheSame) {
+  run(shell(1, "true"));
+  const std::vector<pid_t> first = shims();
+  ASSERT_EQ(first.size(), 1u);
+  ASSERT_EQ(::kill(first.front(), SIGSTOP), 0);
+  EXPECT_TRUE(pump([&] { return ::kill(first.front(), 0) != 0; }));
+  ::kill(first.front(), SIGKILL);
+}
+
 TEST_F(SpareShimTest, OneEndsWithItsAgentAndWithItsHost) {
   run(shell(1, "true"));
   const std::vector<pid_t> first = shims();
