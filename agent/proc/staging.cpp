@@ -237,16 +237,16 @@ Status Stager::start(Errand& errand) {
   errand.result.reset(::memfd_create("dtrain-staging", MFD_CLOEXEC));
   if (!request || !errand.result || !write_all(request.get(), wire::encode(asked), kRequestBytes))
     return fail(system_error("start staging"));
-  const auto hand_over = [&](Worker& worker) {
+  const auto give = [&](Worker& worker) {
     if (!send_descriptors<2>(worker.socket.get(), {request.get(), errand.result.get()})) return false;
     worker.errand = std::move(errand);
     return true;
   };
   for (Worker& worker : workers_)  // one that has just died takes none
-    if (!worker.errand && hand_over(worker)) return {};
+    if (!worker.errand && give(worker)) return {};
   const auto begun = begin_worker();
   if (!begun) return fail(begun.error());
-  return hand_over(**begun) ? Status() : fail(system_error("start staging"));
+  return give(**begun) ? Status() : fail(system_error("start staging"));
 }
 
 void Stager::answer_failure(const Errand& errand, const Error& error, EventSink& sink) const {
@@ -263,7 +263,7 @@ void Stager::answer_failure(const Errand& errand, const Error& error, EventSink&
 
 bool Stager::can_start() const {
   const auto busy = std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.errand.has_value(); });
-  return !order_.empty() && static_cast<std::size_t>(busy) < kStagingWorkers;
+  return !for_workers_.empty() && static_cast<std::size_t>(busy) < kStagingWorkers;
 }
 
 Stager::Errand Stager::take_errand(JobId job) {
@@ -287,28 +287,45 @@ Stager::Errand Stager::take_errand(JobId job) {
   return errand;
 }
 
-bool Stager::is_brief(const Errand& errand) const {
-  return !errand.removal && errand.stages.size() <= kBriefStages &&
-         std::all_of(errand.stages.begin(), errand.stages.end(), [&](const node::Stage& stage) { return proc::is_brief(dirs_, stage); });
+// Whether all that waits for the job is.
+bool Stager::is_brief(JobId job) const {
+  const std::deque<Work>& queue = queues_.at(job);
+  return queue.size() <= kBriefStages && std::all_of(queue.begin(), queue.end(), [&](const Work& work) {
+           const auto* stage = std::get_if<node::Stage>(&work);
+           return stage != nullptr && proc::is_brief(dirs_, *stage);
+         });
 }
 
+// What is brief waits for no worker: all may be at jobs that copy for half an hour.
 void Stager::start_errands(Instant now, EventSink& sink) {
-  while (can_start()) {
-    const JobId job = order_.front();
-    order_.pop_front();
-    Errand errand = take_errand(job);
-    if (is_brief(errand)) {
-      std::vector<StageOutcome> outcomes = perform_stages(dirs_, errand.stages);
-      after_errand(job);
-      tell(errand.stages, std::move(outcomes), sink);
-      continue;
-    }
-    errand.give_up = now + kStagingTime;
-    const Status started = start(errand);
-    if (started) continue;
-    after_errand(job);
-    answer_failure(errand, started.error(), sink);
+  while (!order_.empty() || can_start()) {
+    const bool is_new = !order_.empty();
+    std::deque<JobId>& from = is_new ? order_ : for_workers_;
+    const JobId job = from.front();
+    from.pop_front();
+    if (!is_new)
+      hand_over(job, now, sink);
+    else if (is_brief(job))
+      stage_here(job, sink);
+    else
+      for_workers_.push_back(job);
   }
+}
+
+void Stager::stage_here(JobId job, EventSink& sink) {
+  const Errand errand = take_errand(job);
+  std::vector<StageOutcome> outcomes = perform_stages(dirs_, errand.stages);
+  after_errand(job);
+  tell(errand.stages, std::move(outcomes), sink);
+}
+
+void Stager::hand_over(JobId job, Instant now, EventSink& sink) {
+  Errand errand = take_errand(job);
+  errand.give_up = now + kStagingTime;
+  const Status started = start(errand);
+  if (started) return;
+  after_errand(job);
+  answer_failure(errand, started.error(), sink);
 }
 
 // What else waits for the job has its turn; nothing is kept of one that nothing waits for. To be called before the sink is: that may ask

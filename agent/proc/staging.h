@@ -27,7 +27,7 @@
 namespace dtrain::proc {
 
 inline constexpr std::size_t kStagingWorkers = 4;     // at once; further jobs wait. One from the start, others when all are busy; kept
-inline constexpr std::size_t kBriefStages = 8;        // of one errand that the agent does itself; more are a worker's
+inline constexpr std::size_t kBriefStages = 8;        // of a job that the agent does itself; more are a worker's
 inline constexpr std::size_t kStagingQueue = 20'000;  // effects waiting; further ones fail with a limit error
 inline constexpr Duration kStagingTime = 30min;       // of one errand; then its worker is killed and its tasks fail
 
@@ -67,8 +67,10 @@ class Stager {
   void set_work(bool wanted);
   bool can_start() const;
   void start_errands(Instant now, EventSink& sink);
+  void stage_here(JobId job, EventSink& sink);
+  void hand_over(JobId job, Instant now, EventSink& sink);
   Errand take_errand(JobId job);
-  bool is_brief(const Errand& errand) const;
+  bool is_brief(JobId job) const;
   Status start(Errand& errand);
   bool repeat(Errand& errand);
   Result<Worker*> begin_worker();
@@ -82,7 +84,8 @@ class Stager {
   bool work_set_ = false;
   std::map<JobId, std::deque<Work>> queues_;
   std::size_t queued_ = 0;
-  std::deque<JobId> order_;  // jobs with queued work that no worker is at, first come first
+  std::deque<JobId> order_;  // jobs with queued work that nobody has looked at yet, first come first
+  std::deque<JobId> for_workers_;  // those that need a worker, which none is at
   std::list<Worker> workers_;
   std::vector<node::Event> answers_;  // failures to tell at the next dispatch
 };

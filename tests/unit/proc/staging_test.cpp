@@ -358,6 +358,18 @@ TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFour) {
   }
 }
 
+TEST_F(StagingTest, WhatIsBriefWaitsForNoOtherJob) {
+  ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);
+  for (std::uint64_t job = 1; job < 8; ++job) {
+    node::Stage effect = stage();
+    effect.id.job = job;
+    effect.package_digest = "ff";
+    stager_->stage(effect);
+  }
+  for (std::uint32_t index = 1; index < 4; ++index) EXPECT_TRUE(staged(stage(index)).has_value());
+  EXPECT_EQ(workers_of_this().size(), kStagingWorkers);
+}
+
 TEST_F(StagingTest, AWorkerThatDiedIdleIsReplaced) {
   const auto workers = workers_of_this();
   ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
