@@ -41,16 +41,18 @@ int main(int argc, char** argv) {
   using dtrain::shim::Shim;
   static Shim shim;  // static: its buffers cost nothing until they are used
   constexpr int kUsage = 64, kUnavailable = 69;
-  if (argc != 2 && argc != 3) {
+  // Its argument is where it is looked for, so it always names the present directory; the empty ones behind it may become part of it.
+  char* const directory = argc > 1 ? argv[1] : nullptr;
+  size_t room = argc > 1 ? strlen(directory) : 0;
+  int others = 2;
+  while (others < argc && argv[others] == directory + room + 1 && *argv[others] == '\0') ++room, ++others;
+  if (argc < 2 || argc > others + 1) {
     constexpr char kText[] = "usage: dtrain-shim DIRECTORY [UNIT] (started by dtraind, not by hand)\n";
     (void)!write(2, kText, sizeof(kText) - 1);
     return kUsage;
   }
-  // Its argument is where it is looked for, so it always names the present directory.
-  char* const directory = argv[1];
-  const size_t room = strlen(directory);
   for (bool again = false;; again = true) {
-    if (!shim.open(directory, argv[2], again)) return kUnavailable;
+    if (!shim.open(directory, argv[others], again)) return kUnavailable;
     if (!shim.run() || !dtrain::shim::wait_for_assignment(directory, room)) return 0;
     new (&shim) Shim{};
   }

@@ -41,6 +41,9 @@ inline constexpr char kExitDraft[] = "exit.new";
 // The agent's end of a socket pair that a new shim is born with: its first connection. systemd passes it as descriptor 0; it is moved here.
 inline constexpr int kBirthSocket = 3;
 
+// Empty arguments behind its directory, one byte each: room for the longer name of a later assignment's (`serve`).
+inline constexpr size_t kPathRoom = 16;
+
 // ---------------------------------------------------------------- agent -> shim
 
 enum class Command : uint16_t {

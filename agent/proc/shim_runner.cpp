@@ -190,7 +190,7 @@ Status ShimRunner::begin(const task::ShimSpec& spec, const LaunchFile& launch, T
   UniqueFd ours(pair[0]), theirs(pair[1]);
   auto process = launcher_->launch(spec, shim.directory(), launch, std::move(theirs));
   if (!process) return fail(process.error());
-  const std::size_t path_room = *process ? shim.directory().size() : 0;
+  const std::size_t path_room = *process ? shim.directory().size() + shim::kPathRoom : 0;
   shim.launched({std::move(ours), std::move(*process), path_room}, launch, boot_now());
   return {};
 }

@@ -11,7 +11,7 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kSpareShims = 32;     // of an agent; further ones end at once
+inline constexpr std::size_t kSpareShims = 64;     // of an agent; further ones end at once
 inline constexpr Duration kSpareShimTime = 1s;    // one that waits longer ends
 
 // A shim that the agent started.

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "agent/dtrain-shim/protocol.h"
@@ -45,8 +46,9 @@ Result<UniqueFd> spawn_shim(const std::string& shim_path, const std::string& dir
     return fail(ErrorCode::io, "could not launch " + shim_path + ": " + cause_of(cause),
                 "check that dtrain-shim is installed and that the host allows more processes");
   };
-  std::string program = "dtrain-shim", argument = directory;
-  char* const argv[] = {program.data(), argument.data(), nullptr};
+  std::string program = "dtrain-shim", argument = directory, nothing;
+  char* argv[2 + shim::kPathRoom + 1] = {program.data(), argument.data()};
+  std::fill_n(argv + 2, shim::kPathRoom, nothing.data());
   char* const env[] = {nullptr};
   Plan plan{shim_path.c_str(), argv, env, theirs.get(), 0};
 

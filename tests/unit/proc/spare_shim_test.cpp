@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/small_file.h"
 #include "agent/proc/spare_shims.h"
 #include "tests/conformance/direct_world.h"
@@ -161,15 +162,26 @@ TEST_F(SpareShimTest, WhatWouldFollowAShimKeepsItFromStaying) {
   EXPECT_TRUE(of_leased.empty());
 }
 
-TEST_F(SpareShimTest, APathThatIsLongerIsAnothersShim) {
-  run(shell(9, "true"));
+// Jobs' numbers grow, roles have other names.
+TEST_F(SpareShimTest, APathMayBeSomewhatLonger) {
+  run(shell(1, "true"));
   const std::vector<pid_t> first = shims();
-  EXPECT_EQ(run(shell(10, "exit 4")).code, 4);
+  const std::string longest = "worker" + std::string(shim::kPathRoom, 'x');
+  std::uint32_t index = 1;
+  for (const std::string& role : {std::string("worker"), longest, std::string("ps"), longest}) {
+    const task::ShimSpec spec = world_.command({4, 2, {role, ++index}}, {"sh", "-c", "tr '\\0' ' ' < /proc/$PPID/cmdline; exit 5"});
+    EXPECT_EQ(run(spec).code, 5);
+    const std::string seen = read_small_file(world_.directory(spec.id) + "/log.0", 64 << 20).value_or("");
+    EXPECT_EQ(seen.substr(0, seen.find_last_not_of(' ') + 1), "dtrain-shim " + world_.directory(spec.id));
+  }
+  EXPECT_EQ(shims(), first);
+}
+
+TEST_F(SpareShimTest, APathThatIsLongerIsAnothersShim) {
+  run(shell(1, "true"));
+  const std::vector<pid_t> first = shims();
+  EXPECT_EQ(run(world_.command({3, 2, {"worker" + std::string(shim::kPathRoom + 1, 'x'), 1}}, {"sh", "-c", "exit 4"})).code, 4);
   EXPECT_NE(shims(), first);
-  const std::vector<pid_t> second = shims();
-  EXPECT_EQ(run(shell(1, "tr '\\0' ' ' < /proc/$PPID/cmdline; exit 5")).code, 5) << "a shorter one fits";
-  EXPECT_EQ(shims(), second);
-  EXPECT_EQ(output(1).find("worker-10"), std::string::npos) << output(1);
 }
 
 TEST_F(SpareShimTest, NoMoreAreKeptThanTheirLimit) {
