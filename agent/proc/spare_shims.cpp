@@ -35,6 +35,10 @@ bool has_ended(const UniqueFd& pidfd) {
 
 }  // namespace
 
+void kill_process(const UniqueFd& pidfd) {
+  if (pidfd) ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+}
+
 void SpareShims::keep(ShimProcess shim, Instant now) {
   if (spare_.size() >= kSpareShims) return dismiss(std::move(shim), now);
   spare_.push_back({std::move(shim), now + kSpareShimTime});
@@ -53,7 +57,7 @@ std::optional<ShimProcess> SpareShims::take(const std::string& directory, Instan
 
 // It would end by itself when its connection is closed, but not while it is stopped; and it has nothing to lose.
 void SpareShims::dismiss(ShimProcess shim, Instant now) {
-  ::syscall(SYS_pidfd_send_signal, shim.pidfd.get(), SIGKILL, nullptr, 0);
+  kill_process(shim.pidfd);
   ending_.push_back(std::move(shim.pidfd));
   pause_ = kFirstPause;
   look_at_ = now + pause_;

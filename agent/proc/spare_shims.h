@@ -21,6 +21,8 @@ struct ShimProcess {
   std::size_t path_room = 0;   // its argument names its directory: one with a longer path cannot be told to it. 0: it serves one assignment
 };
 
+void kill_process(const UniqueFd& pidfd);  // without one: nothing
+
 class SpareShims {
  public:
   ~SpareShims() = default;     // they end; the kernel gives them to another parent

@@ -1,7 +1,6 @@
 #include "agent/proc/tracked_shim.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -21,10 +20,6 @@ constexpr Duration kLostBound = 10s;      // alive but not connectable
 constexpr Duration kFirstPause = 2ms;     // between looks; doubled
 constexpr Duration kLastPause = 200ms;
 constexpr int kPacketsPerTurn = 64;
-
-void kill_process(const UniqueFd& pidfd) {
-  if (pidfd) syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
-}
 
 }  // namespace
 
