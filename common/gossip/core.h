@@ -80,6 +80,7 @@ class Core {
     std::uint64_t boot = 0;         // boot_hash of it
     wire::Endpoint address;
     Instant started{};
+    bool in_turn = false;
     bool cold = false;    // its link was not up yet: a time-out is no evidence
     bool helped = false;  // helpers were asked
     std::uint32_t asked = 0, nacks = 0;
@@ -244,9 +245,10 @@ class Core {
 
   // ---- probing.cpp
   void probe_next();
-  void feel_pulse(const MemberId& from);  // it pinged us
+  void feel_pulse(const MemberId& from);  // it pinged us in its turn
   void pulse_missed(const MemberId& of);
-  void probe(Slot slot, Probe::Why why);
+  Duration longest_turn() const;
+  void probe(Slot slot, Probe::Why why, bool in_turn = false);
   std::uint64_t ping(Probe probe);          // its sequence; 0: too many are under way
   bool linked(const Member& member) const;  // our link to it is likely to be warm
   void judge_probes(bool failed);
@@ -378,7 +380,7 @@ class Core {
   std::map<std::uint64_t, Probe> probes_;
   std::uint64_t sequence_ = 0;
   std::uint64_t probe_turn_ = 0;
-  std::uint32_t neighbour_turn_ = 0;
+  std::vector<MemberId> turns_;  // of the neighbours: who is pinged next is first
   std::uint32_t recent_failures_ = 0;  // one bit each of our last probes, newest lowest
   std::uint32_t recent_probes_ = 0;    // how many of them there are
   std::map<MemberId, Pulse> pulses_;

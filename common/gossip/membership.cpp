@@ -274,6 +274,7 @@ std::size_t Core::memory_bytes() const {
   bytes += away_.size() * (sizeof(MemberId) + kNode);
   bytes += absent_.size() * (2 * sizeof(MemberId) + sizeof(wire::Identity) + 64 + kNode);
   bytes += pulses_.size() * (sizeof(MemberId) + sizeof(Pulse) + kNode);
+  bytes += turns_.capacity() * sizeof(MemberId);
   bytes += probes_.size() * (sizeof(Probe) + kNode) + up_.size() * (sizeof(wire::Endpoint) + kNode);
   bytes += said_.size() * (sizeof(MemberId) + 16 + kNode) + kept_.capacity() * sizeof(Peer);
   return bytes;

@@ -10,7 +10,6 @@ namespace dtrain::gossip {
 void Core::probe_next() {
   if (table_.in_service() < 2) return;  // armed again when somebody comes
   timers_.set(Timers::of(Wait::probe), now_ + options_.probe_period);
-  const auto& neighbours = rings_.neighbours();
   if (++probe_turn_ % options_.random_every == 0) {
     const auto eligible = [this](Slot slot) {
       return slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service();
@@ -19,11 +18,16 @@ void Core::probe_next() {
     if (slot && !probed_already(table_.at(*slot).identity->id)) probe(*slot, Probe::Why::watch);
     links_changed();
   }
-  for (std::size_t tries = 0; tries < neighbours.size(); ++tries) {
-    const MemberId& id = neighbours[neighbour_turn_++ % neighbours.size()];
+  // Whoever becomes a neighbour has its turn behind the others, who keep theirs: they know when to expect it (feel_pulse()).
+  std::erase_if(turns_, [this](const MemberId& id) { return !rings_.is_neighbour(id); });
+  for (const MemberId& id : rings_.neighbours())
+    if (std::ranges::find(turns_, id) == turns_.end()) turns_.push_back(id);
+  for (std::size_t tries = 0; tries < turns_.size(); ++tries) {
+    std::ranges::rotate(turns_, turns_.begin() + 1);
+    const MemberId& id = turns_.back();
     const Slot slot = table_.find(id);
     if (slot == kNone || probed_already(id)) continue;
-    return probe(slot, Probe::Why::watch);
+    return probe(slot, Probe::Why::watch, true);
   }
 }
 
@@ -36,17 +40,29 @@ void Core::feel_pulse(const MemberId& from) {
   const Duration since = now_ - pulse.last;
   const bool regular = since > pulse.interval / 2;  // else one out of turn: a question, a helper's ping
   if (!regular) return;
-  const Duration longest = options_.probe_period * (2 * options_.neighbour_rings + 2);
-  const bool known = pulse.last != Instant{} && since <= longest;
-  pulse = {now_, known ? since : Duration{}};
-  if (known) timers_.set(Timers::of(Wait::expect, from), now_ + pulse.interval + kPulseGrace);
+  const bool known = pulse.last != Instant{};
+  pulse = {now_, known ? std::min(since, longest_turn()) : Duration{}};
+  timers_.set(Timers::of(Wait::expect, from), now_ + (known ? pulse.interval : longest_turn()) + kPulseGrace);
 }
 
+// When members come and go, others' turns change: a ping may come later than the ones before it did, once. Until it does the
+// neighbour is probed each period: if it ended now, the one that it would have pinged next might not expect it for a whole turn.
 void Core::pulse_missed(const MemberId& of) {
-  pulses_.erase(of);
+  const auto pulse = pulses_.find(of);
+  if (pulse == pulses_.end()) return;
   const Slot slot = table_.find(of);
-  if (slot == kNone || !rings_.is_neighbour(of) || probed_already(of)) return;
-  if (table_.at(slot).state() == State::alive) probe(slot, Probe::Why::watch);
+  if (slot == kNone || !rings_.is_neighbour(of) || table_.at(slot).state() != State::alive ||
+      now_ - pulse->second.last > 2 * longest_turn()) {
+    pulses_.erase(pulse);
+    return;
+  }
+  if (!probed_already(of)) probe(slot, Probe::Why::watch);
+  timers_.set(Timers::of(Wait::expect, of), now_ + options_.probe_period);
+}
+
+// Between two pings of a neighbour that has as many others as there can be.
+Duration Core::longest_turn() const {
+  return options_.probe_period * std::min<std::size_t>(2 * options_.neighbour_rings, std::max<std::size_t>(table_.in_service(), 2) - 1);
 }
 
 bool Core::probed_already(const MemberId& id) const {
@@ -59,10 +75,11 @@ bool Core::linked(const Member& member) const {
   return rings_.is_neighbour(member.identity->id) || up_.count(member.identity->address) != 0;
 }
 
-void Core::probe(Slot slot, Probe::Why why) {
+void Core::probe(Slot slot, Probe::Why why, bool in_turn) {
   const Member& member = table_.at(slot);
   Probe probe;
   probe.why = why;
+  probe.in_turn = in_turn;
   probe.target = member.identity->id;
   probe.incarnation = member.incarnation;
   probe.boot = boot_hash(*member.identity);
@@ -79,6 +96,7 @@ std::uint64_t Core::ping(Probe probe) {
   body.sequence = sequence;
   body.target = probe.target;
   body.rumours = piggyback();
+  body.out_of_turn = !probe.in_turn;
   // Rule 7: who is accused hears of it first from the one who asks, and refutes in its answer.
   const Slot slot = table_.find(probe.target);
   if (slot != kNone && table_.at(slot).state() != State::alive && with(Rule::probe_carries_suspicion))
@@ -212,7 +230,7 @@ void Core::nack(std::uint64_t sequence) {
 
 void Core::receive(const Received& m, const wire::Ping& body) {
   hear_all(body.rumours, m.header.sender);
-  feel_pulse(m.header.sender);
+  if (!body.out_of_turn) feel_pulse(m.header.sender);
   if (body.target != id_) {  // rule 10: an address that was another's
     ++counters_.pings_refused;
     return;

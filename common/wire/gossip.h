@@ -133,6 +133,7 @@ struct Ping {
   MemberId target;                       // a ping for another node is refused
   std::int64_t sent = 0;                 // comes back in the pong, means nothing to others; 0: not wanted
   std::vector<Rumour> rumours;           // the suspicion of the target first, if there is one
+  bool out_of_turn = false;              // says nothing of when the next one comes
 };
 struct Pong {
   std::uint64_t sequence = 0;

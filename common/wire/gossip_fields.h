@@ -130,6 +130,7 @@ void fields(V& v, Ref<V, Ping> x) {
   v.id("target", x.target);
   v.number("sent", x.sent);
   v.list("rumours", x.rumours, kRumoursPerMessage);
+  v.flag("out_of_turn", x.out_of_turn);
 }
 template <class V>
 void fields(V& v, Ref<V, Pong> x) {

@@ -70,6 +70,59 @@ TEST(Scenario, AStoppedAgentIsSuspectAtOnceAndDeadInSixToNineSeconds) {
   }
 }
 
+// Whatever happened shortly before: those who probe in turn had another member less a moment ago.
+TEST(Scenario, SilenceShortlyAfterAnothersReturnIsNoticedAsQuickly) {
+  for (const std::size_t n : {3u, 5u, 8u, 20u}) {
+    TinyCluster cluster;
+    cluster.start(n);
+    cluster.run(20s);
+    std::uint64_t life = 1;
+    Duration longest{0};
+    for (int round = 0; round < 30; ++round) {
+      cluster.cut({2});
+      cluster.kill(2);
+      ASSERT_TRUE(cluster.run_until([&] { return cluster.everybody_sees(2, MemberState::dead); }, 20s));
+      cluster.run(round % 7 * 410ms);
+      cluster.heal();
+      cluster.relaunch(2, ++life);
+      ASSERT_TRUE(cluster.run_until([&] { return cluster.all_alive_everywhere(); }, 20s));
+      cluster.run(round * 173ms);
+      const Instant since = cluster.now();
+      cluster.stop(1);
+      ASSERT_TRUE(cluster.run_until([&] { return cluster.everybody_sees(1, MemberState::dead); }, 20s));
+      longest = std::max(longest, cluster.now() - since);
+      cluster.go_on(1);
+      ASSERT_TRUE(cluster.run_until([&] { return cluster.all_alive_everywhere(); }, 20s));
+      cluster.run(10s);
+    }
+    EXPECT_LT(longest, 7900ms) << n << ": what ran there is to run elsewhere within 8 s";
+  }
+}
+
+// A ping out of turn (a neighbour's was missed) is no pulse for the other: each would make the other miss one.
+TEST(Scenario, AfterTroubleEverybodyPingsOnceASecondAgain) {
+  for (const std::size_t n : {3u, 5u, 8u, 20u}) {
+    TinyCluster cluster;
+    cluster.start(n);
+    cluster.run(20s);
+    cluster.cut({2});
+    cluster.kill(2);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.everybody_sees(2, MemberState::dead); }, 20s));
+    cluster.heal();
+    cluster.relaunch(2, 2);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_alive_everywhere(); }, 20s));
+    cluster.run(30s);
+    const auto pings = [&] {
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < n; ++i) sum += cluster[i].counters().probes;
+      return sum;
+    };
+    const std::uint64_t before = pings();
+    cluster.run(100s);
+    EXPECT_LT(pings() - before, n * 125) << n;
+  }
+}
+
 TEST(Scenario, AnAgentStoppedForFiveSecondsIsNeverDead) {
   for (const std::size_t n : {2u, 3u, 8u, 40u}) {
     TinyCluster cluster;

@@ -158,7 +158,7 @@ class GossipSampler {
       case 2:
         return JoinReply{prose(256), id(), incarnation(), word(45), some(&GossipSampler::row)};
       case 3:
-        return Ping{number(), id(), integer(), rumours()};
+        return Ping{number(), id(), integer(), rumours(), number() % 2 == 1};
       case 4:
         return Pong{number(), id(), number(), number(), integer(), word(45), rumours()};
       case 5:
