@@ -35,7 +35,7 @@ class RestoreChoice final : public Checker {
       job.began = world_.now();
     }
     job.generation = id.generation;
-    const Instant last_start = std::exchange(job.last_start, world_.now());
+    job.last_start = world_.now();
     const std::size_t host = world_.host_of(shim);
     if (!job.hosts.insert(host).second) return;
     const auto from = shim.spec.env.find("DTRAIN_RESTORE_FROM");
@@ -49,7 +49,7 @@ class RestoreChoice final : public Checker {
     }
     if (heard_of && !path.empty()) is_here(id, host, path, *spec, job);
     if (!first) return;
-    if (heard_of) judge(id, path, *spec, *known, job, last_start);
+    if (heard_of) judge(id, path, *spec, *known, job);
     job.fruitless = path == job.path && !path.empty() ? job.fruitless + 1 : 1;
     job.path = path;
     job.restored[id.generation] = step_of(path);
@@ -81,11 +81,10 @@ class RestoreChoice final : public Checker {
 
   static Generation newest_restored(const History& job) { return job.restored.empty() ? 0 : job.restored.rbegin()->first; }
 
-  void judge(const AssignmentId& id, const std::string& path, const job::JobSpec& spec, const KnownJob& known, const History& job,
-             Instant last_start) {
+  void judge(const AssignmentId& id, const std::string& path, const job::JobSpec& spec, const KnownJob& known, const History& job) {
     if (known.scratch_asked) return;
     const std::int64_t step = step_of(path);
-    const auto& [decided, known_then] = decided_[id.job];
+    const auto& [decided, last_start, known_then] = decided_[id.job];
     const bool waited = decided - last_start >= world_.restore_wait() && !path.empty();
     for (std::size_t host = 0; host < world_.hosts(); ++host)
       for (const SimCheckpoint& c : world_.checkpoints(host).in(spec.checkpoint->dir)) {  // newest first
@@ -110,7 +109,7 @@ class RestoreChoice final : public Checker {
     // It is placed, with its choice, and has not begun: an agent that is back looks at what there is (five hosts, seed 864).
     if (job != nullptr && !job->needs_generation && job->generation > jobs_[id].generation) return;
     Decision& decision = decided_[id];
-    decision = {world_.now(), {}};
+    decision = {world_.now(), jobs_[id].last_start, {}};
     bool disturbed = false;
     for (std::size_t i = 0; i < world_.hosts(); ++i) disturbed = disturbed || world_.host_view(i).undisturbed_since() > world_.now();
     if (world_.alone() || !disturbed) return;
@@ -172,6 +171,7 @@ class RestoreChoice final : public Checker {
 
   struct Decision {
     Instant at{};
+    Instant last_start{};   // until then: a host that is cut off may start one of the generation before later (three hosts, seed 359)
     std::vector<cluster::CheckpointRecord> known;  // while a host was disturbed
   };
   std::map<JobId, Decision> decided_;  // the newest, or what a host with its tasks looked for since
