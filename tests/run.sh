@@ -67,7 +67,8 @@ run_tests() {
   shift 2
   echo "== tests $name"
   rm -f "$report"
-  ctest --test-dir "$directory" --output-on-failure --no-tests=error --parallel 2 --output-junit "$report" "$@" || true
+  # Briefly: of a program of two hundred tests the one that failed is to be seen in whatever part of the output is kept.
+  GTEST_BRIEF=1 ctest --test-dir "$directory" --output-on-failure --no-tests=error --parallel 2 --output-junit "$report" "$@" || true
   if ! counts=$(/usr/bin/python3 tests/count_junit.py "$report"); then
     failed=$((failed + 1))
     failures+=("$name: no result")
