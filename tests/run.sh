@@ -151,6 +151,7 @@ simulate() {
 if release_tests; then
   simulate "$cluster_seeds" cluster
   simulate "$cluster_seeds" cluster --nodes 3
+  simulate "$cluster_seeds" membership
   for world in council formation lease; do simulate "$seeds" "$world"; done
 fi
 if [ "$mode" != quick ]; then

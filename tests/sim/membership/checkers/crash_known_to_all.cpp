@@ -1,8 +1,10 @@
-// Once one member has declared a member that crashed, all who are well know it within five seconds; and when
+// Once one member has declared a member that crashed, all who are well know it within five seconds, but for those that
+// judge nobody since they may be cut off (rule 18): to them a verdict of others is an accusation. And when
 // nothing else is wrong at all, a vanished host is known to all within 12 s. Measures how long it takes from
 // the crash and from the first declaration, for killed processes and for vanished hosts.
 #include <algorithm>
 #include <deque>
+#include <set>
 
 #include "tests/sim/membership/checkers/checkers.h"
 #include "tests/sim/membership/spread.h"
@@ -36,9 +38,11 @@ class CrashKnownToAll final : public Checker {
     if (!truth.fit(world_.now()) || !world_.network_whole()) return;
     crashes_.push_back({slot, truth.identity.id, how, Spread(world_, truth.cluster, slot),
                         Spread(world_, truth.cluster, slot), quiet(slot)});
+    for (const std::uint32_t frozen : frozen_) judges_nobody(crashes_.back(), frozen);
   }
   void started(std::uint32_t slot) override {
     disturb();
+    frozen_.erase(slot);
     std::erase_if(crashes_, [&](const Crash& crash) { return crash.slot == slot; });
   }
   void disturbed(std::uint32_t slot) override {
@@ -50,6 +54,12 @@ class CrashKnownToAll final : public Checker {
 
   void changed(std::uint32_t slot, const gossip::Change& change) override {
     using enum gossip::ChangeKind;
+    if (change.kind == frozen) {
+      frozen_.insert(slot);
+      for (Crash& crash : crashes_) judges_nobody(crash, slot);
+      sweep();
+    }
+    if (change.kind == thawed) frozen_.erase(slot);
     if (change.kind != suspect && change.kind != down && change.kind != dead) return;
     bool news = false;
     for (Crash& crash : crashes_) {
@@ -113,11 +123,15 @@ class CrashKnownToAll final : public Checker {
     crash.suspected.excuse(slot);
     crash.declared.excuse(slot);
   }
+  static void judges_nobody(Crash& crash, std::uint32_t slot) {
+    if (!crash.quiet) excuse(crash, slot);  // where nothing else is wrong there is no reason to
+  }
   void sweep() {
     std::erase_if(crashes_, [](const Crash& crash) { return crash.declared.done(); });
   }
   std::deque<Crash> crashes_;
   std::deque<Instant> ends_;
+  std::set<std::uint32_t> frozen_;
 };
 
 }  // namespace

@@ -87,6 +87,22 @@ TEST(CrashKnownToAll, OneWhoWasDisturbedNeedNotKnow) {
   EXPECT_FALSE(world.violation_);
 }
 
+TEST(CrashKnownToAll, OneThatJudgesNobodyNeedNotKnow) {
+  for (const bool again : {false, true}) {
+    FakeView world(4);
+    const auto checker = crash_known_to_all(world);
+    checker->changed(3, world.change(frozen, 3));
+    if (again) checker->changed(3, world.change(thawed, 3));
+    checker->ended(0, End::killed);
+    world.crash(0);
+    checker->changed(1, world.change(down, 0));
+    checker->changed(2, world.change(frozen, 2));
+    world.now_ += 20s;
+    checker->sampled();
+    EXPECT_EQ(world.broke("crash_known_to_all"), again);
+  }
+}
+
 TEST(CrashKnownToAll, InAQuietWorldAVanishedHostIsKnownSoon) {
   for (const bool quiet : {true, false}) {
     FakeView world(12);
@@ -94,6 +110,7 @@ TEST(CrashKnownToAll, InAQuietWorldAVanishedHostIsKnownSoon) {
     world.lossless_ = quiet;
     checker->ended(0, End::vanished);
     world.crash(0);
+    for (std::uint32_t slot = 1; slot < 12; ++slot) checker->changed(slot, world.change(frozen, slot));
     world.now_ += 12s;
     checker->sampled();
     EXPECT_FALSE(world.violation_);
