@@ -392,6 +392,7 @@ void MembershipWorld::happen(const Event& event) {
       SimMember& member = members_[event.slot];
       if (!member.truth.paused || member.pauses != event.a) break;
       member.truth.paused = false;
+      member.truth.resumed = now_;
       trouble(event.slot, false);
       const bool tick_first = rng_.chance(1, 2);
       if (tick_first) step(event.slot, gossip::Tick{});

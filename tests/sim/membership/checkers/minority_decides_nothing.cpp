@@ -55,7 +55,8 @@ class MinorityDecidesNothing final : public Checker {
   bool without_quorum(std::uint32_t slot) const {
     std::uint32_t answer = 0, silent = 0;
     world_.each_seen(slot, [&](const gossip::MemberView& row) {
-      answer += row.state == wire::MemberState::alive ? 1 : 0;
+      // The host of one that is down answers: it was on this side when its agent stopped.
+      answer += row.state == wire::MemberState::alive || row.state == wire::MemberState::down ? 1 : 0;
       silent += row.state == wire::MemberState::suspect ? 1 : 0;
     });
     for (auto at = down_.lower_bound({slot, MemberId{}}); at != down_.end() && at->first.first == slot; ++at)

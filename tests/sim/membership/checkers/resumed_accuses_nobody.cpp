@@ -28,8 +28,8 @@ class ResumedAccusesNobody final : public Checker {
     const auto said = suspected_.find(change.id);
     const bool news = said == suspected_.end() || world_.now() - said->second > kHearsay;
     suspected_[change.id] = world_.now();
-    // Short stops look like a slow network to the one who was stopped.
-    if (!news || paused == paused_.end() || truth.calm_since == kNever ||
+    // Short stops look like a slow network to the one who was stopped; so does a cut that has ended since.
+    if (!news || paused == paused_.end() || truth.calm_since != truth.resumed ||
         truth.calm_since - paused->second < 5s || world_.now() - truth.calm_since > kRightAfter ||
         truth.started > paused->second)
       return;

@@ -120,6 +120,23 @@ TEST(CrashKnownToAll, InAQuietWorldAVanishedHostIsKnownSoon) {
   }
 }
 
+TEST(MinorityDecidesNothing, OneWhoseAgentStoppedWasOnThisSide) {
+  for (const auto its_state : {MemberState::down, MemberState::suspect}) {
+    FakeView world(6);
+    const auto checker = minority_decides_nothing(world);
+    for (const std::uint32_t here : {0u, 1u, 2u})
+      for (const std::uint32_t there : {3u, 4u, 5u}) world.apart_[{here, there}] = true;
+    world.crash(2);
+    world.row(0, 2).state = its_state;
+    for (const std::uint32_t silent : {3u, 4u}) world.row(0, silent).state = MemberState::suspect;
+    checker->network_cut();
+    world.now_ += 13s;
+    world.row(0, 5).state = MemberState::dead;
+    checker->changed(0, world.change(dead, 5));
+    EXPECT_EQ(world.broke("minority_decides_nothing"), its_state == MemberState::suspect);
+  }
+}
+
 TEST(MinorityDecidesNothing, OnlyTheLargerSideMay) {
   FakeView world(5);
   const auto checker = minority_decides_nothing(world);
@@ -139,21 +156,24 @@ TEST(MinorityDecidesNothing, OnlyTheLargerSideMay) {
 }
 
 TEST(ResumedAccusesNobody, WhatNobodyElseSays) {
-  for (const bool said_before : {false, true}) {
-    FakeView world(3);
-    const auto checker = resumed_accuses_nobody(world);
-    world.truths_[0].paused = true;
-    world.truths_[0].calm_since = kNever;
-    checker->disturbed(0);
-    world.now_ += 8s;
-    if (said_before) checker->changed(1, world.change(suspect, 2));
-    world.now_ += 2s;
-    world.truths_[0].paused = false;
-    world.truths_[0].calm_since = world.now_;
-    world.now_ += 1ms;
-    checker->changed(0, world.change(suspect, 2));
-    EXPECT_EQ(world.broke("resumed_accuses_nobody"), !said_before);
-  }
+  for (const bool said_before : {false, true})
+    for (const bool cut_since : {false, true}) {
+      FakeView world(3);
+      const auto checker = resumed_accuses_nobody(world);
+      world.truths_[0].paused = true;
+      world.truths_[0].calm_since = kNever;
+      checker->disturbed(0);
+      world.now_ += 8s;
+      if (said_before) checker->changed(1, world.change(suspect, 2));
+      world.now_ += 2s;
+      world.truths_[0].paused = false;
+      world.truths_[0].resumed = world.now_;
+      if (cut_since) world.now_ += 2s;
+      world.truths_[0].calm_since = world.now_;
+      world.now_ += 1ms;
+      checker->changed(0, world.change(suspect, 2));
+      EXPECT_EQ(world.broke("resumed_accuses_nobody"), !said_before && !cut_since);
+    }
 }
 
 TEST(NobodyResurrected, ADeclaredMemberThatDoesNotRunStaysSo) {
