@@ -23,7 +23,7 @@ void Core::probe_next() {
   for (const MemberId& id : rings_.neighbours())
     if (std::ranges::find(turns_, id) == turns_.end()) turns_.push_back(id);
   for (std::size_t tries = 0; tries < turns_.size(); ++tries) {
-    std::ranges::rotate(turns_, turns_.begin() + 1);
+    std::rotate(turns_.begin(), turns_.begin() + 1, turns_.end());
     const MemberId& id = turns_.back();
     const Slot slot = table_.find(id);
     if (slot == kNone || probed_already(id)) continue;
