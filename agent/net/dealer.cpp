@@ -139,7 +139,7 @@ bool Dealer::examine(Instant now, std::vector<gossip::Input>& out) {
   const bool takes = (socket_.events() & ZMQ_POLLOUT) != 0;
   if (takes != up_) {
     up_ = takes;
-    if (gossip_lane && !target_.join) {
+    if (gossip_lane && !target_.join && !target_.anew) {
       if (up_)
         out.push_back(gossip::LinkUp{target_.to});
       else

@@ -35,6 +35,7 @@ struct DealerTarget {
   wire::Endpoint to;
   wire::Lane lane{};
   bool join = false;  // under the cluster key, for Join and its answer only
+  bool anew = false;  // made for one message, beside the link to the same member
   auto operator<=>(const DealerTarget&) const = default;
 };
 

@@ -20,7 +20,7 @@ Dealers::~Dealers() {
 }
 
 bool Dealers::kept(const Dealer& dealer) const {
-  return dealer.target().lane == wire::Lane::gossip && !dealer.target().join &&
+  return dealer.target().lane == wire::Lane::gossip && !dealer.target().join && !dealer.target().anew &&
          kept_.contains(dealer.target().to);
 }
 
@@ -64,6 +64,7 @@ Dealer* Dealers::find_or_open(const DealerTarget& target, const MemberId& member
 }
 
 bool Dealers::send(const DealerTarget& target, const MemberId& member, std::string header, std::string body) {
+  if (const auto before = dealers_.find(target); target.anew && before != dealers_.end()) close(before);
   Dealer* const dealer = find_or_open(target, member);
   if (dealer == nullptr) return false;
   const bool sent = dealer->send(std::move(header), std::move(body));
@@ -152,7 +153,7 @@ void Dealers::service(Instant now) {
     Dealer& dealer = *at->second;
     next = std::min(next, dealer.service(now));
     if (!kept(dealer)) {
-      const Instant idle = dealer.last_used() + kIdleTime;
+      const Instant idle = dealer.last_used() + (dealer.target().anew ? kAnewTime : kIdleTime);
       if (idle <= now) {
         at = close(at);
         continue;

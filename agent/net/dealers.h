@@ -12,6 +12,7 @@
 namespace dtrain::net {
 
 inline constexpr Duration kIdleTime = 60s;      // a link not kept and not used for that long is closed
+inline constexpr Duration kAnewTime = 5s;       // one made for a single message, likewise: its answer would come too late
 inline constexpr Duration kReopenEvery = 50ms;  // after a change of keys one link at a time is made anew
 
 class Dealers {

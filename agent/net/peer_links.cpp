@@ -185,7 +185,7 @@ void ZmqPeerLinks::send(const gossip::Send& message) {
     return;
   }
   if (message.reply != 0) return reply(message, std::move(header), std::move(body));
-  const DealerTarget target{message.to, lane, message.member.none()};
+  const DealerTarget target{message.to, lane, message.member.none(), message.anew};
   if (plain_would_leave_host(message.to) ||
       !dealers_.send(target, message.member, std::move(header), std::move(body))) {
     ++unsent_;

@@ -250,6 +250,7 @@ class Core {
   Duration longest_turn() const;
   void probe(Slot slot, Probe::Why why, bool in_turn = false);
   std::uint64_t ping(Probe probe);          // its sequence; 0: too many are under way
+  void ask(std::uint64_t sequence, const Probe& probe);
   bool linked(const Member& member) const;  // our link to it is likely to be warm
   void judge_probes(bool failed);
   void time_probe(std::uint64_t sequence, const Probe& probe);

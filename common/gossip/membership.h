@@ -80,6 +80,7 @@ struct Send {
   ReplyPath reply = 0;                    // not 0: on that connection
   wire::Endpoint to;                      // else here; opened for it when no link is there
   MemberId member;                        // whom we expect there (its node key); none: a seed, join link
+  bool anew = false;                      // on a connection made for it, beside the one that is open
   wire::PeerHeader header;
   wire::GossipBody body;
 };

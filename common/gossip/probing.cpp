@@ -92,6 +92,21 @@ std::uint64_t Core::ping(Probe probe) {
   const std::uint64_t sequence = ++sequence_;
   probe.started = now_;
   probe.cold = up_.count(probe.address) == 0;
+  ++counters_.probes;
+  ask(sequence, probe);
+  if (probe.why == Probe::Why::question) {
+    // Who has just come back from a cut would hear it too late: TCP says again what was lost only at the end of a pause that doubles,
+    // and whatever follows on that connection waits for it. The first packet of another one goes out now.
+    Send again = out_->sends.back();
+    again.anew = true;
+    out_->sends.push_back(std::move(again));
+  }
+  time_probe(sequence, probe);
+  probes_.emplace(sequence, std::move(probe));
+  return sequence;
+}
+
+void Core::ask(std::uint64_t sequence, const Probe& probe) {
   wire::Ping body;
   body.sequence = sequence;
   body.target = probe.target;
@@ -101,11 +116,7 @@ std::uint64_t Core::ping(Probe probe) {
   const Slot slot = table_.find(probe.target);
   if (slot != kNone && table_.at(slot).state() != State::alive && with(Rule::probe_carries_suspicion))
     body.rumours.insert(body.rumours.begin(), accusation_of(table_.at(slot)));
-  ++counters_.probes;
   send(0, probe.address, probe.target, std::move(body));
-  time_probe(sequence, probe);
-  probes_.emplace(sequence, std::move(probe));
-  return sequence;
 }
 
 void Core::time_probe(std::uint64_t sequence, const Probe& probe) {
@@ -270,7 +281,8 @@ void Core::receive(const Received& m, const wire::Pong& body) {
   }
   const Probe probe = found->second;
   end_probe(found->first);
-  if (m.header.sender == probe.target) up_.insert(probe.address);
+  // A question may have been answered on the connection that was made for it.
+  if (m.header.sender == probe.target && probe.why != Probe::Why::question) up_.insert(probe.address);
   switch (probe.why) {
     case Probe::Why::watch:
       last_pong_ = now_;

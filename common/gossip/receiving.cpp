@@ -95,9 +95,12 @@ void Core::act(const LinkLost& link) {
 
 void Core::act(const LinkUp& link) {
   up_.insert(link.to);
-  // What was asked before the link was up is only now on its way: its time begins anew.
+  // What was asked before the link was up is only now on its way: its time begins anew. What was asked on the one before it is
+  // lost: it is asked again.
   for (auto& [sequence, probe] : probes_) {
-    if (!probe.cold || probe.address != link.to || probe.why == Probe::Why::relay) continue;
+    if (probe.address != link.to) continue;
+    if (!probe.cold) ask(sequence, probe);
+    if (!probe.cold || probe.why == Probe::Why::relay) continue;
     probe.cold = false;
     probe.started = now_;
     time_probe(sequence, probe);

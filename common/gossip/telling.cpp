@@ -68,7 +68,7 @@ void Core::send(ReplyPath reply, const wire::Endpoint& to, const MemberId& membe
   header.sender = id_;
   header.incarnation = incarnation_;
   header.correlation = correlation;
-  out_->sends.push_back({reply, to, member, header, std::move(body)});
+  out_->sends.push_back({reply, to, member, false, header, std::move(body)});
 }
 
 wire::Rumour Core::alive_rumour(const Member& member) const {

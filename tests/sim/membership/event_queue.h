@@ -11,9 +11,9 @@ enum class What : std::uint8_t {
   tick,        // slot
   message,     // slot receives message a
   input,       // slot receives input a
-  connect,     // slot's link to address a, attempt b: the first packet arrives
+  connect,     // slot's link a, attempt b: the first packet arrives
   handshake,   // the same: the handshake is over
-  retransmit,  // slot's link to address a, connection b: a packet that got no answer is sent again
+  retransmit,  // slot's link a, connection b: a packet that got no answer is sent again
   unanswered,  // the same: was anything heard of what was sent?
   reset,       // the same: the other end says that it knows no such connection
   resume,      // slot, pause a

@@ -9,7 +9,7 @@ namespace {
 constexpr Duration kLatencyLeast = 100us, kLatencySpread = 900us;  // one way
 constexpr Duration kSlowExtra = 18ms;    // a packet in a hundred is up to this much slower
 constexpr Duration kRetransmit = 200ms;  // Linux' least retransmission timeout; doubles
-constexpr Duration kGiveUp = 5s;         // TCP_MAXRT of agent/net
+constexpr Duration kGiveUp = kRetransmit + 5s;  // TCP_MAXRT of agent/net, which Linux counts from the first time that it tries again
 constexpr Duration kConnectTimeout = 1s;
 constexpr Duration kReconnectLeast = 100ms, kReconnectMost = 1s;
 constexpr Duration kHandshakeStep = 250ms;    // a stopped peer is looked at this often
@@ -18,8 +18,15 @@ constexpr Duration kQueuedMost = 5s;          // a message waits that long for i
 constexpr std::size_t kQueued = 64;           // and so many of them: the high-water mark
 constexpr std::size_t kIdleLinks = 64;        // beyond those to keep
 constexpr Duration kIdleTime = 60s;           // a link not kept and not used that long is given up
+constexpr Duration kAnewTime = 5s;            // likewise, of one made for a single message
 constexpr std::size_t kHeld = 20'000;         // what a stopped process' kernel buffers hold
 constexpr std::size_t kStalled = 4096;
+
+enum class LinkKind : std::uint8_t { gossip, bulk, anew };  // anew: made for one message
+constexpr std::uint32_t kLinkKinds = 3;
+constexpr std::uint32_t key_of(std::uint32_t address, LinkKind kind) { return address * 4 + static_cast<std::uint32_t>(kind); }
+constexpr std::uint32_t address_in(std::uint32_t key) { return key / 4; }
+constexpr bool reported(std::uint32_t key) { return key == key_of(address_in(key), LinkKind::gossip); }  // up and lost
 
 std::uint64_t pack(std::uint32_t owner, std::uint32_t key, std::uint32_t connection) {
   return (std::uint64_t{owner} + 1) << 40 | std::uint64_t{key} << 12 | (connection & 0xfff);
@@ -97,8 +104,8 @@ void SimNetwork::end_process(std::uint32_t slot) {
   std::sort(port.inbound.begin(), port.inbound.end());
   port.inbound.erase(std::unique(port.inbound.begin(), port.inbound.end()), port.inbound.end());
   for (const std::uint32_t owner : port.inbound) {
-    for (const std::uint32_t lane : {0u, 1u}) {
-      const Link* link = find(owner, port.address * 2 + lane);
+    for (std::uint32_t kind = 0; kind < kLinkKinds; ++kind) {
+      const Link* link = find(owner, key_of(port.address, static_cast<LinkKind>(kind)));
       if (link == nullptr || link->state != State::up || link->peer != slot || link->peer_process != ended)
         continue;
       if (!cut(slot, owner) && !lost())
@@ -186,7 +193,7 @@ void SimNetwork::keep(std::uint32_t slot, const gossip::KeepLinks& links) {
   port.kept.clear();
   for (const gossip::Peer& peer : links.peers)
     if (const std::uint32_t address = address_of(peer.address); address != 0)
-      port.kept.push_back(address * 2);
+      port.kept.push_back(key_of(address, LinkKind::gossip));
   std::sort(port.kept.begin(), port.kept.end());
   port.kept.erase(std::unique(port.kept.begin(), port.kept.end()), port.kept.end());
   for (const std::uint32_t key : port.kept)
@@ -211,8 +218,13 @@ void SimNetwork::send(std::uint32_t slot, gossip::Send&& send) {
     tell(slot, 0ns, gossip::SendFailed{send.to});
     return;
   }
-  const std::uint32_t key = address * 2 + (wire::lane_of(message.body) == wire::Lane::bulk ? 1 : 0);
+  const bool bulk = wire::lane_of(message.body) == wire::Lane::bulk;
+  const std::uint32_t key = key_of(address, send.anew ? LinkKind::anew : bulk ? LinkKind::bulk : LinkKind::gossip);
   Link* link = find(slot, key);
+  if (send.anew && link != nullptr) {
+    close(slot, *link);
+    link = nullptr;
+  }
   if (link == nullptr) link = &open(slot, key);
   link->used = now_;
   if (link->state == State::up) {
@@ -277,7 +289,7 @@ void SimNetwork::lose(std::uint32_t slot, Link& link) {
   drop_waiting(link);
   link.tries = 0;
   try_again(slot, link, 0ns);
-  if ((key & 1) == 0) tell(slot, 0ns, gossip::LinkLost{{ip_text(key / 2), kPort}});
+  if (reported(key)) tell(slot, 0ns, gossip::LinkLost{{ip_text(address_in(key)), kPort}});
 }
 
 void SimNetwork::break_by_sender(std::uint32_t slot, Link& link, bool forward) {
@@ -296,7 +308,7 @@ void SimNetwork::try_again(std::uint32_t slot, Link& link, Duration after) {
     link.queued.clear();
   }
   const auto& kept = ports_[slot].kept;
-  if (now_ - link.used >= kIdleTime && !std::binary_search(kept.begin(), kept.end(), link.key)) {
+  if (now_ - link.used >= (key_of(address_in(link.key), LinkKind::anew) == link.key ? kAnewTime : kIdleTime) && !std::binary_search(kept.begin(), kept.end(), link.key)) {
     close(slot, link);
     return;
   }
@@ -312,7 +324,7 @@ void SimNetwork::on_connect(const Event& event) {
   Link* link = find(event.slot, event.a, event.b);
   if (link == nullptr) return;
   link->state = State::connecting;
-  const std::uint32_t peer = slot_at(event.a / 2);
+  const std::uint32_t peer = slot_at(address_in(event.a));
   if (peer == kNobody || cut(event.slot, peer) || cut(peer, event.slot) || lost() || lost()) {
     try_again(event.slot, *link, kConnectTimeout);
     return;
@@ -356,7 +368,7 @@ void SimNetwork::on_handshake(const Event& event) {
   }
   std::vector<std::uint32_t> queued;
   queued.swap(link->queued);
-  if ((event.a & 1) == 0) tell(event.slot, 0ns, gossip::LinkUp{{ip_text(event.a / 2), kPort}});
+  if (reported(event.a)) tell(event.slot, 0ns, gossip::LinkUp{{ip_text(address_in(event.a)), kPort}});
   for (const std::uint32_t message : queued) {
     messages_[message].reply = pack(event.slot, event.a, link->connection);
     transmit(event.slot, *link, true, message);
@@ -370,14 +382,15 @@ void SimNetwork::on_retransmit(const Event& event) {
   Pipe& pipe = forward ? link->out : link->back;
   if (!pipe.stall) return;
   const std::uint32_t from = forward ? event.slot : link->peer, to = forward ? link->peer : event.slot;
+  if (now_ - pipe.stall->since >= kGiveUp) {
+    break_by_sender(event.slot, *link, forward);
+    return;
+  }
   if (cut(from, to)) {
-    if (now_ - pipe.stall->since >= kGiveUp) {
-      break_by_sender(event.slot, *link, forward);
-      return;
-    }
+    // Linux shortens the last pause, so that it gives up in time (tcp_clamp_rto_to_user_timeout).
     ++pipe.stall->attempt;
-    queue_.push(now_ + kRetransmit * (1 << pipe.stall->attempt), What::retransmit, event.slot, event.a,
-                event.b, event.detail);
+    const Instant next = std::min(now_ + kRetransmit * (1 << pipe.stall->attempt), pipe.stall->since + kGiveUp);
+    queue_.push(next, What::retransmit, event.slot, event.a, event.b, event.detail);
     return;
   }
   if (ports_[link->peer].process != link->peer_process) {

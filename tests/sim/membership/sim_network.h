@@ -1,6 +1,6 @@
 // The network between simulated agents, as agent/net and the kernels under it show it: connections, one each
 // way and lane, opened when something is sent. TCP does not lose: a lost packet comes late (200 ms, then
-// double, after 5 s the connection is cut) and holds up what follows on its connection. A killed process
+// double, after 5.2 s the connection is cut) and holds up what follows on its connection. A killed process
 // resets its connections and refuses new ones; a vanished host says nothing; a stopped process accepts in its
 // kernel, answers nothing, and reads everything when it runs again.
 #pragma once
@@ -86,7 +86,7 @@ class SimNetwork {
   };
   enum class State : std::uint8_t { connecting, up, waiting };
   struct Link {
-    std::uint32_t key = 0;         // address * 2 + lane
+    std::uint32_t key = 0;         // its peer's address and what it is for
     std::uint32_t connection = 0;  // counts attempts, of all links of the owner
     std::uint32_t peer = kNobody, peer_process = 0;
     State state = State::connecting;

@@ -89,6 +89,36 @@ TEST(PeerLinks, WhoIsHeardAgainIsConnectedToAtOnce) { expect_connected_once_hear
 // The link was made anew meanwhile, in vain.
 TEST(PeerLinks, WhoIsHeardAgainAfterLongIsConnectedToAtOnce) { expect_connected_once_heard(kStuckTime + 1s); }
 
+// The link that is kept may wait for what TCP has lost on it.
+TEST(PeerLinks, AMessageOfItsOwnConnectionDoesNotTakeTheOther) {
+  Agent a(1, one_key()), b(2, one_key());
+  introduce({&a, &b});
+  a.links->keep({{{b.id, b.at, b.identity().key_print}}});
+  ASSERT_TRUE(exchange(a, b));
+  ASSERT_TRUE(run({&a, &b}, [&] { return a.links->counters().links == 1; }));
+  const gossip::ReplyPath kept = b.received.back().reply;
+  const auto ask = [&] {
+    const std::size_t pings = b.count<wire::Ping>(), pongs = a.count<wire::Pong>();
+    wire::Ping ping;
+    ping.target = b.id;
+    gossip::Send send = a.message(b, ping);
+    send.anew = true;
+    a.links->send(send);
+    EXPECT_TRUE(run({&a, &b}, [&] { return b.count<wire::Ping>() > pings && a.count<wire::Pong>() > pongs; }));
+    return b.received.back().reply;
+  };
+  const gossip::ReplyPath first = ask(), second = ask();
+  EXPECT_NE(first, kept);
+  EXPECT_NE(second, kept);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(a.links->counters().links, 2u) << "one of its own at a time";
+  ASSERT_TRUE(exchange(a, b));
+  EXPECT_EQ(b.received.back().reply, kept);
+  EXPECT_TRUE(run({&a, &b}, [&] { return a.links->counters().links == 1; })) << "closed when its answer would come too late";
+  EXPECT_EQ(a.up.size(), 1u);
+  EXPECT_TRUE(a.lost.empty());
+}
+
 TEST(PeerLinks, AFarewellLeavesBeforeTheEnd) {
   Agent a(1, one_key()), b(2, one_key());
   introduce({&a, &b});

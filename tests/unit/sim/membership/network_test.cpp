@@ -42,8 +42,9 @@ struct Net : testing::Test, NetworkUser {
   }
   static wire::Endpoint at(std::uint32_t address) { return {ip_text(address), SimNetwork::kPort}; }
   void send(std::uint32_t from, std::uint32_t to_address, std::uint64_t correlation,
-            gossip::ReplyPath reply = 0) {
+            gossip::ReplyPath reply = 0, bool anew = false) {
     gossip::Send message;
+    message.anew = anew;
     message.reply = reply;
     message.to = at(to_address);
     message.member = {1, to_address};
@@ -180,6 +181,48 @@ TEST_F(Net, AShortCutDelaysALongOneBreaks) {
   send(0, 2, 3);
   run_for(15s);
   EXPECT_EQ(inputs<gossip::LinkLost>(0), 1u);
+}
+
+// What was sent into the cut is tried again at 0.2, 0.6, 1.4, 3.0 s; at 5.2 s the connection is given up, also when the cut is over.
+TEST_F(Net, ACutOfFourSecondsBreaksWhatIsSentIntoIt) {
+  send(0, 2, 1);
+  run_for(1s);
+  network.cuts().part(0, 2, true);
+  send(0, 2, 2);
+  run_for(4s);
+  network.cuts().part(0, 2, false);
+  send(0, 2, 3);
+  run_for(1100ms);
+  EXPECT_EQ(messages(1), std::vector<std::uint64_t>{1});
+  EXPECT_EQ(inputs<gossip::LinkLost>(0), 0u);
+  run_for(150ms);
+  EXPECT_EQ(inputs<gossip::LinkLost>(0), 1u);
+  run_for(1s);
+  EXPECT_EQ(inputs<gossip::LinkUp>(0), 2u);
+  send(0, 2, 4);
+  run_for(1s);
+  EXPECT_EQ(messages(1), (std::vector<std::uint64_t>{1, 4}));
+}
+
+TEST_F(Net, AConnectionMadeAnewDoesNotWaitForTheOther) {
+  send(0, 2, 1);
+  run_for(1s);
+  network.cuts().part(0, 2, true);
+  send(0, 2, 2);
+  run_for(4s);
+  network.cuts().part(0, 2, false);
+  send(0, 2, 3, 0, true);
+  run_for(100ms);
+  EXPECT_EQ(messages(1), (std::vector<std::uint64_t>{1, 3}));
+  gossip::ReplyPath path = seen.back().reply;
+  send(1, 0, 4, path);
+  run_for(100ms);
+  EXPECT_EQ(messages(0), std::vector<std::uint64_t>{4});
+  EXPECT_EQ(inputs<gossip::LinkUp>(0), 1u);  // it says nothing of the link that is kept
+  send(0, 2, 5, 0, true);                    // each on its own
+  run_for(100ms);
+  EXPECT_EQ(messages(1), (std::vector<std::uint64_t>{1, 3, 5}));
+  EXPECT_NE(seen.back().reply, path);
 }
 
 TEST_F(Net, AOneWayCutLetsTheFirstThroughAndThenBreaks) {
