@@ -1,0 +1,73 @@
+// The last question before a verdict, and questions whose link was lost: what TCP lost it says again only some seconds later.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/unit/gossip/lone_member.h"
+
+namespace dtrain::gossip {
+namespace {
+
+using wire::MemberState;
+using L = LoneMember;
+
+TEST(Questions, TheLastOneBeforeAVerdictAlsoGoesOverAConnectionOfItsOwn) {
+  L lone(2);
+  lone.run_answering(10s, {0});
+  ASSERT_EQ(lone.state(0), MemberState::dead);
+  std::vector<std::uint64_t> anew, beside;
+  for (const Send& send : lone.out.sends)
+    if (const auto* ping = std::get_if<wire::Ping>(&send.body))
+      (send.anew ? anew : beside).push_back(send.member == L::id(0) ? ping->sequence : 0);
+  ASSERT_EQ(anew.size(), 1u);
+  EXPECT_NE(anew.front(), 0u) << "asked is who is silent";
+  EXPECT_EQ(std::ranges::count(beside, anew.front()), 1) << "and over the link that is kept";
+}
+
+TEST(Questions, AnAnswerToOneDoesNotProveThatTheLinkIsUp) {
+  for (const bool up : {false, true}) {
+    L lone(2);
+    lone.give(LinkLost{L::identity(0)->address});
+    lone.give(GoneChecked{L::identity(0)->address, GoneChecked::Answer::accepts});
+    Instant answered{}, suspected{};
+    lone.run(20s, [&] {
+      for (const Send& send : std::vector<Send>(lone.out.sends)) {
+        if (!send.anew || answered != Instant{}) continue;
+        answered = lone.now;
+        if (up) lone.give(LinkUp{L::identity(0)->address});
+        lone.hear({L::alive(0, L::kInc + 1)}, 0);
+        lone.receive(L::pong_to(std::get<wire::Ping>(send.body), L::kInc + 1), 0, L::kInc + 1);
+        lone.clear();
+      }
+      lone.answer_pings({0});
+      if (answered != Instant{} && suspected == Instant{} && lone.state(0) == MemberState::suspect) suspected = lone.now;
+    });
+    ASSERT_NE(answered, Instant{});
+    ASSERT_NE(suspected, Instant{});
+    EXPECT_EQ(suspected - answered > Options{}.connect_deadline, !up);
+  }
+}
+
+TEST(Questions, WhatWasAskedOnALinkThatIsLostIsAskedAgainWhenItIsUp) {
+  L lone(2);
+  std::uint64_t sequence = 0;
+  lone.run(3s, [&] {
+    if (sequence != 0) return;
+    for (const auto& [to, ping] : lone.sent<wire::Ping>())
+      if (to == L::id(0)) sequence = ping.sequence;
+    lone.answer_pings({0});
+    if (sequence == 0) return;
+    lone.give(LinkLost{L::identity(0)->address});
+    lone.clear();
+    lone.give(LinkUp{L::identity(0)->address});
+    const auto again = lone.sent<wire::Ping>();
+    ASSERT_EQ(again.size(), 1u);
+    EXPECT_EQ(again.front().first, L::id(0));
+    EXPECT_EQ(again.front().second.sequence, sequence);
+  });
+  EXPECT_NE(sequence, 0u);
+}
+
+}  // namespace
+}  // namespace dtrain::gossip
