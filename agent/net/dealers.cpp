@@ -64,7 +64,8 @@ Dealer* Dealers::find_or_open(const DealerTarget& target, const MemberId& member
 }
 
 bool Dealers::send(const DealerTarget& target, const MemberId& member, std::string header, std::string body) {
-  if (const auto before = dealers_.find(target); target.anew && before != dealers_.end()) close(before);
+  if (target.anew)
+    if (const auto before = dealers_.find(target); before != dealers_.end()) close(before);
   Dealer* const dealer = find_or_open(target, member);
   if (dealer == nullptr) return false;
   const bool sent = dealer->send(std::move(header), std::move(body));

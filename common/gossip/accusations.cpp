@@ -162,8 +162,9 @@ void Core::suspicion_ends(const MemberId& id) {
     // Accused by us alone, and our link to it is not up: it may be that we were cut off until now.
     const bool lonely = found->second.accused_by(id_) && found->second.confirmations() == 0;
     const bool cold = up_.count(member.identity->address) == 0;
+    if (!probe(slot, Probe::Why::question))  // not now: no verdict without it
+      return timers_.set(Timers::of(Wait::suspicion, id), now_ + options_.probe_period);
     questioned_[id] = now_ + (lonely && cold ? options_.connect_deadline : options_.probe_total);
-    probe(slot, Probe::Why::question);
     call_roll();
     return time_suspicion(id, found->second);
   }

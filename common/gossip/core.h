@@ -248,7 +248,7 @@ class Core {
   void feel_pulse(const MemberId& from);  // it pinged us in its turn
   void pulse_missed(const MemberId& of);
   Duration longest_turn() const;
-  void probe(Slot slot, Probe::Why why, bool in_turn = false);
+  bool probe(Slot slot, Probe::Why why, bool in_turn = false);  // false: too many are under way
   std::uint64_t ping(Probe probe);          // its sequence; 0: too many are under way
   void ask(std::uint64_t sequence, const Probe& probe);
   bool linked(const Member& member) const;  // our link to it is likely to be warm

@@ -27,7 +27,8 @@ void Core::probe_next() {
     const MemberId& id = turns_.back();
     const Slot slot = table_.find(id);
     if (slot == kNone || probed_already(id)) continue;
-    return probe(slot, Probe::Why::watch, true);
+    probe(slot, Probe::Why::watch, true);
+    return;
   }
 }
 
@@ -75,7 +76,7 @@ bool Core::linked(const Member& member) const {
   return rings_.is_neighbour(member.identity->id) || up_.count(member.identity->address) != 0;
 }
 
-void Core::probe(Slot slot, Probe::Why why, bool in_turn) {
+bool Core::probe(Slot slot, Probe::Why why, bool in_turn) {
   const Member& member = table_.at(slot);
   Probe probe;
   probe.why = why;
@@ -84,7 +85,7 @@ void Core::probe(Slot slot, Probe::Why why, bool in_turn) {
   probe.incarnation = member.incarnation;
   probe.boot = boot_hash(*member.identity);
   probe.address = member.identity->address;
-  ping(std::move(probe));
+  return ping(std::move(probe)) != 0;
 }
 
 std::uint64_t Core::ping(Probe probe) {
@@ -94,12 +95,12 @@ std::uint64_t Core::ping(Probe probe) {
   probe.cold = up_.count(probe.address) == 0;
   ++counters_.probes;
   ask(sequence, probe);
+  // Who has just come back from a cut would hear it too late: TCP says again what was lost only at the end of a pause that doubles,
+  // and whatever follows on that connection waits for it. The first packet of another one goes out now.
   if (probe.why == Probe::Why::question) {
-    // Who has just come back from a cut would hear it too late: TCP says again what was lost only at the end of a pause that doubles,
-    // and whatever follows on that connection waits for it. The first packet of another one goes out now.
-    Send again = out_->sends.back();
-    again.anew = true;
-    out_->sends.push_back(std::move(again));
+    const bool has_link = !probe.cold || rings_.is_neighbour(probe.target);
+    if (has_link) out_->sends.push_back(Send(out_->sends.back()));
+    out_->sends.back().anew = true;
   }
   time_probe(sequence, probe);
   probes_.emplace(sequence, std::move(probe));

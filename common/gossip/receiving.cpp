@@ -99,7 +99,7 @@ void Core::act(const LinkUp& link) {
   // lost: it is asked again.
   for (auto& [sequence, probe] : probes_) {
     if (probe.address != link.to) continue;
-    if (!probe.cold) ask(sequence, probe);
+    if (!probe.cold && active()) ask(sequence, probe);
     if (!probe.cold || probe.why == Probe::Why::relay) continue;
     probe.cold = false;
     probe.started = now_;

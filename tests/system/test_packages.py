@@ -5,7 +5,6 @@ In namespaces of its own: links are cut here.
 import hashlib
 import os
 import subprocess
-import time
 import unittest
 
 import agents_lab
@@ -14,7 +13,6 @@ from harness import PATIENCE, until
 
 AT_MOST = 400                   # seconds for all tests
 BIG = 96 << 20                  # bytes of a package whose way takes a while
-CUT = 2                         # seconds without a link: nobody is declared dead (6 s and more), on a busy machine either
 BEGUN = 1 << 20                 # bytes by which a fetch is under way
 CHECK = """
 import hashlib, os, time
@@ -78,9 +76,7 @@ class PackagesTest(test_relay.Cuttable):
         self.addCleanup(lambda: (submit.poll() is None and submit.kill(), submit.communicate()))
         until(lambda: (p := self.partial(agents[2])) and p[1] > BEGUN, "the way of the package")
         before = self.partial(agents[2])
-        with self.away(agents[2]) as dropped:
-            until(lambda: dropped() > 0, "packets to be dropped")
-            time.sleep(CUT)      # not a wait for something: how long the fault lasts
+        with self.briefly_away(agents[2]):
             during = self.partial(agents[2])
         self.assertIsNotNone(before, "it was there before the cut: a larger one is needed")
         self.assertIsNotNone(during, "it was there before the cut: a larger one is needed")

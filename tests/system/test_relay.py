@@ -27,7 +27,7 @@ BIG = 24 << 20                  # bytes of a large log
 NOBODY = 65534
 # Seconds without a link: more than TCP bears without a long pause (it sends again after 0.2, 0.6, 1.4, 3.0 and gives up after 5.2 s),
 # less than the 4.7 s after which the silent host is asked a last time before it is declared dead.
-CUT = 4
+BRIEF = 4
 # Lines of all lengths, 64 MiB/s at least, always the same: what it prints can be printed here, too.
 PRINT = """
 import os, random, sys
@@ -69,6 +69,15 @@ class Cuttable(test_hosts.Hosts):
         with agents_lab.filtered("chain leaving { type filter hook output priority 0; %s; }" % "; ".join(marks),
                                  "chain arriving { type filter hook input priority 0; ct mark %d counter drop; }" % mark) as dropped:
             yield dropped
+
+    @contextlib.contextmanager
+    def briefly_away(self, agent):
+        """For BRIEF seconds, at whose end the block runs."""
+        with self.away(agent) as dropped:
+            end = time.monotonic() + BRIEF
+            until(lambda: dropped() > 0, "packets to be dropped")
+            time.sleep(max(0, end - time.monotonic()))      # not a wait for something: how long the fault lasts
+            yield
 
 
 class RelayTest(Cuttable):
@@ -175,15 +184,14 @@ class RelayTest(Cuttable):
         there = self.on(tasks, "a3")
         process = self.follow(agents[0], "logs", "-f", "count", there)
         seen = [int(process.stdout.readline()) for _ in range(100)]
-        with self.away(agents[2]) as dropped:
-            until(lambda: dropped() > 0, "packets to be dropped")
-            time.sleep(CUT)      # not a wait for something: how long the fault lasts
+        with self.briefly_away(agents[2]):
+            pass
         first = seen[-1]
         end = time.monotonic() + PATIENCE
-        while seen[-1] < first + 2000 * CUT and time.monotonic() < end:
+        while seen[-1] < first + 2000 * BRIEF and time.monotonic() < end:
             seen.append(int(process.stdout.readline()))
         self.assertEqual(seen, list(range(len(seen))))      # none lost, none twice
-        self.assertGreater(len(seen), first + 500 * CUT)    # it went on
+        self.assertGreater(len(seen), first + 500 * BRIEF)    # it went on
         self.assertEqual(agents[0].saw("member.dead", "a3"), 0)
 
     def test_follow_at_a_host_that_was_taken_for_dead(self):

@@ -27,7 +27,7 @@ struct Truth {
   bool impostor = false;       // a copy of another's data directory, or a second owner of a name
   Instant started{}, ended{};  // of the process; ended: kNever while it runs
   Instant calm_since{};        // nothing is wrong with process, host and its network; kNever: something is
-  Instant resumed{};           // its last pause ended
+  Instant stopped{}, resumed{};  // its last pause began, and ended
 
   // Fit: had the time to answer every accusation that a trouble of its own has caused.
   static constexpr Duration kFit = 10s;

@@ -173,6 +173,7 @@ void MembershipWorld::pause(std::uint32_t slot, Duration length) {
   SimMember& member = members_[slot];
   if (!member.truth.runs || member.truth.paused) return;
   member.truth.paused = true;
+  member.truth.stopped = now_;
   trouble(slot, true);
   network_.pause(slot);
   note("pause " + member.name + " for " + std::to_string(length.count() / 1'000'000) + "ms");
@@ -234,6 +235,7 @@ void MembershipWorld::tell_fact(std::uint32_t slot, wire::FactKey key, std::stri
   wire::Fact told{key, 0, std::move(value)};
   const auto at = std::find_if(member.facts.begin(), member.facts.end(),
                                [&](const wire::Fact& f) { return f.key == key; });
+  if (at != member.facts.end() && at->value == told.value) return;  // no news
   if (at == member.facts.end())
     member.facts.push_back(told);
   else

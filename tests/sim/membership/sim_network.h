@@ -1,5 +1,5 @@
 // The network between simulated agents, as agent/net and the kernels under it show it: connections, one each
-// way and lane, opened when something is sent. TCP does not lose: a lost packet comes late (200 ms, then
+// way and lane, opened when something is sent, and those made for one message. TCP does not lose: a lost packet comes late (200 ms, then
 // double, after 5.2 s the connection is cut) and holds up what follows on its connection. A killed process
 // resets its connections and refuses new ones; a vanished host says nothing; a stopped process accepts in its
 // kernel, answers nothing, and reads everything when it runs again.

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <vector>
 
 #include "tests/unit/gossip/lone_member.h"
@@ -23,6 +25,33 @@ TEST(Questions, TheLastOneBeforeAVerdictAlsoGoesOverAConnectionOfItsOwn) {
   ASSERT_EQ(anew.size(), 1u);
   EXPECT_NE(anew.front(), 0u) << "asked is who is silent";
   EXPECT_EQ(std::ranges::count(beside, anew.front()), 1) << "and over the link that is kept";
+}
+
+// Many may be asked at once when many have failed: one connection each.
+TEST(Questions, WhoHasNoLinkIsAskedOverANewOneOnly) {
+  L lone(100);
+  std::uint64_t stranger = 99;
+  lone.run_answering(1s);
+  std::set<MemberId> linked;
+  ASSERT_TRUE(lone.out.links);
+  for (const Peer& peer : lone.out.links->peers) linked.insert(peer.id);
+  while (linked.contains(L::id(stranger))) --stranger;
+  lone.give(LinkLost{L::identity(stranger)->address});  // closed, idle
+  lone.give(GoneChecked{L::identity(stranger)->address, GoneChecked::Answer::accepts});
+  lone.clear();
+  lone.hear({L::suspect(stranger, L::kInc, 1), L::suspect(stranger, L::kInc, 2), L::suspect(stranger, L::kInc, 4),
+             L::suspect(stranger, L::kInc, 5)}, 1);
+  lone.run_answering(6s, {stranger});
+  ASSERT_EQ(lone.state(stranger), MemberState::dead);
+  std::size_t anew = 0;
+  std::map<std::uint64_t, std::size_t> copies;
+  for (const Send& send : lone.out.sends)
+    if (const auto* ping = std::get_if<wire::Ping>(&send.body); ping != nullptr && send.member == L::id(stranger)) {
+      anew += send.anew;
+      ++copies[ping->sequence];
+    }
+  EXPECT_EQ(anew, 1u);
+  for (const auto& [sequence, count] : copies) EXPECT_EQ(count, 1u) << sequence;
 }
 
 TEST(Questions, AnAnswerToOneDoesNotProveThatTheLinkIsUp) {

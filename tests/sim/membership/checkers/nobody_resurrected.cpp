@@ -31,7 +31,10 @@ class NobodyResurrected final : public Checker {
       if (world_.truth(subject).runs) return;
       last = std::max(last, world_.truth(subject).ended);
     }
-    if (world_.now() - last > kUnderWay)
+    // What came while the observer was stopped has waited in its kernel.
+    const Truth& observer = world_.truth(slot);
+    const Instant came = observer.resumed == world_.now() ? observer.stopped : world_.now();
+    if (came - last > kUnderWay)
       violation(world_.name(slot) + " calls " + change.name +
                 " alive, which it had declared and which ended " +
                 std::to_string((world_.now() - last).count() / 1'000'000) + " ms ago: " + change.detail);

@@ -206,6 +206,22 @@ TEST(NobodyResurrected, ComingBackIsNoResurrection) {
   EXPECT_FALSE(world.violation_);
 }
 
+TEST(NobodyResurrected, WhatCameWhileTheObserverWasStoppedIsOld) {
+  for (const bool stopped : {true, false}) {
+    FakeView world(2);
+    const auto checker = nobody_resurrected(world);
+    checker->started(0);
+    checker->changed(0, world.change(dead, 1));
+    world.crash(1);
+    world.truths_[0].stopped = world.now_;
+    world.now_ += 16400ms;
+    world.truths_[0].resumed = world.now_;
+    if (!stopped) world.now_ += 100ms;
+    checker->changed(0, world.change(alive, 1));
+    EXPECT_EQ(world.broke("nobody_resurrected"), !stopped);
+  }
+}
+
 TEST(LeftStaysLeft, NothingFollows) {
   for (const auto next : {alive, suspect, dead}) {
     FakeView world(2);
