@@ -8,13 +8,13 @@ function(dtrain_test name directory)
   if(NOT sources)
     return()
   endif()
-  # Only the sources that name these directories get them, or all where a header does: an object that holds no path of a
+  # Only the sources that name these directories get them (or include the conformance world, which does), or all where a header does: an object that holds no path of a
   # checkout is found in ccache again from every other checkout.
   set(directories "DTRAIN_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\";DTRAIN_BINARY_DIR=\"${CMAKE_BINARY_DIR}\"")
   file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${directory}/*.h)
   set(all_get_them OFF)
   foreach(source ${headers} ${sources})
-    file(STRINGS ${source} names_a_directory REGEX "DTRAIN_(SOURCE|BINARY)_DIR" LIMIT_COUNT 1)
+    file(STRINGS ${source} names_a_directory REGEX "DTRAIN_(SOURCE|BINARY)_DIR|tests/conformance/" LIMIT_COUNT 1)
     if(names_a_directory AND source MATCHES "\\.h$")
       set(all_get_them ON)
     elseif(names_a_directory)
