@@ -21,6 +21,18 @@ bool set_groups_of_thread(const std::vector<gid_t>& groups) {
   return ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
 }
 
+using Capabilities = std::array<__user_cap_data_struct, 2>;  // version 3 has two words of each
+
+// Of the calling thread alone, as the system calls themselves are.
+bool get_capabilities(Capabilities& capabilities) {
+  __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+  return ::syscall(SYS_capget, &head, capabilities.data()) == 0;
+}
+bool set_capabilities(const Capabilities& capabilities) {
+  __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+  return ::syscall(SYS_capset, &head, capabilities.data()) == 0;
+}
+
 Error refusal(const std::string& name, const std::string& cause, const std::string& next) {
   return Error{ErrorCode::refused, "could not act as user " + name + ": " + cause, next};
 }
@@ -30,6 +42,7 @@ Error refusal(const std::string& name, const std::string& cause, const std::stri
 Result<AsUser> AsUser::enter(const task::User& user) {
   if (::geteuid() != 0) return AsUser();
   const auto found = find_user(user);
+  if (!found && found.error().code == ErrorCode::refused) return fail(found.error());
   if (!found) return fail(refusal(user.name, found.error().message, "create the user on this host, with the same uid as elsewhere"));
   return enter(*found, user.name);
 }
@@ -43,15 +56,20 @@ Result<AsUser> AsUser::enter(const HostUser& user, const std::string& name) {
   guard.previous_groups_.resize(static_cast<std::size_t>(count));
   CHECK(::getgroups(count, guard.previous_groups_.data()) == count);
   ::prctl(PR_GET_PDEATHSIG, &guard.death_signal_);
+  CHECK(get_capabilities(guard.previous_capabilities_));
   const std::string next = "give the agent CAP_SETGID and CAP_SETUID";
   if (!set_groups_of_thread(user.groups)) return fail(refusal(name, std::generic_category().message(errno), next));
   guard.active_ = true;
   ::setfsgid(user.gid);
   ::setfsuid(user.uid);
+  // They stay permitted: the guard's end takes them back.
+  Capabilities none = guard.previous_capabilities_;
+  for (auto& word : none) word.effective = 0;
+  const bool powerless = set_capabilities(none);
   ::prctl(PR_SET_PDEATHSIG, guard.death_signal_);
   // They report no errors; asking for an impossible id answers the present one. On failure the guard's end undoes all.
   constexpr auto kNoId = std::numeric_limits<uid_t>::max();
-  if (static_cast<uid_t>(::setfsuid(kNoId)) != user.uid || static_cast<gid_t>(::setfsgid(kNoId)) != user.gid)
+  if (!powerless || static_cast<uid_t>(::setfsuid(kNoId)) != user.uid || static_cast<gid_t>(::setfsgid(kNoId)) != user.gid)
     return fail(refusal(name, "the kernel refused the change of rights", next));
   return guard;
 }
@@ -59,10 +77,12 @@ Result<AsUser> AsUser::enter(const HostUser& user, const std::string& name) {
 AsUser::AsUser(AsUser&& other) noexcept
     : active_(std::exchange(other.active_, false)),
       death_signal_(other.death_signal_),
-      previous_groups_(std::move(other.previous_groups_)) {}
+      previous_groups_(std::move(other.previous_groups_)),
+      previous_capabilities_(other.previous_capabilities_) {}
 
 AsUser::~AsUser() {
   if (!active_) return;
+  CHECK(set_capabilities(previous_capabilities_));
   ::setfsuid(::geteuid());
   ::setfsgid(::getegid());
   // To go on as somebody else, or with somebody's groups, would be worse than to stop.

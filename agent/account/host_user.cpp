@@ -35,6 +35,8 @@ struct Last {
 };
 thread_local Last last;
 
+bool roots_jobs = true;
+
 Result<HostUser> look_up(const task::User& user) {
   std::string buffer(kPasswdBytes, '\0');
   passwd entry{};
@@ -52,6 +54,14 @@ Result<HostUser> look_up(const task::User& user) {
                 "could not find user " + name + ": " + (cause != 0 ? std::generic_category().message(cause) : "this host has none"),
                 "create the user here, or submit as another one");
   }
+  if (!user.name.empty() && entry.pw_uid != user.uid)
+    return fail(ErrorCode::refused,
+                "could not act as user " + user.name + ": that name has uid " + std::to_string(entry.pw_uid) + " on this host, and had " +
+                    std::to_string(user.uid) + " where the job was submitted",
+                "give the user the same uid on all hosts");
+  if (entry.pw_uid == 0 && !roots_jobs)
+    return fail(ErrorCode::refused, "could not act as user " + std::string(entry.pw_name) + ": this host runs no jobs as root",
+                "submit as an ordinary user, or set tasks.allowRoot: true on this host");
   HostUser result{entry.pw_uid, entry.pw_gid, {}};
   std::vector<gid_t> groups(kFirstGroups);
   int count = kFirstGroups;
@@ -67,6 +77,8 @@ Result<HostUser> look_up(const task::User& user) {
 }
 
 }  // namespace
+
+void let_jobs_be_roots(bool may) { roots_jobs = may; }
 
 Result<HostUser> find_user(const task::User& user) {
   if (now_ns() < last.until_ns && user.name == last.asked.name && user.uid == last.asked.uid) return last.found;

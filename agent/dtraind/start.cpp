@@ -8,6 +8,7 @@
 #include <array>
 #include <filesystem>
 
+#include "agent/account/host_user.h"
 #include "agent/dtraind/exam_terms.h"
 #include "agent/dtraind/founders.h"
 #include "agent/dtraind/hardware.h"
@@ -308,6 +309,7 @@ Start<Layout> choose_layout(const Config& config) {
 Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log) {
   Prepared out;
   out.layout = layout;
+  account::let_jobs_be_roots(config.tasks.allow_root || config.dev);
   auto stager = proc::Stager::open({layout.work, layout.blobs(), layout.tasks()});
   if (!stager) return give_up(EX_OSERR, stager.error());
   out.stager = std::move(*stager);

@@ -276,6 +276,10 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
     Status prepared = copied;
     if (prepared) prepared = check_port(stage.address, stage.port);
     if (!prepared) refuse(outcome, prepared.error());
+    if (user) continue;
+    // That is this host's word alone: others may have the user, or let root.
+    outcome.host_refused = user.error().message;
+    outcome.error.code = ErrorCode::unavailable;
   }
   if (!user) return outcomes;
   const auto rights = account::AsUser::enter(*user, stages.front().user.name);

@@ -27,6 +27,7 @@ struct StageOutcome {
   std::string work_dir;  // when ok
   Error error;           // else
   bool lacks_package = false;  // which is why
+  std::string host_refused;    // likewise: node::Staged::host_refused
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -34,6 +35,7 @@ struct StageOutcome {
     v("work_dir", work_dir);
     v("error", error);
     v("lacks_package", lacks_package);
+    v("host_refused", host_refused);
   }
 };
 

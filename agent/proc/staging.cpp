@@ -118,7 +118,7 @@ void tell(const std::vector<node::Stage>& stages, std::vector<StageOutcome> outc
     StageOutcome& outcome = outcomes[i];
     sink(node::Staged{stages[i].id,
                       outcome.ok ? Result<std::string>(std::move(outcome.work_dir)) : Result<std::string>(fail(outcome.error)),
-                      outcome.lacks_package});
+                      outcome.lacks_package, outcome.host_refused});
   }
 }
 

@@ -126,7 +126,7 @@ struct Staged {
   AssignmentId id;
   Result<std::string> work_dir;
   bool lacks_package = false;  // that is why it failed: this host has no such blob
-  std::string host_refused = {};  // likewise: job::TaskObservation::host_refused. By Node itself (host_hooks.h)
+  std::string host_refused = {};  // likewise: job::TaskObservation::host_refused. Of its prolog by Node itself (host_hooks.h)
 };
 struct ShimUp {
   AssignmentId id;

@@ -120,6 +120,19 @@ TEST_F(StagingTest, ErrorsNameWhatIsMissing) {
             "could not stage worker-1: could not find user no-such-user-here: this host has none");
 }
 
+// Another host may have the user, under that number.
+TEST_F(StagingTest, AUserWhoIsNotOfThisHostIsItsRefusal) {
+  for (const task::User& user : {task::User{"no-such-user-here", 12345}, task::User{"nobody", 12345}}) {
+    node::Stage effect = stage();
+    effect.user = user;
+    const StageOutcome outcome = perform_stages(dirs_, {effect}).front();
+    EXPECT_FALSE(outcome.ok);
+    EXPECT_EQ(outcome.error.code, ErrorCode::unavailable);
+    EXPECT_NE(outcome.host_refused.find(user.name), std::string::npos) << outcome.host_refused;
+    EXPECT_FALSE(fs::exists(job_copy(dirs_, effect.id.job)));
+  }
+}
+
 // Looked for once: what comes while the partial copy is removed makes no other failure of it. (Whether it comes in time to be seen
 // is the scheduler's: hence several.)
 TEST_F(StagingTest, APackageThatComesMeanwhileWasLacked) {
