@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 
@@ -120,15 +121,19 @@ std::string describe(const LaunchError& error, const std::string& command) {
   }
 }
 
-// Session number in /proc/<pid>/stat; 0 when the process is gone. The name before it may hold any character.
-int session_of(const std::string& pid) {
+struct Belonging {
+  int group = 0, session = 0;  // 0: the process is gone
+};
+
+// By /proc/<pid>/stat. The name before them may hold any character.
+Belonging belonging_of(const std::string& pid) {
   const std::string stat = read_small_file("/proc/" + pid + "/stat").value_or("");
-  std::size_t at = stat.rfind(')');
-  for (int field = 0; field < 4 && at != std::string::npos; ++field)
-    at = stat.find(' ', at + 1);  // state ppid pgrp session
-  int session = 0;
-  if (at != std::string::npos) std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), session);
-  return session;
+  Belonging found;
+  char state = 0;
+  int parent = 0;
+  if (const std::size_t at = stat.rfind(')'); at != std::string::npos)
+    std::sscanf(stat.c_str() + at + 1, " %c %d %d %d", &state, &parent, &found.group, &found.session);
+  return found;
 }
 
 std::string signal_name(int number) {
@@ -241,8 +246,12 @@ Status ExecSession::input(const wire::ExecInput& input) {
     ::ioctl(output_.get(), TIOCSWINSZ, &size);  // the kernel sends SIGWINCH
   }
   if (input.signal > 0 && input.signal <= kLastSignal && !reaped_) {
+    // The group may be long gone, and its number somebody else's: a terminal keeps the number alone.
     const pid_t foreground = terminal_ && output_ ? ::tcgetpgrp(output_.get()) : -1;
-    ::kill(-(foreground > 0 ? foreground : pid_), input.signal);
+    if (foreground > 0 && foreground != pid_)
+      signal_session(input.signal, foreground);
+    else
+      ::kill(-pid_, input.signal);
   }
   if (input_ended_ || !input_) return {};
   if (pending_.size() + input.bytes.size() > kExecInputBytes)
@@ -317,10 +326,11 @@ void ExecSession::read_output(UniqueFd& from, bool is_stderr, node::ConnectionId
   }
 }
 
-// Every process of the session, the groups that a shell made in it included. The leader must not have been
-// reaped: its number could be another's by now.
-void ExecSession::signal_session(int number) {
-  ::kill(-pid_, number);
+// Every process of the session, the groups that a shell made in it included; or of that group of it alone. The leader must not have been
+// reaped: its number could be another's by now. Others may end at any time: who is signalled is held by a descriptor first, and then seen
+// to be of the session.
+void ExecSession::signal_session(int number, int group) {
+  if (group == 0) ::kill(-pid_, number);
   for (int round = 0; round < (number == SIGKILL ? kKillRounds : 1); ++round) {
     DIR* proc = ::opendir("/proc");
     if (proc == nullptr) return;
@@ -330,10 +340,13 @@ void ExecSession::signal_session(int number) {
       int process = 0;
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
       if (error != std::errc() || end != name.data() + name.size() || process == pid_ ||
-          session_of(name) != pid_)
+          belonging_of(name).session != pid_)
         continue;
+      const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+      const Belonging found = belonging_of(name);
+      if (!held || found.session != pid_ || (group != 0 && found.group != group)) continue;
       any = true;
-      ::kill(process, number);
+      ::syscall(SYS_pidfd_send_signal, held.get(), number, nullptr, 0);
     }
     ::closedir(proc);
     if (!any) return;

@@ -72,7 +72,7 @@ class ExecSession {
   void read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection, std::uint64_t request,
                    Outlet& outlet);
   void set_paused(bool paused);
-  void signal_session(int number);
+  void signal_session(int number, int group = 0);
   void reap_if_ended(Instant now);
 
   bool terminal_ = false;

@@ -1,10 +1,14 @@
 #include "agent/proc/exec_session.h"
 
 #include <gtest/gtest.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -191,6 +195,57 @@ TEST_F(ExecSessionTest, SignalsReachTheGroup) {
   ASSERT_TRUE(finish());
   EXPECT_NE(text().find("term"), std::string::npos);
   EXPECT_EQ(exit().code, 5);
+}
+
+// Makes a group of its own the terminal's, says its number, and waits for its end.
+constexpr const char* kForeground =
+    "import os, signal, sys, time\n"
+    "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n"
+    "child = os.fork()\n"
+    "if child == 0:\n"
+    "    os.setpgid(0, 0)\n"
+    "    os.tcsetpgrp(0, os.getpid())\n"
+    "    if len(sys.argv) > 1: print('group %d.' % os.getpid(), flush=True)\n"
+    "    time.sleep(1000 if len(sys.argv) > 1 else 0)\n"
+    "    os._exit(0)\n"
+    "status = os.waitpid(child, 0)[1]\n"
+    "if len(sys.argv) < 2: print('group %d.' % child, flush=True)\n"
+    "else: print('ended by %d.' % os.WTERMSIG(status), flush=True)\n"
+    "time.sleep(1000)\n";
+
+TEST_F(ExecSessionTest, ATerminalsSignalReachesTheGroupInFront) {
+  open({"/usr/bin/python3", "-u", "-c", kForeground, "stay"}, true);
+  ASSERT_TRUE(run_until([&] { return text().find("group ") != std::string::npos; }));
+  send({.bytes = "", .signal = SIGUSR1});
+  EXPECT_TRUE(run_until([&] { return text().find("ended by " + std::to_string(SIGUSR1) + ".") != std::string::npos; })) << text();
+}
+
+// The terminal still has the number of a group that has ended: whoever has it now is none of the session's.
+TEST_F(ExecSessionTest, ATerminalsSignalReachesNobodyElse) {
+  if (::geteuid() != 0) return;  // a process of that number cannot be made
+  open({"/usr/bin/python3", "-u", "-c", kForeground}, true);
+  ASSERT_TRUE(run_until([&] { return text().find('.') != std::string::npos; }));
+  const pid_t group = static_cast<pid_t>(std::stoi(text().substr(text().find("group ") + 6)));
+  ASSERT_GT(group, 1);
+  clone_args args{};
+  args.exit_signal = SIGCHLD;
+  args.set_tid = reinterpret_cast<std::uint64_t>(&group);
+  args.set_tid_size = 1;
+  const long other = ::syscall(SYS_clone3, &args, sizeof args);
+  if (other == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::setsid();
+    ::raise(SIGSTOP);
+    ::_exit(7);
+  }
+  ASSERT_EQ(other, group) << "somebody was faster";
+  int status = 0;
+  ASSERT_EQ(::waitpid(group, &status, WUNTRACED), group);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  send({.bytes = "", .signal = SIGTERM});
+  ::kill(group, SIGCONT);
+  ASSERT_EQ(::waitpid(group, &status, 0), group);
+  EXPECT_TRUE(WIFEXITED(status)) << "it was ended by signal " << WTERMSIG(status);
 }
 
 TEST_F(ExecSessionTest, OutputWaitsForRoom) {
