@@ -18,7 +18,7 @@ std::string done_text(const wire::ActionRequest& r) {
   return "";
 }
 
-Outcome<void> act(Session& session, wire::ActionRequest request) {
+Outcome<void> act(Session& session, wire::ActionRequest request, const std::string& package_dir) {
   request.request_id = make_request_id();
   if (request.action == wire::Action::rerun) {
     auto reply = session.ask_surely<wire::SubmitReply>(wire::MessageType::action, request, wire::MessageType::submitted);
@@ -27,8 +27,11 @@ Outcome<void> act(Session& session, wire::ActionRequest request) {
     session.show(json_of(*reply), [&] { return reply->name + "\n"; });
     return {};
   }
-  auto reply = session.ask_surely<wire::Empty>(wire::MessageType::action, request, wire::MessageType::ok,
-                                               request.package_digest.empty() ? kAnswerTime : kPackageTime);
+  auto reply = with_package(session, package_dir, [&](const std::string& digest) {
+    request.package_digest = digest;
+    return session.ask_surely<wire::Empty>(wire::MessageType::action, request, wire::MessageType::ok,
+                                           digest.empty() ? kAnswerTime : kPackageTime);
+  });
   if (!reply) return failed(reply.error());
   session.note(done_text(request));
   return {};
@@ -38,19 +41,14 @@ Outcome<void> act(Session& session, wire::ActionRequest request) {
 
 int cmd_action(Session& session, const ActionOptions& options) {
   wire::ActionRequest request = options.request;
-  if (!options.package_dir.empty()) {
-    auto digest = upload_package(session, options.package_dir);
-    if (!digest) return session.report(digest.error());
-    request.package_digest = *digest;
-  }
   if (request.action != wire::Action::scale) {
-    auto done = act(session, request);
+    auto done = act(session, request, options.package_dir);
     return done ? kDone : session.report(done.error());
   }
   for (const auto& [role, replicas] : options.scale) {
     request.role = role;
     request.replicas = replicas;
-    if (auto done = act(session, request); !done) return session.report(done.error());
+    if (auto done = act(session, request, ""); !done) return session.report(done.error());
   }
   return kDone;
 }

@@ -120,7 +120,7 @@ Outcome<LoadedJob> load_job(Session& session, const FileOptions& options) {
   return parse_job(session, *text, options.file, options, parent.empty() ? "." : parent);
 }
 
-Outcome<std::string> upload_package(Session& session, const std::string& directory) {
+Outcome<Upload> upload_package(Session& session, const std::string& directory) {
   auto packed = store::pack_directory(directory);
   if (!packed) {
     Failure f(packed.error());
@@ -143,21 +143,19 @@ Outcome<std::string> upload_package(Session& session, const std::string& directo
   if (!known->present)
     if (auto sent = send_file(*connection, file.get(), packed->digest, packed->path, session); !sent)
       return failed(sent.error());
-  return packed->digest;
+  return Upload{packed->digest, !known->present};
 }
 
 Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace) {
-  if (!job.package_dir.empty()) {
-    auto digest = upload_package(session, job.package_dir);
-    if (!digest) return failed(digest.error());
-    job.spec.package_digest = *digest;
-  }
   wire::SubmitRequest request;
-  request.spec = wire::encode(job.spec);
   request.request_id = make_request_id();
   request.replace = replace;
-  auto reply = session.ask_surely<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted,
-                                                     job.spec.package_digest.empty() ? kAnswerTime : kPackageTime);
+  auto reply = with_package(session, job.package_dir, [&](const std::string& digest) {
+    job.spec.package_digest = digest;
+    request.spec = wire::encode(job.spec);
+    return session.ask_surely<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted,
+                                                 digest.empty() ? kAnswerTime : kPackageTime);
+  });
   if (reply) session.warn(reply->warnings);
   return reply;
 }

@@ -1,5 +1,5 @@
 // The control socket's side of the daemon. Requests go to Node, with three exceptions that decide nothing: has_blob
-// asks the disk, exec_input feeds a running exec, cancel_request also ends a log stream.
+// asks the disk, and Node whether this user may have it; exec_input feeds a running exec, cancel_request also ends a log stream.
 #include "agent/dtraind/daemon.h"
 
 namespace dtrain::daemon {
@@ -65,10 +65,11 @@ void Daemon::answer_has_blob(node::ConnectionId connection, const wire::Message&
   if (!asked) return answer_error(connection, message.request, asked.error());
   post_bulk([this, connection, request = message.request, digest = asked->digest] {
     auto has = prepared_.blobs->has(digest);
-    return [this, connection, request, has = std::move(has)] {
+    return [this, connection, request, digest, has = std::move(has)] {
       if (!control_) return;
       if (!has) return answer_error(connection, request, has.error());
-      control_->send(connection, wire::make_message(wire::MessageType::blob, request, wire::BlobReply{*has}));
+      const bool present = *has && decider_->may_have_package(connection, digest);
+      control_->send(connection, wire::make_message(wire::MessageType::blob, request, wire::BlobReply{present}));
     };
   });
 }

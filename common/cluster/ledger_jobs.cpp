@@ -10,6 +10,8 @@
 namespace dtrain::cluster {
 namespace {
 
+constexpr std::size_t kShownOfDigest = 12;  // everybody reads the history, and a whole digest is nearly the package
+
 bool same(const job::User& a, const job::User& b) { return a.uid == b.uid && a.name == b.name; }
 
 std::string verb(ActionKind kind) {
@@ -39,7 +41,7 @@ std::string wish(const JobAction& c) {
   if (c.task) add("task " + c.task->text());
   if (c.kind == ActionKind::scale) add(c.role + " to " + std::to_string(c.replicas));
   if (c.from_scratch) add("from scratch");
-  if (!c.package_digest.empty()) add("with package " + c.package_digest);
+  if (!c.package_digest.empty()) add("with package " + c.package_digest.substr(0, kShownOfDigest));
   if (c.force) add("whatever its state");
   return text;
 }

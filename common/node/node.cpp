@@ -70,6 +70,10 @@ std::string Node::status_line() const {
   return node::status_line(impl_->c);
 }
 
+bool Node::may_have_package(ConnectionId connection, const std::string& digest) const {
+  return impl_->requests.may_have_package(connection, digest);
+}
+
 std::string Node::ledger_bytes() const {
   return impl_->c.ledger.snapshot();
 }

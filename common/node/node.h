@@ -34,6 +34,7 @@ struct Options {
   Duration agent_grace = 5min;                  // timing.agentGrace: what such a host has under leases waits for its agent
   Duration restore_wait = 10min;                // timing.restoreWait: a job waits so long for hosts that have its newest checkpoint
   std::uint64_t snapshot_every = 4096;          // entries between snapshots of the ledger
+  bool packages_are_given = false;              // in simulations, which have no uploads: who names a package may have it
   // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.
   std::string broken_rule;
 };
@@ -49,6 +50,8 @@ class Node {
   Instant deadline() const;
   // One line for people who look at this host's services. After Started only.
   std::string status_line() const;
+  // May the client of that connection name this package in a job?
+  bool may_have_package(ConnectionId connection, const std::string& digest) const;
   // Encoded ledger, for the replay check of tests.
   std::string ledger_bytes() const;
   // For tests likewise: the ledger itself, until the next step; the newest entry of the log in it (0: no copy is here); whether

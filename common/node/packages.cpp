@@ -4,6 +4,7 @@
 
 #include "common/base/limits.h"
 #include "common/node/host_capacities.h"
+#include "common/node/package_rights.h"
 #include "common/node/reply.h"
 
 namespace dtrain::node {
@@ -11,7 +12,7 @@ namespace {
 
 using wire::MessageType;
 
-std::string name_of(const std::string& digest) { return "package " + digest.substr(0, 12); }
+std::string name_of(const std::string& digest) { return "package " + shown_digest(digest); }
 
 }  // namespace
 

@@ -293,6 +293,7 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
   if (q.spec.size() > limits::kLedgerEntryBytes)
     return refuse(
         e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
+  if (refuse_package(e, caller, spec->package_digest, "could not submit job")) return;
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id, asker(caller)};
   if (!packages_.spread(e, spec->package_digest, "could not submit job")) return;
   const MemberId id = proposals_.add(cluster::CommandType::submit, command);
@@ -330,6 +331,7 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
   const Deed deed = q.package_digest.empty() ? Deed::change : Deed::enter;
   const JobRecord* job = permitted_job(e, q.job, caller, deed, kVerbs[static_cast<int>(q.action)]);
   if (job == nullptr || !room_for_proposal(e)) return;
+  if (refuse_package(e, caller, q.package_digest, "could not restart job " + q.job + " with another package")) return;
   cluster::JobAction a;
   a.kind = static_cast<cluster::ActionKind>(q.action);
   a.job = job->id;
@@ -419,8 +421,10 @@ void Requests::storage_failed(const Error& error) {
 
 void Requests::blob_written(const BlobWritten& e) {
   if (!e.digest) return reply_error(c_, e.connection, e.request, e.digest.error());
-  if (const auto caller = callers_.find(e.connection); caller != callers_.end())
-    audit(caller->second, "package", *e.digest, "", {{"package", *e.digest}});
+  if (const auto caller = callers_.find(e.connection); caller != callers_.end()) {
+    rights_.gave(caller->second, *e.digest);
+    audit(caller->second, "package", shown_digest(*e.digest), "", {{"package", shown_digest(*e.digest)}});
+  }
   reply(c_, e.connection, e.request, MessageType::blob, wire::BlobReply{true});
 }
 

@@ -14,6 +14,7 @@
 #include "common/node/coordinator.h"
 #include "common/node/council_seats.h"
 #include "common/node/host_logs.h"
+#include "common/node/package_rights.h"
 #include "common/node/packages.h"
 #include "common/node/proposals.h"
 #include "common/node/refusals.h"
@@ -35,13 +36,15 @@ class Requests {
            Relays& relays, HostLogs& host_logs, Packages& packages, CheckpointRequests& checkpoints,
            CheckpointCopies& copies, Checkups& checkups)
       : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams), relays_(relays),
-        host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies), checkups_(checkups) {}
+        host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies), checkups_(checkups), rights_(context.ledger) {}
 
   void started() { started_ = c_.now.boot; }
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
   void closed(ConnectionId connection);
   void handle(const Request& e);
   void blob_written(const BlobWritten& e);
+  // May who called there name this package in a job? Who may not is to give it first.
+  bool may_have_package(ConnectionId connection, const std::string& digest) const;
   // A command was applied: the client whose it is is answered.
   void applied(const cluster::Applied& result);
   // Nobody could carry it out in time.
@@ -154,6 +157,7 @@ class Requests {
   void audit(const Caller& caller, const std::string& verb, const std::string& object, const std::string& reason,
              std::vector<cluster::EventField> details = {});
   Status may_submit(const Caller& caller) const;
+  bool refuse_package(const Request& e, const Caller& caller, const std::string& digest, const std::string& could_not);
   bool room_for_proposal(const Request& e);
   void pend(const MemberId& id, const Request& e, wire::MessageType type, const Caller& caller,
             std::vector<std::string> warnings = {});
@@ -172,6 +176,7 @@ class Requests {
   CheckpointRequests& checkpoints_;
   CheckpointCopies& copies_;
   Checkups& checkups_;
+  PackageRights rights_;
   std::map<ConnectionId, Caller> callers_;
   Refusals refusals_;
   std::map<MemberId, Pending> pending_;  // by the command's id

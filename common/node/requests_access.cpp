@@ -78,6 +78,20 @@ Status Requests::may_submit(const Caller& caller) const {
   return {};
 }
 
+bool Requests::may_have_package(ConnectionId connection, const std::string& digest) const {
+  const auto caller = callers_.find(connection);
+  return caller != callers_.end() && rights_.may_have(caller->second, digest);
+}
+
+bool Requests::refuse_package(const Request& e, const Caller& caller, const std::string& digest, const std::string& could_not) {
+  if (digest.empty() || c_.options.packages_are_given || rights_.may_have(caller, digest)) return false;
+  refuse(e, {ErrorCode::refused,
+             could_not + ": " + caller.user + " has not given package " + shown_digest(digest) + " to the agent of " + c_.facts.name +
+                 ", and has no job with it",
+             "let dtrainctl upload it: name its directory, and submit again"});
+  return true;
+}
+
 bool Requests::refuse_non_operator(const Request& e, const Caller& caller, const std::string& could_not) {
   const Status may = permit_operate(caller, role_of(caller), could_not);
   if (!may) forbid(e, caller, may.error());

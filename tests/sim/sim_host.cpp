@@ -87,6 +87,7 @@ node::Options SimHost::node_options() const {
   options.cluster_name = "sim";
   options.version = "sim";
   options.access.fallback = node::Role::submit;
+  options.packages_are_given = true;
   options.broken_rule = world_.node_rule();
   // Of a run alone, so that also cuts and pauses of some seconds outlast them.
   options.lease = world_.lease();

@@ -64,6 +64,24 @@ class Requests(test_isolation.Attempts):
                               (control_wire.GET_CHECKPOINT, {"job": job.get("id", 1), "info": b""})):
             self.is_refused(ANNE, type_, "only other agents may ask", **fields)
 
+    def test_a_digest_is_no_right(self):
+        """Who names another's package in a job gets nothing of it; who has all of its bytes does, as they are."""
+        self.write("package/secret", "his alone")
+        self.his("exec sleep 1000000", package=self.path("package"))
+        digest, = os.listdir(os.path.join(self.agent.data, "blobs"))
+        told = [self.allowed(user, "-o", "json", "events") for user in (ANNE, EVE)]
+        for text in told:
+            self.assertIn("audit.package", text)
+            self.assertNotIn(digest, text)
+        self.begin("hers", ["sleep", "1000000"])
+        self.is_refused(ANNE, control_wire.ACTION, "has not given package " + digest[:12], action=control_wire.RESTART, job="hers",
+                        package_digest=digest)
+        self.assertEqual(self.asks(ANNE, control_wire.HAS_BLOB, digest=digest)[1][b"present"], False, "nor is she told that it is there")
+        self.allowed(ANNE, "submit", "-", stdin=self.job("same", ["cat", "secret"], package=self.path("package")))
+        self.ended("same", "Succeeded")
+        self.assertEqual(os.listdir(os.path.join(self.agent.data, "blobs")), [digest])
+        self.assertEqual(self.asks(ANNE, control_wire.HAS_BLOB, digest=digest)[1][b"present"], True)
+
     def test_what_is_kept_under_a_false_name(self):
         """A package's name is the digest of its bytes, and a name of nothing else."""
         good = hashlib.blake2b(b"hers", digest_size=32).hexdigest()

@@ -69,6 +69,7 @@ class FakeDecider : public Decider {
   void step(Now, const node::Event& event, std::vector<node::Effect>& out) override { step_(event, out); }
   Instant deadline() const override { return ticking ? Instant{} : kNever; }
   std::string status_line() const override { return "coordinator n1"; }
+  bool may_have_package(node::ConnectionId, const std::string&) const override { return true; }
   bool ticking = false;  // a Tick in every turn
 
  private:

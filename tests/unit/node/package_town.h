@@ -23,6 +23,7 @@ class PackagesTest : public ::testing::Test {
     for (const char* name : {"n1", "n2", "n3"}) {
       houses.push_back(&town.add(name));
       houses.back()->started.facts.task_address = houses.back()->address().ip;
+      houses.back()->options.packages_are_given = true;
     }
     for (House* house : houses) {
       house->start();
