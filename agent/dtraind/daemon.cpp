@@ -56,7 +56,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   worker_ = std::move(*worker);
   stager_ = std::move(prepared_.stager);
   for (auto* runner_of : {&hooks_, &host_hooks_}) {
-    auto hooks = proc::HookRunner::open();
+    auto hooks = runner_of == &hooks_ ? proc::HookRunner::open(proc::kNotifyTime, hook_groups()) : proc::HookRunner::open();
     if (!hooks) return tl::unexpected(os_failure(hooks.error()));
     *runner_of = std::move(*hooks);
   }
@@ -125,6 +125,16 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   add(execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), *this); });
   if (!added) return tl::unexpected(os_failure(added.error()));
   return {};
+}
+
+// Users' programs, as tasks are: in groups of their own, not the agent's.
+proc::Cgroups Daemon::hook_groups() {
+  const std::string name = proc::cgroup_name_of(prepared_.layout.tasks());
+  proc::Cgroups groups = name.empty() ? proc::Cgroups() : proc::Cgroups::open(config_.tasks.cgroup, name + ".hooks");
+  if (groups.v2().empty() || ::geteuid() != 0) return groups;
+  if (const auto closed = proc::close_devices(groups.v2()); !closed)
+    log_.write(LogLevel::warn, "hooks.warning", {{"warning", closed.error().message}, {"next", closed.error().next}});
+  return groups;
 }
 
 void Daemon::queue(node::Event event) { events_.push_back(std::move(event)); }

@@ -34,6 +34,7 @@
 #include "agent/net/peer_links.h"
 #include "agent/proc/exec_session.h"
 #include "agent/proc/health_check.h"
+#include "agent/proc/device_gate.h"
 #include "agent/proc/hook_runner.h"
 #include "agent/proc/log_streams.h"
 #include "agent/proc/outlet.h"
@@ -78,6 +79,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
 
   Daemon(Config config, Prepared prepared, LogSink& log, std::string version);
   Start<void> open_adapters(std::unique_ptr<proc::Runner> runner);
+  proc::Cgroups hook_groups();
   Status add_source(int fd, std::function<Instant()> deadline, std::function<void()> dispatch);
 
   // ---- daemon.cpp

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <sstream>
 
 #include "agent/dtrain-shim/vfork_clone.h"
@@ -75,8 +76,10 @@ bool make_directory(const std::string& path) { return ::mkdir(path.c_str(), 0755
 
 // Where the controller can be had at all; refused (EBUSY) below a cgroup that has processes of its own.
 void pass_controllers(const std::string& own) {
-  write_control(own.substr(0, own.rfind('/')) + "/cgroup.subtree_control", "+memory");
-  write_control(own + "/cgroup.subtree_control", "+memory");
+  for (const char* controller : {"+memory", "+pids"}) {
+    write_control(own.substr(0, own.rfind('/')) + "/cgroup.subtree_control", controller);
+    write_control(own + "/cgroup.subtree_control", controller);
+  }
 }
 
 [[noreturn]] void exit_at_once(void*) { _exit(0); }
@@ -175,7 +178,7 @@ std::string Cgroups::shims() const {
   return shims;
 }
 
-Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint64_t memory_bytes) const {
+Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint64_t memory_bytes, std::uint32_t processes) const {
   Place place;
   const std::string limit = std::to_string(memory_bytes);
   bool limited = memory_bytes == 0;
@@ -200,6 +203,8 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
         return io_error(place.v2 + " with its memory limit");
       limited = true;
     }
+    if (processes != 0 && write_control(place.v2 + "/cgroup.subtree_control", "+pids"))
+      write_control(place.v2 + "/task/pids.max", std::to_string(processes));
   }
   if (!limited && !memory_v1_.empty()) {
     place.memory = memory_v1_ + "/" + assignment;
@@ -208,6 +213,24 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
       return io_error(place.memory + " with its memory limit");
   }
   return place;
+}
+
+void Cgroups::clear() const {
+  for (const std::string& top : {v2_, memory_v1_}) {
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(top, error), end; !top.empty() && !error && at != end; at.increment(error)) {
+      if (!at->is_directory(error)) continue;
+      const std::string group = at->path().string();
+      if (top == v2_) cgroup_kill(group);
+      cgroup_remove(top == v2_ ? Place{group, ""} : Place{"", group});
+    }
+  }
+}
+
+std::string cgroup_name_of(const std::string& tasks_dir) {
+  struct stat info {};
+  if (::stat(tasks_dir.c_str(), &info) != 0) return "";
+  return "dtrain-" + std::to_string(info.st_dev) + "-" + std::to_string(info.st_ino);
 }
 
 void cgroup_kill(const std::string& cgroup) {

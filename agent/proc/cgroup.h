@@ -32,8 +32,10 @@ class Cgroups {
     std::string v2;       // "" none
     std::string memory;   // v1; "" none
   };
-  // Creates the cgroups of one assignment. memory_bytes 0: no limit.
-  Result<Place> create(const std::string& assignment, std::uint64_t memory_bytes) const;
+  // Creates the cgroups of one assignment. memory_bytes, processes 0: no limit. The latter is set only where its controller can be had.
+  Result<Place> create(const std::string& assignment, std::uint64_t memory_bytes, std::uint32_t processes = 0) const;
+  // Kills what is in groups that create() made in an earlier life of the agent, and removes those that are empty.
+  void clear() const;
 
   const std::string& v2() const { return v2_; }           // "" none
   // Where the next shim is to be born, made where it is missing; "" none.
@@ -46,6 +48,10 @@ class Cgroups {
   std::string v2_, memory_v1_;
   std::optional<Error> unusable_;
 };
+
+// The name of the groups of an agent with this tasks directory: unique on this host, and the same for every life of it. "": there is no such
+// directory.
+std::string cgroup_name_of(const std::string& tasks_dir);
 
 // Where a process was in all hierarchies at one moment.
 class ProcessCgroups {

@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "agent/proc/become_user.h"
 #include "agent/proc/helper_program.h"
+#include "agent/proc/small_file.h"
 #include "common/base/limits.h"
 
 namespace dtrain::proc {
@@ -22,11 +24,24 @@ namespace {
 
 constexpr int kEventsPerTurn = 2 * static_cast<int>(kHooksAtOnce);
 constexpr std::size_t kErrorReads = 16;  // of one hook in one turn, a chunk each
+constexpr int kLastLooks = 20;           // at the runner's end, whether what it killed is gone
+constexpr useconds_t kLastLookPause = 5'000;  // microseconds
+
+bool same_user(const std::optional<task::User>& a, const std::optional<task::User>& b) {
+  return a && b && a->uid == b->uid && a->name == b->name;
+}
 
 // Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
-[[noreturn]] void become_hook(const account::HostUser& user, char* const* argv, char* const* env, int error_pipe) {
+[[noreturn]] void become_hook(const account::HostUser& user, char* const* argv, char* const* env, int error_pipe,
+                              const std::vector<std::string>& groups) {
   ::setsid();
   prepare_child();
+  for (const std::string& group : groups) {
+    if (write_control(group, "0")) continue;
+    constexpr std::string_view cause = "could not join its control group";
+    (void)!::write(error_pipe, cause.data(), cause.size());
+    ::_exit(kNotExecuted);
+  }
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0 ||
       ::dup2(error_pipe, STDERR_FILENO) < 0 || !become(user) || ::chdir("/") != 0)
@@ -43,6 +58,9 @@ struct HookRunner::Hook {
   pid_t pid = -1;
   int pid_fd = -1;
   int errors = -1;       // read end of its stderr
+  JobId job = 0;
+  std::optional<task::User> user;
+  Cgroups::Place group;
   Instant limit{};
   bool timed_out = false;
   std::string tail;
@@ -53,25 +71,32 @@ struct HookRunner::Hook {
   }
 };
 
-Result<std::unique_ptr<HookRunner>> HookRunner::open(Duration time_limit) {
+Result<std::unique_ptr<HookRunner>> HookRunner::open(Duration time_limit, Cgroups groups) {
   const int fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (fd < 0) return fail(ErrorCode::io, std::string("could not watch hooks: ") + ::strerror(errno));
-  return std::unique_ptr<HookRunner>(new HookRunner(fd, time_limit));
+  groups.clear();
+  return std::unique_ptr<HookRunner>(new HookRunner(fd, time_limit, std::move(groups)));
 }
 
-HookRunner::HookRunner(int epoll_fd, Duration time_limit) : epoll_fd_(epoll_fd), time_limit_(time_limit) {}
+HookRunner::HookRunner(int epoll_fd, Duration time_limit, Cgroups groups)
+    : epoll_fd_(epoll_fd), time_limit_(time_limit), groups_(std::move(groups)) {}
 
 HookRunner::~HookRunner() {
   for (const auto& [token, hook] : running_) {
-    kill_group(hook->pid);
+    kill(*hook);
     ::waitpid(hook->pid, nullptr, WNOHANG);  // one that is stuck in the kernel is left behind: init will have it
+    left_.push_back(std::move(hook->group));
+  }
+  for (int looks = 0; !left_.empty() && looks < kLastLooks; ++looks) {
+    clear_left();
+    if (!left_.empty()) ::usleep(kLastLookPause);  // what still is there then the next life of the agent removes
   }
   ::close(epoll_fd_);
 }
 
 Instant HookRunner::deadline() const {
   if (!ended_.empty()) return Instant{};
-  Instant earliest = kNever;
+  Instant earliest = look_left_;
   for (const auto& [token, hook] : running_)
     if (!hook->timed_out) earliest = std::min(earliest, hook->limit);
   return earliest;
@@ -86,16 +111,54 @@ void HookRunner::refuse(std::uint64_t token, const std::string& cause) {
 
 void HookRunner::run(Instant now, node::RunHook effect) {
   if (waiting_.size() >= kHooksWaiting) return refuse(effect.token, "too many hooks wait already");
+  const auto of_user = std::ranges::count_if(waiting_, [&](const node::RunHook& other) { return same_user(other.user, effect.user); });
+  if (effect.user && static_cast<std::size_t>(of_user) >= kHooksOfUserWaiting)
+    return refuse(effect.token, "too many hooks of this user wait already");
   waiting_.push_back(std::move(effect));
   start_waiting(now);
 }
 
 void HookRunner::start_waiting(Instant now) {
-  while (!waiting_.empty() && running_.size() < kHooksAtOnce) {
-    const node::RunHook effect = std::move(waiting_.front());
-    waiting_.pop_front();
+  while (running_.size() < kHooksAtOnce) {
+    const auto next = std::ranges::find_if(
+        waiting_, [this](const node::RunHook& effect) { return !effect.user || running_of(effect) < kHooksOfUser; });
+    if (next == waiting_.end()) return;
+    const node::RunHook effect = std::move(*next);
+    waiting_.erase(next);
     start(now, effect);
   }
+}
+
+std::size_t HookRunner::running_of(const node::RunHook& effect) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(running_, [&](const auto& entry) { return same_user(entry.second->user, effect.user); }));
+}
+
+void HookRunner::end(JobId job) {
+  for (auto& [token, hook] : running_)
+    if (hook->job == job) kill(*hook);
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    if (at->job != job) {
+      ++at;
+      continue;
+    }
+    refuse(at->token, "its job was deleted");
+    at = waiting_.erase(at);
+  }
+}
+
+// Its group by number only while it is our child.
+void HookRunner::kill(Hook& hook) {
+  kill_group(hook.pid);
+  cgroup_kill(hook.group.v2);
+}
+
+void HookRunner::clear_left() {
+  std::erase_if(left_, [](const Cgroups::Place& place) {
+    if (cgroup_populated(place.v2)) return false;
+    cgroup_remove(place);
+    return true;
+  });
 }
 
 void HookRunner::start(Instant now, const node::RunHook& effect) {
@@ -116,12 +179,29 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
   ::fcntl(pipe_fds[1], F_SETFL, 0);
   auto hook = std::make_unique<Hook>();
   hook->token = effect.token;
+  hook->job = effect.job;
+  hook->user = effect.user;
+  std::vector<std::string> groups;
+  if (!groups_.v2().empty() || !groups_.memory_v1().empty()) {
+    const auto made = groups_.create("hook-" + std::to_string(effect.token), kHookMemory, kHookProcesses);
+    if (!made) {
+      for (const int end : pipe_fds) ::close(end);
+      return refuse(effect.token, made.error().message);
+    }
+    hook->group = *made;
+    if (!made->v2.empty()) groups.push_back(made->v2 + "/task/cgroup.procs");
+    if (!made->memory.empty()) groups.push_back(made->memory + "/cgroup.procs");
+  }
   hook->errors = pipe_fds[0];
   hook->limit = now + (effect.limit > 0ns ? effect.limit : time_limit_);
   hook->pid = ::fork();
-  if (hook->pid == 0) become_hook(*user, argv.data(), env.data(), pipe_fds[1]);
+  if (hook->pid == 0) become_hook(*user, argv.data(), env.data(), pipe_fds[1], groups);
   ::close(pipe_fds[1]);
-  if (hook->pid < 0) return refuse(effect.token, ::strerror(errno));
+  if (hook->pid < 0) {
+    const int cause = errno;
+    cgroup_remove(hook->group);
+    return refuse(effect.token, ::strerror(cause));
+  }
   hook->pid_fd = static_cast<int>(::syscall(SYS_pidfd_open, hook->pid, 0));
   epoll_event event{};
   event.events = EPOLLIN;
@@ -131,6 +211,7 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
     const int cause = errno;
     ::kill(hook->pid, SIGKILL);
     ::waitpid(hook->pid, nullptr, 0);
+    left_.push_back(std::move(hook->group));
     return refuse(effect.token, ::strerror(cause));
   }
   running_.emplace(effect.token, std::move(hook));
@@ -162,6 +243,8 @@ void HookRunner::reap(Hook& hook) {
     exit.code = WEXITSTATUS(*status);
   if (hook.timed_out) exit.cause = node::kHookTimeLimit;
   exit.stderr_tail = std::move(hook.tail);
+  cgroup_kill(hook.group.v2);  // what it left, whatever session that is in
+  left_.push_back(std::move(hook.group));
   ended_.push_back({hook.token, std::move(exit)});
   running_.erase(hook.token);
 }
@@ -179,8 +262,10 @@ void HookRunner::dispatch(Instant now, EventSink& sink) {
   for (const auto& [token, hook] : running_) {
     if (hook->timed_out || hook->limit > now) continue;
     hook->timed_out = true;
-    kill_group(hook->pid);
+    kill(*hook);
   }
+  clear_left();
+  look_left_ = left_.empty() ? kNever : now + kLeftHookGroup;
   start_waiting(now);
   while (!ended_.empty()) {
     sink(std::move(ended_.front()));

@@ -1,6 +1,7 @@
 // Runs the notify commands of jobs: as the job's user, in / with the given environment only, stdin and stdout
-// /dev/null, the end of stderr kept, no other descriptors, a time limit on it. Each has a session of its own; what it leaves in its
-// process group is killed when it has ended. At most kHooksAtOnce run at a time; the others wait in order.
+// /dev/null, the end of stderr kept, no other descriptors, a time limit on it. Each has a session of its own, and where control groups are
+// given one of those, with limits: what it leaves there is killed when it has ended; without one, what it leaves in its process group. At
+// most kHooksAtOnce run at a time, kHooksOfUser of one user's; the others wait in order.
 // The host's own prolog and epilog, too: without a user it is the agent's own.
 #pragma once
 
@@ -10,32 +11,45 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "agent/proc/cgroup.h"
 #include "agent/proc/runner.h"
 #include "common/base/result.h"
 #include "common/node/effect.h"
 
 namespace dtrain::proc {
 
+inline constexpr Duration kNotifyTime = 60s;              // of one that has no limit of its own
 inline constexpr std::size_t kHooksAtOnce = 8;
-inline constexpr std::size_t kHooksWaiting = 1024;  // a further one ends at once with a cause
+inline constexpr std::size_t kHooksOfUser = 4;            // of them
+inline constexpr std::size_t kHooksWaiting = 1024;        // a further one ends at once with a cause
+inline constexpr std::size_t kHooksOfUserWaiting = 128;   // likewise
+inline constexpr std::uint64_t kHookMemory = 256 << 20;   // bytes of one with all that it begins, where the host has the controller
+inline constexpr std::uint32_t kHookProcesses = 64;       // likewise
+inline constexpr Duration kLeftHookGroup = 100ms;         // until it is looked again whether all in a killed group is gone
 
 class HookRunner {
  public:
-  static Result<std::unique_ptr<HookRunner>> open(Duration time_limit = 60s);
+  // `groups`: for a group of each hook; what an earlier agent left in there is killed.
+  static Result<std::unique_ptr<HookRunner>> open(Duration time_limit = kNotifyTime, Cgroups groups = {});
   // Kills what runs: a hook belongs to the agent that started it, and dies with one that is killed, too.
   ~HookRunner();
   HookRunner(const HookRunner&) = delete;
   HookRunner& operator=(const HookRunner&) = delete;
 
   void run(Instant now, node::RunHook effect);  // -> HookEnded
+  void end(JobId job);                          // those of the job -> HookEnded of each
   int fd() const { return epoll_fd_; }
   Instant deadline() const;
   void dispatch(Instant now, EventSink& sink);
 
  private:
   struct Hook;
-  HookRunner(int epoll_fd, Duration time_limit);
+  HookRunner(int epoll_fd, Duration time_limit, Cgroups groups);
+  std::size_t running_of(const node::RunHook& effect) const;
+  void kill(Hook& hook);
+  void clear_left();
   void start_waiting(Instant now);
   void start(Instant now, const node::RunHook& effect);
   void refuse(std::uint64_t token, const std::string& cause);
@@ -44,6 +58,9 @@ class HookRunner {
 
   int epoll_fd_;
   Duration time_limit_;
+  Cgroups groups_;
+  std::vector<Cgroups::Place> left_;  // groups of hooks that have ended, until nothing is in them
+  Instant look_left_ = kNever;
   std::deque<node::RunHook> waiting_;
   std::map<std::uint64_t, std::unique_ptr<Hook>> running_;  // by token
   std::deque<node::HookEnded> ended_;

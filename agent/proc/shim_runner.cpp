@@ -426,11 +426,8 @@ Status usable(const RunnerOptions& options) {
 
 Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
   if (const Status checked = usable(options); !checked) return fail(checked.error());
-  struct stat info {};
-  if (::stat(options.tasks_dir.c_str(), &info) != 0)
-    return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
-  // Unique on this host and the same for every life of an agent with this directory.
-  const std::string name = "dtrain-" + std::to_string(info.st_dev) + "-" + std::to_string(info.st_ino);
+  const std::string name = cgroup_name_of(options.tasks_dir);
+  if (name.empty()) return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
   Cgroups cgroups = Cgroups::open(options.cgroup, name);
   if (options.warn && cgroups.unusable()) options.warn(*cgroups.unusable());
   auto launcher = make_direct_launcher(options.shim_path, std::move(cgroups), options.warn);

@@ -247,7 +247,12 @@ struct RunHook {
   std::map<std::string, std::string> env;
   std::optional<task::User> user;  // unset: the agent's own. Such a one never waits for those of users
   Duration limit{0};               // then it is killed; 0: the agent's for notify commands
+  JobId job = 0;                   // of a notify command
 };  // -> HookEnded
+// The job is gone: those of its notify commands that run or wait are ended, too. No completion but theirs
+struct EndHooks {
+  JobId job = 0;
+};
 
 // ---- GPUs
 // Which processes have opened the device nodes of these? -> GpuHoldersFound
@@ -294,7 +299,7 @@ using Effect =
                  CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim,
                  StartAttempt, SignalTask, KillTask, FreezeTask, AnswerLease, RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints,
                  ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, SendCheckpoint, WriteCheckpoint,
-                 DropCheckpoint, RunHook, FindGpuHolders,
+                 DropCheckpoint, RunHook, EndHooks, FindGpuHolders,
                  gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,
                  SendFormation, KnowMember, EnterCluster, Examine>;
 

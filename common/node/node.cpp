@@ -263,7 +263,9 @@ void Node::Impl::run_hooks(const cluster::LedgerEvent& e) {
                   {"DTRAIN_REASON", e.reason},
                   {"DTRAIN_GENERATION", std::to_string(job->generation)}},
                  job->user,
-                 Duration{0}});
+                 Duration{0},
+                 job->id});
+  hooked.insert(job->id);
 }
 
 // Until the ledger is current here nothing is decided for this host: what its tasks say meanwhile waits; and so do

@@ -129,6 +129,7 @@ struct Node::Impl {
       contexts;                     // of active jobs, per generation and size
   std::set<JobId> files_to_remove;  // forgotten jobs, until nothing of them runs
   std::set<JobId> files_to_clean;   // of ended jobs, all but their logs, likewise
+  std::set<JobId> hooked;           // whose notify commands this node ran
   std::set<JobId> shim_jobs;        // whose shims were found at the start
   std::vector<Event> early;         // arrived before the ledger was current here: kept until then
   bool asked_for_current = false;   // by a report of this life

@@ -105,6 +105,7 @@ void Node::Impl::take_outputs(raft::Outputs out) {
       give_orders(id);
       checkpoint_watch.follow(id);
       files_to_remove.insert(id);
+      if (hooked.erase(id) != 0) c.emit(EndHooks{id});
     }
   }
   for (const raft::LogEntry& entry : out.committed) apply(entry);
@@ -244,7 +245,10 @@ void Node::Impl::after_commit() {
   if (c.serving) touched.merge(coordinator.applied(state.applied));
   if (begins || leads)
     for (const auto& [id, job] : state.jobs) touched.insert(id);
-  for (const JobId id : c.ledger.take_forgotten()) files_to_remove.insert(id);
+  for (const JobId id : c.ledger.take_forgotten()) {
+    files_to_remove.insert(id);
+    if (hooked.erase(id) != 0) c.emit(EndHooks{id});
+  }
   // Files of a job that the ledger does not know (its removal was cut short): they go too.
   if (begins)
     for (const JobId id : std::exchange(shim_jobs, {}))

@@ -100,6 +100,7 @@ DTRAIN_SIM_FIELDS(SendCheckpoint, "send-checkpoint", v("connection", e.connectio
 DTRAIN_SIM_FIELDS(WriteCheckpoint, "write-checkpoint", v("writer", e.writer); v("path", e.info.path); v("offset", e.offset); v("last", e.last))
 DTRAIN_SIM_FIELDS(DropCheckpoint, "drop-checkpoint", v("writer", e.writer))
 DTRAIN_SIM_FIELDS(RunHook, "run-hook", v("token", e.token); v("command", e.command))
+DTRAIN_SIM_FIELDS(EndHooks, "end-hooks", v("job", e.job))
 DTRAIN_SIM_FIELDS(FindGpuHolders, "find-gpu-holders", v("token", e.token))
 DTRAIN_SIM_FIELDS(SaveMembers, "save-members", v("ticket", e.ticket); v("record", e.record))
 DTRAIN_SIM_FIELDS(SendLog, "send-log", v("type", wire::type_of(e.message)); v("to", e.member.high); v("to", e.member.low))

@@ -292,6 +292,8 @@ void SimHost::perform(const node::Effect& effect) {
           world_.relays_.perform(number_, e);
         } else if constexpr (std::is_same_v<E, node::OpenLog> || std::is_same_v<E, node::UpdateLog>) {
           // Streams pass Node by; the users hang up by themselves.
+        } else if constexpr (std::is_same_v<E, node::EndHooks>) {
+          // They end at once.
         } else if constexpr (std::is_same_v<E, node::OpenRelay>) {
           const auto query = wire::decode<wire::Message>(e.query);
           const bool streams = query && (query->type == wire::MessageType::logs || query->type == wire::MessageType::exec);

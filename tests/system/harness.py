@@ -83,7 +83,8 @@ def remove_cgroups_of(directory, hierarchy="/sys/fs/cgroup"):
     names = set()
     for path, below, _ in os.walk(directory):
         if "tasks" in below:
-            names.add(cgroup_name(os.path.join(path, "tasks")))
+            name = cgroup_name(os.path.join(path, "tasks"))
+            names.update((name, name + ".hooks"))
     for path, _, _ in os.walk(hierarchy, topdown=False):
         if names.intersection(path.split("/")):
             try:

@@ -361,6 +361,19 @@ for pid in facts['victims'] + [os.getppid()]:
         self.assertEqual((int(uid), groups.split()), (account.pw_uid, [str(account.pw_gid)]))
         self.assertEqual([line for line in environment if SECRET in line], [])
 
+    def test_what_a_notify_command_leaves_is_ended(self):
+        """In a session of its own, and not in the agent's control group."""
+        told = self.belongs_to(ANNE, "told")
+        leaves = ("setsid sh -c 'cat /proc/self/cgroup > {0}/group; echo $$ > {0}/new; mv {0}/new {0}/pid; exec sleep 1000000' & "
+                  "while [ ! -e {0}/pid ]; do :; done").format(told)
+        self.allowed(ANNE, "submit", "-", stdin=self.job("tells", harness.SLEEP, notify={"command": ["/bin/sh", "-c", leaves], "on": ["Running"]}))
+        until(lambda: os.path.exists(told + "/pid"), "the command to have run")
+        with open(told + "/pid") as file:
+            pid = int(file.read())
+        with open(told + "/group") as file, open("/proc/%d/cgroup" % self.agent.process.pid) as agent:
+            self.assertNotEqual(file.read(), agent.read())
+        until(lambda: not alive(pid), "its end")
+
 
 if __name__ == "__main__":
     if os.geteuid() != 0:

@@ -5,13 +5,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "agent/proc/device_gate.h"
 #include "agent/proc/small_file.h"
 #include "agent/proc/unique_fd.h"
 #include "common/base/limits.h"
@@ -21,6 +26,7 @@
 namespace dtrain::proc {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using testing::dies;
 using testing::ScratchDir;
@@ -37,6 +43,15 @@ class HookRunnerTest : public ::testing::Test {
     effect.command = std::move(command);
     effect.env = {{"PATH", "/usr/bin:/bin"}, {"STATE", "Failed"}};
     effect.user = task::User{"", ::geteuid()};
+    hooks_->run(now(), std::move(effect));
+  }
+  void runs_of(const task::User& user, JobId job, const std::string& script) {
+    node::RunHook effect;
+    effect.token = ++token_;
+    effect.command = {"sh", "-c", script};
+    effect.env = {{"PATH", "/usr/bin:/bin"}};
+    effect.user = user;
+    effect.job = job;
     hooks_->run(now(), std::move(effect));
   }
   void runs_shell(const std::string& script) { runs({"sh", "-c", script}); }
@@ -121,6 +136,85 @@ TEST_F(HookRunnerTest, EndsWithItsRunner) {
     runs({"sleep", "1000000"});
     hooks_.reset();
   }
+}
+
+TEST_F(HookRunnerTest, EndsWithItsJob) {
+  const task::User self{"", ::geteuid()};
+  for (std::size_t i = 0; i < kHooksOfUser; ++i) runs_of(self, 7, "sleep 1000000");
+  runs_of(self, 8, "exit 5");  // waits
+  runs_of(self, 7, "exit 6");  // likewise
+  hooks_->end(7);
+  const auto seen = ended(kHooksOfUser + 2);
+  ASSERT_THAT(seen, SizeIs(kHooksOfUser + 2));
+  for (const node::HookEnded& end : seen) {
+    const std::string how = std::to_string(end.exit.signal) + " " + std::to_string(end.exit.code) + " " + end.exit.cause;
+    EXPECT_EQ(how, end.token == kHooksOfUser + 1   ? "0 5 "
+                   : end.token == kHooksOfUser + 2 ? "0 127 its job was deleted"
+                                                   : "9 0 ");
+  }
+}
+
+TEST_F(HookRunnerTest, OneUserHasNotAllPlaces) {
+  if (::geteuid() != 0) return;  // without root there is only one user
+  const task::User self{"", ::geteuid()};
+  for (std::size_t i = 0; i < kHooksAtOnce; ++i) runs_of(self, 7, "sleep 1000000");
+  runs_of({"nobody", ::getpwnam("nobody")->pw_uid}, 8, "exit 5");
+  EXPECT_EQ(ended(1).at(0).exit.code, 5);
+  for (std::size_t i = kHooksAtOnce; i < kHooksOfUser + kHooksOfUserWaiting; ++i) runs_of(self, 7, "exit 0");
+  EXPECT_EQ(hooks_->deadline() == Instant{}, false) << "all of these wait";
+  runs_of(self, 7, "exit 0");
+  EXPECT_EQ(ended(1).at(0).exit.cause, "too many hooks of this user wait already");
+}
+
+// Where control groups are there to be had.
+class HookGroupsTest : public HookRunnerTest {
+ protected:
+  HookGroupsTest() {
+    Cgroups groups = Cgroups::open("", "dtrain-test-hooks-" + std::to_string(::getpid()));
+    there_ = !groups.v2().empty() && ::geteuid() == 0;
+    path_ = groups.v2();
+    if (there_) closed_ = close_devices(path_);
+    hooks_ = std::move(*HookRunner::open(kNotifyTime, std::move(groups)));
+  }
+  bool there_ = false;
+  std::string path_;
+  Status closed_;
+};
+
+TEST_F(HookGroupsTest, WhatLeavesItsSessionIsKilledAsWell) {
+  if (!there_) return;
+  runs_shell("setsid sh -c 'echo $$ > " + (top_ / "pid") + "; exec sleep 1000000' & while [ ! -s " + (top_ / "pid") + " ]; do :; done");
+  EXPECT_EQ(ended(1).at(0).exit.code, 0);
+  EXPECT_TRUE(dies(written_pid(top_ / "pid")));
+  hooks_.reset();
+  EXPECT_FALSE(std::filesystem::exists(path_)) << "nothing is left of its group";
+}
+
+TEST_F(HookGroupsTest, WhatAKilledAgentLeftEndsWithTheNextStart) {
+  if (!there_) return;
+  const pid_t agent = ::fork();
+  ASSERT_GE(agent, 0);
+  if (agent == 0) {
+    runs_shell("setsid sh -c 'echo $$ > " + (top_ / "pid") + "; exec sleep 1000000' & sleep 1000000");
+    written_pid(top_ / "pid");
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(agent, nullptr, 0), agent);
+  const pid_t left = written_pid(top_ / "pid");
+  ASSERT_EQ(::kill(left, 0), 0);
+  hooks_ = std::move(*HookRunner::open(kNotifyTime, Cgroups::open("", path_.substr(path_.rfind('/') + 1))));
+  EXPECT_TRUE(dies(left));
+}
+
+TEST_F(HookGroupsTest, OpensNoDevices) {
+  if (!there_) return;
+  ASSERT_TRUE(closed_) << closed_.error().text();
+  const std::string device = top_ / "device";
+  ASSERT_EQ(::mknod(device.c_str(), S_IFCHR | 0666, makedev(10, 229)), 0);  // fuse
+  runs_shell("head -c 1 /dev/zero > /dev/null || exit 1; head -c 1 /dev/urandom > /dev/null || exit 2; exec 3< " + device);
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_THAT(seen[0].exit.stderr_tail, HasSubstr("Operation not permitted")) << seen[0].exit.code;
 }
 
 TEST_F(HookRunnerTest, DiesWithAnAgentThatIsKilled) {

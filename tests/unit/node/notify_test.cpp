@@ -1,0 +1,46 @@
+// Notify commands of jobs: whose they are, and until when.
+#include <gtest/gtest.h>
+
+#include "tests/unit/node/working_town.h"
+
+namespace dtrain::node {
+namespace {
+
+class NotifyTest : public WorkingTown {
+ protected:
+  template <class E>
+  std::vector<std::pair<House*, E>> effects() {
+    std::vector<std::pair<House*, E>> all;
+    for (House* house : houses)
+      for (const Effect& effect : house->effects)
+        if (const auto* found = std::get_if<E>(&effect)) all.emplace_back(house, *found);
+    return all;
+  }
+};
+
+TEST_F(NotifyTest, EndWithTheDeletionOfTheirJob) {
+  for (const char* name : {"j", "k"}) {
+    job::JobSpec spec = generic(name, 1);
+    spec.notify = {{"/bin/page"}, {"Running"}};
+    submit(spec);
+  }
+  work();
+  const auto run = effects<RunHook>();
+  ASSERT_EQ(run.size(), 2u);
+  EXPECT_NE(run[0].second.job, run[1].second.job);
+  EXPECT_TRUE(effects<EndHooks>().empty());
+  wire::ActionRequest remove;
+  remove.job = "j";
+  remove.action = wire::Action::remove;
+  remove.force = true;
+  ASSERT_TRUE(ask<wire::Empty>(*houses[0], wire::MessageType::action, remove, 1000));
+  work(15s);
+  const auto ended = effects<EndHooks>();
+  ASSERT_EQ(ended.size(), 1u);
+  const auto& hook = run[0].second.env.at("DTRAIN_JOB") == "j" ? run[0] : run[1];
+  EXPECT_EQ(ended[0].second.job, hook.second.job);
+  EXPECT_EQ(ended[0].first, hook.first) << "where it ran";
+}
+
+}  // namespace
+}  // namespace dtrain::node
