@@ -114,14 +114,6 @@ Result<std::string> read_guarded(const KeyPath& key, struct stat& info) {
   return text;
 }
 
-std::string new_key_file() {
-  std::vector<wire::KeyText> keys(1);
-  crypto_box_keypair(keys[0].public_key.data(), keys[0].secret_key.data());
-  std::string text = wire::render_key_file(keys);
-  sodium_memzero(keys.data(), sizeof keys[0]);
-  return text;
-}
-
 // The file anew, of the same owner; in one step, whoever reads it meanwhile.
 Status replace(const KeyPath& key, std::string_view bytes, const struct stat& info) {
   const KeyPath beside{key.kind, key.path + ".new"};
@@ -139,7 +131,7 @@ Status replace(const KeyPath& key, std::string_view bytes, const struct stat& in
 }
 
 Status make(const KeyPath& key) {
-  std::string text = new_key_file();
+  std::string text = net::new_key_file();
   const Wiped wiped(text);
   auto made = create(key, text, nullptr);
   if (!made && made.error().code == ErrorCode::refused)
@@ -163,7 +155,7 @@ Result<std::size_t> add(const KeyPath& key) {
         ErrorCode::limit,
         "could not add to " + key.text() + ": it holds " + std::to_string(keys->size()) + " keys",
         "remove those that no agent uses any more");
-  std::string made = new_key_file();
+  std::string made = net::new_key_file();
   const Wiped made_wiped(made);
   std::string whole;
   whole.reserve(text->size() + made.size() + 1);  // grown in place: no copy is left behind in freed memory

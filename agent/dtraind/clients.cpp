@@ -34,12 +34,6 @@ void Daemon::serve_door() {
 // After the configuration or the key was read.
 void Daemon::reload_door() {
   if (!links_ || !control_) return;
-  if (!prepared_.keys) {
-    if (!config_.client_keys.empty())
-      log_.write(LogLevel::warn, "clients.no-key",
-                 {{"next", "access.keys lets nobody in: clients of other machines need an agent with a key (network.keyFile)"}});
-    return;
-  }
   if (!door_) {
     door_due_ = kNever;
     return config_.client_keys.empty() ? void() : try_door();

@@ -115,7 +115,7 @@ void Daemon::examine(node::Examine effect) {
   terms = exam_terms(config_);
   const node::NodeFacts& facts = prepared_.facts;
   terms.name = facts.name;
-  terms.keyed = prepared_.keys.has_value();
+  terms.keyed = key_path(config_, prepared_.layout) != prepared_.layout.own_key();
   terms.listen_ip = listens_.ip;
   terms.port = listens_.port;
   terms.advertise = prepared_.members.endpoint.ip;

@@ -2,6 +2,7 @@
 // Membership wants of the network, and keeps its record on disk.
 #include "agent/dtraind/daemon.h"
 #include "agent/store/file.h"
+#include "common/base/check.h"
 
 namespace dtrain::daemon {
 
@@ -14,6 +15,7 @@ Status Daemon::open_network() {
   listens_ = prepared_.port->endpoint();
   options.listen = {listens_.ip, listens_.port};
   options.self = MemberId::parse(prepared_.facts.id).value_or(MemberId{});
+  CHECK(prepared_.keys);  // no port is ever open without
   options.keys = prepared_.keys;
   // The reservations end here: two sockets of one process cannot both hold a port that is listened on.
   prepared_.port.reset();
@@ -96,14 +98,8 @@ void Daemon::save_next_record() {
 
 // A new key serves at once; hosts that still present an old one of the file are let in as before. False: it was refused.
 bool Daemon::reload_key(const Config& config) {
-  const std::string& path = config.network.key_file;
-  if (!prepared_.keys) {
-    if (links_ && config.network.key_file_given && !path.empty())
-      log_.write(
-          LogLevel::warn, "network.key-needs-restart",
-          {{"file", path}, {"next", "this agent was started without a key; start it again to use one"}});
-    return true;
-  }
+  if (!prepared_.keys) return true;  // --dev
+  const std::string path = key_path(config, prepared_.layout);
   auto keys = net::read_key_file(path);
   Status changed;
   if (keys) changed = links_ ? links_->rekey(*keys) : Status();
@@ -113,7 +109,8 @@ bool Daemon::reload_key(const Config& config) {
                 {"next", "the keys read before stay in force; correct the file and send SIGHUP again"}});
     return false;
   }
-  config_.network.key_file = path;
+  config_.network.key_file = config.network.key_file;
+  config_.network.key_file_given = config.network.key_file_given;
   prepared_.keys = std::move(*keys);
   return true;
 }

@@ -1,6 +1,7 @@
 #include "agent/dtraind/start.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,10 +48,24 @@ Start<void> make_directory(const std::string& path, unsigned mode) {
   return {};
 }
 
-// Keys of the key file. One that was named must be right; the default one may be missing, or be for another user's agent.
-Start<void> read_keys(const Config& config, Prepared& out) {
-  const std::string& path = config.network.key_file;
-  if (config.dev || path.empty() || (!config.network.key_file_given && ::access(path.c_str(), R_OK) != 0)) return {};
+// No port is ever open without a key: who has none gets one that nobody else has. Keys that were named must be right.
+Start<void> read_keys(const Config& config, Prepared& out, Log& log) {
+  if (config.dev) return {};
+  const std::string path = key_path(config, out.layout);
+  if (path == out.layout.own_key()) {
+    const bool made = ::access(path.c_str(), F_OK) != 0;
+    if (made) {
+      std::string text = net::new_key_file();
+      const Status written = store::write_file_atomically(path, text, 0600);
+      ::sodium_memzero(text.data(), text.size());
+      if (!written) return give_up(EX_CANTCREAT, written.error());
+    }
+    log.write(config.network.join.empty() ? LogLevel::info : LogLevel::warn, made ? "network.key-made" : "network.own-key",
+              {{"file", path},
+               {"reason", "no key file that this agent may read: it has a key of its own, which no other host has"},
+               {"next", "for a cluster of several hosts give all of them one key: copy that file to " + std::string(kDefaultKeyFile) +
+                            " of each, this one among them, mode 0600, and start the agents again"}});
+  }
   auto keys = net::read_key_file(path);
   if (!keys) {
     switch (keys.error().code) {
@@ -65,23 +80,20 @@ Start<void> read_keys(const Config& config, Prepared& out) {
   return {};
 }
 
-// Without a key nobody can be told apart: the agent then keeps to itself.
-Start<host::Endpoint> choose_listen(const Config& config, bool has_keys, Log& log) {
+// A host without any address still has an agent: under a key of its own nobody could reach it anyway.
+Start<host::Endpoint> choose_listen(const Config& config, const Layout& layout, Log& log) {
   auto listen = host::parse_endpoint(config.network.listen);
   if (!listen) return give_up(EX_CONFIG, listen.error());
   if (config.dev) {
     if (!config.network.listen_given) *listen = host::Endpoint{kLoopback, 0};
     return *listen;
   }
-  if (!has_keys && !host::is_loopback(listen->ip)) {
-    const std::string wanted = listen->text(), &file = config.network.key_file;
-    const bool unreadable = !file.empty() && ::access(file.c_str(), F_OK) == 0;
+  if (config.network.listen_given || key_path(config, layout) != layout.own_key()) return *listen;
+  if (const auto address = host::choose_advertise(*listen, config.network.advertise, host::route_targets(config.network.join, {}));
+      !address) {
     listen->ip = host::family_of(listen->ip) == host::Family::ipv6 ? kLoopbackIpv6 : kLoopback;
-    log.write(LogLevel::warn, "network.no-key",
-              {{"listen", listen->text()}, {"instead_of", wanted},
-               {"next", unreadable ? "give " + file + " to the user that the agent runs as (chown), start the agent again"
-                                   : "make a key with dtrainctl keygen " + std::string(kDefaultKeyFile) +
-                                         ", copy it to all nodes, start the agent again"}});
+    log.write(LogLevel::warn, "network.loopback-only", {{"listen", listen->text()}, {"reason", address.error().message},
+                                                        {"next", "once the host has an address start the agent again"}});
   }
   return *listen;
 }
@@ -111,8 +123,8 @@ Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
   for (const std::string& key : config.without_effect)
     log.write(LogLevel::warn, "config.without-effect",
               {{"key", key}, {"next", "this version reads the key and does not act on it"}});
-  if (auto keys = read_keys(config, out); !keys) return keys;
-  auto listen = choose_listen(config, out.keys.has_value(), log);
+  if (auto keys = read_keys(config, out, log); !keys) return keys;
+  auto listen = choose_listen(config, out.layout, log);
   if (!listen) return tl::unexpected<Failure>(listen.error());
   out.members.network = !config.dev;
   for (int tries = 1;; ++tries) {
@@ -304,6 +316,12 @@ Start<Layout> choose_layout(const Config& config) {
   }
   if (layout.work.empty()) layout.work = layout.data + "/work";
   return layout;
+}
+
+std::string key_path(const Config& config, const Layout& layout) {
+  const std::string& file = config.network.key_file;
+  if (config.network.key_file_given && !file.empty()) return file;
+  return !file.empty() && ::access(file.c_str(), R_OK) == 0 ? file : layout.own_key();
 }
 
 Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log) {

@@ -28,7 +28,7 @@ struct Prepared {
   std::unique_ptr<proc::Stager> stager;               // begun before anything else, while this process is small
   std::unique_ptr<store::DataLock> lock;
   std::unique_ptr<host::ListenPort> port, bulk_port;   // reserved until the links open; bulk: of the network only
-  std::optional<net::ClusterKeys> keys;                // unset: plain, loopback only
+  std::optional<net::ClusterKeys> keys;                // unset: --dev, which has no ports
   std::vector<host::Seed> seeds;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<store::BlobStore> blobs;
@@ -44,6 +44,9 @@ Start<Layout> choose_layout(const Config& config);
 
 // In order: stager, data directory, lock, key, ports, database, cluster, facts. `version`: of this program.
 Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log);
+
+// Where the key of an agent that is not --dev is: the key file; where the default one is missing, or is another user's, one of its own.
+std::string key_path(const Config& config, const Layout& layout);
 
 // What Node needs of the config.
 node::Options node_options(const Config& config, const std::string& cluster_id, const std::string& version);

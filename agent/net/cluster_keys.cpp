@@ -1,6 +1,7 @@
 #include "agent/net/cluster_keys.h"
 
 #include <sodium.h>
+#include <unistd.h>
 
 #include <initializer_list>
 #include <string_view>
@@ -39,7 +40,7 @@ KeyPair derive(std::string_view label, std::initializer_list<std::uint64_t> numb
 }  // namespace
 
 Result<ClusterKeys> read_key_file(const std::string& path) {
-  auto text = read_private_file(path, "cluster key", kCopyNext);
+  auto text = read_private_file(path, "cluster key", kCopyNext, ::geteuid());
   if (!text) return fail(text.error());
   const auto parsed = wire::parse_key_file(*text);
   ::sodium_memzero(text->data(), text->size());
@@ -58,6 +59,15 @@ Result<ClusterKeys> read_key_file(const std::string& path) {
     keys.pairs.push_back(pair);
   }
   return keys;
+}
+
+std::string new_key_file() {
+  CHECK(::sodium_init() >= 0);
+  std::vector<wire::KeyText> keys(1);
+  CHECK(::crypto_box_keypair(keys[0].public_key.data(), keys[0].secret_key.data()) == 0);
+  std::string text = wire::render_key_file(keys);
+  ::sodium_memzero(keys.data(), sizeof keys[0]);
+  return text;
 }
 
 KeyPair node_key(const KeyPair& cluster, const MemberId& node) { return derive(kNodeKeyLabel, {node.high, node.low}, cluster); }

@@ -27,8 +27,11 @@ struct ClusterKeys {
 };
 inline constexpr std::size_t kKeysInFile = 8;
 
-// Refuses a file that others may read, a public key that does not belong to its secret, an empty file.
+// Refuses a file that others may read or that is another user's (but for root's), a public key that does not belong to its secret, an
+// empty file.
 Result<ClusterKeys> read_key_file(const std::string& path);
+// The text of a key file with one new pair. The caller wipes it.
+std::string new_key_file();
 KeyPair node_key(const KeyPair& cluster, const MemberId& node);
 // What agents serve clients of other machines with: a pair of its own, so that the public key that a client knows opens no door
 // between agents. The same at all of them.

@@ -27,7 +27,8 @@ class Descriptor {
 
 }  // namespace
 
-Result<std::string> read_private_file(const std::string& path, const std::string& what, const std::string& make_next) {
+Result<std::string> read_private_file(const std::string& path, const std::string& what, const std::string& make_next,
+                                      std::optional<uid_t> owner) {
   const auto unreadable = [&](ErrorCode code, const std::string& cause, const std::string& next) {
     return fail(code, "could not read " + what + " " + path + ": " + cause, next);
   };
@@ -44,6 +45,9 @@ Result<std::string> read_private_file(const std::string& path, const std::string
     return unreadable(ErrorCode::invalid, "it is no regular file", make_next);
   if ((status.st_mode & 077) != 0)
     return unreadable(ErrorCode::refused, "others than its owner may access it", "chmod 0600 " + path);
+  if (owner && status.st_uid != *owner && status.st_uid != 0)
+    return unreadable(ErrorCode::refused, "it is user id " + std::to_string(status.st_uid) + "'s, who knows what is in it",
+                      "make a new key where that user is not to have it; else chown " + std::to_string(*owner) + " " + path);
   // One byte more than allowed tells "too long" without reading further.
   std::string text(wire::kKeyFileBytes + 1, '\0');
   std::size_t filled = 0;

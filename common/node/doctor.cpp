@@ -86,8 +86,8 @@ void check_ports(Chart& chart) {
                    ", from which the kernel picks the ports of connections: one may have them when the agent is started again",
                "set network.listen to a port outside of it, on all hosts, or reserve them: sysctl -w "
                "net.ipv4.ip_local_reserved_ports=" + span_text(own));
-  if (!terms.keyed)
-    chart.warn("ports", "there is no cluster key: an agent without one listens on loopback only, and no other host reaches it",
+  if (!terms.keyed && !terms.join.empty())
+    chart.warn("ports", "there is no cluster key: an agent has one of its own then, and neither joins others nor is joined",
                "dtrainctl keygen /etc/dtrain/cluster.key on one host, copy the file to all, restart the agents");
   const std::string where = terms.listen_ip + ", ports " + number(own.first) + " (gossip) and " + number(own.last) + " (bulk)";
   chart.well("ports", terms.agent ? "the agent listens on " + where : "free for an agent: " + where);

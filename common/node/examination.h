@@ -28,7 +28,7 @@ struct ExamTerms {
   std::string name;                  // the node's
   std::string listen_ip;             // "": it listens to no other host (--dev)
   std::uint16_t port = 0;            // gossip; bulk is one above
-  bool keyed = false;                // it has a cluster key
+  bool keyed = false;                // it has the cluster's key, not only one of its own
   std::string advertise, task_address;  // IPs; "": not chosen yet
   PortSpan task_ports;
   std::vector<std::string> join;     // names and IPs, without ports

@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import unittest
 
@@ -205,7 +206,13 @@ class MembersTest(Members):
         os.chmod(others, 0o644)
         broken = self.write("broken.key", "not a key\n")
         os.chmod(broken, 0o600)
-        for key, code in ((others, 77), (broken, 78), (self.path("none.key"), 66)):
+        keys = [(others, 77), (broken, 78), (self.path("none.key"), 66)]
+        if os.geteuid() == 0:
+            foreign = shutil.copy(self.key, self.path("foreign.key"))
+            os.chmod(foreign, 0o600)
+            os.chown(foreign, 65534, 0)
+            keys.append((foreign, 77))
+        for key, code in keys:
             member = self.make("k%d" % code, 6, key=key)
             member.spawn()
             self.assertEqual(member.process.wait(harness.PATIENCE), code, member.log())
@@ -245,11 +252,26 @@ class MembersTest(Members):
 
 
 class AloneTest(Members):
-    def test_without_a_key_the_same_machine_only(self):
+    def test_without_a_key_each_has_one_of_its_own(self):
         a1 = self.make("a1", 1, key="").start()
+        own = os.path.join(a1.data, "cluster.key")
+        self.assertEqual(stat.S_IMODE(os.stat(own).st_mode), 0o600)
+        self.assertIn("event=network.key-made file=" + own, a1.log())
+        print_of_a1 = a1.nodes()["a1"]["key_print"]
+        self.assertNotEqual(print_of_a1, "")
         a2 = self.make("a2", 2, [a1.ip], key="").start()
+        until(lambda: "event=net.refused reason=handshake" in a1.log(), lambda: "the refusal in the log: " + a1.log()[-1500:])
+        self.assertEqual(a1.states(), {"a1": "alive"})
+        # Who is given that key is let in; and it stays the agent's over its lives.
+        a2.end()
+        a2.key = shutil.copy2(own, self.path("copied.key"))
+        a2.start()
         self.wait_states({"a1": "alive", "a2": "alive"})
-        self.assertEqual(a1.nodes()["a2"]["key_print"], "")
+        a1.end()
+        a1.start()
+        self.wait_states({"a1": "alive", "a2": "alive"})
+        self.assertEqual({node["key_print"] for node in a1.nodes().values()}, {print_of_a1})
+        self.assertIn("event=network.own-key file=" + own, a1.log())
 
     def test_waiting_is_said(self):
         lonely = self.make("a1", 1, [self.ip_of(9)]).start()

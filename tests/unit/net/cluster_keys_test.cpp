@@ -56,6 +56,18 @@ TEST_F(KeyFile, ThatIsMissingSaysHowToMakeOne) {
   EXPECT_THAT(refusal(), HasSubstr("dtrainctl keygen"));
 }
 
+TEST_F(KeyFile, OfAnotherUserIsRefused) {
+  if (::geteuid() != 0) return;  // nobody else's could be made
+  write(new_key_file());
+  ASSERT_TRUE(read_key_file(path));
+  ASSERT_EQ(::chown(path.c_str(), 65534, 0), 0);
+  EXPECT_THAT(refusal(), HasSubstr("could not read cluster key " + path + ": it is user id 65534's, who knows what is in it"));
+}
+
+TEST_F(KeyFile, AreEachAnotherOne) {
+  EXPECT_NE(new_key_file(), new_key_file());
+}
+
 TEST_F(KeyFile, ThatOthersMayReadIsRefused) {
   for (const mode_t mode : {0640, 0604, 0660, 0610}) {
     write(rendered({testing::make_pair()}), mode);
