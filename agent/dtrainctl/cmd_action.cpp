@@ -39,9 +39,9 @@ Outcome<void> act(Session& session, wire::ActionRequest request) {
 int cmd_action(Session& session, const ActionOptions& options) {
   wire::ActionRequest request = options.request;
   if (!options.package_dir.empty()) {
-    auto digest = upload_package(session, options.package_dir);
-    if (!digest) return session.report(digest.error());
-    request.package_digest = *digest;
+    auto package = upload_package(session, options.package_dir);
+    if (!package) return session.report(package.error());
+    request.package_digest = package->digest;
   }
   if (request.action != wire::Action::scale) {
     auto done = act(session, request);

@@ -120,7 +120,7 @@ Outcome<LoadedJob> load_job(Session& session, const FileOptions& options) {
   return parse_job(session, *text, options.file, options, parent.empty() ? "." : parent);
 }
 
-Outcome<std::string> upload_package(Session& session, const std::string& directory) {
+Outcome<Package> upload_package(Session& session, const std::string& directory) {
   auto packed = store::pack_directory(directory);
   if (!packed) {
     Failure f(packed.error());
@@ -143,14 +143,15 @@ Outcome<std::string> upload_package(Session& session, const std::string& directo
   if (!known->present)
     if (auto sent = send_file(*connection, file.get(), packed->digest, packed->path, session); !sent)
       return failed(sent.error());
-  return packed->digest;
+  return Package{packed->digest, packed->content};
 }
 
 Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace) {
   if (!job.package_dir.empty()) {
-    auto digest = upload_package(session, job.package_dir);
-    if (!digest) return failed(digest.error());
-    job.spec.package_digest = *digest;
+    auto package = upload_package(session, job.package_dir);
+    if (!package) return failed(package.error());
+    job.spec.package_digest = package->digest;
+    job.spec.package_content = package->content;
   }
   wire::SubmitRequest request;
   request.spec = wire::encode(job.spec);

@@ -20,8 +20,11 @@ Outcome<LoadedJob> load_job(Session& session, const FileOptions& options);
 Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name,
                              const FileOptions& options, const std::string& base_dir);
 
-// Packs the directory and sends it unless the agent has it already. Answers its digest.
-Outcome<std::string> upload_package(Session& session, const std::string& directory);
+// Packs the directory and sends it unless the agent has it already.
+struct Package {
+  std::string digest, content;  // as PackedFile's
+};
+Outcome<Package> upload_package(Session& session, const std::string& directory);
 
 // Uploads the package, then submits with a fresh request id. Says the agent's warnings.
 Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace);
