@@ -52,7 +52,8 @@ Result<HostUser> look_up(const task::User& user) {
                 "could not find user " + name + ": " + (cause != 0 ? std::generic_category().message(cause) : "this host has none"),
                 "create the user here, or submit as another one");
   }
-  HostUser result{entry.pw_uid, entry.pw_gid, {}};
+  const auto text = [](const char* field) { return std::string(field != nullptr ? field : ""); };
+  HostUser result{entry.pw_uid, entry.pw_gid, {}, text(entry.pw_name), text(entry.pw_dir), text(entry.pw_shell)};
   std::vector<gid_t> groups(kFirstGroups);
   int count = kFirstGroups;
   if (getgrouplist(entry.pw_name, entry.pw_gid, groups.data(), &count) < 0) {

@@ -13,6 +13,7 @@ namespace dtrain::account {
 struct HostUser {
   std::uint32_t uid = 0, gid = 0;
   std::vector<std::uint32_t> groups;   // supplementary, the primary one included
+  std::string name{}, home{}, shell{}; // as the entry has them; "": it does not say
 };
 
 // By name; a spec without a name by uid. Fails where the host does not know the user. The thread's last answer is good for a second: that
