@@ -62,7 +62,8 @@ Result<HostUser> look_up(const task::User& user) {
   if (entry.pw_uid == 0 && !roots_jobs)
     return fail(ErrorCode::refused, "could not act as user " + std::string(entry.pw_name) + ": this host runs no jobs as root",
                 "submit as an ordinary user, or set tasks.allowRoot: true on this host");
-  HostUser result{entry.pw_uid, entry.pw_gid, {}};
+  const auto text = [](const char* field) { return std::string(field != nullptr ? field : ""); };
+  HostUser result{entry.pw_uid, entry.pw_gid, {}, text(entry.pw_name), text(entry.pw_dir), text(entry.pw_shell)};
   std::vector<gid_t> groups(kFirstGroups);
   int count = kFirstGroups;
   if (getgrouplist(entry.pw_name, entry.pw_gid, groups.data(), &count) < 0) {

@@ -13,6 +13,7 @@ namespace dtrain::account {
 struct HostUser {
   std::uint32_t uid = 0, gid = 0;
   std::vector<std::uint32_t> groups;   // supplementary, the primary one included
+  std::string name{}, home{}, shell{}; // as the entry has them; "": it does not say
 };
 
 // May jobs be root's on this host (tasks.allowRoot)? To be said before there are threads and helpers, which inherit it; they may until then.

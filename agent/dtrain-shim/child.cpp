@@ -1,5 +1,6 @@
 #include "agent/dtrain-shim/child.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
@@ -19,7 +20,7 @@ long raw(long number, long a = 0, long b = 0, long c = 0, long d = 0) { return s
 [[noreturn]] void give_up(ChildPlan& plan, Step step, int error) {
   plan.step = static_cast<uint8_t>(step);
   plan.error = error;
-  _exit(error == ENOENT && step == Step::execute ? 127 : 126);
+  _exit(error == ENOENT && (step == Step::execute || step == Step::interpret) ? 127 : 126);
 }
 
 void apply_limits(ChildPlan& plan) {
@@ -61,14 +62,51 @@ void take_cpus(const Launch& launch) {
   raw(SYS_set_mempolicy, MPOL_PREFERRED, reinterpret_cast<long>(nodes), kNumaNodes + 1);  // it counts one less than it is told
 }
 
+// Why a program that is there cannot be executed: what its first line, or its ELF header, asks to be run by is not there, or may not be
+// executed itself. The kernel's word for that is the same as for the program's own. Keeps the first that is found.
+void note_interpreter(ChildPlan& plan, const char* program) {
+  if (plan.interpreter[0] != '\0' || raw(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(program), X_OK) != 0) return;
+  const int fd = open_file(program, O_RDONLY | O_NONBLOCK);
+  if (fd < 0) return;
+  char* const name = plan.interpreter;
+  char head[kInterpreterBytes] = {};
+  ssize_t n = pread(fd, head, sizeof(head) - 1, 0);
+  if (n > 2 && head[0] == '#' && head[1] == '!') {
+    const char* from = head + 2;
+    while (*from == ' ' || *from == '\t') ++from;
+    size_t length = 0;
+    while (from[length] != '\0' && strchr(" \t\n", from[length]) == nullptr) ++length;
+    memcpy(name, from, length);
+    name[length] = '\0';
+  } else if (n >= static_cast<ssize_t>(sizeof(Elf64_Ehdr)) && memcmp(head, ELFMAG, SELFMAG) == 0 && head[EI_CLASS] == ELFCLASS64) {
+    Elf64_Ehdr file;
+    memcpy(&file, head, sizeof(file));
+    for (uint16_t i = 0; i < file.e_phnum && file.e_phentsize == sizeof(Elf64_Phdr); ++i) {
+      Elf64_Phdr part;
+      if (pread(fd, &part, sizeof(part), static_cast<off_t>(file.e_phoff + i * sizeof(part))) != sizeof(part)) break;
+      if (part.p_type != PT_INTERP) continue;
+      n = pread(fd, name, part.p_filesz < kInterpreterBytes ? part.p_filesz : kInterpreterBytes - 1, static_cast<off_t>(part.p_offset));
+      name[n > 0 ? n : 0] = '\0';
+      break;
+    }
+  }
+  close(fd);
+  // It is the program that is at fault after all.
+  if (raw(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(name), X_OK) == 0) name[0] = '\0';
+}
+
 // As execvpe does: the first entry of PATH that can be executed. Its cause of failure is the most telling one.
-int execute(const Launch& launch) {
+int execute(ChildPlan& plan) {
+  const Launch& launch = *plan.launch;
   const char* name = launch.argv[0];
   if (name[0] == '\0') return ENOENT;
-  if (strchr(name, '/') != nullptr) {
-    execve(name, launch.argv, launch.env);
-    return errno;
-  }
+  const auto attempt = [&](const char* program) {
+    execve(program, launch.argv, launch.env);
+    const int cause = errno;
+    if (cause == ENOENT || cause == EACCES) note_interpreter(plan, program);
+    return cause;
+  };
+  if (strchr(name, '/') != nullptr) return attempt(name);
   const char* entry = launch.path != nullptr ? launch.path : "/usr/local/bin:/usr/bin:/bin";
   int cause = ENOENT;
   while (true) {
@@ -81,9 +119,9 @@ int execute(const Launch& launch) {
       at += directory;
       if (directory != 0) file[at++] = '/';  // an empty entry is the current directory
       memcpy(file + at, name, length + 1);
-      execve(file, launch.argv, launch.env);
-      if (errno != ENOENT && errno != ENOTDIR) cause = errno;
-      if (errno == E2BIG || errno == ENOMEM || errno == ETXTBSY) return errno;
+      const int error = attempt(file);
+      if (error != ENOENT && error != ENOTDIR) cause = error;
+      if (error == E2BIG || error == ENOMEM || error == ETXTBSY) return error;
     }
     if (*end == '\0') return cause;
     entry = end + 1;
@@ -113,7 +151,8 @@ void run_child(void* context) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  give_up(plan, Step::execute, execute(*plan.launch));
+  const int error = execute(plan);
+  give_up(plan, plan.interpreter[0] != '\0' ? Step::interpret : Step::execute, error);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 namespace dtrain::shim {
 
+inline constexpr size_t kInterpreterBytes = 256;  // the kernel looks no further
+
 struct ChildPlan {
   const Launch* launch = nullptr;
   int out = -1, err = -1;       // become stdout and stderr
@@ -13,6 +15,7 @@ struct ChildPlan {
   // Result, written by the child: where it failed, if it did.
   volatile uint8_t step = 0;    // Step
   volatile int error = 0;
+  char interpreter[kInterpreterBytes] = {};  // at Step::interpret
 };
 
 // Returns the pid, or -errno when no process could be made. The process has executed its program when this returns,

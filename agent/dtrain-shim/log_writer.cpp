@@ -1,10 +1,15 @@
 #include "agent/dtrain-shim/log_writer.h"
 
+#include <initializer_list>
+
 namespace dtrain::shim {
 
 namespace {
 
 constexpr size_t kNameBytes = 32;
+constexpr uint64_t kReserve = 4096;        // kept free of output in each file: some forty lines about dropped bytes
+constexpr uint64_t kRoomStep = 16 << 10;   // asked of the disk at a time
+constexpr int kKeepSize = 1;               // FALLOC_FL_KEEP_SIZE: readers see nothing of it
 
 Text<kNameBytes> raw_name(uint32_t number) {
   Text<kNameBytes> name;
@@ -38,6 +43,28 @@ void LogWriter::configure(uint32_t first, uint64_t file_bytes, uint32_t files) {
   files_ = files > 0 ? files : 1;
 }
 
+// False: the disk is full. A file system that cannot reserve is tried with each write.
+bool LogWriter::File::reserve(uint64_t bytes) {
+  const uint64_t wanted = at + bytes;
+  if (wanted <= room) return true;
+  for (const uint64_t more : {wanted - room + kRoomStep, wanted - room}) {
+    if (syscall(SYS_fallocate, fd, kKeepSize, room, more) == 0) {
+      room += more;
+      return true;
+    }
+    if (errno != ENOSPC && errno != EDQUOT && errno != EINTR) {
+      room = UINT64_MAX;
+      return true;
+    }
+  }
+  return false;
+}
+
+// For so much output, with its record and the reserve behind both.
+bool LogWriter::has_room(size_t size) {
+  return raw_.reserve(size + kReserve) && index_.reserve(sizeof(task::LogIndexRecord) + kReserve);
+}
+
 // The oldest goes first: on a full disk its room is what the new file needs.
 bool LogWriter::rotate() {
   if (number_ >= files_) {
@@ -45,17 +72,25 @@ bool LogWriter::rotate() {
     unlink(index_name(number_ - files_).c_str());
   }
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
-  const int raw = open_file(raw_name(number_).c_str(), flags, 0600);
-  const int index = raw < 0 ? -1 : open_file(index_name(number_).c_str(), flags, 0600);
-  if (index < 0) {
-    if (raw >= 0) close(raw);
+  File raw, index;
+  raw.fd = open_file(raw_name(number_).c_str(), flags, 0600);
+  if (raw.fd >= 0) index.fd = open_file(index_name(number_).c_str(), flags, 0600);
+  // One without room for anything serves nobody; in the present file there is room for the line about it.
+  if (index.fd < 0 || !raw.reserve(kReserve) || !index.reserve(kReserve)) {
+    for (const int fd : {raw.fd, index.fd})
+      if (fd >= 0) close(fd);
+    unlink(raw_name(number_).c_str());
+    unlink(index_name(number_).c_str());
     return false;
   }
-  if (raw_ >= 0) close(raw_);
-  if (index_ >= 0) close(index_);
+  for (const File& old : {raw_, index_}) {
+    if (old.fd < 0) continue;
+    (void)!ftruncate(old.fd, static_cast<off_t>(old.at));  // gives back what was reserved
+    close(old.fd);
+  }
   raw_ = raw;
   index_ = index;
-  raw_at_ = index_at_ = 0;
+  in_line_ = false;
   ++number_;
   return true;
 }
@@ -63,19 +98,20 @@ bool LogWriter::rotate() {
 // Both or neither: bytes without their record would be taken for the output of a later write.
 bool LogWriter::store(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size) {
   task::LogIndexRecord record{};
-  record.offset = raw_at_;
+  record.offset = raw_.at;
   record.wall_ns = wall_ns();
   record.length = static_cast<uint32_t>(size);
   record.attempt = attempt;
   record.stream = static_cast<uint8_t>(stream);
-  if (!write_all(raw_, raw_at_, bytes, size) || !write_all(index_, index_at_, &record, sizeof(record))) {
+  if (!write_all(raw_.fd, raw_.at, bytes, size) || !write_all(index_.fd, index_.at, &record, sizeof(record))) {
     // Shrinking needs no room. Should it fail all the same, the next write lands on the same offset.
-    (void)!ftruncate(raw_, static_cast<off_t>(raw_at_));
-    (void)!ftruncate(index_, static_cast<off_t>(index_at_));
+    (void)!ftruncate(raw_.fd, static_cast<off_t>(raw_.at));
+    (void)!ftruncate(index_.fd, static_cast<off_t>(index_.at));
     return false;
   }
-  raw_at_ += size;
-  index_at_ += sizeof(record);
+  raw_.at += size;
+  index_.at += sizeof(record);
+  in_line_ = bytes[size - 1] != '\n';
   return true;
 }
 
@@ -85,18 +121,18 @@ void LogWriter::drop(size_t size) {
 }
 
 void LogWriter::append(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size) {
-  if ((raw_ < 0 || raw_at_ >= file_bytes_) && !rotate()) return drop(size);
-  if (!note_drops(attempt) || !store(stream, attempt, bytes, size)) drop(size);
+  if ((raw_.fd < 0 || raw_.at >= file_bytes_) && !rotate()) return drop(size);
+  if (!has_room(size)) return drop(size);
+  note_drops(attempt);
+  if (dropped_ != 0 || !store(stream, attempt, bytes, size)) drop(size);
 }
 
-bool LogWriter::note_drops(uint32_t attempt) {
-  if (dropped_ == 0) return true;
-  if (raw_ < 0 && !rotate()) return false;
+void LogWriter::note_drops(uint32_t attempt) {
+  if (dropped_ == 0 || (raw_.fd < 0 && !rotate())) return;
   Text<96> notice;
+  if (in_line_) notice.add("\n");
   notice.add("[dtrain: ").add(dropped_).add(" bytes of output were dropped here: no room on disk]\n");
-  if (!store(task::LogStream::err, attempt, notice.c_str(), notice.size())) return false;
-  dropped_ = 0;
-  return true;
+  if (store(task::LogStream::err, attempt, notice.c_str(), notice.size())) dropped_ = 0;
 }
 
 }  // namespace dtrain::shim

@@ -1,5 +1,6 @@
 // Appends a task's output to rotated files of the current directory, as common/task/log_format.h says.
-// Never blocks the task and never fails: what finds no room is counted, and a line says so once there is room again.
+// Never blocks the task and never fails: what finds no room is counted, and a line says so once there is room again, at the latest at the
+// end of the attempt: for that line room is kept.
 #pragma once
 
 #include "agent/dtrain-shim/sys.h"
@@ -12,20 +13,27 @@ class LogWriter {
   // Files begin with log.<first>; a file is closed at `file_bytes`; the newest `files` are kept.
   void configure(uint32_t first, uint64_t file_bytes, uint32_t files);
   void append(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size);
-  // Writes the line about dropped bytes, if there are any and there is room. False: there is still none.
-  bool note_drops(uint32_t attempt);
+  // At the end of an attempt: the line about dropped bytes, if there are any.
+  void note_drops(uint32_t attempt);
   uint64_t dropped_bytes() const { return dropped_total_; }
 
  private:
+  // A file and how far behind its end the disk's room is its own already.
+  struct File {
+    int fd = -1;
+    uint64_t at = 0, room = 0;
+    bool reserve(uint64_t bytes);
+  };
   bool rotate();
+  bool has_room(size_t size);
   bool store(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size);
   void drop(size_t size);
 
   uint64_t file_bytes_ = 0;
   uint32_t files_ = 1;
   uint32_t number_ = 0;      // K of the next file to open
-  int raw_ = -1, index_ = -1;
-  uint64_t raw_at_ = 0, index_at_ = 0;
+  File raw_, index_;
+  bool in_line_ = false;     // the last byte stored ends no line
   uint64_t dropped_ = 0;     // not yet said in the log
   uint64_t dropped_total_ = 0;
 };

@@ -14,12 +14,13 @@
 
 namespace dtrain::shim {
 
-inline constexpr uint32_t kVersion = 4;        // newest that this code speaks
+inline constexpr uint32_t kVersion = 5;        // newest that this code speaks
 inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
 // 1: without leases. Such a shim, adopted by a newer agent, runs on without one, and so does one that was launched
 // without (kLeased is missing).
 // 2: without kUnit, which no agent of that version writes.
 // 3: without CPUs of its own: its attempts run on all of them, whatever the launch file says.
+// 4: without grace for what outlives the main process, and without kInterpret.
 
 inline constexpr size_t kStatusBytes = 256;    // = limits::kStatusTextBytes
 inline constexpr size_t kTailBytes = 2048;     // = limits::kStderrTailBytes
@@ -29,6 +30,7 @@ inline constexpr uint32_t kRlimits = 16;
 inline constexpr uint32_t kGroups = 65536;     // NGROUPS_MAX
 inline constexpr uint32_t kCpuBytes = 8192;    // of a set of CPUs: 65,536 of them
 inline constexpr uint32_t kNumaNodes = 1024;   // MAX_NUMNODES of the largest kernels
+inline constexpr int64_t kMostGrace = int64_t{3650} * 24 * 3600 * 1'000'000'000;  // the longest duration of a job file
 
 // Names inside the assignment's directory.
 inline constexpr char kLaunchFile[] = "launch";
@@ -49,7 +51,7 @@ inline constexpr size_t kPathRoom = 16;
 enum class Command : uint16_t {
   hello = 1,   // a: oldest, b: newest version of the agent
   start = 2,   // a: attempt
-  signal = 3,  // a: signal, b: 1 for the whole tree
+  signal = 3,  // a: signal, b: 1 for the whole tree; grace_ns: what outlives the main process is left alone that long
   kill = 4,    // SIGKILL to the whole tree, frozen or not
   freeze = 5,  // a: 1 freeze, 0 thaw
   end = 6,     // kill what is left and leave; a: 1: it may stay for another assignment
@@ -67,9 +69,10 @@ struct CommandPacket {
   uint64_t nonce = 0;     // from here on: version 2
   uint64_t epoch = 0;
   int64_t lease_ns = 0;
+  int64_t grace_ns = 0;   // from here on: version 5
 };
 inline constexpr size_t kCommandV1Bytes = 16;  // what every version has
-static_assert(sizeof(CommandPacket) == 40);
+static_assert(sizeof(CommandPacket) == 48);
 
 // ---------------------------------------------------------------- shim -> agent
 
@@ -123,12 +126,13 @@ static_assert(sizeof(ReplyPacket) == 40);
 enum class Phase : uint8_t {
   idle = 0,     // no attempt was ever started
   running = 1,
-  ending = 2,   // its main process is gone, its tree not yet
+  ending = 2,   // its main process is gone, its tree not yet: it has its grace, or is being killed
   ended = 3,    // the whole tree is gone and its output is in the log
 };
 
 // What a new process was doing when it failed before its program ran.
-enum class Step : uint8_t { none = 0, execute = 1, enter_directory = 2, become_user = 3, set_limit = 4 };
+// interpret: its program is there, but what that asks to be run by is not; the record names it in place of the last output on stderr.
+enum class Step : uint8_t { none = 0, execute = 1, enter_directory = 2, become_user = 3, set_limit = 4, interpret = 5 };
 
 inline constexpr uint16_t kReady = 1;         // READY=1 was received
 inline constexpr uint16_t kStopping = 2;      // STOPPING=1 was received
@@ -180,6 +184,7 @@ inline constexpr uint64_t kLaunchMagic = 0x31484e4c4d494853;  // "SHIMLNH1"
 inline constexpr size_t kLaunchBytes = 8 << 20;               // larger: refused by both sides
 
 inline constexpr uint32_t kSwitchUser = 1;  // become uid, gid, groups
+inline constexpr uint32_t kSignalMain = 4;  // a stop that the shim passes on goes to the main process alone
 inline constexpr uint32_t kUnit = 2;        // it is a service of systemd: in its cgroups already, which the task's is to be made in; its
                                             // first connection is descriptor 0; SIGTERM means: stop_signal to the task
 
@@ -226,9 +231,10 @@ struct LaunchHeader {
   uint32_t cpu_bytes = 0;        // of these, whole words of the kernel; 0: it may use all
   int32_t numa_node = -1;        // whose memory comes first; -1: any
   uint32_t reserved2 = 0;
+  int64_t stop_grace_ns = 0;     // when the host stops: for what outlives the main process. From here on: version 5
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
-static_assert(sizeof(LaunchHeader) == 416);
+static_assert(sizeof(LaunchHeader) == 424);
 
 // ---------------------------------------------------------------- reading structs of any version
 

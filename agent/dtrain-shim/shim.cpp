@@ -14,8 +14,6 @@ namespace dtrain::shim {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kFirstKillPause = 2 * kMillisecond;       // doubled up to kLastKillPause: a process in an
-constexpr int64_t kLastKillPause = 1000 * kMillisecond;     // uninterruptible sleep must not keep the shim busy
 constexpr int64_t kCgroupFreezeBound = 1000 * kMillisecond;
 constexpr int64_t kStopFreezeBound = 200 * kMillisecond;
 constexpr int64_t kFreezePause = 2 * kMillisecond;
@@ -145,13 +143,11 @@ void Shim::obey(const CommandPacket& command) {
       outcome = start(command, reply, answer_now);
       break;
     case Command::signal:
-      if (!runs()) outcome = Outcome::no_attempt;
-      else if (command.b != 0) tree_.signal_all(static_cast<int>(command.a));
-      else kill(record_.pid, static_cast<int>(command.a));
+      outcome = signal(command);
       break;
     case Command::kill:
       if (!runs() && !ends()) outcome = Outcome::no_attempt;
-      else tree_.kill_all();
+      else kill_tree();
       if (lease_) withdraw_start(Outcome::withdrawn);
       break;
     case Command::freeze:
@@ -168,7 +164,7 @@ void Shim::obey(const CommandPacket& command) {
       end_sequence_ = command.sequence;
       stay_asked_ = command.a == 1;
       if (lease_) withdraw_start(Outcome::withdrawn);
-      if (runs() || ends()) tree_.kill_all();
+      if (runs() || ends()) kill_tree();
       answer_now = false;
       break;
     default:
@@ -260,6 +256,7 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   record_.code = record_.signal = 0;
   record_.watchdogs = record_.statuses = 0;
   record_.status_bytes = record_.tail_bytes = 0;
+  if (plan.step == static_cast<uint8_t>(Step::interpret)) keep_tail(plan.interpreter, strlen(plan.interpreter));
   output_[0] = out[0];
   output_[1] = err[0];
   for (int stream = 0; stream < 2; ++stream) {
@@ -267,6 +264,7 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
     watch(output_[stream], stream == 0 ? kOut : kErr, EPOLLIN);
   }
   childless_ = false;
+  grace_until_ = 0;
   sync_due_ = 0;
   link_.record_changed();
   begun_ = true;
@@ -305,7 +303,7 @@ void Shim::step_freeze() {
   if (now < freeze_deadline_) return;
   // What cannot be stopped is ended: whoever asked relies on its not running.
   record_.flags |= kFreezeFailed;
-  tree_.kill_all();
+  kill_tree();
   answer_freeze(Outcome::failed, ETIMEDOUT);
 }
 
@@ -362,19 +360,6 @@ void Shim::reap() {
       record_.flags &= static_cast<uint16_t>(~kHostStops);
   }
   childless_ = pid < 0 && errno == ECHILD;
-}
-
-// The main process is gone. Nothing of the attempt may be left when its end is told: a forked data loader would keep
-// the listening socket or the GPU.
-void Shim::step_ending() {
-  if (childless_ && tree_.cgroup_empty()) return finish_attempt();
-  watch_cgroup(true);
-  const int64_t now = boot_ns();
-  if (kill_due_ != 0 && now < kill_due_) return;
-  tree_.kill_all();
-  kill_pause_ = kill_pause_ == 0 ? kFirstKillPause : kill_pause_ * 2;
-  if (kill_pause_ > kLastKillPause) kill_pause_ = kLastKillPause;
-  kill_due_ = now + kill_pause_;
 }
 
 void Shim::finish_attempt() {

@@ -82,7 +82,11 @@ class Shim {
   // the attempt
   void signalled();
   void reap();
-  void host_stops();              // shim_stop.cpp
+  Outcome signal(const CommandPacket& command);  // shim_stop.cpp
+  void signal_task(int number, bool whole_tree);
+  void give_grace(int64_t grace_ns);
+  void kill_tree();
+  void host_stops();
   void pass_stop();
   void step_ending();
   void finish_attempt();
@@ -124,6 +128,7 @@ class Shim {
   uint64_t memory_kills_ = 0;     // seen so far
 
   int64_t kill_due_ = 0, kill_pause_ = 0;         // while ending: when to kill again what is still there
+  int64_t grace_until_ = 0;                       // what outlives the main process is left alone until then
   int64_t freeze_deadline_ = 0, freeze_due_ = 0;  // 0: no freeze is under way
   uint32_t freeze_sequence_ = 0;
   int64_t sync_due_ = 0;          // 0: the exit record is on disk

@@ -85,7 +85,7 @@ void Shim::act(const task::LeaseActions& actions, uint16_t flags_before) {
   if (actions.kill) {
     stop_freezing();
     answer_hold(Outcome::failed, ETIMEDOUT);
-    tree_.kill_all();
+    kill_tree();
   }
   if (actions.freeze) {
     tree_.begin_freeze();

@@ -1,9 +1,63 @@
-// SIGTERM: the host stops, or a person stops this assignment's service.
+// Signals to a running attempt, SIGTERM (the host stops, or a person stops this assignment's service), and the end of what is left then.
 #include <signal.h>
 
 #include "agent/dtrain-shim/shim.h"
 
 namespace dtrain::shim {
+
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kFirstKillPause = 2 * kMillisecond;       // doubled up to kLastKillPause: a process in an
+constexpr int64_t kLastKillPause = 1000 * kMillisecond;     // uninterruptible sleep must not keep the shim busy
+
+}  // namespace
+
+Outcome Shim::signal(const CommandPacket& command) {
+  const bool whole_tree = command.b != 0;
+  if (!runs() && !(ends() && whole_tree)) return Outcome::no_attempt;
+  give_grace(command.grace_ns);
+  signal_task(static_cast<int>(command.a), whole_tree);
+  return Outcome::done;
+}
+
+// Behind the end of the main process all that is left is the rest.
+void Shim::signal_task(int number, bool whole_tree) {
+  if (whole_tree) tree_.signal_all(number);
+  else if (runs()) kill(record_.pid, number);
+}
+
+// A later stop may shorten what an earlier signal gave.
+void Shim::give_grace(int64_t grace_ns) {
+  if (grace_ns <= 0) return;
+  grace_until_ = boot_ns() + (grace_ns < kMostGrace ? grace_ns : kMostGrace);
+  kill_due_ = 0;
+}
+
+// SIGKILL is the end of all grace.
+void Shim::kill_tree() {
+  grace_until_ = kill_due_ = 0;
+  tree_.kill_all();
+}
+
+// The main process is gone. Nothing of the attempt may be left when its end is told: a forked data loader would keep
+// the listening socket or the GPU. Those whom a stop has given grace have it: a main process is often a script around the trainer. As long
+// as one of them lives, this process has children; who is in the cgroup without being one (`dtrainctl exec`) is not waited for.
+void Shim::step_ending() {
+  if (childless_ && tree_.cgroup_empty()) return finish_attempt();
+  watch_cgroup(true);
+  const int64_t now = boot_ns();
+  if (!childless_ && now < grace_until_) {
+    kill_due_ = grace_until_;
+    return;
+  }
+  if (grace_until_ != 0) grace_until_ = kill_due_ = 0;
+  if (kill_due_ != 0 && now < kill_due_) return;
+  tree_.kill_all();
+  kill_pause_ = kill_pause_ == 0 ? kFirstKillPause : kill_pause_ * 2;
+  if (kill_pause_ > kLastKillPause) kill_pause_ = kLastKillPause;
+  kill_due_ = now + kill_pause_;
+}
 
 // Written down at once: it may be killed before the task has ended. dtrain-hold tells the shim before its task; systemd tells the shim
 // alone.
@@ -13,19 +67,19 @@ void Shim::host_stops() {
   if (!runs() && !ends()) return;
   record_.flags |= kHostStops;
   changed();
+  give_grace(launch_.header.stop_grace_ns);
   if ((launch_.header.flags & kUnit) != 0) pass_stop();
 }
 
 // What an order froze goes on, so that it can end as it likes. What stands still for want of a lease does not: the signal waits for a
 // grant, and systemd for the signal's effect until TimeoutStopSec.
 void Shim::pass_stop() {
-  if (!runs()) return;
-  if ((record_.flags & kFrozen) != 0 || freeze_deadline_ != 0 || held_) {
+  if (runs() && ((record_.flags & kFrozen) != 0 || freeze_deadline_ != 0 || held_)) {
     CommandPacket thaw;
     bool answer_now = true;
     (void)(lease_ ? order_freeze(thaw, answer_now) : freeze(thaw, answer_now));
   }
-  kill(record_.pid, launch_.header.stop_signal);
+  signal_task(launch_.header.stop_signal, (launch_.header.flags & kSignalMain) == 0);
 }
 
 }  // namespace dtrain::shim

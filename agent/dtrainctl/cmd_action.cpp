@@ -27,10 +27,10 @@ Outcome<void> act(Session& session, wire::ActionRequest request, const std::stri
     session.show(json_of(*reply), [&] { return reply->name + "\n"; });
     return {};
   }
-  auto reply = with_package(session, package_dir, [&](const std::string& digest) {
-    request.package_digest = digest;
+  auto reply = with_package(session, package_dir, [&](const Upload& package) {
+    request.package_digest = package.digest;
     return session.ask_surely<wire::Empty>(wire::MessageType::action, request, wire::MessageType::ok,
-                                           digest.empty() ? kAnswerTime : kPackageTime);
+                                           package.digest.empty() ? kAnswerTime : kPackageTime);
   });
   if (!reply) return failed(reply.error());
   session.note(done_text(request));

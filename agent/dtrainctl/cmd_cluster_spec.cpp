@@ -1,5 +1,6 @@
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/tables.h"
+#include "agent/dtrainctl/user_entry.h"
 
 namespace dtrain::ctl {
 
@@ -9,6 +10,7 @@ int cmd_cluster_spec(Session& session, const TaskSpecsOptions& options) {
                                                         wire::MessageType::task_specs);
   if (!reply) return session.report(reply.error());
   session.warn(reply->warnings);
+  add_user_entry(reply->tasks);
   session.show(json_of(reply->tasks), [&] { return task_specs_text(reply->tasks); });
   return kDone;
 }

@@ -1,6 +1,7 @@
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/tables.h"
 #include "agent/dtrainctl/upload.h"
+#include "agent/dtrainctl/user_entry.h"
 
 namespace dtrain::ctl {
 
@@ -13,6 +14,7 @@ int cmd_plan(Session& session, const FileOptions& options) {
   auto reply = session.ask_surely<wire::TaskSpecsReply>(wire::MessageType::plan, request, wire::MessageType::task_specs);
   if (!reply) return session.report(reply.error());
   session.warn(reply->warnings);
+  add_user_entry(reply->tasks);
   if (!reply->waiting_for.empty()) session.note("it could not start now: " + reply->waiting_for);
   session.show(json_of(*reply), [&] { return task_specs_text(reply->tasks); });
   return kDone;

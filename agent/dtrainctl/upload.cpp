@@ -143,18 +143,19 @@ Outcome<Upload> upload_package(Session& session, const std::string& directory) {
   if (!known->present)
     if (auto sent = send_file(*connection, file.get(), packed->digest, packed->path, session); !sent)
       return failed(sent.error());
-  return Upload{packed->digest, !known->present};
+  return Upload{packed->digest, packed->content, !known->present};
 }
 
 Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace) {
   wire::SubmitRequest request;
   request.request_id = make_request_id();
   request.replace = replace;
-  auto reply = with_package(session, job.package_dir, [&](const std::string& digest) {
-    job.spec.package_digest = digest;
+  auto reply = with_package(session, job.package_dir, [&](const Upload& package) {
+    job.spec.package_digest = package.digest;
+    job.spec.package_content = package.content;
     request.spec = wire::encode(job.spec);
     return session.ask_surely<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted,
-                                                 digest.empty() ? kAnswerTime : kPackageTime);
+                                                 package.digest.empty() ? kAnswerTime : kPackageTime);
   });
   if (reply) session.warn(reply->warnings);
   return reply;

@@ -21,23 +21,23 @@ Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std:
                              const FileOptions& options, const std::string& base_dir);
 
 struct Upload {
-  std::string digest;
+  std::string digest, content;  // as PackedFile's
   bool sent = false;  // the agent lacked it, or did not know that this user has it
 };
 // Packs the directory and sends it unless the agent has it already, from this user.
 Outcome<Upload> upload_package(Session& session, const std::string& directory);
 
-// Uploads the package ("": none), then asks with its digest. Once more where the agent refuses and lacks it by then: one that was begun anew in
+// Uploads the package ("": none), then asks with it. Once more where the agent refuses and lacks it by then: one that was begun anew in
 // between has forgotten who gave what.
 template <class Ask>
-auto with_package(Session& session, const std::string& directory, Ask ask) -> decltype(ask(std::string())) {
-  if (directory.empty()) return ask(std::string());
+auto with_package(Session& session, const std::string& directory, Ask ask) -> decltype(ask(Upload())) {
+  if (directory.empty()) return ask(Upload());
   auto upload = upload_package(session, directory);
   if (!upload) return failed(upload.error());
-  auto reply = ask(upload->digest);
+  auto reply = ask(*upload);
   if (reply || reply.error().code() != ErrorCode::refused) return reply;
   const auto lacked = upload_package(session, directory);
-  return lacked && lacked->sent ? ask(lacked->digest) : reply;
+  return lacked && lacked->sent ? ask(*lacked) : reply;
 }
 
 // Uploads the package, then submits with a fresh request id. Says the agent's warnings.

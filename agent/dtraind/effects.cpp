@@ -43,7 +43,7 @@ struct Daemon::Perform {
   void operator()(node::Stage& e) { d.stager_->stage(e); }
   void operator()(node::LaunchShim& e) { d.runner_->launch(e.spec); }
   void operator()(node::StartAttempt& e) { d.runner_->start(e.id, e.attempt); }
-  void operator()(node::SignalTask& e) { d.runner_->signal(e.id, e.signal, e.whole_tree); }
+  void operator()(node::SignalTask& e) { d.runner_->signal(e); }
   void operator()(node::KillTask& e) { d.runner_->kill(e.id); }
   void operator()(node::FreezeTask& e) { d.runner_->freeze(e.id, e.freeze); }
   void operator()(node::AnswerLease& e) { d.runner_->answer_lease(e); }

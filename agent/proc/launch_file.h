@@ -33,6 +33,8 @@ struct LaunchFile {
   // A service of systemd: its cgroups are systemd's, which puts the shim there; SIGTERM is for the task, too, which gets stop_signal.
   bool is_unit = false;
   std::int32_t stop_signal = 15;
+  bool signal_main = false;    // a stop that the shim passes on goes to the main process alone
+  Duration stop_grace{0};      // then, for what outlives the main process
   std::vector<std::uint32_t> cpus;   // its own, below 8 * shim::kCpuBytes; empty: it may use all
   std::int32_t numa_node = -1;       // whose memory comes first; -1: any
 };

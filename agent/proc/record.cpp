@@ -13,11 +13,28 @@ std::string whole_lines(const std::string& tail) {
   return newline == std::string::npos || newline + 1 == tail.size() ? tail : tail.substr(newline + 1);
 }
 
+// What a person sees of it, and no terminal acts on.
+std::string in_words(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\r') out += "\\r";
+    else out += static_cast<unsigned char>(c) < ' ' || c == 0x7f ? '?' : c;
+  }
+  return out;
+}
+
+std::string missing_interpreter(const ShimRecord& record, const std::string& program) {
+  const std::string text =
+      "could not execute " + program + ": its interpreter " + in_words(record.tail) + ": " + cause_of(record.fixed.error);
+  return record.tail.ends_with('\r') ? text + "; the file has the line ends of Windows: convert it with dos2unix" : text;
+}
+
 std::string failed_step(const ShimRecord& record, const std::string& program, const std::string& work_dir) {
   const std::string cause = ": " + cause_of(record.fixed.error);
   switch (static_cast<shim::Step>(record.fixed.step)) {
     case shim::Step::none: return "";
     case shim::Step::execute: return "could not execute " + program + cause;
+    case shim::Step::interpret: return missing_interpreter(record, program);
     case shim::Step::enter_directory: return "could not enter " + work_dir + cause;
     case shim::Step::become_user: return "could not become the task's user" + cause;
     case shim::Step::set_limit: return "could not set a resource limit" + cause;
@@ -53,7 +70,7 @@ task::Exit to_exit(const ShimRecord& record, const std::string& program, const s
   exit.cause = failed_step(record, program, work_dir);
   if (exit.cause.empty() && record.has(shim::kFreezeFailed)) exit.cause = "could not be frozen in time";
   exit.with_host = record.has(shim::kHostStops);
-  exit.stderr_tail = whole_lines(record.tail);
+  if (static_cast<shim::Step>(record.fixed.step) != shim::Step::interpret) exit.stderr_tail = whole_lines(record.tail);
   return exit;
 }
 

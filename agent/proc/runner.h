@@ -46,7 +46,7 @@ class Runner {
   virtual std::vector<task::FoundShim> list() = 0;
   virtual void launch(const task::ShimSpec& spec) = 0;                                  // -> ShimUp
   virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;                // -> AttemptStarted | AttemptRefused; AttemptExited
-  virtual void signal(const AssignmentId& id, int signal, bool whole_tree) = 0;
+  virtual void signal(const node::SignalTask& order) = 0;
   virtual void kill(const AssignmentId& id) = 0;                                        // whole tree, also a frozen one
   virtual void freeze(const AssignmentId& id, bool freeze) = 0;                         // -> FreezeDone
   // A spec with a lease: start() only orders; LeaseAsked goes to the sink, and the attempt starts when the answer grants

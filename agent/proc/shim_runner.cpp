@@ -31,6 +31,7 @@ constexpr int kEventsPerTurn = 64;
 constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1;  // handles count from 1, and each has TrackedShim::kTags tags
 static_assert(kLauncherTag < TrackedShim::kTags);
 constexpr std::size_t kSocketPathBytes = 107;
+constexpr const char* kDefaultShell = "/bin/sh";  // as passwd(5) says of an entry without one
 
 const std::map<std::string, int>& resources() {
   static const std::map<std::string, int> names = {
@@ -62,7 +63,7 @@ class ShimRunner final : public Runner {
   std::vector<task::FoundShim> list() override;
   void launch(const task::ShimSpec& spec) override;
   void start(const AssignmentId& id, AttemptNumber attempt) override;
-  void signal(const AssignmentId& id, int signal, bool whole_tree) override;
+  void signal(const node::SignalTask& order) override;
   void kill(const AssignmentId& id) override;
   void freeze(const AssignmentId& id, bool freeze) override;
   void answer_lease(const node::AnswerLease& answer) override;
@@ -132,6 +133,11 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   launch.argv = spec.argv;
   launch.env = spec.env;
   launch.work_dir = spec.work_dir;
+  // Of this host, which only it knows. What the job or tasks.passEnv say is there already, and wins.
+  launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);
+  launch.env.try_emplace("SHELL", user->shell.empty() ? kDefaultShell : user->shell);
+  for (const char* name : {"USER", "LOGNAME"})
+    if (!user->name.empty()) launch.env.try_emplace(name, user->name);
   launch.notify = shim.directory() + "/notify";
   if (launch.notify.size() > kSocketPathBytes || (launch.switch_user && !account::can_reach(*user, launch.notify))) {
     std::uint64_t random = 0;
@@ -141,6 +147,8 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
     launch.notify = "@dtrain/" + hex(random);
   }
   if (const Status placed = launcher_->place(spec, launch); !placed) return fail(placed.error());
+  launch.signal_main = spec.signal_to == job::SignalTo::main;
+  launch.stop_grace = spec.stop_grace;
   launch.lease = spec.lease;
   launch.epoch = spec.epoch;
   if (spec.lease > Duration{0} &&
@@ -242,8 +250,8 @@ void ShimRunner::start(const AssignmentId& id, AttemptNumber attempt) {
   wake();
 }
 
-void ShimRunner::signal(const AssignmentId& id, int signal, bool whole_tree) {
-  if (TrackedShim* shim = find(id)) shim->signal(signal, whole_tree);
+void ShimRunner::signal(const node::SignalTask& order) {
+  if (TrackedShim* shim = find(order.id)) shim->signal(order);
 }
 
 void ShimRunner::kill(const AssignmentId& id) {

@@ -39,7 +39,7 @@ class TrackedShim {
 
   // ---- commands
   void start(AttemptNumber attempt);
-  void signal(int signal, bool whole_tree);
+  void signal(const node::SignalTask& order);
   void kill();
   void freeze(bool freeze);
   void answer_lease(const node::AnswerLease& answer, Instant now);

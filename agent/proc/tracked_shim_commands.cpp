@@ -45,8 +45,14 @@ void TrackedShim::start(AttemptNumber attempt) {
   pending_[sequence] = {shim::Command::start, attempt};
 }
 
-void TrackedShim::signal(int signal, bool whole_tree) {
-  if (up()) link_.send(shim::Command::signal, static_cast<std::uint32_t>(signal), whole_tree ? 1 : 0);
+void TrackedShim::signal(const node::SignalTask& order) {
+  if (!up()) return;
+  shim::CommandPacket packet;
+  packet.command = static_cast<std::uint16_t>(shim::Command::signal);
+  packet.a = static_cast<std::uint32_t>(order.signal);
+  packet.b = order.whole_tree ? 1 : 0;
+  packet.grace_ns = order.grace.count();
+  link_.send(packet);
 }
 
 void TrackedShim::kill() {

@@ -63,9 +63,8 @@ class Temporary {
   static constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C",
                                                               nullptr};
   const std::string directory = "--directory=" + dir;
-  const std::array<const char*, 11> argv = {
-      "tar",       "--create",        "--format=gnu",    "--sort=name", "--mtime=@0", "--owner=0",
-      "--group=0", "--numeric-owner", directory.c_str(), ".",           nullptr};
+  const std::array<const char*, 10> argv = {"tar",       "--create",        "--format=gnu",    "--sort=name", "--owner=0",
+                                            "--group=0", "--numeric-owner", directory.c_str(), ".",           nullptr};
   ::signal(SIGPIPE, SIG_DFL);
   if (::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0) {
     environ = const_cast<char**>(kEnvironment.data());
@@ -84,8 +83,76 @@ std::string first_complaint(int errors) {
   return text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text;
 }
 
+class Hash {
+ public:
+  Hash() { crypto_generichash_init(&state_, nullptr, 0, kDigestHexBytes / 2); }
+  void add(std::string_view bytes) {
+    crypto_generichash_update(&state_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  }
+  std::string hex() {
+    std::array<unsigned char, kDigestHexBytes / 2> sum;
+    crypto_generichash_final(&state_, sum.data(), sum.size());
+    std::array<char, kDigestHexBytes + 1> hex;
+    ::sodium_bin2hex(hex.data(), hex.size(), sum.data(), sum.size());
+    return hex.data();
+  }
+
+ private:
+  crypto_generichash_state state_;
+};
+
+// Hashes a tar with the times of its members blanked, and the header's checksum, which covers them. So it is never the hash of a tar.
+class ContentHash {
+ public:
+  void add(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const bool data = data_left_ > 0;
+      const std::size_t part = std::min<std::uint64_t>(bytes.size(), data ? data_left_ : kBlock - header_.size());
+      if (data) {
+        hash_.add(bytes.substr(0, part));
+        data_left_ -= part;
+      } else {
+        header_.append(bytes.substr(0, part));
+        if (header_.size() == kBlock) end_header();
+      }
+      bytes.remove_prefix(part);
+    }
+  }
+  std::string hex() { return hash_.hex(); }
+
+ private:
+  // Where the fields of a header lie (tar.h of GNU tar).
+  static constexpr std::size_t kBlock = 512, kSize = 124, kTime = 136, kChecksum = 148, kNumber = 12, kChecksumBytes = 8;
+
+  void end_header() {
+    data_left_ = (size() + kBlock - 1) / kBlock * kBlock;
+    std::fill_n(header_.begin() + kTime, kNumber, '\0');
+    std::fill_n(header_.begin() + kChecksum, kChecksumBytes, '\0');
+    hash_.add(header_);
+    header_.clear();
+  }
+  // In octal digits; what is too large for them is binary, behind a first byte of 0x80.
+  std::uint64_t size() const {
+    const std::string_view field = std::string_view(header_).substr(kSize, kNumber);
+    const bool binary = (static_cast<unsigned char>(field.front()) & 0x80) != 0;
+    std::uint64_t value = 0;
+    for (std::size_t i = binary ? 1 : 0; i < field.size() && (binary || (field[i] >= '0' && field[i] <= '7')); ++i)
+      value = binary ? value << 8 | static_cast<unsigned char>(field[i]) : value << 3 | static_cast<std::uint64_t>(field[i] - '0');
+    return value;
+  }
+
+  Hash hash_;
+  std::string header_;
+  std::uint64_t data_left_ = 0;
+};
+
+struct Hashes {
+  Hash bytes;
+  ContentHash content;
+};
+
 // Copies tar's output into the file and hashes it on the way. Ends with the output, or at the first failure.
-Status copy_and_hash(const std::string& dir, int from, const Temporary& to, crypto_generichash_state& hash) {
+Status copy_and_hash(const std::string& dir, int from, const Temporary& to, Hashes& hashes) {
   std::vector<char> buffer(kReadBytes);
   std::uint64_t total = 0;
   while (true) {
@@ -104,16 +171,9 @@ Status copy_and_hash(const std::string& dir, int from, const Temporary& to, cryp
     if (!write_all(to.fd(), bytes))
       return fail(ErrorCode::io, "could not write " + to.path() + ": " + std::strerror(errno),
                   "free space there, or set TMPDIR");
-    crypto_generichash_update(&hash, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+    hashes.bytes.add(bytes);
+    hashes.content.add(bytes);
   }
-}
-
-std::string hex_of(crypto_generichash_state& hash) {
-  std::array<unsigned char, kDigestHexBytes / 2> sum;
-  crypto_generichash_final(&hash, sum.data(), sum.size());
-  std::array<char, kDigestHexBytes + 1> hex;
-  ::sodium_bin2hex(hex.data(), hex.size(), sum.data(), sum.size());
-  return hex.data();
 }
 
 }  // namespace
@@ -139,9 +199,8 @@ Result<PackedFile> pack_directory(const std::string& dir) {
   if (pid == 0) run_tar(dir, write_end.fd(), errors.fd());
   write_end.reset();
 
-  crypto_generichash_state hash;
-  crypto_generichash_init(&hash, nullptr, 0, kDigestHexBytes / 2);
-  const Status copied = copy_and_hash(dir, read_end.fd(), *packed, hash);
+  Hashes hashes;
+  const Status copied = copy_and_hash(dir, read_end.fd(), *packed, hashes);
   if (!copied) ::kill(pid, SIGKILL);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -153,8 +212,7 @@ Result<PackedFile> pack_directory(const std::string& dir) {
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     return fail(ErrorCode::invalid, "could not pack " + dir + ": " + first_complaint(errors.fd()),
                 "make every file of the package readable for you, and change none meanwhile");
-  std::string digest = hex_of(hash);
-  return PackedFile{packed->keep(), std::move(digest)};
+  return PackedFile{packed->keep(), hashes.bytes.hex(), hashes.content.hex()};
 }
 
 }  // namespace dtrain::store

@@ -38,4 +38,20 @@ void JobTransition::grow(const std::vector<TaskPlacement>& more) {
   }
 }
 
+bool JobTransition::wanted(const TaskId& id) const {
+  const auto role = job_.spec.roles.find(id.role);
+  return role != job_.spec.roles.end() && id.index < role->second.replicas;
+}
+
+void JobTransition::drop_scaled_away() {
+  for (auto it = job_.tasks.begin(); it != job_.tasks.end();) {
+    if (wanted(it->first) || !it->second.ended) {
+      ++it;
+      continue;
+    }
+    job_.former_tasks[it->first] = it->second.attempt;
+    it = job_.tasks.erase(it);
+  }
+}
+
 }  // namespace dtrain::cluster

@@ -18,8 +18,9 @@ bool evaluator_or_ps(const std::string& role) {
 }
 
 // A task that failed for good while the job goes on (a dynamic worker) is missed by nobody.
-bool counts_as_running(const TaskRecord& t) {
-  return t.completed || t.state == TaskState::running || t.state == TaskState::failed;
+// Nor one that has ended after the signal before the job's deadline.
+bool counts_as_running(const JobRecord& job, const TaskRecord& t) {
+  return t.completed || t.state == TaskState::running || t.state == TaskState::failed || (job.signalled && t.ended);
 }
 
 }  // namespace
@@ -406,27 +407,17 @@ bool JobTransition::check_success() {
   return any;
 }
 
-bool JobTransition::wanted(const TaskId& id) const {
-  const auto role = job_.spec.roles.find(id.role);
-  return role != job_.spec.roles.end() && id.index < role->second.replicas;
-}
-
-void JobTransition::drop_scaled_away() {
-  for (auto it = job_.tasks.begin(); it != job_.tasks.end();) {
-    if (wanted(it->first) || !it->second.ended) {
-      ++it;
-      continue;
-    }
-    job_.former_tasks[it->first] = it->second.attempt;
-    it = job_.tasks.erase(it);
-  }
+// Nothing of it is begun again, so it holds its place for nobody.
+bool JobTransition::ended_before_deadline() const {
+  return job_.signalled && job_.goal == Goal::run && job_.halt == Halt::none && !job_.needs_generation && !is_final(job_.state) &&
+         !job_.tasks.empty() && job_.nothing_runs() && std::ranges::none_of(job_.tasks, [](const auto& t) { return t.second.lost; });
 }
 
 JobState JobTransition::running_state() const {
   bool all = true, any_started = false, any_staging = false, any_again = false;
   for (const auto& [id, t] : job_.tasks) {
     if (!wanted(id)) continue;
-    all = all && counts_as_running(t);
+    all = all && counts_as_running(job_, t);
     any_started =
         any_started || t.completed || t.state == TaskState::starting || t.state == TaskState::running;
     any_staging = any_staging || t.state == TaskState::fetching || t.state == TaskState::staged;
@@ -456,6 +447,8 @@ void JobTransition::settle() {
   const bool may_be_done = job_.halt == Halt::none || (job_.halt == Halt::replace && job_.nothing_runs());
   if (job_.goal == Goal::run && may_be_done && !is_final(job_.state) && job_.generation > 0 && !job_.tasks.empty() && check_success())
     finish(JobState::succeeded, "", false);
+  else if (ended_before_deadline())
+    finish(JobState::failed, "every task ended after the signal before activeDeadlineSeconds", false);
 
   if (is_final(job_.state)) {
     for (auto& [id, t] : job_.tasks) {

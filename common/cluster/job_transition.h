@@ -73,6 +73,7 @@ class JobTransition {
   bool spend_restart(const std::string& cause, bool spared = false);
   bool check_success();
   bool wanted(const TaskId& id) const;  // not scaled away
+  bool ended_before_deadline() const;
   void drop_scaled_away();
   JobState running_state() const;
 

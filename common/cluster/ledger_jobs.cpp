@@ -86,7 +86,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     JobRecord& old = state_.jobs.at(existing->id);
     const bool may_replace = c.replace && is_final(old.state);
     if (!may_replace) {
-      if (old.submitted_spec == c.spec && same(old.user, c.user)) {
+      if (job::same_content(old.submitted_spec, c.spec) && same(old.user, c.user)) {
         Applied a = done(old);
         a.unchanged = true;
         return a;
@@ -221,6 +221,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       }
       if (!c.package_digest.empty()) {
         job.spec.package_digest = c.package_digest;
+        job.spec.package_content.clear();
         job.package_host = c.package_host;
       }
       job.from_scratch = c.from_scratch;
@@ -257,7 +258,6 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       if (!final) transition.finish(JobState::cancelled, "deleted by " + c.user, true);
       job.deleting = true;
       job.leave_running = false;
-      job.graceful = false;
       if (job.nothing_runs()) {
         const Applied result = done(job);
         forget(job.id, wall);

@@ -17,7 +17,10 @@ namespace dtrain::job {
 struct TaskAddress {
   std::string host;         // what goes into cluster specs: the host's task address
   std::uint16_t port = 0;   // reserved for this task in this generation
-  std::string text() const { return host + ":" + std::to_string(port); }
+  // An address of IPv6 in brackets: nobody could tell its port else.
+  std::string text() const {
+    return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
+  }
   template <class V> void fields(V& v) { v("host", host); v("port", port); }
 };
 
@@ -51,7 +54,7 @@ struct TaskView {
   std::string package_dir;               // the job's writable copy
   std::string interface;                 // of the task address; "": unknown
   std::string notify_socket;
-  std::string user, home, shell;
+  std::string user;                      // "": its host finds out
   std::map<std::string, std::string> pass_env;  // tasks.passEnv of the host, already read
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/wire/codec.h"
+
 namespace dtrain::job {
 
 namespace {
@@ -23,6 +25,15 @@ std::uint64_t rank_count(const JobSpec& spec) {
 }
 
 }  // namespace
+
+bool same_content(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  auto one = wire::decode<JobSpec>(a);
+  const auto other = wire::decode<JobSpec>(b);
+  if (!one || !other || one->package_content.empty() || one->package_content != other->package_content) return false;
+  one->package_digest = other->package_digest;
+  return wire::encode(*one) == wire::encode(*other);
+}
 
 std::uint32_t total_replicas(const JobSpec& spec) {
   std::uint64_t sum = 0;  // cannot overflow: the codec bounds the number of roles, validate() the sum

@@ -48,6 +48,9 @@ constexpr Placement enum_last(Placement) { return Placement::spread; }
 enum class StartAfter : unsigned char { running, ready, succeeded };
 constexpr StartAfter enum_last(StartAfter) { return StartAfter::succeeded; }
 
+enum class SignalTo : unsigned char { all, main };
+constexpr SignalTo enum_last(SignalTo) { return SignalTo::main; }
+
 struct Resources {
   std::uint64_t cpu_millis = 0;    // 0: reserves nothing, limits nothing
   std::uint64_t memory_bytes = 0;  // 0: likewise; otherwise a hard limit
@@ -74,12 +77,13 @@ struct RoleSpec {
   bool notify = false;                              // ready means READY=1 was sent
   Duration watchdog{0};                             // 0: off
   std::int32_t stop_signal = 15;
+  SignalTo signal_to = SignalTo::all;               // which of a task's processes get the stop signal and the deadline's
   template <class V> void fields(V& v) {
     v("replicas", replicas); v("min_replicas", min_replicas); v("command", command); v("env", env);
     v("resources", resources); v("node_selector", node_selector); v("anti_affinity", anti_affinity);
     v("avoid_gpu_hosts", avoid_gpu_hosts); v("restart_policy", restart_policy); v("start_after", start_after);
     v("on_disconnect", on_disconnect); v("exclusive", exclusive); v("notify", notify); v("watchdog", watchdog);
-    v("stop_signal", stop_signal);
+    v("stop_signal", stop_signal); v("signal_to", signal_to);
   }
 };
 
@@ -171,13 +175,18 @@ struct JobSpec {
   Policy policy;
   NotifyHook notify;
   bool suspend = false;
+  std::string package_content;                 // as package_digest, but whatever the times of its files; "": of an older client
   template <class V> void fields(V& v) {
     v("name", name); v("generate_name", generate_name); v("labels", labels); v("framework", framework);
     v("package_digest", package_digest); v("work_dir", work_dir); v("env", env);
     v("require_paths", require_paths); v("roles", roles); v("checkpoint", checkpoint); v("policy", policy);
     v("notify", notify); v("suspend", suspend);
+    v("package_content", package_content);
   }
 };
+
+// Is what was submitted (encoded specs) the same, but for the times of the package's files?
+bool same_content(const std::string& a, const std::string& b);
 
 std::string_view to_string(Framework f);
 std::uint32_t total_replicas(const JobSpec& spec);

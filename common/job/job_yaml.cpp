@@ -95,6 +95,7 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.flag("notify", role.notify);
   w.duration("watchdog", role.watchdog);
   w.line("stopSignal", format_signal(role.stop_signal));
+  w.word("signalTo", role.signal_to);
   w.close();
 }
 

@@ -36,6 +36,7 @@ constexpr Table<EvaluatorInCluster, 3> kEvaluatorInCluster{{{"self", EvaluatorIn
 constexpr Table<Placement, 2> kPlacements{{{"pack", Placement::pack}, {"spread", Placement::spread}}};
 constexpr Table<StartAfter, 3> kStartAfter{
     {{"Running", StartAfter::running}, {"Ready", StartAfter::ready}, {"Succeeded", StartAfter::succeeded}}};
+constexpr Table<SignalTo, 2> kSignalTo{{{"all", SignalTo::all}, {"main", SignalTo::main}}};
 constexpr Table<CheckpointFormat, 3> kCheckpointFormats{{{"auto", CheckpointFormat::automatic},
                                                          {"manifest", CheckpointFormat::manifest},
                                                          {"tensorflow", CheckpointFormat::tensorflow}}};
@@ -73,6 +74,9 @@ NameTable<Placement> names(Placement) {
 }
 NameTable<StartAfter> names(StartAfter) {
   return kStartAfter;
+}
+NameTable<SignalTo> names(SignalTo) {
+  return kSignalTo;
 }
 NameTable<CheckpointFormat> names(CheckpointFormat) {
   return kCheckpointFormats;

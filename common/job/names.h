@@ -25,6 +25,7 @@ NameTable<SuccessPolicy> names(SuccessPolicy);
 NameTable<EvaluatorInCluster> names(EvaluatorInCluster);
 NameTable<Placement> names(Placement);
 NameTable<StartAfter> names(StartAfter);
+NameTable<SignalTo> names(SignalTo);
 NameTable<CheckpointFormat> names(CheckpointFormat);
 
 // The states `notify.on` may name.

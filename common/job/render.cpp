@@ -12,7 +12,6 @@ namespace {
 using Env = std::map<std::string, std::string>;
 
 constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
-constexpr const char* kDefaultShell = "/bin/sh";
 constexpr const char* kDefaultLang = "C.UTF-8";
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -21,11 +20,10 @@ std::string joined(const std::vector<std::string>& parts) {
   return out;
 }
 
+// HOME and SHELL are added where the task is launched: only that host knows its user's entry.
 void add_basics(const TaskView& task, Env& env) {
   env["PATH"] = kDefaultPath;
-  env["HOME"] = task.home;
-  env["USER"] = task.user;
-  env["SHELL"] = task.shell.empty() ? kDefaultShell : task.shell;
+  if (!task.user.empty()) env["USER"] = env["LOGNAME"] = task.user;
   env["LANG"] = kDefaultLang;
   for (const auto& [name, value] : task.pass_env) env[name] = value;
 }

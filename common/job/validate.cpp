@@ -113,10 +113,10 @@ class Rules {
           "this version supports tensorflow and generic, not " + std::string(to_string(spec_.framework)),
           "generic runs any command, with templates for its arguments");
     const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-    const std::string& digest = spec_.package_digest;
-    if (!digest.empty() && (digest.size() != kDigestBytes || !std::all_of(digest.begin(), digest.end(), hex)))
-      add("out-of-range", "spec.package",
-          "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
+    for (const std::string& digest : {spec_.package_digest, spec_.package_content})
+      if (!digest.empty() && (digest.size() != kDigestBytes || !std::all_of(digest.begin(), digest.end(), hex)))
+        add("out-of-range", "spec.package",
+            "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
     check_work_dir();
     check_env("spec.env", spec_.env);
     for (std::size_t i = 0; i < spec_.require_paths.size(); ++i)

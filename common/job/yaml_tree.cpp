@@ -6,6 +6,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -237,6 +238,62 @@ std::optional<YamlError> check_brackets(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<std::uint32_t> hex_code(std::string_view text) {
+  constexpr std::string_view kEscape = "\\u";
+  constexpr std::size_t kDigits = 4;
+  if (!text.starts_with(kEscape) || text.size() < kEscape.size() + kDigits) return std::nullopt;
+  std::uint32_t code = 0;
+  const char* end = text.data() + kEscape.size() + kDigits;
+  return std::from_chars(text.data() + kEscape.size(), end, code, 16).ptr == end ? std::optional(code) : std::nullopt;
+}
+
+// JSON is YAML, but for one thing: it writes a character beyond 0xFFFF as two escapes (surrogates), YAML as one of eight digits. All text
+// of a JSON file stands in double quotes, so an escape there is an escape.
+std::string join_surrogates(std::string_view text) {
+  constexpr std::size_t kPair = 12;
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  std::string out;
+  if (first == std::string_view::npos || text[first] != '{') return std::string(text);
+  for (std::size_t i = 0; i < text.size();) {
+    const auto high = hex_code(text.substr(i));
+    const auto low = high && *high >= 0xD800 && *high < 0xDC00 ? hex_code(text.substr(i + kPair / 2)) : std::nullopt;
+    if (low && *low >= 0xDC00 && *low < 0xE000) {
+      constexpr std::string_view kHex = "0123456789ABCDEF";
+      const std::uint32_t code = 0x10000 + ((*high - 0xD800) << 10) + (*low - 0xDC00);
+      out += "\\U";
+      for (int shift = 28; shift >= 0; shift -= 4) out += kHex[code >> shift & 15];
+      i += kPair;
+      continue;
+    }
+    if (text[i] == '\\' && i + 1 < text.size()) out += text[i++];  // with what it escapes, maybe another backslash
+    out += text[i++];
+  }
+  return out;
+}
+
+// Does a text of lines of its own (| or >) begin at the end of this line?
+bool begins_text(std::string_view line) {
+  const std::size_t last = line.find_last_not_of(" \t\r+-0123456789");
+  return last != std::string_view::npos && (line[last] == '|' || line[last] == '>');
+}
+
+// The library has another word for each place where a tab may stand. The first line at fault is the one that it stopped at, or one above.
+std::optional<YamlError> indenting_tab(std::string_view text, std::uint32_t line) {
+  constexpr std::size_t kNowhere = std::string_view::npos;
+  std::size_t text_above = kNowhere;  // indentation of the line that a text began in
+  std::uint32_t at = 1;
+  for (std::size_t begin = 0; begin < text.size() && at <= line; ++at) {
+    const std::string_view here = text.substr(begin, text.find('\n', begin) - begin);
+    begin += here.size() + 1;
+    const std::size_t indentation = here.find_first_not_of(' ');
+    if (indentation == kNowhere || (text_above != kNowhere && indentation > text_above)) continue;
+    if (here[indentation] == '\t')
+      return YamlError{"syntax", at, "this line is indented with a tab, which YAML does not allow", "indent it with blanks"};
+    text_above = begins_text(here) ? indentation : kNowhere;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 const YamlNode* YamlNode::find(std::string_view key) const {
@@ -249,7 +306,7 @@ tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text) {
   if (auto error = check_bytes(text)) return tl::unexpected(std::move(*error));
   if (auto error = check_brackets(text)) return tl::unexpected(std::move(*error));
   try {
-    std::istringstream stream{std::string(text)};
+    std::istringstream stream{join_surrogates(text)};
     YAML::Parser parser(stream);
     Builder builder;
     while (parser.HandleNextDocument(builder)) {
@@ -260,6 +317,7 @@ tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text) {
   } catch (Refused& refused) {
     return tl::unexpected(std::move(refused.error));
   } catch (const YAML::Exception& e) {
+    if (auto tab = indenting_tab(text, line_of(e.mark))) return tl::unexpected(std::move(*tab));
     return tl::unexpected(YamlError{"syntax", line_of(e.mark), "this is not YAML: " + e.msg, ""});
   } catch (const std::exception& e) {
     return tl::unexpected(YamlError{"syntax", 0, std::string("this is not YAML: ") + e.what(), ""});

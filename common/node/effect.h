@@ -153,6 +153,7 @@ struct SignalTask {
   AssignmentId id;
   std::int32_t signal = 0;
   bool whole_tree = false;
+  Duration grace{0};  // what outlives its main process is left alone that long; 0: it is killed then
 };  // no completion; a dead target is no error
 struct KillTask {
   AssignmentId id;

@@ -59,8 +59,8 @@ class EffectActions final : public task::HostActions {
                  {{"task", id.text()}, {"reason", reason}, {"next", "nothing: it shares the host's CPUs with others"}});
   }
   void start(const AssignmentId& id, AttemptNumber attempt) override { reclaim_.start_attempt(id, attempt); }
-  void signal(const AssignmentId& id, std::int32_t signal) override {
-    c_.emit(SignalTask{id, signal, false});
+  void signal(const AssignmentId& id, std::int32_t signal, job::SignalTo to, Duration grace) override {
+    c_.emit(SignalTask{id, signal, to == job::SignalTo::all, grace});
   }
   void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
   void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }

@@ -287,9 +287,13 @@ void Node::Impl::after_commit() {
 void Node::Impl::signal_tasks(JobId id) {
   const cluster::JobRecord* job = c.ledger.find(id);
   if (job == nullptr || !job->spec.policy.signal_before_deadline) return;
+  const job::SignalBeforeDeadline& warning = *job->spec.policy.signal_before_deadline;
   for (const auto& [task, t] : job->tasks)
     if (t.pid != 0 && t.place.node == c.facts.id)
-      c.emit(SignalTask{{id, job->generation, task}, job->spec.policy.signal_before_deadline->signal, false});
+      c.emit(SignalTask{{id, job->generation, task},
+                        warning.signal,
+                        job->spec.roles.at(task.role).signal_to == job::SignalTo::all,
+                        warning.before});
 }
 
 void Node::Impl::persist(raft::Persist wanted) {

@@ -159,6 +159,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.stop_known = t.state == TaskState::stopping;
     o.go = may_start(job, id) || broken_rule == "start-order";
     const bool freezing_ps = id.role == "ps" && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;
+    o.last_attempt = job.signalled;
     o.in_place = !is_final(job.state) && (!job::is_stateful(job.spec, id) || freezing_ps);
     o.freeze = freeze_others && id.role != "ps" && o.desire == task::Desire::run;
     o.hold_restart = freezing_ps || granted;

@@ -164,6 +164,7 @@ namespace {
 // What gives access to something, or may: tokens are given to training in its environment.
 void hide_secrets(job::JobSpec& spec) {
   spec.package_digest.clear();
+  spec.package_content.clear();
   for (auto& [name, value] : spec.env) value = "(hidden)";
   for (auto& [role_name, role] : spec.roles)
     for (auto& [name, value] : role.env) value = "(hidden)";

@@ -43,6 +43,7 @@ struct TaskOrder {
   AttemptNumber known_attempt = 0;    // newest the ledger knows
   AttemptNumber exit_attempt = 0;     // newest exit the ledger knows
   AttemptNumber restart_attempt = 0;  // end this attempt with grace and start the next (asked for by a user)
+  bool last_attempt = false;          // the signal before the job's deadline was sent: whatever ends now is not begun again
   bool in_place = true;               // false: a failure is the coordinator's to handle (recovery)
   Duration lease{0};                  // as the ledger knows that it ran under one; 0: not known
   bool still = false;                 // the job stands still: restarts wait, exits cost nothing

@@ -12,6 +12,7 @@
 #include "common/base/time.h"
 #include "common/job/cluster_spec.h"
 #include "common/job/exit.h"
+#include "common/job/job_spec.h"
 
 namespace dtrain::task {
 
@@ -53,6 +54,7 @@ struct ShimSpec {
   std::vector<std::uint32_t> cpus;                  // logical CPUs that are its own (bound_tasks.h); empty: it has none, and may use all
   std::int32_t numa_node = -1;                      // whose memory comes first; -1: any
   std::optional<std::vector<OwnGpu>> own_gpus;      // the only ones that it may open; nullopt: any
+  job::SignalTo signal_to = job::SignalTo::all;     // whom a stop that its shim passes on goes to
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -74,6 +76,7 @@ struct ShimSpec {
     v("cpus", cpus);
     v("numa_node", numa_node);
     v("own_gpus", own_gpus);
+    v("signal_to", signal_to);
   }
 };
 

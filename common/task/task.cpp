@@ -89,6 +89,7 @@ ShimSpec Task::shim_spec() const {
   s.own_gpus = order_.own_gpus;
   s.stop_signal = role().stop_signal;
   s.stop_grace = c.spec.policy.stop_grace_period;
+  s.signal_to = role().signal_to;
   s.exclusive = job::is_exclusive(c.spec, order_.id.task);
   if (wants_lease_ && (host_.needs_leases || order_.lease > 0ns)) s.lease = std::max(host_.lease, order_.lease);
   return s;
@@ -238,6 +239,7 @@ void Task::after_exit(Instant now, bool counted) {
   if (by_itself) exit_on_request_ = false;
   if (!exit_on_request_) {
     if (by_itself) return conclude(Outcome::succeeded, "");
+    if (order_.last_attempt) return conclude(Outcome::on_request, "ended after the signal before its job's deadline");
     const auto& backoff = order_.context->spec.policy.restart_backoff;
     if (now - started_ >= backoff.reset_after) consecutive_failures_ = 0;
     if (!exit_->success() && !counted && !spared_) failures_.push_back(now);
@@ -350,8 +352,9 @@ void Task::stop(Instant now) {
     return;
   }
   stop_signalled_ = true;
-  stop_deadline_ = now + order_.context->spec.policy.stop_grace_period;
-  actions_.signal(order_.id, role().stop_signal);
+  const Duration grace = order_.context->spec.policy.stop_grace_period;
+  stop_deadline_ = now + grace;
+  actions_.signal(order_.id, role().stop_signal, role().signal_to, grace);
 }
 
 void Task::require_lease(Instant now) {

@@ -38,7 +38,8 @@ class HostActions {
   // It is launched without CPUs of its own, though it asks for whole ones: why, for people.
   virtual void unbound(const AssignmentId& id, const std::string& reason) = 0;
   virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;
-  virtual void signal(const AssignmentId& id, std::int32_t signal) = 0;
+  // `grace`: for those of its processes that outlive the main one.
+  virtual void signal(const AssignmentId& id, std::int32_t signal, job::SignalTo to, Duration grace) = 0;
   virtual void kill(const AssignmentId& id) = 0;
   virtual void freeze(const AssignmentId& id, bool freeze) = 0;
   virtual void end(const AssignmentId& id) = 0;

@@ -4,6 +4,12 @@
 
 namespace dtrain::conformance {
 
+namespace {
+
+constexpr Duration kVeryLong = 24h;
+
+}  // namespace
+
 RunnerSuite::RunnerSuite() : world_(GetParam().make()) {
   sink_ = [this](node::Event event) { events_.push_back(std::move(event)); };
   EXPECT_TRUE(world_->runner().list().empty());
@@ -132,7 +138,7 @@ TEST_P(RunnerSuite, ASignalReachesTheMainProcess) {
   launch(worker_, {.ready = true});
   start(worker_, 1);
   EXPECT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
-  world_->runner().signal(worker_, SIGTERM, false);
+  world_->runner().signal({worker_, SIGTERM});
   EXPECT_EQ(wait_exit(worker_, 1).signal, SIGTERM);
 }
 
@@ -140,9 +146,46 @@ TEST_P(RunnerSuite, WhatIgnoresASignalIsKilled) {
   launch(worker_, {.ready = true, .ignores_term = true});
   start(worker_, 1);
   EXPECT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
-  world_->runner().signal(worker_, SIGTERM, true);
+  world_->runner().signal({worker_, SIGTERM, true, 30s});
   world_->runner().kill(worker_);
   EXPECT_EQ(wait_exit(worker_, 1).signal, SIGKILL);
+}
+
+TEST_P(RunnerSuite, ASignalToAllReachesAll) {
+  launch(worker_, {.ready = true, .leaves_children = true});
+  start(worker_, 1);
+  EXPECT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
+  world_->runner().signal({worker_, SIGTERM, true, kVeryLong});
+  EXPECT_EQ(wait_exit(worker_, 1).signal, SIGTERM) << "with all of them its grace has ended";
+  EXPECT_EQ(world_->processes(worker_), 0);
+}
+
+TEST_P(RunnerSuite, WhatOutlivesTheMainProcessHasItsGrace) {
+  launch(worker_, {.ready = true, .leaves_children = true});
+  start(worker_, 1);
+  EXPECT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
+  const int all = world_->processes(worker_);
+  world_->runner().signal({worker_, SIGTERM, false, kVeryLong});
+  EXPECT_TRUE(pump([&] { return world_->processes(worker_) == all - 1; }));
+  EXPECT_EQ(last<node::AttemptExited>(worker_), nullptr);
+  world_->runner().kill(worker_);
+  EXPECT_EQ(wait_exit(worker_, 1).signal, SIGTERM) << "the end of its main process";
+  EXPECT_EQ(world_->processes(worker_), 0);
+  // Its successor's end is none that anybody asked for.
+  events_.clear();
+  const std::int32_t pid = start(worker_, 2);
+  EXPECT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
+  world_->process_dies(worker_, pid);
+  EXPECT_EQ(wait_exit(worker_, 2).signal, SIGKILL);
+}
+
+TEST_P(RunnerSuite, GraceIsOverWithItsTime) {
+  launch(worker_, {.ready = true, .leaves_children = true});
+  start(worker_, 1);
+  EXPECT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
+  world_->runner().signal({worker_, SIGTERM, false, 200ms});
+  EXPECT_EQ(wait_exit(worker_, 1).signal, SIGTERM);
+  EXPECT_EQ(world_->processes(worker_), 0);
 }
 
 TEST_P(RunnerSuite, NotificationsAreTold) {

@@ -54,7 +54,7 @@ class SimWorld final : public RunnerWorld {
 
   int processes(const AssignmentId& id) override {
     const sim::SimShim* shim = find(id);
-    return shim != nullptr && shim->running ? 1 + static_cast<int>(shim->script.children) : 0;
+    return shim != nullptr && shim->running ? (shim->main_ended ? 0 : 1) + static_cast<int>(shim->script.children) : 0;
   }
   int running_processes(const AssignmentId& id) override {
     const sim::SimShim* shim = find(id);

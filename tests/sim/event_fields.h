@@ -84,7 +84,7 @@ DTRAIN_SIM_FIELDS(SendRelay, "send-relay", v("type", wire::type_of(e.message)); 
 DTRAIN_SIM_FIELDS(Stage, "stage", v("id", e.id); v("job_name", e.job_name); v("port", e.port); v("fresh", e.fresh))
 DTRAIN_SIM_FIELDS(LaunchShim, "launch-shim", v("id", e.spec.id); v("argv", e.spec.argv); v("env", e.spec.env); v("port", e.spec.port))
 DTRAIN_SIM_FIELDS(StartAttempt, "start-attempt", v("id", e.id); v("attempt", e.attempt))
-DTRAIN_SIM_FIELDS(SignalTask, "signal-task", v("id", e.id); v("signal", e.signal); v("whole_tree", e.whole_tree))
+DTRAIN_SIM_FIELDS(SignalTask, "signal-task", v("id", e.id); v("signal", e.signal); v("whole_tree", e.whole_tree); v("grace", e.grace))
 DTRAIN_SIM_FIELDS(KillTask, "kill-task", v("id", e.id))
 DTRAIN_SIM_FIELDS(FreezeTask, "freeze-task", v("id", e.id); v("freeze", e.freeze))
 DTRAIN_SIM_FIELDS(AnswerLease, "answer-lease", v("id", e.id); v("nonce", e.nonce); v("granted", e.granted); v("epoch", e.epoch))

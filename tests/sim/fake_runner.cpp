@@ -27,8 +27,8 @@ void FakeRunner::launch(const task::ShimSpec& spec) { host_.runner().perform(nod
 void FakeRunner::start(const AssignmentId& id, AttemptNumber attempt) {
   host_.runner().perform(node::StartAttempt{id, attempt});
 }
-void FakeRunner::signal(const AssignmentId& id, int signal, bool whole_tree) {
-  host_.runner().perform(node::SignalTask{id, signal, whole_tree});
+void FakeRunner::signal(const node::SignalTask& order) {
+  host_.runner().perform(order);
 }
 void FakeRunner::kill(const AssignmentId& id) { host_.runner().perform(node::KillTask{id}); }
 void FakeRunner::freeze(const AssignmentId& id, bool freeze) { host_.runner().perform(node::FreezeTask{id, freeze}); }

@@ -37,7 +37,7 @@ class FakeRunner final : public proc::Runner {
   std::vector<task::FoundShim> list() override;
   void launch(const task::ShimSpec& spec) override;
   void start(const AssignmentId& id, AttemptNumber attempt) override;
-  void signal(const AssignmentId& id, int signal, bool whole_tree) override;
+  void signal(const node::SignalTask& order) override;
   void kill(const AssignmentId& id) override;
   void freeze(const AssignmentId& id, bool freeze) override;
   void answer_lease(const node::AnswerLease& answer) override;

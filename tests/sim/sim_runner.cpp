@@ -200,6 +200,7 @@ void SimRunner::notify(const SimShim& shim, bool ready, bool watchdog, std::opti
 
 void SimRunner::end_process(SimShim& shim, job::Exit exit) {
   if (!shim.running) return;
+  if (shim.main_ended) exit = *std::exchange(shim.main_ended, {});
   shim.running = false;
   shim.frozen = shim.held = shim.hanging = false;
   shim.pid = 0;
@@ -225,19 +226,24 @@ void SimRunner::perform(const node::SignalTask& effect) {
     if (effect.signal == SIGKILL)
       end_process(it->second, death(SIGKILL));
     else if (effect.signal == it->second.spec.stop_signal || effect.signal == SIGTERM)
-      stop_signal(it->second, effect.signal);
+      stop_signal(it->second, effect);
   });
 }
 
-void SimRunner::stop_signal(SimShim& shim, std::int32_t signal) {
+void SimRunner::stop_signal(SimShim& shim, const node::SignalTask& effect) {
   if (shim.script.ignore_term || shim.hanging) return;
-  job::Exit exit = death(signal);
+  job::Exit exit = death(effect.signal);
   if (shim.script.term_code >= 0) {
     exit.signal = 0;
     exit.code = shim.script.term_code;
   }
   // A frozen process acts on it once it is thawed.
-  in_run(shim.spec.id, std::max(shim.script.term, Duration{1}), [this, exit](SimShim& s) { end_process(s, exit); });
+  const bool outlived = !effect.whole_tree && shim.script.children > 0 && effect.grace > 0ns;
+  in_run(shim.spec.id, std::max(shim.script.term, Duration{1}), [this, exit, outlived, grace = effect.grace](SimShim& s) {
+    if (!outlived) return end_process(s, exit);
+    s.main_ended = exit;
+    in_run(s.spec.id, grace, [this, exit](SimShim& left) { end_process(left, exit); });
+  });
 }
 
 void SimRunner::perform(const node::KillTask& effect) {

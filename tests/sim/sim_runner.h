@@ -47,6 +47,7 @@ struct SimShim {
   Instant started_at{};
   std::optional<job::Exit> exit;       // of `attempt`
   bool ready = false, frozen = false, hanging = false;
+  std::optional<job::Exit> main_ended; // its main process has; its children have their grace
   std::string status;
   std::int64_t step = 0;               // of training
   std::uint64_t run = 0;               // counts attempts and their ends: what was planned for an older one is void
@@ -127,7 +128,7 @@ class SimRunner {
   void start(SimShim& shim, AttemptNumber attempt);
   void end_process(SimShim& shim, job::Exit exit);
   void schedule_end(SimShim& shim);
-  void stop_signal(SimShim& shim, std::int32_t signal);
+  void stop_signal(SimShim& shim, const node::SignalTask& effect);
   void in_run(const AssignmentId& id, Duration delay, std::function<void(SimShim&)> action);
   void every(const AssignmentId& id, Duration interval, std::function<void(SimShim&)> action);
   void set_frozen(SimShim& shim, bool frozen);

@@ -30,6 +30,42 @@ class Ends(SystemTest):
         self.wait_job("a", "Cancelled")
         self.only_agent_left()
 
+    # As most commands are: a script sets something up and calls the trainer, without exec.
+    WRAPPED = ("#!/bin/bash\n/usr/bin/python3 -u -c 'import signal, sys, time\n"
+               "def save(number, frame):\n time.sleep(0.5); open(\"%s\", \"a\").write(\"saved\\n\"); sys.exit(0)\n"
+               "for number in (signal.SIGTERM, signal.SIGUSR1): signal.signal(number, save)\n"
+               "open(\"%s\", \"a\").write(\"up\\n\")\n"
+               "while True: signal.pause()\n'\necho ended\n")
+
+    def wrapped(self, name, **more):
+        """A job of one task whose trainer saves when it is asked to end; returns when it trains."""
+        script = self.write("package/run.sh", self.WRAPPED % (self.path(name + ".saved"), self.path(name + ".up")))
+        os.chmod(script, 0o755)
+        self.submit(name, {"worker": {"command": ["./run.sh"], **more.pop("role", {})}}, package=self.path("package"), **more)
+        until(lambda: self.lines(name + ".up") == ["up"], "the trainer of " + name)
+
+    def test_every_end_gives_its_grace_to_the_trainer_behind_a_script(self):
+        for verb, *more in (("suspend",), ("cancel",), ("restart",), ("delete", "--force")):
+            self.wrapped(verb)
+            self.agent.do(verb, verb, *more)
+            until(lambda: self.lines(verb + ".saved") == ["saved"], "what the trainer of %s saves" % verb)
+        until(lambda: self.job("suspend")["state"] == "Suspended" and self.job("cancel")["state"] == "Cancelled", "the ends")
+        until(lambda: "delete" not in [job["name"] for job in self.agent.ask("jobs")], "the job to be gone")
+
+    def test_signal_to_main_reaches_no_other(self):
+        self.wrapped("a", role={"signalTo": "main"}, policy={"stopGracePeriod": "1s"})
+        self.agent.do("cancel", "a")
+        self.wait_job("a", "Cancelled")
+        self.only_agent_left()
+        self.assertEqual(self.lines("a.saved"), [], "the grace was over, and nobody had asked it")
+
+    def test_what_ends_after_the_signal_before_the_deadline_is_not_begun_again(self):
+        self.wrapped("a", policy={"activeDeadlineSeconds": 600, "signalBeforeDeadline": {"signal": "SIGUSR1", "before": "598s"}})
+        job = self.wait_job("a", "Failed")
+        self.assertEqual(self.lines("a.saved"), ["saved"])
+        self.assertEqual((job["restarts"], self.lines("a.up")), (0, ["up"]))
+        self.assertIn("activeDeadlineSeconds", job["reason"])
+
     def test_stop_signal(self):
         program = sh("trap 'echo usr1 >> %s; exit 0' USR1; touch %s; while :; do sleep 0.02; done" % (self.path("got"), self.path("up")))
         self.submit("a", {"worker": {"replicas": 1, "command": program, "stopSignal": "SIGUSR1"}})

@@ -46,6 +46,45 @@ TEST_F(Ledgers, SameNameSameContentIsUnchangedOtherContentIsRefused) {
   EXPECT_EQ(ledger_.find(id), nullptr);
 }
 
+// The times of a package's files are in its digest, and make no other job of it.
+TEST_F(Ledgers, APackageIsTheSameWhateverTheTimesOfItsFiles) {
+  job::JobSpec spec = generic_job(1);
+  const auto packed = [&](char digest, char content) {
+    spec.package_digest = std::string(64, digest);
+    spec.package_content = content == 0 ? "" : std::string(64, content);
+    return apply(CommandType::submit, SubmitJob{wire::encode(spec), {"alice", 1000}, "", false, ""});
+  };
+  EXPECT_TRUE(packed('a', 'c').status);
+  EXPECT_TRUE(packed('b', 'c').unchanged);
+  EXPECT_FALSE(packed('b', 'd').status);
+  EXPECT_FALSE(packed('b', 0).status) << "an older client does not say";
+  spec.labels["x"] = "y";
+  EXPECT_FALSE(packed('b', 'c').status);
+}
+
+TEST_F(Ledgers, WhatEndsBetweenTheDeadlinesSignalAndTheDeadlineEndsTheJob) {
+  job::JobSpec spec = ps_job();
+  spec.policy.active_deadline = 60s;
+  spec.policy.signal_before_deadline = job::SignalBeforeDeadline{10, 20s};
+  const JobId id = submit(spec);
+  run(id);
+  apply(CommandType::signal, SignalJob{id});
+  const auto ends = [&](const TaskId& task) {
+    auto o = died(id, task, TaskState::stopping, 10);
+    o.on_request = o.ended = true;
+    report({o});
+  };
+  ends({"worker", 0});
+  ends({"ps", 0});
+  EXPECT_EQ(job(id).state, JobState::running) << "the others go on";
+  EXPECT_EQ(job(id).halt, Halt::none);
+  EXPECT_EQ(job(id).restarts, 0u);
+  EXPECT_FALSE(job(id).first_fault);
+  for (const TaskId& task : {TaskId{"worker", 1}, TaskId{"ps", 1}, TaskId{"chief", 0}}) ends(task);
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).reason, "every task ended after the signal before activeDeadlineSeconds");
+}
+
 TEST_F(Ledgers, ARequestIdNamesOneJob) {
   const auto send = [&] {
     job::JobSpec s = generic_job(1, "");
@@ -207,6 +246,7 @@ TEST_F(Ledgers, DeleteOfARunningJobNeedsForce) {
   EXPECT_FALSE(act(id, ActionKind::remove).status);
   EXPECT_TRUE(act(id, ActionKind::remove, [](JobAction& a) { a.force = true; }).status);
   EXPECT_EQ(job(id).state, JobState::cancelled);
+  EXPECT_TRUE(job(id).graceful) << "it has its stop signal and its grace";
   everything_ended(id);
   apply(CommandType::forget, ForgetJob{id});
   EXPECT_EQ(ledger_.find(id), nullptr);

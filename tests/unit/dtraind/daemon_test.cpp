@@ -41,7 +41,7 @@ class FakeRunner : public proc::Runner {
   void start(const AssignmentId& id, AttemptNumber attempt) override {
     trace_.push_back("start " + id.text() + " " + std::to_string(attempt));
   }
-  void signal(const AssignmentId&, int, bool) override { trace_.push_back("signal"); }
+  void signal(const node::SignalTask&) override { trace_.push_back("signal"); }
   void kill(const AssignmentId&) override { trace_.push_back("kill"); }
   void freeze(const AssignmentId&, bool) override {}
   void answer_lease(const node::AnswerLease&) override { trace_.push_back("answer-lease"); }

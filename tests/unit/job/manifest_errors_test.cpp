@@ -228,6 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ExclusivePs", job_text("    ps: {command: [a], exclusive: false}\n" + kWorker), "conflict",
              "spec.roles.ps.exclusive", "cannot be false"},
         Case{"Watchdog", role("watchdog: 10"), "wrong-type", kRole + ".watchdog", "30s"},
+        Case{"SignalTo", role("signalTo: everybody"), "out-of-range", kRole + ".signalTo", "main"},
         Case{"StopSignal", role("stopSignal: SIGFOO"), "wrong-type", kRole + ".stopSignal", "SIGTERM"}),
     [](const auto& p) { return p.param.name; });
 

@@ -39,6 +39,7 @@ TEST(Manifest, Defaults) {
   EXPECT_EQ(worker.avoid_gpu_hosts, AvoidGpuHosts::no);
   EXPECT_EQ(worker.anti_affinity, "none");
   EXPECT_EQ(worker.stop_signal, SIGTERM);
+  EXPECT_EQ(worker.signal_to, SignalTo::all);
   EXPECT_EQ(worker.watchdog, 0s);
   EXPECT_FALSE(worker.exclusive);
   EXPECT_FALSE(worker.notify);
@@ -75,6 +76,7 @@ spec:
       exclusive: true
       watchdog: 90s
       stopSignal: USR2
+      signalTo: main
   checkpoint: {dir: /data/ckpt/digits, format: manifest, keep: 5, replicas: 1, restore: /data/old}
   policy:
     backoffLimit: 20
@@ -121,6 +123,7 @@ spec:
   EXPECT_TRUE(worker.exclusive);
   EXPECT_EQ(worker.watchdog, 90s);
   EXPECT_EQ(worker.stop_signal, SIGUSR2);
+  EXPECT_EQ(worker.signal_to, SignalTo::main);
   ASSERT_TRUE(spec.checkpoint);
   EXPECT_EQ(spec.checkpoint->dir, "/data/ckpt/digits");
   EXPECT_EQ(spec.checkpoint->format, CheckpointFormat::manifest);

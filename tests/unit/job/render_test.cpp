@@ -32,8 +32,6 @@ TaskView task_view(const TaskId& task) {
   view.work_dir = "/work/dir";
   view.package_dir = "/package";
   view.user = "mluser";
-  view.home = "/home/mluser";
-  view.shell = "/bin/bash";
   return view;
 }
 
@@ -137,11 +135,10 @@ TEST_F(Render, EnvironmentOfATask) {
                           Pair("DTRAIN_NODE", "n1"), Pair("DTRAIN_RESTORE_FROM", "/ckpt/step-5"),
                           Pair("DTRAIN_RESTORE_STEP", "5"), Pair("DTRAIN_ROLE", "worker"),
                           Pair("DTRAIN_TASK", "worker-1"), Pair("GLOO_SOCKET_IFNAME", "ib0"),
-                          Pair("HOME", "/home/mluser"), Pair("HTTP_PROXY", "p"), Pair("LANG", "de_DE.UTF-8"),
+                          Pair("HTTP_PROXY", "p"), Pair("LANG", "de_DE.UTF-8"), Pair("LOGNAME", "mluser"),
                           Pair("NCCL_SOCKET_IFNAME", "ib0"), Pair("NOTIFY_SOCKET", "/run/n.sock"),
                           Pair("PATH", "/usr/local/bin:/usr/bin:/bin"), Pair("PYTHONUNBUFFERED", "1"),
-                          Pair("ROCR_VISIBLE_DEVICES", "GPU-3"), Pair("SHELL", "/bin/bash"),
-                          Pair("USER", "mluser")));
+                          Pair("ROCR_VISIBLE_DEVICES", "GPU-3"), Pair("USER", "mluser")));
 }
 
 TEST_F(Render, NumbersOfGpusAreCountedByAddress) {

@@ -71,6 +71,20 @@ TEST(TfConfigRules, ATaskThatIsNotInTheGenerationHasNone) {
   EXPECT_FALSE(tf_config(spec, view_of(spec), {"worker", 2}));
 }
 
+// gRPC, urllib and others tell the port by the brackets.
+TEST(TfConfigRules, AddressesOfIpv6HaveBrackets) {
+  const JobSpec spec = parse_good(job_text(roles({{"worker", 2}})));
+  ClusterView view = view_of(spec);
+  view.tasks[{"worker", 1}].host = "fd00::1";
+  EXPECT_EQ(tf_config(spec, view, {"worker", 0}),
+            "{\"cluster\":{\"worker\":[\"10.0.0.1:20000\",\"[fd00::1]:20001\"]},\"task\":{\"type\":\"worker\",\"index\":0},"
+            "\"environment\":\"cloud\"}");
+  TaskView self;
+  self.task = {"worker", 1};
+  EXPECT_EQ(render_template("{hosts:worker} {host:worker:1} {task.address} {task.host} {task.port}", spec, view, self),
+            "10.0.0.1:20000,[fd00::1]:20001 [fd00::1]:20001 [fd00::1]:20001 fd00::1 20001");
+}
+
 TEST(TfConfigRules, TextIsEscaped) {
   JobSpec spec = parse_good(job_text(roles({{"worker", 2}})));
   ClusterView view = view_of(spec);

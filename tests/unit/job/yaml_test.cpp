@@ -127,6 +127,33 @@ TEST(Yaml, DepthThroughAliases) {
   EXPECT_THAT(refusal(text), HasSubstr("deeper than 32"));
 }
 
+// As json.dumps() and JSON.stringify() write what is beyond 0xFFFF.
+TEST(Yaml, AJsonFileIsReadAsJson) {
+  const auto tree = parse_yaml("{\n\t\"a\": \"x\\ud83d\\ude00\\u00e9\",\n\t\"b\":[\"\\\\ud83d\\\\ude00\",\"\\/\\n\"],\"\\uD83C\\uDF89\":\"\"}\n");
+  ASSERT_TRUE(tree) << tree.error().message;
+  EXPECT_EQ(tree->find("a")->text, "x\U0001F600\u00e9");
+  EXPECT_EQ(tree->find("b")->items[0].text, "\\ud83d\\ude00") << "an escaped backslash begins no escape";
+  EXPECT_EQ(tree->find("b")->items[1].text, "/\n");
+  EXPECT_NE(tree->find("\U0001F389"), nullptr);
+  EXPECT_EQ(tree->find("b")->line, 3u);
+  for (const char* half : {"{\"a\": \"\\ud83d\"}", "{\"a\": \"\\ude00\\ud83d\"}", "{\"a\": \"\\ud83d\\u0041\"}"})
+    EXPECT_THAT(refusal(half), HasSubstr("syntax")) << half;
+  // What is no JSON means what YAML says.
+  EXPECT_EQ(parse_yaml("a: '\\ud83d\\ude00'")->find("a")->text, "\\ud83d\\ude00");
+}
+
+TEST(Yaml, TabsGetASentence) {
+  const std::string sentence = "syntax: this line is indented with a tab, which YAML does not allow";
+  for (const char* text : {"a:\n\tb: 1\n", "a:\n  b: 1\n\tc: 2\n", "a:\n  - x\n\t- y\n", "a:\n  b:\n  \tc: 1\n  \td: 2\n"})
+    EXPECT_EQ(refusal(text), sentence) << text;
+  const auto tree = parse_yaml("a:\n  b: 1\n\tc: 2\n");
+  ASSERT_FALSE(tree);
+  EXPECT_EQ(tree.error().line, 3u);
+  // Where they are text, or stand where they may, they are not at fault.
+  EXPECT_EQ(refusal("a: |\n  all:\n  \tmake\nb:\t1\n"), "accepted");
+  EXPECT_NE(refusal("a: |\n  all:\n  \tmake\nb: [1\n"), sentence);
+}
+
 TEST(Yaml, BracketsInTextAreNotNesting) {
   EXPECT_EQ(refusal("a: \"" + std::string(30, '[') + "\"\nb: |\n  if [[ -f x ]]; then {{x}}; fi\n"),
             "accepted");

@@ -13,77 +13,13 @@
 #include "agent/proc/launch_file.h"
 #include "agent/proc/record.h"
 #include "common/task/log_format.h"
-#include "tests/conformance/direct_world.h"
+#include "tests/unit/proc/shim_world.h"
 
 namespace dtrain::proc {
 namespace {
 
 using conformance::DirectWorld;
-
-struct Output {
-  std::string bytes[2];                    // by stream, over all files kept
-  std::vector<AttemptNumber> attempts;     // of each record
-  int files = 0;
-};
-
-class ShimTest : public testing::Test {
- protected:
-  void use(DirectWorld::Options options = {}) { world_ = std::make_unique<DirectWorld>(options); }
-  ~ShimTest() override {
-    if (!world_) return;
-    world_->runner().end(id_);
-    EXPECT_TRUE(until<node::ShimGone>());
-  }
-
-  template <class E>
-  const E* last() const {
-    for (auto event = events_.rbegin(); event != events_.rend(); ++event)
-      if (const auto* found = std::get_if<E>(&*event)) return found;
-    return nullptr;
-  }
-  template <class E>
-  bool until() {
-    EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
-    return world_->pump(sink, [this] { return last<E>() != nullptr; });
-  }
-  task::ShimSpec shell(const std::string& script) { return world_->command(id_, {"sh", "-c", script}); }
-  void launch(const task::ShimSpec& spec) {
-    world_->runner().launch(spec);
-    ASSERT_TRUE(until<node::ShimUp>());
-    ASSERT_TRUE(last<node::ShimUp>()->result) << last<node::ShimUp>()->result.error().text();
-  }
-  task::Exit attempt(AttemptNumber n) {
-    events_.clear();
-    world_->runner().start(id_, n);
-    EXPECT_TRUE(until<node::AttemptExited>());
-    return last<node::AttemptExited>() != nullptr ? last<node::AttemptExited>()->exit : task::Exit{};
-  }
-  task::Exit run(const task::ShimSpec& spec) {
-    launch(spec);
-    return attempt(1);
-  }
-  Output output() const {
-    Output out;
-    const std::string base = world_->directory(id_) + "/log.";
-    for (int k = 0; k < 1000; ++k) {
-      const auto raw = read_small_file(base + std::to_string(k), 64 << 20);
-      const auto index = read_small_file(base + std::to_string(k) + ".idx", 64 << 20);
-      if (!raw || !index) continue;
-      ++out.files;
-      for (std::size_t at = 0; at + sizeof(task::LogIndexRecord) <= index->size(); at += sizeof(task::LogIndexRecord)) {
-        task::LogIndexRecord record;
-        std::memcpy(&record, index->data() + at, sizeof record);
-        out.bytes[record.stream] += raw->substr(record.offset, record.length);
-        out.attempts.push_back(record.attempt);
-      }
-    }
-    return out;
-  }
-
-  const AssignmentId id_{3, 2, {"worker", 1}};
-  std::unique_ptr<DirectWorld> world_;
-  std::vector<node::Event> events_;
-};
+using ShimTest = ShimWorld;
 
 TEST_F(ShimTest, ATaskIsNotSparedWhenMemoryIsShort) {
   const std::string own = "/proc/self/oom_score_adj";
@@ -116,7 +52,7 @@ TEST_F(ShimTest, OnlySigkillEndsAShim) {
     if (number == SIGKILL || number == SIGSTOP || number == SIGTERM) continue;
     ASSERT_EQ(::kill(shim, number), 0) << number;
   }
-  world_->runner().signal(id_, SIGUSR1, false);  // which it passes on, after all of those
+  world_->runner().signal({id_, SIGUSR1});  // which it passes on, after all of those
   ASSERT_TRUE(until<node::AttemptExited>());
   EXPECT_EQ(last<node::AttemptExited>()->exit.signal, SIGUSR1);
 }
@@ -385,10 +321,26 @@ TEST_F(ShimTest, AFullDiskCostsOutputButNotTheTask) {
   ASSERT_TRUE(record);
   EXPECT_EQ(record->fixed.attempt, 1u);
   EXPECT_GT(record->fixed.dropped_bytes, 0u);
+  // The log's last lines account for every byte, however full the disk is, over the attempts.
+  const std::size_t written = std::string("still here\n").size() + 588'895;
+  for (const AttemptNumber n : {1u, 2u, 3u}) {
+    if (n > 1) attempt(n);
+    const Output out = output();
+    std::size_t said = 0, kept = out.bytes[0].size();
+    for (std::size_t at = 0; at < out.bytes[1].size();) {
+      const std::string line = out.bytes[1].substr(at, out.bytes[1].find('\n', at) + 1 - at);
+      if (line.starts_with("[dtrain: ")) said += std::stoul(line.substr(9));
+      else if (line != "\n") kept += line.size();
+      at += line.size();
+    }
+    EXPECT_EQ(kept + said, n * written) << "after attempt " << n;
+    EXPECT_GT(said, 0u);
+  }
   // Room again: a line says what is missing.
   EXPECT_EQ(::mount("none", world_->tasks().c_str(), "tmpfs", MS_REMOUNT, "size=16m,mode=711"), 0);
-  attempt(2);
-  EXPECT_NE(output().bytes[1].find("bytes of output were dropped here"), std::string::npos);
+  const std::string before = output().bytes[0];
+  attempt(4);
+  EXPECT_EQ(output().bytes[0].size(), before.size() + 588'895);
   world_->runner().end(id_);
   EXPECT_TRUE(until<node::ShimGone>());
   ::umount2(world_->tasks().c_str(), MNT_DETACH);
@@ -411,6 +363,8 @@ TEST(LaunchFileTest, SurvivesTheWayThroughBytes) {
   launch.first_nonce = 11;
   launch.is_unit = true;
   launch.stop_signal = 10;
+  launch.signal_main = true;
+  launch.stop_grace = 9s;
   const auto bytes = encode_launch(launch);
   ASSERT_TRUE(bytes);
   const auto back = decode_launch(*bytes);
@@ -426,6 +380,8 @@ TEST(LaunchFileTest, SurvivesTheWayThroughBytes) {
   EXPECT_TRUE(back->switch_user);
   EXPECT_TRUE(back->is_unit);
   EXPECT_EQ(back->stop_signal, launch.stop_signal);
+  EXPECT_TRUE(back->signal_main);
+  EXPECT_EQ(back->stop_grace, launch.stop_grace);
   for (std::size_t size = 0; size < bytes->size(); ++size)
     EXPECT_FALSE(decode_launch(std::string_view(*bytes).substr(0, size))) << size;
 }

@@ -96,7 +96,8 @@ TEST_F(SpareShimTest, NothingOfALongerLaunchFileIsLeft) {
   EXPECT_EQ(run(shorter).code, 0);
   EXPECT_EQ(shims(), first);
   const std::string seen = output(2);
-  EXPECT_EQ(std::count(seen.begin(), seen.end(), '\n'), 4) << seen;
+  EXPECT_EQ(seen.find("A_VARIABLE"), std::string::npos) << seen;
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), '\n'), 4 + 4) << "its own, and HOME, SHELL, USER and LOGNAME: " << seen;
 }
 
 TEST_F(SpareShimTest, AnAttemptsChildrenAreFoundByTheShimThatComesAgain) {

@@ -26,13 +26,19 @@ class Recorder final : public HostActions {
   void unbound(const AssignmentId& id, const std::string&) override { add("unbound", id); }
   void require_lease(const AssignmentId& id, Duration) override { add("require", id); }
   void start(const AssignmentId& id, AttemptNumber n) override { add("start" + std::to_string(n), id); }
-  void signal(const AssignmentId& id, std::int32_t s) override { add("signal" + std::to_string(s), id); }
+  void signal(const AssignmentId& id, std::int32_t s, job::SignalTo to, Duration grace) override {
+    add("signal" + std::to_string(s), id);
+    signalled_to = to;
+    grace_of_signal = grace;
+  }
   void kill(const AssignmentId& id) override { add("kill", id); }
   void freeze(const AssignmentId& id, bool on) override { add(on ? "freeze" : "thaw", id); }
   void end(const AssignmentId& id) override { add("end", id); }
   void reclaim(const TaskOrder& o, Instant) override { add("reclaim", o.id); }
   std::vector<std::string> take() { return std::exchange(done_, {}); }
   Duration lease{};  // of the newest launch
+  job::SignalTo signalled_to{};  // of the newest signal
+  Duration grace_of_signal{};    // likewise
   std::vector<std::uint32_t> cpus;  // likewise
 
  private:
