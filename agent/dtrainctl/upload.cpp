@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "agent/dtrainctl/progress.h"
 #include "agent/dtrainctl/unique_fd.h"
 #include "agent/dtrainctl/words.h"
 #include "agent/store/package.h"
@@ -135,7 +136,7 @@ Outcome<std::string> upload_package(Session& session, const std::string& directo
   UniqueFd file(::open(packed->path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid())
     return failed(ErrorCode::io, "could not open packed package " + packed->path + ": " + std::strerror(errno), "try again");
-  auto connection = session.connect();
+  auto connection = session.connect_to_restarting(session.answer_deadline());
   if (!connection) return failed(connection.error());
   auto known = connection->call<wire::BlobReply>(wire::MessageType::has_blob, wire::BlobRequest{packed->digest},
                                                  wire::MessageType::blob, session.answer_deadline());
@@ -144,6 +145,19 @@ Outcome<std::string> upload_package(Session& session, const std::string& directo
     if (auto sent = send_file(*connection, file.get(), packed->digest, packed->path, session); !sent)
       return failed(sent.error());
   return packed->digest;
+}
+
+Outcome<std::string> ended_state(Session& session, const wire::SubmitReply& reply) {
+  const auto jobs = session.ask_surely<wire::JobsReply>(wire::MessageType::query_jobs, wire::JobsRequest{reply.name, {}, "", ""},
+                                                        wire::MessageType::jobs);
+  if (!jobs) return failed(jobs.error());
+  for (const wire::JobView& job : jobs->jobs)
+    if (job.id == reply.id && is_final_state(job.state)) return job.state;
+  return std::string();
+}
+
+std::string unchanged_text(const std::string& name, const std::string& ended, const std::string& else_what) {
+  return "unchanged" + (ended.empty() ? else_what : "; it has ended: " + ended + "; dtrainctl rerun " + name + " runs it again");
 }
 
 Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace) {
@@ -156,9 +170,12 @@ Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool repl
   request.spec = wire::encode(job.spec);
   request.request_id = make_request_id();
   request.replace = replace;
-  auto reply = session.ask_surely<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted,
-                                                     job.spec.package_digest.empty() ? kAnswerTime : kPackageTime);
-  if (reply) session.warn(reply->warnings);
+  bool again = false;
+  auto reply = session.change<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted,
+                                                 job.spec.package_digest.empty() ? kAnswerTime : kPackageTime, &again);
+  if (!reply) return reply;
+  session.warn(reply->warnings);
+  reply->unchanged = reply->unchanged && !again;  // else that may be what it did itself the first time
   return reply;
 }
 

@@ -64,6 +64,7 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
   map.boolean("notify", out.notify);
   map.duration("watchdog", out.watchdog);
   map.signal("stopSignal", out.stop_signal);
+  map.duration("startTimeout", out.start_timeout);
   map.done();
 }
 
