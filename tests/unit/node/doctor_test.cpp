@@ -233,6 +233,8 @@ TEST(Doctor, EachIllOfAnotherIsFoundWithItsCure) {
        "compare the key files"},
       {[](auto& s, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(), s.contacts[0].answer = Answer::silent; },
        "bad", "reach", "n2", "no sign of life at 10.0.0.2:7400", "forget-node n2"},
+      {[](auto&, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(); },
+       "bad", "reach", "n2", "though its port takes connections: its agent hangs, or has another key", "restart its agent"},
       {[](auto&, auto& p) { p.state = wire::MemberState::suspect; }, "warn", "reach", "n2", "silent", "network"},
       {[](auto&, auto& p) { p.reply.reset(), p.error = Error{ErrorCode::unavailable, "was silent for 30 s", ""}; },
        "bad", "reach", "n2", "does not answer n1: was silent",
