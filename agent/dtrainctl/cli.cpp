@@ -133,6 +133,7 @@ class CommandLine {
     run->add_flag("--replace", run_.replace, "a finished job of that name gives way");
     run->add_flag("--detach", run_.detach, "submit only");
     run->add_flag("--cancel-on-exit", run_.cancel_on_exit, "^C cancels the job");
+    run->add_flag("--raw", run_.raw, "escape sequences of tasks reach the terminal, not colours alone");
     run->callback([this] {
       RunOptions options = run_;
       options.file = file();
@@ -263,6 +264,7 @@ class CommandLine {
     logs->add_option("--since", since_, "a time span such as 5m, or an RFC 3339 time");
     logs->add_flag("--timestamps", logs_.timestamps, "each line with the time of its arrival");
     logs->add_flag("--stderr", request.stderr_only, "only stderr");
+    logs->add_flag("--raw", logs_.raw, "escape sequences of tasks reach the terminal, not colours alone");
     logs->callback([this] {
       LogsOptions options = logs_;
       if (attempt_ == "all")
@@ -319,6 +321,7 @@ class CommandLine {
     });
     CLI::App* remove = action("delete", "forgets a finished job, its logs and its working copy", wire::Action::remove);
     remove->add_flag("--force", act_.request.force, "also a running one: its tasks are ended first");
+    remove->add_flag("--no-wait", act_.no_wait, "answer at once, though its tasks may still end and its name is not free yet");
     action("rerun", "a finished job again, as a new run", wire::Action::rerun);
   }
 

@@ -11,6 +11,7 @@ int cmd_checkpoints(Session& session, const CheckpointsOptions& options) {
                                                       wire::MessageType::checkpoints, deadline);
   if (!reply) return session.report(reply.error());
   session.show(json_of(reply->checkpoints), [&] { return checkpoints_table(reply->checkpoints, session.layout()); });
+  if (!reply->unrecognised.empty()) session.note(reply->unrecognised);
   return kDone;
 }
 

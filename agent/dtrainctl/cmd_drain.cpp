@@ -45,7 +45,7 @@ int wait_until_empty(Session& session, const std::string& node) {
 }  // namespace
 
 int cmd_drain(Session& session, const DrainOptions& options) {
-  auto reply = session.ask_surely<wire::Empty>(wire::MessageType::drain, options.request, wire::MessageType::ok);
+  auto reply = session.change<wire::Empty>(wire::MessageType::drain, options.request, wire::MessageType::ok);
   if (!reply) return session.report(reply.error());
   session.note("node " + options.request.node + (options.request.on ? ": drained" : ": may be given tasks again"));
   return options.wait ? wait_until_empty(session, options.request.node) : kDone;

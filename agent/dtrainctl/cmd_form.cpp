@@ -4,7 +4,7 @@
 namespace dtrain::ctl {
 
 int cmd_form(Session& session, const std::vector<std::string>& without) {
-  auto reply = session.ask_surely<wire::Empty>(wire::MessageType::form, wire::FormRequest{without}, wire::MessageType::ok);
+  auto reply = session.change<wire::Empty>(wire::MessageType::form, wire::FormRequest{without}, wire::MessageType::ok);
   if (!reply) return session.report(reply.error());
   session.note("the founders that are there form the cluster; dtrainctl status says how far they are");
   return kDone;

@@ -1,48 +1,81 @@
+#include <algorithm>
+
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/log_printer.h"
 #include "agent/dtrainctl/stream.h"
 
 namespace dtrain::ctl {
+namespace {
 
-int cmd_logs(Session& session, const LogsOptions& options) {
-  LogResume resume(options.request);
+// Attempts that are asked for one by one; of a task that had more they come as its hosts tell them.
+constexpr std::uint32_t kAttemptsInOrder = 1000;
+
+// What answers one request, to its end.
+Outcome<void> pass_on(Session& session, const wire::LogsRequest& request, LogPrinter& printer) {
+  LogResume resume(request);
   Stream logs(session, [&](Connection& connection) { connection.send(wire::MessageType::logs, resume.request()); }, false);
-  if (auto started = logs.start(); !started) return session.report(started.error());
-  LogStyle style;
-  style.prefix = options.request.task.empty();
-  style.timestamps = options.timestamps;
-  style.color = session.layout().color;
-  LogPrinter printer(style, [&](std::string_view text) {
-    session.io.out.write(text.data(), static_cast<std::streamsize>(text.size()));
-    session.io.out.flush();
-  });
+  if (auto started = logs.start(); !started) return failed(started.error());
   bool was_connected = true;
   while (true) {
     auto messages = logs.turn();
-    if (!messages) return session.report(messages.error());
+    if (!messages) return failed(messages.error());
     for (const wire::Message& message : *messages) {
-      if (message.type == wire::MessageType::ok) {   // an end without words
-        printer.finish();
-        return kDone;
-      }
+      if (message.type == wire::MessageType::ok) return {};  // an end without words
       auto chunk = Connection::read<wire::LogChunk>(message, wire::MessageType::log_chunk);
-      if (!chunk) return session.report(chunk.error());
+      if (!chunk) return failed(chunk.error());
       printer.add(*chunk, resume.fresh(*chunk));
       if (!chunk->note.empty()) session.note(chunk->note);
-      if (message.last) {
-        printer.finish();
-        return kDone;
-      }
+      if (message.last) return {};
     }
-    if (!session.io.out) return kJobFailed;   // nobody reads any more
-    if (!logs.connected() && !options.request.follow)
-      return session.report(Failure(Error{ErrorCode::unavailable, "could not read all of the log: the agent went away",
-                                          "try again"}));
+    if (!session.io.out) return {};  // nobody reads any more
+    if (!logs.connected() && !request.follow)
+      return failed(ErrorCode::unavailable, "could not read all of the log: the agent went away", "try again");
     if (was_connected && !logs.connected()) session.note("lost the agent; waiting for it");
     was_connected = logs.connected();
     std::vector<pollfd> none;
     wait_for({&logs}, none, kNoDeadline);
   }
+}
+
+// How many attempts a task has had; 0: not known, or too many to be asked for one by one.
+std::uint32_t attempts_of(const Session& session, const wire::LogsRequest& request) {
+  const auto tasks = session.ask_surely<wire::TasksReply>(wire::MessageType::query_tasks, wire::JobName{request.job},
+                                                          wire::MessageType::tasks);
+  if (!tasks) return 0;
+  const auto task = std::ranges::find(tasks->tasks, request.task, &wire::TaskView::task);
+  return task == tasks->tasks.end() || task->attempt > kAttemptsInOrder ? 0 : task->attempt;
+}
+
+// Attempts ran on several hosts, which answer side by side: one after the other they are in order.
+Outcome<void> pass_on_in_order(Session& session, wire::LogsRequest request, std::uint32_t attempts, LogPrinter& printer) {
+  request.all_attempts = false;
+  for (request.attempt = 1; request.attempt <= attempts; ++request.attempt) {
+    if (request.attempt > 1) session.note(request.task + ": attempt " + std::to_string(request.attempt) + " begins");
+    const auto done = pass_on(session, request, printer);
+    if (!done && done.error().code() != ErrorCode::not_found) return done;  // one that wrote nothing
+  }
+  return {};
+}
+
+}  // namespace
+
+int cmd_logs(Session& session, const LogsOptions& options) {
+  const wire::LogsRequest& request = options.request;
+  LogStyle style;
+  style.prefix = request.task.empty();
+  style.timestamps = options.timestamps;
+  style.color = session.layout().color;
+  style.terminal = session.io.out_tty && !options.raw;
+  LogPrinter printer(style, [&](std::string_view text) {
+    session.io.out.write(text.data(), static_cast<std::streamsize>(text.size()));
+    session.io.out.flush();
+  });
+  const bool in_order = request.all_attempts && !request.follow && !request.task.empty() && request.tail < 0;
+  const std::uint32_t attempts = in_order ? attempts_of(session, request) : 0;
+  const auto done = attempts > 1 ? pass_on_in_order(session, request, attempts, printer) : pass_on(session, request, printer);
+  printer.finish();
+  if (!done) return session.report(done.error());
+  return session.io.out ? kDone : kJobFailed;
 }
 
 }  // namespace dtrain::ctl

@@ -65,7 +65,13 @@ int cmd_run(Session& session, const RunOptions& options) {
   if (!job) return session.report(job.error());
   auto submitted = submit_job(session, std::move(*job), options.replace);
   if (!submitted) return session.report(submitted.error());
-  if (submitted->unchanged) session.note("job " + submitted->name + ": unchanged; following it");
+  if (submitted->unchanged) {
+    // The logs of a run that is over are no new run, and its success is not ours to tell anew.
+    const auto ended = ended_state(session, *submitted);
+    if (!ended) return session.report(ended.error());
+    session.note("job " + submitted->name + ": " + unchanged_text(submitted->name, *ended, "; following it"));
+    if (!ended->empty() && !options.detach) return *ended == "Succeeded" ? kDone : kJobFailed;
+  }
   if (options.detach) {
     session.show(json_of(*submitted), [&] { return submitted->name + "\n"; });
     return kDone;
@@ -74,6 +80,7 @@ int cmd_run(Session& session, const RunOptions& options) {
   follow.job = submitted->name;
   follow.id = submitted->id;
   follow.cancel_on_exit = options.cancel_on_exit;
+  follow.raw = options.raw;
   return follow_job(session, follow);
 }
 

@@ -9,7 +9,10 @@ int cmd_submit(Session& session, const SubmitOptions& options) {
   if (!job) return session.report(job.error());
   auto reply = submit_job(session, std::move(*job), options.replace);
   if (!reply) return session.report(reply.error());
-  if (reply->unchanged) session.note("job " + reply->name + ": unchanged");
+  if (reply->unchanged) {
+    const std::string ended = ended_state(session, *reply).value_or("");
+    session.note("job " + reply->name + ": " + unchanged_text(reply->name, ended, ""));
+  }
   session.show(json_of(*reply), [&] { return reply->name + "\n"; });
   return kDone;
 }

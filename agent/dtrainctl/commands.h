@@ -34,6 +34,7 @@ struct RunOptions {
   std::string name, framework;              // "": chosen
   std::vector<std::string> command;
   bool replace = false, detach = false, cancel_on_exit = false;
+  bool raw = false;                         // escape sequences of tasks reach the terminal
 };
 int cmd_run(Session& session, const RunOptions& options);
 
@@ -77,7 +78,7 @@ int cmd_wait(Session& session, const WaitOptions& options);
 
 struct LogsOptions {
   wire::LogsRequest request;
-  bool timestamps = false;
+  bool timestamps = false, raw = false;
 };
 int cmd_logs(Session& session, const LogsOptions& options);
 
@@ -96,6 +97,7 @@ struct ActionOptions {
   wire::ActionRequest request;
   std::vector<std::pair<std::string, std::uint32_t>> scale;   // role, replicas
   std::string package_dir;                                    // restart --package
+  bool no_wait = false;                                       // delete: not until its name is free
 };
 int cmd_action(Session& session, const ActionOptions& options);
 

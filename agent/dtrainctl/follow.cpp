@@ -15,6 +15,8 @@ namespace dtrain::ctl {
 namespace {
 
 constexpr auto kRedraw = std::chrono::seconds(1);
+// What a start waits for is over before anybody could read it, as a rule: said once it has stood for so long.
+constexpr auto kSayWaiting = std::chrono::seconds(1);
 
 class Follower {
  public:
@@ -22,7 +24,7 @@ class Follower {
       : session_(session), options_(options), live_(session.io.out_tty), screen_(session.io.out),
         watch_(session, [this](Connection& c) { send_watch(c); }, true),
         logs_(session, [this](Connection& c) { send_logs(c); }, false), resume_(logs_request(options.job)),
-        printer_(log_style(session), [this](std::string_view text) { print(text); }) {}
+        printer_(log_style(session, options.raw), [this](std::string_view text) { print(text); }) {}
 
   int run() {
     Signals signals{SIGINT, SIGTERM, SIGHUP, SIGWINCH};
@@ -33,9 +35,11 @@ class Follower {
       if (auto done = look(); !done) return end(session_.report(done.error()));
       if (ended_ && (logs_.finished() || Clock::now() >= drain_by_)) return end(conclude());
       std::vector<pollfd> others{{signals.fd(), POLLIN, 0}, {asking_ ? session_.io.in_fd : -1, POLLIN, 0}};
-      const Deadline redraw = live_ ? Clock::now() + kRedraw : kNoDeadline;   // the job's age goes on by itself
-      wait_for({&watch_, &logs_}, others, ended_ ? std::min(drain_by_, redraw) : redraw);
-      if (live_ && Clock::now() >= redraw) draw();
+      // The job's age goes on by itself, whatever else there is to do.
+      const Deadline next = std::min(live_ ? redraw_at_ : kNoDeadline, waiting_at_);
+      wait_for({&watch_, &logs_}, others, ended_ ? std::min(drain_by_, next) : next);
+      if (Clock::now() >= waiting_at_) say_waiting();
+      if (live_ && Clock::now() >= redraw_at_) draw();
       for (int signal = signals.next(); signal != 0; signal = signals.next())
         if (const int code = on_signal(signal); code >= 0) return end(code);
       if (others[1].revents != 0)
@@ -44,11 +48,12 @@ class Follower {
   }
 
  private:
-  static LogStyle log_style(const Session& session) {
+  static LogStyle log_style(const Session& session, bool raw) {
     LogStyle style;
     style.prefix = true;
     style.color = session.layout().color;
-    style.last_part_only = session.io.out_tty;
+    style.terminal = session.io.out_tty && !raw;
+    style.bars_apart = session.io.out_tty;
     return style;
   }
 
@@ -78,6 +83,7 @@ class Follower {
     auto chunks = logs_.turn();
     if (!chunks) return failed(chunks.error());
     for (const wire::Message& message : *chunks) on_log(message);
+    if (live_ && bars_ != printer_.bars()) draw();
     const bool away = (!watch_.connected() && !watch_.finished()) || (!logs_.connected() && !logs_.finished());
     if (away != away_) say(away ? "lost the agent; the job runs on; waiting for the agent" : "the agent is back");
     away_ = away;
@@ -90,6 +96,10 @@ class Follower {
     if (!gone_) {
       if (!live_)
         for (const std::string& line : plain_.changes(update)) session_.io.err << line << "\n" << std::flush;
+      if (update.waiting_for != last_.waiting_for) {
+        waiting_at_ = update.waiting_for.empty() ? kNoDeadline : Clock::now() + kSayWaiting;
+        waiting_.clear();
+      }
       last_ = std::move(update);
       last_at_ = Clock::now();
       draw();
@@ -99,6 +109,13 @@ class Follower {
       drain_by_ = Clock::now() + kLogDrain;
       watch_.finish();
     }
+  }
+
+  void say_waiting() {
+    waiting_at_ = kNoDeadline;
+    waiting_ = last_.waiting_for;
+    if (live_) draw();
+    else session_.io.err << printable("job " + last_.job.name + ": waits: " + waiting_) << "\n" << std::flush;
   }
 
   void on_log(const wire::Message& message) {
@@ -157,7 +174,7 @@ class Follower {
     request.action = wire::Action::cancel;
     request.job = options_.job;
     request.request_id = make_request_id();
-    auto reply = session_.ask_surely<wire::Empty>(wire::MessageType::action, request, wire::MessageType::ok);
+    auto reply = session_.change<wire::Empty>(wire::MessageType::action, request, wire::MessageType::ok);
     say(reply ? "cancelling job " + options_.job : reply.error().items.front().message);
   }
 
@@ -172,7 +189,7 @@ class Follower {
       say("job " + options_.job + " was deleted");
       return kJobFailed;
     }
-    std::string text = "job " + last_.job.name + ": " + last_.job.state + " after " + age_text(last_.job.age_s);
+    std::string text = "job " + last_.job.name + ": " + last_.job.state + " after " + age_text(last_.job.duration_s);
     if (last_.job.restarts != 0) text += ", restarts " + std::to_string(last_.job.restarts);
     if (!last_.job.reason.empty()) text += ": " + last_.job.reason;
     const bool good = last_.job.state == "Succeeded";
@@ -183,15 +200,19 @@ class Follower {
 
   int end(int code) {
     printer_.finish();
+    if (live_ && !bars_.empty()) draw();
     if (live_) screen_.settle();
     return code;
   }
 
   void draw() {
     if (!live_) return;
+    redraw_at_ = Clock::now() + kRedraw;
     wire::JobUpdate shown = last_;
-    if (!ended_) shown.job.age_s += std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - last_at_).count();
-    std::vector<std::string> block = progress_block(shown, session_.layout());
+    shown.waiting_for = waiting_;
+    if (!ended_) shown.job.duration_s += std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - last_at_).count();
+    bars_ = printer_.bars();
+    std::vector<std::string> block = progress_block(shown, session_.layout(), bars_);
     // A block that is taller than the screen could not be drawn over again.
     const std::size_t rows = window_size(STDOUT_FILENO).value_or(WindowSize{}).rows;
     if (block.size() + 2 > rows) block.resize(rows > 2 ? rows - 2 : 0);
@@ -216,7 +237,10 @@ class Follower {
   PlainProgress plain_;
   wire::JobUpdate last_;
   Deadline last_at_{};
-  Deadline drain_by_ = kNoDeadline;
+  Deadline drain_by_ = kNoDeadline, redraw_at_{};
+  std::vector<std::string> bars_;           // as drawn
+  Deadline waiting_at_ = kNoDeadline;       // then what it waits for has stood long enough
+  std::string waiting_;                     // that was said
   bool ended_ = false, gone_ = false, away_ = false, asking_ = false, cancelled_ = false;
 };
 

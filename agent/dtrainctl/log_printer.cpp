@@ -49,42 +49,128 @@ std::string_view LogResume::fresh(const wire::LogChunk& chunk) {
   return bytes;
 }
 
-void LogPrinter::line(const std::string& task, std::int64_t time_ms, std::string_view text, std::string& out) const {
-  if (style_.last_part_only) {
-    while (!text.empty() && text.back() == '\r') text.remove_suffix(1);
-    if (const std::size_t at = text.rfind('\r'); at != std::string_view::npos) text.remove_prefix(at + 1);
+namespace {
+
+// Of a line that carriage returns write anew: where its newest state begins. Those at its end belong to that.
+std::size_t newest_state(std::string_view text) {
+  const std::size_t last = text.find_last_not_of('\r');
+  if (last == std::string_view::npos) return text.size();
+  return text.rfind('\r', last) + 1;  // of none: 0
+}
+
+// Each state with the head of its line: a terminal writes it over the one before.
+void append_states(std::string_view text, const std::string& head, std::string& out) {
+  for (const char c : text) {
+    out += c;
+    if (c == '\r') out += head;
   }
+}
+
+// What can be shown of an open line: who knows what follows its last carriage returns? Perhaps its end.
+std::size_t showable(std::string_view text) { return text.find_last_not_of('\r') + 1; }
+
+}  // namespace
+
+std::string LogPrinter::head(const Key& key, const Partial& partial) const {
+  std::string out;
   if (style_.prefix) {
     static constexpr std::array<const char*, 6> colors{"36", "33", "32", "35", "34", "31"};
     std::size_t sum = 0;
-    for (const char c : task) sum = sum * 31 + static_cast<unsigned char>(c);
-    if (style_.color) out += "\033[" + std::string(colors[sum % colors.size()]) + "m" + task + " |\033[0m ";
-    else out += task + " | ";
+    for (const char c : key.first) sum = sum * 31 + static_cast<unsigned char>(c);
+    if (style_.color) out += "\033[" + std::string(colors[sum % colors.size()]) + "m" + key.first + " |\033[0m ";
+    else out += key.first + " | ";
   }
-  if (style_.timestamps) out += to_rfc3339(WallTime(std::chrono::milliseconds(time_ms))) + " ";
-  out.append(text);
-  out += '\n';
+  if (style_.timestamps) out += to_rfc3339(WallTime(std::chrono::milliseconds(partial.time_ms))) + " ";
+  return out;
 }
 
-void LogPrinter::end_line(const std::string& task, Partial& partial, std::string& out) const {
-  if (!partial.text.empty()) line(task, partial.time_ms, partial.text, out);
+void LogPrinter::reset_color(Partial& partial, std::string& out) const {
+  if (partial.escapes.take_colored()) out += kResetColor;
+}
+
+// The line that is open ends where it is, and goes on with its next state on another.
+void LogPrinter::leave_bar(std::string& out) {
+  if (!bar_) return;
+  Partial& partial = partial_[*bar_];
+  reset_color(partial, out);
+  out += '\n';
+  partial.text.erase(0, partial.shown);
+  partial.shown = 0;
+  partial.left = true;
+  bar_.reset();
+}
+
+void LogPrinter::end_line(const Key& key, Partial& partial, std::string& out) {
+  std::string_view text = partial.text;
+  if (style_.bars_apart) {
+    text = text.substr(newest_state(text));
+    text = text.substr(0, showable(text));
+  }
+  const std::size_t end = showable(text);
+  if (!std::exchange(partial.left, false) || end > 0) {
+    const std::string start = head(key, partial);
+    if (bar_ != key) {
+      leave_bar(out);
+      out += start;
+    }
+    append_states(text.substr(partial.shown, end - partial.shown), start, out);
+    out.append(text.substr(end));
+    reset_color(partial, out);
+    out += '\n';
+    if (bar_ == key) bar_.reset();
+  }
   partial.text.clear();
+  partial.shown = 0;
+}
+
+void LogPrinter::show_bar(const Key& key, Partial& partial, std::int64_t time_ms, std::string& out) {
+  if (style_.bars_apart) {
+    partial.text.erase(0, newest_state(partial.text));
+    partial.text.insert(0, 1, '\r');  // by which it is known
+    return;
+  }
+  const std::string start = head(key, partial);
+  if (bar_ != key) {
+    if (bar_ && time_ms - bar_since_ < kBarPauseMs) {
+      partial.text.erase(0, newest_state(partial.text));
+      partial.text.insert(0, 1, '\r');
+      return;
+    }
+    leave_bar(out);
+    out += start;
+    bar_ = key;
+    bar_since_ = time_ms;
+  }
+  const std::size_t end = showable(partial.text);
+  if (end > partial.shown) append_states(std::string_view(partial.text).substr(partial.shown, end - partial.shown), start, out);
+  partial.shown = std::max(partial.shown, end);
+  // What was written over is of no use any more.
+  const std::size_t newest = std::min(newest_state(partial.text), partial.shown);
+  partial.text.erase(0, newest);
+  partial.shown -= newest;
 }
 
 void LogPrinter::add(const wire::LogChunk& chunk, std::string_view bytes) {
-  if (!style_.prefix && !style_.timestamps) {
-    sink_(bytes);
-    return;
-  }
   std::string out;
-  Partial& partial = partial_[{chunk.task, chunk.is_stderr}];
-  if (partial.generation != chunk.generation || partial.attempt != chunk.attempt) end_line(chunk.task, partial, out);
+  const Key key{chunk.task, chunk.is_stderr};
+  Partial& partial = partial_[key];
+  if (partial.generation != chunk.generation || partial.attempt != chunk.attempt) {
+    if (!partial.text.empty() || bar_ == key) end_line(key, partial, out);
+    partial.escapes = EscapeFilter(style_.color);
+  }
   partial.generation = chunk.generation;
   partial.attempt = chunk.attempt;
+  const bool ends = !chunk.open && (!bytes.empty() || chunk.bytes.empty());
+  std::string fit;
+  if (style_.terminal) bytes = fit = partial.escapes.pass(bytes);
+  if (!style_.prefix && !style_.timestamps) {
+    if (!bytes.empty()) sink_(bytes);
+    return;
+  }
   while (!bytes.empty()) {
     if (partial.text.empty()) partial.time_ms = chunk.time_ms;
     const std::size_t end = bytes.find('\n');
-    const std::size_t room = kLogLineBytes - partial.text.size();
+    const std::size_t room = kLogLineBytes - std::min(kLogLineBytes, partial.text.size());
     if (end == std::string_view::npos && bytes.size() < room) {
       partial.text.append(bytes);
       break;
@@ -92,16 +178,36 @@ void LogPrinter::add(const wire::LogChunk& chunk, std::string_view bytes) {
     const std::size_t take = std::min(end, room);
     partial.text.append(bytes.substr(0, take));
     bytes.remove_prefix(take == end ? take + 1 : take);
-    line(chunk.task, partial.time_ms, partial.text, out);
-    partial.text.clear();
+    end_line(key, partial, out);
   }
-  if (style_.prefix) end_line(chunk.task, partial, out);
+  if (!partial.text.empty()) {
+    if (style_.prefix && ends) end_line(key, partial, out);
+    else if (partial.text.find('\r') != std::string::npos || bar_ == key) show_bar(key, partial, chunk.time_ms, out);
+  } else if (ends && bar_ == key) {
+    end_line(key, partial, out);
+  }
   if (!out.empty()) sink_(out);
+}
+
+std::vector<std::string> LogPrinter::bars() const {
+  std::vector<std::string> lines;
+  for (const auto& [key, partial] : partial_) {
+    if (partial.text.find('\r') == std::string::npos) continue;
+    EscapeFilter plain;
+    std::string_view text = partial.text;
+    text = text.substr(newest_state(text));
+    lines.push_back(key.first + " | " + plain.pass(text.substr(0, showable(text))));
+  }
+  return lines;
 }
 
 void LogPrinter::finish() {
   std::string out;
-  for (auto& [key, partial] : partial_) end_line(key.first, partial, out);
+  for (auto& [key, partial] : partial_) {
+    if (!partial.text.empty()) end_line(key, partial, out);
+    reset_color(partial, out);
+  }
+  leave_bar(out);
   partial_.clear();
   if (!out.empty()) sink_(out);
 }

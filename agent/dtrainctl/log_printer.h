@@ -4,10 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
+#include <vector>
 
+#include "agent/dtrainctl/escapes.h"
 #include "common/wire/control.h"
 
 namespace dtrain::ctl {
@@ -50,31 +54,48 @@ class LogResume {
 struct LogStyle {
   bool prefix = false;       // "worker-1 | " before each line
   bool timestamps = false;   // RFC 3339 before each line
-  bool color = false;
-  bool last_part_only = false;   // of a line with carriage returns (progress bars), what a terminal would show
+  bool color = false;        // of the prefix, and of what tasks colour themselves
+  bool terminal = false;     // of escape sequences colours alone pass (escapes.h); off: bytes as they are
+  bool bars_apart = false;   // lines that carriage returns write anew are in bars(), and printed once they end
 };
 
-// Without prefix and timestamps bytes pass unchanged. With them, lines of different tasks are never mixed. The agent
-// cuts the log of a whole job behind line ends: there, a chunk without one is the last of its line all the same.
+// Where tasks are on lines of their own, a progress bar that is shown gives way to one of another task after so long: by then the line
+// of the first has ended where it was.
+inline constexpr std::int64_t kBarPauseMs = 1000;
+
+// Without prefix and timestamps bytes pass unchanged. With them, lines of different tasks are never mixed. The agent cuts the log of a
+// whole job behind line ends: there, a chunk without one is the last of its line, unless it says that this is open: a progress bar,
+// which is shown state by state.
 class LogPrinter {
  public:
   using Sink = std::function<void(std::string_view)>;
   LogPrinter(LogStyle style, Sink sink) : style_(style), sink_(std::move(sink)) {}
   void add(const wire::LogChunk& chunk, std::string_view bytes);
   void finish();   // lines without an end
+  // The newest state of each line that is open, without colours.
+  std::vector<std::string> bars() const;
 
  private:
   struct Partial {
     std::uint32_t generation = 0, attempt = 0;
     std::string text;
     std::int64_t time_ms = 0;
+    std::size_t shown = 0;  // of text, on the line that is open
+    bool left = false;      // that line had to be ended before its time
+    EscapeFilter escapes;
   };
-  void end_line(const std::string& task, Partial& partial, std::string& out) const;
-  void line(const std::string& task, std::int64_t time_ms, std::string_view text, std::string& out) const;
+  using Key = std::pair<std::string, bool>;  // task and stream
+  std::string head(const Key& key, const Partial& partial) const;
+  void end_line(const Key& key, Partial& partial, std::string& out);
+  void show_bar(const Key& key, Partial& partial, std::int64_t time_ms, std::string& out);
+  void leave_bar(std::string& out);
+  void reset_color(Partial& partial, std::string& out) const;
 
   LogStyle style_;
   Sink sink_;
-  std::map<std::pair<std::string, bool>, Partial> partial_;   // by task and stream
+  std::map<Key, Partial> partial_;
+  std::optional<Key> bar_;       // whose line is open on the output
+  std::int64_t bar_since_ = 0;
 };
 
 }  // namespace dtrain::ctl

@@ -9,17 +9,23 @@ namespace dtrain::ctl {
 
 bool is_final_state(std::string_view s) { return s == "Succeeded" || s == "Failed" || s == "Cancelled"; }
 
-std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout) {
+std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout, const std::vector<std::string>& bars) {
   const wire::JobView& job = update.job;
   std::vector<std::string> lines;
   const std::string counts = "  ready " + ready_text(job) + "  generation " + std::to_string(job.generation) +
-                             "  restarts " + std::to_string(job.restarts) + "  " + age_text(job.age_s);
-  std::string head = job.name + "  " + job.state + counts + (job.reason.empty() ? "" : "  " + job.reason);
+                             "  restarts " + std::to_string(job.restarts) + "  " + age_text(job.duration_s);
+  const bool no_more = job.reason.empty() || job.reason == update.waiting_for;
+  std::string head = job.name + "  " + job.state + counts + (no_more ? "" : "  " + job.reason);
   head = printable(head);
   if (layout.columns != 0) head = cut(head, layout.columns);
   if (const std::size_t at = job.name.size() + 2; head.compare(at, job.state.size(), job.state) == 0 && layout.color)
     head.replace(at, job.state.size(), colored_state(job.state, job.state, true));
   lines.push_back(std::move(head));
+  const auto add = [&](const std::string& text) {
+    lines.push_back(layout.columns != 0 ? cut(printable(text), layout.columns) : printable(text));
+  };
+  if (!update.waiting_for.empty()) add("waits: " + update.waiting_for);
+  for (std::size_t i = 0; i < std::min(bars.size(), kBlockTasks); ++i) add(bars[i]);
 
   // Tasks that are not simply running come first when there is no room for all.
   std::vector<const wire::TaskView*> tasks;

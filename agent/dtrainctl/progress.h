@@ -16,8 +16,8 @@ inline constexpr std::size_t kBlockTasks = 12;   // tasks shown one by one in th
 
 bool is_final_state(std::string_view job_state);
 
-// The block's lines, none wider than the layout: the job, then its tasks with their STATUS.
-std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout);
+// The block's lines, none wider than the layout: the job, what it waits for, the progress bars of its tasks, then these with their STATUS.
+std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout, const std::vector<std::string>& bars = {});
 
 // Says what changed since the update before: job state, generation, restarts, task states, STATUS lines.
 class PlainProgress {

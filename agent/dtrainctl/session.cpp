@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <thread>
 
 #include "agent/dtrainctl/words.h"
@@ -23,6 +24,17 @@ Outcome<Connection> Session::reconnect(Deadline deadline) const {
     if (connection || !connection.error().lost || Clock::now() >= deadline) return connection;
     std::this_thread::sleep_until(std::min<Deadline>(deadline, Clock::now() + kReconnectPause));
   }
+}
+
+Outcome<Connection> Session::connect_to_restarting(Deadline deadline) const {
+  auto connection = Connection::open(globals.agent, deadline);
+  std::error_code none;
+  const bool may_come = !net::is_host_and_port(globals.agent.at) &&
+                        std::filesystem::is_directory(std::filesystem::path(globals.agent.at).parent_path(), none);
+  if (connection || !connection.error().lost || !may_come) return connection;
+  note("no agent answers at " + globals.agent.at + ": it may be starting again; trying for " +
+       std::to_string(kRestartTime.count()) + " s");
+  return reconnect(std::min(deadline, Clock::now() + kRestartTime));
 }
 
 void Session::show(const Json& json, const std::function<std::string()>& text) const {

@@ -18,6 +18,7 @@ enum class Format : unsigned char { table, wide, json, yaml };
 
 inline constexpr auto kPackageTime = std::chrono::minutes(10);        // likewise, where a package goes to the voters first
 inline constexpr auto kAnswerTime = std::chrono::seconds(30);         // for one answer, unless --timeout says otherwise
+inline constexpr auto kRestartTime = std::chrono::seconds(5);         // a local agent that cannot be reached may be starting again
 inline constexpr auto kReconnectPause = std::chrono::milliseconds(100);  // between two tries to reach a lost agent
 inline constexpr auto kWatchPause = std::chrono::seconds(1);          // between two looks of -w
 
@@ -59,15 +60,18 @@ class Session {
   Outcome<Reply> ask_surely(wire::MessageType type, const Request& request, wire::MessageType expected,
                             Duration otherwise = kAnswerTime) const {
     const Deadline deadline = answer_deadline(otherwise);
-    auto connection = Connection::open(globals.agent, deadline);
-    if (!connection) return failed(connection.error());
-    while (true) {
-      auto reply = connection->call<Reply>(type, request, expected, deadline);
-      if (reply || !reply.error().lost) return reply;
-      if (auto again = reconnect(deadline); again) connection = std::move(again);
-      else return reply;
-    }
+    return ask_until<Reply>(Connection::open(globals.agent, deadline), type, request, expected, deadline, nullptr);
   }
+  // The same of what changes something: nobody wants to do it by hand again because the agent was being restarted just then. `again`: it
+  // was asked more than once, so that what it found done may be its own work.
+  template <class Reply, class Request>
+  Outcome<Reply> change(wire::MessageType type, const Request& request, wire::MessageType expected, Duration otherwise = kAnswerTime,
+                        bool* again = nullptr) const {
+    const Deadline deadline = answer_deadline(otherwise);
+    return ask_until<Reply>(connect_to_restarting(deadline), type, request, expected, deadline, again);
+  }
+  // An agent of this host that cannot be reached is waited for, for kRestartTime.
+  Outcome<Connection> connect_to_restarting(Deadline deadline) const;
   // Tries to reach the agent until the deadline.
   Outcome<Connection> reconnect(Deadline deadline) const;
 
@@ -79,6 +83,20 @@ class Session {
   void note_stale(bool stale) const;
   // Says what went wrong, in the form that -o asks for, and answers the exit code.
   int report(const Failure& failure) const;
+
+ private:
+  template <class Reply, class Request>
+  Outcome<Reply> ask_until(Outcome<Connection> connection, wire::MessageType type, const Request& request, wire::MessageType expected,
+                           Deadline deadline, bool* again) const {
+    if (!connection) return failed(connection.error());
+    while (true) {
+      auto reply = connection->template call<Reply>(type, request, expected, deadline);
+      if (reply || !reply.error().lost) return reply;
+      if (auto other = reconnect(deadline); other) connection = std::move(other);
+      else return reply;
+      if (again != nullptr) *again = true;
+    }
+  }
 };
 
 // 128 random bits in hex: names one request, so that it can be sent twice and done once.

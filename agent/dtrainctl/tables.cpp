@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "agent/dtrainctl/escapes.h"
 #include "agent/dtrainctl/words.h"
 #include "common/job/job_yaml.h"
 #include "common/job/quantity.h"
@@ -69,6 +70,12 @@ Layout inside(const Layout& layout, std::size_t indent) {
   return inner;
 }
 
+// Tasks that were ended with a job that succeeded did their part of it, whatever signal that took.
+std::string end_text(const wire::TaskView& task) {
+  const bool by_itself = !task.exit || task.exit->code == 0;
+  return task.state == "Succeeded" && !by_itself ? "with its job" : exit_text(task.exit);
+}
+
 std::string fault_text(const wire::FaultView& fault) {
   std::string out = field("First fault", fault.task + " on " + fault.node + " at " + fault.time + ": " + fault.cause +
                           " (generation " + std::to_string(fault.generation) + ", attempt " +
@@ -77,7 +84,7 @@ std::string fault_text(const wire::FaultView& fault) {
   const std::string& tail = fault.stderr_tail;
   while (start < tail.size()) {
     const std::size_t end = std::min(tail.find('\n', start), tail.size());
-    out += "  | " + printable(std::string_view(tail).substr(start, end - start)) + "\n";
+    out += "  | " + printable(EscapeFilter().pass(std::string_view(tail).substr(start, end - start))) + "\n";
     start = end + 1;
   }
   return out;
@@ -127,7 +134,7 @@ std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& 
                {"STATUS", 9, true}});
   for (const wire::TaskView& task : tasks)
     table.add({task.task, task.state, task.node, task.pid != 0 ? std::to_string(task.pid) : "", task.address,
-               std::to_string(task.attempt), exit_text(task.exit), joined(task.gpus, ","), task.started_at.value_or(""),
+               std::to_string(task.attempt), end_text(task), joined(task.gpus, ","), task.started_at.value_or(""),
                task.reason, task.status});
   return table.render(layout);
 }
@@ -328,10 +335,22 @@ std::string findings_text(const std::vector<wire::Finding>& findings, const Layo
   return out + counts + "\n";
 }
 
+namespace {
+
+// The details begin with what the event is about, which stands in front of them already.
+std::string without_object(const wire::EventView& event) {
+  for (const char* key : {"job=", "task=", "node="})
+    if (const std::string known = key + event.object; event.message == known || event.message.starts_with(known + " "))
+      return event.message.substr(std::min(known.size() + 1, event.message.size()));
+  return event.message;
+}
+
+}  // namespace
+
 std::string event_line(const wire::EventView& event) {
   std::string line = event.time + " " + (event.seq != 0 ? std::to_string(event.seq) : "-") + " " + event.type;
-  for (const std::string* part : {&event.object, &event.reason, &event.message})
-    if (!part->empty()) line += " " + *part;
+  for (const std::string& part : {event.object, event.reason, without_object(event)})
+    if (!part.empty()) line += " " + part;
   return printable(line) + "\n";
 }
 
@@ -340,7 +359,7 @@ std::string job_summary(const wire::JobDescription& d, const Layout& layout) {
   return field("Name", job.name) + field("State", job.state) + field("Reason", job.reason) +
          field("Waiting for", d.waiting_for) + field("Framework", job.framework) + field("Ready", roles_text(job)) +
          field("Generation", std::to_string(job.generation)) + field("Restarts", std::to_string(job.restarts)) +
-         field("Age", age_text(job.age_s)) +
+         field("Age", age_text(job.age_s)) + field("Duration", age_text(job.duration_s)) +
          (d.restored ? field("Restored", "step " + std::to_string(d.restored->step) + " from " + d.restored->path) : "") +
          (d.first_fault ? fault_text(*d.first_fault) : "") +
          (d.tasks.empty() ? "" : "Tasks:\n" + indented(tasks_table(d.tasks, inside(layout, 2)), "  "));
@@ -350,11 +369,13 @@ std::string job_text(const wire::JobDescription& d, const Layout& layout) {
   std::string out = field("Id", std::to_string(d.job.id)) + field("User", d.job.user) +
                     field("Labels", labels_text(d.job.labels)) + job_summary(d, layout);
   if (!d.conditions.empty()) {
-    Table table({{"TYPE"}, {"STATUS"}, {"TIME", 1}, {"REASON", 2, true}});
-    for (const wire::ConditionView& c : d.conditions) table.add({c.type, c.status ? "yes" : "no", c.time, c.reason});
+    Table table({{"STATE", 0, false, false, true}, {"STATUS"}, {"REACHED", 1}, {"AGO", 3, false, true}, {"REASON", 2, true}});
+    for (const wire::ConditionView& c : d.conditions) table.add({c.type, c.status ? "now" : "passed", c.time, age_text(c.age_s), c.reason});
     out += "Conditions:\n" + indented(table.render(inside(layout, 2)), "  ");
   }
-  if (auto spec = wire::decode<job::JobSpec>(d.spec)) out += "Job file:\n" + indented(job::to_yaml(*spec), "  ");
+  if (auto spec = wire::decode<job::JobSpec>(d.spec))
+    out += layout.wide ? "Job file:\n" + indented(job::to_yaml(*spec), "  ")
+                       : "Job file (-o wide: with what was not set):\n" + indented(job::to_short_yaml(*spec), "  ");
   if (!d.events.empty()) {
     out += "Events:\n";
     for (const wire::EventView& event : d.events) out += "  " + event_line(event);

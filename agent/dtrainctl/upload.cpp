@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "agent/dtrainctl/progress.h"
 #include "agent/dtrainctl/unique_fd.h"
 #include "agent/dtrainctl/words.h"
 #include "agent/store/package.h"
@@ -135,7 +136,7 @@ Outcome<Upload> upload_package(Session& session, const std::string& directory) {
   UniqueFd file(::open(packed->path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid())
     return failed(ErrorCode::io, "could not open packed package " + packed->path + ": " + std::strerror(errno), "try again");
-  auto connection = session.connect();
+  auto connection = session.connect_to_restarting(session.answer_deadline());
   if (!connection) return failed(connection.error());
   auto known = connection->call<wire::BlobReply>(wire::MessageType::has_blob, wire::BlobRequest{packed->digest},
                                                  wire::MessageType::blob, session.answer_deadline());
@@ -146,18 +147,34 @@ Outcome<Upload> upload_package(Session& session, const std::string& directory) {
   return Upload{packed->digest, packed->content, !known->present};
 }
 
+Outcome<std::string> ended_state(Session& session, const wire::SubmitReply& reply) {
+  const auto jobs = session.ask_surely<wire::JobsReply>(wire::MessageType::query_jobs, wire::JobsRequest{reply.name, {}, "", ""},
+                                                        wire::MessageType::jobs);
+  if (!jobs) return failed(jobs.error());
+  for (const wire::JobView& job : jobs->jobs)
+    if (job.id == reply.id && is_final_state(job.state)) return job.state;
+  return std::string();
+}
+
+std::string unchanged_text(const std::string& name, const std::string& ended, const std::string& else_what) {
+  return "unchanged" + (ended.empty() ? else_what : "; it has ended: " + ended + "; dtrainctl rerun " + name + " runs it again");
+}
+
 Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace) {
   wire::SubmitRequest request;
   request.request_id = make_request_id();
   request.replace = replace;
+  bool again = false;
   auto reply = with_package(session, job.package_dir, [&](const Upload& package) {
     job.spec.package_digest = package.digest;
     job.spec.package_content = package.content;
     request.spec = wire::encode(job.spec);
-    return session.ask_surely<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted,
-                                                 package.digest.empty() ? kAnswerTime : kPackageTime);
+    return session.change<wire::SubmitReply>(wire::MessageType::submit, request, wire::MessageType::submitted,
+                                             package.digest.empty() ? kAnswerTime : kPackageTime, &again);
   });
-  if (reply) session.warn(reply->warnings);
+  if (!reply) return reply;
+  session.warn(reply->warnings);
+  reply->unchanged = reply->unchanged && !again;  // else that may be what it did itself the first time
   return reply;
 }
 

@@ -43,4 +43,9 @@ auto with_package(Session& session, const std::string& directory, Ask ask) -> de
 // Uploads the package, then submits with a fresh request id. Says the agent's warnings.
 Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace);
 
+// Of a job that was there already, as submitted: in which final state it is; "": in none.
+Outcome<std::string> ended_state(Session& session, const wire::SubmitReply& reply);
+// "unchanged", and what can be done about it where it has ended; else `else_what`.
+std::string unchanged_text(const std::string& name, const std::string& ended, const std::string& else_what);
+
 }  // namespace dtrain::ctl

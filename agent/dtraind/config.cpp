@@ -397,7 +397,7 @@ void place_all(const YamlNode& node, const std::string& path, Report& report) {
 
 // Read and checked, so that a file written for a whole cluster is accepted, but not acted on by this version.
 constexpr const char* kWithoutEffect[] = {
-    "timing.stopAfter", "tasks.logs.keepFor", "http", "node.council"};
+    "timing.stopAfter", "http", "node.council"};
 
 // Such a file is as good as none.
 bool only_comments(std::string_view text) {

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/dtraind/start_backoff.h"
 #include "agent/net/user_names.h"
+#include "agent/proc/old_logs.h"
 #include "agent/proc/task_of_process.h"
 #include "agent/store/disk_failure.h"
 
@@ -158,6 +160,7 @@ Status Daemon::turn(Instant limit) {
   if (!events_.empty()) deadline = Instant{};
   if (auto waited = loop_->turn(deadline); !waited) return waited;
   housekeeping_.turn(loop_->now());
+  remove_old_logs();
   const Instant now = loop_->now().boot;
   for (const Source& source : sources_)
     if (source.deadline() <= now) source.dispatch();
@@ -200,6 +203,18 @@ void Daemon::configure_health_check() {
   if (!health_check_) return;  // a signal while tasks are adopted
   const auto& wanted = config_.health_check;
   health_check_->configure(loop_->now().boot, {wanted.command, wanted.every, wanted.timeout, prepared_.facts.name});
+}
+
+// Beside the loop, and not before it is known who lives.
+void Daemon::remove_old_logs() {
+  const Duration keep = config_.tasks.log_keep_for;
+  if (keep == Duration{0} || !control_ || loop_->now().boot < next_log_look_) return;
+  next_log_look_ = loop_->now().boot + std::clamp<Duration>(keep, 1s, kLogLookEvery);
+  const WallTime before = loop_->now().wall - std::chrono::duration_cast<std::chrono::milliseconds>(keep);
+  post_bulk([tasks = prepared_.layout.tasks(), before, living = shims_] {
+    proc::remove_old_logs(tasks, before, living);
+    return store::DiskWorker::Done{};
+  });
 }
 
 // The tasks that run are known and their shims connected before anybody is answered.
@@ -268,6 +283,7 @@ int Daemon::run(loop::Signals& signals, const Reload& reload, loop::ServiceManag
     return broken(added.error());
   log_ready();
   manager.ready(loop_->now().boot, decider_->status_line());
+  StartBackoff::of_service().ready();
   while (!stopping_ && !storage_failed_)
     if (auto done = turn(kNever); !done) return broken(done.error());
   return storage_failed_ ? fail_storage() : stop(manager);

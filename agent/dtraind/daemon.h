@@ -53,6 +53,8 @@ inline constexpr Duration kStopPatience = 5s;               // for last commits 
 // For last words to other agents at SIGTERM: ZeroMQ's I/O threads write them, and it cannot be asked whether they did.
 inline constexpr Duration kGoodbye = 200ms;
 
+inline constexpr Duration kLogLookEvery = 10min;
+
 class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorld {
  public:
   using MakeDecider = std::function<std::unique_ptr<Decider>(Log& log)>;
@@ -86,6 +88,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   Status watch_gpus();
   Status watch_health();
   void configure_health_check();
+  void remove_old_logs();
   Status adopt();
   Status open_control();
   Status turn(Instant limit);
@@ -190,6 +193,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::optional<node::SaveMembers> next_record_;                // newest record not yet given to the disk worker
   bool saving_members_ = false;
   bool said_something_ = false;          // to another agent, since it was last set to false
+  Instant next_log_look_{};              // for logs that are older than tasks.logs.keepFor
   std::set<AssignmentId> shims_;         // living ones, to the best of our knowledge
   std::optional<Error> storage_failed_;
   bool stopping_ = false;

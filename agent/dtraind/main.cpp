@@ -10,6 +10,7 @@
 #include "agent/dtraind/hardware.h"
 #include "agent/dtraind/options.h"
 #include "agent/dtraind/start.h"
+#include "agent/dtraind/start_backoff.h"
 #include "agent/host/facts.h"
 #include "agent/proc/shim_runner.h"
 #include "agent/proc/scheduling.h"
@@ -111,6 +112,8 @@ int run_program(int argc, char** argv) {
   if (!line) return report(Failure{EX_USAGE, line.error()});
   if (line->help) return std::fputs(usage_text().c_str(), stdout) < 0 ? EX_IOERR : EX_OK;
   if (line->version) return std::puts("dtraind " DTRAIN_VERSION) < 0 ? EX_IOERR : EX_OK;
+  const StartBackoff backoff = line->check_config ? StartBackoff("") : StartBackoff::of_service();
+  if (!backoff.wait(backoff.begin())) return EX_OK;
   auto config = configure(*line);
   if (!config) return report(config.error());
   if (line->check_config) {

@@ -176,7 +176,7 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   warn(log, "network.task-address", node::task_address_unknown(facts.task_address, facts.task_interface, facts.name));
   if (!config.dev)  // which asks for nothing
     for (const wire::Finding& low : node::limits_too_low(host::task_limits(exam_terms(config)), facts.name))
-      warn(log, "tasks.ulimits", low);
+      log.write(LogLevel::info, "tasks.ulimits", {{"warning", low.finding}, {"next", low.cure}});  // of containers as good as always
   auto watch = gather_hardware(config, out.layout, facts, log);
   if (!watch) return tl::unexpected<Failure>(watch.error());
   out.gpu_watch = std::move(*watch);

@@ -52,7 +52,9 @@ Status Dealer::connect() {
   }
   if (!set) return fail(ErrorCode::internal, "could not set up socket: " + zmq_cause());
   if (target_.join) {
-    auto events = SocketEvents::open(world_.context, *socket, "events-" + std::to_string(serial_), kWatched);
+    // A name of its own for each time: libzmq frees that of a closed one later.
+    const std::string name = "events-" + std::to_string(serial_) + "-" + std::to_string(++openings_);
+    auto events = SocketEvents::open(world_.context, *socket, name, kWatched);
     if (!events) return fail(events.error());
     events_.emplace(std::move(*events));
     if (auto added = world_.poller.add(events_->fd(), EPOLLIN, {PollTag::Kind::dealer_monitor, serial_});
@@ -91,11 +93,11 @@ void Dealer::disconnect() {
   socket_.close();
 }
 
-bool Dealer::reopen(std::size_t pair) {
+Status Dealer::reopen(std::size_t pair) {
   disconnect();
   up_ = false;
   pair_ = pair;
-  return connect().has_value();
+  return connect();
 }
 
 ZmqSocket::Sent Dealer::hand_over(const Waiting& message) {

@@ -69,7 +69,7 @@ class Dealer {
   bool send(std::string header, std::string body);
   // Connects anew, with that pair of the key file. What waits goes on waiting. False: no descriptor is left;
   // try again.
-  bool reopen(std::size_t pair);
+  Status reopen(std::size_t pair);
 
   // Looks at the socket: sends what waited, reads what came, notices up and down. True: more is waiting.
   bool examine(Instant now, std::vector<gossip::Input>& out);
@@ -105,6 +105,7 @@ class Dealer {
   MemberId member_;
   std::size_t pair_ = 0;
   ZmqSocket socket_;
+  std::uint64_t openings_ = 0;  // of events_
   std::optional<SocketEvents> events_;
   bool up_ = false;
   bool used_ = true;

@@ -52,7 +52,7 @@ Dealer* Dealers::find_or_open(const DealerTarget& target, const MemberId& member
   const std::size_t pair = member.none() ? 0 : world_.keys.pair_of(member);
   auto opened = Dealer::open(world_, next_serial_, target, member, pair);
   if (!opened && opened.error().code == ErrorCode::limit) {
-    exhausted_ = true;
+    trouble_ = opened.error();
     close_idle(dealers_.size() / 2);
   }
   if (!opened) return nullptr;
@@ -98,7 +98,7 @@ void Dealers::keep(const std::vector<gossip::Peer>& peers) {
 
 void Dealers::reopen(Dealer& dealer, std::size_t pair) {
   to_renew_.erase(dealer.serial());
-  if (!dealer.reopen(pair)) exhausted_ = true;  // service() tries again
+  if (const Status opened = dealer.reopen(pair); !opened) trouble_ = opened.error();  // service() tries again
   touched_.insert(dealer.serial());
 }
 

@@ -44,8 +44,8 @@ class Dealers {
   void service(Instant now);
   Instant deadline() const { return deadline_; }
   std::size_t size() const { return dealers_.size(); }
-  // For descriptors that could not be had since the last call.
-  bool take_exhausted() { return std::exchange(exhausted_, false); }
+  // Why a link could not be opened since the last call; limit: for want of descriptors.
+  std::optional<Error> take_trouble() { return std::exchange(trouble_, std::nullopt); }
 
  private:
   using Map = std::map<DealerTarget, std::unique_ptr<Dealer>>;
@@ -66,7 +66,7 @@ class Dealers {
   Instant next_renewal_{}, next_opening_{};
   Instant deadline_ = kNever;
   std::uint64_t next_serial_ = 1;
-  bool exhausted_ = false;
+  std::optional<Error> trouble_;
 };
 
 }  // namespace dtrain::net

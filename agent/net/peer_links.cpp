@@ -136,7 +136,11 @@ void ZmqPeerLinks::dispatch(Instant now, const Sink& sink) {
   bulk_->service(now, keys_);
   gone_.service(now, gate_.quiet(), results_);
   if (dealers_.deadline() <= now || !todo.empty()) dealers_.service(now);
-  if (dealers_.take_exhausted())
+  const auto trouble = dealers_.take_trouble();
+  if (trouble && trouble->code != ErrorCode::limit)
+    gate_.quiet().warn(now, "net.link-not-opened", trouble->message, listen_.text(),
+                       "it is tried again; if this goes on, restart the agent");
+  else if (trouble)
     gate_.quiet().warn(now, "net.descriptors-exhausted", "too many open files", listen_.text(),
                        "idle links are closed and others opened later: raise LimitNOFILE of the agent");
   // Only now: what the sink does may send, open and close.

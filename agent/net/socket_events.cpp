@@ -10,14 +10,19 @@ Result<SocketEvents> SocketEvents::open(const ZmqContext& context, ZmqSocket& wa
   auto socket = ZmqSocket::open(context, ZMQ_PAIR);
   if (!socket) return fail(socket.error());
   const std::string endpoint = "inproc://" + name;
+  // Whoever reads "too many" raises limits: only where they are the cause.
+  const auto could_not = [](const std::string& cause) {
+    const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    return fail(exhausted ? ErrorCode::limit : ErrorCode::io, "could not watch connections: " + cause,
+                exhausted ? "raise LimitNOFILE of the agent" : "");
+  };
   if (!socket->set(ZMQ_LINGER, 0) || !socket->set(ZMQ_RCVHWM, kSocketEventsWaiting) ||
       zmq_socket_monitor(watched.get(), endpoint.c_str(), events) != 0)
-    return fail(ErrorCode::limit, "could not watch connections: " + zmq_cause(),
-                "raise LimitNOFILE of the agent");
+    return could_not(zmq_cause());
   if (!socket->connect(endpoint)) {
-    const std::string cause = zmq_cause();
+    const auto error = could_not(zmq_cause());
     zmq_socket_monitor(watched.get(), nullptr, 0);
-    return fail(ErrorCode::limit, "could not watch connections: " + cause, "raise LimitNOFILE of the agent");
+    return error;
   }
   return SocketEvents(std::move(*socket));
 }

@@ -1,6 +1,7 @@
 #include "agent/proc/log_stream.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dtrain::proc {
 
@@ -63,7 +64,7 @@ void LogStream::touched_all() {
 
 void LogStream::flush(Task& task, std::size_t stream) {
   PartialLine& partial = task.partial[stream];
-  if (partial.bytes.empty()) return;
+  if (!std::exchange(partial.open, false) && partial.bytes.empty()) return;  // of an open one: that it goes on no more
   wire::LogChunk chunk;
   chunk.task = task.log->task().text();
   chunk.generation = task.generation;
@@ -137,8 +138,14 @@ void LogStream::cut_at_line_end(Task& task, wire::LogChunk& chunk) {
     chunk.bytes.resize(last + 1);
     if (!partial.bytes.empty()) chunk.bytes.insert(0, partial.bytes);
     partial.time_ms = chunk.time_ms;
+    partial.open = false;
   }
   partial.bytes = std::move(rest);
+  // A progress bar: an epoch is too long to wait for its line to end.
+  partial.open = partial.open || (query_.follow && partial.bytes.find('\r') != std::string::npos);
+  if (!partial.open || partial.bytes.empty()) return;
+  chunk.bytes += std::exchange(partial.bytes, {});
+  chunk.open = true;
 }
 
 // Makes a chunk of what lies ready, with as many neighbours as are the same to the reader.

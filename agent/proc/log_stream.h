@@ -5,7 +5,8 @@
 // time of arrival, each chunk cut behind a line end, so that prefixed lines of several tasks never mix; a
 // line longer than kPartialLineBytes is cut there, and what has no line end is sent when its stream, attempt
 // or task ends. (So a chunk that does not end with '\n' is followed by something else, and the client ends
-// the line.) --tail counts per task.
+// the line.) Only a progress bar, a line with carriage returns, is sent to followers as it grows, in chunks that say that their
+// last line is open; an empty chunk that does not says that it ended without '\n'. --tail counts per task.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,7 @@ class LogStream {
   struct PartialLine {
     std::string bytes;
     std::int64_t time_ms = 0;
+    bool open = false;  // its first part was sent
   };
   struct Task {
     std::unique_ptr<TaskLog> log;

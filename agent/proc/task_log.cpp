@@ -36,7 +36,7 @@ Status TaskLog::choose_attempts() {
     if (one_task && !query_.follow && query_.attempt > latest)
       return fail(ErrorCode::not_found,
                   "could not read attempt " + std::to_string(query_.attempt) + " of " + task_.text() +
-                      ": its latest with output is " + std::to_string(latest),
+                      (latest == 0 ? ": it has written nothing yet" : ": its latest with output is " + std::to_string(latest)),
                   next);
     filter_.first = filter_.last = query_.attempt;
   } else if (query_.previous) {

@@ -1,6 +1,7 @@
 #include "agent/store/checkpoint_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -226,6 +227,36 @@ Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& sp
   found.reserve(candidates->size());
   for (auto& candidate : *candidates) found.push_back(std::move(candidate.info));
   return found;
+}
+
+std::string unrecognised(const job::CheckpointSpec& spec) {
+  static constexpr std::array<std::string_view, 14> kEndings{".bin", ".ckpt", ".h5", ".hdf5", ".keras", ".msgpack", ".npz",
+                                                             ".onnx", ".params", ".pkl", ".pt", ".pth", ".safetensors", ".tar"};
+  std::size_t count = 0;
+  std::string first;
+  const auto look_in = [&](const FileDescriptor& directory, const std::string& below) {
+    std::vector<std::string> directories;
+    for (const std::string& name : list_names(directory).value_or(std::vector<std::string>{})) {
+      const bool saved = std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
+      if (!saved && !below.empty()) continue;
+      const auto facts = facts_beneath(directory, name);
+      if (!facts) continue;
+      if (facts->kind == FileFacts::Kind::directory && below.empty()) directories.push_back(name);
+      if (!saved || facts->kind != FileFacts::Kind::regular) continue;
+      if (++count == 1) first = below + name;
+    }
+    return directories;
+  };
+  const auto directory = open_directory(without_trailing_slashes(spec.dir));
+  if (!directory) return "";
+  std::vector<std::string> names = look_in(*directory, "");
+  if (names.size() > kForeignDirectories) names.resize(kForeignDirectories);
+  for (const std::string& name : names)
+    if (const auto child = open_directory_at(*directory, name)) look_in(*child, name + "/");
+  if (count == 0) return "";
+  return std::to_string(count) + (count == 1 ? " file such as " : " files such as ") + first + " in " + spec.dir +
+         ", in no format that is known here, so that nothing is restored from them; known are manifest (a directory with "
+         "MANIFEST.json) and tensorflow (NAME.index with NAME.data-...)";
 }
 
 Result<std::vector<PathReport>> verify_path(const std::string& path) {

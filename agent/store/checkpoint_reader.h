@@ -15,6 +15,7 @@
 
 namespace dtrain::store {
 
+inline constexpr std::size_t kForeignDirectories = 64;  // looked into for files in no known format
 inline constexpr std::size_t kScanCandidates = 4096;  // checkpoints in one directory; more: Error{limit}
 
 // The shallow look, newest step first: manifests and indexes are parsed, every file has its size. A candidate that
@@ -26,6 +27,10 @@ Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& sp
 
 // The same with what a watcher needs to tell whether anything is still moving.
 Result<std::vector<transfer::Candidate>> look(const job::CheckpointSpec& spec);
+
+// Files that look like what a framework saves, in the directory or one below, in no format that is known here: how many, and the first of
+// them; "": none. For a directory that holds no checkpoint.
+std::string unrecognised(const job::CheckpointSpec& spec);
 
 // One checkpoint that verify_path found, and what the deep check says of it.
 struct PathReport {

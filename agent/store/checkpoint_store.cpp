@@ -26,6 +26,7 @@ constexpr int kPatience = 3;   // looks that may disagree before what still chan
 struct LookResult {
   ArmedWatches armed;
   Result<std::vector<Candidate>> found;
+  std::string unrecognised = {};  // where nothing was found
 };
 
 // `leftovers`: of which agent; null: they were removed before.
@@ -40,7 +41,9 @@ LookResult look_as(const CheckpointWatch::Shared& inotify, const job::Checkpoint
   }
   // Watched before it is read: what changes in between is seen twice rather than never.
   auto armed = CheckpointWatch::arm(inotify, spec.dir);
-  return {std::move(armed), look(spec)};
+  LookResult result{std::move(armed), look(spec)};
+  if (result.found && result.found->empty()) result.unrecognised = unrecognised(spec);
+  return result;
 }
 
 struct Watched {
@@ -58,6 +61,8 @@ struct Watched {
   std::string reported;                      // encoded, what was sent last
   std::optional<LookResult> result;          // waits for dispatch()
   bool warned = false;
+  std::optional<Instant> foreign_since;      // looks found no checkpoint, but files in no known format
+  bool foreign_said = false;
 };
 
 std::string fingerprint(const Result<std::vector<CheckpointInfo>>& found) {
@@ -222,6 +227,20 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
       return;
     }
     consider(job, watched, *result.found, now);
+    note_unrecognised(job, watched, std::move(result.unrecognised), now);
+  }
+
+  // Said once, and not at once: the checkpoint that such a file is a part of may be being written.
+  void note_unrecognised(JobId job, Watched& watched, std::string what, Instant now) {
+    if (what.empty() || watched.foreign_said) return watched.foreign_since.reset();
+    if (!watched.foreign_since) watched.foreign_since = now;
+    const Instant due = *watched.foreign_since + options_.foreign_after;
+    if (now < due) {
+      watched.next_look = std::min(watched.next_look, due);
+      return;
+    }
+    watched.foreign_said = true;
+    events_.push_back(node::CheckpointsScanned{job, 0, std::vector<CheckpointInfo>{}, std::move(what)});
   }
 
   // Reports what agrees with the previous look; looks again while anything does not.

@@ -34,6 +34,7 @@ struct CheckpointStoreOptions {
   Duration settle = 150ms;        // between two looks that must agree; doubles while they do not and no news comes
   Duration longest_settle = 5s;
   Duration poll = 5s;             // where changes cannot be learned of, and after an error
+  Duration foreign_after = 30s;   // files in no known format, and no checkpoint beside them: then that is said
   CopyOwner copies = {};          // the first look of a watch removes what its earlier lives did not finish
 };
 

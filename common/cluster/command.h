@@ -294,6 +294,7 @@ struct CheckpointSeen {
   std::string message;
   NodeId host;                           // where it was seen, judged, moved or deleted; "": wherever it is
   std::optional<Generation> generation;  // that wrote it, where it is not in the ledger yet; unset: the job's newest
+  std::string unrecognised = {};         // not empty: no checkpoint, but files in no format that is known; nothing else counts
   template <class V>
   void fields(V& v) {
     v("job", job);
@@ -302,6 +303,7 @@ struct CheckpointSeen {
     v("message", message);
     v("host", host);
     v("generation", generation);
+    v("unrecognised", unrecognised);
   }
 };
 

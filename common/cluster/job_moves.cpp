@@ -1,4 +1,4 @@
-// How a job leaves its place: of a drained host, or for another job.
+// How a job leaves its place: of a drained host, for another job, or for a generation that a user asked for.
 #include <algorithm>
 
 #include "common/cluster/cluster_change.h"
@@ -23,6 +23,17 @@ bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks) {
   const bool held = std::ranges::any_of(spec.roles, [&](const auto& role) { return job::is_stateful(spec, {role.first, 0}); });
   if (restores && !held) return false;
   return std::ranges::all_of(tasks, [&](const TaskId& id) { return scales_alone(spec, id.role) && !job::is_stateful(spec, id); });
+}
+
+// A user asked for the next generation: while the one before ends the job is not Running, and who waits for that now means after this.
+void JobTransition::begin_again(Halt why, const std::string& reason) {
+  halt(why, true, true);
+  job_.reason = reason;
+  job_.passed.clear();
+  if (job_.state == JobState::recovering || job_.state == JobState::pending)
+    job_.passed.push_back(job_.state);
+  else
+    set_state(JobState::restarting, reason);
 }
 
 bool JobTransition::move_off(const NodeId& node, const std::string& name, bool forced) {

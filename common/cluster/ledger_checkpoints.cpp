@@ -86,6 +86,14 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
   if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
   JobRecord& job = it->second;
+  if (!c.unrecognised.empty()) {
+    if (!job.unrecognised.empty()) return done(job);  // said once is enough
+    job.unrecognised = c.unrecognised;
+    add_event(wall, job.id, "checkpoint.unrecognised", job.spec.name, c.unrecognised, {{"job", job.spec.name}});
+    ++job.version;
+    touched_.insert(job.id);
+    return done(job);
+  }
   auto& known = job.checkpoints;
   const bool good = is_good(c.state);
   auto record = std::find_if(known.begin(), known.end(), [&](const CheckpointRecord& r) {
@@ -101,8 +109,8 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     known.push_back(std::move(r));
     if (known.size() > limits::kCheckpointsPerJob) forget_one(job);
     record = std::prev(known.end());
-  } else if (record->state == c.state && !good) {
-    return done(job);
+  } else if (!good && (record->state == c.state || (c.state == CheckpointState::deleted && !is_good(record->state)))) {
+    return done(job);  // what was moved away is not there either
   } else if (good) {
     if (c.state == CheckpointState::verified || !is_good(record->state)) record->state = c.state;
   }

@@ -228,8 +228,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       job.not_before = 0ns;
       job.refused_by.clear();
       ++job.restarts;
-      transition.halt(Halt::requested, true, true);
-      job.reason = "restarted by " + c.user;
+      transition.begin_again(Halt::requested, "restarted by " + c.user);
       break;
     }
 
@@ -249,7 +248,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
                    std::to_string(c.replicas) + " by " + c.user;
       const bool active = job.generation > 0 && !job.needs_generation && job.goal == Goal::run;
       // Where a task could see the difference, all get a new cluster spec: a new generation.
-      if (active && before != c.replicas && !scales_alone(job.spec, c.role)) transition.halt(Halt::scale, true, true);
+      if (active && before != c.replicas && !scales_alone(job.spec, c.role)) transition.begin_again(Halt::scale, std::string(job.reason));
       break;
     }
 

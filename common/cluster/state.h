@@ -312,6 +312,8 @@ struct JobRecord {
 
   Refusals refused_by;  // in this run, as far as they are not over; bounded by the hosts of its generations
 
+  std::string unrecognised;  // what a host saw in the checkpoint directory in no format that is known; "": nothing
+
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -369,6 +371,7 @@ struct JobRecord {
     v("history", history);
     v("refused_by", refused_by);
     v("unbegun", unbegun);
+    v("unrecognised", unrecognised);
   }
 
   // Was it left behind, if that generation wrote it?

@@ -78,12 +78,13 @@ struct RoleSpec {
   Duration watchdog{0};                             // 0: off
   std::int32_t stop_signal = 15;
   SignalTo signal_to = SignalTo::all;               // which of a task's processes get the stop signal and the deadline's
+  Duration start_timeout{0};                        // not Running (with notify: ready) by then is a death; 0: off
   template <class V> void fields(V& v) {
     v("replicas", replicas); v("min_replicas", min_replicas); v("command", command); v("env", env);
     v("resources", resources); v("node_selector", node_selector); v("anti_affinity", anti_affinity);
     v("avoid_gpu_hosts", avoid_gpu_hosts); v("restart_policy", restart_policy); v("start_after", start_after);
     v("on_disconnect", on_disconnect); v("exclusive", exclusive); v("notify", notify); v("watchdog", watchdog);
-    v("stop_signal", stop_signal); v("signal_to", signal_to);
+    v("stop_signal", stop_signal); v("signal_to", signal_to); v("start_timeout", start_timeout);
   }
 };
 

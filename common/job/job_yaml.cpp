@@ -1,6 +1,12 @@
 #include "common/job/job_yaml.h"
 
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
 #include "common/job/json_text.h"
+#include "common/job/manifest.h"
 #include "common/job/manifest_input.h"
 #include "common/job/names.h"
 #include "common/job/quantity.h"
@@ -83,19 +89,18 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.line("antiAffinity", text(role.anti_affinity));
   w.word("avoidGpuHosts", role.avoid_gpu_hosts);
   w.word("restartPolicy", role.restart_policy);
-  if (role.start_after.empty()) {
-    w.line("startAfter", "{}");
-  } else {
-    w.open("startAfter");
-    for (const auto& [other, reached] : role.start_after) w.word(json_text(other), reached);
-    w.close();
-  }
+  // In one line, for it has its default as a whole or not at all.
+  std::string after;
+  for (const auto& [other, reached] : role.start_after)
+    after += (after.empty() ? "" : ", ") + json_text(other) + ": " + std::string(word_for(reached));
+  w.line("startAfter", "{" + after + "}");
   if (role.on_disconnect != OnDisconnect::by_class) w.word("onDisconnect", role.on_disconnect);
   w.flag("exclusive", role.exclusive);
   w.flag("notify", role.notify);
   w.duration("watchdog", role.watchdog);
   w.line("stopSignal", format_signal(role.stop_signal));
   w.word("signalTo", role.signal_to);
+  w.duration("startTimeout", role.start_timeout);
   w.close();
 }
 
@@ -144,7 +149,66 @@ void write_policy(Writer& w, const Policy& policy) {
   w.close();
 }
 
+// A line of Writer's, and the keys that lead to it.
+struct Line {
+  std::string path, text;
+  std::size_t level = 0;
+  bool opens() const { return text.ends_with(':'); }
+};
+
+std::vector<Line> lines_of(const std::string& yaml) {
+  std::vector<Line> lines;
+  std::vector<std::string> keys;
+  for (std::size_t start = 0; start < yaml.size();) {
+    const std::size_t end = yaml.find('\n', start);
+    Line line{"", yaml.substr(start, end - start), 0};
+    const std::size_t indent = line.text.find_first_not_of(' ');
+    line.level = indent / 2;
+    keys.resize(line.level);
+    for (const std::string& key : keys) line.path += key + "/";
+    keys.push_back(line.text.substr(indent, line.text.find(": ", indent) - indent));
+    line.path += keys.back();
+    lines.push_back(std::move(line));
+    start = end + 1;
+  }
+  return lines;
+}
+
+// Those that are chosen, and what they stand in.
+template <class Chosen>
+std::string text_of(const std::vector<Line>& lines, Chosen chosen) {
+  std::string out;
+  std::vector<const Line*> above;
+  for (const Line& line : lines) {
+    above.resize(std::min(above.size(), line.level));
+    if (line.opens()) above.resize(line.level, nullptr), above.push_back(&line);
+    if (line.opens() || !chosen(line)) continue;
+    for (const Line*& opener : above)
+      if (opener != nullptr) out += std::exchange(opener, nullptr)->text + "\n";
+    out += line.text + "\n";
+  }
+  return out;
+}
+
+// Without these it would be no job file.
+bool is_needed(const Line& line) {
+  const std::string& path = line.path;
+  const bool of_role = path.starts_with("spec:/roles:/") && line.level == 3;
+  return line.level == 0 || path == "metadata:/name" || path == "metadata:/generateName" || path == "spec:/framework" ||
+         path == "spec:/checkpoint:/dir" || (of_role && (path.ends_with("/replicas") || path.ends_with("/command")));
+}
+
 }  // namespace
+
+std::string to_short_yaml(const JobSpec& spec) {
+  const std::string whole = to_yaml(spec);
+  const std::vector<Line> lines = lines_of(whole);
+  const ParsedJob bare = parse_manifest(text_of(lines, is_needed), {});
+  if (!bare.errors.empty()) return whole;
+  std::set<std::string> defaults;
+  for (const Line& line : lines_of(to_yaml(bare.spec))) defaults.insert(line.path + "\n" + line.text);
+  return text_of(lines, [&](const Line& line) { return is_needed(line) || !defaults.contains(line.path + "\n" + line.text); });
+}
 
 std::string to_yaml(const JobSpec& spec) {
   Writer w;

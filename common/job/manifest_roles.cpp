@@ -65,6 +65,7 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
   map.duration("watchdog", out.watchdog);
   map.signal("stopSignal", out.stop_signal);
   map.word("signalTo", out.signal_to);
+  map.duration("startTimeout", out.start_timeout);
   map.done();
 }
 

@@ -229,6 +229,7 @@ class Rules {
       add("conflict", join_path(path, "exclusive"),
           "cannot be false: two of the same " + name + " would damage the training", "leave it out");
     check_span(join_path(path, "watchdog"), role.watchdog, errors_);
+    check_span(join_path(path, "startTimeout"), role.start_timeout, errors_);
     check_signal(join_path(path, "stopSignal"), role.stop_signal, errors_);
   }
 

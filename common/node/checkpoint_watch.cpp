@@ -112,7 +112,10 @@ bool CheckpointWatch::scanned(const CheckpointsScanned& e) {
   if (it == jobs_.end() || job == nullptr) return true;
   Job& soft = it->second;
   if (!ours) {
+    if (!e.unrecognised.empty() && job->unrecognised.empty() && soft.known.insert(e.unrecognised).second)
+      say({job->id, {}, CheckpointState::deleted, "", c_.facts.id, {}, e.unrecognised});
     if (!e.found) return true;
+    note_removed(*job, soft, *e.found);
     if (soft.token != 0)
       soft.meanwhile = *e.found;
     else
@@ -144,6 +147,19 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
     say({job.id, info, CheckpointState::complete, "", c_.facts.id, generation});
   }
   find_work(job, soft);
+}
+
+// A job may rotate its checkpoints itself: what was there at the look before, and is not now, is gone.
+void CheckpointWatch::note_removed(const JobRecord& job, Job& soft, const std::vector<CheckpointInfo>& list) {
+  std::set<std::string> paths;
+  for (const CheckpointInfo& info : list) paths.insert(info.path);
+  for (const CheckpointRecord& r : job.checkpoints) {
+    const bool removed = soft.listed.contains(r.info.path) && !paths.contains(r.info.path);
+    if (!removed || !cluster::is_good(r.state) || !is_verifier(job, r, c_.facts.id) || soft.deleted.contains(identity(r.info))) continue;
+    soft.known.erase(identity(r.info));  // it may be put there again
+    say({job.id, as_here(r), CheckpointState::deleted, "it is not there any more", c_.facts.id, {}});
+  }
+  soft.listed = std::move(paths);
 }
 
 void CheckpointWatch::find_work(const JobRecord& job, Job& soft) {

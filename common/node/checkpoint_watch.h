@@ -43,12 +43,14 @@ class CheckpointWatch {
     std::set<std::string> known;     // told, or judged
     std::set<std::string> verified;  // or tried to
     std::set<std::string> deleted;
+    std::set<std::string> listed;  // paths that the newest look found
     std::vector<transfer::CheckpointInfo> to_verify;
     std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
   };
 
   void look_before(const cluster::JobRecord& job, Job& soft);
   void found(const cluster::JobRecord& job, Job& soft, const std::vector<transfer::CheckpointInfo>& list, Generation generation);
+  void note_removed(const cluster::JobRecord& job, Job& soft, const std::vector<transfer::CheckpointInfo>& list);
   Generation written_before(const cluster::JobRecord& job, const Job& soft, const std::vector<transfer::CheckpointInfo>& list) const;
   transfer::CheckpointInfo as_here(const cluster::CheckpointRecord& r) const;
   bool counts(const cluster::JobRecord& job, const cluster::CheckpointRecord& r) const;

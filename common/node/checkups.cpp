@@ -67,10 +67,8 @@ void Checkups::begin(const Request& e, const Caller& caller) {
     report.address = m.identity->address;
     report.state = m.state;
     report.version = facts ? facts->version : "";
-    if (wire::in_service(m.state)) {
-      checkup.to_ask.push_back(checkup.peers.size());
-      peers.push_back({report.name, report.address});
-    }
+    if (wire::in_service(m.state)) checkup.to_ask.push_back(checkup.peers.size());
+    peers.push_back({report.name, report.address});  // of one that is gone: does an agent listen there all the same?
     checkup.peers.push_back(std::move(report));
     checkup.ids.push_back(m.identity->id.text());
   });
@@ -258,8 +256,8 @@ Findings Checkups::of_cluster() const {
              "see the agent's log, mend the disk, restart the agent; running tasks are not touched"}};
   if (without_leader(c_))
     return {{"cluster", name, "bad", "no coordinator is known: jobs are neither taken nor healed",
-             "start the agents of the voters that are missing (dtrainctl status, dtrainctl nodes); where they are lost for good: "
-             "dtrainctl recover-quorum"}};
+             "start the agents of the voters that are missing (dtrainctl status, dtrainctl nodes); where these run, mend first what keeps "
+             "this one from them (see reach); only where they are lost for good: dtrainctl recover-quorum"}};
   const auto holder = ledger_holder(c_);
   return {{"cluster", name, "ok", "belongs to " + c_.options.cluster_name + (holder ? ", coordinated by " + holder->name : ""), ""}};
 }

@@ -101,7 +101,11 @@ void check_task_ports(Chart& chart) {
   for (std::size_t i = 0; i < std::min(strangers.size(), kStrangersSaid); ++i)
     named.push_back(number(strangers[i].port) + (strangers[i].owner.empty() ? "" : " by " + strangers[i].owner));
   if (strangers.size() > named.size()) named.push_back(counted(strangers.size() - named.size(), "further one"));
-  if (!strangers.empty())
+  // Only the agent knows which are tasks of its own, and those outlive it.
+  if (!strangers.empty() && !terms.agent)
+    chart.warn("task-ports", "in use: " + joined(named) + "; these may be tasks that run on without their agent",
+               "leave them alone, start the agent and ask again: it names those that are none");
+  else if (!strangers.empty())
     chart.warn("task-ports", "taken by programs that are no tasks: " + joined(named) + "; a task that is given such a port goes elsewhere",
                "end those programs or give them other ports, or set network.taskPorts to a range that nobody uses");
   chart.well("task-ports", span_text(terms.task_ports) + " are for tasks alone");

@@ -51,15 +51,31 @@ struct Ward {
 
 // False: nothing else is to be expected of it.
 bool check_state(Ward& ward, const PeerReport& peer) {
+  const bool listens = std::ranges::any_of(ward.seen.contacts, [&](const Contact& contact) {
+    return contact.peer == peer.name && !contact.bulk && contact.answer == Answer::accepts;
+  });
+  const std::string compare =
+      "compare the key files of both (sha256sum /etc/dtrain/cluster.key) and cluster.name; copy the cluster's key to the one that has "
+      "another, and restart its agent; net.refused in the logs of both says more";
+  if (peer.state == wire::MemberState::down && listens) {
+    ward.add("reach", peer.name, "bad",
+             "an agent listens at " + peer.address.text() + ", and it and " + ward.here() +
+                 " do not understand each other: they have different keys, belong to different clusters, or it was begun just now",
+             compare);
+    return false;
+  }
   if (peer.state == wire::MemberState::down) {
     ward.add("reach", peer.name, "bad", "its agent is down, and its host is up",
              "start it there: systemctl start dtraind; journalctl -u dtraind says why it ended");
     return false;
   }
   if (peer.state == wire::MemberState::dead) {
-    ward.add("reach", peer.name, "bad", "it gives no sign of life at " + peer.address.text(),
-             "see whether the host is up and its network works, and start its agent; if it is gone for good: dtrainctl forget-node " +
-                 peer.name);
+    ward.add("reach", peer.name, "bad",
+             "it gives no sign of life at " + peer.address.text() +
+                 (listens ? ", though its port takes connections: its agent hangs, or has another key" : ""),
+             (listens ? "restart its agent; where that does not help, " + compare
+                      : std::string("see whether the host is up and its network works, and start its agent")) +
+                 "; if it is gone for good: dtrainctl forget-node " + peer.name);
     return false;
   }
   return true;

@@ -186,6 +186,7 @@ struct CheckpointsScanned {  // of ScanCheckpoints, or unasked for a watched dir
   JobId job = 0;
   std::uint64_t token = 0;                              // 0: unasked
   Result<std::vector<transfer::CheckpointInfo>> found;  // newest step first
+  std::string unrecognised = {};                        // unasked: what else lies there, in no format that is known; "": nothing
 };
 struct CheckpointVerified {
   JobId job = 0;

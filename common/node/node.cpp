@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/node/cluster_views.h"
+#include "common/node/event_levels.h"
 #include "common/node/node_impl.h"
 
 namespace dtrain::node {
@@ -40,6 +41,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   // With that word nothing is decided any more (three hosts, seed 9733).
   if (!std::holds_alternative<PersistFailed>(event)) impl_->watch_word();
   impl_->watch_copy();
+  impl_->watch_quorum();
   impl_->handle(event);
   impl_->follow_host_hooks();
   impl_->follow_checkpoints();
@@ -239,7 +241,7 @@ void Node::Impl::log_events() {
     std::vector<LogField> fields;
     for (const auto& d : from->details) fields.push_back({d.key, d.value});
     if (!from->reason.empty()) fields.push_back({"reason", from->reason});
-    if (c.serving) c.log.write(LogLevel::info, from->type, fields);
+    if (c.serving) c.log.write(level_of(from->type), from->type, fields);
     logged_event = from->seq;
     if (c.serving) run_hooks(*from);
   }

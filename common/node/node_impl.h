@@ -86,7 +86,7 @@ struct Node::Impl {
         seats(c),
         proposals(c),
         checkpoint_watch(c, proposals),
-        streams(c),
+        streams(c, coordinator),
         packages(c, relays),
         checkpoint_copies(c, relays, packages, checkpoint_watch),
         host_hooks(c, checkpoint_copies),
@@ -144,6 +144,8 @@ struct Node::Impl {
   std::uint64_t own_term = 0;          // of it
   std::uint64_t logged_event = 0;  // newest event written to the log
   Instant last_word{};             // of who coordinates
+  Instant last_led{};              // somebody led the log, as far as this node knows
+  bool quorum_lost = false;        // that was told
   Instant last_entry{};            // of a leader to this learner, be it a heartbeat
   Instant next_copy_look{};        // whether the log goes on without it
   std::uint64_t told_local = 0;    // newest event of members that followers were told
@@ -187,6 +189,7 @@ struct Node::Impl {
   task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
   void watch_word();
   void watch_copy();
+  void watch_quorum();
   void give_orders(JobId id);
   bool wants(const AssignmentId& id) const;  // that it runs here
   void report();

@@ -6,6 +6,7 @@
 #include "common/base/limits.h"
 #include "common/node/cluster_views.h"
 #include "common/node/node_impl.h"
+#include "common/node/recovery.h"
 
 namespace dtrain::node {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::size_t kAppendBytes = 32 << 10;
 constexpr std::size_t kBeforeOffice = 256;
 // Longer than a dead coordinator is taken for alive, and than another needs to be elected and to add this node.
 constexpr Duration kLetGoAfter = 15s;
+constexpr Duration kQuorumLostAfter = 10s;  // longer than an election, and than those of a cluster that begins
 constexpr Duration kLookForLeader = 1s;  // meanwhile, among all members
 // Beyond, a Hello is lost as other messages are, and said again by the log.
 constexpr std::size_t kEarlyHellos = 64;
@@ -137,6 +139,20 @@ void Node::Impl::watch_copy() {
   if (std::exchange(c.let_go, gone) == gone) return;
   members.touch();
   if (gone && host->running().empty()) c.current = asked_for_current = false;
+}
+
+// Nothing is decided any more: that is no matter of those alone who ask for the status.
+void Node::Impl::watch_quorum() {
+  if (!c.replicated || !host || !c.holds_ledger()) return;
+  if (!without_leader(c) || last_led == Instant{}) last_led = c.now.boot;
+  const bool lost = c.now.boot - last_led >= kQuorumLostAfter;
+  if (std::exchange(quorum_lost, lost) == lost) return;
+  const std::string advice = quorum_advice(c);
+  const std::vector<cluster::EventField> node{{"node", c.facts.name}};
+  if (lost)
+    members.tell(LogLevel::error, "quorum.lost", c.facts.name, node, advice.empty() ? "no coordinator is known" : advice);
+  else
+    members.tell(LogLevel::info, "quorum.back", c.facts.name, node, "");
 }
 
 // Whoever leads and has applied its own entry of this term coordinates: nobody else decides anything for others.

@@ -31,20 +31,8 @@ bool others_stand_still(const JobRecord& job) {
 }
 
 bool reached(const cluster::JobRecord& job, const std::string& role, job::StartAfter need) {
-  const bool by_notify = job.spec.roles.at(role).notify;
-  return std::all_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) {
-    if (entry.first.role != role) return true;
-    const TaskRecord& t = entry.second;
-    if (t.completed || t.given_up) return true;
-    switch (need) {
-      case job::StartAfter::running:
-        return t.reached_running;
-      case job::StartAfter::ready:
-        return by_notify ? t.ready : t.reached_running;
-      case job::StartAfter::succeeded:
-        return false;
-    }
-    return false;
+  return std::ranges::all_of(job.tasks, [&](const auto& entry) {
+    return entry.first.role != role || has_reached(job, entry.first, entry.second, need);
   });
 }
 
@@ -93,6 +81,12 @@ std::vector<std::int32_t> numa_nodes_of(const NodeFacts& facts, const std::vecto
 }
 
 }  // namespace
+
+bool has_reached(const JobRecord& job, const TaskId& id, const TaskRecord& t, job::StartAfter need) {
+  if (t.completed || t.given_up) return true;
+  if (need == job::StartAfter::succeeded) return false;
+  return need == job::StartAfter::ready && job.spec.roles.at(id.role).notify ? t.ready : t.reached_running;
+}
 
 bool runs_on(const TaskRecord& t) {
   return t.left_running && (t.state == TaskState::running || t.state == TaskState::starting || t.state == TaskState::frozen);

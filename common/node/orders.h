@@ -19,6 +19,8 @@ bool is_current(const task::JobContext& context, const cluster::JobRecord& job);
 // May this task start now? All of the generation are staged (the barrier), and every role it starts after has
 // reached what it must.
 bool may_start(const cluster::JobRecord& job, const TaskId& task);
+// Has that task come so far that who waits for it by startAfter may start?
+bool has_reached(const cluster::JobRecord& job, const TaskId& id, const cluster::TaskRecord& t, job::StartAfter need);
 
 // Was it left running when its job ended (cleanPodPolicy: None), and has not died since?
 bool runs_on(const cluster::TaskRecord& task);

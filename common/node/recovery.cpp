@@ -11,6 +11,10 @@
 namespace dtrain::node {
 namespace {
 
+// Without a coordinator.
+constexpr std::string_view kMeanwhile =
+    "nothing is decided; running tasks go on, but those under a lease (ps, chief, ...) stand still once it is over";
+
 constexpr const char* kCouldNot = "could not recover the quorum: ";
 
 tl::unexpected<Error> refused(const std::string& because, const std::string& next) {
@@ -140,10 +144,11 @@ std::string quorum_advice(const Context& c) {
   if (all.majority()) return "";
   if (!all.elect)
     return "the voters that this node knows are of a history before " + std::to_string(own) +
-           " and elect nobody; nothing is decided, running tasks go on. Start the agents of those that went on in history " +
+           " and elect nobody; " + std::string(kMeanwhile) + ". Start the agents of those that went on in history " +
            std::to_string(own) + "; if these are lost for good: dtrainctl recover-quorum on one node that is left";
-  return "no majority of the voters is up; nothing is decided, running tasks go on. Start the agents of " + joined(all.away) +
-         "; if these are lost for good: dtrainctl recover-quorum on one node that is left";
+  return "no majority of the voters is reached; " + std::string(kMeanwhile) + ". Start the agents of " + joined(all.away) +
+         "; where they run, dtrainctl doctor says what is in the way; only if they are lost for good: dtrainctl recover-quorum on one node "
+         "that is left";
 }
 
 }  // namespace dtrain::node

@@ -352,6 +352,11 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
       return refuse(e, {ErrorCode::not_found,
                         "could not restart task " + q.task + ": job " + q.job + " has no such task",
                         "dtrainctl tasks " + q.job});
+    // What is said to a host that is away is done by nobody.
+    if (const auto away = relays_.away(task->second.place.node); away && !task->second.ended && q.action == wire::Action::restart)
+      return refuse(e, {ErrorCode::refused,
+                        "could not restart task " + q.task + ": " + away->message,
+                        "dtrainctl describe job " + q.job + " says what becomes of it"});
     a.task = task->first;
   }
   if (q.action == wire::Action::scale) {
@@ -440,7 +445,7 @@ NodeId Requests::checkpoint_host(const cluster::CheckpointRecord& r) const {
 void Requests::checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller) {
   const JobRecord* job = permitted_job(e, q.job, caller, Deed::read, "list the checkpoints of");
   if (job == nullptr) return;
-  Verification v{e.connection, e.request, checkpoint_views(*job), {}};
+  Verification v{e.connection, e.request, {checkpoint_views(*job), job->unrecognised}, {}};
   if (q.verify) {
     for (std::size_t i = 0; i < job->checkpoints.size(); ++i) {
       const auto& r = job->checkpoints[i];
@@ -452,7 +457,7 @@ void Requests::checkpoints(const Request& e, const wire::CheckpointsRequest& q, 
     }
   }
   if (v.awaited.empty())
-    return answer(e, MessageType::checkpoints, wire::CheckpointsReply{std::move(v.views)});
+    return answer(e, MessageType::checkpoints, v.reply);
   verifications_.push_back(std::move(v));
 }
 
@@ -460,13 +465,16 @@ bool Requests::verified(const CheckpointVerified& e) {
   for (auto it = verifications_.begin(); it != verifications_.end(); ++it) {
     const auto awaited = it->awaited.find(e.token);
     if (awaited == it->awaited.end()) continue;
-    wire::CheckpointView& view = it->views[awaited->second];
-    view.state = e.result ? "verified" : "damaged";
+    wire::CheckpointView& view = it->reply.checkpoints[awaited->second];
+    // What could not be read is not known to be damaged: it is as it was.
+    const ErrorCode code = e.result ? ErrorCode::internal : e.result.error().code;
+    if (e.result) view.state = "verified";
+    else if (code == ErrorCode::damaged) view.state = "damaged";
+    else if (code == ErrorCode::not_found) view.state = "deleted";
     if (!e.result) view.defect = e.result.error().text();
     it->awaited.erase(awaited);
     if (it->awaited.empty()) {
-      reply(c_, it->connection, it->request, MessageType::checkpoints,
-            wire::CheckpointsReply{std::move(it->views)});
+      reply(c_, it->connection, it->request, MessageType::checkpoints, it->reply);
       verifications_.erase(it);
     }
     return true;

@@ -81,7 +81,7 @@ class Requests {
   struct Verification {  // one `checkpoints --verify`
     ConnectionId connection = 0;
     std::uint64_t request = 0;
-    std::vector<wire::CheckpointView> views;
+    wire::CheckpointsReply reply;
     std::map<std::uint64_t, std::size_t> awaited;  // token -> view
   };
 

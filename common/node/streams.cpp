@@ -6,6 +6,7 @@
 
 #include "common/base/limits.h"
 #include "common/node/cluster_members.h"
+#include "common/node/coordinator.h"
 #include "common/node/reply.h"
 #include "common/node/views.h"
 
@@ -53,6 +54,7 @@ bool Streams::push(const Key& key, Watch& w) {
     update.job = job_view(c_, *job);
     update.tasks = task_views(c_, *job);
     update.final = is_over(*job);
+    update.waiting_for = waiting_for(c_, *job, coordinator_.waiting_for(w.job));
     for (const auto s : job->passed) update.passed.push_back(title(to_string(s)));
   }
   const auto& events = c_.ledger.events();

@@ -11,9 +11,11 @@
 
 namespace dtrain::node {
 
+class Coordinator;
+
 class Streams {
  public:
-  explicit Streams(Context& context) : c_(context) {}
+  Streams(Context& context, const Coordinator& coordinator) : c_(context), coordinator_(coordinator) {}
 
   // Each answers with an error reply when limits::kStreams are open already.
   void watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query, JobId job);
@@ -60,6 +62,7 @@ class Streams {
   std::vector<AssignmentId> log_sources(const cluster::JobRecord& job, const std::string& task) const;
 
   Context& c_;
+  const Coordinator& coordinator_;
   std::map<Key, Watch> watches_;
   std::map<Key, Follower> followers_;
   std::map<Key, LogStream> logs_;

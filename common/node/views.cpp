@@ -33,6 +33,11 @@ wire::ExitView exit_view(const job::Exit& e) {
   return v;
 }
 
+// Clocks of hosts may differ.
+std::int64_t seconds_between(WallTime from, WallTime to) {
+  return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(to - from).count());
+}
+
 std::string address_text(const job::TaskAddress& a) {
   return a.port == 0 ? a.host : a.text();
 }
@@ -53,6 +58,29 @@ std::string stands_still(const JobRecord& job) {
   for (const auto& [id, t] : job.tasks)
     if (t.lease_frozen && !t.ended && because.empty()) because = id.text() + " is frozen for want of a lease";
   return because + "; restarts wait, and no time or budget is counted meanwhile";
+}
+
+// Of tasks that stand at the barrier's other side: for whom their role's startAfter waits.
+std::string waits_for_tasks(const JobRecord& job) {
+  if (job.goal != cluster::Goal::run || job.halt != cluster::Halt::none || is_final(job.state)) return "";
+  static constexpr std::size_t kNamed = 3;
+  for (const auto& [id, t] : job.tasks) {
+    if (t.ended || t.state != TaskState::staged) continue;
+    for (const auto& [role, need] : job.spec.roles.at(id.role).start_after) {
+      std::string names;
+      std::size_t count = 0;
+      for (const auto& [other, record] : job.tasks) {
+        if (other.role != role || has_reached(job, other, record, need)) continue;
+        if (++count <= kNamed) names += (count == 1 ? "" : ", ") + other.text();
+      }
+      if (count == 0) continue;
+      if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
+      const bool by_notify = need == job::StartAfter::ready && job.spec.roles.at(role).notify;
+      const char* what = need == job::StartAfter::succeeded ? " to succeed" : " to run";
+      return id.text() + " waits for " + (by_notify ? "READY=1 of " + names : names + what);
+    }
+  }
+  return "";
 }
 
 // Why it does not begin though nothing of it runs: the coordinator told the ledger when it began to wait this way.
@@ -93,6 +121,9 @@ wire::JobView job_view(const Context& c, const JobRecord& job) {
   v.user = job.user.name;
   v.labels = job.spec.labels;
   v.age_s = std::chrono::duration_cast<std::chrono::seconds>(c.elapsed() - job.created_elapsed).count();
+  // Of this run: conditions begin anew with each.
+  const auto begun = std::ranges::find(job.conditions, cluster::JobState::pending, &cluster::Condition::type);
+  v.duration_s = seconds_between(begun == job.conditions.end() ? job.created : begun->at, is_final(job.state) ? job.finished : c.now.wall);
   for (const auto& [name, role] : job.spec.roles) v.roles[name].desired = cluster::wanted_replicas(job, name);
   for (const auto& [id, t] : job.tasks) {
     const auto role = v.roles.find(id.role);
@@ -172,7 +203,20 @@ void hide_secrets(job::JobSpec& spec) {
 
 }  // namespace
 
-wire::JobDescription description(const Context& c, const JobRecord& job, std::string waiting_for, bool owned) {
+std::string waiting_for(const Context& c, const JobRecord& job, std::string coordinator) {
+  std::string what = std::move(coordinator);
+  if (what.empty()) what = waits_for_host(c, job);
+  if (what.empty()) what = stays_on_drained(c, job);
+  if (what.empty() && job.preempted.by != 0 && !is_final(job.state))
+    what = "preempted by " + job.preempted.name + (job.nothing_runs() ? "" : "; its tasks end with their stop grace");
+  if (what.empty()) what = stands_still(job);
+  if (what.empty() && job.stage_failures > 0 && job.state == cluster::JobState::pending) what = job.reason;
+  if (what.empty()) what = waits_for_tasks(job);
+  if (what.empty()) what = as_the_ledger_says(c, job);
+  return what;
+}
+
+wire::JobDescription description(const Context& c, const JobRecord& job, std::string coordinator, bool owned) {
   wire::JobDescription d;
   d.job = job_view(c, job);
   d.tasks = task_views(c, job);
@@ -182,21 +226,13 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   for (const auto& condition : job.conditions)
     d.conditions.push_back(
         {condition.type == cluster::JobState::pending ? "Created" : title(to_string(condition.type)),
-         condition.status, to_rfc3339(condition.at), condition.reason});
+         condition.status, to_rfc3339(condition.at), condition.reason, seconds_between(condition.at, c.now.wall)});
   if (job.restored) d.restored = wire::RestoredView{job.restored->path, job.restored->step};
   if (const auto& f = job.first_fault)
     d.first_fault = wire::FaultView{f->task.text(),         host_name(c, f->node), to_rfc3339(f->at),
                                     job::describe(f->exit), f->generation,         f->attempt,
                                     exit_view(f->exit),     owned ? f->exit.stderr_tail : ""};
-  d.waiting_for = std::move(waiting_for);
-  if (d.waiting_for.empty()) d.waiting_for = waits_for_host(c, job);
-  if (d.waiting_for.empty()) d.waiting_for = stays_on_drained(c, job);
-  if (d.waiting_for.empty() && job.preempted.by != 0 && !is_final(job.state))
-    d.waiting_for = "preempted by " + job.preempted.name + (job.nothing_runs() ? "" : "; its tasks end with their stop grace");
-  if (d.waiting_for.empty()) d.waiting_for = stands_still(job);
-  if (d.waiting_for.empty() && job.stage_failures > 0 && job.state == cluster::JobState::pending)
-    d.waiting_for = job.reason;
-  if (d.waiting_for.empty()) d.waiting_for = as_the_ledger_says(c, job);
+  d.waiting_for = waiting_for(c, job, std::move(coordinator));
   const auto& events = c.ledger.events();
   for (auto it = events.rbegin(); it != events.rend() && d.events.size() < kEventsInDescription; ++it)
     if (it->job == job.id) d.events.push_back(event_view(*it));

@@ -42,7 +42,7 @@ void Task::begin(Instant now, const FoundShim* found) {
     attempt_ = std::max(attempt_, found->attempt);
     started_wall_ = found->started;
   }
-  started_ = last_sign_of_life_ = now;
+  started_ = last_sign_of_life_ = not_ready_since_ = now;
   const bool runs = found && found->shim_alive && found->running;
   if (runs) {
     pid_ = found->pid;
@@ -151,7 +151,7 @@ void Task::shim_up(Instant now, const Status& result) {
   advance(now);
 }
 
-void Task::start_next() {
+void Task::start_next(Instant now) {
   if (!shim_alive_) {
     // The working directory is not kept in memory over a life of the agent; staging finds it again.
     if (work_dir_.empty()) {
@@ -165,7 +165,9 @@ void Task::start_next() {
   ready_ = false;
   pid_ = 0;
   started_wall_ = WallTime{};
-  killed_ = stop_announced_ = stop_signalled_ = watchdog_fired_ = false;
+  killed_ = stop_announced_ = stop_signalled_ = false;
+  overdue_.clear();
+  not_ready_since_ = now;
   backoff_until_ = kNever;
   enter(Phase::starting);
   actions_.start(order_.id, attempt_);
@@ -175,7 +177,7 @@ void Task::attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid,
   if (phase_ != Phase::starting || attempt != attempt_) return;
   pid_ = pid;
   started_wall_ = at;
-  started_ = last_sign_of_life_ = now;
+  started_ = last_sign_of_life_ = not_ready_since_ = now;
   idle_deaths_ = 0;
   reason_.clear();
   enter(Phase::running);
@@ -201,7 +203,7 @@ void Task::attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit) 
   pid_ = 0;
   exit_ = exit;
   exit_attempt_ = attempt;
-  if (watchdog_fired_) exit_->cause = "watchdog: silent for " + duration_text(role().watchdog);
+  if (!overdue_.empty()) exit_->cause = overdue_;
   thaw(now);
   frozen_ = freeze_pending_ = false;
   stop_deadline_ = kNever;
@@ -306,7 +308,7 @@ void Task::freeze_done(Instant now, bool frozen, const Status& result) {
   if (phase_ != Phase::running) return;
   if (result) {
     frozen_ = frozen;
-    last_sign_of_life_ = now;  // the watchdog stood still
+    stood(now);
     dirty_ = true;
   } else if (!killed_) {
     // What cannot be frozen must not run on beside the others: its next attempt waits for the thaw.
@@ -380,12 +382,35 @@ void Task::thaw(Instant now) {
   if (std::exchange(lease_frozen_, false)) stood_still_ += now - froze_;
 }
 
+// The watchdog and startTimeout stood still up to now.
+void Task::stood(Instant now) { last_sign_of_life_ = not_ready_since_ = now; }
+
+// When it is killed unless it says something until then.
+Instant Task::overdue_at() const {
+  const bool runs = phase_ == Phase::running;
+  Instant at = runs && role().watchdog > 0ns ? last_sign_of_life_ + role().watchdog : kNever;
+  // What waits for a grant of its lease waits for no program.
+  const bool starts = runs ? role().notify && !ready_ : phase_ == Phase::starting && lease_ == 0ns;
+  if (starts && role().start_timeout > 0ns) at = std::min(at, not_ready_since_ + role().start_timeout);
+  return at;
+}
+
+void Task::kill_overdue(Instant now) {
+  if (killed_ || now < overdue_at()) return;
+  const bool silent = role().watchdog > 0ns && now >= last_sign_of_life_ + role().watchdog && phase_ == Phase::running;
+  const std::string wanted = role().notify ? "ready" : "running";
+  overdue_ = silent ? "watchdog: silent for " + duration_text(role().watchdog)
+                    : "startTimeout: not " + wanted + " within " + duration_text(role().start_timeout);
+  killed_ = true;
+  actions_.kill(order_.id);
+}
+
 void Task::lease_froze(Instant now, AttemptNumber attempt, bool frozen) {
   if (phase_ != Phase::running || attempt != attempt_ || lease_frozen_ == frozen) return;
   thaw(now);
   lease_frozen_ = frozen;
   froze_ = now;
-  last_sign_of_life_ = now;  // the watchdog stood still
+  stood(now);
   reason_ = frozen ? "no word from the council for " + duration_text(lease_ - kFreezeAhead) : "";
   dirty_ = true;
 }
@@ -404,9 +429,9 @@ void Task::advance(Instant now) {
 
 void Task::proceed(Instant now) {
   require_lease(now);
-  const bool waits = phase_ == Phase::backoff || (phase_ == Phase::running && role().watchdog > 0ns);
+  const bool waits = phase_ == Phase::backoff || overdue_at() != kNever;
   const bool still = waits && job_stands_still();
-  if (std::exchange(stood_, still) && !still) last_sign_of_life_ = now;
+  if (std::exchange(stood_, still) && !still) stood(now);
   switch (phase_) {
     case Phase::running: {
       if (to_be_stopped()) return stop(now);
@@ -414,27 +439,24 @@ void Task::proceed(Instant now) {
         freeze_pending_ = true;
         actions_.freeze(order_.id, order_.freeze);
       }
-      const Duration watchdog = role().watchdog;
-      if (watchdog > 0ns && !frozen() && !still && !killed_ && now - last_sign_of_life_ >= watchdog) {
-        watchdog_fired_ = killed_ = true;
-        actions_.kill(order_.id);
-      }
+      if (!frozen() && !still) kill_overdue(now);
       return;
     }
     case Phase::staged:
       if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
-      if (order_.go && !superseded_ && gate_.predecessor_gone(order_.id)) start_next();
+      if (order_.go && !superseded_ && gate_.predecessor_gone(order_.id)) start_next(now);
       return;
     case Phase::starting:
       // Its grant may never come.
       if (lease_ > 0ns && order_.desire != Desire::run) return conclude(Outcome::on_request, "");
+      if (!still) kill_overdue(now);
       return;
     case Phase::backoff:
       if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
       if (order_.freeze || superseded_ || still || now < backoff_until_) return;
       if (order_.hold_restart && order_.release_attempt <= attempt_) return;
       if (gate_.halt_expected(order_.id)) return;  // it would be killed at once, and cost budget
-      return start_next();
+      return start_next(now);
     default:
       return;
   }
@@ -445,8 +467,8 @@ Instant Task::deadline() const {
   if (phase_ == Phase::backoff && !order_.freeze && !superseded_ && !job_stands_still() &&
       !(order_.hold_restart && order_.release_attempt <= attempt_) && !gate_.halt_expected(order_.id))
     d = std::min(d, backoff_until_);
-  if (phase_ == Phase::running && role().watchdog > 0ns && !frozen() && !job_stands_still() && !killed_ && !to_be_stopped())
-    d = std::min(d, last_sign_of_life_ + role().watchdog);
+  if (overdue_at() != kNever && !frozen() && !job_stands_still() && !killed_ && (phase_ == Phase::starting || !to_be_stopped()))
+    d = std::min(d, overdue_at());
   if (lacks_lease()) d = std::min(d, require_at_);
   if (!dirty_) d = std::min(d, tell_at_);
   return d;

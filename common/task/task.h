@@ -133,11 +133,14 @@ class Task {
   void watch_preparation(Instant now);
   void proceed(Instant now);
   void launch();
-  void start_next();
+  void start_next(Instant now);
+  void kill_overdue(Instant now);
   void after_exit(Instant now, bool counted);
   bool lacks_lease() const { return host_.needs_leases && wants_lease_ && shim_alive_ && lease_ == 0ns; }
   void require_lease(Instant now);
   void thaw(Instant now);
+  void stood(Instant now);
+  Instant overdue_at() const;
   bool frozen() const { return frozen_ || lease_frozen_; }
   bool job_stands_still() const { return order_.still || gate_.stands_still(order_.id, order_.beside_leased); }
   void conclude(Outcome outcome, std::string reason);
@@ -181,7 +184,8 @@ class Task {
   bool spared_ = false;  // so it did at the newest exit, or the host ended it, or its shim died before it began
   bool never_began_ = false;  // the newest exit, while it is looked at
   std::uint32_t idle_deaths_ = 0;  // of shims, since an attempt began
-  bool stop_announced_ = false, stop_signalled_ = false, killed_ = false, watchdog_fired_ = false;
+  bool stop_announced_ = false, stop_signalled_ = false, killed_ = false;
+  std::string overdue_;  // why this host killed the attempt by itself: its watchdog, or startTimeout
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;
   std::string host_refused_;
@@ -189,6 +193,7 @@ class Task {
   Instant stop_deadline_ = kNever;
   Instant backoff_until_ = kNever;
   Instant last_sign_of_life_{};
+  Instant not_ready_since_{};  // for startTimeout
   std::uint32_t consecutive_failures_ = 0;
   std::vector<Instant> failures_;
 };

@@ -214,8 +214,10 @@ struct JobUpdate {
   bool final = false;                // the job and every task of it reached a final state
   bool gone = false;
   std::vector<std::string> passed;   // every state reached in this run, in order of first reaching
+  std::string waiting_for;           // as JobDescription's
   template <class V> void fields(V& v) {
     v("job", job); v("tasks", tasks); v("events", events); v("final", final); v("gone", gone); v("passed", passed);
+    v("waiting_for", waiting_for);
   }
 };
 
@@ -240,9 +242,10 @@ struct LogChunk {
   std::int64_t time_ms = 0;          // wall clock of arrival
   std::string bytes;
   std::string note;                  // for the client's stderr: "worker-1: attempt 2 begins"
+  bool open = false;                 // of a whole job: its last line goes on; a progress bar, which carriage returns write anew
   template <class V> void fields(V& v) {
     v("task", task); v("generation", generation); v("attempt", attempt); v("is_stderr", is_stderr);
-    v("time_ms", time_ms); v("bytes", bytes); v("note", note);
+    v("time_ms", time_ms); v("bytes", bytes); v("note", note); v("open", open);
   }
 };
 
@@ -281,7 +284,8 @@ struct CheckpointsRequest {
 };
 struct CheckpointsReply {
   std::vector<CheckpointView> checkpoints;
-  template <class V> void fields(V& v) { v("checkpoints", checkpoints); }
+  std::string unrecognised;          // what lies in the directory in no format that is known; "": nothing was seen
+  template <class V> void fields(V& v) { v("checkpoints", checkpoints); v("unrecognised", unrecognised); }
 };
 
 struct BlobRequest {

@@ -55,10 +55,11 @@ struct JobView {
   std::uint64_t id = 0;
   std::string user;
   std::map<std::string, std::string> labels;
+  std::int64_t duration_s = 0;          // of this run: from its submit, rerun or resume to its end, or to now
   template <class V> void fields(V& v) {
     v("name", name); v("state", state); v("framework", framework); v("generation", generation);
     v("restarts", restarts); v("roles", roles); v("age_s", age_s); v("reason", reason); v("id", id);
-    v("user", user); v("labels", labels);
+    v("user", user); v("labels", labels); v("duration_s", duration_s);
   }
 };
 
@@ -71,7 +72,10 @@ struct ConditionView {
   std::string type;
   bool status = false;
   std::string time, reason;
-  template <class V> void fields(V& v) { v("type", type); v("status", status); v("time", time); v("reason", reason); }
+  std::int64_t age_s = 0;               // since it was reached last
+  template <class V> void fields(V& v) {
+    v("type", type); v("status", status); v("time", time); v("reason", reason); v("age_s", age_s);
+  }
 };
 struct FaultView {
   std::string task, node, time, cause;  // cause: what a person reads first: "signal SIGKILL", "exit code 3", ...

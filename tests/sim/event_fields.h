@@ -41,7 +41,7 @@ DTRAIN_SIM_FIELDS(LeaseAsked, "lease-asked", v("id", e.id); v("attempt", e.attem
 DTRAIN_SIM_FIELDS(LeaseFroze, "lease-froze", v("id", e.id); v("attempt", e.attempt); v("frozen", e.frozen))
 DTRAIN_SIM_FIELDS(Notified, "notified", v("id", e.id); v("attempt", e.attempt); v("ready", e.ready); v("watchdog", e.watchdog);
                   v("stopping", e.stopping); v("status", e.status))
-DTRAIN_SIM_FIELDS(CheckpointsScanned, "checkpoints-scanned", v("job", e.job); v("token", e.token); v("found", e.found))
+DTRAIN_SIM_FIELDS(CheckpointsScanned, "checkpoints-scanned", v("job", e.job); v("token", e.token); v("found", e.found); v("unrecognised", e.unrecognised))
 DTRAIN_SIM_FIELDS(CheckpointVerified, "checkpoint-verified", v("job", e.job); v("token", e.token); v("path", e.path); v("result", e.result))
 DTRAIN_SIM_FIELDS(CheckpointQuarantined, "checkpoint-quarantined", v("job", e.job); v("token", e.token); v("path", e.path); v("to", e.moved_to))
 DTRAIN_SIM_FIELDS(CheckpointWritten, "checkpoint-written", v("writer", e.writer); v("result", e.result))

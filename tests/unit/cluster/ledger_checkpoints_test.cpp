@@ -57,6 +57,27 @@ TEST_F(LedgerCheckpoints, EachHostThatHasOneIsNoted) {
   EXPECT_EQ(hosts(id).size(), limits::kCheckpointPlaces);
 }
 
+TEST_F(LedgerCheckpoints, FilesThatNobodyRecognisesAreSaidOnce) {
+  const JobId id = running();
+  const auto said = [&] {
+    return std::ranges::count_if(ledger_.events(), [](const LedgerEvent& e) { return e.type == "checkpoint.unrecognised"; });
+  };
+  for (const char* text : {"3 files such as a.pt", "4 files such as a.pt"})
+    apply(CommandType::checkpoint, CheckpointSeen{id, {}, CheckpointState::deleted, "", "n1", {}, text});
+  EXPECT_EQ(job(id).unrecognised, "3 files such as a.pt");
+  EXPECT_EQ(said(), 1);
+  EXPECT_TRUE(job(id).checkpoints.empty()) << "they are no checkpoint";
+  EXPECT_FALSE(job(id).committed_once);
+}
+
+TEST_F(LedgerCheckpoints, WhatWasSetAsideStaysKnownAsThat) {
+  const JobId id = running();
+  see(id, checkpoint(5), CheckpointState::complete, "n1");
+  see(id, checkpoint(5), CheckpointState::quarantined, "n1");
+  see(id, checkpoint(5), CheckpointState::deleted, "n1");
+  EXPECT_EQ(state(id), CheckpointState::quarantined);
+}
+
 TEST_F(LedgerCheckpoints, DamageIsOfTheFilesThatWereRead) {
   const JobId id = running();
   see(id, checkpoint(5, 11), CheckpointState::verified, "n1");

@@ -274,10 +274,23 @@ TEST_F(Ledgers, ScalingAClusterThatTasksSeeTakesANewGeneration) {
   act(id, ActionKind::scale, [](JobAction& a) { a.role = "worker"; a.replicas = 3; });
   EXPECT_EQ(job(id).halt, Halt::scale);
   EXPECT_TRUE(job(id).graceful);
+  EXPECT_EQ(job(id).state, JobState::restarting) << "nobody is told that it runs while its tasks end";
+  EXPECT_EQ(job(id).passed, std::vector<JobState>{JobState::restarting}) << "who waits for Running means after this";
   everything_ended(id);
   run(id);
   EXPECT_EQ(job(id).tasks.size(), 6u);
   EXPECT_EQ(job(id).restarts, 0u);
+}
+
+TEST_F(Ledgers, AJobThatIsRestartedIsNotRunningBeforeItRunsAgain) {
+  const JobId id = submit(ps_job());
+  run(id);
+  act(id, ActionKind::restart);
+  EXPECT_EQ(job(id).state, JobState::restarting);
+  EXPECT_EQ(std::ranges::count(job(id).passed, JobState::running), 0);
+  everything_ended(id);
+  run(id);
+  EXPECT_EQ(job(id).state, JobState::running);
 }
 
 // Found by the simulator (world cluster, seed 30).

@@ -413,7 +413,7 @@ TEST_F(Cli, PlanStartsNothing) {
 TEST_F(Cli, Actions) {
   answers(MessageType::ok, wire::Empty{});
   EXPECT_EQ(ctl({"cancel", "j"}).code, 0);
-  EXPECT_EQ(ctl({"delete", "j", "--force"}).code, 0);
+  EXPECT_EQ(ctl({"delete", "j", "--force", "--no-wait"}).code, 0);
   EXPECT_EQ(ctl({"restart", "j", "worker-1"}).code, 0);
   EXPECT_EQ(ctl({"restart", "j", "--from-scratch"}).code, 0);
   EXPECT_EQ(ctl({"scale", "j", "worker=4", "ps=0"}).code, 0);

@@ -1,9 +1,14 @@
 // Verbs that go on: wait, logs, events, run, exec, and what they do when the agent goes away and comes back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <functional>
+#include <sstream>
+#include <utility>
 
+#include "agent/dtrainctl/cli.h"
 #include "agent/dtrainctl/log_printer.h"
 #include "agent/dtrainctl/progress.h"
 #include "tests/unit/dtrainctl/fake_agent.h"
@@ -115,6 +120,29 @@ TEST_F(Streams, LogsOfOneTaskAreUnchanged) {
   EXPECT_TRUE(asked->stderr_only);
 }
 
+// Attempts ran on two hosts, which answer side by side.
+TEST_F(Streams, AllAttemptsOfATaskComeInOrder) {
+  agent([](const wire::Message& m) {
+    if (m.type == MessageType::query_tasks) {
+      wire::TasksReply tasks;
+      tasks.tasks.emplace_back();
+      tasks.tasks[0].task = "worker-0";
+      tasks.tasks[0].attempt = 3;
+      return FakeAgent::Answer{{reply_to(m, MessageType::tasks, tasks)}, false};
+    }
+    const auto request = wire::decode<wire::LogsRequest>(m.payload);
+    EXPECT_FALSE(request->all_attempts);
+    const auto nothing = wire::error_reply({ErrorCode::not_found, "it wrote nothing", ""});
+    if (request->attempt == 2) return FakeAgent::Answer{{reply_to(m, MessageType::error, nothing)}, false};
+    const auto wrote = chunk(std::to_string(request->attempt) + "\n", request->attempt);
+    return FakeAgent::Answer{{reply_to(m, MessageType::log_chunk, wrote)}, false};
+  });
+  const Ran ran = ctl({"logs", "digits", "worker-0", "--attempt", "all"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "1\n3\n");
+  EXPECT_NE(ran.err.find("worker-0: attempt 3 begins"), std::string::npos);
+}
+
 TEST_F(Streams, LogsOfAJobCarryTheTask) {
   agent([&](const wire::Message& m) {
     return FakeAgent::Answer{{reply_to(m, MessageType::log_chunk, chunk("one\ntwo\n"), false),
@@ -200,6 +228,126 @@ TEST_F(Streams, RunOfAFailedJobSaysOne) {
   EXPECT_NE(ran.err.find("exit code 3"), std::string::npos);
 }
 
+// Of a job that has ended, submitted again as it was.
+TEST_F(Streams, RunOfAJobThatHasEndedRunsNothingAndSaysSo) {
+  std::string state = "Succeeded";
+  agent([&](const wire::Message& m) {
+    if (m.type == MessageType::submit)
+      return FakeAgent::Answer{{reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, true, {}})}, false};
+    wire::JobsReply jobs;
+    jobs.jobs.push_back(update(state, {}).job);
+    if (m.type == MessageType::query_jobs) return FakeAgent::Answer{{reply_to(m, MessageType::jobs, jobs)}, false};
+    ADD_FAILURE() << "its old logs are no new run";
+    return FakeAgent::Answer{};
+  });
+  const Ran ran = ctl({"run", "--", "true"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ran.err, "dtrainctl: job digits: unchanged; it has ended: Succeeded; dtrainctl rerun digits runs it again\n");
+  state = "Failed";
+  EXPECT_EQ(ctl({"run", "--", "true"}).code, 1);
+  const Ran submitted = ctl({"run", "--detach", "--", "true"});
+  EXPECT_EQ(submitted.code, 0);
+  EXPECT_NE(submitted.err.find("dtrainctl rerun digits"), std::string::npos);
+}
+
+TEST_F(Streams, WhatARunWaitsForIsSaidWithoutATerminal) {
+  // It waits until that has stood for long enough to be said; meanwhile the agent is asked again and again.
+  const auto begun = std::chrono::steady_clock::now();
+  std::atomic<bool> told = false;
+  agent([&](const wire::Message& m) {
+    FakeAgent::Answer a;
+    if (m.type == MessageType::submit)
+      a.messages = {reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})};
+    if (m.type == MessageType::logs) a.messages = {reply_to(m, MessageType::log_chunk, wire::LogChunk{})};
+    if (m.type != MessageType::watch) return a;
+    const bool over = std::chrono::steady_clock::now() - begun > std::chrono::seconds(2);
+    wire::JobUpdate u = over ? update("Cancelled", {"Pending", "Cancelled"}, true) : update("Pending", {"Pending"});
+    if (!over) u.waiting_for = "no host has 8 free GPUs";
+    if (over || !told.exchange(true)) a.messages = {reply_to(m, MessageType::update, u, false)};
+    a.close = !over;
+    return a;
+  });
+  const Ran ran = ctl({"run", "--", "true"});
+  EXPECT_NE(ran.err.find("job digits: waits: no host has 8 free GPUs\n"), std::string::npos) << ran.err;
+}
+
+TEST_F(Streams, DeleteAnswersWhenTheNameIsFree) {
+  std::atomic<bool> deleted = false;
+  std::atomic<int> watched = 0;
+  agent([&](const wire::Message& m) {
+    FakeAgent::Answer a;
+    wire::JobsReply jobs;
+    jobs.jobs.push_back(update("Running", {}).job);
+    if (m.type == MessageType::query_jobs) a.messages = {reply_to(m, MessageType::jobs, jobs)};
+    if (m.type == MessageType::action) {
+      deleted = true;
+      a.messages = {reply_to(m, MessageType::ok, wire::Empty{})};
+    }
+    if (m.type == MessageType::watch) {
+      EXPECT_TRUE(deleted) << "of the job that was deleted";
+      EXPECT_EQ(wire::decode<wire::WatchRequest>(m.payload)->id, 17u) << "whatever has its name by then";
+      wire::JobUpdate ends = update("Cancelled", {}), gone;
+      gone.gone = true;
+      a.messages = {reply_to(m, MessageType::update, ++watched == 1 ? ends : gone, watched != 1)};
+      a.close = watched == 1;  // the agent is restarted meanwhile
+    }
+    return a;
+  });
+  const Ran ran = ctl({"delete", "digits", "--force"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(ran.err.ends_with("dtrainctl: job digits: deleted\n")) << ran.err;
+  EXPECT_EQ(watched, 2);
+  EXPECT_EQ(ctl({"delete", "digits", "--force", "--no-wait"}).code, 0);
+  EXPECT_EQ(watched, 2);
+  const Ran late = ctl({"delete", "digits", "--force", "--timeout", "100ms"});
+  EXPECT_EQ(late.code, 0);
+}
+
+TEST_F(Streams, ADeleteThatTakesTooLongSaysWhatIsLeft) {
+  agent([&](const wire::Message& m) {
+    wire::JobsReply jobs;
+    jobs.jobs.push_back(update("Running", {}).job);
+    if (m.type == MessageType::query_jobs) return FakeAgent::Answer{{reply_to(m, MessageType::jobs, jobs)}, false};
+    if (m.type == MessageType::action) return FakeAgent::Answer{{reply_to(m, MessageType::ok, wire::Empty{})}, false};
+    wire::JobUpdate ends = update("Cancelled", {});
+    ends.tasks.emplace_back();
+    ends.tasks[0].pid = 4711;
+    return FakeAgent::Answer{{reply_to(m, MessageType::update, ends, false)}, false};
+  });
+  const Ran ran = ctl({"delete", "digits", "--force", "--timeout", "200ms"});
+  EXPECT_EQ(ran.code, 6);
+  EXPECT_NE(ran.err.find("not gone in time: 1 task ends"), std::string::npos) << ran.err;
+}
+
+// Calls back once a text was written to it.
+class Noticing : public std::stringbuf {
+ public:
+  Noticing(std::string what, std::function<void()> then) : what_(std::move(what)), then_(std::move(then)) {}
+
+ protected:
+  int sync() override {
+    if (then_ && str().find(what_) != std::string::npos) std::exchange(then_, nullptr)();
+    return 0;
+  }
+
+ private:
+  std::string what_;
+  std::function<void()> then_;
+};
+
+TEST_F(Streams, WhatChangesSomethingWaitsForAnAgentThatIsBeingRestarted) {
+  agent([](const wire::Message& m) { return FakeAgent::Answer{{reply_to(m, MessageType::ok, wire::Empty{})}, false}; });
+  agent_->stop();
+  EXPECT_EQ(ctl({"jobs"}).code, 4) << "who only looks is told at once";
+  Noticing noticing("it may be starting again", [&] { agent_->start(); });
+  std::ostream err(&noticing);
+  std::ostringstream out;
+  Io io{out, err, 0, false, false, false, 0};
+  EXPECT_EQ(run_program({"--agent", dir_.path() + "/s", "suspend", "digits"}, io), 0) << noticing.str();
+  EXPECT_NE(noticing.str().find("it may be starting again"), std::string::npos);
+}
+
 TEST_F(Streams, RunDetached) {
   agent([&](const wire::Message& m) {
     return FakeAgent::Answer{{reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})}, false};
@@ -226,35 +374,6 @@ TEST_F(Streams, ExecPassesOutputAndCode) {
   EXPECT_EQ(ran.err, "oh\n");
   EXPECT_EQ(wire::decode<wire::ExecRequest>(agent_->requests()[0].payload)->command,
             (std::vector<std::string>{"sh", "-c", "echo hi", "--", "-o"}));
-}
-
-TEST(LogPrinter, KeepsLinesTogether) {
-  std::string out;
-  LogStyle style;
-  style.timestamps = true;
-  LogPrinter printer(style, [&](std::string_view text) { out += text; });
-  wire::LogChunk c = chunk("");
-  c.time_ms = 1000;
-  printer.add(c, "half ");
-  EXPECT_EQ(out, "");
-  printer.add(c, "line\nlast");
-  EXPECT_EQ(out, "1970-01-01T00:00:01.000Z half line\n");
-  c.attempt = 2;
-  printer.add(c, "new\n");   // an attempt's last words end with it
-  EXPECT_EQ(out, "1970-01-01T00:00:01.000Z half line\n1970-01-01T00:00:01.000Z last\n1970-01-01T00:00:01.000Z new\n");
-}
-
-TEST(LogPrinter, LongLinesAreBroken) {
-  std::size_t lines = 0, bytes = 0;
-  LogStyle style;
-  style.prefix = true;
-  LogPrinter printer(style, [&](std::string_view text) {
-    lines += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-    bytes += static_cast<std::size_t>(std::count(text.begin(), text.end(), 'x'));
-  });
-  printer.add(chunk(""), std::string(kLogLineBytes * 2 + 5, 'x') + "\n");
-  EXPECT_EQ(lines, 3u);
-  EXPECT_EQ(bytes, kLogLineBytes * 2 + 5);
 }
 
 TEST(LogResume, CountsBytes) {

@@ -65,6 +65,7 @@ RoleSpec any_role(Framework framework, const std::string& name, const std::vecto
   role.exclusive = is_exclusive_role(framework, name) || coin();
   role.notify = coin();
   role.watchdog = any_duration();
+  role.start_timeout = any_duration();
   role.stop_signal = static_cast<std::int32_t>(1 + below(64));
   role.signal_to = any_word<SignalTo>();
   return role;

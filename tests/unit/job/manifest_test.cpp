@@ -41,6 +41,7 @@ TEST(Manifest, Defaults) {
   EXPECT_EQ(worker.stop_signal, SIGTERM);
   EXPECT_EQ(worker.signal_to, SignalTo::all);
   EXPECT_EQ(worker.watchdog, 0s);
+  EXPECT_EQ(worker.start_timeout, 0s);
   EXPECT_FALSE(worker.exclusive);
   EXPECT_FALSE(worker.notify);
   EXPECT_THAT(worker.start_after, IsEmpty());
@@ -77,6 +78,7 @@ spec:
       watchdog: 90s
       stopSignal: USR2
       signalTo: main
+      startTimeout: 5m
   checkpoint: {dir: /data/ckpt/digits, format: manifest, keep: 5, replicas: 1, restore: /data/old}
   policy:
     backoffLimit: 20
@@ -122,6 +124,7 @@ spec:
   EXPECT_EQ(worker.on_disconnect, OnDisconnect::freeze);
   EXPECT_TRUE(worker.exclusive);
   EXPECT_EQ(worker.watchdog, 90s);
+  EXPECT_EQ(worker.start_timeout, 5min);
   EXPECT_EQ(worker.stop_signal, SIGUSR2);
   EXPECT_EQ(worker.signal_to, SignalTo::main);
   ASSERT_TRUE(spec.checkpoint);

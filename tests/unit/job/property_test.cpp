@@ -30,6 +30,40 @@ RC_GTEST_PROP(JobProperty, AValidSpecIsReadBackFromItsYaml, ()) {
   RC_ASSERT(wire::encode(back.spec) == wire::encode(spec));
 }
 
+RC_GTEST_PROP(JobProperty, WhatItsShortYamlLeavesOutIsTheDefault, ()) {
+  const JobSpec spec = *valid_spec();
+  const std::string yaml = to_short_yaml(spec);
+  const ParsedJob back = parse_manifest(yaml, {});
+  for (const auto& error : back.errors) RC_FAIL(error.text() + "\n" + yaml);
+  RC_ASSERT(wire::encode(back.spec) == wire::encode(spec));
+}
+
+TEST(ShortYaml, HasWhatSomebodyWouldWrite) {
+  const std::string written = R"(apiVersion: dtrain/v1
+kind: Job
+metadata:
+  name: "digits"
+spec:
+  framework: tensorflow
+  roles:
+    "ps":
+      replicas: 2
+      command: ["python3", "train.py"]
+    "worker":
+      replicas: 4
+      command: ["python3", "train.py"]
+      resources:
+        gpus: 1
+  checkpoint:
+    dir: "/data/ckpt"
+  policy:
+    backoffLimit: 3
+)";
+  const ParsedJob job = parse_manifest(written, {});
+  ASSERT_TRUE(job.errors.empty());
+  EXPECT_EQ(to_short_yaml(job.spec), written);
+}
+
 // Levenshtein with swaps of neighbours, straight from its definition.
 std::size_t distance(std::string_view a, std::string_view b) {
   if (a.empty() || b.empty()) return a.size() + b.size();

@@ -22,6 +22,37 @@ TEST_F(CheckpointsTest, EveryHostThatRunsItWatchesAndOneVerifies) {
   EXPECT_EQ(seen->checkpoints.front().state, "verified");
 }
 
+TEST_F(CheckpointsTest, WhatTheJobRemovesItselfIsGoneAndNotDamaged) {
+  shared = true;
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*ps, checkpoint(100, 7));
+  write(*ps, checkpoint(200, 8));
+  auto& disk = disks[nullptr];
+  std::erase_if(disk, [](const auto& info) { return info.step == 100; });  // rotated away by its program
+  for (House* house : watching) house->give(CheckpointsScanned{id(), 0, disk});
+  run_for(1s);
+  const auto seen = up().ask<wire::CheckpointsReply>(MessageType::query_checkpoints, wire::CheckpointsRequest{"j", false}, 1000);
+  ASSERT_TRUE(seen);
+  ASSERT_EQ(seen->checkpoints.size(), 2u);
+  EXPECT_EQ(seen->checkpoints[0].state, "deleted");
+  EXPECT_EQ(seen->checkpoints[1].state, "verified");
+  // Put there again it counts again.
+  write(*ps, checkpoint(100, 7));
+  const auto again = up().ask<wire::CheckpointsReply>(MessageType::query_checkpoints, wire::CheckpointsRequest{"j", false}, 1000);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->checkpoints[0].state, "verified");
+}
+
+TEST_F(CheckpointsTest, FilesInNoKnownFormatAreSaid) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  for (int i = 0; i < 2; ++i) ps->give(CheckpointsScanned{id(), 0, std::vector<transfer::CheckpointInfo>{}, "3 files such as a.pt"});
+  run_for(1s);
+  const auto seen = up().ask<wire::CheckpointsReply>(MessageType::query_checkpoints, wire::CheckpointsRequest{"j", false}, 1000);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->unrecognised, "3 files such as a.pt");
+  EXPECT_TRUE(seen->checkpoints.empty());
+}
+
 // Whoever coordinates: it is on no host of the job.
 TEST_F(CheckpointsTest, FromASharedDirectoryItGoesOnElsewhereWhenAHostIsLost) {
   shared = true;

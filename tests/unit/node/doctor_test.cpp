@@ -173,6 +173,17 @@ TEST(Doctor, WhatIsNoIll) {
   }
 }
 
+TEST(Doctor, WithoutAnAgentNobodyKnowsWhatIsATask) {
+  Examination seen = healthy();
+  seen.terms.agent = false;
+  seen.strangers = {{20'000, "python3 (pid 4711)"}};
+  const auto found = ills(examine_host(seen));
+  const auto ports = std::ranges::find(found, "task-ports", &wire::Finding::check);
+  ASSERT_NE(ports, found.end());
+  EXPECT_THAT(ports->finding, HasSubstr("these may be tasks that run on"));
+  EXPECT_THAT(ports->cure, HasSubstr("leave them alone"));
+}
+
 TEST(Doctor, ManyStrangersAreCounted) {
   Examination seen = healthy();
   for (std::uint16_t i = 0; i < 20; ++i) seen.strangers.push_back({static_cast<std::uint16_t>(20000 + i), ""});
@@ -215,10 +226,15 @@ struct PeerIll {
 
 TEST(Doctor, EachIllOfAnotherIsFoundWithItsCure) {
   const PeerIll rows[] = {
-      {[](auto&, auto& p) { p.state = wire::MemberState::down, p.reply.reset(); },
+      {[](auto& s, auto& p) { p.state = wire::MemberState::down, p.reply.reset(), s.contacts[0].answer = Answer::refused; },
        "bad", "reach", "n2", "agent is down, and its host is up", "systemctl start"},
-      {[](auto&, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(); },
+      {[](auto&, auto& p) { p.state = wire::MemberState::down, p.reply.reset(); },
+       "bad", "reach", "n2", "an agent listens at 10.0.0.2:7400, and it and n1 do not understand each other: they have different keys",
+       "compare the key files"},
+      {[](auto& s, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(), s.contacts[0].answer = Answer::silent; },
        "bad", "reach", "n2", "no sign of life at 10.0.0.2:7400", "forget-node n2"},
+      {[](auto&, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(); },
+       "bad", "reach", "n2", "though its port takes connections: its agent hangs, or has another key", "restart its agent"},
       {[](auto&, auto& p) { p.state = wire::MemberState::suspect; }, "warn", "reach", "n2", "silent", "network"},
       {[](auto&, auto& p) { p.reply.reset(), p.error = Error{ErrorCode::unavailable, "was silent for 30 s", ""}; },
        "bad", "reach", "n2", "does not answer n1: was silent",

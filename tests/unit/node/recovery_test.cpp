@@ -240,7 +240,7 @@ TEST_F(RecoveryTest, WhoJustLedWaitsForAnElection) {
   expect_refused(recover(leader, false), "a majority of the voters is alive");
   EXPECT_EQ(leader.status().quorum.next, "");
   town.run_for(10s);
-  EXPECT_THAT(leader.status().quorum.next, HasSubstr("no majority of the voters is up"));
+  EXPECT_THAT(leader.status().quorum.next, HasSubstr("no majority of the voters is reached"));
   EXPECT_TRUE(recover(leader, false));
   EXPECT_TRUE(houses[1]->status().coordinator) << "which is why it is told what it would do";
 }

@@ -176,6 +176,35 @@ TEST_F(LogStreamTest, WholeJobIsMergedByTimeAndCutAtLineEnds) {
   }
 }
 
+TEST_F(LogStreamTest, AFollowedProgressBarIsSentAsItGrows) {
+  LogWriter log = writer(worker(0));
+  auto query = of_task("");
+  query.follow = true;
+  Reader reader(dir_.path());
+  reader.open(query, {worker(0)});
+  const auto sent = [&](const std::string& bytes) {
+    const std::size_t before = reader.chunks().size();
+    log.write(bytes, 1);
+    reader.settle();
+    std::string all;
+    for (std::size_t i = before; i < reader.chunks().size(); ++i)
+      all += reader.chunks()[i].bytes + (reader.chunks()[i].open ? "|open" : "|");
+    return all;
+  };
+  EXPECT_EQ(sent("loss "), "") << "it may go on to be a line";
+  EXPECT_EQ(sent("3\n\rEpoch 1:  0%"), "loss 3\n\rEpoch 1:  0%|open");
+  EXPECT_EQ(sent("\rEpoch 1: 50%"), "\rEpoch 1: 50%|open");
+  EXPECT_EQ(sent(" of it"), " of it|open");
+  EXPECT_EQ(sent(" done\nnext"), " done\n|");
+  EXPECT_EQ(sent("\r1%"), "next\r1%|open");
+  reader.update({worker(0)}, true);
+  EXPECT_TRUE(reader.over());
+  const auto chunks = reader.chunks();
+  EXPECT_TRUE(std::ranges::any_of(chunks, [](const auto& c) { return c.task == "worker-0" && c.bytes.empty() && !c.open; }))
+      << "that it goes on no more is said, too";
+  EXPECT_EQ(reader.text(), "loss 3\n\rEpoch 1:  0%\rEpoch 1: 50% of it done\nnext\r1%");
+}
+
 TEST_F(LogStreamTest, ALineWithoutEndIsBounded) {
   LogWriter log = writer(worker(1));
   const std::string line(500'000, 'x');

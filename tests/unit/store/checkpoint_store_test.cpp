@@ -188,6 +188,37 @@ TEST_F(CheckpointStoreTest, TwoJobsMayShareADirectory) {
   EXPECT_EQ(events[0].job, 2u);
 }
 
+TEST_F(CheckpointStoreTest, FilesInNoKnownFormatAreSaidOnceAndNotAtOnce) {
+  store_->watch({1, spec_, user_, true});
+  write(dir_ + "/epoch_1.pt", "x");
+  write(dir_ + "/run/epoch_2.pt", "x");
+  write(dir_ + "/notes.txt", "x");
+  const auto said = [&] {
+    std::vector<std::string> all;
+    for (const auto& event : take<CheckpointsScanned>())
+      if (!event.unrecognised.empty()) all.push_back(event.unrecognised);
+    return all;
+  };
+  run_until(now_ + 20s);
+  EXPECT_TRUE(said().empty()) << "what they are a part of may be being written";
+  run_until(now_ + 20s);
+  const auto first = said();
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_TRUE(first[0].starts_with("2 files such as epoch_1.pt in " + dir_)) << first[0];
+  EXPECT_NE(first[0].find("MANIFEST.json"), std::string::npos);
+  write(dir_ + "/epoch_3.pt", "x");
+  run_until(now_ + 60s);
+  EXPECT_TRUE(said().empty());
+}
+
+TEST_F(CheckpointStoreTest, BesideACheckpointOtherFilesAreNobodysBusiness) {
+  store_->watch({1, spec_, user_, true});
+  manifest_checkpoint(1);
+  write(dir_ + "/optimizer.pt", "x");
+  run_until(now_ + 60s);
+  for (const auto& event : take<CheckpointsScanned>()) EXPECT_EQ(event.unrecognised, "");
+}
+
 TEST_F(CheckpointStoreTest, RemovedCheckpointIsNews) {
   const auto path = manifest_checkpoint(1);
   store_->watch({1, spec_, user_, true});

@@ -1,0 +1,37 @@
+// What a task writes, made fit for a terminal that shows other things, too: colour passes, and nothing else that a terminal acts
+// upon. Clearing, moving, titles, modes and other screens are dropped, whole, also where they come in pieces.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace dtrain::ctl {
+
+// Of one sequence; what is longer is no sequence, and what follows is text again.
+inline constexpr std::size_t kSequenceBytes = 64;        // ESC [ ... m
+inline constexpr std::size_t kControlStringBytes = 4096; // a title, a link
+
+class EscapeFilter {
+ public:
+  explicit EscapeFilter(bool colors = false) : colors_(colors) {}
+  std::string pass(std::string_view bytes);
+  // A colour is on: true once. Whoever ends a line then writes kResetColor.
+  bool take_colored();
+
+ private:
+  enum class In : unsigned char { text, half_control, escape, charset, sequence, string, string_escape };
+  void text(unsigned char byte, std::string& out);
+  bool step(unsigned char byte, std::string& out);
+  void end_sequence(unsigned char last, std::string& out);
+
+  bool colors_, colored_ = false;
+  In in_ = In::text;
+  std::string sequence_;    // its parameters
+  std::size_t length_ = 0;  // of a control string
+  unsigned continue_ = 0;   // bytes that the character has yet
+};
+
+inline constexpr std::string_view kResetColor = "\033[0m";
+
+}  // namespace dtrain::ctl
