@@ -13,6 +13,7 @@
 #include "common/cluster/formation.h"
 #include "common/gossip/membership.h"
 #include "common/node/access.h"
+#include "common/node/disk_room.h"
 #include "common/node/examination.h"
 #include "common/node/gpu_sample.h"
 #include "common/node/host_facts.h"
@@ -289,6 +290,10 @@ struct HostChecked {  // a run of the health check ended, or has to be told of
   HostCheck check;
 };
 
+struct DiskLooked {  // at a file system that tasks need
+  DiskSeen seen;
+};
+
 struct Tick {};      // deadline() was reached
 struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 
@@ -298,6 +303,6 @@ using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, 
                            CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived,
                            FormationReceived,
                            RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick,
-                           Stopping, Examined, HostChecked, GpuHoldersFound>;
+                           Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked>;
 
 }  // namespace dtrain::node

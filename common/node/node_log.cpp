@@ -41,7 +41,7 @@ void Node::Impl::start_ledger(const Started& e) {
   open_log(e.replica, found);
   if (c.replicated->alone())
     for (const auto& entry : e.replica.log) apply(entry);
-  logged_event = c.ledger.state().next_event - 1;
+  history.begin_anew();
 }
 
 // The state that a snapshot holds replaces what was here.
@@ -54,7 +54,7 @@ void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
   }
   c.ledger = std::move(*restored);
   c.ledger.broken_rule = c.options.broken_rule;
-  logged_event = c.ledger.state().next_event - 1;
+  history.begin_anew();
 }
 
 // This node's log was given up for that of a newer history, which is about to come. Its tasks run on: what is to become of
@@ -66,7 +66,7 @@ void Node::Impl::forget_ledger() {
                                        "the other had not of it");
   c.ledger = {};
   c.ledger.broken_rule = c.options.broken_rule;
-  logged_event = c.ledger.state().next_event - 1;
+  history.begin_anew();
   c.current = asked_for_current = false;
   said_back = 0;
 }
@@ -274,7 +274,7 @@ void Node::Impl::after_commit() {
     streams.changed(id);
     host_logs.changed(id);
   }
-  log_events();
+  if (history.applied(leads)) streams.new_events();
   if (begins)
     for (const auto& event : std::exchange(early, {})) decide(event);
 }
