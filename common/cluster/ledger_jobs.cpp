@@ -109,7 +109,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   if (existing != nullptr) {
     JobRecord& old = state_.jobs.at(existing->id);
     // One that is being deleted has given its name away, whatever is left of it.
-    const bool may_replace = (c.replace && is_final(old.state)) || old.deleting;
+    const bool may_replace = (c.replace && is_final(old.state)) || (old.deleting && broken_rule != "deleted-gives-its-name");
     if (!may_replace) {
       if (old.submitted_spec == c.spec && same(old.user, c.user)) {
         Applied a = done(old);
