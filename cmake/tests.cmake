@@ -109,8 +109,8 @@ foreach(kind tidy system)
       ENVIRONMENT "DTRAIN_BIN=${CMAKE_BINARY_DIR}/bin;DTRAIN_SOURCE=${CMAKE_SOURCE_DIR}" TIMEOUT 600)
   endforeach()
 endforeach()
-set_tests_properties(system_test_submits system_test_random_kills system_test_lease_partitions system_test_gangs system_test_many_hosts
-  PROPERTIES TIMEOUT 1800)  # with what --soak makes of them
+set_tests_properties(system_test_submits system_test_random_kills system_test_ordinary_day system_test_lease_partitions system_test_gangs system_test_many_hosts
+  PROPERTIES TIMEOUT 3600)  # with what --soak makes of them
 # Where no host with a systemd of its own can be had: skipped, which tests/run.sh says at its end.
 # One at a time, since both make the package in the build directory.
 set_tests_properties(system_test_package system_test_package_cluster PROPERTIES SKIP_RETURN_CODE 77 RESOURCE_LOCK package)

@@ -26,10 +26,10 @@ void print_events(Session& session, const std::vector<wire::EventView>& events, 
 int cmd_events(Session& session, const EventsOptions& options) {
   auto connection = session.connect();
   if (!connection) return session.report(connection.error());
-  wire::EventsRequest request{options.job, 0, options.follow, 0};
+  wire::EventsRequest request{options.job, 0, false, 0};  // what is there comes first, in answers of bounded size
   connection->send(wire::MessageType::query_events, request);
   while (true) {
-    auto message = connection->receive(options.follow ? kNoDeadline : session.answer_deadline());
+    auto message = connection->receive(request.follow ? kNoDeadline : session.answer_deadline());
     if (message && !*message) return session.report(no_answer());
     if (!message) {
       if (!options.follow || !message.error().lost) return session.report(message.error());
@@ -42,7 +42,11 @@ int cmd_events(Session& session, const EventsOptions& options) {
     auto reply = Connection::read<wire::EventsReply>(**message, wire::MessageType::events);
     if (!reply) return session.report(reply.error());
     print_events(session, reply->events, request);
-    if ((*message)->last) return kDone;
+    if ((*message)->last && !reply->more) {
+      if (!options.follow || request.follow) return kDone;
+      request.follow = true;
+    }
+    if ((*message)->last) connection->send(wire::MessageType::query_events, request);
     if (!session.io.out) return kJobFailed;   // nobody reads any more
   }
 }

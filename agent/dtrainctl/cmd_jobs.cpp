@@ -1,3 +1,6 @@
+#include <iterator>
+#include <utility>
+
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/tables.h"
 
@@ -13,10 +16,16 @@ int cmd_jobs(Session& session, const JobsOptions& options) {
   request.labels = options.labels;
   request.user = options.user;
   request.state = options.state;
-  auto reply = session.ask_surely<wire::JobsReply>(wire::MessageType::query_jobs, request, wire::MessageType::jobs);
-  if (!reply) return session.report(reply.error());
-  session.note_stale(reply->stale);
-  session.show(json_of(reply->jobs), [&] { return jobs_table(reply->jobs, session.layout()); });
+  std::vector<wire::JobView> jobs;
+  for (bool more = true, stale = false; more;) {
+    auto reply = session.ask_surely<wire::JobsReply>(wire::MessageType::query_jobs, request, wire::MessageType::jobs);
+    if (!reply) return session.report(reply.error());
+    if (reply->stale && !std::exchange(stale, true)) session.note_stale(true);
+    more = reply->more && !reply->jobs.empty();
+    if (more) request.after = reply->jobs.back().id;
+    jobs.insert(jobs.end(), std::make_move_iterator(reply->jobs.begin()), std::make_move_iterator(reply->jobs.end()));
+  }
+  session.show(json_of(jobs), [&] { return jobs_table(jobs, session.layout()); });
   return kDone;
 }
 

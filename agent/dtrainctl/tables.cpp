@@ -354,12 +354,18 @@ std::string event_line(const wire::EventView& event) {
   return printable(line) + "\n";
 }
 
+static std::string progress_text(const wire::ProgressView& p) {
+  if (p.since.empty()) return "";
+  return (p.value ? "yes, since " : "no, since ") + p.since + (p.why.empty() ? "" : ": " + p.why);
+}
+
 std::string job_summary(const wire::JobDescription& d, const Layout& layout) {
   const wire::JobView& job = d.job;
   return field("Name", job.name) + field("State", job.state) + field("Reason", job.reason) +
          field("Waiting for", d.waiting_for) + field("Framework", job.framework) + field("Ready", roles_text(job)) +
          field("Generation", std::to_string(job.generation)) + field("Restarts", std::to_string(job.restarts)) +
-         field("Age", age_text(job.age_s)) + field("Duration", age_text(job.duration_s)) +
+         field("Progressing", progress_text(job.progressing)) + field("Age", age_text(job.age_s)) +
+         field("Duration", age_text(job.duration_s)) +
          (d.restored ? field("Restored", "step " + std::to_string(d.restored->step) + " from " + d.restored->path) : "") +
          (d.first_fault ? fault_text(*d.first_fault) : "") +
          (d.tasks.empty() ? "" : "Tasks:\n" + indented(tasks_table(d.tasks, inside(layout, 2)), "  "));

@@ -80,7 +80,7 @@ struct Config {
     Duration every = 60s, timeout = 10s;
   } health_check;
   struct {
-    Duration lease = 10s, down_grace = 15s, agent_grace = 5min, stop_after = 1h, restore_wait = 10min;
+    Duration lease = 10s, down_grace = 15s, agent_grace = 30s, stop_after = 1h, restore_wait = 10min;
   } timing;
   Access access;
   std::map<std::string, std::string> client_keys;  // access.keys: public key (64 hex digits, lower case) -> its user

@@ -101,6 +101,10 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   if (!examiner) return tl::unexpected(os_failure(examiner.error()));
   examiner_ = std::move(*examiner);
 
+  std::vector<std::string> disks{prepared_.layout.data};
+  if (!prepared_.layout.work.starts_with(prepared_.layout.data + "/")) disks.push_back(prepared_.layout.work);
+  housekeeping_.watch_disks(std::move(disks), [this](node::DiskSeen seen) { queue(node::DiskLooked{std::move(seen)}); });
+
   const auto now = [this] { return loop_->now().boot; };
   const auto never = [] { return kNever; };
   const auto sink = [this] { return proc::EventSink([this](node::Event event) { queue(std::move(event)); }); };

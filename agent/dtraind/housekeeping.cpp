@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 
 #include <cstdio>
 #include <cstring>
@@ -62,9 +63,27 @@ void trim_memory() {
 
 void Housekeeping::turn(const Now& now) {
   watch_clock(now);
+  if (now.boot >= next_look_) {
+    next_look_ = now.boot + kLookEvery;
+    look_at_disks();
+  }
   if (now.boot < next_trim_) return;
   next_trim_ = now.boot + kTrimEvery;
   trim_memory();
+}
+
+void Housekeeping::watch_disks(std::vector<std::string> paths, DiskSink sink) {
+  disks_ = std::move(paths);
+  disk_sink_ = std::move(sink);
+}
+
+// A file system that does not answer the question is judged by what fails on it.
+void Housekeeping::look_at_disks() const {
+  for (const std::string& path : disks_) {
+    struct statvfs disk {};
+    if (::statvfs(path.c_str(), &disk) == 0 && disk.f_blocks > 0)
+      disk_sink_({path, std::uint64_t{disk.f_bavail} * disk.f_frsize, std::uint64_t{disk.f_blocks} * disk.f_frsize});
+  }
 }
 
 void Housekeeping::watch_clock(const Now& now) {

@@ -4,24 +4,37 @@
 #include <chrono>
 #include <optional>
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "common/base/log.h"
 #include "common/base/time.h"
+#include "common/node/disk_room.h"
 
 namespace dtrain::daemon {
 
 class Housekeeping {
  public:
   static constexpr Duration kTrimEvery = 60s;
+  static constexpr Duration kLookEvery = 2s;  // at the disks
   static constexpr std::chrono::milliseconds kClockJump{60'000};  // smaller ones are an NTP daemon at work
 
+  using DiskSink = std::function<void(node::DiskSeen)>;
   explicit Housekeeping(Log& log) : log_(log) {}
+  // Tells how much is free there, once one after the other at each look.
+  void watch_disks(std::vector<std::string> paths, DiskSink sink);
   // Once per turn of the loop.
   void turn(const Now& now);
 
  private:
   void watch_clock(const Now& now);
+  void look_at_disks() const;
 
   Log& log_;
+  std::vector<std::string> disks_;
+  DiskSink disk_sink_;
+  Instant next_look_{};
   std::optional<std::chrono::milliseconds> offset_;  // of the wall clock to the boot clock
   Instant next_trim_{};
 };

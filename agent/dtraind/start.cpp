@@ -27,6 +27,7 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kLoopbackIpv6 = "::1";
 constexpr std::size_t kMembersFileBytes = 16 << 20;  // larger: not one of ours
+constexpr std::uint64_t kKeptFreeOfDev = 64ull << 20;  // of --dev, unless storage.minFree says otherwise
 
 int exit_code_of(ErrorCode code) {
   switch (code) {
@@ -377,6 +378,9 @@ node::Options node_options(const Config& config, const std::string& cluster_id, 
   options.lease = config.timing.lease;
   options.agent_grace = config.timing.agent_grace;
   options.restore_wait = config.timing.restore_wait;
+  // Somebody's own machine may be as full as they like it.
+  const bool own = config.dev && config.storage.min_free.bytes == 0 && config.storage.min_free.percent == FreeSpace{}.percent;
+  options.keep_free = own ? node::KeepFree{0, kKeptFreeOfDev} : node::KeepFree{config.storage.min_free.percent, config.storage.min_free.bytes};
   options.task_port_first = config.network.task_ports.first;
   options.task_port_last = config.network.task_ports.last;
   for (const std::string& name : config.tasks.pass_env)

@@ -215,7 +215,7 @@ Status check_port(const std::string& address, std::uint16_t port) {
     const int error = try_bind(*endpoint, false);
     if (error == 0) return {};
     if (error != EADDRINUSE)
-      return fail(ErrorCode::invalid, what + " cannot be bound: " + cause_of(error),
+      return fail(ErrorCode::unavailable, what + " cannot be bound: " + cause_of(error),
                   "set network.taskAddress to an address of this host");
     const std::string next = "stop it, or keep the range network.taskPorts free of other programs";
     const auto sockets = sockets_on_port(port);
@@ -228,13 +228,13 @@ Status check_port(const std::string& address, std::uint16_t port) {
         continue;
       }
       const std::string owner = owner_of(info.inode);
-      return fail(ErrorCode::refused,
+      return fail(ErrorCode::unavailable,
                   what + " is used by " +
                       (owner.empty() ? "a process of user id " + std::to_string(info.uid) : owner),
                   next);
     }
     // A socket that is bound and does not listen is in no table of older kernels.
-    if (!leftovers) return fail(ErrorCode::refused, what + " is used by another program", next);
+    if (!leftovers) return fail(ErrorCode::unavailable, what + " is used by another program", next);
   }
   if (try_bind(*endpoint, false) == 0 || try_bind(*endpoint, true) == 0) return {};
   return fail(ErrorCode::unavailable,

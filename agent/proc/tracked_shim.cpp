@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include "agent/proc/leftover.h"
+#include "agent/proc/port_check.h"
 #include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
@@ -20,6 +22,8 @@ constexpr Duration kLostBound = 10s;      // alive but not connectable
 constexpr Duration kFirstPause = 2ms;     // between looks; doubled
 constexpr Duration kLastPause = 200ms;
 constexpr int kPacketsPerTurn = 64;
+// An attempt that fails within so long may have failed for its port. Longer: it had it, and whoever has it now took it since.
+constexpr std::chrono::seconds kPortProof{10};
 
 }  // namespace
 
@@ -226,7 +230,7 @@ void TrackedShim::on_record(ShimRecord record) {
   }
   // One that was told that its host stops leaves now, and takes no further start: told when it is gone.
   if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_ && !last_.has(shim::kHostStops))
-    report_exit(known_exit(last_));
+    report_exit(with_port(known_exit(last_)));
 }
 
 void TrackedShim::on_ask(const shim::AskPacket& ask) {
@@ -251,6 +255,17 @@ void TrackedShim::notify(const ShimRecord& record) {
   event.watchdog = record.fixed.watchdogs != (same ? last_.fixed.watchdogs : 0);
   if (record.fixed.statuses != (same ? last_.fixed.statuses : 0)) event.status = record.status;
   if (event.ready || event.watchdog || event.stopping || event.status) events_.push_back(std::move(event));
+}
+
+// Between the test of its port and its own use another program can take that. Nothing of the task is left by now, which could hold it.
+task::Exit TrackedShim::with_port(task::Exit exit) const {
+  const std::chrono::nanoseconds ran(last_.fixed.ended_ns - last_.fixed.started_ns);
+  if (exit.success() || exit.unknown || exit.with_host || exit.signal == SIGKILL || launch_.port == 0 || ran > kPortProof) return exit;
+  const Status port = check_port(launch_.address, launch_.port);
+  if (port) return exit;
+  exit.port_taken = true;
+  exit.cause = port.error().message;
+  return exit;
 }
 
 void TrackedShim::report_exit(task::Exit exit) {

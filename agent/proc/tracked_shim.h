@@ -96,6 +96,7 @@ class TrackedShim {
   void give_up_launch(const std::string& cause, Instant now);
   task::Exit known_exit(const ShimRecord& record) const;
   task::Exit unknown_exit() const;
+  task::Exit with_port(task::Exit exit) const;
 
   AssignmentId id_;
   std::string directory_;

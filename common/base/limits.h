@@ -23,6 +23,7 @@ inline constexpr std::size_t kControlConnections = 512;     // further ones are 
 inline constexpr std::size_t kControlConnectionsOfUser = 128;  // of those; root and the agent's own user have no such limit
 inline constexpr std::size_t kControlConnectionsOfRoot = 32;   // of those, for these two alone: nobody locks them out
 inline constexpr std::size_t kControlOutputBytes = 8 << 20; // unsent bytes of one connection; beyond: closed
+inline constexpr std::size_t kAnswerPageBytes = 2 << 20;    // of jobs, events or task specs in one answer; the rest is asked for or refused
 inline constexpr std::size_t kBlobChunkBytes = 1 << 20;     // one PutBlob message
 inline constexpr std::uint64_t kPackageBytes = 4ull << 30;  // one package; larger: refused
 
@@ -32,6 +33,12 @@ inline constexpr std::size_t kPendingProposals = 4096;      // more unanswered r
 inline constexpr std::size_t kKeptEvents = 10'000;          // oldest dropped; seq goes on
 inline constexpr std::size_t kActiveJobs = 10'000;          // a further submit is refused
 inline constexpr std::size_t kFinishedJobs = 10'000;        // oldest finished one is deleted at the next
+// Of job files as the ledger keeps them, ended jobs' included: at a submit ended ones of the same user go for it, the oldest first; where
+// that is not enough it is refused. All of them are in every snapshot, which may have 256 MiB, twice.
+inline constexpr std::size_t kSpecBytes = 96 << 20;
+inline constexpr std::size_t kSpecBytesOfUser = 64 << 20;   // root's likewise
+inline constexpr std::size_t kReasonBytes = 1024;           // of a reason that the ledger keeps; the rest is cut off
+inline constexpr std::size_t kDetailBytes = 1024;           // of one detail of an event; likewise
 inline constexpr std::size_t kCheckpointsPerJob = 128;      // records kept; the oldest are forgotten (files stay)
 
 inline constexpr std::size_t kCheckpointPlaces = 8;         // hosts noted for one of them; further ones are not

@@ -30,10 +30,11 @@ enum class CommandType : unsigned char {
   drain_host,
   move_job,
   preempt_job,
-  job_still
+  job_still,
+  events_told
 };
 constexpr CommandType enum_last(CommandType) {
-  return CommandType::job_still;
+  return CommandType::events_told;
 }
 
 // Names a user's request, whoever proposes it and however often (raft/request_window.h).
@@ -344,11 +345,22 @@ struct JobStill {
   JobId job = 0;
   Generation generation = 0;
   std::string because;
+  NodeId host = {};  // where
   template <class V>
   void fields(V& v) {
     v("job", job);
     v("generation", generation);
     v("because", because);
+    v("host", host);
+  }
+};
+
+// Events up to this number are told (node/history.h).
+struct EventsTold {
+  std::uint64_t seq = 0;
+  template <class V>
+  void fields(V& v) {
+    v("seq", seq);
   }
 };
 

@@ -42,6 +42,7 @@ void JobTransition::watch_still() {
     if (t.lease_frozen && because.empty()) because = id.text() + " is frozen for want of a lease";
   }
   if (!leased || is_final(job_.state)) job_.must_be_frozen.clear();
+  if (job_.must_be_frozen.empty()) job_.frozen_on.clear();
   if (because.empty()) because = job_.must_be_frozen;
   const bool still = !because.empty() && !is_final(job_.state);
   if (still == job_.still_since.has_value()) return;
@@ -61,6 +62,7 @@ Applied Ledger::apply_still(const JobStill& c, WallTime wall) {
     return refused(ErrorCode::refused, "job moved on");
   JobRecord& job = it->second;
   job.must_be_frozen = c.because;
+  job.frozen_on = c.because.empty() ? NodeId{} : c.host;
   JobTransition(*this, job, wall).settle();
   ++job.version;
   touched_.insert(c.job);

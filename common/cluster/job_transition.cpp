@@ -32,6 +32,12 @@ Refusals in_force(const Refusals& refusals, Duration elapsed) {
   return left;
 }
 
+Duration refused_for(std::uint32_t times, Duration first, Duration most) {
+  Duration wait = first;
+  for (std::uint32_t i = 1; i < times && wait < most; ++i) wait *= 2;
+  return std::min(wait, most);
+}
+
 void JobTransition::task_event(const TaskRecord& task, std::string type, std::string reason,
                                std::vector<EventField> details) {
   details.insert(details.begin(), {"generation", std::to_string(job_.generation)});
@@ -41,6 +47,7 @@ void JobTransition::task_event(const TaskRecord& task, std::string type, std::st
 }
 
 void JobTransition::set_state(JobState state, std::string reason, std::vector<EventField> details) {
+  cut(reason, limits::kReasonBytes);
   job_.reason = reason;
   if (job_.state == state && !job_.passed.empty()) return;
   job_.state = state;
@@ -70,6 +77,10 @@ void JobTransition::begin_run() {
   job_.was_running = job_.leave_running = job_.signalled = false;
   job_.preempted = {};
   job_.refused_by.clear();
+  job_.disturbed.reset();
+  job_.charged.reset();
+  job_.doubted.reset();
+  job_.evaluators_until.reset();
   job_.preemptions = 0;
   job_.run_started.reset();
   job_.finished_elapsed.reset();
@@ -104,6 +115,7 @@ void JobTransition::finish(JobState state, std::string reason, bool force_end) {
 void JobTransition::halt(Halt why, bool graceful, bool next_generation) {
   // A recovery that meets a graceful halt in progress makes it a kill, never the other way round.
   if (job_.halt != Halt::none && !job_.graceful) graceful = false;
+  if (why != Halt::recovery) job_.doubted.reset();
   job_.halt = why;
   job_.graceful = graceful;
   job_.needs_generation = next_generation;
@@ -128,6 +140,7 @@ void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen
 void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   if (!seen.exit || seen.exit_attempt <= task.exit_attempt) return;
   task.exit = seen.exit;
+  cut(task.exit->cause, limits::kReasonBytes);
   task.exit_attempt = seen.exit_attempt;
   // After a halt began nothing counts: neither against a budget nor as the first fault.
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none ||
@@ -150,7 +163,9 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
 
 void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name) {
   const TaskState before = task.state;
-  if (seen.exit && seen.exit_attempt > task.exit_attempt && spares(seen)) task.spared_attempt = seen.exit_attempt;
+  const bool is_news = seen.exit && seen.exit_attempt > task.exit_attempt;
+  if (is_news && seen.exit->with_host) disturb();
+  if (is_news && (spares(seen) || (!seen.exit->success() && is_consequence()))) task.spared_attempt = seen.exit_attempt;
   stood_still(task, seen);
   count_attempts(task, seen);
   if (seen.attempt == task.attempt && seen.started != WallTime{}) task.started = seen.started;
@@ -161,11 +176,15 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   }
   task.pid = seen.pid;
   task.reason = seen.reason;
+  cut(task.reason, limits::kReasonBytes);
   task.state = seen.state;
   task.ended = seen.ended;
   if (task.lease == 0ns && seen.lease > 0ns) task.leased = ledger_.state_.applied;
   task.lease = std::max(task.lease, seen.lease);
-  task.reached_staged = task.reached_staged || (seen.state != TaskState::waiting && seen.state != TaskState::fetching);
+  if (!task.reached_staged && seen.state != TaskState::waiting && seen.state != TaskState::fetching) {
+    task.reached_staged = true;
+    if (!seen.stage_failed) begins_there(task.place.node);
+  }
   if (seen.state == TaskState::running) task.reached_running = true;
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none;
   // What the last run's tasks still do while a rerun waits for their end completes nothing of the new run.
@@ -210,7 +229,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   if (seen.state != TaskState::failed || before == TaskState::failed) return;
   // Several hosts may refuse it at once: the first halts the generation, and the next avoids all of them.
   const bool goes_elsewhere = job_.goal == Goal::run && (job_.halt == Halt::none || job_.halt == Halt::replace);
-  if (seen.stage_failed && !seen.host_refused.empty() && goes_elsewhere) note_refusal(task.place.node, seen.host_refused);
+  if (seen.stage_failed && goes_elsewhere) note_refusal(task.place.node, seen);
   if (ordered) return;
   if (seen.stage_failed)
     stage_failed(task, seen);
@@ -219,6 +238,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
 }
 
 void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
+  if (job_.evaluators_until || job_.doubted) return;  // it has succeeded, but for what it waits for; or its end is decided on
   const job::RoleSpec& role = job_.spec.roles.at(task.place.task.role);
   const std::string cause =
       task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
@@ -228,12 +248,10 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
                      job::may_restart(role.restart_policy, *seen.exit);
   if (retry) {
     const auto& threshold = job_.spec.policy.failure_threshold;
-    if (threshold.count > 0 && task.failures.size() >= threshold.count && !spared)
-      return finish(JobState::failed,
-                    cause + ": failed " + std::to_string(threshold.count) +
-                        " times within the failure threshold's window",
-                    false);
-    return recover(task, cause, spared);
+    const std::string reason = cause + ": failed " + std::to_string(threshold.count) + " times within the failure threshold's window";
+    const bool too_often = threshold.count > 0 && task.failures.size() >= threshold.count && !spared;
+    if (too_often && !in_doubt(task, reason)) return finish(JobState::failed, reason, false);
+    return too_often ? halt(Halt::recovery, false, true) : recover(task, cause, spared);
   }
   // A dynamic worker may be lost, but not the task whose success the job waits for.
   const auto decider = job::deciding_task(job_.spec);
@@ -242,7 +260,9 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
     task.given_up = true;
     return;
   }
-  finish(JobState::failed, seen.reason.empty() ? cause : cause + ": " + seen.reason, false);
+  const std::string reason = seen.reason.empty() ? cause : cause + ": " + seen.reason;
+  if (seen.exit && job::may_restart(role.restart_policy, *seen.exit) && in_doubt(task, reason)) return;
+  finish(JobState::failed, reason, false);
 }
 
 bool JobTransition::spend_restart(const std::string& cause, bool spared) {
@@ -285,16 +305,14 @@ bool JobTransition::may_run_twice(const job::JobSpec& begun, const TaskRecord& t
   return task.granted_attempt >= task.first_attempt;
 }
 
-constexpr std::string_view kWaitsForHost = "; dtrainctl forget-node ";
-
 void JobTransition::wait_for_host(const std::string& cause, const std::string& what, const std::string& name) {
-  job_.reason = cause + ", and " + what + std::string(kWaitsForHost) + name + " if it will not return";
+  job_.reason = cause + ", and " + what + "; dtrainctl forget-node " + name + " if it will not return";
   ledger_.add_event(wall_, job_.id, "job.waits", job_.spec.name, job_.reason, {{"job", job_.spec.name}, {"node", name}});
 }
 
 bool JobTransition::host_back(const NodeId& node) {
-  const bool there = std::ranges::any_of(job_.tasks, [&](const auto& t) { return !t.second.ended && t.second.place.node == node; });
-  if (!there || job_.reason.find(kWaitsForHost) == std::string::npos) return false;
+  if (job_.waits_for_host != node) return false;
+  job_.waits_for_host.clear();
   job_.reason.clear();
   return true;
 }
@@ -312,10 +330,14 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
   for (const TaskRecord* t : there) {
     if (!may_run_twice(begun, *t, lost) || ledger_.broken_rule == "stateful-waits-for-its-host") continue;
     const bool ends = t->lease > 0ns;  // by itself
-    if (!is_final(job_.state))
+    if (!is_final(job_.state)) {
+      job_.waits_for_host = node;
       wait_for_host(cause, t->place.task.text() + (ends ? " may run there until its lease is over" : " may run there"), name);
+    }
     return true;
   }
+  if (job_.waits_for_host == node) job_.waits_for_host.clear();
+  disturb();
   bool alone = move_alone(job_.spec, {});
   // The loss of what was frozen itself counts.
   const bool spared = job_.still_since && std::ranges::none_of(there, [](const TaskRecord* t) { return t->lease > 0ns; });
@@ -357,6 +379,7 @@ void JobTransition::recover(const TaskRecord& task, const std::string& cause, bo
   const bool healthy = job_.was_running && now - job_.all_running_since >= policy.restart_backoff.reset_after;
   if (healthy) job_.recoveries_in_row = 0;
   if (!spared) {
+    job_.charged = now;
     job_.not_before = now + job::backoff_delay(policy.restart_backoff, job_.recoveries_in_row, jitter_seed(job_));
     ++job_.recoveries_in_row;
   }
@@ -365,29 +388,42 @@ void JobTransition::recover(const TaskRecord& task, const std::string& cause, bo
   set_state(JobState::recovering, cause, {{"task", task.place.task.text()}});
 }
 
-void JobTransition::note_refusal(const NodeId& host, const std::string& reason) {
+// Whatever keeps a task from being begun on a host is a reason to go elsewhere. What only the user can mend (no such directory) may be
+// different on another host, too: where no host is left the coordinator ends the job. What is so for the moment (a port that somebody
+// holds) is tried there once more at once, for the next generation has other ports.
+void JobTransition::note_refusal(const NodeId& host, const TaskObservation& seen) {
   const Duration now = ledger_.state_.elapsed;
-  std::erase_if(job_.refused_by, [&](const auto& entry) { return entry.second.until <= now; });
-  job_.refused_by[host] = {now + kRefusedFor, reason.substr(0, kRefusalBytes)};
+  std::erase_if(job_.refused_by, [&](const auto& entry) { return entry.second.until + kRefusedFor <= now; });
+  Refusal& refusal = job_.refused_by[host];
+  const ErrorCode code = seen.stage_error;
+  refusal.for_good = seen.host_refused.empty() && (code == ErrorCode::invalid || code == ErrorCode::not_found ||
+                                                   code == ErrorCode::refused || code == ErrorCode::damaged);
+  refusal.reason = (seen.host_refused.empty() ? seen.reason : seen.host_refused).substr(0, kRefusalBytes);
+  ++refusal.times;
+  const bool at_once = refusal.for_good || !seen.host_refused.empty();
+  const bool once_more = code == ErrorCode::unavailable && refusal.times == 1;
+  refusal.until = now + (at_once ? kRefusedFor : once_more ? 0s : refused_for(refusal.times, kRefusedFirst, kRefusedFor));
+  if (!at_once) ledger_.note_stage_failure(job_, host, refusal.reason);
+}
+
+void JobTransition::begins_there(const NodeId& host) {
+  const auto refusal = job_.refused_by.find(host);
+  if (refusal != job_.refused_by.end() && refusal->second.until <= ledger_.state_.elapsed) job_.refused_by.erase(refusal);
+  ledger_.note_staged(job_, host);
 }
 
 void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& seen) {
-  // What the user can mend (no such directory, no such user) fails the job; what this host or moment lacks
-  // costs a new placement, with new ports.
-  const ErrorCode code = seen.stage_error;
-  if (code == ErrorCode::invalid || code == ErrorCode::not_found || code == ErrorCode::refused ||
-      code == ErrorCode::damaged)
-    return finish(JobState::failed, seen.reason, true);
   // A task that ran in this generation died before: what replaces it is a restart, wherever that begins (seed 12791).
-  // Unless a user asked for its end.
+  // Unless a user asked for its end, or its port was somebody else's.
   const bool died = task.attempt >= task.first_attempt && task.attempt != task.restart_attempt;
-  if (died && !spend_restart(seen.reason)) return;
+  if (died && !spend_restart(seen.reason, task.spared_attempt == task.attempt)) return;
   job::RestartBackoff wait;
   wait.reset_after = 0s;
   job_.not_before = ledger_.state_.elapsed + job::backoff_delay(wait, job_.stage_failures, jitter_seed(job_));
   ++job_.stage_failures;
   halt(Halt::replace, false, true);
   job_.reason = seen.reason;
+  cut(job_.reason, limits::kReasonBytes);
   task_event(task, "stage-failed", seen.reason);
 }
 
@@ -413,6 +449,18 @@ bool JobTransition::ended_before_deadline() const {
          !job_.tasks.empty() && job_.nothing_runs() && std::ranges::none_of(job_.tasks, [](const auto& t) { return t.second.lost; });
 }
 
+// policy.waitFor: what its success does not depend on may have the end of its work yet, an evaluator its last checkpoint.
+bool JobTransition::waits_for_roles() {
+  const Duration now = ledger_.state_.elapsed;
+  std::optional<Duration> until;
+  for (const auto& [role, most] : job_.spec.policy.wait_for)
+    for (const auto& [id, t] : job_.tasks)
+      if (id.role == role && wanted(id) && !t.completed && !t.given_up && !t.ended) until = std::max(until.value_or(0ns), most);
+  if (!until) return false;
+  if (!job_.evaluators_until) job_.evaluators_until = now + *until;
+  return now < *job_.evaluators_until;
+}
+
 JobState JobTransition::running_state() const {
   bool all = true, any_started = false, any_staging = false, any_again = false;
   for (const auto& [id, t] : job_.tasks) {
@@ -424,6 +472,7 @@ JobState JobTransition::running_state() const {
     any_again = any_again || t.reached_running;
     if (t.state == TaskState::frozen) return JobState::recovering;
   }
+  if (job_.still_since || !job_.waits_for_host.empty() || job_.doubted) return JobState::recovering;
   if (all) return JobState::running;
   if (job_.state == JobState::recovering) return JobState::recovering;
   // Between Running and Running again every gap is a restart in place.
@@ -445,11 +494,17 @@ void JobTransition::settle() {
     }
   // A job that was to leave its place may be done before its signal arrives: it does not wait for another one then.
   const bool may_be_done = job_.halt == Halt::none || (job_.halt == Halt::replace && job_.nothing_runs());
-  if (job_.goal == Goal::run && may_be_done && !is_final(job_.state) && job_.generation > 0 && !job_.tasks.empty() && check_success())
+  if (job_.goal == Goal::run && may_be_done && !is_final(job_.state) && job_.generation > 0 && !job_.tasks.empty() && check_success() &&
+      !waits_for_roles())
     finish(JobState::succeeded, "", false);
   else if (ended_before_deadline())
     finish(JobState::failed, "every task ended after the signal before activeDeadlineSeconds", false);
+  if (job_.generation == 0 || job_.nothing_runs()) job_.waits_for_host.clear();
+  watch_state();
+  watch_progress();
+}
 
+void JobTransition::watch_state() {
   if (is_final(job_.state)) {
     for (auto& [id, t] : job_.tasks) {
       if (!t.ended || t.state == TaskState::succeeded || t.state == TaskState::failed) continue;

@@ -44,7 +44,7 @@ class JobTransition {
   bool host_back(const NodeId& node);
   // job_still.cpp. Begins or ends its standing still as its tasks are now; then what it stood still is no part of its run.
   void watch_still();
-  // Derives state, completion, suspension and removal from the tasks. Call after every change.
+  // Derives state, completion, suspension, removal and progress from the tasks. Call after every change.
   void settle();
   // Of its next generation (job_sizes.cpp): roles without a size are whole.
   void resize(const Sizes& sizes);
@@ -68,10 +68,18 @@ class JobTransition {
   void wait_for_host(const std::string& cause, const std::string& what, const std::string& name);
   void task_failed(TaskRecord& task, const TaskObservation& seen);
   void stage_failed(const TaskRecord& task, const TaskObservation& seen);
-  void note_refusal(const NodeId& host, const std::string& reason);
+  void note_refusal(const NodeId& host, const TaskObservation& seen);
+  void begins_there(const NodeId& host);
+  // consequences.cpp
+  bool is_consequence() const;
+  void disturb();
+  bool in_doubt(const TaskRecord& task, const std::string& reason);
+  void watch_progress();
   void recover(const TaskRecord& task, const std::string& cause, bool spared);
+  bool waits_for_roles();
   // One restart is counted, against the job's budget too unless `spared`; false: that was used up, and the job has failed.
   bool spend_restart(const std::string& cause, bool spared = false);
+  void watch_state();
   bool check_success();
   bool wanted(const TaskId& id) const;  // not scaled away
   bool ended_before_deadline() const;

@@ -53,7 +53,7 @@ bool restarts_are_granted(const JobRecord& job) {
 Result<Ledger> Ledger::restore(std::string_view snapshot) {
   wire::DecodeLimits limits;
   limits.bytes = 1u << 30;
-  limits.elements = 1u << 24;
+  limits.elements = 1u << 28;  // our own bytes, or the leader's: the limit is that of the bytes
   auto state = wire::decode<LedgerState>(snapshot, limits);
   if (!state) return fail(state.error());
   Ledger ledger;
@@ -96,6 +96,30 @@ bool Ledger::heard(const NodeId& host) const {
          broken_rule == "unheard-host-keeps";
 }
 
+Refusals Ledger::refusals(const JobRecord& job, Duration elapsed) const {
+  Refusals all = in_force(job.refused_by, elapsed);
+  for (const auto& [host, users] : state_.avoided)
+    if (const auto own = users.find(job.user.name); own != users.end() && own->second.until > elapsed) all.try_emplace(host, own->second);
+  return all;
+}
+
+void Ledger::note_stage_failure(const JobRecord& job, const NodeId& host, const std::string& reason) {
+  auto& users = state_.avoided[host];
+  if (users.size() >= kAvoidedUsers && !users.contains(job.user.name))
+    users.erase(std::ranges::min_element(users, {}, [](const auto& entry) { return entry.second.until; }));
+  Refusal& refusal = users[job.user.name];
+  ++refusal.times;
+  refusal.reason = reason;
+  if (refusal.times > 1) refusal.until = state_.elapsed + refused_for(refusal.times - 1, kAvoidedFirst, kAvoidedMost);
+}
+
+void Ledger::note_staged(const JobRecord& job, const NodeId& host) {
+  const auto users = state_.avoided.find(host);
+  if (users == state_.avoided.end()) return;
+  users->second.erase(job.user.name);
+  if (users->second.empty()) state_.avoided.erase(users);
+}
+
 Duration Ledger::elapsed_at(Instant now) const {
   return state_.elapsed + std::max<Duration>(now - state_.at, 0ns);
 }
@@ -110,11 +134,21 @@ std::set<JobId> Ledger::take_forgotten() {
   return std::exchange(forgotten_, {});
 }
 
+// Users choose what is in it: paths, names of programs, what these say.
 void Ledger::add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
                        std::vector<EventField> details) {
+  cut(reason, limits::kReasonBytes);
+  for (EventField& detail : details) cut(detail.value, limits::kDetailBytes);
   events_.push_back({state_.next_event++, wall, job, std::move(type), std::move(object), std::move(reason),
                      std::move(details)});
   if (events_.size() > limits::kKeptEvents) events_.pop_front();
+}
+
+void cut(std::string& text, std::size_t bytes) {
+  if (text.size() <= bytes) return;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;  // whole characters
+  text.resize(bytes);
+  text += "...";
 }
 
 void Ledger::use_ports(const TaskPlacement& place) {
@@ -211,6 +245,11 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasu
       return with<PreemptJob>(c, [&](const auto& b) { return apply_preempt(b, c.wall); });
     case CommandType::job_still:
       return with<JobStill>(c, [&](const auto& b) { return apply_still(b, c.wall); });
+    case CommandType::events_told:
+      return with<EventsTold>(c, [&](const auto& b) {
+        state_.told = std::max(state_.told, std::min(b.seq, state_.next_event - 1));
+        return Applied{};
+      });
   }
   return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
 }
@@ -335,6 +374,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     const bool scratch_asked = std::exchange(job.from_scratch, false);
     if (job.spec.checkpoint) note_restore_point(job, scratch_asked);
     job.must_be_frozen.clear();
+    job.frozen_on.clear();
+    job.waits_for_host.clear();
     job.reason = c.message;
     if (!job.run_started) job.run_started = state_.elapsed;
     if (job.state == JobState::pending || job.state == JobState::suspended)
@@ -403,7 +444,8 @@ Applied Ledger::apply_finish(const FinishJob& c, WallTime wall) {
   if (it == state_.jobs.end() || is_final(it->second.state))
     return refused(ErrorCode::refused, "job moved on");
   JobTransition transition(*this, it->second, wall);
-  transition.finish(c.state, c.reason, true);
+  const bool by_itself = it->second.doubted || it->second.evaluators_until;  // not by a deadline of the job
+  transition.finish(c.state, c.reason, !by_itself);
   transition.settle();
   ++it->second.version;
   touched_.insert(c.job);
@@ -419,6 +461,7 @@ void Ledger::forget(JobId id, WallTime wall) {
   if (!job.replaced) names_.erase(job.spec.name);
   if (!job.request_id.empty()) requests_.erase(job.request_id);
   add_event(wall, id, "job.deleted", job.spec.name, "", {{"job", job.spec.name}});
+  if (const auto next = names_.find(job.spec.name); next != names_.end()) touched_.insert(next->second);  // it may have waited for this end
   state_.jobs.erase(it);
   touched_.insert(id);
   forgotten_.insert(id);
@@ -448,6 +491,7 @@ Applied Ledger::apply_waits(const JobWaits& c, WallTime wall) {
   if (c.for_restore && !job.restore_waits_since) job.restore_waits_since = state_.elapsed;
   if (job.reason == c.reason) return done(job);
   job.reason = c.reason;
+  cut(job.reason, limits::kReasonBytes);
   add_event(wall, c.job, "job.waits", it->second.spec.name, c.reason, {{"job", it->second.spec.name}});
   ++it->second.version;
   touched_.insert(c.job);

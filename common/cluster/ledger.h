@@ -75,6 +75,12 @@ struct DrainedHost {
   }
 };
 
+// Hosts on which what a user submitted could not be begun, several times in a row and for no fault of the jobs: this user's are begun
+// elsewhere for a growing while. By user, so that nobody can take hosts from others.
+inline constexpr Duration kAvoidedFirst = 5s;  // after the second failure in a row; doubled with each
+inline constexpr Duration kAvoidedMost = 10min;
+inline constexpr std::size_t kAvoidedUsers = 64;  // of a host; beyond, the one whose time ends first is forgotten
+
 // Everything a snapshot holds.
 struct LedgerState {
   std::uint64_t format = 1;
@@ -97,6 +103,8 @@ struct LedgerState {
   std::string requests;  // raft::RequestWindow::encode(); only in a snapshot
   JobId job_base = 0;    // of the coordinator, see CoordinatorStarted
   std::optional<Duration> recovered;  // when job_base grew, elapsed; unset: it never did
+  std::map<NodeId, std::map<std::string, Refusal>> avoided;  // by the name of whose jobs
+  std::uint64_t told = 0;  // newest event that is in a coordinator's log, and whose hook was run or is about to be
   template <class V>
   void fields(V& v) {
     v("format", format);
@@ -118,6 +126,8 @@ struct LedgerState {
     v("requests", requests);
     v("job_base", job_base);
     v("recovered", recovered);
+    v("avoided", avoided);
+    v("told", told);
   }
 };
 
@@ -133,6 +143,9 @@ struct Applied {
   bool forbidden = false;  // refused for want of rights
   MemberId request;        // Command::request; none: no user's
 };
+
+// Cuts a text of users that would grow the ledger, at a whole UTF-8 character, and says so by "...".
+void cut(std::string& text, std::size_t bytes);
 
 class Ledger {
  public:
@@ -154,6 +167,8 @@ class Ledger {
   // Did that host report since the history began (recover-quorum)? Before, what it has under leases, or anything that the new
   // history does not know of, is its own.
   bool heard(const NodeId& host) const;
+  // Hosts that are not to be given tasks of the job now: it was refused there, or its user's jobs fail there. See Refusal.
+  Refusals refusals(const JobRecord& job, Duration elapsed) const;
   // Elapsed time at `now` of a host whose boot id is `boot_id`.
   Duration elapsed_at(Instant now) const;
 
@@ -183,6 +198,8 @@ class Ledger {
   Applied apply_report(const Report& c, WallTime wall);
   Applied apply_finish(const FinishJob& c, WallTime wall);
   Applied apply_checkpoint(const CheckpointSeen& c, WallTime wall);
+  void note_stage_failure(const JobRecord& job, const NodeId& host, const std::string& reason);
+  void note_staged(const JobRecord& job, const NodeId& host);
   void note_hosts(JobRecord& job, const BeginGeneration& c, bool extend);
   void note_restore_point(JobRecord& job, bool scratch_asked);
   void note_begun(JobRecord& job);
@@ -199,6 +216,7 @@ class Ledger {
   void audit(WallTime wall, const std::optional<Asker>& asker, JobId job, const std::string& verb, std::string object, std::string reason,
              std::vector<EventField> details);
   void drop_oldest_finished(WallTime wall);
+  Status room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallTime wall);
   void forget(JobId id, WallTime wall);
   void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
                  std::vector<EventField> details);

@@ -67,6 +67,31 @@ void Ledger::drop_oldest_finished(WallTime wall) {
   if (finished > limits::kFinishedJobs && oldest != 0) forget(oldest, wall);
 }
 
+// Ended jobs of the same user give their room, the oldest first.
+Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallTime wall) {
+  std::size_t all = c.spec.size(), own = c.spec.size();
+  std::vector<JobId> ended;
+  for (const auto& [id, job] : state_.jobs) {
+    all += job.submitted_spec.size();
+    if (!same(job.user, c.user)) continue;
+    own += job.submitted_spec.size();
+    if (is_final(job.state) && job.nothing_runs() && !job.replaced) ended.push_back(id);
+  }
+  const auto too_many = [&] { return own > limits::kSpecBytesOfUser || all > limits::kSpecBytes; };
+  for (auto id = ended.begin(); too_many() && id != ended.end(); ++id) {
+    const std::size_t freed = state_.jobs.at(*id).submitted_spec.size();
+    forget(*id, wall);
+    all -= freed;
+    own -= freed;
+  }
+  if (!too_many()) return {};
+  const bool users = own > limits::kSpecBytesOfUser;
+  return fail(ErrorCode::limit,
+              "could not submit job " + spec.name + ": with it the job files of " + (users ? "user " + c.user.name : std::string("all users")) +
+                  " would take more than " + std::to_string((users ? limits::kSpecBytesOfUser : limits::kSpecBytes) >> 20) + " MiB",
+              "end and delete some jobs, or put what is long into the package");
+}
+
 Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime wall) {
   auto spec = wire::decode<job::JobSpec>(c.spec);
   if (!spec) return refused(ErrorCode::invalid, spec.error().message, spec.error().next);
@@ -82,9 +107,11 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(id);
   const JobRecord* existing = find(spec->name);
   const bool replaced = existing != nullptr;  // below: else it is refused
+  JobId follows = 0;
   if (existing != nullptr) {
     JobRecord& old = state_.jobs.at(existing->id);
-    const bool may_replace = c.replace && is_final(old.state);
+    // One that is being deleted has given its name away, whatever is left of it.
+    const bool may_replace = (c.replace && is_final(old.state)) || (old.deleting && broken_rule != "deleted-gives-its-name");
     if (!may_replace) {
       if (job::same_content(old.submitted_spec, c.spec) && same(old.user, c.user)) {
         Applied a = done(old);
@@ -97,7 +124,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
                      is_final(old.state) ? "submit with --replace, or choose another name"
                                          : "choose another name, or cancel and delete that job first");
     }
-    if (!same(old.user, c.user) && c.user.uid != 0) {
+    if (!same(old.user, c.user) && c.user.uid != 0 && !old.deleting) {
       Applied others = refused(ErrorCode::refused, "could not replace job " + spec->name + ": it belongs to " + old.user.name,
                                "choose another name");
       others.forbidden = true;
@@ -106,10 +133,11 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     if (old.nothing_runs()) {
       forget(old.id, wall);
     } else {  // still winding down: it goes once it is quiet, its name is free now
+      if (!old.deleting) old.graceful = false;
       old.deleting = old.replaced = true;
       old.leave_running = false;
-      old.graceful = false;
       touched_.insert(old.id);
+      follows = old.id;
     }
   }
   std::size_t active = 0;
@@ -119,6 +147,9 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
         ErrorCode::limit,
         "could not submit job " + spec->name + ": " + std::to_string(active) + " jobs are active already",
         "wait for some to finish, or cancel some");
+
+  if (const Status room = room_for_spec(c, *spec, wall); !room)
+    return refused(room.error().code, room.error().message, room.error().next);
 
   JobRecord& job = state_.jobs[id];
   job.id = id;
@@ -130,6 +161,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   job.package_host = c.package_host;
   job.created = wall;
   job.created_elapsed = state_.elapsed;
+  job.follows = follows;
   names_[job.spec.name] = id;
   if (!job.request_id.empty()) requests_[job.request_id] = id;
   touched_.insert(id);

@@ -201,21 +201,32 @@ struct Condition {
   }
 };
 
-// A host that will not have a job, by its own word (a prolog failed): it is given no tasks of this job alone for a while.
+// A host on which a job could not be begun: it is given no tasks of this job until then. After a prolog that failed, or what only the
+// job's user can mend, that is kRefusedFor at once; else it begins with kRefusedFirst and doubles with each failure, up to that.
 inline constexpr Duration kRefusedFor = 5min;
+inline constexpr Duration kRefusedFirst = 1s;
 inline constexpr std::size_t kRefusalBytes = 300;  // of its reason; the rest is cut off
 struct Refusal {
   Duration until{0};
   std::string reason;
+  std::uint32_t times = 0;  // that it failed there, without a success between
+  bool for_good = false;    // nothing changes there by itself: the user must mend it (no such directory)
   template <class V>
   void fields(V& v) {
     v("until", until);
     v("reason", reason);
+    v("times", times);
+    v("for_good", for_good);
   }
 };
 using Refusals = std::map<NodeId, Refusal>;
 // Those that are not over.
 Refusals in_force(const Refusals& refusals, Duration elapsed);
+// For how long a host is avoided after so many failures in a row, with `first` after the first of them.
+Duration refused_for(std::uint32_t times, Duration first, Duration most);
+
+// So long before and after a task's ordered end, or the loss of its host, others that fail are taken to die of that.
+inline constexpr Duration kConsequence = 60s;
 
 // What the people or the rules want of a job.
 enum class Goal : unsigned char { run, suspend, end };
@@ -310,7 +321,21 @@ struct JobRecord {
 
   std::uint64_t history = 0;  // in which it was submitted, or its newest generation began; see history_of()
 
-  Refusals refused_by;  // in this run, as far as they are not over; bounded by the hosts of its generations
+  Refusals refused_by;  // in this run; those that are long over are dropped. Bounded by the hosts of its generations
+
+  // What dies of another task's end that was ordered, or of the loss of its host, is a consequence (kConsequence): it costs nothing.
+  std::optional<Duration> disturbed;  // when such an end was heard of last
+  std::optional<Duration> charged;    // when a recovery was counted against its budget last
+  // A task of it has failed for good, and what it may have died of elsewhere could be heard of yet. The coordinator decides.
+  std::optional<Duration> doubted;
+  std::string doubt;                  // how it is to be failed
+
+  NodeId waits_for_host;      // that is away, and may run what must not run twice; "": none
+  NodeId frozen_on;           // of `must_be_frozen`: the host whose leased tasks must be; "": none
+  bool progressing = false;   // it trains, as far as the ledger knows; final jobs do not
+  WallTime progress_since{};  // when that changed
+  JobId follows = 0;          // the job of that name before it, which has not ended yet: nothing of this one begins before; 0: none
+  std::optional<Duration> evaluators_until;  // it has succeeded but for roles of policy.waitFor, which are waited for until then
 
   std::string unrecognised;  // what a host saw in the checkpoint directory in no format that is known; "": nothing
 
@@ -372,6 +397,16 @@ struct JobRecord {
     v("refused_by", refused_by);
     v("unbegun", unbegun);
     v("unrecognised", unrecognised);
+    v("disturbed", disturbed);
+    v("charged", charged);
+    v("doubted", doubted);
+    v("doubt", doubt);
+    v("waits_for_host", waits_for_host);
+    v("frozen_on", frozen_on);
+    v("progressing", progressing);
+    v("progress_since", progress_since);
+    v("follows", follows);
+    v("evaluators_until", evaluators_until);
   }
 
   // Was it left behind, if that generation wrote it?

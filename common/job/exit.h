@@ -16,6 +16,7 @@ struct Exit {
       cause;  // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
   std::string stderr_tail;  // last lines, bounded by limits::kStderrTailBytes
   bool with_host = false;   // its host was being stopped and had asked it to end: whatever the code, it is not done, nor at fault
+  bool port_taken = false;  // it failed soon after its start, and another program has its port: its place is at fault
 
   bool success() const { return !unknown && !with_host && signal == 0 && code == 0; }
   template <class V>
@@ -27,6 +28,7 @@ struct Exit {
     v("cause", cause);
     v("stderr_tail", stderr_tail);
     v("with_host", with_host);
+    v("port_taken", port_taken);
   }
 };
 

@@ -125,6 +125,8 @@ struct SignalBeforeDeadline {
   template <class V> void fields(V& v) { v("signal", signal); v("before", before); }
 };
 
+inline constexpr Duration kWaitForUnlessSaid = 10min;
+
 struct Policy {
   std::optional<std::uint32_t> backoff_limit;  // restarts of one run; unset: only the failure threshold bounds
   RestartBackoff restart_backoff;
@@ -142,6 +144,7 @@ struct Policy {
   bool gang = true;
   Duration stop_grace_period = 30s;
   std::optional<SignalBeforeDeadline> signal_before_deadline;
+  std::map<std::string, Duration> wait_for = {};  // roles that the job's success waits for, and how long at most
   template <class V> void fields(V& v) {
     v("backoff_limit", backoff_limit); v("restart_backoff", restart_backoff);
     v("failure_threshold", failure_threshold); v("on_ps_failure", on_ps_failure);
@@ -150,6 +153,7 @@ struct Policy {
     v("evaluator_in_cluster", evaluator_in_cluster); v("enable_dynamic_worker", enable_dynamic_worker);
     v("placement", placement); v("priority", priority); v("expected", expected); v("gang", gang);
     v("stop_grace_period", stop_grace_period); v("signal_before_deadline", signal_before_deadline);
+    v("wait_for", wait_for);
   }
 };
 

@@ -146,6 +146,11 @@ void write_policy(Writer& w, const Policy& policy) {
     w.duration("before", policy.signal_before_deadline->before);
     w.close();
   }
+  if (!policy.wait_for.empty()) {
+    w.open("waitFor");
+    for (const auto& [role, most] : policy.wait_for) w.duration(role, most);
+    w.close();
+  }
   w.close();
 }
 

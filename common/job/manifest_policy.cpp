@@ -54,6 +54,22 @@ void read_signal_before(const YamlNode& node, const std::string& path, Report& r
   map.done();
 }
 
+// A role for each key. One name alone, or a list, is short for kWaitForUnlessSaid each.
+void read_wait_for(const YamlNode& node, const std::string& path, Report& report, std::map<std::string, Duration>& out) {
+  const auto role = [&](const YamlNode& name, const std::string& at) {
+    if (name.kind == Kind::scalar) out[name.text] = kWaitForUnlessSaid;
+    else report.add("wrong-type", at, "must be the name of a role");
+  };
+  if (node.kind == Kind::scalar) return role(node, path);
+  if (node.kind == Kind::sequence) {
+    for (std::size_t i = 0; i < node.items.size(); ++i) role(node.items[i], item_path(path, i));
+    return;
+  }
+  MapReader map(node, path, report);
+  for (const YamlEntry& entry : node.entries) map.duration(entry.key.c_str(), out[entry.key]);
+  map.done();
+}
+
 }  // namespace
 
 void read_policy(const YamlNode& node, const std::string& path, Report& report, Policy& out) {
@@ -81,6 +97,7 @@ void read_policy(const YamlNode& node, const std::string& path, Report& report, 
   if (const YamlNode* signal = map.node("signalBeforeDeadline"))
     read_signal_before(*signal, map.path("signalBeforeDeadline"), report,
                        out.signal_before_deadline.emplace());
+  if (const YamlNode* wait = map.node("waitFor")) read_wait_for(*wait, map.path("waitFor"), report, out.wait_for);
   map.done();
 }
 

@@ -102,6 +102,14 @@ void check_policy(const JobSpec& spec, std::vector<FileError>& errors) {
     add(errors, "out-of-range", join_path(path, "failureThreshold.within"), "must be above 0",
         "count: 0 switches it off");
   check_deadlines(path, spec.policy, errors);
+  for (const auto& [role, most] : spec.policy.wait_for) {
+    const std::string at = join_path(path, "waitFor." + role);
+    check_span(at, most, errors);
+    if (spec.roles.contains(role)) continue;
+    std::vector<std::string> roles;
+    for (const auto& known : spec.roles) roles.push_back(known.first);
+    add(errors, "out-of-range", at, "there is no role of that name", "name " + one_of(roles));
+  }
   if (spec.checkpoint) check_checkpoint("spec.checkpoint", *spec.checkpoint, errors);
   check_hook("spec.notify", spec.notify, errors);
 }

@@ -103,6 +103,11 @@ void Coordinator::watch_time(const JobRecord& job, Job& soft) {
     }
     return;
   }
+  if (job.doubted) return watch_doubt(job, soft);
+  if (job.evaluators_until && due(*job.evaluators_until)) {
+    propose(soft, job.id, CommandType::finish, cluster::FinishJob{job.id, cluster::JobState::succeeded, ""});
+    return;
+  }
   const auto limit = job.spec.policy.active_deadline;
   if (job.still_since) return;
   // What stood still while nobody coordinated says so first.

@@ -79,6 +79,8 @@ class Coordinator {
   std::vector<TaskId> tasks_to_place(const cluster::JobRecord& job, Job& soft);
   Instant may_run_unknown(const cluster::JobRecord& job) const;
   void watch_refusals(const cluster::JobRecord& job, Job& soft);
+  bool no_host_can(const cluster::JobRecord& job, const cluster::WaitingJob& waiting) const;
+  void watch_doubt(const cluster::JobRecord& job, Job& soft);
   void watch_room(const cluster::JobRecord& job, Job& soft);
   void note_room(const cluster::JobRecord& job, Job& soft, bool for_all);
   cluster::Sizes fewest_tasks(const cluster::JobRecord& job, const Job& soft) const;
@@ -111,6 +113,7 @@ class Coordinator {
   cluster::PortRange task_ports() const { return {c_.options.task_port_first, c_.options.task_port_last}; }
   void note_hosts(const cluster::Capacity& hosts);
   void watch_hosts();
+  void came_back(const NodeId& id);
   void watch_copy(const NodeId& id, const std::string& name, bool waits);
   void watch_leases();
   bool watches_hosts() const { return has_others() || !c_.ledger.state().drained.empty(); }
@@ -161,7 +164,11 @@ class Coordinator {
   std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
   std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them
   std::set<JobId> unplaced_;                  // want a place: the queue says who gets one
-  std::map<NodeId, Instant> away_;            // since when a host with tasks is down
+  struct Away {
+    Instant since{};
+    Instant back{};  // in service since then, for the moment; 0: it is away
+  };
+  std::map<NodeId, Away> away_;               // hosts with tasks that are down, or were just now
   struct WithoutCopy {
     Instant since{};
     bool waits = false;  // for its turn to be sent a snapshot

@@ -16,6 +16,10 @@ using HostSeen = cluster::HostSeen::State;
 
 // Between two looks at the hosts where nothing says that they changed: what a host has comes without a word.
 constexpr Duration kLookEvery = 1s;
+// An agent that has been up for so long is back.
+constexpr Duration kStaysBack = 10s;
+// A job is not failed before so long after its last fault, where tasks of it are on several hosts: a silent one is suspected by then.
+constexpr Duration kDoubtFor = 3s;
 // A proposal that the log refused (it hands over, or is full) is made again after this.
 constexpr Duration kTryAgain = 200ms;
 // A host that is alive and was given tasks has begun to copy the log after so long, or is counted as lost: the log does not reach
@@ -85,12 +89,31 @@ void Coordinator::watch_leases() {
     next_look_ = std::min(next_look_, frozen.next);
     if (frozen.one.has_value() == !job->must_be_frozen.empty() || (!frozen.one && !frozen.none)) continue;
     std::string because;
+    NodeId host;
     if (frozen.one) {
-      const NodeId& host = job->tasks.at(frozen.one->task).place.node;
+      host = job->tasks.at(frozen.one->task).place.node;
       because = frozen.one->task.text() + " on " + host_name(c_, host) + " must be frozen: its lease was not renewed";
     }
-    propose(soft, id, CommandType::job_still, cluster::JobStill{id, job->generation, std::move(because)});
+    propose(soft, id, CommandType::job_still, cluster::JobStill{id, job->generation, std::move(because), std::move(host)});
   }
+}
+
+// What failed for good may have done so since a host with other tasks of the job is being lost. That shows within moments: a silent host
+// is suspected, and then lost or back.
+void Coordinator::watch_doubt(const JobRecord& job, Job& soft) {
+  if (job.goal != cluster::Goal::run) return;
+  const Instant settled = at(*job.doubted) + kDoubtFor;
+  const auto is_away = [&](const auto& entry) {
+    const auto id = MemberId::parse(entry.second.place.node);
+    const auto member = id && entry.second.place.node != c_.facts.id ? c_.members->table().find(*id) : std::nullopt;
+    return member && member->state != wire::MemberState::alive;
+  };
+  const bool away = std::ranges::any_of(job.tasks, is_away);
+  if (!away && settled <= c_.now.boot) {
+    propose(soft, job.id, CommandType::finish, cluster::FinishJob{job.id, cluster::JobState::failed, job.doubt});
+    return;
+  }
+  soft.deadline = std::min(soft.deadline, std::max(settled, c_.now.boot + kLookEvery));
 }
 
 // What is placed there has not begun: a task begins when its host has told, through the log, that it is staged. What began there in an
@@ -120,6 +143,14 @@ void Coordinator::watch_copy(const NodeId& id, const std::string& name, bool wai
                 {"next", "look at its agent's log and at its disk"}});
 }
 
+// An agent that ends again and again is not down for a moment each time: it is away since the first.
+void Coordinator::came_back(const NodeId& id) {
+  const auto away = away_.find(id);
+  if (away == away_.end()) return;
+  if (away->second.back == Instant{}) away->second.back = c_.now.boot;
+  if (c_.now.boot - away->second.back >= kStaysBack) away_.erase(away);
+}
+
 // What membership sees is not in the log: it becomes a command, which all apply at the same place.
 void Coordinator::watch_hosts() {
   const std::set<NodeId> busy = busy_hosts(c_.ledger);
@@ -138,7 +169,7 @@ void Coordinator::watch_hosts() {
     // Nobody has spoken of it since this agent's start: it is waited for as for an agent that is down.
     const bool absent = member_id && !member && id != c_.facts.id;
     if (!absent && (id == c_.facts.id || !member || wire::in_service(member->state))) {
-      away_.erase(id);
+      came_back(id);
       if (id == c_.facts.id || !member || copying.contains(*member_id))
         without_copy_.erase(id);
       else
@@ -149,7 +180,9 @@ void Coordinator::watch_hosts() {
     if (losing_.contains(id)) continue;
     cluster::HostLost lost{id, host_name(c_, id), !absent && member->state == wire::MemberState::left, 0};
     const bool down = absent || member->state == wire::MemberState::down;
-    const Instant since = away_.try_emplace(id, c_.now.boot).first->second;
+    Away& away = away_.try_emplace(id, Away{c_.now.boot, {}}).first->second;
+    away.back = {};
+    const Instant since = away.since;
     Instant due = down ? since + c_.options.down_grace : since;
     const auto known = c_.ledger.state().lost.find(id);
     if (known != c_.ledger.state().lost.end() && known->second.gone >= lost.gone) {

@@ -84,7 +84,7 @@ void Coordinator::move_from(const NodeId& host, const cluster::DrainedHost& drai
     stands = standing(job, there);
   }
   auto placed = cluster::place(job.spec, whole ? cluster::wanted_tasks(job.spec) : there, free, stands,
-                               cluster::in_force(job.refused_by, c_.elapsed()));
+                               c_.ledger.refusals(job, c_.elapsed()));
   if (!placed) return cannot(placed.error().message);
   propose(soft, job.id, CommandType::move_job, cluster::MoveJob{job.id, job.generation, host, forced, ""});
   if (soft.proposed != 0) held_[job.id] = {host, job.generation, soft.proposed, whole, job.spec, std::move(*placed)};

@@ -65,6 +65,11 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
     soft.deadline = std::min(soft.deadline, until);
     return {};
   }
+  if (job.doubted) return {};
+  if (const JobRecord* before = job.follows == 0 ? nullptr : c_.ledger.find(job.follows); before != nullptr && !before->nothing_runs()) {
+    wait(job, soft, "the job of that name before it is ending");
+    return {};
+  }
   if (job.needs_generation) {
     if (!job.nothing_runs() && c_.options.broken_rule != "kill-before-next-generation") return {};
     Instant until = job.not_before > c_.elapsed() ? at(job.not_before) : c_.now.boot;
@@ -94,8 +99,17 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
 
 // Its place may be where it was refused: it is looked at again when that is over.
 void Coordinator::watch_refusals(const JobRecord& job, Job& soft) {
-  for (const auto& [host, refusal] : job.refused_by)
-    if (refusal.until > c_.elapsed()) soft.deadline = std::min(soft.deadline, at(refusal.until));
+  for (const auto& [host, refusal] : c_.ledger.refusals(job, c_.elapsed())) soft.deadline = std::min(soft.deadline, at(refusal.until));
+}
+
+// Every host that could have it has refused it for what only its user can mend. A host that is away could be another.
+bool Coordinator::no_host_can(const JobRecord& job, const cluster::WaitingJob& waiting) const {
+  cluster::Refusals for_good = waiting.refused;
+  std::erase_if(for_good, [](const auto& entry) { return !entry.second.for_good; });
+  const auto counts = c_.members->table().counts();
+  if (for_good.empty() || !job.needs_generation || counts.suspect + counts.down + counts.dead > 0) return false;
+  const cluster::Capacity empty(host_capacities(c_), task_ports());
+  return !cluster::place(job.spec, waiting.tasks, empty, {}, for_good) && cluster::place(job.spec, waiting.tasks, empty);
 }
 
 // For how long there must be no room for all of a job before it begins with fewer is said by timing.downGrace: so long its hosts
@@ -185,7 +199,12 @@ bool Coordinator::decide() {
     entry.resumes = job->run_started.has_value();
     entry.preempts = job->preempted.by == 0;
     entry.run = run_of(*job);
-    entry.refused = cluster::in_force(job->refused_by, c_.elapsed());
+    entry.refused = c_.ledger.refusals(*job, c_.elapsed());
+    if (no_host_can(*job, entry)) {
+      const auto why = std::ranges::find_if(entry.refused, [](const auto& r) { return r.second.for_good; });
+      propose(soft->second, id, CommandType::finish, cluster::FinishJob{id, cluster::JobState::failed, why->second.reason});
+      continue;
+    }
     if (job->needs_generation) {
       entry.least = fewest_tasks(*job, soft->second);
       entry.least_later = cluster::fewest_tasks(*job, true);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -295,13 +297,25 @@ struct EnterCluster {
   MemberId cluster;  // other clusters' messages are dropped from now on
 };
 
-using Effect =
-    std::variant<Persist, Reply, CloseConnection, WriteBlob, DropBlob, FindBlob, SendBlob, OpenLog, UpdateLog, OpenExec, OpenRelay,
-                 CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim,
-                 StartAttempt, SignalTask, KillTask, FreezeTask, AnswerLease, RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints,
-                 ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, SendCheckpoint, WriteCheckpoint,
-                 DropCheckpoint, RunHook, EndHooks, FindGpuHolders,
-                 gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog,
-                 SendFormation, KnowMember, EnterCluster, Examine>;
+using EffectAlternatives =
+    std::variant<Persist, Reply, CloseConnection, WriteBlob, DropBlob, FindBlob, SendBlob, OpenLog, UpdateLog, OpenExec,
+                 OpenRelay, CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim, StartAttempt, SignalTask, KillTask,
+                 FreezeTask, AnswerLease, RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints, ScanCheckpoints,
+                 VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, SendCheckpoint, WriteCheckpoint, DropCheckpoint,
+                 RunHook, EndHooks, FindGpuHolders, gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds,
+                 SaveMembers, SendLog, SendFormation, KnowMember, EnterCluster, Examine>;
+
+// One of these. Copying, moving and destroying an effect is out of line (effect.cpp): else every file that holds one would compile that
+// anew for all alternatives, which takes longer than the rest of it.
+struct Effect : EffectAlternatives {
+  template <class T>
+    requires(!std::is_same_v<std::remove_cvref_t<T>, Effect>)
+  Effect(T&& alternative) : EffectAlternatives(std::forward<T>(alternative)) {}
+  Effect(const Effect&);
+  Effect(Effect&&) noexcept;
+  Effect& operator=(const Effect&);
+  Effect& operator=(Effect&&) noexcept;
+  ~Effect();
+};
 
 }  // namespace dtrain::node

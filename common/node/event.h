@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "common/cluster/formation.h"
 #include "common/gossip/membership.h"
 #include "common/node/access.h"
+#include "common/node/disk_room.h"
 #include "common/node/examination.h"
 #include "common/node/gpu_sample.h"
 #include "common/node/host_facts.h"
@@ -290,15 +293,32 @@ struct HostChecked {  // a run of the health check ended, or has to be told of
   HostCheck check;
 };
 
+struct DiskLooked {  // at a file system that tasks need
+  DiskSeen seen;
+};
+
 struct Tick {};      // deadline() was reached
 struct Stopping {};  // SIGTERM: say goodbye; tasks run on
 
-using Event = std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed,
-                           BlobWritten, BlobFound, Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited,
-                           ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, Notified, CheckpointsScanned,
-                           CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived,
-                           FormationReceived,
-                           RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick,
-                           Stopping, Examined, HostChecked, GpuHoldersFound>;
+using EventAlternatives =
+    std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed, BlobWritten, BlobFound,
+                 Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved,
+                 LeaseAsked, LeaseFroze, Notified, CheckpointsScanned, CheckpointVerified, CheckpointQuarantined,
+                 CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived, RelayReceived,
+                 RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick, Stopping, Examined,
+                 HostChecked, GpuHoldersFound, DiskLooked>;
+
+// One of these. Copying, moving and destroying an event is out of line (event.cpp): else every file that holds one would compile that
+// anew for all alternatives, which takes longer than the rest of it.
+struct Event : EventAlternatives {
+  template <class T>
+    requires(!std::is_same_v<std::remove_cvref_t<T>, Event>)
+  Event(T&& alternative) : EventAlternatives(std::forward<T>(alternative)) {}
+  Event(const Event&);
+  Event(Event&&) noexcept;
+  Event& operator=(const Event&);
+  Event& operator=(Event&&) noexcept;
+  ~Event();
+};
 
 }  // namespace dtrain::node

@@ -65,6 +65,7 @@ Instant Node::deadline() const {
                                                       impl_->checkpoint_copies.deadline(), impl_->host_hooks.deadline()});
   always = std::min(always, impl_->gpu_reclaim.deadline());
   if (impl_->c.current) always = std::min(always, impl_->host->deadline());
+  always = std::min(always, impl_->history.deadline());
   return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
 }
 
@@ -232,44 +233,6 @@ void Node::Impl::tell_members() {
   checkups.members_changed();
 }
 
-void Node::Impl::log_events() {
-  const auto& events = c.ledger.events();
-  auto from = std::upper_bound(events.begin(), events.end(), logged_event,
-                               [](std::uint64_t seq, const auto& e) { return seq < e.seq; });
-  const bool any = from != events.end();
-  for (; from != events.end(); ++from) {
-    std::vector<LogField> fields;
-    for (const auto& d : from->details) fields.push_back({d.key, d.value});
-    if (!from->reason.empty()) fields.push_back({"reason", from->reason});
-    if (c.serving) c.log.write(level_of(from->type), from->type, fields);
-    logged_event = from->seq;
-    if (c.serving) run_hooks(*from);
-  }
-  if (any) streams.new_events();
-}
-
-void Node::Impl::run_hooks(const cluster::LedgerEvent& e) {
-  const JobRecord* job = c.ledger.find(e.job);
-  if (job == nullptr || job->spec.notify.command.empty() || !e.type.starts_with("job.")) return;
-  const auto& on = job->spec.notify.on;
-  const auto wanted = [&](const std::string& state) {
-    return e.type.size() == 4 + state.size() &&
-           std::equal(state.begin(), state.end(), e.type.begin() + 4,
-                      [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
-  };
-  if (std::none_of(on.begin(), on.end(), wanted)) return;
-  c.emit(RunHook{c.next_token(),
-                 job->spec.notify.command,
-                 {{"DTRAIN_JOB", job->spec.name},
-                  {"DTRAIN_EVENT", e.type.substr(4)},
-                  {"DTRAIN_REASON", e.reason},
-                  {"DTRAIN_GENERATION", std::to_string(job->generation)}},
-                 job->user,
-                 Duration{0},
-                 job->id});
-  hooked.insert(job->id);
-}
-
 // Until the ledger is current here nothing is decided for this host: what its tasks say meanwhile waits; and so do
 // clients where that is a matter of this node's disk alone. Bounded: a shim says little, and the control server limits
 // connections and frames; texts beyond kEarlyEvents are dropped.
@@ -288,7 +251,7 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<RelayAnswered>(event) ||
                           std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Examined>(event) ||
                           std::holds_alternative<GpusSampled>(event) || std::holds_alternative<GpuFaulted>(event) ||
-                          std::holds_alternative<HostChecked>(event) || std::holds_alternative<GpuHoldersFound>(event) ||
+                          std::holds_alternative<HostChecked>(event) || std::holds_alternative<DiskLooked>(event) || std::holds_alternative<GpuHoldersFound>(event) ||
                           std::holds_alternative<HookEnded>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   // What an earlier life of the agent left is of no task here before there are orders again: also while no ledger is here, for another
@@ -441,12 +404,14 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const GpusSampled& e) { n.gpus_sampled(e); }
     void operator()(const GpuFaulted& e) { n.gpu_faulted(e); }
     void operator()(const HostChecked& e) { n.host_checked(e); }
+    void operator()(const DiskLooked& e) { n.disk_looked(e); }
     void operator()(const GpuHoldersFound& e) {
       if (!n.c.storage_failed) n.gpu_reclaim.found(e);
     }
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();
+      if (n.c.serving && !n.c.storage_failed) n.history.tick();
       if (!n.c.storage_failed && !n.forming.log_changes() && n.c.replicated->deadline() <= now) {
         n.c.replicated->step(now, raft::Tick{});
         n.take_office();  // where the log refused it

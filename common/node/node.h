@@ -31,8 +31,9 @@ struct Options {
   std::string prolog, epilog;                   // tasks.prolog, tasks.epilog: absolute paths; "": none
   Duration down_grace = 15s;                    // timing.downGrace: agent gone, host up
   Duration lease = 10s;                         // timing.lease
-  Duration agent_grace = 5min;                  // timing.agentGrace: what such a host has under leases waits for its agent
+  Duration agent_grace = 30s;                   // timing.agentGrace: what such a host has under leases waits for its agent
   Duration restore_wait = 10min;                // timing.restoreWait: a job waits so long for hosts that have its newest checkpoint
+  KeepFree keep_free{0, 0};                     // storage.minFree: below, this host takes no new tasks. 0: whatever is free
   std::uint64_t snapshot_every = 4096;          // entries between snapshots of the ledger
   bool packages_are_given = false;              // in simulations, which have no uploads: who names a package may have it
   // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.

@@ -35,7 +35,7 @@ void Node::Impl::replace_log(raft::Stored stored) {
   asked_for_current = false;
   c.ledger = {};
   c.ledger.broken_rule = c.options.broken_rule;
-  logged_event = c.ledger.state().next_event - 1;
+  history.begin_anew();
   open_log(std::move(stored), std::nullopt);
   proposals.leadership_changed();
   seats.lost_leadership();

@@ -47,6 +47,10 @@ void Node::Impl::host_checked(const HostChecked& e) {
   if (change->turned && !failed_check.empty()) tell_sick(failed_check);
 }
 
+void Node::Impl::disk_looked(const DiskLooked& e) {
+  if (disk_room.looked(e.seen) && !disk_room.reason().empty()) tell_sick(disk_room.reason());
+}
+
 void Node::Impl::no_health_check() {
   host_health.forget();
   failed_check.clear();
@@ -65,7 +69,7 @@ void Node::Impl::follow_reclaims() {
 
 void Node::Impl::set_unfit() {
   std::string reason;
-  for (const std::string& one : {failed_check, host_hooks.unfit(), gpu_reclaim.reason()})
+  for (const std::string& one : {failed_check, disk_room.reason(), host_hooks.unfit(), gpu_reclaim.reason()})
     if (!one.empty()) reason += (reason.empty() ? "" : "; ") + one;
   if (c.facts.unfit == reason) return;
   c.facts.unfit = reason;

@@ -25,6 +25,7 @@
 #include "common/node/forming.h"
 #include "common/node/gpu_health.h"
 #include "common/node/gpu_reclaim.h"
+#include "common/node/history.h"
 #include "common/node/host_hooks.h"
 #include "common/node/host_logs.h"
 #include "common/node/leases.h"
@@ -94,7 +95,9 @@ struct Node::Impl {
         actions(c, host_hooks, gpu_reclaim),
         host_logs(c, relays, streams),
         checkups(c, relays),
-        requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups) {
+        requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups),
+        history(c),
+        disk_room(c.options.keep_free) {
     c.members = &members;
     c.forming = &forming;
   }
@@ -118,8 +121,10 @@ struct Node::Impl {
   HostLogs host_logs;
   Checkups checkups;
   Requests requests;
+  History history;
   GpuHealth gpu_health;
   HostHealth host_health;
+  DiskRoom disk_room;
   std::string failed_check;         // why the host is unfit, by its health check alone; "": it is fit
   bool told_sick = false;           // host.sick was told, and not yet host.well
   std::set<std::string> fell_sick;  // since the start, of this host's GPUs, by PCI address
@@ -129,7 +134,6 @@ struct Node::Impl {
       contexts;                     // of active jobs, per generation and size
   std::set<JobId> files_to_remove;  // forgotten jobs, until nothing of them runs
   std::set<JobId> files_to_clean;   // of ended jobs, all but their logs, likewise
-  std::set<JobId> hooked;           // whose notify commands this node ran
   std::set<JobId> shim_jobs;        // whose shims were found at the start
   std::vector<Event> early;         // arrived before the ledger was current here: kept until then
   bool asked_for_current = false;   // by a report of this life
@@ -142,7 +146,6 @@ struct Node::Impl {
   std::uint64_t said_back = 0;         // of the newest HostLost of this host that was answered
   std::uint64_t own_entry = 0;         // by which this node coordinates, once it is applied; 0: none proposed
   std::uint64_t own_term = 0;          // of it
-  std::uint64_t logged_event = 0;  // newest event written to the log
   Instant last_word{};             // of who coordinates
   Instant last_led{};              // somebody led the log, as far as this node knows
   bool quorum_lost = false;        // that was told
@@ -182,6 +185,7 @@ struct Node::Impl {
   void gpus_sampled(const GpusSampled& e);
   void gpu_faulted(const GpuFaulted& e);
   void host_checked(const HostChecked& e);
+  void disk_looked(const DiskLooked& e);
   void no_health_check();
   void follow_reclaims();
   void set_unfit();
@@ -194,8 +198,6 @@ struct Node::Impl {
   bool wants(const AssignmentId& id) const;  // that it runs here
   void report();
   void persist(raft::Persist wanted);
-  void log_events();
-  void run_hooks(const cluster::LedgerEvent& e);
   void handle(const Event& event);
   void decide(const Event& event);
 };

@@ -43,7 +43,7 @@ void Node::Impl::start_ledger(const Started& e) {
   open_log(e.replica, found);
   if (c.replicated->alone())
     for (const auto& entry : e.replica.log) apply(entry);
-  logged_event = c.ledger.state().next_event - 1;
+  history.begin_anew();
 }
 
 // The state that a snapshot holds replaces what was here.
@@ -56,7 +56,7 @@ void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
   }
   c.ledger = std::move(*restored);
   c.ledger.broken_rule = c.options.broken_rule;
-  logged_event = c.ledger.state().next_event - 1;
+  history.begin_anew();
 }
 
 // This node's log was given up for that of a newer history, which is about to come. Its tasks run on: what is to become of
@@ -68,7 +68,7 @@ void Node::Impl::forget_ledger() {
                                        "the other had not of it");
   c.ledger = {};
   c.ledger.broken_rule = c.options.broken_rule;
-  logged_event = c.ledger.state().next_event - 1;
+  history.begin_anew();
   c.current = asked_for_current = false;
   said_back = 0;
 }
@@ -107,7 +107,7 @@ void Node::Impl::take_outputs(raft::Outputs out) {
       give_orders(id);
       checkpoint_watch.follow(id);
       files_to_remove.insert(id);
-      if (hooked.erase(id) != 0) c.emit(EndHooks{id});
+      history.forget(id);
     }
   }
   for (const raft::LogEntry& entry : out.committed) apply(entry);
@@ -263,7 +263,7 @@ void Node::Impl::after_commit() {
     for (const auto& [id, job] : state.jobs) touched.insert(id);
   for (const JobId id : c.ledger.take_forgotten()) {
     files_to_remove.insert(id);
-    if (hooked.erase(id) != 0) c.emit(EndHooks{id});
+    history.forget(id);
   }
   // Files of a job that the ledger does not know (its removal was cut short): they go too.
   if (begins)
@@ -294,7 +294,7 @@ void Node::Impl::after_commit() {
     streams.changed(id);
     host_logs.changed(id);
   }
-  log_events();
+  if (history.applied(leads)) streams.new_events();
   if (begins)
     for (const auto& event : std::exchange(early, {})) decide(event);
 }

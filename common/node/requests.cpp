@@ -136,8 +136,9 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
           [&](const wire::JobsRequest& q) {
             wire::JobsReply r;
             r.stale = stale;
-            for (const auto& entry : c_.ledger.state().jobs) {
-              const auto& job = entry.second;
+            std::size_t bytes = 0;
+            for (auto entry = c_.ledger.state().jobs.upper_bound(q.after); entry != c_.ledger.state().jobs.end(); ++entry) {
+              const auto& job = entry->second;
               if (job.replaced) continue;  // winding down
               if (!q.job.empty() && job.spec.name != q.job) continue;
               if (!q.user.empty() && job.user.name != q.user) continue;
@@ -146,7 +147,13 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
                 const auto it = job.spec.labels.find(label.first);
                 return it != job.spec.labels.end() && it->second == label.second;
               });
-              if (labelled) r.jobs.push_back(job_view(c_, job));
+              if (!labelled) continue;
+              if (bytes >= limits::kAnswerPageBytes) {
+                r.more = true;
+                break;
+              }
+              r.jobs.push_back(job_view(c_, job));
+              bytes += wire::encode(r.jobs.back()).size();
             }
             if (!q.job.empty() && r.jobs.empty()) {
               find_job(e, q.job);

@@ -17,6 +17,7 @@ using wire::MessageType;
 
 // A reply of events is cut after this many; the rest follows in further replies.
 constexpr std::size_t kEventsPerReply = 1000;
+constexpr std::size_t kEventBytes = 100;  // of one, beside its texts
 // Logs of at most this many newest generations are offered.
 constexpr Generation kLogGenerations = 64;
 
@@ -77,12 +78,16 @@ void Streams::send_events(const Key& key, Follower& f, bool last) {
   auto from = std::upper_bound(events.begin(), events.end(), f.seq,
                                [](std::uint64_t seq, const auto& e) { return seq < e.seq; });
   wire::EventsReply batch;
+  std::size_t bytes = 0;
   const auto add = [&](wire::EventView event) {
+    bytes += event.object.size() + event.reason.size() + event.message.size() + kEventBytes;
     batch.events.push_back(std::move(event));
     if (batch.events.size() < kEventsPerReply) return;
     reply(c_, key.connection, key.request, MessageType::events, batch, false);
     batch.events.clear();
   };
+  // Who follows reads as fast as it goes; who asks once asks again.
+  const auto full = [&] { return last && bytes >= limits::kAnswerPageBytes; };
   // This node's own events stand where they happened: behind the history's event that was the newest then.
   const auto& own = c_.members->local_events();
   auto next_own = std::upper_bound(own.begin(), own.end(), f.local,
@@ -93,12 +98,13 @@ void Streams::send_events(const Key& key, Follower& f, bool last) {
       if (f.job == 0) add(*next_own);
     }
   };
-  for (; from != events.end(); ++from) {
+  for (; from != events.end() && !full(); ++from) {
     add_own_before(from->seq);
     f.seq = from->seq;
     if (f.job == 0 || from->job == f.job) add(event_view(*from));
   }
-  add_own_before(std::numeric_limits<std::uint64_t>::max());
+  batch.more = from != events.end();
+  if (!batch.more) add_own_before(std::numeric_limits<std::uint64_t>::max());
   if (!batch.events.empty() || last) reply(c_, key.connection, key.request, MessageType::events, batch, last);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/limits.h"
 #include "common/cluster/shrink.h"
 #include "common/job/cluster_spec.h"
 #include "common/job/restart.h"
@@ -81,6 +82,12 @@ std::string waits_for_tasks(const JobRecord& job) {
     }
   }
   return "";
+
+std::string why_no_progress(const Context& c, const JobRecord& job) {
+  if (const std::string still = stands_still(job); !still.empty()) return still;
+  if (const std::string away = waits_for_host(c, job); !away.empty()) return away;
+  if (!job.reason.empty()) return job.reason;
+  return job.generation == 0 ? "it has no place yet" : "it is " + std::string(to_string(job.state));
 }
 
 // Why it does not begin though nothing of it runs: the coordinator told the ledger when it began to wait this way.
@@ -120,6 +127,9 @@ wire::JobView job_view(const Context& c, const JobRecord& job) {
   v.reason += job.reason;
   v.user = job.user.name;
   v.labels = job.spec.labels;
+  v.progressing.value = job.progressing;
+  if (job.progress_since != WallTime{}) v.progressing.since = to_rfc3339(job.progress_since);
+  if (!job.progressing && !is_final(job.state)) v.progressing.why = why_no_progress(c, job);
   v.age_s = std::chrono::duration_cast<std::chrono::seconds>(c.elapsed() - job.created_elapsed).count();
   // Of this run: conditions begin anew with each.
   const auto begun = std::ranges::find(job.conditions, cluster::JobState::pending, &cluster::Condition::type);
@@ -158,6 +168,11 @@ std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
     const auto status = c.status_text.find({job.id, job.generation, id});
     if (status != c.status_text.end()) v.status = status->second;
     v.reason = t.reason;
+    // On a host that cannot say so.
+    if (!t.ended && t.lease > 0ns && t.state == TaskState::running && t.place.node == job.frozen_on) {
+      v.state = title(job::to_string(TaskState::frozen));
+      v.reason = job.must_be_frozen;
+    }
     // Known here before the ledger can hear of it.
     const task::Task* here = c.host == nullptr ? nullptr : c.host->find({job.id, job.generation, id});
     if (here != nullptr && here->lease_frozen()) {
@@ -245,8 +260,14 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
   job::ClusterView cluster{job.spec.name, job.id, job.generation, {}, job.restored};
   for (const auto& [id, t] : job.tasks) cluster.tasks[id] = t.place.address;
   std::vector<wire::TaskSpecView> views;
+  std::size_t bytes = 0;
   for (const auto& [id, t] : job.tasks) {
     if (!only.empty() && id.text() != only) continue;
+    if (bytes >= limits::kAnswerPageBytes)
+      return fail(ErrorCode::limit,
+                  "could not show what each of " + std::to_string(job.tasks.size()) + " tasks is given: the arguments and environments of the first " +
+                      std::to_string(views.size()) + " take " + std::to_string(bytes >> 20) + " MiB already",
+                  "ask for fewer tasks: cluster-spec J --task T, or a plan with fewer replicas");
     job::TaskView view;
     view.task = id;
     const HostFacts host = facts_of_host(c, t.place.node);
@@ -264,6 +285,8 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
                      std::move(rendered->env),
                      job.spec.work_dir,
                      {}});
+    for (const std::string& argument : views.back().argv) bytes += argument.size();
+    for (const auto& [name, value] : views.back().env) bytes += name.size() + value.size();
     for (const std::uint32_t index : t.place.gpus) views.back().gpus.push_back(std::to_string(index));
   }
   return views;

@@ -231,7 +231,7 @@ void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
   stood_ = job_stands_still();
   const bool began = !std::exchange(never_began_, false);
-  spared_ = stood_ || exit_->with_host || !began;
+  spared_ = stood_ || exit_->with_host || exit_->port_taken || !began;
   exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_ || superseded_;
   // What ended well by itself has succeeded, also when its end was about to be asked for. SIGKILL makes no exit 0: a
   // kill that was sent came too late.
@@ -242,6 +242,10 @@ void Task::after_exit(Instant now, bool counted) {
   if (!exit_on_request_) {
     if (by_itself) return conclude(Outcome::succeeded, "");
     if (order_.last_attempt) return conclude(Outcome::on_request, "ended after the signal before its job's deadline");
+    // Its place is at fault, and another has other ports.
+    if (exit_->port_taken)
+      return stage_failure(Error{ErrorCode::unavailable, "could not start " + order_.id.task.text() + ": " + exit_->cause,
+                                 "stop it, or keep the range network.taskPorts free of other programs"});
     const auto& backoff = order_.context->spec.policy.restart_backoff;
     if (now - started_ >= backoff.reset_after) consecutive_failures_ = 0;
     if (!exit_->success() && !counted && !spared_) failures_.push_back(now);

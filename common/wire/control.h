@@ -141,12 +141,16 @@ struct JobsRequest {
   std::string job;                                  // "" all
   std::map<std::string, std::string> labels;        // all must match
   std::string user, state;                          // "" any
-  template <class V> void fields(V& v) { v("job", job); v("labels", labels); v("user", user); v("state", state); }
+  std::uint64_t after = 0;                          // only jobs with a larger id
+  template <class V> void fields(V& v) {
+    v("job", job); v("labels", labels); v("user", user); v("state", state); v("after", after);
+  }
 };
 struct JobsReply {
-  std::vector<JobView> jobs;
+  std::vector<JobView> jobs;                        // by id
   bool stale = false;
-  template <class V> void fields(V& v) { v("jobs", jobs); v("stale", stale); }
+  bool more = false;                                // the rest is to be asked for, after the last of these
+  template <class V> void fields(V& v) { v("jobs", jobs); v("stale", stale); v("more", more); }
 };
 struct TasksReply {
   std::vector<TaskView> tasks;
@@ -168,7 +172,8 @@ struct EventsRequest {
 };
 struct EventsReply {
   std::vector<EventView> events;
-  template <class V> void fields(V& v) { v("events", events); }
+  bool more = false;                                // this answer is full: the rest is to be asked for, after the last of these
+  template <class V> void fields(V& v) { v("events", events); v("more", more); }
 };
 
 struct TaskSpecsRequest {

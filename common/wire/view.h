@@ -46,6 +46,14 @@ struct RoleView {
   }
 };
 
+// Does a job train, as far as the ledger knows?
+struct ProgressView {
+  bool value = false;  // false: not begun, or over, or what it needs is frozen, gone or unreachable
+  std::string since;   // when that changed; RFC 3339
+  std::string why;     // why not; "": it does, or it is over
+  template <class V> void fields(V& v) { v("value", value); v("since", since); v("why", why); }
+};
+
 struct JobView {
   std::string name, state, framework;
   std::uint32_t generation = 0, restarts = 0;
@@ -56,10 +64,11 @@ struct JobView {
   std::string user;
   std::map<std::string, std::string> labels;
   std::int64_t duration_s = 0;          // of this run: from its submit, rerun or resume to its end, or to now
+  ProgressView progressing;
   template <class V> void fields(V& v) {
     v("name", name); v("state", state); v("framework", framework); v("generation", generation);
     v("restarts", restarts); v("roles", roles); v("age_s", age_s); v("reason", reason); v("id", id);
-    v("user", user); v("labels", labels); v("duration_s", duration_s);
+    v("user", user); v("labels", labels); v("duration_s", duration_s); v("progressing", progressing);
   }
 };
 

@@ -58,7 +58,7 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
                                            "restarts-wait-for-the-frozen", "elsewhere-waits-for-the-frozen",
                                            "frozen-costs-nothing", "epoch-fence", "unheard-host-keeps", "drained-gets-nothing",
-                                           "victims-have-lower-priority", "preempted-costs-nothing", "never-fits-is-true",
+                                           "victims-have-lower-priority", "preempted-costs-nothing", "never-fits-is-true", "deleted-gives-its-name",
                                            "fetched-is-staged", "copied-is-staged",
                                            "own-copy-is-verified", "newest-is-waited-for", "restore-by-lineage",
                                            "prolog-first", "epilog-last"};

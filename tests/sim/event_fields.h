@@ -62,6 +62,7 @@ DTRAIN_SIM_FIELDS(GpuHoldersFound, "gpu-holders-found", v("token", e.token); v("
 DTRAIN_SIM_FIELDS(Tick, "tick")
 DTRAIN_SIM_FIELDS(Stopping, "stopping")
 DTRAIN_SIM_FIELDS(Examined, "examined", v("token", e.token))
+DTRAIN_SIM_FIELDS(DiskLooked, "disk-looked", v("path", e.seen.path); v("free", e.seen.free_bytes); v("total", e.seen.total_bytes))
 
 // Effects.
 DTRAIN_SIM_FIELDS(Persist, "persist", v("ticket", e.ticket); if (e.forget_log) v("forget", e.forget_log);

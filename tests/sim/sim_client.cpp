@@ -69,16 +69,17 @@ bool SimClient::reached(std::size_t host) {
   return hooks_.agent_listens(host);
 }
 
-void SimClient::submit(job::JobSpec spec, std::uint64_t tag, bool replace) {
+void SimClient::submit(job::JobSpec spec, std::uint64_t tag, bool replace, bool anew) {
   if (!reached(hooks_.choose_host())) return;
   const JobFile& file = book_.file(tag) != nullptr ? *book_.file(tag) : book_.add_file(std::move(spec), tag);
   if (replace) book_.replace_asked(file.spec.name, tag, timeline_.now());
   SentRequest sent;
   sent.type = MessageType::submit;
   sent.tag = tag;
+  sent.anew = anew;
   wire::SubmitRequest request;
   request.spec = file.encoded;
-  request.request_id = "request-" + std::to_string(tag);
+  request.request_id = "request-" + std::to_string(tag) + (anew ? "-" + std::to_string(connections_) : "");
   request.replace = replace;
   unacknowledged_.insert(tag);
   if (!file.spec.package_digest.empty()) hooks_.upload(host_, file.spec.package_digest);
@@ -161,7 +162,7 @@ void SimClient::submit_something() {
   const JobFile* earlier = nullptr;
   for (const auto& [tag, file] : book_.files())
     if (file.spec.name == name) earlier = &file;
-  if (earlier != nullptr && rng_.chance(1, 4)) return submit({}, earlier->tag, rng_.chance(1, 2));   // the same again
+  if (earlier != nullptr && rng_.chance(1, 4)) return submit({}, earlier->tag, rng_.chance(1, 2), rng_.chance(1, 2));   // the same again
   const std::uint64_t tag = next_tag();
   if (earlier != nullptr && rng_.chance(1, 3)) return submit(changed_job(earlier->spec, tag), tag, rng_.chance(1, 2));
   job::JobSpec spec = random_job(name, tag, rng_);

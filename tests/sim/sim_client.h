@@ -22,6 +22,7 @@ struct SentRequest {
   wire::MessageType type = wire::MessageType::none;
   std::uint64_t request = 0;
   std::uint64_t tag = 0;              // submit
+  bool anew = false;                  // submit: no repetition of an earlier request
   wire::ActionRequest action;         // action
   wire::DrainRequest drain;           // drain
   bool answered = false;              // at least once
@@ -50,7 +51,8 @@ class SimClient {
   void act();                          // one random deed of a user
   void observe();                      // asks for all jobs; the answer goes to hooks.looked
   void cancel_all();                   // every job that was not final at last look
-  void submit(job::JobSpec spec, std::uint64_t tag, bool replace);
+  // `anew`: not as a repetition of an earlier request for that file.
+  void submit(job::JobSpec spec, std::uint64_t tag, bool replace, bool anew = false);
   void action(wire::ActionRequest request);
   void drain(wire::DrainRequest request);   // by an operator
   void recover_quorum(std::size_t host, bool force);              // likewise, at that host

@@ -1,6 +1,8 @@
 // A submit that was answered with success is in every later list of jobs, under its id and name, until somebody asked
 // for its removal or its time to live is over. (A job's id has the index of its entry: a copy of the ledger that has not
-// come so far need not have it.)
+// come so far need not have it.) A submit behind an acknowledged delete is never answered with the job that was deleted.
+#include <map>
+
 #include "tests/sim/checkers/checkers.h"
 
 namespace dtrain::sim {
@@ -27,14 +29,25 @@ class AcknowledgedSubmitNeverLost final : public Checker {
 
   // The same request sent again is the same job.
   void on_reply(const SentRequest& sent, const wire::Message& message) override {
+    if (sent.type == wire::MessageType::action && sent.action.action == wire::Action::remove && message.type == wire::MessageType::ok)
+      for (const auto& [id, job] : world_.book().jobs())
+        if (job.name == sent.action.job && job.known_since < sent.at) deleted_.try_emplace(id, world_.now());
     if (sent.type != wire::MessageType::submit || message.type != wire::MessageType::submitted) return;
     const auto reply = wire::decode<wire::SubmitReply>(message.payload);
     if (!reply) return;
+    const auto deleted = deleted_.find(reply->id);
+    const cluster::JobRecord* record = world_.ledger().find(reply->id);
+    if (sent.anew && deleted != deleted_.end() && sent.at > deleted->second && (record == nullptr || record->deleting))
+      violation("submit of file " + std::to_string(sent.tag) + " was answered with job " + std::to_string(reply->id) +
+                ", whose deletion had been acknowledged before");
     const KnownJob* job = world_.book().find(reply->id);
     if (job != nullptr && job->tag != sent.tag)
       violation("submit of file " + std::to_string(sent.tag) + " was answered with job " + std::to_string(reply->id) +
                 ", which is of file " + std::to_string(job->tag));
   }
+
+ private:
+  std::map<JobId, Instant> deleted_;  // by an acknowledged delete, and when it was
 };
 
 }  // namespace

@@ -71,7 +71,7 @@ class EveryJobProgresses final : public Checker {
   // By a host whose prolog failed: longer than a calm lasts.
   bool refused(JobId id) const {
     const cluster::JobRecord* job = world_.ledger().find(id);
-    return job != nullptr && !job->refused_by.empty();
+    return job != nullptr && !world_.ledger().refusals(*job, world_.ledger().state().elapsed).empty();
   }
 
   // It ran, and before it was to begin again a user asked for more than there is.

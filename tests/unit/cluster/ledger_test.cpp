@@ -345,7 +345,7 @@ TEST_F(Ledgers, RerunIsANewRunOfAFinishedJob) {
   EXPECT_EQ(job(id).restarts, 0u);
 }
 
-TEST_F(Ledgers, StageFailureOfTheUserFailsTheJobOfTheHostCostsAPlacement) {
+TEST_F(Ledgers, AFailureToBeginOnAHostCostsAPlacementAndNothingElse) {
   const JobId id = submit(generic_job(1));
   begin(id);
   auto busy = seen(id, {"worker", 0}, TaskState::failed);
@@ -363,8 +363,10 @@ TEST_F(Ledgers, StageFailureOfTheUserFailsTheJobOfTheHostCostsAPlacement) {
   missing.stage_error = ErrorCode::not_found;
   missing.reason = "working directory /x does not exist";
   report({missing});
-  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).state, JobState::pending) << "another host may have it";
   EXPECT_EQ(job(id).reason, missing.reason);
+  EXPECT_TRUE(job(id).refused_by.at("n1").for_good);
+  EXPECT_EQ(job(id).restarts, 0u);
 }
 
 TEST_F(Ledgers, ADeathWhoseReplacementCouldNotBeStagedCostsARestart) {

@@ -66,9 +66,97 @@ TEST_F(RefusedBy, IsForgottenByARunThatAUserBegins) {
   EXPECT_THAT(job(id).refused_by, IsEmpty());
 }
 
+class CannotBegin : public LedgerWorld {
+ protected:
+  // Of `worker`, on n1.
+  void fails_to_begin(JobId id, ErrorCode code, const TaskId& task = {"worker", 0}) {
+    TaskObservation o = seen(id, task, TaskState::failed);
+    o.attempt = 0;
+    o.stage_failed = o.ended = true;
+    o.stage_error = code;
+    o.reason = "could not stage worker-0: something";
+    report({o});
+  }
+  Duration wait(JobId id) { return job(id).refused_by.at("n1").until - ledger_.state().elapsed; }
+};
+
+TEST_F(CannotBegin, ThereForTheMomentAndIsTriedThereOnceMoreThenElsewhereForAGrowingWhile) {
+  const JobId id = submit(generic_job(1));
+  for (const Duration expected : {0s, 2s, 4s, 8s}) {
+    begin(id);
+    fails_to_begin(id, ErrorCode::unavailable);
+    EXPECT_EQ(wait(id), expected);
+    pass(10s);
+  }
+  for (int i = 0; i < 20; ++i) {
+    begin(id);
+    fails_to_begin(id, ErrorCode::limit);
+    pass(10s);
+  }
+  EXPECT_EQ(wait(id) + 0s, kRefusedFor);
+  EXPECT_FALSE(is_final(job(id).state)) << "it waits, whatever the host lacks";
+}
+
+TEST_F(CannotBegin, AndWasBegunThereSince) {
+  const JobId id = submit(generic_job(1));
+  begin(id);
+  fails_to_begin(id, ErrorCode::unavailable);
+  begin(id);
+  all(id, TaskState::staged);
+  EXPECT_THAT(job(id).refused_by, IsEmpty());
+}
+
+TEST_F(CannotBegin, WhateverItIsThatOnlyItsUserCanMendElsewhereAtOnce) {
+  for (const ErrorCode code : {ErrorCode::invalid, ErrorCode::not_found, ErrorCode::refused, ErrorCode::damaged}) {
+    const JobId id = submit(generic_job(1, "j" + std::to_string(static_cast<int>(code))));
+    begin(id);
+    fails_to_begin(id, code);
+    EXPECT_EQ(job(id).state, JobState::pending);
+    EXPECT_EQ(wait(id), kRefusedFor);
+    EXPECT_TRUE(job(id).refused_by.at("n1").for_good);
+  }
+}
+
+TEST_F(CannotBegin, SeveralInARowAndTheHostIsAvoidedForThatUsersJobsAlone) {
+  const auto submit_as = [&](const std::string& user, const std::string& name) {
+    return apply(CommandType::submit, SubmitJob{wire::encode(generic_job(1, name)), {user, 1000}, "", false, ""}).job;
+  };
+  const JobId first = submit_as("alice", "a"), second = submit_as("alice", "b"), third = submit_as("alice", "c"), other = submit_as("bob", "d");
+  const auto avoided = [&](JobId id) { return ledger_.refusals(job(id), ledger_.state().elapsed).contains("n1"); };
+  begin(first);
+  fails_to_begin(first, ErrorCode::io);
+  EXPECT_FALSE(avoided(third)) << "once is chance";
+  begin(second);
+  fails_to_begin(second, ErrorCode::io);
+  EXPECT_TRUE(avoided(third));
+  EXPECT_FALSE(avoided(other));
+  pass(kAvoidedFirst);
+  apply(CommandType::events_told, EventsTold{});
+  EXPECT_FALSE(avoided(third));
+  begin(third);
+  all(third, TaskState::staged);
+  EXPECT_THAT(ledger_.state().avoided, IsEmpty());
+}
+
+TEST_F(CannotBegin, SinceItsPortIsSomebodyElsesAndThatIsNoFaultOfIt) {
+  job::JobSpec spec = generic_job(1);
+  spec.policy.backoff_limit = 0;
+  const JobId id = submit(spec);
+  run(id);
+  TaskObservation o = died(id, {"worker", 0}, TaskState::failed, 0, 1);
+  o.exit->port_taken = o.spared = o.stage_failed = o.ended = true;
+  o.stage_error = ErrorCode::unavailable;
+  o.reason = "could not start worker-0: port 20000 is used by pid 7";
+  report({o});
+  EXPECT_EQ(job(id).state, JobState::pending) << job(id).reason;
+  EXPECT_EQ(job(id).budget_spent, 0u);
+  EXPECT_FALSE(job(id).first_fault);
+  EXPECT_TRUE(job(id).tasks.at({"worker", 0}).failures.empty());
+}
+
 Refusals refusals(std::vector<NodeId> hosts) {
   Refusals all;
-  for (const NodeId& host : hosts) all[host] = {1h, kWhy};
+  for (const NodeId& host : hosts) all[host] = {1h, kWhy, 1, false};
   return all;
 }
 

@@ -225,7 +225,7 @@ TEST_P(Checkers, NoticeABrokenRule) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, Checkers,
     testing::Values(BrokenRule{"completion-durable", "completed_task_never_rerun"}, BrokenRule{"start-order", "start_order"},
-                    BrokenRule{"budget", "budgets_respected"},
+                    BrokenRule{"budget", "budgets_respected"}, BrokenRule{"deleted-gives-its-name", "acknowledged_submit_never_lost"},
                     BrokenRule{"end-is-true", "stateful_task_never_twice"},
                     BrokenRule{"ack-after-commit", "acknowledged_submit_never_lost", 1, "all", 1, "ledger_linearisable"},
                     BrokenRule{"orphan-kill", "no_orphan"},

@@ -1,0 +1,64 @@
+// What a task dies of that another's end brought about: workers that leave because their parameter server's host reboots. It costs
+// nothing and is no first fault, whichever of the two is heard of first (docs/recovery.md).
+#include <algorithm>
+
+#include "common/cluster/job_transition.h"
+
+namespace dtrain::cluster {
+
+bool JobTransition::is_consequence() const {
+  return job_.disturbed && ledger_.state_.elapsed - *job_.disturbed <= kConsequence && ledger_.broken_rule != "consequence-costs-nothing";
+}
+
+// A task was ended in order with its host, or its host was lost. What others died of shortly before was that, too.
+void JobTransition::disturb() {
+  const Duration now = ledger_.state_.elapsed;
+  if (job_.goal != Goal::run || is_final(job_.state)) return;
+  job_.disturbed = now;
+  if (!is_consequence()) return;
+  const auto lately = [&](Duration at) { return now - at <= kConsequence; };
+  std::uint32_t refunded = 0;
+  for (auto& [id, t] : job_.tasks) {
+    const std::size_t known = t.failures.size();
+    std::erase_if(t.failures, lately);
+    if (t.failures.size() == known) continue;
+    refunded += static_cast<std::uint32_t>(known - t.failures.size());
+    t.consecutive_failures = 0;
+    if (job_.first_fault && job_.first_fault->task == id && job_.first_fault->generation == job_.generation) job_.first_fault.reset();
+  }
+  job_.budget_spent -= std::min(job_.budget_spent, refunded);
+  if (job_.charged && lately(*job_.charged)) {
+    job_.charged.reset();
+    job_.recoveries_in_row -= std::min(job_.recoveries_in_row, 1u);
+    job_.fruitless_restores -= std::min(job_.fruitless_restores, 1u);
+    job_.not_before = std::min(job_.not_before, now);
+  }
+  if (!job_.doubted) return;
+  // What was about to fail the job was no fault of it.
+  job_.doubted.reset();
+  job_.doubt.clear();
+  if (job_.halt == Halt::none) halt(Halt::recovery, false, true);
+  set_state(JobState::recovering, "what failed did so since another task of it, or its host, was being ended");
+}
+
+// A task has failed for good, lately and where tasks on other hosts take part: whether one of these is just being lost the log does not
+// say yet. Who coordinates can tell, and ends the job where it is not so (Coordinator::watch_doubt).
+bool JobTransition::in_doubt(const TaskRecord& task, const std::string& reason) {
+  const Duration now = ledger_.state_.elapsed;
+  const bool alone = std::ranges::all_of(job_.tasks, [&](const auto& entry) { return entry.second.place.node == task.place.node; });
+  const bool lately = !task.failures.empty() && now - task.failures.front() <= kConsequence;
+  if (alone || !lately || job_.goal != Goal::run || ledger_.broken_rule == "consequence-costs-nothing") return false;
+  if (!job_.doubted) job_.doubted = now;
+  job_.doubt = reason;
+  set_state(JobState::recovering, reason);
+  return true;
+}
+
+void JobTransition::watch_progress() {
+  const bool progressing = job_.state == JobState::running && !job_.still_since && job_.waits_for_host.empty() && !job_.doubted;
+  if (progressing == job_.progressing && job_.progress_since != WallTime{}) return;
+  job_.progressing = progressing;
+  job_.progress_since = wall_;
+}
+
+}  // namespace dtrain::cluster

@@ -1,0 +1,11 @@
+#include "common/node/effect.h"
+
+namespace dtrain::node {
+
+Effect::Effect(const Effect&) = default;
+Effect::Effect(Effect&&) noexcept = default;
+Effect& Effect::operator=(const Effect&) = default;
+Effect& Effect::operator=(Effect&&) noexcept = default;
+Effect::~Effect() = default;
+
+}  // namespace dtrain::node

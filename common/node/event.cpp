@@ -1,0 +1,11 @@
+#include "common/node/event.h"
+
+namespace dtrain::node {
+
+Event::Event(const Event&) = default;
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(const Event&) = default;
+Event& Event::operator=(Event&&) noexcept = default;
+Event::~Event() = default;
+
+}  // namespace dtrain::node

@@ -1,0 +1,185 @@
+// What dies of another task's ordered or lost end costs nothing, whichever is heard of first.
+#include <gmock/gmock.h>
+
+#include "common/cluster/job_transition.h"
+#include "tests/unit/cluster/ledger_world.h"
+
+namespace dtrain::cluster {
+namespace {
+
+using ::testing::IsEmpty;
+
+const TaskId kPs{"ps", 0}, kChief{"chief", 0}, kWorker{"worker", 0};
+
+class Consequences : public LedgerWorld {
+ protected:
+  // ps on n2, the others on n1.
+  void begin_on_two(JobId id) {
+    const JobRecord& j = job(id);
+    BeginGeneration b;
+    b.job = id;
+    b.generation = j.generation + 1;
+    for (const auto& [name, r] : j.spec.roles)
+      for (std::uint32_t i = 0; i < r.replicas; ++i)
+        b.placements.push_back({{name, i}, name == "ps" ? "n2" : "n1", {"127.0.0.1", next_port_++}, {}});
+    ASSERT_TRUE(apply(CommandType::begin_generation, b).status);
+    for (const TaskState state : {TaskState::staged, TaskState::running}) {
+      std::vector<TaskObservation> here, there;
+      for (const auto& [task, t] : job(id).tasks) (t.place.node == "n2" ? there : here).push_back(seen(id, task, state));
+      report(here);
+      report_of_n2(there);
+    }
+    ASSERT_EQ(job(id).state, JobState::running);
+  }
+  void report_of_n2(std::vector<TaskObservation> tasks) { apply(CommandType::report, Report{"n2", std::move(tasks), 0, 0, "n2"}); }
+  TaskObservation ended_with_its_host(JobId id) {
+    TaskObservation o = died(id, kPs, TaskState::backoff, 15);
+    o.exit->with_host = o.spared = true;
+    return o;
+  }
+  void everything_ends(JobId id) {
+    everything_ended(id);
+    std::vector<TaskObservation> rest;
+    for (const auto& [task, t] : job(id).tasks)
+      if (!t.ended) {
+        rest.push_back(seen(id, task, TaskState::stopping));
+        rest.back().ended = rest.back().on_request = true;
+      }
+    report_of_n2(rest);
+  }
+  job::JobSpec spec() {
+    job::JobSpec s = ps_job();
+    s.policy.failure_threshold = {3, 6h};
+    s.policy.backoff_limit = 2;
+    return s;
+  }
+};
+
+TEST_F(Consequences, RollingRebootsOfAPsHostNeverFailTheJob) {
+  const JobId id = submit(spec());
+  for (int i = 0; i < 8; ++i) {
+    begin_on_two(id);
+    report({died(id, kChief, TaskState::failed, 0, 1)});  // its ps is gone: heard of before the reason is
+    EXPECT_EQ(job(id).state, JobState::recovering);
+    pass(5s);
+    report_of_n2({ended_with_its_host(id)});
+    EXPECT_EQ(job(id).budget_spent, 0u);
+    EXPECT_THAT(job(id).tasks.at(kChief).failures, IsEmpty());
+    EXPECT_FALSE(job(id).first_fault);
+    everything_ends(id);
+    ASSERT_FALSE(is_final(job(id).state)) << i << ": " << job(id).reason;
+    pass(10min);
+  }
+}
+
+TEST_F(Consequences, WhatFailsAfterwardsIsOneToo) {
+  const JobId id = submit(spec());
+  begin_on_two(id);
+  report_of_n2({ended_with_its_host(id)});
+  pass(1s);
+  report({died(id, kWorker, TaskState::backoff, 0, 1)});
+  EXPECT_THAT(job(id).tasks.at(kWorker).failures, IsEmpty());
+  EXPECT_FALSE(job(id).first_fault);
+  pass(kConsequence + 1s);
+  TaskObservation again = died(id, kWorker, TaskState::backoff, 0, 1);
+  again.attempt = again.exit_attempt = job(id).tasks.at(kWorker).attempt + 1;
+  report({again});
+  EXPECT_EQ(job(id).tasks.at(kWorker).failures.size(), 1u) << "long after: its own fault";
+  EXPECT_TRUE(job(id).first_fault);
+}
+
+TEST_F(Consequences, OfALostHostCostTheLossAlone) {
+  const JobId id = submit(spec());
+  begin_on_two(id);
+  report({died(id, kWorker, TaskState::backoff, 0, 1)});
+  EXPECT_EQ(job(id).tasks.at(kWorker).failures.size(), 1u);
+  pass(7s);
+  apply(CommandType::host_lost, HostLost{"n2", "n2", true, 0});
+  EXPECT_THAT(job(id).tasks.at(kWorker).failures, IsEmpty());
+  EXPECT_FALSE(job(id).first_fault);
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_EQ(job(id).budget_spent, 1u);
+}
+
+TEST_F(Consequences, WhatFailedForGoodLatelyWaitsForTheCoordinatorsWord) {
+  const JobId id = submit(spec());
+  begin_on_two(id);
+  TaskObservation o = died(id, kWorker, TaskState::failed, 0, 1);
+  o.reason = "failed 3 times within the failure threshold's window";
+  report({o});
+  ASSERT_TRUE(job(id).doubted);
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_FALSE(job(id).progressing);
+  pass(4s);
+  apply(CommandType::host_lost, HostLost{"n2", "n2", true, 0});
+  EXPECT_FALSE(job(id).doubted) << "its ps was being lost";
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_EQ(job(id).halt, Halt::recovery);
+}
+
+TEST_F(Consequences, WhereNobodyIsLostItHasFailed) {
+  const JobId id = submit(spec());
+  begin_on_two(id);
+  TaskObservation o = died(id, kWorker, TaskState::failed, 0, 1);
+  o.reason = "failed 3 times within the failure threshold's window";
+  report({o});
+  const std::string doubt = job(id).doubt;
+  apply(CommandType::finish, FinishJob{id, JobState::failed, doubt});
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).reason, "worker-0: exit code 1: failed 3 times within the failure threshold's window");
+}
+
+TEST_F(Consequences, OnOneHostNobodyIsWaitedFor) {
+  const JobId id = submit(spec());
+  run(id);
+  TaskObservation o = died(id, kWorker, TaskState::failed, 0, 1);
+  o.reason = "failed 3 times within the failure threshold's window";
+  report({o});
+  EXPECT_EQ(job(id).state, JobState::failed);
+}
+
+class Names : public LedgerWorld {
+ protected:
+  Applied submit_again(const job::JobSpec& spec) {
+    return apply(CommandType::submit, SubmitJob{wire::encode(spec), {"alice", 1000}, "", false, ""});
+  }
+};
+
+TEST_F(Names, ASubmitBehindADeleteIsTheNextJobOfThatName) {
+  for (const std::uint32_t workers : {1u, 2u}) {  // the same content, and other
+    const JobId old = submit(generic_job(1));
+    run(old);
+    ASSERT_TRUE(act(old, ActionKind::remove, [](JobAction& a) { a.force = true; }).status);
+    const Applied next = submit_again(generic_job(workers));
+    ASSERT_TRUE(next.status) << next.status.error().text();
+    EXPECT_FALSE(next.unchanged);
+    EXPECT_NE(next.job, old);
+    EXPECT_EQ(job(next.job).follows, old);
+    EXPECT_EQ(ledger_.find("j")->id, next.job);
+    everything_ended(old);
+    apply(CommandType::forget, ForgetJob{old});
+    EXPECT_EQ(ledger_.find(old), nullptr);
+    ASSERT_NE(ledger_.find("j"), nullptr) << "it does not go with the old one";
+    EXPECT_EQ(ledger_.find("j")->id, next.job);
+    EXPECT_TRUE(submit_again(generic_job(workers)).unchanged);
+    act(next.job, ActionKind::remove, [](JobAction& a) { a.force = true; });
+    EXPECT_EQ(ledger_.find("j"), nullptr);
+  }
+}
+
+TEST_F(Names, WhatRanToItsEndWaitsForItsEvaluatorNoLongerThanSaid) {
+  job::JobSpec spec = ps_job();
+  spec.roles["evaluator"] = role(1);
+  spec.policy.wait_for = {{"evaluator", 10min}};
+  const JobId id = submit(spec);
+  run(id);
+  report({died(id, kChief, TaskState::succeeded, 0, 0)});
+  EXPECT_EQ(job(id).state, JobState::restarting) << to_string(job(id).state);
+  ASSERT_TRUE(job(id).evaluators_until);
+  EXPECT_EQ(*job(id).evaluators_until, ledger_.state().elapsed + 10min);
+  report({died(id, {"evaluator", 0}, TaskState::succeeded, 0, 0)});
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+}  // namespace
+}  // namespace dtrain::cluster
