@@ -82,10 +82,10 @@ std::string waits_for_tasks(const JobRecord& job) {
     }
   }
   return "";
+}
 
 std::string why_no_progress(const Context& c, const JobRecord& job) {
-  if (const std::string still = stands_still(job); !still.empty()) return still;
-  if (const std::string away = waits_for_host(c, job); !away.empty()) return away;
+  if (std::string what = waiting_for(c, job, ""); !what.empty()) return what;
   if (!job.reason.empty()) return job.reason;
   return job.generation == 0 ? "it has no place yet" : "it is " + std::string(to_string(job.state));
 }
