@@ -1,5 +1,7 @@
 #include "agent/dtrain-shim/log_writer.h"
 
+#include <sys/statvfs.h>
+
 #include <initializer_list>
 
 namespace dtrain::shim {
@@ -10,6 +12,7 @@ constexpr size_t kNameBytes = 32;
 constexpr uint64_t kReserve = 4096;        // kept free of output in each file: some forty lines about dropped bytes
 constexpr uint64_t kRoomStep = 16 << 10;   // asked of the disk at a time
 constexpr int kKeepSize = 1;               // FALLOC_FL_KEEP_SIZE: readers see nothing of it
+constexpr uint64_t kLookEvery = 256 << 10;  // bytes written, at most
 
 Text<kNameBytes> raw_name(uint32_t number) {
   Text<kNameBytes> name;
@@ -95,6 +98,21 @@ bool LogWriter::rotate() {
   return true;
 }
 
+// Nothing of what the disk must have left: f_bavail knows what is kept for root, too.
+bool LogWriter::leaves_room(size_t size) {
+  if (size > budget_) {
+    struct statvfs disk {};
+    if (fstatvfs(raw_.fd, &disk) != 0) return true;
+    const uint64_t part = static_cast<uint64_t>(disk.f_blocks) * disk.f_frsize / kLeftFreePart;
+    const uint64_t left = part < kLeftFree ? part : kLeftFree, free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+    const uint64_t spare = free > left ? free - left : 0;
+    budget_ = spare < kLookEvery ? spare : kLookEvery;
+    if (size > budget_) return false;
+  }
+  budget_ -= size;
+  return true;
+}
+
 // Both or neither: bytes without their record would be taken for the output of a later write.
 bool LogWriter::store(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size) {
   task::LogIndexRecord record{};
@@ -122,7 +140,7 @@ void LogWriter::drop(size_t size) {
 
 void LogWriter::append(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size) {
   if ((raw_.fd < 0 || raw_.at >= file_bytes_) && !rotate()) return drop(size);
-  if (!has_room(size)) return drop(size);
+  if (!leaves_room(size) || !has_room(size)) return drop(size);
   note_drops(attempt);
   if (dropped_ != 0 || !store(stream, attempt, bytes, size)) drop(size);
 }

@@ -1,12 +1,15 @@
 // Appends a task's output to rotated files of the current directory, as common/task/log_format.h says.
 // Never blocks the task and never fails: what finds no room is counted, and a line says so once there is room again, at the latest at the
-// end of the attempt: for that line room is kept.
+// end of the attempt: for that line room is kept. A part of the disk is left free: the agent's ledger may lie on it, and what ends a task that prints without end must find room to be written down.
 #pragma once
 
 #include "agent/dtrain-shim/sys.h"
 #include "common/task/log_format.h"
 
 namespace dtrain::shim {
+
+constexpr uint64_t kLeftFree = 64 << 20;   // bytes of the file system, for users who are not root
+constexpr uint64_t kLeftFreePart = 32;     // but at most one such part of it
 
 class LogWriter {
  public:
@@ -25,6 +28,7 @@ class LogWriter {
     bool reserve(uint64_t bytes);
   };
   bool rotate();
+  bool leaves_room(size_t size);
   bool has_room(size_t size);
   bool store(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size);
   void drop(size_t size);
@@ -34,6 +38,7 @@ class LogWriter {
   uint32_t number_ = 0;      // K of the next file to open
   File raw_, index_;
   bool in_line_ = false;     // the last byte stored ends no line
+  uint64_t budget_ = 0;      // bytes to write until it is looked how much of the disk is free
   uint64_t dropped_ = 0;     // not yet said in the log
   uint64_t dropped_total_ = 0;
 };

@@ -20,7 +20,8 @@ Failure os_failure(const Error& error) { return Failure{EX_OSERR, error}; }
 }  // namespace
 
 Daemon::Daemon(Config config, Prepared prepared, LogSink& log, std::string version)
-    : config_(std::move(config)), prepared_(std::move(prepared)), log_(log), version_(std::move(version)), housekeeping_(log) {
+    : config_(std::move(config)), prepared_(std::move(prepared)), log_(log), version_(std::move(version)), housekeeping_(log),
+      reserve_(prepared_.layout.reserve()) {
   if (prepared_.gpu_watch) device_root_ = prepared_.gpu_watch->root;
 }
 
@@ -84,7 +85,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
                    {{"error", noted.error().text()}, {"next", "reboot the machine before the agent starts again"}});
     storage_failed_ = result.error();
     queue(node::PersistFailed{ticket, result.error()});
-  });
+  }, &reserve_);
   store::CheckpointStoreOptions options;
   options.bytes_per_second = config_.storage.checkpoint_rate;
   options.copies = copies;

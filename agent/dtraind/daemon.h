@@ -156,6 +156,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   LogSink& log_;
   const std::string version_;
   Housekeeping housekeeping_;
+  store::DiskReserve reserve_;
   std::unique_ptr<loop::Loop> loop_;
   std::unique_ptr<Decider> decider_;
   std::unique_ptr<store::DiskWorker> worker_;

@@ -14,6 +14,7 @@ struct Layout {
   std::string tasks() const { return data + "/tasks"; }
   std::string blobs() const { return data + "/blobs"; }
   std::string members_file() const { return data + "/members"; }
+  std::string reserve() const { return data + "/reserve"; }  // agent/store/disk_reserve.h
   std::string own_key() const { return data + "/cluster.key"; }
   std::string gpus_file() const { return data + "/gpus"; }
   std::string control_socket() const { return run + "/control.sock"; }

@@ -23,7 +23,7 @@ namespace dtrain::proc {
 namespace {
 
 constexpr int kEventsPerTurn = 2 * static_cast<int>(kHooksAtOnce);
-constexpr std::size_t kErrorReads = 16;  // of one hook in one turn, a chunk each
+constexpr std::size_t kErrorReads = 64;  // of one hook in one turn, a chunk each: more than a pipe holds
 constexpr int kLastLooks = 20;           // at the runner's end, whether what it killed is gone
 constexpr useconds_t kLastLookPause = 5'000;  // microseconds
 

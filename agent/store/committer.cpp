@@ -34,8 +34,8 @@ void merge(Transaction& first, Transaction&& later) {
   for (auto& [id, record] : later.task_records) first.task_records.insert_or_assign(id, std::move(record));
 }
 
-Committer::Committer(Store& store, DiskWorker& worker, Log& log, OnDone on_done)
-    : store_(store), worker_(worker), log_(log), on_done_(std::move(on_done)) {}
+Committer::Committer(Store& store, DiskWorker& worker, Log& log, OnDone on_done, DiskReserve* reserve)
+    : store_(store), worker_(worker), log_(log), on_done_(std::move(on_done)), reserve_(reserve) {}
 
 void Committer::add(node::Persist effect) {
   if (!failed_ && waiting_.tickets.size() >= kWaitingTickets)
@@ -65,13 +65,22 @@ void Committer::flush(Now now) {
   retry_at_ = kNever;
   auto batch = std::make_shared<Batch>(std::exchange(waiting_, Batch{}));
   in_flight_ = worker_.post(Lane::commit, [this, batch] {
-    Status result = store_.commit(batch->transaction);
+    Status result = commit(batch->transaction);
     return [this, batch, result] { finished(batch, result); };
   });
   if (!in_flight_) {  // never with one commit in flight at a time, but nothing may get lost
     waiting_ = std::move(*batch);
     retry_at_ = now.boot + kFullRetry;
   }
+}
+
+// On the disk worker. Others may be faster to take what the reserve gives: several times, then.
+Status Committer::commit(const Transaction& transaction) {
+  Status result = store_.commit(transaction);
+  if (reserve_ == nullptr) return result;
+  if (result) reserve_->refill();
+  while (!result && result.error().code == ErrorCode::limit && reserve_->give()) result = store_.commit(transaction);
+  return result;
 }
 
 void Committer::finished(std::shared_ptr<Batch> batch, const Status& result) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/store/disk_reserve.h"
 #include "agent/store/disk_worker.h"
 #include "agent/store/store.h"
 #include "common/base/log.h"
@@ -30,7 +31,8 @@ class Committer {
  public:
   using OnDone = std::function<void(std::uint64_t ticket, const Status& result)>;  // from the worker's dispatch()
 
-  Committer(Store& store, DiskWorker& worker, Log& log, OnDone on_done);
+  // `reserve`: what a commit that finds no room gets, before it waits; the disk worker's while that runs. None: nullptr.
+  Committer(Store& store, DiskWorker& worker, Log& log, OnDone on_done, DiskReserve* reserve = nullptr);
 
   // Cheap: nothing reaches the disk worker before flush().
   void add(node::Persist effect);
@@ -47,11 +49,13 @@ class Committer {
   };
   void finished(std::shared_ptr<Batch> batch, const Status& result);
   void note_full(const Error& error);
+  Status commit(const Transaction& transaction);
 
   Store& store_;
   DiskWorker& worker_;
   Log& log_;
   OnDone on_done_;
+  DiskReserve* reserve_;
   Batch waiting_;
   bool in_flight_ = false;
   bool full_ = false;

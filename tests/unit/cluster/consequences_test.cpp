@@ -174,7 +174,7 @@ TEST_F(Names, WhatRanToItsEndWaitsForItsEvaluatorNoLongerThanSaid) {
   const JobId id = submit(spec);
   run(id);
   report({died(id, kChief, TaskState::succeeded, 0, 0)});
-  EXPECT_EQ(job(id).state, JobState::restarting) << to_string(job(id).state);
+  EXPECT_EQ(job(id).state, JobState::running) << to_string(job(id).state);
   ASSERT_TRUE(job(id).evaluators_until);
   EXPECT_EQ(*job(id).evaluators_until, ledger_.state().elapsed + 10min);
   report({died(id, {"evaluator", 0}, TaskState::succeeded, 0, 0)});

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 #include <cstring>
 
@@ -341,6 +342,23 @@ TEST_F(ShimTest, AFullDiskCostsOutputButNotTheTask) {
   const std::string before = output().bytes[0];
   attempt(4);
   EXPECT_EQ(output().bytes[0].size(), before.size() + 588'895);
+  world_->runner().end(id_);
+  EXPECT_TRUE(until<node::ShimGone>());
+  ::umount2(world_->tasks().c_str(), MNT_DETACH);
+}
+
+// What a task prints goes before what the agent must write down: its end, for one.
+TEST_F(ShimTest, OutputLeavesRoomOnTheDisk) {
+  use();
+  if (::geteuid() != 0 || ::mount("none", world_->tasks().c_str(), "tmpfs", 0, "size=4m,mode=711") != 0) return;
+  const task::Exit exit = run(shell("head -c 8000000 /dev/zero; exit 5"));
+  EXPECT_EQ(exit.code, 5);
+  struct statvfs disk {};
+  EXPECT_EQ(::statvfs(world_->tasks().c_str(), &disk), 0);
+  EXPECT_GE(disk.f_bavail * disk.f_frsize, (4u << 20) / 32 - (16u << 10)) << "but for indexes and records";
+  const auto record = read_record(world_->directory(id_), "exit");
+  EXPECT_TRUE(record && record->fixed.dropped_bytes > 0);
+  EXPECT_GT(output().bytes[0].size(), 3u << 20);
   world_->runner().end(id_);
   EXPECT_TRUE(until<node::ShimGone>());
   ::umount2(world_->tasks().c_str(), MNT_DETACH);

@@ -131,7 +131,7 @@ struct Ring {
   std::unique_ptr<Committer> committer;
   Now now;
 
-  explicit Ring(const std::string& at = "") {
+  explicit Ring(const std::string& at = "", DiskReserve* reserve = nullptr) {
     dir = at.empty() ? own.path : at;
     store = std::move(*Store::open(dir, "1"));
     EXPECT_TRUE(store->begin_life("boot", "id"));
@@ -139,7 +139,7 @@ struct Ring {
     committer = std::make_unique<Committer>(*store, *worker, log, [this](std::uint64_t ticket, const Status& result) {
       done.push_back(ticket);
       if (!result) errors.push_back(result.error());
-    });
+    }, reserve);
   }
   ~Ring() { worker.reset(); }
   void append(std::uint64_t index, std::size_t bytes = 10) {
@@ -174,16 +174,37 @@ TEST(Committer, KeepsOrderAndEverything) {
   EXPECT_EQ((*again)->begin_life("b", "n")->replica.log.size(), kCount);
 }
 
+void fill(const std::string& path) {
+  std::ofstream file(path);
+  while (file.write(std::string(4096, 'f').data(), 4096).flush()) {
+  }
+}
+
+TEST(Committer, AFullDiskGivesWhatWasKeptForTheLedger) {
+  const SmallDisk disk("256m");
+  if (!disk.mounted()) return;
+  DiskReserve reserve(disk.path() + "/reserve");
+  ASSERT_EQ(reserve.bytes(), 8u << 20) << "one part in 32";
+  Ring ring(disk.path(), &reserve);
+  fill(disk.path() + "/filler");
+  for (std::uint64_t i = 1; i <= 20; ++i) ring.append(i, 200'000);  // more than the write-ahead log holds
+  ASSERT_TRUE(ring.settle([&] { return ring.done.size() == 20; }));
+  EXPECT_TRUE(ring.errors.empty());
+  EXPECT_TRUE(ring.log.events.empty()) << "nobody had to wait";
+  EXPECT_LT(reserve.bytes(), 8u << 20);
+  // Once there is plenty of room again, it is kept again.
+  std::filesystem::remove(disk.path() + "/filler");
+  ring.append(21);
+  ASSERT_TRUE(ring.settle([&] { return ring.done.size() == 21; }));
+  EXPECT_EQ(reserve.bytes(), 8u << 20);
+}
+
 TEST(Committer, AFullDiskWaitsAndGoesOn) {
   const SmallDisk disk("16m");
   if (!disk.mounted()) return;  // the error's classification is the same code
   Ring ring(disk.path());
   const std::string filler = disk.path() + "/filler";
-  {
-    std::ofstream file(filler);
-    while (file.write(std::string(4096, 'f').data(), 4096).flush()) {
-    }
-  }
+  fill(filler);
   for (std::uint64_t i = 1; i <= 20; ++i) ring.append(i, 200'000);  // more than the write-ahead log holds
   ASSERT_TRUE(ring.settle([&] { return ring.committer->disk_full(); }));
   EXPECT_TRUE(ring.done.empty());
