@@ -126,11 +126,15 @@ TEST_F(LedgerHosts, PortsOfALostHostRestFromItsReturn) {
 TEST_F(LedgerHosts, AStatefulTaskWaitsForItsHost) {
   const JobId id = submit(ps_job());
   run_on(id, {"n1", "n2"});
+  EXPECT_TRUE(job(id).progressing);
   lose("n2");
-  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_EQ(job(id).state, JobState::recovering);
+  EXPECT_FALSE(job(id).progressing);
   EXPECT_THAT(job(id).reason, HasSubstr("ps-1 may run there; dtrainctl forget-node n2"));
   for (const auto& [t, record] : job(id).tasks) EXPECT_FALSE(record.ended) << t.text();
   back("n2");
+  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_TRUE(job(id).progressing);
   tell("n2", died(id, {"ps", 1}, TaskState::failed));
   EXPECT_EQ(job(id).state, JobState::recovering);
 }

@@ -359,6 +359,7 @@ TEST_F(Ledgers, AFailureToBeginOnAHostCostsAPlacementAndNothingElse) {
   EXPECT_EQ(job(id).restarts, 0u);
   begin(id);
   auto missing = seen(id, {"worker", 0}, TaskState::failed);
+  missing.attempt = 0;
   missing.ended = missing.stage_failed = true;
   missing.stage_error = ErrorCode::not_found;
   missing.reason = "working directory /x does not exist";
