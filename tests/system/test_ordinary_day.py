@@ -163,7 +163,7 @@ class OrdinaryDay(test_hosts.Hosts):
             if self.disturbed > began - CALM_S:
                 continue
             self.sampled[name] += 1
-            job, dead = said["job"], [t["task"] for t in said["tasks"] if t["state"] == "Running" and not alive(t["pid"])]
+            job, dead = said, [t["task"] for t in said["tasks"] if t["state"] == "Running" and not alive(t["pid"])]
             if job["state"] != "Running" or not job["progressing"]["value"]:
                 self.untrue.append("%s is said to be %s, %s, and nothing was done to it for %d s" % (name, job["state"], job["progressing"], CALM_S))
             if dead and self.disturbed < began - CALM_S:
