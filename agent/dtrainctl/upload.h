@@ -27,8 +27,8 @@ struct Upload {
 // Packs the directory and sends it unless the agent has it already, from this user.
 Outcome<Upload> upload_package(Session& session, const std::string& directory);
 
-// Uploads the package ("": none), then asks with its digest. Once more where the agent refuses and lacks it by then: one that was begun anew in
-// between has forgotten who gave what.
+// Uploads the package ("": none), then asks with its digest. Once more where the agent refuses and lacks it by then: one that was begun
+// anew in between has forgotten who gave what.
 template <class Ask>
 auto with_package(Session& session, const std::string& directory, Ask ask) -> decltype(ask(std::string())) {
   if (directory.empty()) return ask(std::string());
