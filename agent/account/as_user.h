@@ -1,6 +1,6 @@
 // Gives the calling thread, and no other, the file access rights of a user while the guard lives: fsuid, fsgid and
-// supplementary groups, as initgroups would set them, and no capability at all in force: neither root's power to override file modes nor any
-// other, such as to follow what /proc has of others' processes into directories that they alone may pass.
+// supplementary groups, as initgroups would set them, and no capability at all in force: neither root's power to override file modes nor
+// any other, such as to follow what /proc has of others' processes into directories that they alone may pass.
 // For an agent that runs as root: nothing a job names is read, renamed or removed with more rights than its owner has, by
 // the disk worker or by those that stage. The user's processes can do nothing to the thread: its real and effective user are still root. So
 // access(2) and eaccess(3) answer for root: ask by stat(2) or open(2). The thread still dies with its parent, if it was to

@@ -49,8 +49,8 @@ class Cgroups {
   std::optional<Error> unusable_;
 };
 
-// The name of the groups of an agent with this tasks directory: unique on this host, and the same for every life of it. "": there is no such
-// directory.
+// The name of the groups of an agent with this tasks directory: unique on this host, and the same for every life of it. "": there is no
+// such directory.
 std::string cgroup_name_of(const std::string& tasks_dir);
 
 // Where a process was in all hierarchies at one moment.

@@ -14,8 +14,8 @@ void PackageRights::gave(const Caller& caller, const std::string& digest) {
 }
 
 bool PackageRights::may_have(const Caller& caller, const std::string& digest) const {
-  if (const auto own = gifts_.find({caller.user, caller.uid}); own != gifts_.end() && std::ranges::find(own->second, digest) != own->second.end())
-    return true;
+  const auto own = gifts_.find({caller.user, caller.uid});
+  if (own != gifts_.end() && std::ranges::find(own->second, digest) != own->second.end()) return true;
   return std::ranges::any_of(ledger_.state().jobs, [&](const auto& entry) {
     const cluster::JobRecord& job = entry.second;
     return job.spec.package_digest == digest && job.user.uid == caller.uid && job.user.name == caller.user;

@@ -11,7 +11,7 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kGiftsOfUser = 64;    // packages that one user gave, remembered; the oldest is forgotten, and is to be given again
+inline constexpr std::size_t kGiftsOfUser = 64;    // of one user, remembered; the oldest is forgotten, and is to be given again
 inline constexpr std::size_t kGivingUsers = 1024;  // at so many all are forgotten
 
 class PackageRights {

@@ -36,7 +36,8 @@ class Requests {
            Relays& relays, HostLogs& host_logs, Packages& packages, CheckpointRequests& checkpoints,
            CheckpointCopies& copies, Checkups& checkups)
       : c_(context), coordinator_(coordinator), proposals_(proposals), seats_(seats), streams_(streams), relays_(relays),
-        host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies), checkups_(checkups), rights_(context.ledger) {}
+        host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies), checkups_(checkups),
+        rights_(context.ledger) {}
 
   void started() { started_ = c_.now.boot; }
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }

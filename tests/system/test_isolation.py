@@ -366,7 +366,8 @@ for pid in facts['victims'] + [os.getppid()]:
         told = self.belongs_to(ANNE, "told")
         leaves = ("setsid sh -c 'cat /proc/self/cgroup > {0}/group; echo $$ > {0}/new; mv {0}/new {0}/pid; exec sleep 1000000' & "
                   "while [ ! -e {0}/pid ]; do :; done").format(told)
-        self.allowed(ANNE, "submit", "-", stdin=self.job("tells", harness.SLEEP, notify={"command": ["/bin/sh", "-c", leaves], "on": ["Running"]}))
+        self.allowed(ANNE, "submit", "-", stdin=self.job("tells", harness.SLEEP, notify={"command": ["/bin/sh", "-c", leaves],
+                                                                                         "on": ["Running"]}))
         until(lambda: os.path.exists(told + "/pid"), "the command to have run")
         with open(told + "/pid") as file:
             pid = int(file.read())
