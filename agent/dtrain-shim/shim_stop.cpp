@@ -23,7 +23,9 @@ Outcome Shim::signal(const CommandPacket& command) {
 
 // Behind the end of the main process all that is left is the rest.
 void Shim::signal_task(int number, bool whole_tree) {
-  if (whole_tree) tree_.signal_all(number);
+  const bool still = (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || freeze_due_ != 0 || held_;
+  if (whole_tree && still) tree_.signal_all(number);
+  else if (whole_tree) tree_.signal_at_once(number);
   else if (runs()) kill(record_.pid, number);
 }
 

@@ -24,6 +24,17 @@ struct Scan {
 };
 Scan scan;
 
+// Whom signal_at_once() has stopped: they go on behind it. Static for the same reason.
+struct Halted {
+  uint64_t member[kPids / 64];
+  int32_t pids[kTreeProcesses];
+  size_t count;
+};
+Halted halted;
+
+constexpr int kHaltLooks = 100;                  // a process in an uninterruptible sleep stops later: nobody waits for it
+constexpr timespec kHaltPause{0, 1'000'000};     // between two looks
+
 bool is_member(uint32_t pid) { return (scan.member[pid / 64] >> (pid % 64) & 1) != 0; }
 
 struct ProcessStat {
@@ -165,6 +176,30 @@ void Tree::kill_all() {
 void Tree::signal_all(int signal) const {
   scan_tree();
   for (size_t i = 0; i < scan.count; ++i) ::kill(scan.pids[i], signal);
+}
+
+void Tree::signal_at_once(int signal) const {
+  int quiet = 0;  // looks in a row that found nothing new and everything stopped: twice, as for a freeze
+  for (int looks = 0; quiet < 2 && looks < kHaltLooks; ++looks) {
+    scan_tree();
+    ++quiet;
+    for (size_t i = 0; i < scan.count; ++i) {
+      if (scan.stopped[i]) continue;
+      quiet = 0;
+      const auto pid = static_cast<uint32_t>(scan.pids[i]);
+      if ((halted.member[pid / 64] >> (pid % 64) & 1) != 0 || halted.count == kTreeProcesses) continue;
+      halted.member[pid / 64] |= uint64_t{1} << (pid % 64);
+      halted.pids[halted.count++] = scan.pids[i];
+      ::kill(scan.pids[i], SIGSTOP);
+    }
+    if (quiet == 0) syscall(SYS_nanosleep, &kHaltPause, nullptr);
+  }
+  for (size_t i = 0; i < scan.count; ++i) ::kill(scan.pids[i], signal);
+  for (size_t i = 0; i < halted.count; ++i) {
+    ::kill(halted.pids[i], SIGCONT);
+    halted.member[halted.pids[i] / 64] = 0;
+  }
+  halted.count = 0;
 }
 
 void Tree::begin_freeze() {

@@ -24,6 +24,9 @@ class Tree {
   void renew();
   void assume_killed() { killed_ = true; }       // somebody else may have: the agent
   void signal_all(int signal) const;
+  // To all at one moment: they are stopped first, so that nobody forks a process that misses it, and then go on. Not for a tree that
+  // stands still.
+  void signal_at_once(int signal) const;
 
   // Freezing needs time: begin, then step until it says done. Without a cgroup every step looks for new processes.
   void begin_freeze();

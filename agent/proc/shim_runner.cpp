@@ -16,6 +16,7 @@
 #include "agent/proc/assignment_dir.h"
 #include "agent/proc/direct_launcher.h"
 #include "agent/account/host_user.h"
+#include "agent/proc/shm_watch.h"
 #include "agent/proc/small_file.h"
 #include "agent/proc/spare_shims.h"
 #include "agent/proc/systemd_launcher.h"
@@ -28,8 +29,8 @@ namespace {
 constexpr Duration kListBound = 2s;  // for living shims to answer and for leftovers of dead ones to die
 constexpr Duration kListPause = 2ms;
 constexpr int kEventsPerTurn = 64;
-constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1;  // handles count from 1, and each has TrackedShim::kTags tags
-static_assert(kLauncherTag < TrackedShim::kTags);
+constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1, kShmTag = 2;  // handles count from 1, and each has TrackedShim::kTags tags
+static_assert(kShmTag < TrackedShim::kTags);
 constexpr std::size_t kSocketPathBytes = 107;
 constexpr const char* kDefaultShell = "/bin/sh";  // as passwd(5) says of an entry without one
 
@@ -54,6 +55,7 @@ class ShimRunner final : public Runner {
       : options_(std::move(options)),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     poller_.add(wake_.get(), kWakeTag);
+    if (shm_.fd() >= 0) poller_.add(shm_.fd(), kShmTag);
   }
 
   // Before anything else. It may wait for descriptors of its own in poller().
@@ -87,6 +89,8 @@ class ShimRunner final : public Runner {
   void wake();
   void launch_next();
   void ask_launcher();
+  void note_made();
+  void remove_made(const TrackedShim& shim);
   void forget_if_gone(const AssignmentId& id);
 
   RunnerOptions options_;
@@ -98,6 +102,7 @@ class ShimRunner final : public Runner {
   std::deque<task::ShimSpec>
       launches_;  // one per dispatch: each holds the loop until its shim has been executed
   SpareShims spare_;
+  ShmWatch shm_;
   std::uint64_t last_handle_ = 0;
   std::map<AssignmentId, std::uint64_t> handles_;
   std::map<std::uint64_t, TrackedShim> shims_;
@@ -324,6 +329,7 @@ std::vector<task::FoundShim> ShimRunner::list() {
   for (const auto& [id, handle] : handles_) {
     TrackedShim& shim = shims_.at(handle);
     found.push_back(shim.found());
+    if (found.back().exit) remove_made(shim);
     // An earlier agent may have ordered it a moment before it ended.
     if (!found.back().shim_alive && launch_came_to_nothing(shim.directory())) launcher_->settled(shim.launch_file(), 0);
   }
@@ -368,6 +374,18 @@ void ShimRunner::ask_launcher() {
   });
 }
 
+void ShimRunner::note_made() {
+  shm_.note(options_.tasks_dir, [this](pid_t pid) {
+    const auto found = std::ranges::find_if(shims_, [pid](const auto& entry) { return pid > 0 && entry.second.main_pid() == pid; });
+    return found == shims_.end() ? std::nullopt : std::optional(found->second.id());
+  });
+}
+
+void ShimRunner::remove_made(const TrackedShim& shim) {
+  const LaunchFile& launch = shim.launch_file();
+  shm_.remove(shim.directory(), account::HostUser{launch.uid, launch.gid, launch.groups});
+}
+
 void ShimRunner::pass_time() {
   const Instant now = boot_now();
   if (now >= launcher_->deadline()) ask_launcher();
@@ -390,6 +408,7 @@ void ShimRunner::dispatch(EventSink& sink) {
     ::eventfd_read(wake_.get(), &ignored);
     woken_ = false;
   }
+  note_made();
   launch_next();
   // The sink may call back into this runner; what that adds is announced through wake_.
   TrackedShim::Events now;
@@ -397,6 +416,8 @@ void ShimRunner::dispatch(EventSink& sink) {
   std::vector<AssignmentId> ended;
   for (const node::Event& event : now) {
     if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended.push_back(gone->id);
+    if (const auto* exited = std::get_if<node::AttemptExited>(&event))
+      if (const TrackedShim* shim = find(exited->id)) remove_made(*shim);
     if (const auto* started = std::get_if<node::AttemptStarted>(&event))
       if (const TrackedShim* shim = find(started->id)) launcher_->began(shim->launch_file(), started->pid);
     if (const auto* up = std::get_if<node::ShimUp>(&event)) {

@@ -25,7 +25,27 @@ std::optional<Process> look(const std::string& directory) {
   return process;
 }
 
+// Of a shim of ours, of a process named so; "" of others. Another agent's is no business of ours: an agent may itself run in a task of a
+// larger cluster.
+std::string assignment_of_shim(const std::string& directory, const std::string& tasks_dir) {
+  const std::string arguments = read_small_file(directory + "/cmdline").value_or("");
+  const std::size_t at = arguments.find(tasks_dir + "/");
+  return at == std::string::npos ? "" : arguments.c_str() + at + tasks_dir.size() + 1;
+}
+
 }  // namespace
+
+std::optional<std::string> task_of_process(pid_t pid, const std::string& tasks_dir, const std::string& proc) {
+  for (int i = 0; i < kMostAncestors && pid > 1; ++i) {
+    const std::string directory = proc + "/" + std::to_string(pid);
+    const auto process = look(directory);
+    if (!process) return std::nullopt;
+    if (process->name == "dtrain-shim")
+      if (const std::string assignment = assignment_of_shim(directory, tasks_dir); !assignment.empty()) return assignment;
+    pid = process->parent;
+  }
+  return std::nullopt;
+}
 
 bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& proc) {
   pid_t at = pid;
@@ -34,10 +54,7 @@ bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& pr
     const std::string directory = proc + "/" + std::to_string(at);
     const auto process = look(directory);
     if (!process && at == pid) return true;
-    // Another agent's shim is no business of ours: an agent may itself run in a task of a larger cluster.
-    if (process && process->name == "dtrain-shim" &&
-        read_small_file(directory + "/cmdline").value_or("").find(tasks_dir + "/") != std::string::npos)
-      return true;
+    if (process && process->name == "dtrain-shim" && !assignment_of_shim(directory, tasks_dir).empty()) return true;
     at = process ? process->parent : pid;  // an ancestor ended meanwhile: its children have another one now
   }
   return true;

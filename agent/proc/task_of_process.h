@@ -7,11 +7,15 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 namespace dtrain::proc {
 
 inline constexpr int kMostAncestors = 64;  // looked at; who has more counts as a task
+
+// The assignment of the task that it belongs to, as its directory is called; nullopt where that cannot be said for sure.
+std::optional<std::string> task_of_process(pid_t pid, const std::string& tasks_dir, const std::string& proc = "/proc");
 
 // A process that is gone counts as one: whose it was nobody can tell any more. 0 (a process of an outer namespace) does not.
 bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& proc = "/proc");

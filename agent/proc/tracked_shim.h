@@ -22,7 +22,7 @@ class TrackedShim {
  public:
   using Events = std::deque<node::Event>;
   // Which of a shim's descriptors a poller tag means; tag = handle * kTags + this.
-  enum Tag : std::uint64_t { kSocketTag = 0, kPidTag = 1, kTags = 2 };
+  enum Tag : std::uint64_t { kSocketTag = 0, kPidTag = 1, kTags = 4 };
 
   TrackedShim(AssignmentId id, std::string directory, std::uint64_t handle, Poller& poller, SpareShims& spare, Events& events)
       : id_(std::move(id)), directory_(std::move(directory)), handle_(handle), poller_(poller), spare_(spare), events_(events) {}
@@ -58,6 +58,7 @@ class TrackedShim {
   const AssignmentId& id() const { return id_; }
   const std::string& directory() const { return directory_; }
   const LaunchFile& launch_file() const { return launch_; }
+  std::int32_t main_pid() const { return last_.fixed.pid; }  // of the newest attempt, also of one that has ended
   std::int32_t shim_pid() const { return last_.fixed.shim_pid; }
   // Highest attempt that was ever started here, as far as is known.
   AttemptNumber last_attempt() const { return last_.fixed.attempt; }

@@ -117,6 +117,7 @@ class DirectWorld : public RunnerWorld {
   void shim_stops(const AssignmentId& id) override { signal_shim(id, SIGSTOP); }
   void shim_continues(const AssignmentId& id) override { signal_shim(id, SIGCONT); }
   void process_dies(const AssignmentId&, std::int32_t pid) override { ::kill(pid, SIGKILL); }
+  int children() const override { return 2; }
   int processes(const AssignmentId& id) override { return static_cast<int>(marked(id.text()).size()); }
   int running_processes(const AssignmentId& id) override {
     int running = 0;

@@ -45,6 +45,7 @@ class RunnerWorld {
   virtual void shim_stops(const AssignmentId& id) = 0;                     // SIGSTOP; its task runs on
   virtual void shim_continues(const AssignmentId& id) = 0;
   virtual void process_dies(const AssignmentId& id, std::int32_t pid) = 0; // kill -9 of the task's main process
+  virtual int children() const = 0;                                        // that `leaves_children` has, once they are settled
   // Processes of that assignment's tasks that are alive and not stopped, shim excluded.
   virtual int processes(const AssignmentId& id) = 0;
   virtual int running_processes(const AssignmentId& id) = 0;

@@ -38,7 +38,7 @@ class SimWorld final : public RunnerWorld {
     if (behaviour.ready || !behaviour.status.empty()) script.ready = 1ms;
     script.says = behaviour.status;
     script.ignore_term = behaviour.ignores_term;
-    script.children = behaviour.leaves_children ? 3 : 0;
+    script.children = behaviour.leaves_children ? static_cast<std::uint32_t>(children()) : 0;
     task::ShimSpec spec;
     spec.id = id;
     spec.argv = script.argv();
@@ -52,6 +52,7 @@ class SimWorld final : public RunnerWorld {
   void shim_continues(const AssignmentId& id) override { host_.runner().continue_shim(id); }
   void process_dies(const AssignmentId& id, std::int32_t) override { host_.runner().kill_process(id, SIGKILL); }
 
+  int children() const override { return 3; }
   int processes(const AssignmentId& id) override {
     const sim::SimShim* shim = find(id);
     return shim != nullptr && shim->running ? (shim->main_ended ? 0 : 1) + static_cast<int>(shim->script.children) : 0;

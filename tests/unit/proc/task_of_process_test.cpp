@@ -37,6 +37,9 @@ TEST_F(TaskOfProcess, WhoeverDescendsFromAShimOfOurs) {
   EXPECT_TRUE(in_task(10));
   EXPECT_FALSE(in_task(21));
   EXPECT_FALSE(in_task(1));
+  EXPECT_EQ(task_of_process(12, "/var/lib/dtrain/tasks", directory_), "4.1.worker-0");
+  EXPECT_EQ(task_of_process(21, "/var/lib/dtrain/tasks", directory_), std::nullopt);
+  EXPECT_EQ(task_of_process(99, "/var/lib/dtrain/tasks", directory_), std::nullopt) << "gone: nobody can tell";
   EXPECT_FALSE(in_task(0)) << "of an outer namespace";
 }
 
