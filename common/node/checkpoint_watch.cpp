@@ -144,7 +144,8 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
     const CheckpointRecord* r = record_of(job, info);
     // Judged before, or all who shall be noted are; what is known to be here may have been written anew, with the same bytes.
     const bool back = r != nullptr && r->state == CheckpointState::deleted && soft.removed.erase(identity(info)) != 0;
-    if (r != nullptr && !back && (!cluster::is_good(r->state) || is_at(*r, c_.facts.id) || r->places.size() >= limits::kCheckpointPlaces)) continue;
+    if (r != nullptr && !back && (!cluster::is_good(r->state) ||
+                                  is_at(*r, c_.facts.id) || r->places.size() >= limits::kCheckpointPlaces)) continue;
     say({job.id, info, CheckpointState::complete, "", c_.facts.id, generation});
   }
   find_work(job, soft);
