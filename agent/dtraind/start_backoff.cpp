@@ -40,13 +40,13 @@ bool StartBackoff::wait(int failed) const {
   const Duration delay = start_delay(failed);
   if (delay == Duration{0}) return true;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay).count();
-  std::fprintf(stderr, "dtraind: %d starts in a row failed: the next try is in %lld s; systemctl restart dtraind tries at once\n", failed,
-               static_cast<long long>(seconds));
   sigset_t ends, before;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
   ::sigprocmask(SIG_BLOCK, &ends, &before);
+  std::fprintf(stderr, "dtraind: %d starts in a row failed: the next try is in %lld s; systemctl restart dtraind tries at once\n", failed,
+               static_cast<long long>(seconds));
   const timespec time{static_cast<time_t>(seconds), 0};
   const bool stopped = ::sigtimedwait(&ends, nullptr, &time) > 0;
   ::sigprocmask(SIG_SETMASK, &before, nullptr);

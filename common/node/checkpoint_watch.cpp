@@ -143,7 +143,9 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
     soft.verified.erase(identity(info));
     const CheckpointRecord* r = record_of(job, info);
     // Judged before, or all who shall be noted are; what is known to be here may have been written anew, with the same bytes.
-    if (r != nullptr && (!cluster::is_good(r->state) || is_at(*r, c_.facts.id) || r->places.size() >= limits::kCheckpointPlaces)) continue;
+    const bool back = r != nullptr && r->state == CheckpointState::deleted && soft.removed.erase(identity(info)) != 0;
+    if (r != nullptr && !back && (!cluster::is_good(r->state) ||
+                                  is_at(*r, c_.facts.id) || r->places.size() >= limits::kCheckpointPlaces)) continue;
     say({job.id, info, CheckpointState::complete, "", c_.facts.id, generation});
   }
   find_work(job, soft);
@@ -157,6 +159,7 @@ void CheckpointWatch::note_removed(const JobRecord& job, Job& soft, const std::v
     const bool removed = soft.listed.contains(r.info.path) && !paths.contains(r.info.path);
     if (!removed || !cluster::is_good(r.state) || !is_verifier(job, r, c_.facts.id) || soft.deleted.contains(identity(r.info))) continue;
     soft.known.erase(identity(r.info));  // it may be put there again
+    soft.removed.insert(identity(r.info));
     say({job.id, as_here(r), CheckpointState::deleted, "it is not there any more", c_.facts.id, {}});
   }
   soft.listed = std::move(paths);

@@ -43,7 +43,8 @@ class CheckpointWatch {
     std::set<std::string> known;     // told, or judged
     std::set<std::string> verified;  // or tried to
     std::set<std::string> deleted;
-    std::set<std::string> listed;  // paths that the newest look found
+    std::set<std::string> listed;   // paths that the newest look found
+    std::set<std::string> removed;  // by the job itself, as this watch saw
     std::vector<transfer::CheckpointInfo> to_verify;
     std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
   };

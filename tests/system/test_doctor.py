@@ -175,6 +175,23 @@ class DoctorTest(test_members.Members):
         write(RESERVED, setting.split("=")[1] + "\n")
         self.assertEqual(of(examine(a1)[1], "task-ports", "warn", "a1"), [])
 
+    def test_a_member_with_another_key(self):
+        a1, _ = self.pair()
+        a3 = self.members["a3"]
+        a3.end(signal.SIGTERM)
+        a3.key = harness.make_key(os.path.join(a3.directory, "other.key"))
+        a3.start()
+
+        def named(agent):
+            return [f for f in examine(agent)[1] if f["level"] == "bad" and "key" in f["finding"] + f["cure"]]
+        found = until(lambda: named(a1), lambda: "the cause of it: %s" % examine(a1)[1])[0]
+        self.assertEqual((found["check"], found["node"]), ("reach", "a3"))
+        self.assertIn("sha256sum", found["cure"])
+        self.assertNotIn("systemctl start", found["cure"])
+        until(lambda: named(a3), lambda: "the cause of it: %s" % examine(a3)[1])
+        for agent in (a1, a3):
+            self.assertNotIn("descriptors-exhausted", agent.log())
+
     def test_a_member_that_does_not_answer(self):
         a1, a2 = self.pair()
         a3 = self.members["a3"]

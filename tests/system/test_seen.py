@@ -3,7 +3,6 @@ import os
 import pty
 import select
 import subprocess
-import unittest
 
 from harness import PATIENCE, SLEEP, SystemTest, main, python, sh, until
 
@@ -162,7 +161,6 @@ class Seen(SystemTest):
         self.assertTrue(any("level=warn" in line for line in self.agent.log().splitlines() if "event=task.failed" in line))
 
 
-@unittest.skipUnless(os.path.exists("/proc/self/stat"), "needs Linux")
 class Failing(SystemTest):
     def test_starts_that_fail_in_a_row_wait_ever_longer(self):
         runtime, bad = self.path("runtime"), self.write("bad.yaml", "no: such key\n")
