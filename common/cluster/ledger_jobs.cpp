@@ -133,7 +133,6 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     if (old.nothing_runs()) {
       forget(old.id, wall);
     } else {  // still winding down: it goes once it is quiet, its name is free now
-      if (!old.deleting) old.graceful = false;
       old.deleting = old.replaced = true;
       old.leave_running = false;
       touched_.insert(old.id);
