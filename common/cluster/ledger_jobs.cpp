@@ -10,6 +10,9 @@
 namespace dtrain::cluster {
 namespace {
 
+// Of limits::kActiveJobs: nobody takes all of them from others.
+constexpr std::size_t kActiveJobsOfUser = limits::kActiveJobs / 2;
+
 constexpr std::size_t kShownOfDigest = 12;  // everybody reads the history, and a whole digest is nearly the package
 
 bool same(const job::User& a, const job::User& b) { return a.uid == b.uid && a.name == b.name; }
@@ -139,8 +142,16 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
       follows = old.id;
     }
   }
-  std::size_t active = 0;
-  for (const auto& known : state_.jobs) active += is_final(known.second.state) ? 0 : 1;
+  std::size_t active = 0, own = 0;
+  for (const auto& known : state_.jobs) {
+    if (is_final(known.second.state)) continue;
+    ++active;
+    own += same(known.second.user, c.user) ? 1 : 0;
+  }
+  if (own >= kActiveJobsOfUser)
+    return refused(ErrorCode::limit,
+                   "could not submit job " + spec->name + ": " + std::to_string(own) + " jobs of user " + c.user.name + " are active already",
+                   "wait for some to finish, or cancel some");
   if (active >= limits::kActiveJobs)
     return refused(
         ErrorCode::limit,

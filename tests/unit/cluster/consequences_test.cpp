@@ -1,6 +1,7 @@
 // What dies of another task's ordered or lost end costs nothing, whichever is heard of first.
 #include <gmock/gmock.h>
 
+#include "common/base/limits.h"
 #include "common/cluster/job_transition.h"
 #include "tests/unit/cluster/ledger_world.h"
 
@@ -165,6 +166,49 @@ TEST_F(Names, ASubmitBehindADeleteIsTheNextJobOfThatName) {
     act(next.job, ActionKind::remove, [](JobAction& a) { a.force = true; });
     EXPECT_EQ(ledger_.find("j"), nullptr);
   }
+}
+
+TEST_F(Names, NobodyTakesAllActiveJobsFromOthers) {
+  const std::size_t share = limits::kActiveJobs / 2;
+  job::JobSpec spec = generic_job(1);
+  spec.suspend = true;
+  const auto submit_as = [&](const std::string& user, std::size_t number) {
+    spec.name = user + std::to_string(number);
+    return apply(CommandType::submit, SubmitJob{wire::encode(spec), {user, 1000}, "", false, ""}).status;
+  };
+  for (std::size_t i = 0; i < share; ++i) ASSERT_TRUE(submit_as("mallory", i));
+  const Status more = submit_as("mallory", share);
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().code, ErrorCode::limit);
+  EXPECT_TRUE(submit_as("alice", 0));
+}
+
+TEST_F(Names, AUsersJobFilesHaveABudgetAndEndedOnesGoFirst) {
+  job::JobSpec spec = generic_job(1);
+  spec.suspend = true;
+  for (int i = 0; i < 8; ++i) spec.env["A" + std::to_string(i)] = std::string(100'000, 'x');
+  const auto submit_as = [&](const std::string& user, std::size_t number) {
+    spec.name = user + std::to_string(number);
+    return apply(CommandType::submit, SubmitJob{wire::encode(spec), {user, 1000}, "", false, ""});
+  };
+  const std::size_t fit = limits::kSpecBytesOfUser / wire::encode(spec).size() - 1;
+  std::vector<JobId> jobs;
+  for (std::size_t i = 0; i < fit; ++i) jobs.push_back(submit_as("mallory", i).job);
+  while (true) {
+    const Applied more = submit_as("mallory", jobs.size());
+    if (!more.status) {
+      EXPECT_EQ(more.status.error().code, ErrorCode::limit);
+      break;
+    }
+    jobs.push_back(more.job);
+    ASSERT_LT(jobs.size(), fit + 5);
+  }
+  EXPECT_TRUE(submit_as("alice", 0).status);
+  act(jobs[1], ActionKind::cancel);
+  EXPECT_TRUE(submit_as("mallory", jobs.size()).status);
+  EXPECT_EQ(ledger_.find(jobs[1]), nullptr);
+  EXPECT_NE(ledger_.find(jobs[0]), nullptr) << "what is active stays";
+  EXPECT_LT(ledger_.snapshot().size(), 256u << 20);
 }
 
 TEST_F(Names, WhatRanToItsEndWaitsForItsEvaluatorNoLongerThanSaid) {

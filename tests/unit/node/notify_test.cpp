@@ -1,6 +1,7 @@
 // Notify commands of jobs: whose they are, and until when.
 #include <gtest/gtest.h>
 
+#include "common/node/history.h"
 #include "tests/unit/node/working_town.h"
 
 namespace dtrain::node {
@@ -40,6 +41,28 @@ TEST_F(NotifyTest, EndWithTheDeletionOfTheirJob) {
   const auto& hook = run[0].second.env.at("DTRAIN_JOB") == "j" ? run[0] : run[1];
   EXPECT_EQ(ended[0].second.job, hook.second.job);
   EXPECT_EQ(ended[0].first, hook.first) << "where it ran";
+}
+
+TEST_F(NotifyTest, AndLinesOfTheLogAreToldOnceOverARestartOfAllAgents) {
+  job::JobSpec spec = generic("j", 1);
+  spec.notify = {{"/bin/page"}, {"Running"}};
+  submit(spec);
+  work(kNoteEvery + 3s);
+  ASSERT_EQ(effects<RunHook>().size(), 1u);
+  const auto lines = [&] {
+    std::size_t count = 0;
+    for (House* house : houses) count += house->log.count("job.running job=j");
+    return count;
+  };
+  ASSERT_EQ(lines(), 1u);
+  for (int life = 0; life < 3; ++life) {
+    for (House* house : houses) house->kill();
+    for (House* house : houses) house->start();
+    town.run_for(30s);
+    work();
+  }
+  EXPECT_EQ(effects<RunHook>().size(), 1u);
+  EXPECT_EQ(lines(), 1u);
 }
 
 }  // namespace
