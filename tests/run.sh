@@ -4,8 +4,8 @@
 #                          what the address sanitizer watches is built there only
 #   tests/run.sh --quick   the release build and its tests only, few simulator seeds
 #   tests/run.sh --soak    all tests, in the release build, too, and longer: 20,000 simulator seeds of whole clusters, 100,000
-#                          of the other worlds, 10,000 submits, ten minutes of random kills, half an hour of an ordinary day, 50 hosts cut off, a minute
-#                          without a quorum, of fuzzing per decoder, of a frozen machine and of frozen tasks
+#                          of the other worlds, 10,000 submits, ten minutes of random kills, half an hour of an ordinary day, 50 hosts
+#                          cut off, a minute without a quorum, of fuzzing per decoder, of a frozen machine and of frozen tasks
 # The last line is 'N passed, N failed'; exit 0 when nothing failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -21,7 +21,8 @@ case "${1:-}" in
 esac
 jobs=$(nproc)
 if [ "$mode" = soak ]; then
-  export DTRAIN_FROZEN_SECONDS=60 DTRAIN_SUBMITS=10000 DTRAIN_KILL_SECONDS=600 DTRAIN_DAY_SECONDS=1800 DTRAIN_CUTS=50 DTRAIN_QUORUM_LOST_SECONDS=60
+  export DTRAIN_FROZEN_SECONDS=60 DTRAIN_SUBMITS=10000 DTRAIN_KILL_SECONDS=600 DTRAIN_CUTS=50 DTRAIN_QUORUM_LOST_SECONDS=60
+  export DTRAIN_DAY_SECONDS=1800
 fi
 # Of the simulator: whole clusters, and the other worlds.
 case $mode in quick) cluster_seeds=50 seeds=50 ;; full) cluster_seeds=500 seeds=500 ;; soak) cluster_seeds=20000 seeds=100000 ;; esac

@@ -1,6 +1,7 @@
 // Appends a task's output to rotated files of the current directory, as common/task/log_format.h says.
 // Never blocks the task and never fails: what finds no room is counted, and a line says so once there is room again, at the latest at the
-// end of the attempt: for that line room is kept. A part of the disk is left free: the agent's ledger may lie on it, and what ends a task that prints without end must find room to be written down.
+// end of the attempt: for that line room is kept. A part of the disk is left free: the agent's ledger may lie on it, and what ends a task
+// that prints without end must find room to be written down.
 #pragma once
 
 #include "agent/dtrain-shim/sys.h"

@@ -380,7 +380,7 @@ node::Options node_options(const Config& config, const std::string& cluster_id, 
   options.restore_wait = config.timing.restore_wait;
   // Somebody's own machine may be as full as they like it.
   const bool own = config.dev && config.storage.min_free.bytes == 0 && config.storage.min_free.percent == FreeSpace{}.percent;
-  options.keep_free = own ? node::KeepFree{0, kKeptFreeOfDev} : node::KeepFree{config.storage.min_free.percent, config.storage.min_free.bytes};
+  options.keep_free = {config.storage.min_free.percent, own ? kKeptFreeOfDev : config.storage.min_free.bytes};
   options.task_port_first = config.network.task_ports.first;
   options.task_port_last = config.network.task_ports.last;
   for (const std::string& name : config.tasks.pass_env)

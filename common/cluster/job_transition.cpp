@@ -9,10 +9,6 @@
 namespace dtrain::cluster {
 namespace {
 
-std::uint64_t jitter_seed(const JobRecord& job) {
-  return job.id * 1'000'003 + job.restarts + job.stage_failures;
-}
-
 bool evaluator_or_ps(const std::string& role) {
   return role == "ps" || role == "evaluator";
 }
@@ -25,17 +21,8 @@ bool counts_as_running(const JobRecord& job, const TaskRecord& t) {
 
 }  // namespace
 
-Refusals in_force(const Refusals& refusals, Duration elapsed) {
-  Refusals left;
-  for (const auto& [host, refusal] : refusals)
-    if (refusal.until > elapsed) left.emplace(host, refusal);
-  return left;
-}
-
-Duration refused_for(std::uint32_t times, Duration first, Duration most) {
-  Duration wait = first;
-  for (std::uint32_t i = 1; i < times && wait < most; ++i) wait *= 2;
-  return std::min(wait, most);
+std::uint64_t jitter_seed(const JobRecord& job) {
+  return job.id * 1'000'003 + job.restarts + job.stage_failures;
 }
 
 void JobTransition::task_event(const TaskRecord& task, std::string type, std::string reason,
@@ -386,45 +373,6 @@ void JobTransition::recover(const TaskRecord& task, const std::string& cause, bo
   if (job_.restored && !spared) ++job_.fruitless_restores;  // a later checkpoint that verifies sets it back
   halt(Halt::recovery, false, true);
   set_state(JobState::recovering, cause, {{"task", task.place.task.text()}});
-}
-
-// Whatever keeps a task from being begun on a host is a reason to go elsewhere. What only the user can mend (no such directory) may be
-// different on another host, too: where no host is left the coordinator ends the job. What is so for the moment (a port that somebody
-// holds) is tried there once more at once, for the next generation has other ports.
-void JobTransition::note_refusal(const NodeId& host, const TaskObservation& seen) {
-  const Duration now = ledger_.state_.elapsed;
-  std::erase_if(job_.refused_by, [&](const auto& entry) { return entry.second.until + kRefusedFor <= now; });
-  Refusal& refusal = job_.refused_by[host];
-  const ErrorCode code = seen.stage_error;
-  refusal.for_good = seen.host_refused.empty() && (code == ErrorCode::invalid || code == ErrorCode::not_found ||
-                                                   code == ErrorCode::refused || code == ErrorCode::damaged);
-  refusal.reason = (seen.host_refused.empty() ? seen.reason : seen.host_refused).substr(0, kRefusalBytes);
-  ++refusal.times;
-  const bool at_once = refusal.for_good || !seen.host_refused.empty();
-  const bool once_more = code == ErrorCode::unavailable && refusal.times == 1;
-  refusal.until = now + (at_once ? kRefusedFor : once_more ? 0s : refused_for(refusal.times, kRefusedFirst, kRefusedFor));
-  if (!at_once) ledger_.note_stage_failure(job_, host, refusal.reason);
-}
-
-void JobTransition::begins_there(const NodeId& host) {
-  const auto refusal = job_.refused_by.find(host);
-  if (refusal != job_.refused_by.end() && refusal->second.until <= ledger_.state_.elapsed) job_.refused_by.erase(refusal);
-  ledger_.note_staged(job_, host);
-}
-
-void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& seen) {
-  // A task that ran in this generation died before: what replaces it is a restart, wherever that begins (seed 12791).
-  // Unless a user asked for its end, or its port was somebody else's.
-  const bool died = task.attempt >= task.first_attempt && task.attempt != task.restart_attempt;
-  if (died && !spend_restart(seen.reason, task.spared_attempt == task.attempt)) return;
-  job::RestartBackoff wait;
-  wait.reset_after = 0s;
-  job_.not_before = ledger_.state_.elapsed + job::backoff_delay(wait, job_.stage_failures, jitter_seed(job_));
-  ++job_.stage_failures;
-  halt(Halt::replace, false, true);
-  job_.reason = seen.reason;
-  cut(job_.reason, limits::kReasonBytes);
-  task_event(task, "stage-failed", seen.reason);
 }
 
 bool JobTransition::check_success() {

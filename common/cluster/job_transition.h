@@ -18,6 +18,9 @@ bool can_leave(const JobRecord& job);
 // Can these be ended and begun elsewhere while the job's other tasks go on? Else all of the job must.
 bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks);
 
+// Of the jitter of its back-offs: replicas draw the same.
+std::uint64_t jitter_seed(const JobRecord& job);
+
 class JobTransition {
  public:
   JobTransition(Ledger& ledger, JobRecord& job, WallTime wall) : ledger_(ledger), job_(job), wall_(wall) {}

@@ -96,30 +96,6 @@ bool Ledger::heard(const NodeId& host) const {
          broken_rule == "unheard-host-keeps";
 }
 
-Refusals Ledger::refusals(const JobRecord& job, Duration elapsed) const {
-  Refusals all = in_force(job.refused_by, elapsed);
-  for (const auto& [host, users] : state_.avoided)
-    if (const auto own = users.find(job.user.name); own != users.end() && own->second.until > elapsed) all.try_emplace(host, own->second);
-  return all;
-}
-
-void Ledger::note_stage_failure(const JobRecord& job, const NodeId& host, const std::string& reason) {
-  auto& users = state_.avoided[host];
-  if (users.size() >= kAvoidedUsers && !users.contains(job.user.name))
-    users.erase(std::ranges::min_element(users, {}, [](const auto& entry) { return entry.second.until; }));
-  Refusal& refusal = users[job.user.name];
-  ++refusal.times;
-  refusal.reason = reason;
-  if (refusal.times > 1) refusal.until = state_.elapsed + refused_for(refusal.times - 1, kAvoidedFirst, kAvoidedMost);
-}
-
-void Ledger::note_staged(const JobRecord& job, const NodeId& host) {
-  const auto users = state_.avoided.find(host);
-  if (users == state_.avoided.end()) return;
-  users->second.erase(job.user.name);
-  if (users->second.empty()) state_.avoided.erase(users);
-}
-
 Duration Ledger::elapsed_at(Instant now) const {
   return state_.elapsed + std::max<Duration>(now - state_.at, 0ns);
 }
@@ -142,13 +118,6 @@ void Ledger::add_event(WallTime wall, JobId job, std::string type, std::string o
   events_.push_back({state_.next_event++, wall, job, std::move(type), std::move(object), std::move(reason),
                      std::move(details)});
   if (events_.size() > limits::kKeptEvents) events_.pop_front();
-}
-
-void cut(std::string& text, std::size_t bytes) {
-  if (text.size() <= bytes) return;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;  // whole characters
-  text.resize(bytes);
-  text += "...";
 }
 
 void Ledger::use_ports(const TaskPlacement& place) {

@@ -90,8 +90,9 @@ Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallT
   if (!too_many()) return {};
   const bool users = own > limits::kSpecBytesOfUser;
   return fail(ErrorCode::limit,
-              "could not submit job " + spec.name + ": with it the job files of " + (users ? "user " + c.user.name : std::string("all users")) +
-                  " would take more than " + std::to_string((users ? limits::kSpecBytesOfUser : limits::kSpecBytes) >> 20) + " MiB",
+              "could not submit job " + spec.name + ": with it the job files of " +
+                  (users ? "user " + c.user.name : std::string("all users")) + " would take more than " +
+                  std::to_string((users ? limits::kSpecBytesOfUser : limits::kSpecBytes) >> 20) + " MiB",
               "end and delete some jobs, or put what is long into the package");
 }
 
@@ -150,7 +151,8 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   }
   if (own >= kActiveJobsOfUser)
     return refused(ErrorCode::limit,
-                   "could not submit job " + spec->name + ": " + std::to_string(own) + " jobs of user " + c.user.name + " are active already",
+                   "could not submit job " + spec->name + ": " + std::to_string(own) + " jobs of user " + c.user.name +
+                       " are active already",
                    "wait for some to finish, or cancel some");
   if (active >= limits::kActiveJobs)
     return refused(

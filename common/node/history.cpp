@@ -42,7 +42,7 @@ bool History::applied(bool leads) {
   hooked_ = std::max(hooked_, told);
   if (hooks)
     note();
-  else if (newest > std::max(told, proposed_) && due_ == kNever)
+  else if (newest > std::max(told, proposed_) && due_ == kNever && !c_.replicated->alone())  // who reads its log alone tells nothing anew
     due_ = c_.now.boot + kNoteEvery;
   return any;
 }

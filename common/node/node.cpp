@@ -251,7 +251,8 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<RelayAnswered>(event) ||
                           std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Examined>(event) ||
                           std::holds_alternative<GpusSampled>(event) || std::holds_alternative<GpuFaulted>(event) ||
-                          std::holds_alternative<HostChecked>(event) || std::holds_alternative<DiskLooked>(event) || std::holds_alternative<GpuHoldersFound>(event) ||
+                          std::holds_alternative<HostChecked>(event) || std::holds_alternative<DiskLooked>(event) ||
+                          std::holds_alternative<GpuHoldersFound>(event) ||
                           std::holds_alternative<HookEnded>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   // What an earlier life of the agent left is of no task here before there are orders again: also while no ledger is here, for another

@@ -265,8 +265,9 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
     if (!only.empty() && id.text() != only) continue;
     if (bytes >= limits::kAnswerPageBytes)
       return fail(ErrorCode::limit,
-                  "could not show what each of " + std::to_string(job.tasks.size()) + " tasks is given: the arguments and environments of the first " +
-                      std::to_string(views.size()) + " take " + std::to_string(bytes >> 20) + " MiB already",
+                  "could not show what each of " + std::to_string(job.tasks.size()) +
+                      " tasks is given: the arguments and environments of the first " + std::to_string(views.size()) + " take " +
+                      std::to_string(bytes >> 20) + " MiB already",
                   "ask for fewer tasks: cluster-spec J --task T, or a plan with fewer replicas");
     job::TaskView view;
     view.task = id;

@@ -1,5 +1,5 @@
-"""A day in the life of a small cluster: three agents and ten jobs, while operators and users do what they do every day. Hosts are stopped in
-order and come back, agents are stopped and started anew, ports are taken, jobs are suspended, scaled, deleted and submitted again under
+"""A day in the life of a small cluster: three agents and ten jobs, while operators and users do what they do every day. Hosts are stopped
+in order and come back, agents are stopped and started anew, ports are taken, jobs are suspended, scaled, deleted and submitted again under
 the same names. Nothing of that is a fault of any job: each has backoffLimit 0, and none may fail.
 
 At the end every job runs, no budget was spent, no line of a log is missing or there twice, and whatever `describe` said of a job when
@@ -73,7 +73,8 @@ class OrdinaryDay(test_hosts.Hosts):
         self.random = random.Random(SEED)
         print("DTRAIN_SEED=%d" % SEED, flush=True)
         self.train = self.write("train.py", TRAIN)
-        self.wrapper = self.write("run.sh", "#!/bin/bash\nexport OMP_NUM_THREADS=1\npython3 %s \"$@\"\necho ended with $?\nexit 1\n" % self.train)
+        script = "#!/bin/bash\nexport OMP_NUM_THREADS=1\npython3 %s \"$@\"\necho ended with $?\nexit 1\n"
+        self.wrapper = self.write("run.sh", script % self.train)
         os.chmod(self.wrapper, 0o755)
         self.disturbed = time.monotonic()
         self.untrue, self.sampled, self.over = [], collections.Counter(), threading.Event()
@@ -111,8 +112,8 @@ class OrdinaryDay(test_hosts.Hosts):
         shims = [pid for pid in processes_of(agent.directory) if harness.names_of([pid]) == ["dtrain-shim"]]
         for pid in shims:
             os.kill(pid, signal.SIGTERM)
-        tasks = [t["pid"] for name in self.names for t in self.tasks_at(self.any_agent(), name).values() if t["node"] == agent.name and t["pid"]]
-        for pid in tasks:
+        all_tasks = [t for name in self.names for t in self.tasks_at(self.any_agent(), name).values()]
+        for pid in [t["pid"] for t in all_tasks if t["node"] == agent.name and t["pid"]]:
             try:
                 os.kill(pid, signal.SIGTERM)
             except ProcessLookupError:
@@ -165,7 +166,8 @@ class OrdinaryDay(test_hosts.Hosts):
             self.sampled[name] += 1
             job, dead = said, [t["task"] for t in said["tasks"] if t["state"] == "Running" and not alive(t["pid"])]
             if job["state"] != "Running" or not job["progressing"]["value"]:
-                self.untrue.append("%s is said to be %s, %s, and nothing was done to it for %d s" % (name, job["state"], job["progressing"], CALM_S))
+                self.untrue.append("%s is said to be %s, %s, and nothing was done to it for %d s" %
+                                   (name, job["state"], job["progressing"], CALM_S))
             if dead and self.disturbed < began - CALM_S:
                 self.untrue.append("%s of %s are said to run and do not" % (dead, name))
 
@@ -210,8 +212,8 @@ class OrdinaryDay(test_hosts.Hosts):
                 if job["state"] in harness.FINAL and job["name"] in self.names:
                     raise AssertionError("%s is %s: %s" % (job["name"], job["state"], job["reason"]))
             return all(jobs[name]["state"] == "Running" and jobs[name]["progressing"]["value"] for name in self.names)
-        until(seen, lambda: "all jobs to run: %s" % [(j["name"], j["state"], j["progressing"], j["reason"]) for j in self.agents[0].ask("jobs")
-                                                      if j["state"] != "Running"], PATIENCE)
+        until(seen, lambda: "all jobs to run: %s" % [(j["name"], j["state"], j["progressing"], j["reason"])
+                                                      for j in self.agents[0].ask("jobs") if j["state"] != "Running"], PATIENCE)
 
     def no_line_is_lost(self):
         """Of the jobs that were never deleted: what their tasks wrote is in their logs, once each."""
@@ -220,7 +222,8 @@ class OrdinaryDay(test_hosts.Hosts):
             if self.deletions[name]:
                 continue
             self.agents[0].do("cancel", name)
-            until(lambda: all(t["state"] in ("Succeeded", "Failed") for t in self.tasks_at(self.agents[0], name).values()), "the end of " + name)
+            until(lambda: all(t["state"] in ("Succeeded", "Failed") for t in self.tasks_at(self.agents[0], name).values()),
+                  "the end of " + name)
             logs = collections.Counter(re.findall(r"\S+ \d+ \d+", self.agents[0].do("logs", name, "--attempt", "all")))
             said = [line for line in self.lines("said-" + name) if re.fullmatch(r"\S+ \d+ \d+", line)]
             lost = [line for line in said if not logs[line]]

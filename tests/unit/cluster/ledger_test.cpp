@@ -345,31 +345,6 @@ TEST_F(Ledgers, RerunIsANewRunOfAFinishedJob) {
   EXPECT_EQ(job(id).restarts, 0u);
 }
 
-TEST_F(Ledgers, AFailureToBeginOnAHostCostsAPlacementAndNothingElse) {
-  const JobId id = submit(generic_job(1));
-  begin(id);
-  auto busy = seen(id, {"worker", 0}, TaskState::failed);
-  busy.attempt = 0;
-  busy.ended = busy.stage_failed = true;
-  busy.stage_error = ErrorCode::unavailable;
-  busy.reason = "port 20000 is used by pid 1";
-  report({busy});
-  EXPECT_EQ(job(id).state, JobState::pending);
-  EXPECT_TRUE(job(id).needs_generation);
-  EXPECT_EQ(job(id).restarts, 0u);
-  begin(id);
-  auto missing = seen(id, {"worker", 0}, TaskState::failed);
-  missing.attempt = 0;
-  missing.ended = missing.stage_failed = true;
-  missing.stage_error = ErrorCode::not_found;
-  missing.reason = "working directory /x does not exist";
-  report({missing});
-  EXPECT_EQ(job(id).state, JobState::pending) << "another host may have it";
-  EXPECT_EQ(job(id).reason, missing.reason);
-  EXPECT_TRUE(job(id).refused_by.at("n1").for_good);
-  EXPECT_EQ(job(id).restarts, 0u);
-}
-
 TEST_F(Ledgers, ADeathWhoseReplacementCouldNotBeStagedCostsARestart) {
   job::JobSpec spec = generic_job(1);
   spec.policy.backoff_limit = 1;

@@ -176,6 +176,7 @@ TEST_F(Streams, EventsAreOneObjectALineAndResume) {
   agent([&](const wire::Message& m) {
     const auto request = wire::decode<wire::EventsRequest>(m.payload);
     wire::EventsReply reply;
+    if (!request->follow) return FakeAgent::Answer{{reply_to(m, MessageType::events, reply, true)}, false};  // what is there comes first
     reply.events.push_back({request->after + 1, "t", "job.running", "digits", "", ""});
     return FakeAgent::Answer{{reply_to(m, MessageType::events, reply, ++asked == 2)}, asked == 1};
   });

@@ -111,9 +111,21 @@ class CheckpointsTest : public ::testing::Test {
   void run_for(Duration time) {
     for (Duration t{}; t < time; t += 100ms) {
       work();
+      if (t % 1s == 0ns) ask_for_leases();
       town.run_for(100ms);
     }
     work();
+  }
+  // As the shims of every ps that was started do, also of those that have ended: these are answered that they are superseded.
+  void ask_for_leases() {
+    if (dynamic_worker) return;
+    for (House* house : houses) {
+      std::map<AssignmentId, AttemptNumber> started;
+      for (const Effect& e : house->effects)
+        if (const auto* start = std::get_if<StartAttempt>(&e); start != nullptr && start->id.task.role == "ps") started[start->id] = start->attempt;
+      for (const auto& [id, attempt] : started)
+        if (house->runs()) house->give(LeaseAsked{id, attempt, ++nonce_});
+    }
   }
   // A task on that host wrote it: who watches is told.
   void write(House& house, const transfer::CheckpointInfo& info) {
@@ -165,6 +177,7 @@ class CheckpointsTest : public ::testing::Test {
       }
     }
   }
+  std::uint64_t nonce_ = 0;
   template <class E>
   void perform(House&, const E&) {}
   void perform(House& house, const OpenRelay& e) {

@@ -14,10 +14,11 @@ using wire::MessageType;
 
 class HostsTest : public ::testing::Test {
  protected:
-  HostsTest() {
+  explicit HostsTest(Duration agent_grace = Options{}.agent_grace) {
     for (const char* name : {"n1", "n2", "n3", "n4"}) {
       houses.push_back(&town.add(name));
       houses.back()->started.facts.task_address = houses.back()->address().ip;
+      houses.back()->options.agent_grace = agent_grace;
     }
     for (House* house : houses) {
       house->start();
@@ -100,7 +101,12 @@ TEST_F(HostsTest, WhatALostHostHadIsBegunElsewhere) {
   EXPECT_FALSE(houses[0]->nodes("n4").front().schedulable);
 }
 
-TEST_F(HostsTest, WhatMustNotRunTwiceWaitsForItsHost) {
+class PatientHostsTest : public HostsTest {
+ protected:
+  PatientHostsTest() : HostsTest(5min) {}
+};
+
+TEST_F(PatientHostsTest, WhatMustNotRunTwiceWaitsForItsHost) {
   job::JobSpec spec = spread(4);
   spec.roles["worker"].exclusive = true;
   submit(*houses[0], spec);
