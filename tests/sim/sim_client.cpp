@@ -151,10 +151,19 @@ void SimClient::act() {
     const std::uint64_t tag = *unacknowledged_.begin();
     return submit({}, tag, false);
   }
+  if (!removed_.empty() && rng_.chance(1, 2)) return submit_again(std::exchange(removed_, {}));
   const std::uint64_t deed = rng_.below(10);
   if (job == nullptr || deed < (hungry_ != 0 ? 6 : 3)) return submit_something();
   if (deed < (hungry_ != 0 ? 8 : 6)) return act_on_job(*job);
   query(job);
+}
+
+// People do so right behind a delete, with the same file.
+void SimClient::submit_again(const std::string& name) {
+  const JobFile* last = nullptr;
+  for (const auto& [tag, file] : book_.files())
+    if (file.spec.name == name) last = &file;
+  if (last != nullptr) submit({}, last->tag, false, true);
 }
 
 void SimClient::submit_something() {
@@ -207,6 +216,7 @@ void SimClient::act_on_job(const KnownJob& job) {
     case 10:
       request.action = wire::Action::remove;
       request.force = rng_.chance(1, 2);
+      removed_ = job.name;
       break;
     default: request.action = wire::Action::rerun; break;
   }

@@ -81,6 +81,7 @@ class SimClient {
   void act_on_job(const KnownJob& job);
   void query(const KnownJob* job);
   void submit_something();
+  void submit_again(const std::string& name);
   void check_payload(const SentRequest& sent, const wire::Message& message, std::uint64_t index);
   void on_submitted(const SentRequest& sent, const wire::Message& message);
   const KnownJob* random_job_of_book();
@@ -93,6 +94,7 @@ class SimClient {
   std::map<node::ConnectionId, SentRequest> open_;
   std::set<std::uint64_t> unacknowledged_;       // tags of submits that got no answer
   node::ConnectionId connections_ = 0;
+  std::string removed_;  // the job whose removal was asked for last; "": submitted again since
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;                         // of the deed under way
   bool dynamic_ = false, keeping_ = false;

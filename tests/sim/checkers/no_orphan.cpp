@@ -28,7 +28,7 @@ class NoOrphan final : public HostChecker {
     for (const auto& [id, shim] : host().runner().shims()) {
       if (!shim.running && !shim.alive) continue;
       const KnownJob* job = world_.book().find(id.job);
-      if (job == nullptr || job->gone) {
+      if (world_.ledger().find(id.job) == nullptr && (job == nullptr || job->gone)) {
         if (overdue(shim.started_at, slack + 10s))
           return violation(id.text() + " lives although its job is not known to the agent");
         continue;

@@ -116,13 +116,15 @@ class CheckpointsTest : public ::testing::Test {
     }
     work();
   }
-  // As the shims of every ps that was started do, also of those that have ended: these are answered that they are superseded.
+  // As the shims of all that was started under a lease do, also of those that have ended: these are answered that they are superseded.
   void ask_for_leases() {
-    if (dynamic_worker) return;
     for (House* house : houses) {
+      std::set<AssignmentId> leased;
       std::map<AssignmentId, AttemptNumber> started;
-      for (const Effect& e : house->effects)
-        if (const auto* start = std::get_if<StartAttempt>(&e); start != nullptr && start->id.task.role == "ps") started[start->id] = start->attempt;
+      for (const Effect& e : house->effects) {
+        if (const auto* launch = std::get_if<LaunchShim>(&e); launch != nullptr && launch->spec.lease > 0ns) leased.insert(launch->spec.id);
+        if (const auto* start = std::get_if<StartAttempt>(&e); start != nullptr && leased.contains(start->id)) started[start->id] = start->attempt;
+      }
       for (const auto& [id, attempt] : started)
         if (house->runs()) house->give(LeaseAsked{id, attempt, ++nonce_});
     }
