@@ -252,10 +252,11 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   finish(JobState::failed, reason, false);
 }
 
-bool JobTransition::spend_restart(const std::string& cause, bool spared) {
+bool JobTransition::spend_restart(const std::string& cause, bool spared, const TaskRecord* fault) {
   const auto& limit = job_.spec.policy.backoff_limit;
   if (!spared && limit && job_.budget_spent >= *limit && ledger_.broken_rule != "budget") {
-    finish(JobState::failed, cause + ": backoffLimit of " + std::to_string(*limit) + " restarts is used up", true);
+    const std::string reason = cause + ": backoffLimit of " + std::to_string(*limit) + " restarts is used up";
+    if (fault == nullptr || !in_doubt(*fault, reason)) finish(JobState::failed, reason, true);
     return false;
   }
   ++job_.restarts;
@@ -268,7 +269,7 @@ void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen)
   if (seen.on_request)
     ++job_.restarts;  // a user asked for it
   else if (!spend_restart(task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason),
-                          seen.exit && task.spared_attempt == seen.attempt))
+                          seen.exit && task.spared_attempt == seen.attempt, &task))
     return;
   task.granted_attempt = seen.attempt + 1;
 }
@@ -361,7 +362,7 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
 
 void JobTransition::recover(const TaskRecord& task, const std::string& cause, bool spared) {
   const auto& policy = job_.spec.policy;
-  if (!spend_restart(cause, spared)) return;
+  if (!spend_restart(cause, spared, &task)) return;
   const Duration now = ledger_.state_.elapsed;
   const bool healthy = job_.was_running && now - job_.all_running_since >= policy.restart_backoff.reset_after;
   if (healthy) job_.recoveries_in_row = 0;

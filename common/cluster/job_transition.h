@@ -80,8 +80,9 @@ class JobTransition {
   void watch_progress();
   void recover(const TaskRecord& task, const std::string& cause, bool spared);
   bool waits_for_roles();
-  // One restart is counted, against the job's budget too unless `spared`; false: that was used up, and the job has failed.
-  bool spend_restart(const std::string& cause, bool spared = false);
+  // One restart is counted, against the job's budget too unless `spared`. False: that was used up, and the job has failed, or is in doubt
+  // where `fault` may have died of what is not known yet.
+  bool spend_restart(const std::string& cause, bool spared = false, const TaskRecord* fault = nullptr);
   void watch_state();
   bool check_success();
   bool wanted(const TaskId& id) const;  // not scaled away

@@ -107,7 +107,7 @@ TEST_F(SystemdUnit, ATasksEnvironmentIsItsOwn) {
   spec.env["MINE"] = "1";
   run(spec);
   ASSERT_TRUE(pump([&] { return file("env").find("\nPWD=") != std::string::npos || file("env").find("_=") != std::string::npos; })) << file("env");
-  for (const char* foreign : {"INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "LANG=", "USER=", "LISTEN_"})
+  for (const char* foreign : {"INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "LANG=", "LISTEN_"})
     EXPECT_EQ(file("env").find(foreign), std::string::npos) << file("env");
   EXPECT_NE(file("env").find("NOTIFY_SOCKET=" + world_->directory(id_)), std::string::npos) << file("env");
   EXPECT_NE(file("env").find("MINE=1\n"), std::string::npos);

@@ -118,6 +118,26 @@ TEST_F(Consequences, WhatFailedForGoodLatelyWaitsForTheCoordinatorsWord) {
   EXPECT_EQ(job(id).halt, Halt::recovery);
 }
 
+TEST_F(Consequences, ABudgetThatIsUsedUpIsInDoubtToo) {
+  for (const TaskId& first : {kChief, kWorker}) {  // one that needs a recovery, one whose restart is granted
+    job::JobSpec s = spec();
+    s.name = "j-" + first.role;
+    s.policy.backoff_limit = 0;
+    const JobId id = submit(s);
+    begin_on_two(id);
+    report({died(id, first, first == kChief ? TaskState::failed : TaskState::backoff, 0, 1)});
+    ASSERT_TRUE(job(id).doubted) << job(id).reason;
+    EXPECT_EQ(job(id).state, JobState::recovering);
+    pass(1s);
+    report_of_n2({ended_with_its_host(id)});
+    EXPECT_FALSE(job(id).doubted);
+    everything_ends(id);
+    EXPECT_FALSE(is_final(job(id).state)) << job(id).reason;
+    EXPECT_TRUE(job(id).needs_generation);
+    EXPECT_EQ(job(id).budget_spent, 0u);
+  }
+}
+
 TEST_F(Consequences, WhereNobodyIsLostItHasFailed) {
   const JobId id = submit(spec());
   begin_on_two(id);

@@ -297,6 +297,9 @@ TEST_F(LedgerHosts, TheRestartsOfSeveralHostsNeverExceedTheBudget) {
   tell("n1", again);
   EXPECT_EQ(job(id).restarts, 1u) << "it was counted";
   tell("n2", died(id, {"worker", 1}, TaskState::backoff));
+  EXPECT_EQ(task(id, {"worker", 1}).granted_attempt, 1u);
+  ASSERT_TRUE(job(id).doubted) << "another host may be being lost: the coordinator decides";
+  apply(CommandType::finish, FinishJob{id, JobState::failed, job(id).doubt});
   EXPECT_EQ(job(id).state, JobState::failed);
   EXPECT_THAT(job(id).reason, HasSubstr("backoffLimit of 1"));
 }
