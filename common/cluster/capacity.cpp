@@ -26,6 +26,15 @@ class Fingerprint {
   std::uint64_t value_ = 14695981039346656037ull;
 };
 
+// The end of MurmurHash3 (Appleby, 2011). Without it the values of two hosts that change alike may differ by the same amount up and down,
+// and their sum not at all: jobs that waited for two hosts which were undrained in one moment were not looked at again.
+std::uint64_t mixed(std::uint64_t value) {
+  value ^= value >> 33;
+  value *= 0xff51afd7ed558ccdULL;
+  value ^= value >> 33;
+  return value;
+}
+
 std::uint64_t shape_of(const std::vector<HostCapacity>& hosts, PortRange ports) {
   std::uint64_t all = std::uint64_t{ports.first} << 16 | ports.last;
   for (const HostCapacity& h : hosts) {
@@ -42,7 +51,7 @@ std::uint64_t shape_of(const std::vector<HostCapacity>& hosts, PortRange ports) 
       print.add(key);
       print.add(value);
     }
-    all += print.value();
+    all += mixed(print.value());
   }
   return all;
 }

@@ -306,5 +306,18 @@ TEST_F(Used, WhatRunsIsTakenAndPortsRestTwoMinutes) {
   EXPECT_EQ(ports_free(), 10);
 }
 
+// Found by the simulator (world cluster, five hosts, seed 72).
+TEST(Shape, DiffersWhereSeveralHostsChangeAlike) {
+  std::vector<HostCapacity> hosts;
+  for (int i = 0; i < 12; ++i) hosts.push_back(host("h" + std::to_string(i), 4));
+  const std::uint64_t all = Capacity(hosts).shape();
+  for (HostCapacity& one : hosts)
+    for (HostCapacity& other : hosts) {
+      one.schedulable = other.schedulable = false;
+      EXPECT_NE(Capacity(hosts).shape(), all) << one.id << " and " << other.id;
+      one.schedulable = other.schedulable = true;
+    }
+}
+
 }  // namespace
 }  // namespace dtrain::cluster
