@@ -32,9 +32,9 @@ std::string mark_of(const std::string& path) {
 }
 
 // The name of an event: behind the handle of the directory, which is the one that is watched.
-std::string name_of(const fanotify_event_metadata& event) {
-  const char* at = reinterpret_cast<const char*>(&event) + event.metadata_len;
-  const char* end = reinterpret_cast<const char*>(&event) + event.event_len;
+std::string name_of(const char* event, const fanotify_event_metadata& head) {
+  const char* at = event + head.metadata_len;
+  const char* end = event + head.event_len;
   fanotify_event_info_fid info{};
   if (end - at < static_cast<std::ptrdiff_t>(sizeof info + sizeof(file_handle))) return "";
   std::memcpy(&info, at, sizeof info);
@@ -67,12 +67,14 @@ ShmWatch::ShmWatch(std::string directory) : directory_(std::move(directory)) {
 std::vector<ShmWatch::Made> ShmWatch::read() {
   std::vector<Made> made;
   if (!fd_) return made;
-  alignas(fanotify_event_metadata) char buffer[kReadBytes];
+  char buffer[kReadBytes];
   ssize_t left = ::read(fd_.get(), buffer, sizeof buffer);
-  const auto* event = reinterpret_cast<const fanotify_event_metadata*>(buffer);
-  for (; FAN_EVENT_OK(event, left); event = FAN_EVENT_NEXT(event, left)) {
-    std::string name = name_of(*event);
-    if (!name.empty() && name.find('\n') == std::string::npos) made.push_back({event->pid, std::move(name)});
+  fanotify_event_metadata head{};  // copied out: their lengths are no multiples of its alignment
+  for (const char* event = buffer; left >= static_cast<ssize_t>(sizeof head); event += head.event_len, left -= head.event_len) {
+    std::memcpy(&head, event, sizeof head);
+    if (head.event_len < sizeof head || head.event_len > left) break;
+    std::string name = name_of(event, head);
+    if (!name.empty() && name.find('\n') == std::string::npos) made.push_back({head.pid, std::move(name)});
   }
   return made;
 }
