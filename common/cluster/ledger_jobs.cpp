@@ -70,24 +70,29 @@ void Ledger::drop_oldest_finished(WallTime wall) {
   if (finished > limits::kFinishedJobs && oldest != 0) forget(oldest, wall);
 }
 
-// Ended jobs of the same user give their room, the oldest first.
+// Ended jobs of the same user give their room, the oldest first; none where that is not enough. The one of that name that is about to be
+// replaced is not counted.
 Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallTime wall) {
   std::size_t all = c.spec.size(), own = c.spec.size();
   std::vector<JobId> ended;
   for (const auto& [id, job] : state_.jobs) {
+    if (job.spec.name == spec.name && !job.replaced && job.nothing_runs()) continue;
     all += job.submitted_spec.size();
     if (!same(job.user, c.user)) continue;
     own += job.submitted_spec.size();
     if (is_final(job.state) && job.nothing_runs() && !job.replaced) ended.push_back(id);
   }
   const auto too_many = [&] { return own > limits::kSpecBytesOfUser || all > limits::kSpecBytes; };
-  for (auto id = ended.begin(); too_many() && id != ended.end(); ++id) {
-    const std::size_t freed = state_.jobs.at(*id).submitted_spec.size();
-    forget(*id, wall);
+  auto last = ended.begin();
+  for (; too_many() && last != ended.end(); ++last) {
+    const std::size_t freed = state_.jobs.at(*last).submitted_spec.size();
     all -= freed;
     own -= freed;
   }
-  if (!too_many()) return {};
+  if (!too_many()) {
+    for (auto id = ended.begin(); id != last; ++id) forget(*id, wall);
+    return {};
+  }
   const bool users = own > limits::kSpecBytesOfUser;
   return fail(ErrorCode::limit,
               "could not submit job " + spec.name + ": with it the job files of " +
@@ -134,14 +139,6 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
       others.forbidden = true;
       return others;
     }
-    if (old.nothing_runs()) {
-      forget(old.id, wall);
-    } else {  // still winding down: it goes once it is quiet, its name is free now
-      old.deleting = old.replaced = true;
-      old.leave_running = false;
-      touched_.insert(old.id);
-      follows = old.id;
-    }
   }
   std::size_t active = 0, own = 0;
   for (const auto& known : state_.jobs) {
@@ -162,6 +159,18 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
 
   if (const Status room = room_for_spec(c, *spec, wall); !room)
     return refused(room.error().code, room.error().message, room.error().next);
+
+  if (existing != nullptr) {
+    JobRecord& old = state_.jobs.at(existing->id);
+    if (old.nothing_runs()) {
+      forget(old.id, wall);
+    } else {  // still winding down: it goes once it is quiet, its name is free now
+      old.deleting = old.replaced = true;
+      old.leave_running = false;
+      touched_.insert(old.id);
+      follows = old.id;
+    }
+  }
 
   JobRecord& job = state_.jobs[id];
   job.id = id;

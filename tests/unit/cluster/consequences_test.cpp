@@ -224,7 +224,13 @@ TEST_F(Names, AUsersJobFilesHaveABudgetAndEndedOnesGoFirst) {
     ASSERT_LT(jobs.size(), fit + 5);
   }
   EXPECT_TRUE(submit_as("alice", 0).status);
+  // One that has ended is not enough for a larger one: what is refused changes nothing.
   act(jobs[1], ActionKind::cancel);
+  job::JobSpec larger = spec;
+  larger.name = "larger";
+  for (int i = 0; i < 8; ++i) larger.env["B" + std::to_string(i)] = std::string(100'000, 'x');
+  EXPECT_FALSE(apply(CommandType::submit, SubmitJob{wire::encode(larger), {"mallory", 1000}, "", false, ""}).status);
+  EXPECT_NE(ledger_.find(jobs[1]), nullptr);
   EXPECT_TRUE(submit_as("mallory", jobs.size()).status);
   EXPECT_EQ(ledger_.find(jobs[1]), nullptr);
   EXPECT_NE(ledger_.find(jobs[0]), nullptr) << "what is active stays";
