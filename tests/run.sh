@@ -6,7 +6,8 @@
 #   tests/run.sh --soak    all tests, in the release build, too, and longer: 20,000 simulator seeds of whole clusters, 100,000
 #                          of the other worlds, 10,000 submits, ten minutes of random kills, half an hour of an ordinary day, 50 hosts
 #                          cut off, a minute without a quorum, of fuzzing per decoder, of a frozen machine and of frozen tasks
-# The last line is 'N passed, N failed'; exit 0 when nothing failed.
+# Before the last lines: how many seconds each step took, and the slowest tests of each build. The last line is 'N passed, N failed';
+# exit 0 when nothing failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Compiled objects are found again from another checkout of the same sources.
@@ -17,7 +18,7 @@ case "${1:-}" in
   "") ;;
   --quick) mode=quick ;;
   --soak) mode=soak ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 jobs=$(nproc)
 if [ "$mode" = soak ]; then
@@ -31,29 +32,39 @@ passed=0
 failed=0
 failures=()
 skips=()     # what said itself that it cannot run on this machine
+times=()     # seconds and step, of each
+began=0      # when the step that is under way did, in SECONDS
 reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
+
+begin() {
+  echo "== $1"
+  began=$SECONDS
+}
+took() { times+=("$(printf '%5d s  %s' $((SECONDS - began)) "$1")"); }
 
 # step NAME COMMAND...: one thing that counts as one test.
 step() {
   local name=$1
   shift
-  echo "== $name"
+  begin "$name"
   if "$@"; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
     failures+=("$name")
   fi
+  took "$name"
 }
 
 # build NAME DIRECTORY PRESET [TARGET...]: quiet unless it fails; counts only then.
 build() {
   local name=$1 directory=$2 preset=$3
   shift 3
-  echo "== build $name"
+  begin "build $name"
   if cmake --preset "$preset" >"$reports/build.log" 2>&1 &&
      cmake --build "$directory" --parallel "$jobs" ${1:+--target "$@"} >>"$reports/build.log" 2>&1; then
+    took "build $name"
     return 0
   fi
   tail -n 60 "$reports/build.log"
@@ -66,10 +77,11 @@ build() {
 run_tests() {
   local name=$1 directory=$2 counts good bad report=$reports/ctest.xml
   shift 2
-  echo "== tests $name"
+  begin "tests $name"
   rm -f "$report"
   # Briefly: of a program of two hundred tests the one that failed is to be seen in whatever part of the output is kept.
   GTEST_BRIEF=1 ctest --test-dir "$directory" --output-on-failure --no-tests=error --parallel 2 --output-junit "$report" "$@" || true
+  took "tests $name"
   if ! counts=$(/usr/bin/python3 tests/count_junit.py "$report"); then
     failed=$((failed + 1))
     failures+=("$name: no result")
@@ -79,7 +91,11 @@ run_tests() {
   passed=$((passed + good))
   failed=$((failed + bad))
   while read -r test; do
-    case $test in skipped:*) skips+=("$name: ${test#skipped: }") ;; *) failures+=("$name: $test") ;; esac
+    case $test in
+      skipped:*) skips+=("$name: ${test#skipped: }") ;;
+      slow:*) times+=("${test#slow: }") ;;
+      *) failures+=("$name: $test") ;;
+    esac
   done < <(tail -n +2 <<<"$counts")
 }
 
@@ -164,6 +180,8 @@ if [ "$mode" = soak ]; then
 fi
 
 echo
+printf '%s\n' "${times[@]}"
+printf '%5d s  in all\n\n' "$SECONDS"
 for skip in "${skips[@]}"; do
   echo "skipped: $skip"
 done

@@ -19,6 +19,7 @@
 #include "agent/proc/shm_watch.h"
 #include "agent/proc/small_file.h"
 #include "agent/proc/spare_shims.h"
+#include "agent/proc/stage_work.h"
 #include "agent/proc/systemd_launcher.h"
 #include "agent/proc/tracked_shim.h"
 
@@ -32,6 +33,7 @@ constexpr int kEventsPerTurn = 64;
 constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1, kShmTag = 2;  // handles count from 1, and each has TrackedShim::kTags tags
 static_assert(kShmTag < TrackedShim::kTags);
 constexpr std::size_t kSocketPathBytes = 107;
+constexpr std::size_t kTemporaryPathBytes = kSocketPathBytes - 40;  // Python's multiprocessing makes sockets of 32 more in it
 constexpr const char* kDefaultShell = "/bin/sh";  // as passwd(5) says of an entry without one
 
 const std::map<std::string, int>& resources() {
@@ -141,6 +143,9 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   // Of this host, which only it knows. What the job or tasks.passEnv say is there already, and wins.
   launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);
   launch.env.try_emplace("SHELL", user->shell.empty() ? kDefaultShell : user->shell);
+  const std::string temporary = job_temporary(options_.work_root, spec.id.job);
+  if (!options_.work_root.empty() && temporary.size() <= kTemporaryPathBytes && ::access(temporary.c_str(), F_OK) == 0)
+    launch.env.try_emplace("TMPDIR", temporary);
   for (const char* name : {"USER", "LOGNAME"})
     if (!user->name.empty()) launch.env.try_emplace(name, user->name);
   launch.notify = shim.directory() + "/notify";

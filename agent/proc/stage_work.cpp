@@ -143,6 +143,12 @@ Status unpack(const StageDirs& dirs, const std::string& digest, const account::H
   return {};
 }
 
+Status make_own(const std::string& directory, const account::HostUser& user) {
+  if (::mkdir(directory.c_str(), kCopyMode) != 0 || (::geteuid() == 0 && ::chown(directory.c_str(), user.uid, user.gid) != 0))
+    return fail(os_error("directory " + directory + " cannot be made", errno));
+  return {};
+}
+
 Status make_copy(const StageDirs& dirs, const node::Stage& stage, const account::HostUser& user, bool& lacks_package) {
   const std::string copy = job_copy(dirs, stage.id.job);
   const std::string partial = hidden(dirs, stage.id.job, ".partial");
@@ -154,9 +160,7 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const account:
     ::chmod(dirs.work_root.c_str(), kRootMode);
   }
   if (Status removed = remove_trees({partial, old}); !removed) return removed;
-  if (::mkdir(partial.c_str(), kCopyMode) != 0 ||
-      (::geteuid() == 0 && ::chown(partial.c_str(), user.uid, user.gid) != 0))
-    return fail(os_error("directory " + partial + " cannot be made", errno));
+  if (Status made = make_own(partial, user); !made) return made;
   if (!stage.package_digest.empty())
     if (Status unpacked = unpack(dirs, stage.package_digest, user, partial, lacks_package); !unpacked) {
       (void)remove_trees({partial});  // the first failure is the one to tell
@@ -177,11 +181,15 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const account:
 // The copy is made once and then kept: the job's tasks share it, and what they wrote there is theirs. Only a
 // restart with another package (fresh, other digest) replaces it.
 Status ensure_copy(const StageDirs& dirs, const node::Stage& stage, const account::HostUser& user, bool& lacks_package) {
-  if (exists(job_copy(dirs, stage.id.job))) {
+  bool present = exists(job_copy(dirs, stage.id.job));
+  if (present && stage.fresh) {
     const auto origin = read_origin(origin_path(dirs, stage.id.job));
-    if (!stage.fresh || (origin && *origin == stage.package_digest)) return {};
+    present = origin && *origin == stage.package_digest;
   }
-  return make_copy(dirs, stage, user, lacks_package);
+  if (!present)
+    if (Status made = make_copy(dirs, stage, user, lacks_package); !made) return made;
+  const std::string temporary = job_temporary(dirs.work_root, stage.id.job);
+  return exists(temporary) ? Status() : make_own(temporary, user);
 }
 
 bool leaves_upwards(const std::string& path) {
@@ -298,11 +306,20 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
   return outcomes;
 }
 
-Status perform_remove(const StageDirs& dirs, JobId job, bool logs) {
-  std::vector<std::string> paths = {job_copy(dirs, job), hidden(dirs, job, ".partial"),
-                                    hidden(dirs, job, ".old"), origin_path(dirs, job),
-                                    origin_path(dirs, job) + ".new"};
-  if (logs && !dirs.tasks_dir.empty()) {
+std::string job_temporary(const std::string& work_root, JobId job) {
+  return work_root + "/." + std::to_string(job) + ".tmp";
+}
+
+bool no_temporary(const StageDirs& dirs, JobId job) {
+  return ::rmdir(job_temporary(dirs.work_root, job).c_str()) == 0 || errno == ENOENT;
+}
+
+Status perform_remove(const StageDirs& dirs, JobId job, node::JobFiles files) {
+  std::vector<std::string> paths = {job_temporary(dirs.work_root, job)};
+  if (files != node::JobFiles::temporary)
+    paths.insert(paths.end(), {job_copy(dirs, job), hidden(dirs, job, ".partial"), hidden(dirs, job, ".old"), origin_path(dirs, job),
+                               origin_path(dirs, job) + ".new"});
+  if (files == node::JobFiles::logs && !dirs.tasks_dir.empty()) {
     const std::string prefix = std::to_string(job) + ".";
     std::error_code error;
     for (fs::directory_iterator at(dirs.tasks_dir, error), end; !error && at != end; at.increment(error))

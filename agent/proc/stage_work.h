@@ -5,6 +5,7 @@
 //                   .<job>.origin    what it was made from (version, digest); written before the copy appears
 //                   .<job>.partial   being made; left behind by a crash it is made anew
 //                   .<job>.old       replaced copy, being removed
+//                   .<job>.tmp       TMPDIR of the job's tasks on this host, its user's own; removed at its end
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@ namespace dtrain::proc {
 struct StageDirs {
   std::string work_root;  // absolute; created when missing
   std::string blobs_dir;  // packages by digest: plain tar files
-  std::string tasks_dir;  // assignment directories, for RemoveJobFiles{logs}
+  std::string tasks_dir;  // assignment directories, for JobFiles::logs
 };
 
 struct StageOutcome {
@@ -49,6 +50,11 @@ bool is_brief(const StageDirs& dirs, const node::Stage& stage);
 std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages);
 
 // Missing files are no error: afterwards there are none.
-Status perform_remove(const StageDirs& dirs, JobId job, bool logs);
+Status perform_remove(const StageDirs& dirs, JobId job, node::JobFiles files);
+
+// The job's temporary directory. It exists once staging succeeded.
+std::string job_temporary(const std::string& work_root, JobId job);
+// Whether there is none; one that is empty is removed first.
+bool no_temporary(const StageDirs& dirs, JobId job);
 
 }  // namespace dtrain::proc

@@ -57,13 +57,13 @@ struct Request {
   std::vector<StageRequest> stages;
   bool removal = false;
   JobId job = 0;
-  bool logs = false;
+  node::JobFiles files = node::JobFiles::temporary;
   template <class V>
   void fields(V& v) {
     v("stages", stages);
     v("removal", removal);
     v("job", job);
-    v("logs", logs);
+    v("files", files);
   }
 };
 
@@ -102,7 +102,7 @@ bool write_all(int fd, const std::string& bytes, std::size_t most) {
 Answer perform(const StageDirs& dirs, Request request) {
   Answer answer;
   if (request.removal) {
-    const Status removed = perform_remove(dirs, request.job, request.logs);
+    const Status removed = perform_remove(dirs, request.job, request.files);
     answer.ok = removed.has_value();
     if (!removed) answer.error = removed.error();
   } else {
@@ -191,7 +191,12 @@ void Stager::stage(const node::Stage& effect) {
   set_work(true);
 }
 
+// An agent that starts asks this for every ended job that it knows: where there is nothing to remove that costs no worker.
 void Stager::remove(const node::RemoveJobFiles& effect) {
+  if (effect.files == node::JobFiles::temporary && !queues_.contains(effect.job) && no_temporary(dirs_, effect.job)) {
+    answers_.push_back(node::JobFilesRemoved{effect.job, {}});
+    return set_work(true);
+  }
   if (queued_ < kStagingQueue) return enqueue(effect.job, effect);
   answers_.push_back(
       node::JobFilesRemoved{effect.job, fail(ErrorCode::limit,
@@ -231,7 +236,8 @@ Result<Stager::Worker*> Stager::begin_worker() {
 
 // Hands the errand over to an idle worker, or to a new one.
 Status Stager::start(Errand& errand) {
-  Request asked{{}, errand.removal.has_value(), errand.job, errand.removal && errand.removal->logs};
+  Request asked{{}, errand.removal.has_value(), errand.job,
+                errand.removal ? errand.removal->files : node::JobFiles::temporary};
   for (const node::Stage& stage : errand.stages) asked.stages.push_back({stage});
   const UniqueFd request(::memfd_create("dtrain-staging", MFD_CLOEXEC));
   errand.result.reset(::memfd_create("dtrain-staging", MFD_CLOEXEC));

@@ -55,7 +55,8 @@ bool JobTransition::in_doubt(const TaskRecord& task, const std::string& reason) 
 }
 
 void JobTransition::watch_progress() {
-  const bool progressing = job_.state == JobState::running && !job_.still_since && job_.waits_for_host.empty() && !job_.doubted;
+  const bool ends = job_.goal != Goal::run || job_.halt != Halt::none;
+  const bool progressing = job_.state == JobState::running && !ends && !job_.still_since && job_.waits_for_host.empty() && !job_.doubted;
   if (progressing == job_.progressing && job_.progress_since != WallTime{}) return;
   job_.progressing = progressing;
   job_.progress_since = wall_;

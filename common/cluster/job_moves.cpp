@@ -25,15 +25,18 @@ bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks) {
   return std::ranges::all_of(tasks, [&](const TaskId& id) { return scales_alone(spec, id.role) && !job::is_stateful(spec, id); });
 }
 
-// A user asked for the next generation: while the one before ends the job is not Running, and who waits for that now means after this.
-void JobTransition::begin_again(Halt why, const std::string& reason) {
+// All of it ends, with its grace, and is begun anew: meanwhile the job is not Running.
+void JobTransition::leave_place(Halt why, const std::string& reason) {
   halt(why, true, true);
   job_.reason = reason;
+  if (job_.state != JobState::recovering && job_.state != JobState::pending) set_state(JobState::restarting, reason);
+}
+
+// A user asked for the next generation: who waits for a state now means the one after this.
+void JobTransition::begin_again(Halt why, const std::string& reason) {
   job_.passed.clear();
-  if (job_.state == JobState::recovering || job_.state == JobState::pending)
-    job_.passed.push_back(job_.state);
-  else
-    set_state(JobState::restarting, reason);
+  leave_place(why, reason);
+  if (job_.passed.empty()) job_.passed.push_back(job_.state);
 }
 
 bool JobTransition::move_off(const NodeId& node, const std::string& name, bool forced) {
@@ -48,8 +51,7 @@ bool JobTransition::move_off(const NodeId& node, const std::string& name, bool f
   }
   if (!can_leave(job_)) return false;
   if (!move_alone(job_.spec, there)) {
-    job_.reason = cause;
-    halt(Halt::replace, true, true);
+    leave_place(Halt::replace, cause);
     return true;
   }
   bool any = false;
@@ -70,8 +72,7 @@ bool JobTransition::make_room(const JobRecord& by) {
   if (ledger_.broken_rule == "preempted-costs-nothing") ++job_.restarts;
   job_.run_started.reset();
   job_.signalled = false;
-  job_.reason = "preempted by " + by.spec.name;
-  halt(Halt::replace, true, true);
+  leave_place(Halt::replace, "preempted by " + by.spec.name);
   ledger_.add_event(wall_, job_.id, "job.preempted", job_.spec.name, job_.reason,
                     {{"job", job_.spec.name}, {"generation", std::to_string(job_.generation)}, {"by", by.spec.name}});
   return true;

@@ -180,10 +180,15 @@ struct RequireLease {
 struct EndShim {
   AssignmentId id;
 };  // kills what is left, ends the shim -> ShimGone{expected}
+// What is removed of an ended job on this host; each includes the one before.
+enum class JobFiles : unsigned char { temporary, copy, logs };
+constexpr JobFiles enum_last(JobFiles) {
+  return JobFiles::logs;
+}
 struct RemoveJobFiles {
   JobId job = 0;
-  bool logs = false;
-};  // working copy; with logs: everything -> JobFilesRemoved
+  JobFiles files = JobFiles::temporary;
+};  // -> JobFilesRemoved
 
 // ---- checkpoints
 struct WatchCheckpoints {

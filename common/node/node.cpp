@@ -107,7 +107,7 @@ void Node::Impl::start(const Started& e) {
 }
 
 void Node::Impl::start_host(const Started& e) {
-  for (const JobId id : c.ledger.take_forgotten()) files_to_remove.insert(id);
+  for (const JobId id : c.ledger.take_forgotten()) remove_files(id, JobFiles::logs);
   c.ledger.take_touched();
   host.emplace(task::HostContext{c.facts.name, c.facts.task_interface, c.options.pass_env, c.options.lease, false, c.facts.cpus}, actions);
   host->broken_rule = c.options.broken_rule;
@@ -150,10 +150,14 @@ void Node::Impl::give_orders(JobId id) {
   }
   if (job == nullptr) {
     std::erase_if(c.status_text, [&](const auto& entry) { return entry.first.job == id; });
-  } else if (is_final(job->state) && job->nothing_runs() &&
-             job->spec.policy.clean_pod_policy == job::CleanPodPolicy::all) {
-    files_to_clean.insert(id);
+  } else if (is_final(job->state) && job->nothing_runs()) {
+    remove_files(id, job->spec.policy.clean_pod_policy == job::CleanPodPolicy::all ? JobFiles::copy : JobFiles::temporary);
   }
+}
+
+void Node::Impl::remove_files(JobId id, JobFiles files) {
+  JobFiles& most = files_to_remove.try_emplace(id, files).first->second;
+  most = std::max(most, files);
 }
 
 // Whose package is not here, and what became of those that were waited for.
@@ -201,17 +205,11 @@ void Node::Impl::report() {
   auto seen = host->take_observations(proposals.report_room());
   if (!seen.empty()) proposals.report(std::move(seen));
   // What was taken from this host may run on here for a while after the ledger has seen its end.
-  for (const bool logs : {false, true}) {
-    std::set<JobId>& jobs = logs ? files_to_remove : files_to_clean;
-    for (auto it = jobs.begin(); it != jobs.end();) {
-      if (!host->quiet(*it)) {
-        ++it;
-        continue;
-      }
-      c.emit(RemoveJobFiles{*it, logs});
-      it = jobs.erase(it);
-    }
-  }
+  std::erase_if(files_to_remove, [&](const auto& entry) {
+    const bool quiet = host->quiet(entry.first);
+    if (quiet) c.emit(RemoveJobFiles{entry.first, entry.second});
+    return quiet;
+  });
 }
 
 // What this node says of itself, once the step is decided; and what it saw of the others, to those who

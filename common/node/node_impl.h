@@ -132,8 +132,7 @@ struct Node::Impl {
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>>
       contexts;                     // of active jobs, per generation and size
-  std::set<JobId> files_to_remove;  // forgotten jobs, until nothing of them runs
-  std::set<JobId> files_to_clean;   // of ended jobs, all but their logs, likewise
+  std::map<JobId, JobFiles> files_to_remove;  // of ended and of forgotten jobs, until nothing of them runs here
   std::set<JobId> shim_jobs;        // whose shims were found at the start
   std::vector<Event> early;         // arrived before the ledger was current here: kept until then
   bool asked_for_current = false;   // by a report of this life
@@ -195,6 +194,7 @@ struct Node::Impl {
   void watch_copy();
   void watch_quorum();
   void give_orders(JobId id);
+  void remove_files(JobId id, JobFiles files);  // once nothing of the job runs here
   bool wants(const AssignmentId& id) const;  // that it runs here
   void report();
   void persist(raft::Persist wanted);

@@ -106,7 +106,7 @@ void Node::Impl::take_outputs(raft::Outputs out) {
     for (const JobId id : gone) {
       give_orders(id);
       checkpoint_watch.follow(id);
-      files_to_remove.insert(id);
+      remove_files(id, JobFiles::logs);
       history.forget(id);
     }
   }
@@ -262,14 +262,14 @@ void Node::Impl::after_commit() {
   if (begins || leads)
     for (const auto& [id, job] : state.jobs) touched.insert(id);
   for (const JobId id : c.ledger.take_forgotten()) {
-    files_to_remove.insert(id);
+    remove_files(id, JobFiles::logs);
     history.forget(id);
   }
   // Files of a job that the ledger does not know (its removal was cut short): they go too.
   if (begins)
     for (const JobId id : std::exchange(shim_jobs, {}))
       if (c.ledger.find(id) == nullptr) {
-        files_to_remove.insert(id);
+        remove_files(id, JobFiles::logs);
         touched.insert(id);
       }
   if (c.among_others()) host->need_leases(c.now.boot);

@@ -84,7 +84,16 @@ std::string waits_for_tasks(const JobRecord& job) {
   return "";
 }
 
+// Of a job that is over, suspended or leaves its place: who of it has not ended yet; "" once all have.
+std::string still_ends(const JobRecord& job) {
+  if (!is_final(job.state) && job.goal == cluster::Goal::run && job.halt == cluster::Halt::none) return "";
+  const auto count = std::ranges::count_if(job.tasks, [](const auto& entry) { return !entry.second.ended && !runs_on(entry.second); });
+  return count == 0 ? "" : std::to_string(count) + (count == 1 ? " of its tasks has not ended yet" : " of its tasks have not ended yet");
+}
+
 std::string why_no_progress(const Context& c, const JobRecord& job) {
+  if (const std::string ends = still_ends(job); !ends.empty())
+    return job.goal == cluster::Goal::suspend ? "it is being suspended: " + ends : job.reason + (job.reason.empty() ? "" : "; ") + ends;
   if (std::string what = waiting_for(c, job, ""); !what.empty()) return what;
   if (!job.reason.empty()) return job.reason;
   return job.generation == 0 ? "it has no place yet" : "it is " + std::string(to_string(job.state));
@@ -125,6 +134,7 @@ wire::JobView job_view(const Context& c, const JobRecord& job) {
   v.reason = cluster::runs_with(job);
   if (!v.reason.empty() && !job.reason.empty()) v.reason += "; ";
   v.reason += job.reason;
+  if (const std::string ends = still_ends(job); is_final(job.state) && !ends.empty()) v.reason += (v.reason.empty() ? "" : "; ") + ends;
   v.user = job.user.name;
   v.labels = job.spec.labels;
   v.progressing.value = job.progressing;

@@ -155,6 +155,7 @@ TEST_P(RunnerSuite, ASignalToAllReachesAll) {
   launch(worker_, {.ready = true, .leaves_children = true});
   start(worker_, 1);
   EXPECT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
+  settle(worker_, 1 + world_->children());
   world_->runner().signal({worker_, SIGTERM, true, kVeryLong});
   EXPECT_EQ(wait_exit(worker_, 1).signal, SIGTERM) << "with all of them its grace has ended";
   EXPECT_EQ(world_->processes(worker_), 0);

@@ -91,7 +91,7 @@ DTRAIN_SIM_FIELDS(FreezeTask, "freeze-task", v("id", e.id); v("freeze", e.freeze
 DTRAIN_SIM_FIELDS(AnswerLease, "answer-lease", v("id", e.id); v("nonce", e.nonce); v("granted", e.granted); v("epoch", e.epoch))
 DTRAIN_SIM_FIELDS(RequireLease, "require-lease", v("id", e.id); v("lease", e.lease))
 DTRAIN_SIM_FIELDS(EndShim, "end-shim", v("id", e.id))
-DTRAIN_SIM_FIELDS(RemoveJobFiles, "remove-job-files", v("job", e.job); v("logs", e.logs))
+DTRAIN_SIM_FIELDS(RemoveJobFiles, "remove-job-files", v("job", e.job); v("files", static_cast<int>(e.files)))
 DTRAIN_SIM_FIELDS(WatchCheckpoints, "watch-checkpoints", v("job", e.job); v("on", e.on))
 DTRAIN_SIM_FIELDS(ScanCheckpoints, "scan-checkpoints", v("job", e.job); v("token", e.token))
 DTRAIN_SIM_FIELDS(VerifyCheckpoint, "verify-checkpoint", v("job", e.job); v("token", e.token); v("path", e.info.path))

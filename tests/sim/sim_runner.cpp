@@ -296,8 +296,8 @@ void SimRunner::perform(const node::EndShim& effect) {
 void SimRunner::perform(const node::RemoveJobFiles& effect) {
   timeline_.after(upto(kSlowestRemoval), [this, effect, life = life_] {
     if (life != life_) return;
-    copies_.erase(effect.job);
-    if (effect.logs) std::erase_if(shims_, [&](const auto& entry) { return entry.first.job == effect.job && !entry.second.alive; });
+    if (effect.files != node::JobFiles::temporary) copies_.erase(effect.job);
+    if (effect.files == node::JobFiles::logs) std::erase_if(shims_, [&](const auto& entry) { return entry.first.job == effect.job && !entry.second.alive; });
     post_(node::JobFilesRemoved{effect.job, {}});
   });
 }

@@ -1,6 +1,7 @@
 """A day in the life of a small cluster: three agents and ten jobs, while operators and users do what they do every day. Hosts are stopped
-in order and come back, agents are stopped and started anew, ports are taken, jobs are suspended, scaled, deleted and submitted again under
-the same names. Nothing of that is a fault of any job: each has backoffLimit 0, and none may fail.
+in order and come back, agents are stopped and started anew, a disk is filled and freed, ports are taken, jobs are suspended, scaled, deleted
+and submitted again under the same names. Nothing of that is a fault of any job: each has backoffLimit 0, and none may fail. It runs in a mount
+namespace of its own, where each agent has a small disk.
 
 At the end every job runs, no budget was spent, no line of a log is missing or there twice, and whatever `describe` said of a job when
 the cluster was calm was true.
@@ -13,6 +14,9 @@ import os
 import random
 import re
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -25,6 +29,10 @@ DAY_S = int(os.environ.get("DTRAIN_DAY_SECONDS", "60"))
 SEED = int(os.environ.get("DTRAIN_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 CALM_S = 20                     # after a disturbance, what is said of jobs may be on its way for so long
 PATIENCE = 120
+INSIDE = "DTRAIN_DAY_INSIDE"    # set in the mount namespace
+DISK, LEFT = "128m", 8 << 20    # what each agent has for its data, and what is left of that when it is filled: below MIN_FREE
+MIN_FREE = "16Mi"
+TAKEN_PORTS = 100               # behind the last one that is in use
 
 # Prints numbered lines, each noted in a file once it is in the pipe. A task that leaves since its peer is gone ends with 1, as trainers do.
 TRAIN = r'''
@@ -81,6 +89,14 @@ class OrdinaryDay(test_hosts.Hosts):
         self.deletions = collections.Counter()
         self.desired = {}       # (job, role): replicas
         self.suspended = set()
+
+    def make(self, *arguments, **options):
+        agent = super().make(*arguments, **options)
+        os.makedirs(agent.data)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=" + DISK, "disk", agent.data], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", agent.data], check=True)
+        agent.options += ["--set", "storage.minFree=" + MIN_FREE]
+        return agent
 
     def command(self, name, *more):
         program = self.wrapper if name.endswith("wrapped") else None
@@ -148,6 +164,46 @@ class OrdinaryDay(test_hosts.Hosts):
         self.deletions[name] += 1
         self.any_agent().do("submit", self.day_job(name))
 
+    def node_at(self, name):
+        return next(node for node in self.any_agent().ask("nodes") if node["name"] == name)
+
+    def fill_a_disk(self):
+        """Meanwhile a job is begun anew; then there is room again."""
+        agent = self.random.choice(self.agents)
+        room = os.statvfs(agent.data)
+        fill = os.path.join(agent.data, "fill")
+        with open(fill, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - LEFT)
+        until(lambda: not self.node_at(agent.name)["schedulable"], agent.name + " to take nothing more", PATIENCE)
+        name = self.random.choice(self.names)
+        self.any_agent().do("restart", name)
+        until(lambda: all(t["node"] != agent.name for t in self.tasks_at(self.any_agent(), name).values()),
+              name + " to leave " + agent.name, PATIENCE)
+        self.all_run()
+        os.remove(fill)
+        until(lambda: self.node_at(agent.name)["schedulable"], agent.name + " to take tasks again", PATIENCE)
+
+    def take_ports(self):
+        """Those that the host would give next; a job that is begun anew has others. Tasks of the ps jobs alone have ports."""
+        agent = self.random.choice(self.agents)
+        used = [int(t["address"].rsplit(":", 1)[1]) for name in self.names for t in self.tasks_at(self.any_agent(), name).values()
+                if t["node"] == agent.name and ":" in t["address"]]
+        held = []
+        for port in range(max(used, default=20000) + 1, max(used, default=20000) + 1 + TAKEN_PORTS):
+            held.append(socket.socket())
+            try:
+                held[-1].bind((agent.ip, port))
+                held[-1].listen()
+            except OSError:
+                pass            # it is in use
+        try:
+            self.any_agent().do("restart", self.random.choice([n for n in self.names if n.startswith("ps")]))
+            self.disturb()
+            self.all_run()
+        finally:
+            for each in held:
+                each.close()
+
     # ---- what is said of jobs
 
     def sample(self):
@@ -182,7 +238,8 @@ class OrdinaryDay(test_hosts.Hosts):
         sampler = threading.Thread(target=self.sample)
         sampler.start()
         self.addCleanup(lambda: (self.over.set(), sampler.join()))
-        deeds = [self.stop_host_in_order, self.upgrade_agent, self.suspend_and_resume, self.scale, self.delete_and_submit_again]
+        deeds = [self.stop_host_in_order, self.upgrade_agent, self.suspend_and_resume, self.scale, self.delete_and_submit_again,
+                 self.fill_a_disk, self.take_ports]
         end, done = time.monotonic() + DAY_S, collections.Counter()
         order = itertools.chain(deeds, iter(lambda: self.random.choice(deeds), None))       # each once, then as it comes
         while time.monotonic() < end or len(done) < len(deeds):
@@ -235,4 +292,8 @@ class OrdinaryDay(test_hosts.Hosts):
 
 
 if __name__ == "__main__":
+    if INSIDE not in os.environ:
+        os.environ[INSIDE] = "1"
+        become_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+        os.execvp("unshare", ["unshare", "--mount", *become_root, sys.executable, *sys.argv])
     unittest.main()

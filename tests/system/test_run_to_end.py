@@ -141,6 +141,15 @@ class RunToEnd(SystemTest):
                          [entry.pw_dir, entry.pw_shell or "/bin/sh", entry.pw_name, entry.pw_name, "C.UTF-8"])
         self.assertFalse(os.path.samefile(os.path.dirname(self.path("package/x")), seen["cwd"]), "it ran in the user's own directory")
 
+    def test_temporary_files_of_a_killed_task_go_with_the_job(self):
+        leaves = python("import os, signal, tempfile; made = tempfile.mkdtemp(); open(made + '/sample', 'w').write('x'); "
+                        "print(made); os.kill(os.getpid(), signal.SIGKILL)")
+        self.submit("a", {"worker": {"replicas": 1, "command": leaves}}, policy={"backoffLimit": 1})
+        self.wait_job("a", "Failed")
+        made = self.agent.do("logs", "a", "worker-0", "--attempt", "all").split()
+        self.assertEqual((len(made), len({os.path.dirname(path) for path in made})), (2, 1), "both attempts have the same TMPDIR")
+        until(lambda: not os.path.exists(os.path.dirname(made[0])), "the end of %s" % os.path.dirname(made[0]))
+
     def test_a_package_keeps_its_times_and_is_the_same_without_them(self):
         made = self.write("package/train.py", "import os, shutil, tempfile\nprint(os.stat('train.py').st_mtime)\n"
                           "with tempfile.TemporaryDirectory() as top: shutil.make_archive(top + '/snapshot', 'zip', '.')\n")

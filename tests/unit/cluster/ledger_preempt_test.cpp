@@ -57,7 +57,7 @@ TEST_F(LedgerPreempt, WhoSucceedsOnTheWaySucceeded) {
     done.back().exit = job::Exit{};
   }
   report({done.front()});
-  EXPECT_EQ(job(low).state, JobState::running) << "the other one's end is awaited";
+  EXPECT_EQ(job(low).state, JobState::restarting) << "the other one's end is awaited";
   done.back().ended = true;
   report({done.back()});
   done.front().ended = true;

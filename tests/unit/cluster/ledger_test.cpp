@@ -228,8 +228,10 @@ TEST_F(Ledgers, SuspendWaitsForTheEndAndResumeStartsTimeAnew) {
   s.policy.active_deadline = 1h;
   const JobId id = submit(s);
   run(id);
+  EXPECT_TRUE(job(id).progressing);
   act(id, ActionKind::suspend);
   EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_FALSE(job(id).progressing) << "its tasks are being ended";
   everything_ended(id);
   EXPECT_EQ(job(id).state, JobState::suspended);
   pass(10h);

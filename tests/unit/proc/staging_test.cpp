@@ -53,14 +53,14 @@ TEST_F(StagingTest, PackageIsUnpackedOnceAndKept) {
   ASSERT_TRUE(staged(second).has_value());
   EXPECT_EQ(read_file(copy() + "/sub/train.py"), "new\n");
   EXPECT_FALSE(fs::exists(copy() + "/sub/written"));
-  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{".17.origin", "17"}));
+  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{".17.origin", ".17.tmp", "17"}));
 
   // And one with none: nothing is noted then, and nothing of the former stays.
   second.id.generation = 4;
   second.package_digest.clear();
   second.work_dir.clear();
   ASSERT_TRUE(staged(second).has_value());
-  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{"17"}));
+  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{".17.tmp", "17"}));
   EXPECT_TRUE(fs::is_empty(copy()));
 
   std::ofstream(copy() + "/written") << "by a task";
@@ -87,7 +87,7 @@ TEST_F(StagingTest, ManyTasksOfAJobDoNotRace) {
     EXPECT_TRUE(answer.work_dir.has_value()) << answer.work_dir.error().text();
   }
   EXPECT_EQ(read_file(copy() + "/file200"), "200\n");
-  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{".17.origin", "17"}));
+  EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{".17.origin", ".17.tmp", "17"}));
 }
 
 TEST_F(StagingTest, ErrorsNameWhatIsMissing) {
@@ -287,14 +287,14 @@ TEST_F(StagingTest, RemovesTheCopyAndWithLogsEverything) {
   for (const char* name : {"/17.1.worker-1", "/17.2.worker-1", "/170.1.worker-1"})
     fs::create_directories(dirs_.tasks_dir + name);
 
-  stager_->remove({17, false});
+  stager_->remove({17, node::JobFiles::copy});
   auto events = wait_for(1);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_TRUE(std::get<node::JobFilesRemoved>(events.front()).result.has_value());
   EXPECT_TRUE(names_in_work_root().empty());
   EXPECT_TRUE(fs::exists(dirs_.tasks_dir + "/17.1.worker-1"));
 
-  stager_->remove({17, true});
+  stager_->remove({17, node::JobFiles::logs});
   events = wait_for(1);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_TRUE(std::get<node::JobFilesRemoved>(events.front()).result.has_value());
@@ -303,9 +303,33 @@ TEST_F(StagingTest, RemovesTheCopyAndWithLogsEverything) {
   EXPECT_TRUE(fs::exists(dirs_.tasks_dir + "/170.1.worker-1"));
 }
 
+TEST_F(StagingTest, TheTemporaryDirectoryIsTheUsersAndGoesAtTheJobsEnd) {
+  const auto ends = [&] {
+    stager_->remove({17, node::JobFiles::temporary});
+    const auto events = wait_for(1);
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_TRUE(std::get<node::JobFilesRemoved>(events.front()).result.has_value());
+    EXPECT_EQ(names_in_work_root(), (std::vector<std::string>{"17"}));
+  };
+  for (const bool leaves : {true, false, true}) {
+    ASSERT_TRUE(staged(stage()).has_value()) << "also where the copy is kept";
+    const std::string temporary = job_temporary(dirs_.work_root, 17);
+    EXPECT_EQ(fs::status(temporary).permissions(), fs::perms(0700));
+    if (leaves) {
+      fs::create_directories(temporary + "/pymp-1/deep");
+      std::ofstream(temporary + "/pymp-1/deep/file") << "left";
+      fs::create_directory_symlink(copy(), temporary + "/link");
+      std::ofstream(copy() + "/result") << "kept";
+    }
+    ends();
+    EXPECT_EQ(read_file(copy() + "/result"), "kept") << "nothing but the temporary directory goes";
+  }
+  ends();  // there is none
+}
+
 TEST_F(StagingTest, RemovalWaitsForStagingAndStagingForRemoval) {
   stager_->stage(stage());
-  stager_->remove({17, false});
+  stager_->remove({17, node::JobFiles::copy});
   stager_->stage(stage(2));
   const auto events = wait_for(3);
   ASSERT_EQ(events.size(), 3u);

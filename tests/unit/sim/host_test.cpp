@@ -247,7 +247,7 @@ TEST_F(Host, ARebootLeavesDirectoriesOnly) {
   EXPECT_FALSE(found[0].shim_alive);
   EXPECT_FALSE(found[0].exit);
   EXPECT_TRUE(runner.has_files(1));
-  runner.perform(node::RemoveJobFiles{1, true});
+  runner.perform(node::RemoveJobFiles{1, node::JobFiles::logs});
   pass(100ms);
   EXPECT_FALSE(runner.has_files(1));
 }
