@@ -75,6 +75,25 @@ class HostsTest(Hosts):
                   lambda: "its end; seen %s" % self.job_at(agent, "packed-" + agent.name))
             self.assertEqual({t["node"] for t in self.tasks_at(agent, "packed-" + agent.name).values()}, {"a1", "a2", "a3"})
 
+    def test_an_absent_host_is_not_asked_and_a_lost_majority_is_told(self):
+        agents = self.three()
+        agents[0].do("submit", self.spread("wide", policy={"placement": "spread", "backoffLimit": 0}))
+        there = next(t["task"] for t in self.running(agents[0], "wide").values() if t["node"] == "a3")
+        agents[2].process.kill()
+        agents[2].process.wait()
+        refused = until(lambda: (r := agents[0].ctl("restart", "wide", there)).returncode != 0 and r, "a refusal")
+        self.assertIn("could not restart task " + there, refused.stderr)
+        self.assertIn("dtrainctl describe job wide", refused.stderr)
+        types = lambda: [event["type"] for event in agents[0].ask("events")]
+        self.assertNotIn("quorum.lost", types())
+        agents[1].process.kill()
+        agents[1].process.wait()
+        until(lambda: "quorum.lost" in types(), "quorum.lost", seconds=60)
+        self.assertNotIn("quorum.back", types())
+        agents[1].start()
+        until(lambda: types().count("quorum.back") == 1, "quorum.back", seconds=60)
+        self.assertEqual(types().count("quorum.lost"), 1)
+
     def test_agents_come_back_and_tasks_run_on(self):
         agents = self.three()
         agents[0].do("submit", self.spread("steady"))

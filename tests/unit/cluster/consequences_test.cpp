@@ -231,6 +231,9 @@ TEST_F(Names, AUsersJobFilesHaveABudgetAndEndedOnesGoFirst) {
   for (int i = 0; i < 8; ++i) larger.env["B" + std::to_string(i)] = std::string(100'000, 'x');
   EXPECT_FALSE(apply(CommandType::submit, SubmitJob{wire::encode(larger), {"mallory", 1000}, "", false, ""}).status);
   EXPECT_NE(ledger_.find(jobs[1]), nullptr);
+  larger.name = "mallory1";
+  EXPECT_FALSE(apply(CommandType::submit, SubmitJob{wire::encode(larger), {"mallory", 1000}, "", true, ""}).status);
+  EXPECT_NE(ledger_.find(jobs[1]), nullptr) << "nor the one that it was to replace";
   EXPECT_TRUE(submit_as("mallory", jobs.size()).status);
   EXPECT_EQ(ledger_.find(jobs[1]), nullptr);
   EXPECT_NE(ledger_.find(jobs[0]), nullptr) << "what is active stays";

@@ -125,6 +125,7 @@ TEST_F(LedgerDrain, AJobOfRanksLeavesWholeWithGrace) {
   drain("n2");
   ASSERT_TRUE(leave(id, "n2").status);
   EXPECT_EQ(job(id).halt, Halt::replace);
+  EXPECT_EQ(job(id).state, JobState::restarting);
   EXPECT_TRUE(job(id).graceful);
   EXPECT_TRUE(job(id).needs_generation);
   everything_ended(id);
