@@ -26,8 +26,8 @@ bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks) {
 }
 
 // All of it ends, with its grace, and is begun anew: meanwhile the job is not Running.
-void JobTransition::leave_place(Halt why, const std::string& reason) {
-  halt(why, true, true);
+void JobTransition::leave_place(Halt why, const std::string& reason, bool next_generation) {
+  halt(why, true, next_generation);
   job_.reason = reason;
   if (job_.state != JobState::recovering && job_.state != JobState::pending) set_state(JobState::restarting, reason);
 }
@@ -44,9 +44,9 @@ bool JobTransition::move_off(const NodeId& node, const std::string& name, bool f
   if (there.empty()) return false;
   const std::string cause = "host " + name + " is drained";
   if (is_final(job_.state)) {
-    if (!forced || !job_.leave_running) return false;  // it ends already
+    if (!forced || !(job_.leave_running || job_.graceful)) return false;  // it ends already
+    job_.graceful = job_.leave_running;  // what has its grace already has had the time that was given
     job_.leave_running = false;
-    job_.graceful = true;
     return true;
   }
   if (!can_leave(job_)) return false;

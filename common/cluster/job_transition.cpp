@@ -61,6 +61,7 @@ void JobTransition::begin_run() {
   job_.stage_failures = 0;
   job_.restarts = job_.budget_spent = job_.recoveries_in_row = 0;
   job_.fruitless_restores = 0;
+  job_.ports_lost = 0;
   job_.was_running = job_.leave_running = job_.signalled = false;
   job_.preempted = {};
   job_.refused_by.clear();
@@ -478,6 +479,8 @@ void JobTransition::watch_state() {
     return;
   }
   if (job_.halt != Halt::none || job_.needs_generation) {
+    for (auto& [id, t] : job_.tasks)
+      if (stopped && !t.completed && t.state == TaskState::stopping) t.state = TaskState::waiting;
     if (stopped && job_.halt != Halt::recovery && job_.state != JobState::recovering &&
         job_.state != JobState::pending)
       set_state(JobState::pending, job_.reason);

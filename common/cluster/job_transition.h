@@ -31,7 +31,7 @@ class JobTransition {
   void finish(JobState state, std::string reason, bool force_end);
   // The newest generation is to end; the next begins once nothing of it runs (unless goal says otherwise).
   void halt(Halt why, bool graceful, bool next_generation);
-  void leave_place(Halt why, const std::string& reason);
+  void leave_place(Halt why, const std::string& reason, bool next_generation = true);
   void begin_again(Halt why, const std::string& reason);
   void observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name);
   // Its host is away. False: none of the job's tasks were left there.

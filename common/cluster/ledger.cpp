@@ -6,6 +6,7 @@
 #include "common/base/limits.h"
 #include "common/cluster/job_transition.h"
 #include "common/cluster/outcome.h"
+#include "common/cluster/placement.h"
 
 namespace dtrain::cluster {
 
@@ -65,7 +66,10 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
   state->events.clear();
   ledger.state_ = std::move(*state);
   for (const auto& [id, job] : ledger.state_.jobs) {
-    if (!job.replaced) ledger.names_[job.spec.name] = id;
+    if (job.replaced)
+      ledger.winding_.emplace(job.spec.name, id);
+    else
+      ledger.names_[job.spec.name] = id;
     if (!job.request_id.empty()) ledger.requests_[job.request_id] = id;
     ledger.touched_.insert(id);
   }
@@ -82,11 +86,6 @@ std::string Ledger::snapshot() const {
 const JobRecord* Ledger::find(JobId id) const {
   const auto it = state_.jobs.find(id);
   return it == state_.jobs.end() ? nullptr : &it->second;
-}
-
-const JobRecord* Ledger::find(std::string_view name) const {
-  const auto it = names_.find(name);
-  return it == names_.end() ? nullptr : find(it->second);
 }
 
 bool Ledger::heard(const NodeId& host) const {
@@ -262,6 +261,14 @@ bool Ledger::taken(const BeginGeneration& c) const {
   return false;
 }
 
+// Of its generation: some have no place yet, or none any more.
+static bool lacks_tasks(const JobRecord& job) {
+  return std::ranges::any_of(wanted_tasks(job.spec), [&](const TaskId& id) {
+    const auto t = job.tasks.find(id);
+    return t == job.tasks.end() || t->second.lost;
+  });
+}
+
 Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
   if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
@@ -326,7 +333,10 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   job.tasks = std::move(tasks);
 
   JobTransition transition(*this, job, wall);
-  if (extend) transition.grow(c.placements);
+  if (extend) {
+    transition.grow(c.placements);
+    if (!lacks_tasks(job)) job.reason.clear();
+  }
   if (!extend) {
     if (job.restored_digest != c.restore_digest) job.fruitless_restores = 0;
     job.generation = c.generation;
@@ -421,21 +431,6 @@ Applied Ledger::apply_finish(const FinishJob& c, WallTime wall) {
   return done(it->second);
 }
 
-void Ledger::forget(JobId id, WallTime wall) {
-  const auto it = state_.jobs.find(id);
-  if (it == state_.jobs.end()) return;
-  const JobRecord& job = it->second;
-  for (const auto& [task, record] : job.tasks) use_ports(record.place);
-  for (auto& [node, drain] : state_.drained) drain.stays.erase(id);
-  if (!job.replaced) names_.erase(job.spec.name);
-  if (!job.request_id.empty()) requests_.erase(job.request_id);
-  add_event(wall, id, "job.deleted", job.spec.name, "", {{"job", job.spec.name}});
-  if (const auto next = names_.find(job.spec.name); next != names_.end()) touched_.insert(next->second);  // it may have waited for this end
-  state_.jobs.erase(it);
-  touched_.insert(id);
-  forgotten_.insert(id);
-}
-
 Applied Ledger::apply_forget(const ForgetJob& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
   if (it == state_.jobs.end() || !is_final(it->second.state))
@@ -457,6 +452,7 @@ Applied Ledger::apply_waits(const JobWaits& c, WallTime wall) {
   if (it == state_.jobs.end() || is_final(it->second.state))
     return refused(ErrorCode::refused, "job moved on");
   JobRecord& job = it->second;
+  if (!c.for_restore && !job.needs_generation && !lacks_tasks(job)) return refused(ErrorCode::refused, "job moved on");  // it has its place by now
   if (c.for_restore && !job.restore_waits_since) job.restore_waits_since = state_.elapsed;
   if (job.reason == c.reason) return done(job);
   job.reason = c.reason;

@@ -227,6 +227,7 @@ class Ledger {
   LedgerState state_;  // its `events` stay empty: they live in events_ until a snapshot
   std::deque<LedgerEvent> events_;
   std::map<std::string, JobId, std::less<>> names_, requests_;
+  std::set<std::pair<std::string, JobId>> winding_;  // those whose name a newer job got before they had ended
   std::set<JobId> touched_, forgotten_, signalled_;
   bool drains_ = false;
 };

@@ -166,6 +166,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
       forget(old.id, wall);
     } else {  // still winding down: it goes once it is quiet, its name is free now
       old.deleting = old.replaced = true;
+      winding_.emplace(old.spec.name, old.id);
       old.leave_running = false;
       touched_.insert(old.id);
       follows = old.id;
@@ -204,12 +205,37 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
   const JobRecord* job = find(c.job);
   const std::string name = job != nullptr ? job->spec.name : "";
   const std::uint64_t version = job != nullptr ? job->version : 0;
-  const bool goes_already = c.kind == ActionKind::remove && job != nullptr && job->deleting;
+  const bool goes_already = c.kind == ActionKind::remove && job != nullptr && job->deleting && !(c.force && job->graceful);
   const Applied result = act(c, wall);
   job = find(c.job);
   const bool changed = result.status && !goes_already && (job == nullptr || job->version != version);
   if (changed) audit(wall, c.asker, c.job, verb(c.kind), name, wish(c), {{"job", name}});
   return result;
+}
+
+const JobRecord* Ledger::find(std::string_view name) const {
+  if (const auto it = names_.find(name); it != names_.end()) return find(it->second);
+  // Nobody has the name, but for those that gave it away and have not ended yet: the newest of these.
+  const auto after = winding_.upper_bound({std::string(name), ~JobId{0}});
+  return after == winding_.begin() || std::prev(after)->first != name ? nullptr : find(std::prev(after)->second);
+}
+
+void Ledger::forget(JobId id, WallTime wall) {
+  const auto it = state_.jobs.find(id);
+  if (it == state_.jobs.end()) return;
+  const JobRecord& job = it->second;
+  for (const auto& [task, record] : job.tasks) use_ports(record.place);
+  for (auto& [node, drain] : state_.drained) drain.stays.erase(id);
+  if (job.replaced)
+    winding_.erase({job.spec.name, id});
+  else
+    names_.erase(job.spec.name);
+  if (!job.request_id.empty()) requests_.erase(job.request_id);
+  add_event(wall, id, "job.deleted", job.spec.name, "", {{"job", job.spec.name}});
+  if (const auto next = names_.find(job.spec.name); next != names_.end()) touched_.insert(next->second);  // it may have waited for this end
+  state_.jobs.erase(it);
+  touched_.insert(id);
+  forgotten_.insert(id);
 }
 
 Applied Ledger::act(const JobAction& c, WallTime wall) {
@@ -238,8 +264,8 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
     case ActionKind::suspend:
       if (job.goal == Goal::suspend) return done(job);
       job.goal = Goal::suspend;
-      transition.halt(Halt::requested, true, false);
-      job.reason = "suspended by " + c.user;
+      job.passed.clear();
+      transition.leave_place(Halt::requested, "suspended by " + c.user, false);
       break;
 
     case ActionKind::resume:
@@ -307,7 +333,10 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
 
     case ActionKind::remove:
       if (!final && !c.force) return conflict("it is " + state, "cancel it first, or delete with --force");
+      // Asked for once more, it is not to wait for what uses its grace without end.
+      if (job.deleting && c.force && c.request_id != job.delete_request) job.graceful = false;
       if (!final) transition.finish(JobState::cancelled, "deleted by " + c.user, true);
+      if (!job.deleting) job.delete_request = c.request_id;
       job.deleting = true;
       job.leave_running = false;
       if (job.nothing_runs()) {

@@ -73,8 +73,9 @@ class Words {
   }
 
   void count_refused(const HostCapacity& host) {
+    const Refusal& refusal = fit_.demand().refused->at(host.id);
     if (++refused_ <= kUnfitNamed)
-      refused_text_ += (refused_ == 1 ? "" : "; ") + host.name + " refused it: " + fit_.demand().refused->at(host.id).reason;
+      refused_text_ += (refused_ == 1 ? "" : "; ") + host.name + (refusal.avoided ? " is avoided, since " : " refused it: ") + refusal.reason;
     if (refused_ == kUnfitNamed + 1) refused_text_ += "; ...";
   }
 

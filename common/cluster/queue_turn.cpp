@@ -65,7 +65,7 @@ void QueueTurn::look_at(const WaitingJob& job) {
   if (never && goes_on_with_fewer(job)) return wait_for_less(job, *never);
   if (never) {
     blocked_ = !queue_.rules_.hold(QueueRule::never_fits_delays_nobody);
-    return wait(job, WaitKind::never_fits, "can never run here: " + *never);
+    return wait(job, WaitKind::never_fits, words_of_never() + *never);
   }
   if (tired()) return wait(job, WaitKind::behind, "was not looked at yet: many jobs wait");
   const std::string reason = short_of(job, free_).value_or("waits for a place");
@@ -86,7 +86,7 @@ void QueueTurn::back_fill(const WaitingJob& job) {
   const Capacity& where = ends_before ? free_ : *both_;
   if (start(job, where, ends_before) || start_fewer(job, where, ends_before)) return;
   if (auto never = never_fits(job))
-    return goes_on_with_fewer(job) ? wait_for_less(job, *never) : wait(job, WaitKind::never_fits, "can never run here: " + *never);
+    return goes_on_with_fewer(job) ? wait_for_less(job, *never) : wait(job, WaitKind::never_fits, words_of_never() + *never);
   if (reasons_ >= kReasonTries) return wait(job, WaitKind::behind, "waits behind " + first_->spec->name);
   const auto reason = short_of(job, free_);
   wait(job, WaitKind::behind,
@@ -179,6 +179,15 @@ const Capacity& QueueTurn::emptied() {
   return *emptied_;
 }
 
+// Else a host that is drained, or not fit, may take it later.
+bool QueueTurn::all_take_tasks() const {
+  for (HostNumber h = 0; h < free_.size(); ++h)
+    if (!free_.host(h).schedulable) return false;
+  return true;
+}
+
+std::string QueueTurn::words_of_never() const { return all_take_tasks() ? "can never run here: " : "cannot run now: "; }
+
 std::optional<std::string> QueueTurn::never_fits(const WaitingJob& job) {
   const auto known = on_empty_.find(demand_);
   if (known != on_empty_.end()) return known->second.empty() ? std::nullopt : std::optional(known->second);
@@ -211,7 +220,7 @@ bool QueueTurn::goes_on_with_fewer(const WaitingJob& job) {
 }
 
 void QueueTurn::wait_for_less(const WaitingJob& job, const std::string& never) {
-  wait(job, WaitKind::behind, "there is never room for all of it: " + never);
+  wait(job, WaitKind::behind, (all_take_tasks() ? "there is never room for all of it: " : "there is no room for all of it now: ") + never);
 }
 
 std::optional<std::string> QueueTurn::short_of(const WaitingJob& job, const Capacity& where) {

@@ -49,6 +49,8 @@ class QueueTurn {
   std::optional<std::string> never_fits(const WaitingJob& job);
   // Though all of it never does: some of it fits, now or later, or runs beside what it lacks.
   bool goes_on_with_fewer(const WaitingJob& job);
+  bool all_take_tasks() const;
+  std::string words_of_never() const;
   // Of one that never fits whole.
   void wait_for_less(const WaitingJob& job, const std::string& never);
   void wait(const WaitingJob& job, WaitKind kind, std::string reason);

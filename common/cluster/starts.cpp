@@ -14,6 +14,18 @@ void cut(std::string& text, std::size_t bytes) {
   text += "...";
 }
 
+namespace {
+
+// Several tasks of one generation that fail on a host are one failure of it.
+bool fails_anew(Refusal& refusal, const JobRecord& job) {
+  if (refusal.job == job.id && refusal.generation == job.generation) return false;
+  refusal.job = job.id;
+  refusal.generation = job.generation;
+  return true;
+}
+
+}  // namespace
+
 Refusals in_force(const Refusals& refusals, Duration elapsed) {
   Refusals left;
   for (const auto& [host, refusal] : refusals)
@@ -39,8 +51,10 @@ void Ledger::note_stage_failure(const JobRecord& job, const NodeId& host, const 
   if (users.size() >= kAvoidedUsers && !users.contains(job.user.name))
     users.erase(std::ranges::min_element(users, {}, [](const auto& entry) { return entry.second.until; }));
   Refusal& refusal = users[job.user.name];
+  if (!fails_anew(refusal, job)) return;
   ++refusal.times;
-  refusal.reason = reason;
+  refusal.avoided = true;
+  refusal.reason = "job " + job.spec.name + " could not begin there: " + reason;
   if (refusal.times > 1) refusal.until = state_.elapsed + refused_for(refusal.times - 1, kAvoidedFirst, kAvoidedMost);
 }
 
@@ -63,7 +77,7 @@ void JobTransition::note_refusal(const NodeId& host, const TaskObservation& seen
                                                    code == ErrorCode::refused || code == ErrorCode::damaged);
   refusal.reason = seen.host_refused.empty() ? seen.reason : seen.host_refused;
   cut(refusal.reason, kRefusalBytes);
-  ++refusal.times;
+  if (fails_anew(refusal, job_)) ++refusal.times;
   const bool at_once = refusal.for_good || !seen.host_refused.empty();
   const bool once_more = code == ErrorCode::unavailable && refusal.times == 1;
   refusal.until = now + (at_once ? kRefusedFor : once_more ? 0s : refused_for(refusal.times, kRefusedFirst, kRefusedFor));
@@ -80,10 +94,14 @@ void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& 
   // A task that ran in this generation died before: what replaces it is a restart, wherever that begins (seed 12791).
   // Unless a user asked for its end, or its port was somebody else's.
   const bool died = task.attempt >= task.first_attempt && task.attempt != task.restart_attempt;
-  if (died && !spend_restart(seen.reason, task.spared_attempt == task.attempt)) return;
+  const Duration now = ledger_.state_.elapsed;
+  if (job_.was_running && now - job_.all_running_since >= job_.spec.policy.restart_backoff.reset_after) job_.ports_lost = 0;
+  if (died && seen.exit && seen.exit->port_taken) ++job_.ports_lost;
+  const bool spared = task.spared_attempt == task.attempt && (job_.ports_lost <= kFreePortsLost || job_.still_since);
+  if (died && !spend_restart(seen.reason, spared)) return;
   job::RestartBackoff wait;
   wait.reset_after = 0s;
-  job_.not_before = ledger_.state_.elapsed + job::backoff_delay(wait, job_.stage_failures, jitter_seed(job_));
+  job_.not_before = now + job::backoff_delay(wait, std::max(job_.stage_failures, job_.ports_lost), jitter_seed(job_));
   ++job_.stage_failures;
   halt(Halt::replace, false, true);
   job_.reason = seen.reason;

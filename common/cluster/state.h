@@ -211,17 +211,26 @@ struct Refusal {
   std::string reason;
   std::uint32_t times = 0;  // that it failed there, without a success between
   bool for_good = false;    // nothing changes there by itself: the user must mend it (no such directory)
+  bool avoided = false;     // another job of the same user failed there, which `reason` names
+  JobId job = 0;            // whose generation failed there last: its further tasks are no further failure
+  Generation generation = 0;
   template <class V>
   void fields(V& v) {
     v("until", until);
     v("reason", reason);
     v("times", times);
     v("for_good", for_good);
+    v("avoided", avoided);
+    v("job", job);
+    v("generation", generation);
   }
 };
 using Refusals = std::map<NodeId, Refusal>;
 // Those that are not over.
 Refusals in_force(const Refusals& refusals, Duration elapsed);
+// So many generations in a row that began, and lost a port to somebody else, cost no budget: who may give a port away can feign one.
+inline constexpr std::uint32_t kFreePortsLost = 3;
+
 // For how long a host is avoided after so many failures in a row, with `first` after the first of them.
 Duration refused_for(std::uint32_t times, Duration first, Duration most);
 
@@ -267,6 +276,7 @@ struct JobRecord {
   Goal goal = Goal::run;
   bool deleting = false;  // forget it once nothing of it runs
   bool replaced = false;  // deleting, and its name belongs to a newer job already
+  std::string delete_request;  // that began it: the same one sent again asks for nothing more
 
   Generation generation = 0;         // newest; 0: none yet
   Halt halt = Halt::none;            // the generation is being stopped
@@ -274,6 +284,7 @@ struct JobRecord {
   bool needs_generation = true;      // once all of the old is ended, begin the next
   Duration not_before{0};            // back-off of recoveries and placements
   std::uint32_t stage_failures = 0;  // in a row
+  std::uint32_t ports_lost = 0;      // likewise: of generations that had begun, for a port of theirs was somebody else's
   bool was_running = false;          // this run has been Running once
 
   std::map<TaskId, TaskRecord> tasks;            // of the newest generation
@@ -353,6 +364,7 @@ struct JobRecord {
     v("reason", reason);
     v("goal", goal);
     v("deleting", deleting);
+    v("delete_request", delete_request);
     v("replaced", replaced);
     v("generation", generation);
     v("halt", halt);
@@ -360,6 +372,7 @@ struct JobRecord {
     v("needs_generation", needs_generation);
     v("not_before", not_before);
     v("stage_failures", stage_failures);
+    v("ports_lost", ports_lost);
     v("was_running", was_running);
     v("tasks", tasks);
     v("former_tasks", former_tasks);

@@ -42,6 +42,7 @@ struct Context {
   bool serving = false;         // this node coordinates: it leads, and its own entry of this term is applied
   bool current = false;         // an entry of this life is applied: what the ledger says of this host is not old
   Instant led{};                // this node led the log, last
+  Instant last_led{};           // somebody did, as far as this node knows
   bool let_go = false;          // the log goes on without this learner, though its copy does not say so
   bool storage_failed = false;  // nothing is decided any more
   Now now;

@@ -125,6 +125,7 @@ class Coordinator {
   bool makes_way(const cluster::JobRecord& job, Job& soft);
   // coordinator_moves.cpp: drained hosts.
   void move_jobs();
+  bool is_over(const cluster::DrainedHost& drain) const;
   void move_from(const NodeId& host, const cluster::DrainedHost& drain, const cluster::JobRecord& job, Job& soft);
   bool propose_move(const NodeId& host, const cluster::JobRecord& job, Job& soft, bool forced);
   void stay(const NodeId& host, const cluster::DrainedHost& drain, const cluster::JobRecord& job, const std::string& why);

@@ -54,15 +54,20 @@ void Coordinator::move_jobs() {
     const JobRecord& job = *c_.ledger.find(entry.second);
     const auto soft = jobs_.find(job.id);
     if (soft == jobs_.end() || soft->second.proposed != 0 || held_.contains(job.id)) continue;
-    if (!cluster::can_leave(job) && !(is_final(job.state) && job.leave_running)) continue;
+    const cluster::DrainedHost& drain = drained.at(entry.first);
+    const bool ends = is_final(job.state) && (job.leave_running || (job.graceful && is_over(drain)));
+    if (!cluster::can_leave(job) && !ends) continue;
     if (++tries > kMoveTries) return;
     tried_last_ = entry;
-    move_from(entry.first, drained.at(entry.first), job, soft->second);
+    move_from(entry.first, drain, job, soft->second);
   }
 }
 
+// Its deadline has passed.
+bool Coordinator::is_over(const cluster::DrainedHost& drain) const { return drain.deadline && *drain.deadline <= c_.elapsed(); }
+
 void Coordinator::move_from(const NodeId& host, const cluster::DrainedHost& drain, const JobRecord& job, Job& soft) {
-  const bool forced = drain.deadline && *drain.deadline <= c_.elapsed();
+  const bool forced = is_over(drain);
   const auto cannot = [&](const std::string& why) {
     if (!forced)
       stay(host, drain, job, why);

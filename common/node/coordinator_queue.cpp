@@ -213,6 +213,10 @@ bool Coordinator::decide() {
     if (!job->needs_generation)
       for (const auto& [task, record] : job->tasks)
         if (!record.ended) entry.standing.push_back(record.place);
+    // Where its other tasks are about to go it stands already: two of one job on a host, with antiAffinity, else.
+    if (const auto held = held_.find(id); held != held_.end())
+      for (const cluster::TaskPlacement& place : held->second.placements)
+        if (std::ranges::find(entry.tasks, place.task) == entry.tasks.end()) entry.standing.push_back(place);
     waiting.push_back(std::move(entry));
   }
   if (waiting.empty()) return false;

@@ -146,7 +146,6 @@ struct Node::Impl {
   std::uint64_t own_entry = 0;         // by which this node coordinates, once it is applied; 0: none proposed
   std::uint64_t own_term = 0;          // of it
   Instant last_word{};             // of who coordinates
-  Instant last_led{};              // somebody led the log, as far as this node knows
   bool quorum_lost = false;        // that was told
   Instant last_entry{};            // of a leader to this learner, be it a heartbeat
   Instant next_copy_look{};        // whether the log goes on without it

@@ -144,8 +144,8 @@ void Node::Impl::watch_copy() {
 // Nothing is decided any more: that is no matter of those alone who ask for the status.
 void Node::Impl::watch_quorum() {
   if (!c.replicated || !host || !c.holds_ledger()) return;
-  if (!without_leader(c) || last_led == Instant{}) last_led = c.now.boot;
-  const bool lost = c.now.boot - last_led >= kQuorumLostAfter;
+  if (!without_leader(c) || c.last_led == Instant{}) c.last_led = c.now.boot;
+  const bool lost = c.now.boot - c.last_led >= kQuorumLostAfter;
   if (std::exchange(quorum_lost, lost) == lost) return;
   const std::string advice = quorum_advice(c);
   const std::vector<cluster::EventField> node{{"node", c.facts.name}};

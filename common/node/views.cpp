@@ -91,6 +91,23 @@ std::string still_ends(const JobRecord& job) {
   return count == 0 ? "" : std::to_string(count) + (count == 1 ? " of its tasks has not ended yet" : " of its tasks have not ended yet");
 }
 
+// Nobody has coordinated for longer than its lease: it stands still wherever it is, for nobody can renew that.
+bool lease_is_over(const Context& c, const TaskRecord& t) {
+  return !t.ended && t.lease > 0ns && t.state == TaskState::running && without_leader(c) && c.last_led != Instant{} &&
+         c.now.boot - c.last_led >= t.lease;
+}
+
+// What the ledger cannot know: the host of a task is away, or nobody coordinates. "": neither.
+std::string nothing_is_heard(const Context& c, const JobRecord& job) {
+  for (const auto& [id, t] : job.tasks) {
+    if (lease_is_over(c, t)) return "nobody coordinates, and " + id.text() + " stands still until its lease is renewed";
+    if (t.ended || t.state != TaskState::running || t.place.node == c.facts.id) continue;
+    const std::string state = host_state(c, t.place.node);
+    if (state == "down" || state == "dead") return "host " + host_name(c, t.place.node) + " is " + state + ", and nothing is heard of " + id.text();
+  }
+  return "";
+}
+
 std::string why_no_progress(const Context& c, const JobRecord& job) {
   if (const std::string ends = still_ends(job); !ends.empty())
     return job.goal == cluster::Goal::suspend ? "it is being suspended: " + ends : job.reason + (job.reason.empty() ? "" : "; ") + ends;
@@ -140,6 +157,11 @@ wire::JobView job_view(const Context& c, const JobRecord& job) {
   v.progressing.value = job.progressing;
   if (job.progress_since != WallTime{}) v.progressing.since = to_rfc3339(job.progress_since);
   if (!job.progressing && !is_final(job.state)) v.progressing.why = why_no_progress(c, job);
+  if (std::string unheard = job.progressing ? nothing_is_heard(c, job) : ""; !unheard.empty()) {
+    v.progressing = {false, "", std::move(unheard)};
+    if (std::ranges::any_of(job.tasks, [&](const auto& entry) { return lease_is_over(c, entry.second); }))
+      v.state = title(to_string(cluster::JobState::recovering));
+  }
   v.age_s = std::chrono::duration_cast<std::chrono::seconds>(c.elapsed() - job.created_elapsed).count();
   // Of this run: conditions begin anew with each.
   const auto begun = std::ranges::find(job.conditions, cluster::JobState::pending, &cluster::Condition::type);
@@ -182,6 +204,10 @@ std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
     if (!t.ended && t.lease > 0ns && t.state == TaskState::running && t.place.node == job.frozen_on) {
       v.state = title(job::to_string(TaskState::frozen));
       v.reason = job.must_be_frozen;
+    }
+    if (lease_is_over(c, t)) {
+      v.state = title(job::to_string(TaskState::frozen));
+      v.reason = "nobody coordinates; it goes on when its lease is renewed";
     }
     // Known here before the ledger can hear of it.
     const task::Task* here = c.host == nullptr ? nullptr : c.host->find({job.id, job.generation, id});

@@ -77,7 +77,8 @@ class EveryJobProgresses final : public Checker {
   // It ran, and before it was to begin again a user asked for more than there is.
   bool never_fits(const wire::JobView& view) const {
     const KnownJob* known = world_.book().find(view.id);
-    return known != nullptr && known->steered != 0 && view.reason.find(kNeverFits) != std::string::npos;
+    if (known == nullptr || known->steered == 0) return false;
+    return view.reason.find(kNeverFits) != std::string::npos || view.reason.find(kNotNow) != std::string::npos;
   }
 
   // Judged once who coordinates has heard all hosts for a while.
@@ -138,6 +139,7 @@ class EveryJobProgresses final : public Checker {
   }
 
   static constexpr const char* kNeverFits = "can never run here: ";
+  static constexpr const char* kNotNow = "cannot run now: ";  // a host is drained
   static constexpr Duration kLately = 30s, kHeard = 45s;
 
   wire::JobsReply last_;

@@ -188,6 +188,37 @@ TEST_F(Names, ASubmitBehindADeleteIsTheNextJobOfThatName) {
   }
 }
 
+// One that ignores its stop signal, with a grace of years.
+TEST_F(Names, WhoGaveItsNameAwayIsFoundByItOnceNobodyElseHasItAndCanBeKilled) {
+  const JobId old = submit(generic_job(1));
+  run(old);
+  const auto remove = [&](JobId id, const std::string& request) {
+    JobAction a;
+    a.kind = ActionKind::remove;
+    a.job = id;
+    a.user = "alice";
+    a.force = true;
+    a.request_id = request;
+    return apply(CommandType::action, a).status;
+  };
+  EXPECT_TRUE(remove(old, "r1"));
+  const JobId next = submit_again(generic_job(2)).job;
+  EXPECT_TRUE(remove(next, "r2"));
+  ASSERT_EQ(ledger_.find(next), nullptr);
+  ASSERT_NE(ledger_.find("j"), nullptr);
+  EXPECT_EQ(ledger_.find("j")->id, old);
+  EXPECT_EQ(Ledger::restore(ledger_.snapshot())->find("j")->id, old);
+  EXPECT_TRUE(remove(old, "r1")) << "the same request, sent again";
+  EXPECT_TRUE(job(old).graceful);
+  EXPECT_EQ(job(submit_again(generic_job(3)).job).follows, old) << "nothing begins beside it";
+  EXPECT_TRUE(remove(ledger_.find("j")->id, "r3"));
+  EXPECT_TRUE(remove(old, "r4"));
+  EXPECT_FALSE(job(old).graceful) << "killed";
+  everything_ended(old);
+  apply(CommandType::forget, ForgetJob{old});
+  EXPECT_EQ(ledger_.find("j"), nullptr);
+}
+
 TEST_F(Names, NobodyTakesAllActiveJobsFromOthers) {
   const std::size_t share = limits::kActiveJobs / 2;
   job::JobSpec spec = generic_job(1);

@@ -230,7 +230,7 @@ TEST_F(Ledgers, SuspendWaitsForTheEndAndResumeStartsTimeAnew) {
   run(id);
   EXPECT_TRUE(job(id).progressing);
   act(id, ActionKind::suspend);
-  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_EQ(job(id).state, JobState::restarting);
   EXPECT_FALSE(job(id).progressing) << "its tasks are being ended";
   everything_ended(id);
   EXPECT_EQ(job(id).state, JobState::suspended);

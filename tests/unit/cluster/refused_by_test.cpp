@@ -142,6 +142,27 @@ TEST_F(CannotBegin, WhateverItIsThatOnlyItsUserCanMendElsewhereAtOnce) {
   }
 }
 
+TEST_F(CannotBegin, ManyTasksOfAGenerationThatFailOnAHostAreOneFailure) {
+  const JobId id = submit(generic_job(4));
+  for (const Duration avoided : {Duration{0}, kAvoidedFirst}) {
+    begin(id);
+    std::vector<TaskObservation> all;
+    for (std::uint32_t index = 0; index < 4; ++index) {
+      TaskObservation o = seen(id, {"worker", index}, TaskState::failed);
+      o.attempt = 0;
+      o.stage_failed = o.ended = true;
+      o.stage_error = ErrorCode::unavailable;
+      o.reason = "port 20007 is used";
+      all.push_back(o);
+    }
+    report(all);
+    EXPECT_EQ(ledger_.state().avoided.at("n1").at("alice").until, avoided == 0s ? 0s : ledger_.state().elapsed + avoided);
+    pass(10s);
+  }
+  EXPECT_EQ(job(id).refused_by.at("n1").times, 2u);
+  EXPECT_EQ(ledger_.state().avoided.at("n1").at("alice").reason, "job j could not begin there: port 20007 is used");
+}
+
 TEST_F(CannotBegin, SeveralInARowAndTheHostIsAvoidedForThatUsersJobsAlone) {
   const auto submit_as = [&](const std::string& user, const std::string& name) {
     return apply(CommandType::submit, SubmitJob{wire::encode(generic_job(1, name)), {user, 1000}, "", false, ""}).job;
@@ -167,16 +188,32 @@ TEST_F(CannotBegin, SinceItsPortIsSomebodyElsesAndThatIsNoFaultOfIt) {
   job::JobSpec spec = generic_job(1);
   spec.policy.backoff_limit = 0;
   const JobId id = submit(spec);
-  run(id);
-  TaskObservation o = died(id, {"worker", 0}, TaskState::failed, 0, 1);
-  o.exit->port_taken = o.spared = o.stage_failed = o.ended = true;
-  o.stage_error = ErrorCode::unavailable;
-  o.reason = "could not start worker-0: port 20000 is used by pid 7";
-  report({o});
-  EXPECT_EQ(job(id).state, JobState::pending) << job(id).reason;
+  const auto loses_its_port = [&] {
+    TaskObservation o = died(id, {"worker", 0}, TaskState::failed, 0, 1);
+    o.exit->port_taken = o.spared = o.stage_failed = o.ended = true;
+    o.stage_error = ErrorCode::unavailable;
+    o.reason = "could not start worker-0: port 20000 is used by pid 7";
+    report({o});
+  };
+  for (std::uint32_t lost = 1; lost <= kFreePortsLost; ++lost) {
+    run(id);
+    loses_its_port();
+    EXPECT_EQ(job(id).state, JobState::pending) << job(id).reason;
+    pass(1min);
+  }
   EXPECT_EQ(job(id).budget_spent, 0u);
   EXPECT_FALSE(job(id).first_fault);
   EXPECT_TRUE(job(id).tasks.at({"worker", 0}).failures.empty());
+  run(id);
+  pass(spec.policy.restart_backoff.reset_after);
+  loses_its_port();
+  EXPECT_EQ(job(id).state, JobState::pending) << "it ran well in between";
+  for (std::uint32_t lost = 1; lost <= kFreePortsLost; ++lost) {
+    run(id);
+    loses_its_port();
+    pass(1min);
+  }
+  EXPECT_EQ(job(id).state, JobState::failed) << "else who gives its port away is begun again for ever";
 }
 
 Refusals refusals(std::vector<NodeId> hosts) {

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "common/base/rng.h"
 #include "tests/unit/node/working_town.h"
 
 namespace dtrain::node {
@@ -44,6 +47,26 @@ TEST_F(DrainTest, TasksThatNobodyMissesMoveAloneAndAtNoCost) {
   submit(generic("l", 3));
   work();
   EXPECT_TRUE(any_on("l", "n3")) << where("l");
+}
+
+// A place that is held for one that moves is one of the job's, to whoever looks for a place for another of its tasks.
+TEST_F(DrainTest, WhoIsToBeAloneOnItsHostIsSoWhateverIsDrained) {
+  job::JobSpec spec = generic("j", 2);
+  spec.roles["worker"].anti_affinity = "host";
+  submit(spec);
+  work();
+  Rng rng(7);
+  for (int round = 0; round < 60; ++round) {
+    const std::string host = "n" + std::to_string(1 + rng.below(3));
+    ASSERT_TRUE(drain(host, rng.below(2) == 0));
+    work(std::chrono::milliseconds(rng.below(1500)));
+    std::set<std::string> hosts;
+    for (const auto& [name, task] : tasks("j"))
+      if (task.pid != 0) EXPECT_TRUE(hosts.insert(task.node).second) << "round " << round << ": " << where("j");
+  }
+  for (const char* host : {"n1", "n2", "n3"}) ASSERT_TRUE(drain(host, false));
+  work(10s);
+  EXPECT_EQ(described("j").job.state, "Running") << where("j");
 }
 
 TEST_F(DrainTest, AGangWithoutRoomStaysAndMovesWhenRoomComesAndNobodyTakesIt) {
