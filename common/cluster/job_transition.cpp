@@ -66,6 +66,7 @@ void JobTransition::begin_run() {
   job_.refused_by.clear();
   job_.disturbed.reset();
   job_.charged.reset();
+  job_.charges.clear();
   job_.doubted.reset();
   job_.evaluators_until.reset();
   job_.preemptions = 0;
@@ -118,7 +119,7 @@ void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen
     const std::uint32_t restarts = seen.attempt - counted;
     const auto one_of_them = [&](AttemptNumber free) { return free >= known && free < seen.attempt; };
     job_.restarts += restarts;
-    job_.budget_spent += restarts - (one_of_them(task.restart_attempt) || one_of_them(task.spared_attempt) ? 1 : 0);
+    charge(restarts - (one_of_them(task.restart_attempt) || one_of_them(task.spared_attempt) ? 1 : 0));
   }
   task.attempt = seen.attempt;
   task.started_elapsed = ledger_.state_.elapsed;
@@ -260,7 +261,10 @@ bool JobTransition::spend_restart(const std::string& cause, bool spared, const T
     return false;
   }
   ++job_.restarts;
-  job_.budget_spent += spared ? 0 : 1;
+  if (!spared && fault != nullptr && !fault->lost)
+    charge(1);
+  else
+    job_.budget_spent += spared ? 0 : 1;
   return true;
 }
 

@@ -80,7 +80,7 @@ void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& 
   // A task that ran in this generation died before: what replaces it is a restart, wherever that begins (seed 12791).
   // Unless a user asked for its end, or its port was somebody else's.
   const bool died = task.attempt >= task.first_attempt && task.attempt != task.restart_attempt;
-  if (died && !spend_restart(seen.reason, task.spared_attempt == task.attempt)) return;
+  if (died && !spend_restart(seen.reason, task.spared_attempt == task.attempt, &task)) return;
   job::RestartBackoff wait;
   wait.reset_after = 0s;
   job_.not_before = ledger_.state_.elapsed + job::backoff_delay(wait, job_.stage_failures, jitter_seed(job_));
