@@ -5,27 +5,36 @@
 #include "common/cluster/job_transition.h"
 
 namespace dtrain::cluster {
+namespace {
+
+constexpr std::size_t kMostCharges = 1024;  // that are remembered
+
+}  // namespace
 
 bool JobTransition::is_consequence() const {
   return job_.disturbed && ledger_.state_.elapsed - *job_.disturbed <= kConsequence && ledger_.broken_rule != "consequence-costs-nothing";
 }
 
+void JobTransition::charge(std::uint32_t restarts) {
+  const Duration now = ledger_.state_.elapsed;
+  job_.budget_spent += restarts;
+  std::erase_if(job_.charges, [&](Duration at) { return now - at > kConsequence; });
+  job_.charges.insert(job_.charges.end(), std::min<std::size_t>(restarts, kMostCharges - std::min(kMostCharges, job_.charges.size())), now);
+}
+
 // A task was ended in order with its host, or its host was lost. What others died of shortly before was that, too.
 void JobTransition::disturb() {
   const Duration now = ledger_.state_.elapsed;
-  if (job_.goal != Goal::run || is_final(job_.state)) return;
+  if (job_.goal == Goal::end || is_final(job_.state)) return;
   job_.disturbed = now;
   if (!is_consequence()) return;
   const auto lately = [&](Duration at) { return now - at <= kConsequence; };
-  std::uint32_t refunded = 0;
   for (auto& [id, t] : job_.tasks) {
-    const std::size_t known = t.failures.size();
-    std::erase_if(t.failures, lately);
-    if (t.failures.size() == known) continue;
-    refunded += static_cast<std::uint32_t>(known - t.failures.size());
+    if (std::erase_if(t.failures, lately) == 0) continue;
     t.consecutive_failures = 0;
     if (job_.first_fault && job_.first_fault->task == id && job_.first_fault->generation == job_.generation) job_.first_fault.reset();
   }
+  const auto refunded = static_cast<std::uint32_t>(std::erase_if(job_.charges, lately));
   job_.budget_spent -= std::min(job_.budget_spent, refunded);
   if (job_.charged && lately(*job_.charged)) {
     job_.charged.reset();
@@ -33,7 +42,7 @@ void JobTransition::disturb() {
     job_.fruitless_restores -= std::min(job_.fruitless_restores, 1u);
     job_.not_before = std::min(job_.not_before, now);
   }
-  if (!job_.doubted) return;
+  if (!job_.doubted || job_.goal != Goal::run) return;
   // What was about to fail the job was no fault of it.
   job_.doubted.reset();
   job_.doubt.clear();
@@ -48,7 +57,8 @@ bool JobTransition::in_doubt(const TaskRecord& task, const std::string& reason) 
   const bool alone = std::ranges::all_of(job_.tasks, [&](const auto& entry) { return entry.second.place.node == task.place.node; });
   const bool lately = !task.failures.empty() && now - task.failures.front() <= kConsequence;
   if (alone || !lately || job_.goal != Goal::run || ledger_.broken_rule == "consequence-costs-nothing") return false;
-  if (!job_.doubted) job_.doubted = now;
+  if (job_.doubted) return true;  // what failed first says why
+  job_.doubted = now;
   job_.doubt = reason;
   set_state(JobState::recovering, reason);
   return true;

@@ -9,10 +9,6 @@
 namespace dtrain::cluster {
 namespace {
 
-bool evaluator_or_ps(const std::string& role) {
-  return role == "ps" || role == "evaluator";
-}
-
 // A task that failed for good while the job goes on (a dynamic worker) is missed by nobody.
 // Nor one that has ended after the signal before the job's deadline.
 bool counts_as_running(const JobRecord& job, const TaskRecord& t) {
@@ -67,6 +63,7 @@ void JobTransition::begin_run() {
   job_.refused_by.clear();
   job_.disturbed.reset();
   job_.charged.reset();
+  job_.charges.clear();
   job_.doubted.reset();
   job_.evaluators_until.reset();
   job_.preemptions = 0;
@@ -119,7 +116,7 @@ void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen
     const std::uint32_t restarts = seen.attempt - counted;
     const auto one_of_them = [&](AttemptNumber free) { return free >= known && free < seen.attempt; };
     job_.restarts += restarts;
-    job_.budget_spent += restarts - (one_of_them(task.restart_attempt) || one_of_them(task.spared_attempt) ? 1 : 0);
+    charge(restarts - (one_of_them(task.restart_attempt) || one_of_them(task.spared_attempt) ? 1 : 0));
   }
   task.attempt = seen.attempt;
   task.started_elapsed = ledger_.state_.elapsed;
@@ -261,7 +258,10 @@ bool JobTransition::spend_restart(const std::string& cause, bool spared, const T
     return false;
   }
   ++job_.restarts;
-  job_.budget_spent += spared ? 0 : 1;
+  if (!spared && fault != nullptr && !fault->lost)
+    charge(1);
+  else
+    job_.budget_spent += spared ? 0 : 1;
   return true;
 }
 
@@ -375,40 +375,6 @@ void JobTransition::recover(const TaskRecord& task, const std::string& cause, bo
   if (job_.restored && !spared) ++job_.fruitless_restores;  // a later checkpoint that verifies sets it back
   halt(Halt::recovery, false, true);
   set_state(JobState::recovering, cause, {{"task", task.place.task.text()}});
-}
-
-bool JobTransition::check_success() {
-  if (const auto decider = job::deciding_task(job_.spec)) {
-    const auto it = job_.tasks.find(*decider);
-    return it != job_.tasks.end() && it->second.completed;
-  }
-  // All of them: of the workers where successPolicy says so, else of every role that ends by itself.
-  const bool workers_only = job_.spec.policy.success_policy == job::SuccessPolicy::all_workers;
-  bool any = false;
-  for (const auto& [id, t] : job_.tasks) {
-    if ((workers_only ? id.role != "worker" : evaluator_or_ps(id.role)) || !wanted(id)) continue;
-    if (!t.completed) return false;
-    any = true;
-  }
-  return any;
-}
-
-// Nothing of it is begun again, so it holds its place for nobody.
-bool JobTransition::ended_before_deadline() const {
-  return job_.signalled && job_.goal == Goal::run && job_.halt == Halt::none && !job_.needs_generation && !is_final(job_.state) &&
-         !job_.tasks.empty() && job_.nothing_runs() && std::ranges::none_of(job_.tasks, [](const auto& t) { return t.second.lost; });
-}
-
-// policy.waitFor: what its success does not depend on may have the end of its work yet, an evaluator its last checkpoint.
-bool JobTransition::waits_for_roles() {
-  const Duration now = ledger_.state_.elapsed;
-  std::optional<Duration> until;
-  for (const auto& [role, most] : job_.spec.policy.wait_for)
-    for (const auto& [id, t] : job_.tasks)
-      if (id.role == role && wanted(id) && !t.completed && !t.given_up && !t.ended) until = std::max(until.value_or(0ns), most);
-  if (!until) return false;
-  if (!job_.evaluators_until) job_.evaluators_until = now + *until;
-  return now < *job_.evaluators_until;
 }
 
 JobState JobTransition::running_state() const {

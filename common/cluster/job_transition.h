@@ -84,6 +84,7 @@ class JobTransition {
   // One restart is counted, against the job's budget too unless `spared`. False: that was used up, and the job has failed, or is in doubt
   // where `fault` may have died of what is not known yet.
   bool spend_restart(const std::string& cause, bool spared = false, const TaskRecord* fault = nullptr);
+  void charge(std::uint32_t restarts);  // for exits: they may show to be consequences
   void watch_state();
   bool check_success();
   bool wanted(const TaskId& id) const;  // not scaled away

@@ -98,7 +98,7 @@ void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& 
   if (job_.was_running && now - job_.all_running_since >= job_.spec.policy.restart_backoff.reset_after) job_.ports_lost = 0;
   if (died && seen.exit && seen.exit->port_taken) ++job_.ports_lost;
   const bool spared = task.spared_attempt == task.attempt && (job_.ports_lost <= kFreePortsLost || job_.still_since);
-  if (died && !spend_restart(seen.reason, spared)) return;
+  if (died && !spend_restart(seen.reason, spared, &task)) return;
   job::RestartBackoff wait;
   wait.reset_after = 0s;
   job_.not_before = now + job::backoff_delay(wait, std::max(job_.stage_failures, job_.ports_lost), jitter_seed(job_));

@@ -337,6 +337,7 @@ struct JobRecord {
   // What dies of another task's end that was ordered, or of the loss of its host, is a consequence (kConsequence): it costs nothing.
   std::optional<Duration> disturbed;  // when such an end was heard of last
   std::optional<Duration> charged;    // when a recovery was counted against its budget last
+  std::vector<Duration> charges;      // when exits were counted against its budget, within kConsequence; losses of hosts are not in it
   // A task of it has failed for good, and what it may have died of elsewhere could be heard of yet. The coordinator decides.
   std::optional<Duration> doubted;
   std::string doubt;                  // how it is to be failed
@@ -412,6 +413,7 @@ struct JobRecord {
     v("unrecognised", unrecognised);
     v("disturbed", disturbed);
     v("charged", charged);
+    v("charges", charges);
     v("doubted", doubted);
     v("doubt", doubt);
     v("waits_for_host", waits_for_host);

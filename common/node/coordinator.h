@@ -72,6 +72,7 @@ class Coordinator {
     std::optional<std::string> told_after;              // the ledger's reason before; nullopt: it knows `told`
     std::optional<cluster::WaitKind> waits_as;          // of `told`, in the queue; nullopt: it waits for something else
     std::optional<Instant> short_since;                 // since when the queue finds no room for all of it (shrink.h)
+    Instant all_there_since = kNever;                   // while it is in doubt: its hosts; kNever: they are not, or were not looked at yet
     Instant too_wide_until{};                           // it found places on more hosts than may have tasks: looked at again then
     Instant deadline = kNever;
   };

@@ -98,22 +98,28 @@ void Coordinator::watch_leases() {
   }
 }
 
-// What failed for good may have done so since a host with other tasks of the job is being lost. That shows within moments: a silent host
-// is suspected, and then lost or back.
+// What failed for good may have done so since a host with other tasks of the job is being lost, or was stopped. That shows within moments:
+// a silent host is suspected, and then lost; one that is back tells what ended with it. Of one that nobody has seen since this agent's
+// start nothing is known. What has ended has told how.
 void Coordinator::watch_doubt(const JobRecord& job, Job& soft) {
   if (job.goal != cluster::Goal::run) return;
-  const Instant settled = at(*job.doubted) + kDoubtFor;
   const auto is_away = [&](const auto& entry) {
     const auto id = MemberId::parse(entry.second.place.node);
-    const auto member = id && entry.second.place.node != c_.facts.id ? c_.members->table().find(*id) : std::nullopt;
-    return member && member->state != wire::MemberState::alive;
+    if (!id || entry.second.ended || entry.second.place.node == c_.facts.id) return false;
+    const auto member = c_.members->table().find(*id);
+    return !member || member->state != wire::MemberState::alive;
   };
-  const bool away = std::ranges::any_of(job.tasks, is_away);
-  if (!away && settled <= c_.now.boot) {
-    propose(soft, job.id, CommandType::finish, cluster::FinishJob{job.id, cluster::JobState::failed, job.doubt});
+  if (std::ranges::any_of(job.tasks, is_away)) {
+    soft.all_there_since = kNever;
+    soft.deadline = std::min(soft.deadline, c_.now.boot + kLookEvery);
     return;
   }
-  soft.deadline = std::min(soft.deadline, std::max(settled, c_.now.boot + kLookEvery));
+  if (soft.all_there_since == kNever) soft.all_there_since = c_.now.boot;
+  const Instant settled = std::max(at(*job.doubted), soft.all_there_since) + kDoubtFor;
+  if (settled <= c_.now.boot)
+    propose(soft, job.id, CommandType::finish, cluster::FinishJob{job.id, cluster::JobState::failed, job.doubt});
+  else
+    soft.deadline = std::min({soft.deadline, settled, c_.now.boot + kLookEvery});
 }
 
 // What is placed there has not begun: a task begins when its host has told, through the log, that it is staged. What began there in an

@@ -21,7 +21,7 @@ constexpr Usual kUsual[] = {
 constexpr std::int64_t kLongestJumpMs = 86'400'000;
 constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 3s, kLongestFull = 4s, kLongestSlow = 8s,
                    kLongestFailing = 12s, kLongestLeaving = 20s, kSlowCommit = 1500ms,
-                   kLongestCut = 12s, kLongestDrain = 40s, kBetweenDrains = 60s;
+                   kLongestCut = 12s, kLongestDrain = 40s, kBetweenDrains = 60s, kBetweenStops = 40s, kTasksHave = 6s;
 constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
 // Faults of one host are up to so many times as frequent where there are many: else they would hardly ever meet a task.
 constexpr std::size_t kMoreOften = 4;
@@ -59,6 +59,25 @@ void Chaos::drain_later() {
     world_.drain(number, true, operator_.chance(1, 2) ? Duration{} : within(kLongestDrain));
     world_.timeline().at(std::min(until_, world_.now() + within(kLongestDrain)), [this, number] { world_.drain(number, false, {}); });
     drain_later();
+  });
+}
+
+void Chaos::stop_hosts(Rng rng) {
+  stops_ = rng;
+  stop_later();
+}
+
+void Chaos::stop_later() {
+  const auto within = [this](Duration most) {
+    return Duration(static_cast<std::int64_t>(stops_.below(static_cast<std::uint64_t>(most.count()))));
+  };
+  world_.timeline().after(within(kBetweenStops), [this, within] {
+    if (world_.now() >= until_) return;
+    const std::size_t number = busy_from(stops_.below(world_.hosts()));
+    world_.note(number, to_string(Fault::host_stop));
+    const Duration tasks_have = within(kTasksHave);
+    world_.host(number).stop(tasks_have, kBackAtLeast + within(kBackAfterReboot));
+    stop_later();
   });
 }
 

@@ -14,10 +14,12 @@ class Chaos {
  public:
   Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until);
   void begin();
+  void stop_hosts(Rng rng);   // in order, one after the other, from now on
 
  private:
   void next(Fault fault);
   void drain_later();
+  void stop_later();
   void strike(Fault fault);
   void strike_between(Fault fault);
   std::size_t busy_from(std::size_t number);
@@ -32,7 +34,7 @@ class Chaos {
 
   ClusterWorld& world_;
   FaultSet active_;
-  Rng rng_, operator_;
+  Rng rng_, operator_, stops_{0};
   Instant until_;
   std::array<Duration, kFaultCount> mean_{};
   bool drains_ = false;

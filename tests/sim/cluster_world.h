@@ -112,6 +112,9 @@ class ClusterWorld final : public WorldView {
   std::size_t newest_host() const;
   void tell_checkers(const std::function<void(Checker&)>& tell);  // all there are
   void count_start(const SimShim& shim);
+  // For tasks that cannot go on without another.
+  void watch_start(const SimShim& shim) { watched_away_.erase(shim.spec.id); }
+  void watch_end(const SimShim& shim);
   void begin_forming();
   Duration forming_takes() const;
   void entered(std::size_t host, const MemberId& cluster);
@@ -138,6 +141,7 @@ class ClusterWorld final : public WorldView {
   std::optional<Violation> violation_;
   std::uint64_t attempts_ = 0, recoveries_ = 0;
   std::map<JobId, Generation> generations_;
+  std::set<AssignmentId> watched_away_;       // ended without success, and does not run; kept where tasks watch others
   Instant undisturbed_since_{}, busy_until_{};
   std::size_t founders_ = 0;
   Duration lease_ = 10s, restore_wait_ = 10min;
@@ -147,7 +151,7 @@ class ClusterWorld final : public WorldView {
   std::set<std::size_t> drained_;             // as far as the operator knows
   std::uint64_t history_ = 1, acknowledged_ = 0;
   std::unique_ptr<QuorumLoss> quorum_loss_;
-  bool calm_ = false, users_act_ = false, users_rest_ = false;
+  bool calm_ = false, users_act_ = false, users_rest_ = false, tasks_leave_ = false;
 };
 
 }  // namespace dtrain::sim

@@ -32,8 +32,9 @@ enum class Fault : unsigned char {
   delay,              // messages about the log take long
   drain,              // an operator drains a host, and undrains it later
   quorum_lost,        // a majority of the voters goes away for long, and an operator recovers the quorum on who is left: once in a run
+  host_stop,          // a host is stopped in order: its tasks are asked to end; it comes back later
 };
-inline constexpr std::size_t kFaultCount = 21;
+inline constexpr std::size_t kFaultCount = 22;
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 std::string_view to_string(Fault fault);   // "task-kill"
 

@@ -204,6 +204,22 @@ void make_keeping(job::JobSpec& spec) {
   for (auto& [name, role] : spec.roles) role.on_disconnect = job::OnDisconnect::keep;
 }
 
+// Of one half of the jobs: what a task dies of is as a rule the end of the one that it watches, and little is allowed to be its own fault.
+void make_leaving(job::JobSpec& spec, std::uint64_t tag) {
+  if (tag % 2 == 0) return;
+  const std::string watched = spec.roles.contains("ps") ? "ps-0" : spec.roles.contains("chief") ? "chief-0" : "worker-0";
+  for (auto& [name, role] : spec.roles) {
+    // The last word of a kind holds.
+    role.command.insert(role.command.end(), {"watches=" + watched, "leaves=" + std::to_string(100 + tag * 397 % 1900), "run=20000..60000",
+                                             "ok=100", "hang=0"});
+    if (role.restart_policy == job::RestartPolicy::never || role.restart_policy == job::RestartPolicy::always)
+      role.restart_policy = job::RestartPolicy::on_failure;
+  }
+  spec.policy.backoff_limit = tag / 2 % 3;
+  spec.policy.active_deadline.reset();
+  spec.policy.signal_before_deadline.reset();
+}
+
 std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng) { return hosts / 2 + static_cast<std::uint32_t>(rng.below(hosts)); }
 
 void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng) {

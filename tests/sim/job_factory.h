@@ -20,6 +20,8 @@ void make_hungry(job::JobSpec& spec, std::uint32_t hosts);
 void make_dynamic(job::JobSpec& spec);
 // Half of those with a ps have none that runs under a lease: it goes on where nobody reaches its host, and is waited for.
 void make_keeping(job::JobSpec& spec);
+// In half of them tasks give up when another one of their job is away.
+void make_leaving(job::JobSpec& spec, std::uint64_t tag);
 // As many workers as it may have on so many hosts: it has room there once others made room, whatever else was done to it.
 std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng);
 void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng);

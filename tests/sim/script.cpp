@@ -36,6 +36,7 @@ std::vector<std::string> Script::argv() const {
   if (ignore_term) words.push_back("ignore-term");
   if (missing) words.push_back("missing");
   if (!says.empty()) words.push_back("says=" + says);
+  if (!watches.empty()) words.push_back("watches=" + watches);
   words.push_back("run=" + in_milliseconds(run_min) + ".." + in_milliseconds(run_max));
   words.push_back("ok=" + std::to_string(ok));
   words.push_back("code=" + std::to_string(code));
@@ -50,6 +51,7 @@ std::vector<std::string> Script::argv() const {
   time("status=", status);
   time("watchdog=", watchdog);
   time("checkpoint=", checkpoint);
+  time("leaves=", leaves);
   return words;
 }
 
@@ -64,6 +66,8 @@ Script Script::parse(const std::vector<std::string>& argv) {
     else if (key == "ignore-term") s.ignore_term = true;
     else if (key == "missing") s.missing = true;
     else if (key == "says") s.says = value;
+    else if (key == "watches") s.watches = value;
+    else if (key == "leaves") s.leaves = milliseconds(value);
     else if (key == "children") s.children = natural();
     else if (key == "tag") s.tag = static_cast<std::uint64_t>(number(value));
     else if (key == "ok") s.ok = natural();

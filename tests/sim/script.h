@@ -36,6 +36,8 @@ struct Script {
   std::uint32_t children = 0;            // processes beside the main one
   bool missing = false;                  // there is no such program
   std::string says;                      // one STATUS= right after READY=1
+  std::string watches;                   // a task of the same generation, without which it cannot go on: ps-0; "": none
+  Duration leaves{0};                    // so long after that one has ended without success it gives up
 
   std::vector<std::string> argv() const;
   static Script parse(const std::vector<std::string>& argv);

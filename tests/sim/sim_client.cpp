@@ -178,6 +178,7 @@ void SimClient::submit_something() {
   if (hungry_ != 0) make_hungry(spec, hungry_);
   if (dynamic_) make_dynamic(spec);
   if (keeping_) make_keeping(spec);
+  if (leaving_) make_leaving(spec, tag);
   if (many_ != 0 && rng_.chance(1, kWideOneIn)) make_wide(spec, many_, rng_);
   if (rng_.chance(1, 15)) {
     spec.generate_name = name + "-";

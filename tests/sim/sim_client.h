@@ -60,6 +60,7 @@ class SimClient {
   // More jobs at a time, which take more of the `hosts`: some have to wait, or make room.
   void set_dynamic() { dynamic_ = true; }
   void set_keeping() { keeping_ = true; }
+  void set_leaving() { leaving_ = true; }
   void set_hungry(std::uint32_t hosts) { hungry_ = hosts; }
   // Some jobs have many tasks, up to several on each of the `hosts`.
   void set_many(std::uint32_t hosts) { many_ = hosts; }
@@ -97,7 +98,7 @@ class SimClient {
   std::string removed_;  // the job whose removal was asked for last; "": submitted again since
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;                         // of the deed under way
-  bool dynamic_ = false, keeping_ = false;
+  bool dynamic_ = false, keeping_ = false, leaving_ = false;
   std::uint32_t hungry_ = 0;                     // the number of hosts; 0: not
   std::uint32_t many_ = 0;                       // likewise
 };

@@ -12,6 +12,7 @@ namespace {
 constexpr Duration kRestartAfterDiskError = 1s;
 constexpr Duration kAgentGrace = 20s;   // longer than any agent is away by itself
 constexpr Duration kSlowestHook = 2s;
+constexpr Duration kGoodbye = 200ms;    // of an agent that is stopped
 constexpr std::uint64_t kHookFailsOneIn = 6;
 constexpr std::uint32_t kTicksInPlace = 64;   // more Ticks without time going on: the agent spins
 // Each host draws from streams of its own; those of the first are as they were when there was but one.
@@ -53,6 +54,7 @@ SimHost::SimHost(ClusterWorld& world, std::size_t number, std::shared_ptr<SimChe
   runner_->set_wall([this] { return clock_.read(world_.now()).wall; });
   runner_->set_boot_clock([this] { return clock_.read(world_.now()).boot; },
                           [this](Instant boot) { return clock_.to_world(boot); });
+  runner_->set_watched([this](const AssignmentId& id) { return world_.watched_away_.contains(id); });
   if (world_.breaks("commit-durable")) disk_->set_forgetful();
   if (world_.breaks("end-is-true")) runner_->set_lying();
   checkers_ = all_host_checkers(world_, number_);
@@ -64,6 +66,7 @@ SimRunner::Observer SimHost::observer() {
     world_.count_start(shim);
     for (const auto* list : {&world_.checkers_, &checkers_})
       for (const auto& checker : *list) checker->process_started(shim);
+    world_.watch_start(shim);
   };
   observer.thawed = [this](const SimShim& shim) {
     for (const auto* list : {&world_.checkers_, &checkers_})
@@ -72,6 +75,7 @@ SimRunner::Observer SimHost::observer() {
   observer.ended = [this](const SimShim& shim) {
     for (const auto* list : {&world_.checkers_, &checkers_})
       for (const auto& checker : *list) checker->process_ended(shim);
+    world_.watch_end(shim);
   };
   observer.checkpoint = [this](const SimShim& shim, std::int64_t step, bool torn, bool rotten) {
     const auto dir = shim.spec.env.find("DTRAIN_CHECKPOINT_DIR");
@@ -365,6 +369,22 @@ void SimHost::kill_agent(Duration back_after) {
 
 void SimHost::reboot(Duration back_after) {
   if (!away_) agent_lost(true, back_after);
+}
+
+// systemd stops the agent first (After= of its unit), and the tasks run on until theirs is stopped.
+void SimHost::stop(Duration tasks_have, Duration back_after) {
+  if (node_ == nullptr || paused_ || away_) return;
+  disturbed_until(world_.now() + kGoodbye + tasks_have);
+  world_.cluster_disturbed_until(world_.now() + kGoodbye + tasks_have);
+  post(node::Stopping{});
+  world_.timeline_.after(kGoodbye, [this, life = life_, tasks_have, back_after] {
+    if (node_ == nullptr || life != life_) return;
+    end_agent(false);
+    runner_->host_stops();
+    world_.timeline_.after(tasks_have, [this, start = agent_starts_, back_after] {
+      if (start == agent_starts_) agent_lost(true, back_after);
+    });
+  });
 }
 
 void SimHost::go_away(bool host_too) {

@@ -25,6 +25,8 @@ class SimHost final : public HostView {
   void post(node::Event event);          // to the agent, if there is one
   void kill_agent(Duration back_after);
   void reboot(Duration back_after);
+  // In order: the agent says goodbye, tasks have that long for their end, and the host comes back after that.
+  void stop(Duration tasks_have, Duration back_after);
   void pause_agent(Duration length);
   // Until come_back(), whatever else happens to it. `host_too`: nothing runs there meanwhile.
   void go_away(bool host_too);

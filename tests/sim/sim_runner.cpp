@@ -10,6 +10,7 @@ namespace {
 
 constexpr Duration kSlowestStage = 50ms, kSlowestLaunch = 20ms, kSlowestOrder = 3ms, kSlowestRemoval = 30ms, kSlowestLook = 20ms, kLongestLeftover = 40s;
 constexpr std::int64_t kStepsPerCheckpoint = 100;
+constexpr std::int32_t kGivesUp = 134;   // as of SIGABRT: also restartPolicy ExitCode tries again
 
 std::int64_t restored_step(const task::ShimSpec& spec) {
   const auto it = spec.env.find("DTRAIN_RESTORE_STEP");
@@ -64,7 +65,7 @@ void SimRunner::perform(const node::LaunchShim& effect) {
     shim.alive = true;
     shim.step = std::max(shim.step, restored_step(spec));
     shim.lease.reset();
-    shim.held = shim.stopped = false;
+    shim.held = shim.stopped = shim.host_stops = false;
     shim.inbox.clear();
     if (spec.lease > Duration{0}) begin_lease(shim, spec.lease, false);
     if (!lost) post_(node::ShimUp{spec.id, {}});
@@ -108,6 +109,7 @@ void SimRunner::perform(const node::StartAttempt& effect) {
     }
     if (effect.attempt <= shim.attempt) return refuse("attempt " + std::to_string(shim.attempt) + " was started already");
     if (shim.running) return refuse("attempt " + std::to_string(shim.attempt) + " runs");
+    if (shim.host_stops) return refuse("its host stops");
     if (shim.lease && life != life_) return;  // of an agent that is dead by now: the start is taken back as soon as it is read
     if (shim.lease) return order_start(shim, effect.attempt);
     start(shim, effect.attempt);
@@ -122,7 +124,7 @@ void SimRunner::start(SimShim& shim, AttemptNumber attempt) {
   shim.started = wall_();
   shim.started_at = timeline_.now();
   shim.exit.reset();
-  shim.ready = shim.frozen = shim.held = shim.hanging = false;
+  shim.ready = shim.frozen = shim.held = shim.hanging = shim.left = false;
   shim.status.clear();
   shim.after_thaw.clear();
   ++shim.run;
@@ -130,6 +132,7 @@ void SimRunner::start(SimShim& shim, AttemptNumber attempt) {
   observer_.started(shim);
   post_(node::AttemptStarted{id, attempt, shim.pid, shim.started});
   schedule_end(shim);
+  leave_if_alone(shim);
   const Script& script = shim.script;
   if (script.ready > Duration{0})
     in_run(id, script.ready, [this](SimShim& s) {
@@ -201,6 +204,7 @@ void SimRunner::notify(const SimShim& shim, bool ready, bool watchdog, std::opti
 void SimRunner::end_process(SimShim& shim, job::Exit exit) {
   if (!shim.running) return;
   if (shim.main_ended) exit = *std::exchange(shim.main_ended, {});
+  exit.with_host = shim.host_stops;
   shim.running = false;
   shim.frozen = shim.held = shim.hanging = false;
   shim.pid = 0;
@@ -333,13 +337,45 @@ void SimRunner::host_died() {
     shim.inbox.clear();
     if (shim.running) {
       end_process(shim, unknown_end("host went down"));
-      shim.exit.reset();   // nobody was left to write the record
+      if (!shim.host_stops) shim.exit.reset();   // nobody was left to write the record
     }
-    shim.alive = false;
+    shim.alive = shim.host_stops = false;
     shim.deaf_in_life = life_;
     shim.orders_until = timeline_.now();
   }
   leftovers_.clear();
+}
+
+void SimRunner::host_stops() {
+  for (auto& [id, shim] : shims_) {
+    if (!shim.alive) continue;
+    shim.host_stops = true;
+    if (!shim.running) continue;
+    if (std::exchange(shim.held, false) && !shim.lease) set_frozen(shim, false);
+    stop_signal(shim, node::SignalTask{id, shim.spec.stop_signal, true});
+  }
+}
+
+void SimRunner::watched_ended(const AssignmentId& watched) {
+  for (auto it = shims_.lower_bound(AssignmentId{watched.job, watched.generation, {}}); it != shims_.end(); ++it) {
+    if (it->first.job != watched.job || it->first.generation != watched.generation) return;
+    if (it->second.running && it->second.script.watches == watched.task.text()) leave_if_alone(it->second);
+  }
+}
+
+void SimRunner::leave_if_alone(SimShim& shim) {
+  const std::string& watches = shim.script.watches;
+  if (watches.empty() || watches == shim.spec.id.task.text()) return;
+  in_run(shim.spec.id, shim.script.leaves, [this](SimShim& s) {
+    const std::size_t dash = s.script.watches.rfind('-');
+    const auto index = static_cast<std::uint32_t>(std::stoul(s.script.watches.substr(dash + 1)));
+    if (calm_ || s.hanging || !is_away_({s.spec.id.job, s.spec.id.generation, {s.script.watches.substr(0, dash), index}})) return;
+    s.left = true;
+    job::Exit exit;
+    exit.code = kGivesUp;
+    exit.stderr_tail = s.script.watches + " is away: simulated";
+    end_process(s, std::move(exit));
+  });
 }
 
 void SimRunner::lose_files() {

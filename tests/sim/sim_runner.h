@@ -47,6 +47,8 @@ struct SimShim {
   Instant started_at{};
   std::optional<job::Exit> exit;       // of `attempt`
   bool ready = false, frozen = false, hanging = false;
+  bool left = false;                   // it gave up: the task that it watches was away
+  bool host_stops = false;             // it was told so: how it ends is no fault of its own, and it starts nothing any more
   std::optional<job::Exit> main_ended; // its main process has; its children have their grace
   std::string status;
   std::int64_t step = 0;               // of training
@@ -93,6 +95,11 @@ class SimRunner {
   void pause_agent(bool paused);       // its guards sleep as it does
   void host_died();                    // every shim and task is gone, the directories stay
   void lose_files();                   // and then these
+  // The host is being stopped in order, without its agent: every task is asked to end, as `dtrain-hold end` does.
+  void host_stops();
+  // Tasks that watch others (Script::watches). `is_away`: it has ended without success, and does not run again.
+  void set_watched(std::function<bool(const AssignmentId&)> is_away) { is_away_ = std::move(is_away); }
+  void watched_ended(const AssignmentId& id);
   void set_wall(std::function<WallTime()> wall) { wall_ = std::move(wall); }
   // CLOCK_BOOTTIME of this host, and when in the world it will show an instant; the world's own where never said.
   void set_boot_clock(std::function<Instant()> boot, std::function<Instant(Instant)> to_world) {
@@ -129,6 +136,7 @@ class SimRunner {
   void end_process(SimShim& shim, job::Exit exit);
   void schedule_end(SimShim& shim);
   void stop_signal(SimShim& shim, const node::SignalTask& effect);
+  void leave_if_alone(SimShim& shim);
   void in_run(const AssignmentId& id, Duration delay, std::function<void(SimShim&)> action);
   void every(const AssignmentId& id, Duration interval, std::function<void(SimShim&)> action);
   void set_frozen(SimShim& shim, bool frozen);
@@ -158,6 +166,7 @@ class SimRunner {
   Rng rng_;
   Post post_;
   Observer observer_;
+  std::function<bool(const AssignmentId&)> is_away_ = [](const AssignmentId&) { return false; };
   std::function<WallTime()> wall_ = [] { return WallTime{}; };
   std::function<Instant()> boot_ = [this] { return timeline_.now(); };
   std::function<Instant(Instant)> to_world_ = [](Instant boot) { return boot; };

@@ -8,6 +8,7 @@
 // and jobs that were there when a host was drained: to move costs nothing. So does making room for others: each time widens the bound.
 // A host where a task cannot begin costs its job a new placement and no restart, though others of its generation run: each widens it, too
 // (one host, seed 2044).
+// What ends with a host that is stopped, or gives up since another task is away, may count in nothing: consequences_cost_nothing judges it.
 // And those with a task that was frozen for want of a lease, or whose host was away, so that it may have been taken for frozen: nothing is
 // counted meanwhile.
 #include <map>
@@ -47,7 +48,7 @@ class BudgetsRespected final : public Checker {
     const job::JobSpec* spec = world_.book().spec_of(id.job);
     if (known == nullptr || spec == nullptr || known->steered != 0 || known->may_move || runs_elsewhere(shim)) return;
     if (stood_still(id.job, known->known_since) || untold_failure(shim)) return;
-    const std::uint32_t slack = known->crashes * job::total_replicas(*spec) + job.could_not_begin;
+    const std::uint32_t slack = known->crashes * job::total_replicas(*spec) + job.could_not_begin + job.may_be_free;
     const auto& policy = spec->policy;
     if (policy.backoff_limit && job.restarts + job.recoveries > *policy.backoff_limit + slack &&
         job.restarts + job.recoveries > *policy.backoff_limit + slack + preemptions(id.job))
@@ -71,6 +72,10 @@ class BudgetsRespected final : public Checker {
     const bool alone = world_.now() - job.last_end > kTogether;
     job.last_end = world_.now();
     if (shim.exit->success()) return;
+    if (shim.left || shim.exit->with_host) {
+      ++job.may_be_free;
+      return;
+    }
     if (alone) ++job.failures[id.task];
     job.last_failure[id.task] = {world_.host_of(shim), world_.now(), id.generation};
   }
@@ -150,7 +155,7 @@ class BudgetsRespected final : public Checker {
     Generation generation = 0;
   };
   struct Counts {
-    std::uint32_t restarts = 0, recoveries = 0, ends = 0, could_not_begin = 0;
+    std::uint32_t restarts = 0, recoveries = 0, ends = 0, could_not_begin = 0, may_be_free = 0;
     Generation generation = 0;
     std::map<TaskId, std::uint32_t> failures;
     std::map<TaskId, Failure> last_failure;

@@ -10,6 +10,7 @@ namespace dtrain::sim {
 std::unique_ptr<Checker> acknowledged_submit_never_lost(WorldView& world);
 std::unique_ptr<Checker> budgets_respected(WorldView& world);
 std::unique_ptr<Checker> completed_task_never_rerun(WorldView& world);
+std::unique_ptr<Checker> consequences_cost_nothing(WorldView& world);
 std::unique_ptr<Checker> copies_equal(WorldView& world);
 std::unique_ptr<Checker> drained_gets_nothing(WorldView& world);
 std::unique_ptr<Checker> enough_tasks(WorldView& world);

@@ -138,6 +138,54 @@ TEST_F(Consequences, ABudgetThatIsUsedUpIsInDoubtToo) {
   }
 }
 
+// Each time that it finds its ps away it gives up anew. The list of failures is no longer than the failure threshold asks for.
+TEST_F(Consequences, AllThatWasCountedIsGivenBack) {
+  for (const bool suspended : {false, true}) {
+    job::JobSpec s = spec();
+    s.name = suspended ? "suspended" : "runs";
+    s.policy.failure_threshold.count = 1;
+    s.policy.backoff_limit = 5;
+    const JobId id = submit(s);
+    begin_on_two(id);
+    for (std::uint32_t i = 1; i <= 3; ++i) {
+      report({died(id, kWorker, TaskState::backoff, 0, 1)});
+      EXPECT_EQ(job(id).budget_spent, i);
+      pass(1s);
+      TaskObservation again = seen(id, kWorker, TaskState::running);
+      again.attempt = job(id).tasks.at(kWorker).granted_attempt;
+      report({again});
+    }
+    if (suspended) act(id, ActionKind::suspend);
+    report_of_n2({ended_with_its_host(id)});
+    EXPECT_EQ(job(id).budget_spent, 0u) << s.name;
+    EXPECT_FALSE(is_final(job(id).state));
+  }
+}
+
+TEST_F(Consequences, WhatTheLossItselfCostIsNotGivenBack) {
+  const JobId id = submit(spec());
+  begin_on_two(id);
+  apply(CommandType::host_lost, HostLost{"n2", "n2", true, 0});
+  ASSERT_EQ(job(id).budget_spent, 1u);
+  pass(5s);
+  TaskObservation o = died(id, kWorker, TaskState::failed, 15);
+  o.exit->with_host = o.spared = true;
+  report({o});
+  EXPECT_EQ(job(id).budget_spent, 1u);
+}
+
+TEST_F(Consequences, WhatFailedFirstSaysWhy) {
+  job::JobSpec s = spec();
+  s.policy.backoff_limit = 0;
+  const JobId id = submit(s);
+  begin_on_two(id);
+  report({died(id, kChief, TaskState::failed, 0, 7)});
+  const std::string why = job(id).doubt;
+  report({died(id, kWorker, TaskState::backoff, 0, 1)});
+  EXPECT_EQ(job(id).doubt, why);
+  EXPECT_THAT(why, ::testing::StartsWith("chief-0: exit code 7"));
+}
+
 TEST_F(Consequences, WhereNobodyIsLostItHasFailed) {
   const JobId id = submit(spec());
   begin_on_two(id);

@@ -1,0 +1,49 @@
+// When a job is over by itself: its success, and the last of its time.
+#include <algorithm>
+
+#include "common/cluster/job_transition.h"
+
+namespace dtrain::cluster {
+namespace {
+
+bool evaluator_or_ps(const std::string& role) {
+  return role == "ps" || role == "evaluator";
+}
+
+}  // namespace
+
+bool JobTransition::check_success() {
+  if (const auto decider = job::deciding_task(job_.spec)) {
+    const auto it = job_.tasks.find(*decider);
+    return it != job_.tasks.end() && it->second.completed;
+  }
+  // All of them: of the workers where successPolicy says so, else of every role that ends by itself.
+  const bool workers_only = job_.spec.policy.success_policy == job::SuccessPolicy::all_workers;
+  bool any = false;
+  for (const auto& [id, t] : job_.tasks) {
+    if ((workers_only ? id.role != "worker" : evaluator_or_ps(id.role)) || !wanted(id)) continue;
+    if (!t.completed) return false;
+    any = true;
+  }
+  return any;
+}
+
+// Nothing of it is begun again, so it holds its place for nobody.
+bool JobTransition::ended_before_deadline() const {
+  return job_.signalled && job_.goal == Goal::run && job_.halt == Halt::none && !job_.needs_generation && !is_final(job_.state) &&
+         !job_.tasks.empty() && job_.nothing_runs() && std::ranges::none_of(job_.tasks, [](const auto& t) { return t.second.lost; });
+}
+
+// policy.waitFor: what its success does not depend on may have the end of its work yet, an evaluator its last checkpoint.
+bool JobTransition::waits_for_roles() {
+  const Duration now = ledger_.state_.elapsed;
+  std::optional<Duration> until;
+  for (const auto& [role, most] : job_.spec.policy.wait_for)
+    for (const auto& [id, t] : job_.tasks)
+      if (id.role == role && wanted(id) && !t.completed && !t.given_up && !t.ended) until = std::max(until.value_or(0ns), most);
+  if (!until) return false;
+  if (!job_.evaluators_until) job_.evaluators_until = now + *until;
+  return now < *job_.evaluators_until;
+}
+
+}  // namespace dtrain::cluster
