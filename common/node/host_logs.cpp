@@ -47,6 +47,14 @@ std::map<NodeId, HostLogs::Wanted> HostLogs::hosts(const Log& log, const cluster
   return found;
 }
 
+bool HostLogs::needed(const Log& log, const NodeId& host) const {
+  const cluster::JobRecord* job = c_.ledger.find(log.job);
+  if (job == nullptr) return false;
+  const auto wanted = hosts(log, *job);
+  const auto found = wanted.find(host);
+  return found != wanted.end() && found->second.needed;
+}
+
 bool HostLogs::goes_on(const Log& log) const {
   const cluster::JobRecord* job = c_.ledger.find(log.job);
   return log.query.follow && job != nullptr && !is_over(*job);
@@ -85,9 +93,8 @@ void HostLogs::note(const Key& key, std::string text) {
   reply(c_, key.connection, key.request, MessageType::log_chunk, chunk, false);
 }
 
-void HostLogs::miss(const Key& key, Log& log, const NodeId& host, const std::string& cause, bool lost) {
-  if (!log.missed.emplace(host, lost).second) return;
-  note(key, cause + "; the log goes on when that host is back, or where its tasks are begun anew");
+void HostLogs::tell_missed(const Key& key, Missed& missed, const std::string& cause) {
+  if (!std::exchange(missed.told, true)) note(key, cause + "; the log goes on when that host is back, or where its tasks are begun anew");
 }
 
 bool HostLogs::advance(const Key& key, Log& log) {
@@ -97,22 +104,25 @@ bool HostLogs::advance(const Key& key, Log& log) {
   const bool began = !log.asked.empty() || !log.missed.empty();
   for (const auto& [host, what] : wanted) {
     const auto missed = log.missed.find(host);
-    const bool was_lost = missed != log.missed.end() && missed->second;
-    if (was_lost && !relays_.away(host)) {
-      note(key, "host " + host_name(c_, host) + " is back");
+    const bool was_lost = missed != log.missed.end() && missed->second.lost;
+    const auto away = was_lost ? relays_.away(host) : std::nullopt;
+    if (was_lost && !away) {
+      if (missed->second.told) note(key, "host " + host_name(c_, host) + " is back");
       c_.emit(CloseConnection{key.connection});  // see above
       return false;
     }
-    if (was_lost || log.asked.contains(host)) continue;
+    if (was_lost && what.needed) tell_missed(key, missed->second, away->message);
+    if (was_lost || log.asked.contains(host) || (log.idle.contains(host) && !what.needed)) continue;
     const auto part = relays_.open({key.connection, key.request, log.caller, MessageType::logs, wire::encode(log.query)}, host, false);
     if (part) {
-      log.parts[*part] = {host, what.needed};
+      log.parts[*part] = host;
       if (host == c_.facts.id) streams_.open_log(*part, 1, log.query, log.job);
       const std::string who = log.query.task.empty() ? "tasks of " + log.query.job + " go" : what.task + " goes";
       if (began && what.needed) note(key, who + " on at host " + host_name(c_, host));
       log.missed.erase(host);
-    } else if (going_on && part.error().code != ErrorCode::limit) {
-      if (what.needed) miss(key, log, host, what.task + " cannot be followed: " + part.error().message, false);
+      log.idle.erase(host);
+    } else if (going_on && (part.error().code != ErrorCode::limit || !what.needed)) {
+      if (what.needed) tell_missed(key, log.missed[host], what.task + " cannot be followed: " + part.error().message);
       continue;
     } else if (what.needed && !log.failed) {
       log.failed = Error{part.error().code, could_not(log.query) + ": " + part.error().message, part.error().next};
@@ -124,9 +134,9 @@ bool HostLogs::advance(const Key& key, Log& log) {
   // One task of which no more attempts were asked for is over before its job.
   const bool complete = !log.query.task.empty() && log.any && log.missed.empty();
   if (going_on && !complete && !log.failed) return true;
-  for (const auto& [host, lost] : log.missed) {
+  for (const auto& [host, missed] : log.missed) {
     const auto what = wanted.find(host);
-    if (lost && what != wanted.end() && what->second.needed && !log.failed)
+    if (missed.lost && what != wanted.end() && what->second.needed && !log.failed)
       log.failed = Error{ErrorCode::unavailable, could_not(log.query) + ": host " + host_name(c_, host) + " was lost",
                          "dtrainctl nodes shows whether it is back; ask again then"};
   }
@@ -144,13 +154,30 @@ void HostLogs::end(const Key& key, const Log& log) {
   drop(logs_.find(key));
 }
 
-void HostLogs::lose(const Key& key, Log& log, const Part& part, const Error& cause) {
-  if (!part.needed) return;
-  if (goes_on(log)) {
-    log.asked.erase(part.host);
-    miss(key, log, part.host, cause.message, true);
-  } else if (!log.failed) {
-    log.failed = Error{cause.code, could_not(log.query) + ": " + cause.message, cause.next};
+void HostLogs::lose(const Key& key, Log& log, const NodeId& host, const Error& cause) {
+  const bool is_needed = needed(log, host);
+  if (!goes_on(log)) {
+    if (is_needed && !log.failed) log.failed = Error{cause.code, could_not(log.query) + ": " + cause.message, cause.next};
+    return;
+  }
+  log.asked.erase(host);
+  // A host that never had a task of the job has told nothing, so that it may simply be asked again.
+  if (!is_needed && !c_.ledger.find(log.job)->ran.contains(host)) {
+    log.idle.insert(host);
+    return;
+  }
+  Missed& missed = log.missed[host];
+  missed.lost = true;
+  if (is_needed) tell_missed(key, missed, cause.message);
+}
+
+void HostLogs::refuse(Log& log, const NodeId& host, const Error& error) {
+  if (!needed(log, host)) {
+    if (!goes_on(log)) return;
+    log.asked.erase(host);
+    log.idle.insert(host);
+  } else if (error.code != ErrorCode::not_found && !log.failed) {  // that it never had the attempt is no failure while another host has
+    log.failed = error;
   }
 }
 
@@ -158,21 +185,25 @@ bool HostLogs::ended(const RelayEnded& e) {
   for (auto& [key, log] : logs_) {
     const auto found = log.parts.find(e.part);
     if (found == log.parts.end()) continue;
-    const Part part = std::move(found->second);
+    const NodeId host = std::move(found->second);
     log.parts.erase(found);
     relays_.ended(e);
-    if (part.host == c_.facts.id) streams_.closed(e.part);
+    if (host == c_.facts.id) streams_.closed(e.part);
+    const Error cause{e.error.code, "host " + host_name(c_, host) + " " + e.error.message, e.error.next};
     switch (e.how) {
       case RelayEnded::How::done:
         log.any = true;
         break;
       case RelayEnded::How::refused:
         if (!log.refused) log.refused = e.error;
-        // That it never had the attempt is no failure while another host has.
-        if (part.needed && e.error.code != ErrorCode::not_found && !log.failed) log.failed = e.error;
+        refuse(log, host, e.error);
         break;
       case RelayEnded::How::lost:
-        lose(key, log, part, {e.error.code, "host " + host_name(c_, part.host) + " " + e.error.message, e.error.next});
+        // One stream too many there: asked again at once it would be one again.
+        if (cause.code == ErrorCode::limit)
+          refuse(log, host, {cause.code, could_not(log.query) + ": " + cause.message, cause.next});
+        else
+          lose(key, log, host, cause);
         break;
     }
     advance(key, log);
@@ -187,12 +218,12 @@ void HostLogs::members_changed() {
   for (const Key& key : keys) {
     Log& log = logs_.at(key);
     for (auto it = log.parts.begin(); it != log.parts.end();) {
-      const auto [id, part] = *it++;
-      const auto cause = relays_.away(part.host);
+      const auto [id, host] = *it++;
+      const auto cause = relays_.away(host);
       if (!cause) continue;
       relays_.close(id);
       log.parts.erase(id);
-      lose(key, log, part, *cause);
+      lose(key, log, host, *cause);
     }
     advance(key, log);
   }
@@ -206,9 +237,9 @@ void HostLogs::changed(JobId job) {
 }
 
 void HostLogs::close_parts(const Log& log) {
-  for (const auto& [part, what] : log.parts) {
+  for (const auto& [part, host] : log.parts) {
     relays_.close(part);
-    if (what.host == c_.facts.id) streams_.closed(part);
+    if (host == c_.facts.id) streams_.closed(part);
   }
 }
 

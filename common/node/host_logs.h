@@ -38,32 +38,36 @@ class HostLogs {
     std::uint64_t request = 0;
     auto operator<=>(const Key&) const = default;
   };
-  struct Part {
-    NodeId host;
-    bool needed = false;  // its loss makes the answer incomplete
+  struct Missed {
+    bool lost = false;  // its part was lost; else none could be opened
+    bool told = false;
   };
   struct Log {
     JobId job = 0;
     wire::LogsRequest query;
     Caller caller;
-    std::map<ConnectionId, Part> parts;    // open
+    std::map<ConnectionId, NodeId> parts;  // open, and at which host
     std::set<NodeId> asked;                // hosts that have or had a part, or never will
-    std::map<NodeId, bool> missed;         // whose part could not be opened (false), or was lost (true); followed logs only
+    std::set<NodeId> idle;                 // that brought nothing and have no part any more: asked once a task is there; followed logs only
+    std::map<NodeId, Missed> missed;       // followed logs only
     std::optional<Error> failed, refused;  // the first of each
     bool any = false;                      // a part ended well
   };
   using Logs = std::map<Key, Log>;
   struct Wanted {
     std::string task;     // one of those that are there
-    bool needed = false;
+    bool needed = false;  // without it the answer is incomplete
   };
 
   std::map<NodeId, Wanted> hosts(const Log& log, const cluster::JobRecord& job) const;
+  // By the tasks of now: a job that was Pending has some since.
+  bool needed(const Log& log, const NodeId& host) const;
   bool goes_on(const Log& log) const;
   // Opens what is wanted by now; ends what is over. False: it is gone.
   bool advance(const Key& key, Log& log);
-  void miss(const Key& key, Log& log, const NodeId& host, const std::string& cause, bool lost);
-  void lose(const Key& key, Log& log, const Part& part, const Error& cause);
+  void tell_missed(const Key& key, Missed& missed, const std::string& cause);
+  void refuse(Log& log, const NodeId& host, const Error& error);
+  void lose(const Key& key, Log& log, const NodeId& host, const Error& cause);
   void end(const Key& key, const Log& log);
   void close_parts(const Log& log);
   void note(const Key& key, std::string text);

@@ -268,6 +268,29 @@ class RelayTest(Cuttable):
                 seen.append(int(process.stdout.readline()))
         self.assertEqual(seen, list(range(len(seen))))
 
+    def test_run_from_pending_over_a_life_of_another_agent(self):
+        agents = self.three()
+        for agent in agents:
+            agents[0].do("drain", agent.name)
+        count = self.script("import itertools, time\nfor i in itertools.count():\n print(i)\n time.sleep(0.01)")
+        process = self.follow(agents[0], "run", self.spread("late", 1, count))
+        until(lambda: agents[0].ctl("describe", "job", "late").returncode == 0, "the job")
+        agents[0].do("undrain", "a3")
+        line = lambda: int(process.stdout.readline().removeprefix("worker-0 | "))      # noqa: E731
+        seen = [line() for _ in range(50)]
+        agents[2].end()
+        until(lambda: agents[0].states()["a3"] == "down", "its death to be noticed")
+        agents[2].start()
+        printed = until(lambda: len(agents[2].ctl("logs", "late", "worker-0").stdout.splitlines()), "its answer")
+        while seen[-1] < printed + 100:
+            seen.append(line())
+        self.assertEqual(seen, list(range(len(seen))))
+        agents[0].do("cancel", "late")
+        _, said = process.communicate(timeout=PATIENCE)
+        self.assertIn("host a3 is down", said)
+        self.assertIn("host a3 is back", said)
+        self.assertNotIn("lost the agent", said)    # the one that was asked was there all the time
+
     # ---- exec
 
     def test_exec(self):

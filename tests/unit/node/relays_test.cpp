@@ -184,6 +184,58 @@ TEST_F(RelaysTest, AFollowedTaskIsFollowedToAnotherHost) {
   EXPECT_THAT(houses[0]->answer<wire::LogChunk>(houses[0]->requests())->note, HasSubstr(there + " goes on at host n"));
 }
 
+// The follow began while the job had no place: all hosts were asked, and none was needed.
+TEST_F(RelaysTest, ALogThatIsFollowedFromPendingOutlivesAHost) {
+  for (const char* name : {"n1", "n2", "n3"}) (void)houses[0]->ask<wire::Empty>(MessageType::drain, wire::DrainRequest{name, "", true, 0});
+  town.run_for(1s);
+  job::JobSpec spec;
+  spec.name = "k";
+  spec.framework = job::Framework::generic;
+  job::RoleSpec role;
+  role.replicas = role.min_replicas = 1;
+  role.command = {"true"};
+  spec.roles["worker"] = role;
+  wire::SubmitRequest submit;
+  submit.spec = wire::encode(spec);
+  (void)houses[0]->ask<wire::SubmitReply>(MessageType::submit, submit, 1000);
+  town.run_for(1s);
+  ASSERT_TRUE(houses[0]->answer<wire::SubmitReply>(houses[0]->requests()));
+  wire::LogsRequest query;
+  query.job = "k";
+  query.follow = query.all_attempts = true;
+  const auto parts = opened(*houses[0], MessageType::logs, query);
+  ASSERT_EQ(parts.size(), 3u);
+  const std::uint64_t number = houses[0]->requests();
+  const auto refused = std::ranges::find_if(parts, [&](const OpenRelay& part) { return part.peer && part.peer->to == houses[1]->address(); });
+  houses[0]->give(RelayEnded{refused->part, How::lost, {ErrorCode::limit, "serves 128 streams of other hosts already", "end some"}});
+  // Gone and back before it has a task: it has told nothing, and is asked again once it has one.
+  std::size_t before = houses[0]->effects.size();
+  town.kill(*houses[2]);
+  town.run_for(5s);
+  houses[2]->started.life = 2;
+  houses[2]->start();
+  town.run_for(5s);
+  EXPECT_TRUE(effects_of<CloseConnection>(*houses[0], before).empty());
+  EXPECT_TRUE(effects_of<OpenRelay>(*houses[0], before).empty());
+  EXPECT_FALSE(houses[0]->answers.contains(number)) << "nothing is missing";
+  (void)houses[0]->ask<wire::Empty>(MessageType::drain, wire::DrainRequest{"n3", "", false, 0});
+  town.run_for(1s);
+  auto again = effects_of<OpenRelay>(*houses[0], before);
+  ASSERT_EQ(again.size(), 1u);
+  ASSERT_TRUE(again.front().peer);
+  EXPECT_EQ(again.front().peer->to, houses[2]->address());
+  // Gone while it has the task: said, and asked again when it is back.
+  before = houses[0]->effects.size();
+  town.kill(*houses[2]);
+  town.run_for(5s);
+  EXPECT_THAT(houses[0]->answer<wire::LogChunk>(number)->note, HasSubstr("host n3 is down"));
+  houses[2]->started.life = 3;
+  houses[2]->start();
+  town.run_for(5s);
+  EXPECT_FALSE(effects_of<CloseConnection>(*houses[0], before).empty());
+  EXPECT_THAT(houses[0]->answer<wire::LogChunk>(number)->note, HasSubstr("host n3 is back"));
+}
+
 TEST_F(RelaysTest, ExecIsAnsweredThereOrNotAtAll) {
   wire::ExecRequest exec;
   exec.job = "j";
