@@ -254,6 +254,8 @@ std::string status_text(const wire::StatusView& status) {
   std::string drained;
   for (const auto& [node, reason] : status.drained)
     drained += (drained.empty() ? "" : ", ") + node + (reason.empty() ? "" : " (" + reason + ")");
+  std::string unfit;
+  for (const auto& [node, reason] : status.unfit) unfit += (unfit.empty() ? "" : ", ") + node + " (" + reason + ")";
   if (!status.waiting_for.empty())
     return field("Cluster", "none yet (" + status.cluster.name + ")") + field("Waiting for", status.waiting_for) +
            drops_text(status.membership);
@@ -265,6 +267,7 @@ std::string status_text(const wire::StatusView& status) {
                joined(status.quorum.voters, " ")) +
          (status.quorum.next.empty() ? "" : field("Next", status.quorum.next)) +
          field("Nodes", nodes) + (drained.empty() ? "" : field("Drained", drained)) +
+         (unfit.empty() ? "" : field("Unfit", unfit)) +
          field("GPUs", std::to_string(status.gpus.free) + "/" + std::to_string(status.gpus.total) + " free") +
          field("Jobs", jobs.empty() ? "none" : jobs) + drops_text(status.membership);
 }
@@ -371,6 +374,8 @@ std::string job_summary(const wire::JobDescription& d, const Layout& layout) {
          (d.tasks.empty() ? "" : "Tasks:\n" + indented(tasks_table(d.tasks, inside(layout, 2)), "  "));
 }
 
+static constexpr std::size_t kDigestDigits = 12;  // as in events
+
 std::string job_text(const wire::JobDescription& d, const Layout& layout) {
   std::string out = field("Id", std::to_string(d.job.id)) + field("User", d.job.user) +
                     field("Labels", labels_text(d.job.labels)) + job_summary(d, layout);
@@ -379,9 +384,12 @@ std::string job_text(const wire::JobDescription& d, const Layout& layout) {
     for (const wire::ConditionView& c : d.conditions) table.add({c.type, c.status ? "now" : "passed", c.time, age_text(c.age_s), c.reason});
     out += "Conditions:\n" + indented(table.render(inside(layout, 2)), "  ");
   }
-  if (auto spec = wire::decode<job::JobSpec>(d.spec))
+  if (auto spec = wire::decode<job::JobSpec>(d.spec)) {
     out += layout.wide ? "Job file:\n" + indented(job::to_yaml(*spec), "  ")
                        : "Job file (-o wide: with what was not set):\n" + indented(job::to_short_yaml(*spec), "  ");
+    // A directory on the submitter's host, which nobody knows any more: for whoever takes the file from here.
+    if (!spec->package_digest.empty()) out += "  # and a package, digest " + spec->package_digest.substr(0, kDigestDigits) + "\n";
+  }
   if (!d.events.empty()) {
     out += "Events:\n";
     for (const wire::EventView& event : d.events) out += "  " + event_line(event);

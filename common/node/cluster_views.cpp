@@ -212,7 +212,9 @@ wire::StatusView status_view(const Context& c) {
     if (!host) return;
     v.gpus.total += static_cast<std::uint32_t>(host->gpus.size());
     v.gpus.free += free_facts_of(m).value_or(FreeFacts{}).gpus;
+    if (!host->unfit.empty()) v.unfit[m.identity->name] = host->unfit;
   });
+  if (!c.facts.unfit.empty()) v.unfit[c.facts.name] = c.facts.unfit;
   v.gpus.total += static_cast<std::uint32_t>(c.facts.gpus.size());
   v.gpus.free += free_here(c).gpus;
   for (const auto& [id, job] : c.ledger.state().jobs) ++v.jobs[title(to_string(job.state))];

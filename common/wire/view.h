@@ -272,10 +272,11 @@ struct StatusView {
   std::string waiting_for;                     // while it belongs to no cluster: for what it waits
   MembershipView membership;
   std::map<std::string, std::string> drained;  // drained hosts, and why
+  std::map<std::string, std::string> unfit;    // hosts in service that take no new tasks (health check, disk, epilog), and why
   template <class V> void fields(V& v) {
     v("cluster", cluster); v("coordinator", coordinator); v("quorum", quorum); v("nodes", nodes); v("gpus", gpus);
     v("jobs", jobs); v("stale", stale); v("ledger", ledger); v("waiting_for", waiting_for);
-    v("membership", membership); v("drained", drained);
+    v("membership", membership); v("drained", drained); v("unfit", unfit);
   }
 };
 

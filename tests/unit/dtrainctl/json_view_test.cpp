@@ -45,7 +45,7 @@ TEST(JsonView, Status) {
             R"({"cluster":{"name":"lab","id":"c0ffee"},"coordinator":null,"quorum":{"voters":["n1"],"healthy":true,"history":0,"next":""},)"
             R"("nodes":{"alive":1,"suspect":0,"down":0,"dead":0,"left":0},"gpus":{"total":0,"free":0},"jobs":{"Running":2},)"
             R"("stale":false,"ledger":true,"waiting_for":"","membership":{"drops":{"bad-body":0,"other-cluster":5},)"
-            R"("probe_failures":4,"refutes":3,"rumours_dropped":2,"health":1},"drained":{}})");
+            R"("probe_failures":4,"refutes":3,"rumours_dropped":2,"health":1},"drained":{},"unfit":{}})");
   status.coordinator = wire::CoordinatorView{"n1", 7};
   EXPECT_EQ(json_of(status)["coordinator"].dump(), R"({"node":"n1","epoch":7})");
 }

@@ -32,6 +32,7 @@ TEST_F(UnfitHosts, AreGivenNothingNewAndEverybodyHearsWhy) {
     EXPECT_FALSE(seen("n2", at).schedulable);
     EXPECT_EQ(seen("n2", at).unfit, kWhy);
     EXPECT_TRUE(seen("n3", at).schedulable);
+    EXPECT_EQ(houses[at]->status().unfit, (std::map<std::string, std::string>{{"n2", kWhy}}));
   }
   EXPECT_EQ(told(1, "host.sick"), 1u);
   EXPECT_EQ(houses[1]->log.count(std::string("host.sick node=n2 reason=") + kWhy), 1u);
