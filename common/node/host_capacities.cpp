@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "common/cluster/placement.h"
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
 
@@ -85,6 +86,40 @@ std::vector<cluster::HostCapacity> host_capacities(const Context& c) {
     for (cluster::HostCapacity& host : hosts)
       host.schedulable = host.unfit.empty() && !c.ledger.state().drained.contains(host.id);
   return hosts;
+}
+
+std::vector<std::string> place_warnings(const Context& c, job::JobSpec spec) {
+  // What it is content with at first: fewer tasks, or without a gang any.
+  for (auto& [name, role] : spec.roles) role.replicas = std::min(role.replicas, spec.policy.gang ? role.min_replicas : 1);
+  const std::vector<TaskId> tasks = cluster::wanted_tasks(spec);
+  std::vector<cluster::HostCapacity> hosts;
+  std::size_t members = 0, look_at = 1;
+  bool fits = false, all_known = true;
+  std::string why;
+  const auto look = [&] {
+    const auto placed = cluster::place(spec, tasks, cluster::Capacity(hosts, {c.options.task_port_first, c.options.task_port_last}));
+    fits = placed.has_value();
+    if (!placed) why = placed.error().message;
+  };
+  const auto add = [&](const cluster::HostCapacity& host) {
+    hosts.push_back(host);
+    hosts.back().schedulable = true;  // drained, or not fit: that passes
+    if (hosts.size() < look_at) return;
+    look_at *= 2;
+    look();
+  };
+  add(host_capacity(c.facts.id, c.facts.name, host_facts_here(c)));
+  c.members->table().each([&](const gossip::MemberView& member) {
+    ++members;
+    if (fits || member.identity->id.text() == c.facts.id || member.state == wire::MemberState::left) return;
+    const cluster::HostCapacity* host = known_capacity(c, member);
+    all_known = all_known && host != nullptr;
+    if (host != nullptr) add(*host);
+  });
+  if (c.capacities.size() > 2 * members) c.capacities.clear();  // of members that are no more
+  if (!fits) look();
+  if (fits || !all_known) return {};
+  return {"it has no place in the cluster as it is now, even with nothing else there: " + why + "; it waits until that changes"};
 }
 
 std::set<NodeId> busy_hosts(const cluster::Ledger& ledger) {

@@ -7,6 +7,7 @@
 
 #include "common/cluster/host_capacity.h"
 #include "common/gossip/membership.h"
+#include "common/job/job_spec.h"
 #include "common/node/context.h"
 #include "common/raft/raft.h"
 
@@ -22,6 +23,10 @@ std::vector<cluster::HostCapacity> host_capacities(const Context& c);
 // The same of one member, from what it told last and remembered: there may be thousands, looked at for each decision. nullptr: it told
 // nothing yet, or what this version cannot read. Valid until the next call.
 const cluster::HostCapacity* known_capacity(const Context& c, const gossip::MemberView& member);
+
+// What its submitter is told of a job that the hosts cannot take however empty they are; nothing: they can, or not all is known of them.
+// From what this node heard, and looks at no more hosts than it must: there may be thousands, and a stream of jobs.
+std::vector<std::string> place_warnings(const Context& c, job::JobSpec spec);
 
 // Of hosts with tasks: that need a copy of the log beside the voters'. The log has room for wire::kMostLearners.
 std::size_t copies_needed(const raft::Configuration& configuration, const std::set<NodeId>& busy);

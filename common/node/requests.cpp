@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/job/manifest.h"
 #include "common/node/cluster_views.h"
+#include "common/node/host_capacities.h"
 #include "common/node/reply.h"
 #include "common/node/views.h"
 
@@ -304,7 +305,7 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id, asker(caller)};
   if (!packages_.spread(e, spec->package_digest, "could not submit job")) return;
   const MemberId id = proposals_.add(cluster::CommandType::submit, command);
-  if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit, caller);
+  if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit, caller, place_warnings(c_, *spec));
   // For the simulator: an answer before the disk has it.
   answer(e, MessageType::submitted,
          wire::SubmitReply{spec->name, c_.replicated->raft().last_index() + 1, 0, false, {}});

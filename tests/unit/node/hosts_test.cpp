@@ -9,7 +9,9 @@
 namespace dtrain::node {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using wire::MessageType;
 
 class HostsTest : public ::testing::Test {
@@ -74,6 +76,31 @@ TEST_F(HostsTest, OneLineSaysWhoCoordinatesAndWhatRuns) {
   houses[0]->kill();
   town.run_for(60s);
   EXPECT_THAT(houses[3]->status_line(), HasSubstr("3 of 4 members alive"));
+}
+
+TEST_F(HostsTest, WhoSubmitsWhatNoHostCanEverTakeIsTold) {
+  const auto warnings = [&](House& house, const std::string& name, std::uint32_t workers, std::uint32_t gpus, std::uint32_t at_least = 0) {
+    job::JobSpec spec = spread(workers);
+    spec.name = name;
+    spec.roles["worker"].resources.gpus = gpus;
+    if (at_least != 0) spec.roles["worker"].min_replicas = at_least;
+    wire::SubmitRequest submit;
+    submit.spec = wire::encode(spec);
+    const std::uint64_t number = house.requests() + 1;
+    (void)house.ask<wire::SubmitReply>(MessageType::submit, submit, 1000);
+    town.run_for(1s);
+    const auto reply = house.answer<wire::SubmitReply>(number);
+    EXPECT_TRUE(reply) << reply.error().text();
+    return reply ? reply->warnings : std::vector<std::string>{"refused"};
+  };
+  const std::string what = "it has no place in the cluster as it is now, even with nothing else there: ";
+  for (House* house : houses) {  // whoever is asked
+    const std::string at = house->started.facts.name;
+    EXPECT_THAT(warnings(*house, "wide-" + at, 1, 3), ElementsAre(HasSubstr(what + "worker-0 needs 3 GPUs on one host, best is 2 on n")));
+    EXPECT_THAT(warnings(*house, "many-" + at, 5, 2), ElementsAre(HasSubstr(what)));
+    EXPECT_THAT(warnings(*house, "fits-" + at, 4, 2), IsEmpty()) << "with nothing else there";
+  }
+  EXPECT_THAT(warnings(*houses[0], "waits", 4, 2), IsEmpty()) << "others have the place now";
 }
 
 TEST_F(HostsTest, EveryMemberHasTheLogAndIsGivenTasks) {
