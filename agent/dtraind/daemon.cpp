@@ -11,6 +11,7 @@
 #include "agent/proc/old_logs.h"
 #include "agent/proc/task_of_process.h"
 #include "agent/store/disk_failure.h"
+#include "common/job/quantity.h"
 
 namespace dtrain::daemon {
 namespace {
@@ -336,6 +337,13 @@ std::string Daemon::how_to_end_tasks() const {
   return cgroup.ends_with(".service") ? how + ", or here systemctl stop " + cgroup.substr(cgroup.rfind('/') + 1) : how;
 }
 
+std::string advice_at_stop(const Config& config, const std::string& node, bool among_others) {
+  const std::string next = "start the agent again to go on with them";
+  if (!among_others) return next;
+  return next + "; those under a lease stand still after " + job::format_duration(config.timing.lease) + " and are begun elsewhere after " +
+         job::format_duration(config.timing.agent_grace) + "; before a longer stop: dtrainctl drain " + node + " --wait";
+}
+
 int Daemon::stop(loop::ServiceManager& manager) {
   manager.stopping(shims_.empty() ? "stopped; nothing runs here"
                                   : "stopped; " + std::to_string(shims_.size()) + " tasks run on; to end them: " + how_to_end_tasks());
@@ -350,11 +358,11 @@ int Daemon::stop(loop::ServiceManager& manager) {
     if (!turn(done() ? said : limit)) break;
   if (storage_failed_) return fail_storage();
   if (door_) door_->dispatch(loop_->now().boot);  // the last replies, for clients of other machines
-  std::string next = "start the agent again to go on with them";
-  if (!shims_.empty()) next += "; to end them: " + how_to_end_tasks();
+  std::string next = "nothing runs";
+  if (!shims_.empty())
+    next = advice_at_stop(config_, prepared_.facts.name, decider_->among_others()) + "; to end them: " + how_to_end_tasks();
   log_.write(LogLevel::info, "agent.stopped",
-             {{"node", prepared_.facts.name}, {"running_assignments", std::to_string(shims_.size())},
-              {"next", shims_.empty() ? "nothing runs" : next}});
+             {{"node", prepared_.facts.name}, {"running_assignments", std::to_string(shims_.size())}, {"next", next}});
   return EX_OK;
 }
 

@@ -55,6 +55,9 @@ inline constexpr Duration kGoodbye = 200ms;
 
 inline constexpr Duration kLogLookEvery = 10min;
 
+// What the last line says of tasks that run on. Others do not wait for ever for what is under a lease.
+std::string advice_at_stop(const Config& config, const std::string& node, bool among_others);
+
 class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorld {
  public:
   using MakeDecider = std::function<std::unique_ptr<Decider>(Log& log)>;

@@ -14,6 +14,7 @@ class Decider {
   virtual void step(Now now, const node::Event& event, std::vector<node::Effect>& out) = 0;
   virtual Instant deadline() const = 0;
   virtual std::string status_line() const = 0;  // for people, once it has started
+  virtual bool among_others() const = 0;        // other hosts are in the cluster
   virtual bool may_have_package(node::ConnectionId connection, const std::string& digest) const = 0;
 };
 
@@ -23,6 +24,7 @@ class NodeDecider : public Decider {
   void step(Now now, const node::Event& event, std::vector<node::Effect>& out) override { node_.step(now, event, out); }
   Instant deadline() const override { return node_.deadline(); }
   std::string status_line() const override { return node_.status_line(); }
+  bool among_others() const override { return node_.among_others(); }
   bool may_have_package(node::ConnectionId connection, const std::string& digest) const override {
     return node_.may_have_package(connection, digest);
   }

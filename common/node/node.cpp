@@ -73,6 +73,11 @@ std::string Node::status_line() const {
   return node::status_line(impl_->c);
 }
 
+bool Node::among_others() const {
+  const auto counts = impl_->c.members->table().counts();
+  return counts.alive + counts.suspect + counts.down + counts.dead > 1;
+}
+
 bool Node::may_have_package(ConnectionId connection, const std::string& digest) const {
   return impl_->requests.may_have_package(connection, digest);
 }

@@ -51,6 +51,8 @@ class Node {
   Instant deadline() const;
   // One line for people who look at this host's services. After Started only.
   std::string status_line() const;
+  // Other members are in the cluster, up or not. After Started only.
+  bool among_others() const;
   // May the client of that connection name this package in a job?
   bool may_have_package(ConnectionId connection, const std::string& digest) const;
   // Encoded ledger, for the replay check of tests.

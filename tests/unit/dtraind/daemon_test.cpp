@@ -69,6 +69,7 @@ class FakeDecider : public Decider {
   void step(Now, const node::Event& event, std::vector<node::Effect>& out) override { step_(event, out); }
   Instant deadline() const override { return ticking ? Instant{} : kNever; }
   std::string status_line() const override { return "coordinator n1"; }
+  bool among_others() const override { return false; }
   bool may_have_package(node::ConnectionId, const std::string&) const override { return true; }
   bool ticking = false;  // a Tick in every turn
 
@@ -375,6 +376,15 @@ TEST_F(DaemonTest, TheRecordOfMembersIsWrittenAndConfirmed) {
   const auto text = store::read_file(dir_ + "/data/members", 100);
   ASSERT_TRUE(text);
   EXPECT_EQ(*text, "record 3");
+}
+
+TEST_F(DaemonTest, WhoStopsAmongOthersSaysHowLongTheyWait) {
+  config_.timing.lease = 7s;
+  config_.timing.agent_grace = 1min;
+  EXPECT_EQ(advice_at_stop(config_, "gpu3", false), "start the agent again to go on with them");
+  EXPECT_EQ(advice_at_stop(config_, "gpu3", true),
+            "start the agent again to go on with them; those under a lease stand still after 7s and are begun elsewhere after 1m; "
+            "before a longer stop: dtrainctl drain gpu3 --wait");
 }
 
 TEST_F(DaemonTest, FoundingHappensOnce) {
