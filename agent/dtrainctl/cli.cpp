@@ -42,6 +42,11 @@ Duration time_span(const std::string& text, const char* option) {
   return *span;
 }
 
+std::vector<std::string> job_states() {
+  return {"Pending",    "Placed",    "Staging",   "Starting", "Running",  "Restarting",
+          "Recovering", "Suspended", "Succeeded", "Failed",   "Cancelled"};
+}
+
 std::int64_t wall_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -159,7 +164,7 @@ class CommandLine {
   void add_jobs_options(CLI::App* sub) {
     each_one(sub->add_option("-l,--label", labels_, "K=V: only jobs with this label"));
     sub->add_option("--user", jobs_.user, "only this user's jobs");
-    sub->add_option("--state", jobs_.state, "only jobs in this state");
+    sub->add_option("--state", jobs_.state, "only jobs in this state")->check(CLI::IsMember(job_states()));
     sub->add_flag("-w,--watch", jobs_.watch, "go on showing");
     sub->callback([this] {
       JobsOptions options = jobs_;
@@ -247,9 +252,8 @@ class CommandLine {
   void add_task_verbs() {
     CLI::App* wait = verb("wait", "until a job reaches a state");
     wait->add_option("job", wait_.job, "job")->required();
-    static const std::vector<std::string> targets{"Pending", "Placed", "Staging", "Starting", "Running", "Restarting",
-                                                  "Recovering", "Suspended", "Succeeded", "Failed", "Cancelled",
-                                                  "Finished", "deleted"};
+    std::vector<std::string> targets = job_states();
+    targets.insert(targets.end(), {"Finished", "deleted"});
     wait->add_option("--for", wait_.target, "a job state, Finished or deleted")->required()->check(CLI::IsMember(targets));
     does(wait, [this](Session& s) { return cmd_wait(s, wait_); });
 

@@ -34,8 +34,10 @@ void set_send_timeout(int fd, Deadline deadline) {
 }  // namespace
 
 Failure no_answer() {
-  return Failure(Error{ErrorCode::unavailable, "could not get an answer from the agent: none came in time",
-                       "try again, or give it longer with --timeout"});
+  Failure f(Error{ErrorCode::unavailable, "could not get an answer from the agent: none came in time",
+                  "try again, or give it longer with --timeout"});
+  f.late = true;
+  return f;
 }
 
 int poll_timeout(Deadline deadline) {

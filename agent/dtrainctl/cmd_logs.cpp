@@ -15,7 +15,7 @@ Outcome<void> pass_on(Session& session, const wire::LogsRequest& request, LogPri
   LogResume resume(request);
   Stream logs(session, [&](Connection& connection) { connection.send(wire::MessageType::logs, resume.request()); }, false);
   if (auto started = logs.start(); !started) return failed(started.error());
-  bool was_connected = true;
+  bool away = false;
   while (true) {
     auto messages = logs.turn();
     if (!messages) return failed(messages.error());
@@ -30,8 +30,8 @@ Outcome<void> pass_on(Session& session, const wire::LogsRequest& request, LogPri
     if (!session.io.out) return {};  // nobody reads any more
     if (!logs.connected() && !request.follow)
       return failed(ErrorCode::unavailable, "could not read all of the log: the agent went away", "try again");
-    if (was_connected && !logs.connected()) session.note("lost the agent; waiting for it");
-    was_connected = logs.connected();
+    if (!away && logs.away()) session.note("lost the agent; waiting for it");
+    away = logs.away();
     std::vector<pollfd> none;
     wait_for({&logs}, none, kNoDeadline);
   }

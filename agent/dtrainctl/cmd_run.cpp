@@ -61,6 +61,9 @@ int cmd_run(Session& session, const RunOptions& options) {
       return session.report(Failure(Error{ErrorCode::invalid, "could not tell the current directory: " + wrong.message(),
                                           "change to a directory that exists"}));
     job = parse_job(session, job_file_of(options, here.string()), "run", options.file, here.string());
+    // There is no such file, and nobody wrote its lines.
+    if (!job)
+      for (wire::ErrorItem& item : job.error().items) item.file.clear(), item.line = 0;
   }
   if (!job) return session.report(job.error());
   auto submitted = submit_job(session, std::move(*job), options.replace);
@@ -69,7 +72,7 @@ int cmd_run(Session& session, const RunOptions& options) {
     // The logs of a run that is over are no new run, and its success is not ours to tell anew.
     const auto ended = ended_state(session, *submitted);
     if (!ended) return session.report(ended.error());
-    session.note("job " + submitted->name + ": " + unchanged_text(submitted->name, *ended, "; following it"));
+    session.note("job " + submitted->name + ": " + unchanged_text(submitted->name, *ended, options.detach ? "" : "; following it"));
     if (!ended->empty() && !options.detach) return *ended == "Succeeded" ? kDone : kJobFailed;
   }
   if (options.detach) {

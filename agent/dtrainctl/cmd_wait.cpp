@@ -25,7 +25,8 @@ int cmd_wait(Session& session, const WaitOptions& options) {
     connection.send(wire::MessageType::watch, request);
   }, true);
   if (auto started = watch.start(); !started) return session.report(started.error());
-  bool was_connected = true;
+  bool away = false;
+  std::string now;  // how it stands
   while (true) {
     auto messages = watch.turn();
     if (!messages) return session.report(messages.error());
@@ -38,17 +39,20 @@ int cmd_wait(Session& session, const WaitOptions& options) {
       if (reached(*update, options.target)) return kDone;
       if (update->gone) return session.report(job_not_found(options.job));
       id = update->job.id;
+      now = update->job.state;
+      if (!update->waiting_for.empty()) now += ", and waits: " + update->waiting_for;
+      else if (!update->job.reason.empty()) now += ": " + update->job.reason;
       if (options.target != "deleted" && is_final_state(update->job.state)) {
         session.note("job " + options.job + " is " + update->job.state + " and will not be " + options.target +
                      (update->job.reason.empty() ? "" : ": " + update->job.reason));
         return kJobFailed;
       }
     }
-    if (was_connected && !watch.connected()) session.note("lost the agent; waiting for it");
-    was_connected = watch.connected();
+    if (!away && watch.away()) session.note("lost the agent; waiting for it");
+    away = watch.away();
     if (Clock::now() >= deadline) {
       if (watch.owes_answer()) return session.report(no_answer());
-      session.note("job " + options.job + " did not reach " + options.target + " in time");
+      session.note("job " + options.job + " did not reach " + options.target + " in time" + (now.empty() ? "" : ": it is " + now));
       return kWaitTimedOut;
     }
     std::vector<pollfd> none;

@@ -25,6 +25,7 @@ enum ExitCode : int {
 struct Failure {
   std::vector<wire::ErrorItem> items;   // never empty
   bool lost = false;                    // the connection broke: the same request may be sent again elsewhere
+  bool late = false;                    // no answer came in time: what was asked for may be done all the same
 
   Failure() = default;
   Failure(const Error& e) : items(wire::error_reply(e).errors) {}  // NOLINT: an Error is a Failure of one item

@@ -84,8 +84,8 @@ class Follower {
     if (!chunks) return failed(chunks.error());
     for (const wire::Message& message : *chunks) on_log(message);
     if (live_ && bars_ != printer_.bars()) draw();
-    const bool away = (!watch_.connected() && !watch_.finished()) || (!logs_.connected() && !logs_.finished());
-    if (away != away_) say(away ? "lost the agent; the job runs on; waiting for the agent" : "the agent is back");
+    const bool away = watch_.away() || logs_.away();
+    if (away != away_) say(away ? "lost the agent; waiting for it" : "the agent is back");
     away_ = away;
     return {};
   }
@@ -179,7 +179,10 @@ class Follower {
   }
 
   int detached() {
-    say("detached: the job " + options_.job + " runs on; dtrainctl logs -f " + options_.job + " follows it");
+    const std::string& state = last_.job.state;
+    const bool stands = state == "Pending" || state == "Suspended";
+    const std::string how = stands ? " is " + state : state.empty() ? " goes on" : " runs on";
+    say("detached: the job " + options_.job + how + "; dtrainctl logs -f " + options_.job + " follows it");
     return kDetached;
   }
 

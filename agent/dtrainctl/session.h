@@ -20,6 +20,8 @@ inline constexpr auto kPackageTime = std::chrono::minutes(10);        // likewis
 inline constexpr auto kAnswerTime = std::chrono::seconds(30);         // for one answer, unless --timeout says otherwise
 inline constexpr auto kRestartTime = std::chrono::seconds(5);         // a local agent that cannot be reached may be starting again
 inline constexpr auto kReconnectPause = std::chrono::milliseconds(100);  // between two tries to reach a lost agent
+inline constexpr const char* kMayStillBeDone =
+    "dtrainctl status and dtrainctl nodes show which agents are missing: start them. It may still be carried out";
 inline constexpr auto kWatchPause = std::chrono::seconds(1);          // between two looks of -w
 
 struct Globals {
@@ -68,7 +70,12 @@ class Session {
   Outcome<Reply> change(wire::MessageType type, const Request& request, wire::MessageType expected, Duration otherwise = kAnswerTime,
                         bool* again = nullptr) const {
     const Deadline deadline = answer_deadline(otherwise);
-    return ask_until<Reply>(connect_to_restarting(deadline), type, request, expected, deadline, again);
+    auto connection = connect_to_restarting(deadline);
+    if (!connection) return failed(connection.error());
+    auto reply = ask_until<Reply>(std::move(connection), type, request, expected, deadline, again);
+    // It was sent: the agent tries for longer than we waited.
+    if (!reply && (reply.error().late || reply.error().lost)) reply.error().items.front().next = kMayStillBeDone;
+    return reply;
   }
   // An agent of this host that cannot be reached is waited for, for kRestartTime.
   Outcome<Connection> connect_to_restarting(Deadline deadline) const;

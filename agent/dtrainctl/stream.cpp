@@ -27,8 +27,10 @@ Outcome<std::vector<wire::Message>> Stream::turn() {
     if (!connection) {
       if (!connection.error().lost) return failed(connection.error());
       retry_at_ = Clock::now() + kReconnectPause;
+      away_ = true;
       return messages;
     }
+    away_ = false;
     connection_ = std::move(*connection);
     opener_(*connection_);
   }
@@ -57,6 +59,7 @@ pollfd Stream::poll_request() const {
 
 void Stream::finish() {
   finished_ = true;
+  away_ = false;
   connection_.reset();
   retry_at_ = kNoDeadline;
 }

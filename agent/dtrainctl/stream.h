@@ -31,6 +31,9 @@ class Stream {
   // The agent has not said anything yet.
   bool owes_answer() const { return answer_by_ != kNoDeadline; }
   bool connected() const { return connection_.has_value(); }
+  // It broke, and the agent did not answer at once: agents also end connections to be asked anew (common/node/host_logs.h), which is no
+  // loss that anybody need hear of.
+  bool away() const { return away_; }
   // The request came to its end: the connection is closed, turn() answers nothing more.
   void finish();
   bool finished() const { return finished_; }
@@ -42,7 +45,7 @@ class Stream {
   Deadline retry_at_{};
   bool answers_at_once_;
   Deadline answer_by_ = kNoDeadline;
-  bool finished_ = false;
+  bool finished_ = false, away_ = false;
 };
 
 // Waits until one of the streams or `more` has something, or the deadline passed. `more`: revents are filled in.

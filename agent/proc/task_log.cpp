@@ -33,11 +33,10 @@ Status TaskLog::choose_attempts() {
   const bool one_task = !query_.task.empty();  // of a whole job, those that have had the attempt are shown
   const std::string next = "dtrainctl logs --attempt all shows every attempt";
   if (query_.attempt > 0) {
+    // Which is its latest, this host alone does not know.
     if (one_task && !query_.follow && query_.attempt > latest)
-      return fail(ErrorCode::not_found,
-                  "could not read attempt " + std::to_string(query_.attempt) + " of " + task_.text() +
-                      (latest == 0 ? ": it has written nothing yet" : ": its latest with output is " + std::to_string(latest)),
-                  next);
+      return fail(ErrorCode::not_found, "could not read attempt " + std::to_string(query_.attempt) + " of " + task_.text() +
+                                            ": there is no output of it", next);
     filter_.first = filter_.last = query_.attempt;
   } else if (query_.previous) {
     if (latest <= 1 && one_task)

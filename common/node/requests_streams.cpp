@@ -38,7 +38,7 @@ void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& 
     reply_error(c_, e.connection, e.request, {code, could_not + ": " + cause, "dtrainctl tasks " + q.job});
   };
   if (task == job->tasks.end()) return refuse(ErrorCode::not_found, "no such task");
-  if (task->second.pid == 0) return refuse(ErrorCode::unavailable, "it does not run");
+  if (task->second.pid == 0) return refuse(ErrorCode::refused, "it does not run");
   const NodeId& host = task->second.place.node;
   if (host != c_.facts.id && !is_relayed(e.connection))
     return relays_.pass_on({e.connection, e.request, caller, MessageType::exec, wire::encode(q)}, host, could_not);

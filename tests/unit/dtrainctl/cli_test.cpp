@@ -173,6 +173,15 @@ TEST_F(Cli, DrainedNodesAreShown) {
   EXPECT_NE(json.find("\"reason\": \"disk\""), std::string::npos) << json;
 }
 
+TEST_F(Cli, StatusShowsWhoTakesNothing) {
+  wire::StatusView status;
+  status.unfit = {{"n2", "less than 10 GiB free on /data"}};
+  answers(MessageType::status, status);
+  const std::string text = ctl({"status"}).out;
+  EXPECT_NE(text.find("n2 (less than 10 GiB free on /data)\n"), std::string::npos) << text;
+  EXPECT_EQ(Json::parse(ctl({"status", "-o", "json"}).out)["unfit"]["n2"], "less than 10 GiB free on /data");
+}
+
 TEST_F(Cli, NodesThatAreUnfitAreShownWithTheReason) {
   wire::NodesReply reply;
   reply.nodes.resize(1);
@@ -277,6 +286,7 @@ TEST_F(Cli, JobsFilters) {
   EXPECT_EQ(asked.labels, (std::map<std::string, std::string>{{"team", "vision"}, {"x", "y"}}));
   EXPECT_EQ(asked.user, "u");
   EXPECT_EQ(asked.state, "Running");
+  EXPECT_EQ(ctl({"jobs", "--state", "runing"}).code, 2);
 }
 
 TEST_F(Cli, Status) {
@@ -305,11 +315,16 @@ TEST_F(Cli, StatusSaysWhatWasDropped) {
 TEST_F(Cli, DescribeJobAndNode) {
   wire::JobDescription description;
   description.job.name = "digits";
+  job::JobSpec spec;
+  spec.name = "digits";
+  spec.package_digest = std::string(64, 'a');
+  description.spec = wire::encode(spec);
   description.first_fault = wire::FaultView{"worker-1", "n1", "t", "signal SIGKILL", 2, 3, std::nullopt, "last words\n"};
   answers(MessageType::description, description);
   const std::string text = ctl({"describe", "job", "digits"}).out;
   EXPECT_NE(text.find("signal SIGKILL"), std::string::npos);
   EXPECT_NE(text.find("| last words"), std::string::npos);
+  EXPECT_NE(text.find("  # and a package, digest aaaaaaaaaaaa\n"), std::string::npos) << text;
   agent_.reset();
   answers(MessageType::nodes, wire::NodesReply{});
   EXPECT_EQ(ctl({"describe", "node", "n9"}).code, 3);

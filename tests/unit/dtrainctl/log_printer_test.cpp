@@ -141,5 +141,47 @@ TEST(LogPrinter, LongLinesAreBroken) {
   EXPECT_EQ(bytes, kLogLineBytes * 2 + 5);
 }
 
+TEST(LogResume, CountsBytes) {
+  wire::LogsRequest request;
+  request.all_attempts = true;
+  LogResume resume(request);
+  EXPECT_EQ(resume.fresh(chunk("abc")), "abc");
+  EXPECT_TRUE(resume.request().all_attempts);
+  EXPECT_EQ(resume.fresh(chunk("ab")), "");
+  EXPECT_EQ(resume.fresh(chunk("cdef")), "def");
+  EXPECT_EQ(resume.fresh(chunk("g")), "g");
+  EXPECT_EQ(resume.fresh(chunk("x", 2)), "x");
+  EXPECT_EQ(resume.fresh(chunk("y", 1, "ps-0")), "y");
+  resume.request();
+  EXPECT_EQ(resume.fresh(chunk("abcdefgh")), "h");
+}
+
+TEST(LogResume, LatestAttemptGoesOnFromWhereItBegan) {
+  LogResume resume(wire::LogsRequest{});
+  EXPECT_FALSE(resume.request().all_attempts);
+  EXPECT_EQ(resume.fresh(chunk("two", 2)), "two");
+  EXPECT_TRUE(resume.request().all_attempts);
+  EXPECT_EQ(resume.fresh(chunk("one", 1)), "");
+  EXPECT_EQ(resume.fresh(chunk("two and", 2)), " and");
+  EXPECT_EQ(resume.fresh(chunk("three", 3)), "three");
+}
+
+TEST(LogResume, TailGoesByTime) {
+  wire::LogsRequest request;
+  request.tail = 2;
+  LogResume resume(request);
+  wire::LogChunk c = chunk("b\n");
+  c.time_ms = 5;
+  EXPECT_EQ(resume.fresh(c), "b\n");
+  const wire::LogsRequest again = resume.request();
+  EXPECT_EQ(again.tail, -1);
+  EXPECT_EQ(again.since_ms, 5);
+  c.bytes = "b\nc\n";
+  EXPECT_EQ(resume.fresh(c), "c\n");
+  c.time_ms = 4;   // the clock was set back
+  c.bytes = "d\n";
+  EXPECT_EQ(resume.fresh(c), "d\n");
+}
+
 }  // namespace
 }  // namespace dtrain::ctl

@@ -206,7 +206,9 @@ TEST_F(RelaysTest, ALogThatIsFollowedFromPendingOutlivesAHost) {
   const auto parts = opened(*houses[0], MessageType::logs, query);
   ASSERT_EQ(parts.size(), 3u);
   const std::uint64_t number = houses[0]->requests();
-  const auto refused = std::ranges::find_if(parts, [&](const OpenRelay& part) { return part.peer && part.peer->to == houses[1]->address(); });
+  const auto to_second = [&](const OpenRelay& part) { return part.peer && part.peer->to == houses[1]->address(); };
+  const auto refused = std::ranges::find_if(parts, to_second);
+  ASSERT_NE(refused, parts.end());
   houses[0]->give(RelayEnded{refused->part, How::lost, {ErrorCode::limit, "serves 128 streams of other hosts already", "end some"}});
   // Gone and back before it has a task: it has told nothing, and is asked again once it has one.
   std::size_t before = houses[0]->effects.size();
@@ -256,6 +258,28 @@ TEST_F(RelaysTest, ExecIsAnsweredThereOrNotAtAll) {
   EXPECT_THAT(houses[0]->answer<wire::Empty>(second).error().text(), HasSubstr("could not run a command in j " + exec.task + ": host n3 is down; "));
   EXPECT_TRUE(opened(*houses[0], MessageType::exec, exec).empty());
   EXPECT_THAT(houses[0]->answer<wire::Empty>(houses[0]->requests()).error().text(), HasSubstr("host n3 is down"));
+}
+
+TEST_F(RelaysTest, ExecInATaskThatDoesNotRunIsAConflict) {
+  job::JobSpec spec;
+  spec.name = "k";
+  spec.framework = job::Framework::generic;
+  job::RoleSpec role;
+  role.replicas = role.min_replicas = 1;
+  role.command = {"true"};
+  spec.roles["worker"] = role;
+  wire::SubmitRequest submit;
+  submit.spec = wire::encode(spec);
+  (void)houses[0]->ask<wire::SubmitReply>(MessageType::submit, submit, 1000);
+  town.run_for(1s);
+  wire::ExecRequest exec;
+  exec.job = "k";
+  exec.task = "worker-0";
+  exec.command = {"true"};
+  const auto refused = houses[0]->ask<wire::Empty>(MessageType::exec, exec);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::refused) << refused.error().text();
+  EXPECT_THAT(refused.error().text(), HasSubstr("it does not run"));
 }
 
 TEST_F(RelaysTest, AClientThatGoesClosesItsStreams) {

@@ -120,7 +120,7 @@ TEST_F(LogStreamTest, AttemptsOverGenerations) {
   query.attempt = 1;
   EXPECT_EQ(read(query, sources), "one\n");
   query.attempt = 4;
-  EXPECT_EQ(read(query, sources), "could not read attempt 4 of worker-1: its latest with output is 3");
+  EXPECT_EQ(read(query, sources), "could not read attempt 4 of worker-1: there is no output of it");
   query = of_task();
   query.previous = true;
   EXPECT_EQ(read(query, sources), "two\n");
