@@ -265,7 +265,7 @@ void ShimRunner::signal(const node::SignalTask& order) {
 }
 
 void ShimRunner::kill(const AssignmentId& id) {
-  if (TrackedShim* shim = find(id)) shim->kill();
+  if (TrackedShim* shim = find(id)) shim->kill(boot_now());
 }
 
 void ShimRunner::freeze(const AssignmentId& id, bool freeze) {

@@ -10,7 +10,7 @@
 namespace dtrain::net {
 namespace {
 
-using dtrain::testing::LingeringSocket;
+using lab::LingeringSocket;
 using testing::Client;
 
 class ControlPassedTest : public testing::ControlWorld {

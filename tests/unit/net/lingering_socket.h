@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-namespace dtrain::testing {
+namespace dtrain::lab {
 
 class LingeringSocket {
  public:
@@ -77,4 +77,4 @@ class LingeringSocket {
   int fd_ = -1, peer_ = -1;
 };
 
-}  // namespace dtrain::testing
+}  // namespace dtrain::lab
