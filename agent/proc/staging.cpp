@@ -108,7 +108,7 @@ Answer perform(const StageDirs& dirs, Request request) {
   } else {
     std::vector<node::Stage> stages;
     for (StageRequest& asked : request.stages) stages.push_back(std::move(asked.stage));
-    answer.stages = perform_stages(dirs, stages);
+    answer.stages = perform_stages(dirs, stages, PortOwner::process);
   }
   return answer;
 }
@@ -320,7 +320,7 @@ void Stager::start_errands(Instant now, EventSink& sink) {
 
 void Stager::stage_here(JobId job, EventSink& sink) {
   const Errand errand = take_errand(job);
-  std::vector<StageOutcome> outcomes = perform_stages(dirs_, errand.stages);
+  std::vector<StageOutcome> outcomes = perform_stages(dirs_, errand.stages, PortOwner::user);
   after_errand(job);
   tell(errand.stages, std::move(outcomes), sink);
 }

@@ -125,7 +125,7 @@ TEST_F(StagingTest, AUserWhoIsNotOfThisHostIsItsRefusal) {
   for (const task::User& user : {task::User{"no-such-user-here", 12345}, task::User{"nobody", 12345}}) {
     node::Stage effect = stage();
     effect.user = user;
-    const StageOutcome outcome = perform_stages(dirs_, {effect}).front();
+    const StageOutcome outcome = perform_stages(dirs_, {effect}, PortOwner::user).front();
     EXPECT_FALSE(outcome.ok);
     EXPECT_EQ(outcome.error.code, ErrorCode::unavailable);
     EXPECT_NE(outcome.host_refused.find(user.name), std::string::npos) << outcome.host_refused;
@@ -227,12 +227,15 @@ TEST_F(StagingTest, ATakenPortIsNamed) {
   node::Stage effect = stage();
   effect.address = "127.0.0.1";
   effect.port = ntohs(address.sin_port);
+  const std::string what = "could not stage worker-1: port " + std::to_string(effect.port) + " on 127.0.0.1 is used by ";
+  // Staged here, it looks at no process; by a worker, it does.
   const auto refused = staged(effect);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_TRUE(refused.error().message.starts_with(
-      "could not stage worker-1: port " + std::to_string(effect.port) + " on 127.0.0.1 is used by pid " +
-      std::to_string(::getpid()) + " ("))
-      << refused.error().message;
+  EXPECT_EQ(refused.error().message, what + "a process of user id " + std::to_string(::geteuid()));
+  effect.require_paths = {"/"};
+  const auto by_worker = staged(effect);
+  ASSERT_FALSE(by_worker.has_value());
+  EXPECT_TRUE(by_worker.error().message.starts_with(what + "pid " + std::to_string(::getpid()) + " (")) << by_worker.error().message;
 }
 
 TEST_F(StagingTest, RunsAsTheUser) {
