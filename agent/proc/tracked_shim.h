@@ -55,6 +55,7 @@ class TrackedShim {
 
   bool gone() const { return life_ == Life::gone; }
   bool up() const { return life_ == Life::up; }
+  bool lives() const { return !gone() && life_ != Life::burying; }
   const AssignmentId& id() const { return id_; }
   const std::string& directory() const { return directory_; }
   const LaunchFile& launch_file() const { return launch_; }
