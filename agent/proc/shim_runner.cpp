@@ -12,8 +12,6 @@
 #include <deque>
 #include <filesystem>
 #include <map>
-#include <set>
-#include <unordered_map>
 
 #include "agent/proc/assignment_dir.h"
 #include "agent/proc/direct_launcher.h"
@@ -382,24 +380,11 @@ void ShimRunner::ask_launcher() {
 }
 
 void ShimRunner::note_made() {
-  pollfd news{shm_.fd(), POLLIN, 0};
-  if (shm_.fd() < 0 || ::poll(&news, 1, 0) <= 0) return;
-  using Task = std::optional<ShmWatch::Task>;
-  std::set<uid_t> users;
-  std::unordered_map<pid_t, ShmWatch::Task> of_shim, of_main;
-  for (const auto& [handle, shim] : shims_) {
-    const ShmWatch::Task task{shim.id(), shim.launch_file().uid};
-    users.insert(task.uid);
-    of_main[shim.main_pid()] = task;
-    if (shim.lives()) of_shim[shim.shim_pid()] = task;
-  }
-  const auto in = [](const auto& tasks) {
-    return [&tasks](pid_t pid) {
-      const auto found = tasks.find(pid);
-      return pid <= 0 || found == tasks.end() ? Task() : Task(found->second);
-    };
-  };
-  shm_.note(options_.tasks_dir, users, in(of_shim), in(of_main));
+  if (!shm_.has_news()) return;
+  std::vector<ShmWatch::Task> tasks;
+  for (const auto& [handle, shim] : shims_)
+    tasks.push_back({shim.id(), shim.launch_file().uid, shim.lives() ? shim.shim_pid() : 0, shim.main_pid()});
+  shm_.note(options_.tasks_dir, tasks);
 }
 
 void ShimRunner::remove_made(const TrackedShim& shim) {

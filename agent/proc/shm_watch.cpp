@@ -1,13 +1,16 @@
 #include "agent/proc/shm_watch.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/fanotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <sstream>
+#include <unordered_map>
 #include <utility>
 
 #include "agent/account/as_user.h"
@@ -91,20 +94,34 @@ bool ShmWatch::may_look(uid_t user) {
   return ++looks_[user] <= kShmLooksPerSecond;
 }
 
-void ShmWatch::note(const std::string& tasks_dir, const std::set<uid_t>& users, const Find& of_shim, const Find& of_main) {
+bool ShmWatch::has_news() const {
+  pollfd news{fd_.get(), POLLIN, 0};
+  return fd_ && ::poll(&news, 1, 0) == 1;
+}
+
+void ShmWatch::note(const std::string& tasks_dir, const std::vector<Task>& tasks) {
+  std::set<uid_t> users;
+  std::unordered_map<pid_t, const Task*> shims, mains;
+  for (const Task& task : tasks) {
+    users.insert(task.uid);
+    if (task.shim > 0) shims[task.shim] = &task;
+    if (task.main > 0) mains[task.main] = &task;
+  }
+  const auto maker_of = [&](pid_t pid) -> const Task* {
+    if (const auto shim = ancestor_of(pid, [&](pid_t one) { return shims.contains(one); })) return shims.at(*shim);
+    const auto main = mains.find(pid);
+    return main == mains.end() ? nullptr : main->second;
+  };
   pid_t maker = -1;
-  std::optional<Task> task;
+  const Task* task = nullptr;
   for (int i = 0; i < kReadsAtOnce; ++i) {
     const std::vector<Made> news = read();
     if (news.empty()) return;
     for (const Made& made : news) {
       const auto mark = mark_of(directory_ + "/" + made.name);  // none: it is gone already
       if (!mark || !users.contains(mark->uid) || !may_look(mark->uid)) continue;
-      if (std::exchange(maker, made.pid) != made.pid) {
-        const auto shim = ancestor_of(made.pid, [&](pid_t pid) { return of_shim(pid).has_value(); });
-        task = shim ? of_shim(*shim) : of_main(made.pid);
-      }
-      if (task && task->uid == mark->uid) note_name(tasks_dir + "/" + task->id.text(), mark->text, made.name);
+      if (std::exchange(maker, made.pid) != made.pid) task = maker_of(made.pid);
+      if (task != nullptr && task->uid == mark->uid) note_name(tasks_dir + "/" + task->id.text(), mark->text, made.name);
     }
   }
 }

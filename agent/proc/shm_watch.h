@@ -9,11 +9,9 @@
 
 #include <condition_variable>
 #include <deque>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,14 +30,16 @@ class ShmWatch {
  public:
   explicit ShmWatch(std::string directory = "/dev/shm");
   int fd() const { return fd_.get(); }  // readable when there is news; -1: it cannot be watched
+  bool has_news() const;
   struct Task {
     AssignmentId id;
     uid_t uid = 0;
+    pid_t shim = 0;  // that lives; 0: none
+    pid_t main = 0;  // the main process, also one that is gone; 0: none
   };
-  // Notes what tasks have made since the last look, where it is their user's; never waits. `of_shim`: whose living shim a number is.
-  // `of_main`: whose main process it is, or was last: that may be gone by now. Of an attempt that has ended all is noted when its end is told.
-  using Find = std::function<std::optional<Task>(pid_t)>;
-  void note(const std::string& tasks_dir, const std::set<uid_t>& users, const Find& of_shim, const Find& of_main);
+  // Notes what tasks have made since the last look, where it is their user's; never waits. Of an attempt that has ended all is noted
+  // when its end is told.
+  void note(const std::string& tasks_dir, const std::vector<Task>& tasks);
   // Nothing of its attempt is left: removes what it made, where that is still the same file, with the rights of the task's user.
   // Directories only where they are empty. A thread does it, since to give back the memory of a large file takes seconds.
   void remove(const std::string& assignment, const account::HostUser& user);

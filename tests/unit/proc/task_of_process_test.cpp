@@ -18,7 +18,8 @@ class TaskOfProcess : public ::testing::Test {
     const auto at = std::filesystem::path(directory_) / std::to_string(pid);
     std::filesystem::create_directories(at);
     std::ofstream(at / "stat") << pid << " (" << name << ") S " << parent << " 1 1 0 -1 4194560\n";
-    std::ofstream(at / "status") << "Name:\t" << name << "\nUid:\t" << uid << '\t' << uid << '\t' << ::geteuid() << '\t' << uid << "\nGid:\t0\n";
+    std::ofstream(at / "status") << "Name:\t" << name << "\nUid:\t" << uid << '\t' << uid << '\t' << ::geteuid() << '\t' << uid
+                                << "\nGid:\t0\n";
     std::ofstream(at / "cmdline", std::ios::binary) << name << '\0' << argument << '\0';
   }
   bool in_task(int pid) { return runs_in_task(pid, "/var/lib/dtrain/tasks", directory_); }
