@@ -294,11 +294,18 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
   }
   if (!user) return outcomes;
   const auto rights = account::AsUser::enter(*user, stages.front().user.name);
+  const node::Stage* looked = nullptr;
+  Status paths;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (!outcomes[i].ok) continue;
     if (!rights) {
       refuse(outcomes[i], rights.error());
-    } else if (const Status paths = check_paths(stages[i]); !paths) {
+      continue;
+    }
+    // Those of one job are the same, mostly: they are looked for once.
+    if (looked == nullptr || looked->require_paths != stages[i].require_paths) paths = check_paths(stages[i]);
+    looked = &stages[i];
+    if (!paths) {
       refuse(outcomes[i], paths.error());
     } else if (auto directory = start_directory(dirs, stages[i]); !directory) {
       refuse(outcomes[i], directory.error());

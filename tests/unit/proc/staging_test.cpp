@@ -385,7 +385,7 @@ TEST_F(StagingTest, WhatTakesLongerIsAWorkers) {
   EXPECT_EQ(wait_for(9).size(), 9u);
 }
 
-TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFour) {
+TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFourOfAUser) {
   ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);  // whoever opens it waits
   EventSink sink = [](node::Event) { ADD_FAILURE() << "an answer"; };
   for (std::uint64_t job = 1; job < 8; ++job) {
@@ -394,7 +394,7 @@ TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFour) {
     effect.package_digest = "ff";
     stager_->stage(effect);
     stager_->dispatch(Instant{}, sink);
-    EXPECT_EQ(workers_of_this().size(), std::min<std::size_t>(job, kStagingWorkers));
+    EXPECT_EQ(workers_of_this().size(), std::min<std::size_t>(job, kStagingWorkersOfUser));
   }
 }
 
@@ -407,7 +407,22 @@ TEST_F(StagingTest, WhatIsBriefWaitsForNoOtherJob) {
     stager_->stage(effect);
   }
   for (std::uint32_t index = 1; index < 4; ++index) EXPECT_TRUE(staged(stage(index)).has_value());
-  EXPECT_EQ(workers_of_this().size(), kStagingWorkers);
+  EXPECT_EQ(workers_of_this().size(), kStagingWorkersOfUser);
+}
+
+TEST_F(StagingTest, OneUserDoesNotHaveAllWorkers) {
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);
+  for (std::uint64_t job = 1; job < 8; ++job) {
+    node::Stage effect = stage();
+    effect.id.job = job;
+    effect.package_digest = "ff";
+    stager_->stage(effect);
+  }
+  node::Stage other = for_a_worker(1);
+  other.id.job = 99;
+  other.user = {"nobody", 65534};
+  EXPECT_TRUE(staged(other).has_value());
 }
 
 TEST_F(StagingTest, AWorkerThatDiedIdleIsReplaced) {
