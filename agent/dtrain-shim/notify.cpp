@@ -10,39 +10,18 @@ namespace dtrain::shim {
 
 namespace {
 
-constexpr size_t kPassedDescriptors = 253;  // SCM_MAX_FD
-
+// No room for descriptors: those stay in the message.
 struct alignas(cmsghdr) Control {
-  char bytes[CMSG_SPACE(sizeof(int) * kPassedDescriptors) + CMSG_SPACE(sizeof(ucred))];
+  char bytes[CMSG_SPACE(sizeof(ucred))];
 };
 
-// CMSG_NXTHDR() without the function of glibc that is behind it.
-cmsghdr* next_header(const msghdr& message, cmsghdr* present) {
-  char* next = reinterpret_cast<char*>(present) + CMSG_ALIGN(present->cmsg_len);
-  const char* end = static_cast<char*>(message.msg_control) + message.msg_controllen;
-  if (present->cmsg_len < sizeof(cmsghdr) || end - next < static_cast<ptrdiff_t>(sizeof(cmsghdr))) return nullptr;
-  return reinterpret_cast<cmsghdr*>(next);
-}
-
-// Closes what was passed; returns the sender's uid as the kernel says, or UINT32_MAX.
-uint32_t take_control(msghdr& message) {
-  uint32_t uid = UINT32_MAX;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = next_header(message, c)) {
-    if (c->cmsg_level != SOL_SOCKET) continue;
-    if (c->cmsg_type == SCM_RIGHTS) {
-      const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (size_t i = 0; i < count; ++i) {
-        int fd;
-        memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-        close(fd);
-      }
-    } else if (c->cmsg_type == SCM_CREDENTIALS) {
-      ucred sender{};
-      memcpy(&sender, CMSG_DATA(c), sizeof(sender));
-      uid = sender.uid;
-    }
-  }
-  return uid;
+// The sender's uid as the kernel says, or UINT32_MAX.
+uint32_t sender_of(const msghdr& message) {
+  const cmsghdr* head = CMSG_FIRSTHDR(&message);
+  if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS) return UINT32_MAX;
+  ucred sender{};
+  memcpy(&sender, CMSG_DATA(head), sizeof(sender));
+  return sender.uid;
 }
 
 void parse_line(const char* line, size_t size, Notification& out) {
@@ -90,6 +69,7 @@ bool NotifySocket::open(Launch& launch) {
   return true;
 }
 
+// Looked at before it is taken: what came along must not be dropped here. The kernel always says who sent it; else there was nothing.
 bool NotifySocket::receive(Notification& out) {
   static char text[kNotifyBytes];
   static Control control;
@@ -100,9 +80,17 @@ bool NotifySocket::receive(Notification& out) {
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof(control.bytes);
   out = {};
-  const ssize_t n = recvmsg(fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  stuck_ = false;
+  const ssize_t n = recvmsg(fd_, &message, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0) return errno == EINTR;
-  const uint32_t sender = take_control(message);
+  if (n == 0 && message.msg_controllen == 0) return false;
+  if ((message.msg_flags & MSG_CTRUNC) == 0) {
+    (void)recv(fd_, nullptr, 0, MSG_DONTWAIT);
+  } else if (!passed_.drop_message(fd_)) {
+    stuck_ = true;
+    return false;
+  }
+  const uint32_t sender = sender_of(message);
   if ((message.msg_flags & MSG_TRUNC) != 0 || (sender != uid_ && sender != 0 && sender != geteuid())) return true;
   for (size_t at = 0; at < static_cast<size_t>(n);) {
     const void* end = memchr(text + at, '\n', static_cast<size_t>(n) - at);
@@ -111,6 +99,15 @@ bool NotifySocket::receive(Notification& out) {
     at = stop + 1;
   }
   return true;
+}
+
+// Nobody can send any more; what waits is for nobody.
+bool NotifySocket::shut() {
+  static Notification nobodys;
+  shutdown(fd_, SHUT_RD);
+  while (receive(nobodys)) {
+  }
+  return !stuck_ && !passed_.holds();
 }
 
 }  // namespace dtrain::shim

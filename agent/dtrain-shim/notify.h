@@ -2,6 +2,7 @@
 #pragma once
 
 #include "agent/dtrain-shim/launch.h"
+#include "agent/dtrain-shim/passed.h"
 
 namespace dtrain::shim {
 
@@ -19,13 +20,19 @@ class NotifySocket {
   // to the environment. False: errno.
   bool open(Launch& launch);
   int fd() const { return fd_; }
-  // Takes one datagram. False: there was none. A datagram of a stranger or without meaning leaves `out`
-  // empty. Descriptors that came along are closed: that is what systemd-notify's barrier waits for.
+  // Takes one datagram. False: there was none, or is_stuck(). A datagram of a stranger or without meaning leaves `out`
+  // empty. Descriptors that came along are dropped (passed.h): that is what systemd-notify's barrier waits for.
   bool receive(Notification& out);
+  // The first that waits carries descriptors, and cannot be dropped now.
+  bool is_stuck() const { return stuck_; }
+  // Before it is closed otherwise than by an exit. False: that would not be safe.
+  bool shut();
 
  private:
   int fd_ = -1;
   uint32_t uid_ = 0;  // whose datagrams count, besides root's and the shim's own
+  bool stuck_ = false;
+  Passed passed_;
   Text<160> variable_;
 };
 

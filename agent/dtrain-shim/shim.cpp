@@ -78,6 +78,7 @@ int Shim::timeout_ms() const {
 void Shim::timers() {
   if (ends()) step_ending();
   if (freeze_deadline_ != 0) step_freeze();
+  if (notify_.is_stuck()) read_notifications();
   if (lease_) lease_timers();
   if (sync_due_ != 0 && boot_ns() >= sync_due_) {
     sync_due_ = 0;
@@ -93,7 +94,7 @@ void Shim::timers() {
     reply.command = static_cast<uint16_t>(Command::end);
     reply.sequence = end_sequence_;
     reply.attempt = record_.attempt;
-    stays_ = may_stay();
+    stays_ = may_stay() && notify_.shut();
     reply.a = stays_ ? 1 : 0;
     if (stays_) remove_sockets();  // before another shim may have its own there
     end_sequence_ = 0;
@@ -446,6 +447,13 @@ void Shim::read_notifications() {
     }
     anything = anything || news.ready || news.stopping || news.watchdogs > 0 || news.has_status;
   }
+  if (notify_.is_stuck() == deaf_) return anything ? changed() : void();
+  // It waits for one of its holders to end, which is looked at whenever something else happens.
+  deaf_ = !deaf_;
+  epoll_event event{};
+  event.data.u64 = kNotify;
+  event.events = deaf_ ? 0u : static_cast<uint32_t>(EPOLLIN);
+  epoll_ctl(epoll_, EPOLL_CTL_MOD, notify_.fd(), &event);
   if (anything) changed();
 }
 

@@ -125,6 +125,7 @@ class Shim {
   int output_[2] = {-1, -1};      // read ends; index: task::LogStream
   bool childless_ = true;         // the newest wait found no child at all
   bool watching_cgroup_ = false;
+  bool deaf_ = false;              // to notifications
   uint64_t memory_kills_ = 0;     // seen so far
 
   int64_t kill_due_ = 0, kill_pause_ = 0;         // while ending: when to kill again what is still there

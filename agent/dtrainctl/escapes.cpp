@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/steering.h"
+
 namespace dtrain::ctl {
 namespace {
 
@@ -32,6 +34,12 @@ void EscapeFilter::text(unsigned char byte, std::string& out) {
       in_ = byte == kEscape ? In::escape : In::half_control;
       return;
     }
+    if (byte == 0xe2) {
+      continue_ = 0;
+      begun_ = "\xe2";
+      in_ = In::turn;
+      return;
+    }
     if (between(byte, 0xc3, 0xdf)) continue_ = 1;
     const bool control = (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7f || between(byte, 0x80, 0x9f);
     if (control) return;
@@ -52,6 +60,14 @@ bool EscapeFilter::step(unsigned char byte, std::string& out) {
       if (byte == 0x90 || byte == 0x98 || between(byte, 0x9d, 0x9f)) return become(In::string);
       if (between(byte, 0xa0, 0xbf)) out += "\xc2" + std::string(1, static_cast<char>(byte));
       return between(byte, 0x80, 0xbf);
+    case In::turn: {
+      const bool whole = begun_.size() == 2, continues = between(byte, 0x80, 0xbf);
+      if (continues) begun_ += static_cast<char>(byte);
+      if (continues && !whole) return true;
+      in_ = In::text;
+      if (steering_bytes(begun_) == 0) out += begun_;
+      return continues;
+    }
     case In::escape:
       if (byte == '[') return become(In::sequence);
       if (begins_string(byte)) return become(In::string);

@@ -1,5 +1,5 @@
 // What a task writes, made fit for a terminal that shows other things, too: colour passes, and nothing else that a terminal acts
-// upon. Clearing, moving, titles, modes and other screens are dropped, whole, also where they come in pieces.
+// upon, nor what turns the direction of text. Clearing, moving, titles, modes and other screens are dropped, whole, also where they come in pieces.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class EscapeFilter {
   bool take_colored();
 
  private:
-  enum class In : unsigned char { text, half_control, escape, charset, sequence, string, string_escape };
+  enum class In : unsigned char { text, half_control, escape, charset, sequence, string, string_escape, turn };
   void text(unsigned char byte, std::string& out);
   bool step(unsigned char byte, std::string& out);
   void end_sequence(unsigned char last, std::string& out);
@@ -29,6 +29,7 @@ class EscapeFilter {
   In in_ = In::text;
   std::string sequence_;    // its parameters
   std::size_t length_ = 0;  // of a control string
+  std::string begun_;       // bytes that may begin a character that turns the direction of text
   unsigned continue_ = 0;   // bytes that the character has yet
 };
 

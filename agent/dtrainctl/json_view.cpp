@@ -2,6 +2,8 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include "common/base/steering.h"
+
 namespace dtrain::ctl {
 namespace {
 
@@ -11,6 +13,7 @@ void emit_yaml(YAML::Emitter& out, const Json& value) {
       out << YAML::BeginMap;
       if (value.empty()) out << YAML::Flow;
       for (const auto& [key, element] : value.items()) {
+        if (with_steering_escaped(key) != key) out << YAML::DoubleQuoted;
         out << YAML::Key << key << YAML::Value;
         emit_yaml(out, element);
       }
@@ -92,7 +95,7 @@ Json json_of(const wire::SubmitReply& reply) {
 }
 
 std::string json_text(const Json& value, bool indented) {
-  return value.dump(indented ? 2 : -1, ' ', false, Json::error_handler_t::replace);
+  return with_steering_escaped(value.dump(indented ? 2 : -1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string yaml_text(const Json& value) {
@@ -100,7 +103,7 @@ std::string yaml_text(const Json& value) {
     YAML::Emitter out;
     // Through text, so that bytes that are no UTF-8 are replaced in one place only.
     emit_yaml(out, Json::parse(json_text(value, false)));
-    return std::string(out.c_str());
+    return with_steering_escaped(out.c_str());  // only text in double quotes has any; keys are ours, or quoted for them
   } catch (const std::exception&) {
     return json_text(value, true);   // JSON is YAML too
   }

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "common/base/steering.h"
 #include "common/job/quantity.h"
 
 namespace dtrain::ctl {
@@ -70,9 +71,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = sequence_length(text);
     const auto first = static_cast<unsigned char>(text.front());
-    // C1 controls (U+0080..U+009F) act like escape sequences on some terminals.
-    const bool control = first < 0x20 || first == 0x7f ||
-                         (first == 0xc2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
+    const bool control = first < 0x20 || first == 0x7f || steering_bytes(text) > 0;
     if (length == 0 || control)
       out.push_back('?');
     else

@@ -33,6 +33,7 @@
 #include "agent/net/control_server.h"
 #include "agent/net/peer_links.h"
 #include "agent/proc/exec_session.h"
+#include "agent/proc/gpu_holders.h"
 #include "agent/proc/health_check.h"
 #include "agent/proc/device_gate.h"
 #include "agent/proc/hook_runner.h"
@@ -116,6 +117,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   void post_deferred();
   void examine(node::Examine effect);
   void find_gpu_holders(node::FindGpuHolders effect);
+  void look_for_holders(std::uint64_t token, const std::shared_ptr<proc::GpuHolderSearch>& search);
   void note(const node::Event& event);
 
   // ---- peers.cpp

@@ -2,7 +2,6 @@
 #include "agent/dtraind/daemon.h"
 #include "agent/dtraind/exam_terms.h"
 #include "agent/dtraind/exec_place.h"
-#include "agent/proc/gpu_holders.h"
 #include "agent/proc/task_of_process.h"
 
 namespace dtrain::daemon {
@@ -185,13 +184,23 @@ void Daemon::find_blob(const std::string& digest) {
   });
 }
 
-// Before bulk work: GPUs wait for it.
+// Before bulk work: GPUs wait for it. By pieces: commits go on in between.
 void Daemon::find_gpu_holders(node::FindGpuHolders effect) {
-  const std::uint64_t token = effect.token;
   const proc::HolderPlaces places{device_root_, "/proc", prepared_.layout.tasks()};
-  const bool posted = worker_->post(store::Lane::commit, [this, gpus = std::move(effect.gpus), places, token] {
-    auto holders = proc::find_gpu_holders(gpus, places);
-    return [this, token, holders = std::move(holders)] { queue(node::GpuHoldersFound{token, holders}); };
+  look_for_holders(effect.token, std::make_shared<proc::GpuHolderSearch>(effect.gpus, places));
+}
+
+void Daemon::look_for_holders(std::uint64_t token, const std::shared_ptr<proc::GpuHolderSearch>& search) {
+  const bool posted = worker_->post(store::Lane::commit, [this, search, token] {
+    const Result<bool> done = search->look(proc::kHolderLooks);
+    return [this, search, token, done] {
+      if (!done)
+        queue(node::GpuHoldersFound{token, fail(done.error())});
+      else if (*done)
+        queue(node::GpuHoldersFound{token, search->take()});
+      else
+        look_for_holders(token, search);
+    };
   });
   if (posted) return;
   const Error busy{ErrorCode::limit, "could not look who holds GPUs: too much waits for the disk", "try again later"};

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "agent/loop/clock.h"
+#include "common/base/steering.h"
 
 namespace dtrain::daemon {
 namespace {
@@ -40,8 +41,11 @@ const char* priority_of(LogLevel level) {
 
 bool needs_quotes(std::string_view value) {
   if (value.empty()) return true;
-  for (const char c : value)
-    if (static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f) return true;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const char c = value[i];
+    if (static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f || steering_bytes(value.substr(i)) > 0)
+      return true;
+  }
   return false;
 }
 
@@ -51,8 +55,12 @@ void append_value(std::string& line, std::string_view value) {
     return;
   }
   line += '"';
-  for (const char c : value) {
-    if (c == '"' || c == '\\') {
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const char c = value[i];
+    if (const std::size_t steering = steering_bytes(value.substr(i)); steering > 0) {
+      line += steering_escape(value.substr(i, steering));
+      i += steering - 1;
+    } else if (c == '"' || c == '\\') {
       line += '\\';
       line += c;
     } else if (c == '\n') {

@@ -35,8 +35,10 @@ int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 }  // namespace
 
 struct ControlServer::Connection {
+  explicit Connection(int socket, LastClose& closer) : fd(socket), last_close(closer) {}
   node::ConnectionId id = 0;
-  int fd = -1;
+  const int fd;
+  LastClose& last_close;
   std::uint32_t uid = 0;
   wire::Deframer input;
   std::size_t counted_input = 0;   // part of total_input_
@@ -48,14 +50,19 @@ struct ControlServer::Connection {
   bool closing = false;            // reads nothing any more, closes when output is empty
   Instant timer = kNever;          // unfinished message, or linger
 
-  ~Connection() { ::close(fd); }
+  ~Connection() { last_close.close(fd); }
   std::size_t unsent() const { return output.size() - sent; }
 };
 
 Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& path, const ControlLimits& limits,
                                                              std::function<bool(pid_t)> unwelcome) {
-  const auto listener = listen_unix(path);
+  const auto listener = listen_unix(path, limits.kernel_refuses_descriptors);
   if (!listener) return fail(listener.error());
+  auto last_close = LastClose::of(*listener);
+  if (!last_close) {
+    ::close(*listener);
+    return fail(last_close.error());
+  }
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
   epoll_event event{};
   event.events = EPOLLIN;
@@ -66,18 +73,18 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& 
     if (epoll >= 0) ::close(epoll);
     return fail(ErrorCode::io, "could not watch control socket " + path + ": " + ::strerror(cause));
   }
-  return std::unique_ptr<ControlServer>(new ControlServer(path, limits, std::move(unwelcome), *listener, epoll));
+  return std::unique_ptr<ControlServer>(new ControlServer(path, limits, std::move(unwelcome), *listener, epoll, std::move(*last_close)));
 }
 
 ControlServer::ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd,
-                             int epoll_fd)
+                             int epoll_fd, LastClose last_close)
     : path_(std::move(path)), limits_(limits), unwelcome_(std::move(unwelcome)), listen_fd_(listen_fd), epoll_fd_(epoll_fd),
-      spare_fd_(open_spare()) {}
+      last_close_(std::move(last_close)), spare_fd_(open_spare()) {}
 
 ControlServer::~ControlServer() {
   ::unlink(path_.c_str());
   connections_.clear();
-  ::close(listen_fd_);
+  last_close_.close_listener(listen_fd_);
   ::close(epoll_fd_);
   if (spare_fd_ >= 0) ::close(spare_fd_);
 }
@@ -110,6 +117,7 @@ void ControlServer::doom(Connection& c) { doomed_.insert(c.id); }
 
 void ControlServer::accept_some(ControlSink& sink) {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    if (last_close_.full()) return shut();
     const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       const int cause = errno;
@@ -117,8 +125,8 @@ void ControlServer::accept_some(ControlSink& sink) {
       if (cause == ENOMEM || cause == ENOBUFS) shut();
       return;
     }
-    auto connection = std::make_unique<Connection>();
-    connection->fd = fd;
+    auto connection = std::make_unique<Connection>(fd, last_close_);
+    last_close_.prepare(fd);
     const Peer peer = peer_of(fd);
     if (is_full(fd, peer.uid)) continue;
     if (unwelcome_ && unwelcome_(peer.pid)) {
@@ -159,8 +167,7 @@ void ControlServer::admit(std::unique_ptr<Connection> connection, const node::Ca
 }
 
 void ControlServer::adopt(int fd, const node::Caller& caller, ControlSink& sink) {
-  auto connection = std::make_unique<Connection>();
-  connection->fd = fd;
+  auto connection = std::make_unique<Connection>(fd, last_close_);
   if (!is_full(fd, caller.uid)) admit(std::move(connection), caller, sink);
 }
 
@@ -171,7 +178,7 @@ void ControlServer::refuse_one() {
   ::close(spare_fd_);
   // Another thread may be faster and take what was given up: the spare is then lost until something is closed.
   const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd >= 0) ::close(fd);
+  if (fd >= 0) last_close_.close(fd);
   spare_fd_ = open_spare();
 }
 
@@ -213,9 +220,11 @@ void ControlServer::account_input(Connection& c) {
 void ControlServer::read_some(Connection& c, ControlSink& sink) {
   char chunk[kReadChunk];
   for (std::size_t total = 0; total < kReadPerTurn && !c.paused && !c.closing;) {
-    const ssize_t n = ::recv(c.fd, chunk, sizeof chunk, MSG_DONTWAIT);
+    const ssize_t n = last_close_.receive(c.fd, chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n < 0 && errno == EPROTO)
+      return reject(c, Error{ErrorCode::invalid, "could not read control message: descriptors came along", "send none"});
     if (n < 0) return doom(c);
     if (n == 0) {
       if (c.input.buffered() > 0 && !backlog_.contains(c.id))
@@ -377,6 +386,7 @@ void ControlServer::bury(ControlSink& sink) {
 
 void ControlServer::dispatch(Instant now, ControlSink& sink) {
   now_ = now;
+  last_close_.pass_on();
   if (shut_until_ <= now_) reopen();
   // Taken before reading: what is left over by this turn's reading belongs to the next turn.
   const std::set<node::ConnectionId> backlog = backlog_;

@@ -2,8 +2,8 @@
 //
 // Everybody on the host may connect (mode 0666); who it is says the kernel (SO_PEERCRED), what they may do decides
 // Node. Hostile input costs the sender its connection and nobody else anything: lengths, unfinished messages, unread
-// replies and the number of connections are all limited. No call blocks, but for the
-// name of a user that is not remembered (user_names.h).
+// replies and the number of connections are all limited, and descriptors that come along are neither taken nor dropped
+// here (last_close.h). No call blocks, but for the name of a user that is not remembered (user_names.h).
 //
 // fd() is an epoll descriptor over everything this waits for; it is readable when dispatch() has work. dispatch() must
 // also be called at deadline().
@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/net/last_close.h"
 #include "agent/net/user_names.h"
 #include "common/base/limits.h"
 #include "common/base/result.h"
@@ -38,6 +39,7 @@ struct ControlLimits {
   Duration message_idle = 30s;                             // an unfinished message without progress
   Duration linger = 5s;                                    // for the last reply to a connection being closed
   Duration shut = 1s;                                      // newcomers wait so long when no descriptor is left to refuse with
+  bool kernel_refuses_descriptors = true;                  // where it can; false, in tests: as on a kernel that cannot (last_close.h)
 };
 
 class ControlSink {
@@ -85,7 +87,8 @@ class ControlServer {
 
  private:
   struct Connection;
-  ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd, int epoll_fd);
+  ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd, int epoll_fd,
+                LastClose last_close);
   void accept_some(ControlSink& sink);
   bool is_full(int fd, std::uint32_t uid) const;
   void admit(std::unique_ptr<Connection> connection, const node::Caller& caller, ControlSink& sink);
@@ -109,6 +112,7 @@ class ControlServer {
   const std::function<bool(pid_t)> unwelcome_;
   const int listen_fd_;
   const int epoll_fd_;
+  LastClose last_close_;  // outlives the connections
   int spare_fd_;  // given up for a moment when descriptors run out, so that a connection can be refused; -1: lost
   Instant shut_until_ = kNever;  // the listener is not watched until then; kNever: it is
   UserNames names_{look_up_user};

@@ -9,6 +9,8 @@
 
 #include <cstdio>
 
+#include "agent/net/last_close.h"
+
 namespace dtrain::net {
 namespace {
 
@@ -49,7 +51,7 @@ tl::unexpected<Error> socket_error(const std::string& path, int fd) {
 
 }  // namespace
 
-Result<int> listen_unix(const std::string& path) {
+Result<int> listen_unix(const std::string& path, bool no_descriptors) {
   const auto address = address_of(path);
   if (!address) return fail(address.error());
   const std::string temporary = path + ".new";
@@ -58,6 +60,7 @@ Result<int> listen_unix(const std::string& path) {
   if (auto free = check_replaceable(path, *address); !free) return fail(free.error());
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return socket_error(path, fd);
+  if (no_descriptors) refuse_descriptors(fd);
   ::unlink(temporary.c_str());
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&*temporary_address), sizeof *temporary_address) != 0 ||
       ::chmod(temporary.c_str(), 0666) != 0 || ::listen(fd, kBacklog) != 0 ||

@@ -11,7 +11,8 @@
 namespace dtrain::net {
 
 // Binds, opens to everybody, listens, and puts the socket at `path` in one step, so that whoever sees it can connect.
-Result<int> listen_unix(const std::string& path);
+// `no_descriptors`: where the kernel can, connections take none (last_close.h).
+Result<int> listen_unix(const std::string& path, bool no_descriptors);
 
 struct Peer {
   std::uint32_t uid = static_cast<std::uint32_t>(-1);  // nobody's

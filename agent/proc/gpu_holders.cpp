@@ -1,14 +1,15 @@
 #include "agent/proc/gpu_holders.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
-#include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "agent/proc/device_nodes.h"
 #include "agent/proc/small_file.h"
@@ -17,53 +18,9 @@
 namespace dtrain::proc {
 namespace {
 
-struct Target {
-  std::string pci, name;  // of its node, without directories
-  struct stat node {};
-  bool held = false;  // by the process that is looked at
-};
-
 bool same(const struct stat& a, const struct stat& b) {
   if (S_ISCHR(a.st_mode) || S_ISCHR(b.st_mode)) return S_ISCHR(a.st_mode) && S_ISCHR(b.st_mode) && a.st_rdev == b.st_rdev;
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-std::vector<Target> find_targets(const std::vector<task::OwnGpu>& gpus, const std::string& root) {
-  std::vector<Target> targets;
-  for (const task::OwnGpu& gpu : gpus) {
-    const std::string path = own_device_node(gpu);
-    Target target{gpu.pci, path.substr(path.rfind('/') + 1), {}, false};
-    if (::stat((root + path).c_str(), &target.node) == 0) targets.push_back(std::move(target));
-  }
-  return targets;
-}
-
-template <class Each>
-bool for_entries(const std::string& directory, Each each) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
-  if (!entries) return false;
-  while (const dirent* entry = ::readdir(entries.get()))
-    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') each(entry->d_name);
-  return true;
-}
-
-bool mark_held(const std::string& descriptors, std::vector<Target>& targets) {
-  bool any = false;
-  for (Target& target : targets) target.held = false;
-  for_entries(descriptors, [&](const char* number) {
-    const std::string path = descriptors + "/" + number;
-    std::array<char, 256> text;
-    const ssize_t size = ::readlink(path.c_str(), text.data(), text.size());
-    if (size <= 0) return;
-    const std::string_view link(text.data(), static_cast<std::size_t>(size));
-    for (Target& target : targets) {
-      // By name first: to ask after any other file might wait for a server that is away.
-      struct stat file {};
-      if (!target.held && link.ends_with("/" + target.name) && ::stat(path.c_str(), &file) == 0 && same(file, target.node))
-        any = target.held = true;
-    }
-  });
-  return any;
 }
 
 // The number behind a name at the beginning of a line of /proc/PID/status.
@@ -103,27 +60,88 @@ std::optional<node::GpuHolder> describe(const std::string& directory) {
   return holder;
 }
 
+const dirent* next_number(DIR* directory) {
+  const dirent* entry = ::readdir(directory);
+  while (entry != nullptr && (entry->d_name[0] < '0' || entry->d_name[0] > '9')) entry = ::readdir(directory);
+  return entry;
+}
+
 }  // namespace
 
-Result<std::vector<node::GpuHolder>> find_gpu_holders(const std::vector<task::OwnGpu>& gpus, const HolderPlaces& places) {
-  std::vector<node::GpuHolder> holders;
-  std::vector<Target> targets = find_targets(gpus, places.root);
-  if (targets.empty()) return holders;
-  const bool listed = for_entries(places.proc, [&](const char* pid) {
-    const std::string directory = places.proc + "/" + pid;
-    if (!mark_held(directory + "/fd", targets)) return;
-    auto holder = describe(directory);  // none: it has ended
-    if (!holder) return;
-    std::from_chars(pid, pid + std::char_traits<char>::length(pid), holder->pid);
-    holder->in_task = runs_in_task(holder->pid, places.tasks_dir, places.proc);
-    for (const Target& target : targets) {
-      if (!target.held) continue;
-      holder->pci = target.pci;
-      holders.push_back(*holder);
+struct GpuHolderSearch::Target {
+  std::string pci, name;  // of its node, without directories
+  struct stat node {};
+  bool held = false;  // by the process that is looked at
+};
+
+GpuHolderSearch::GpuHolderSearch(const std::vector<task::OwnGpu>& gpus, HolderPlaces places)
+    : places_(std::move(places)), processes_(nullptr, ::closedir), descriptors_(nullptr, ::closedir) {
+  for (const task::OwnGpu& gpu : gpus) {
+    const std::string path = own_device_node(gpu);
+    Target target{gpu.pci, path.substr(path.rfind('/') + 1), {}, false};
+    if (::stat((places_.root + path).c_str(), &target.node) == 0) targets_.push_back(std::move(target));
+  }
+}
+
+GpuHolderSearch::~GpuHolderSearch() = default;
+
+Result<bool> GpuHolderSearch::look(std::size_t most) {
+  if (targets_.empty()) return true;
+  if (!processes_) processes_.reset(::opendir(places_.proc.c_str()));
+  if (!processes_) return fail(ErrorCode::io, "could not list the processes of this host: " + cause_of(errno), "mount " + places_.proc);
+  for (; most > 0; --most) {
+    if (descriptors_) {
+      const dirent* descriptor = next_number(descriptors_.get());
+      if (descriptor != nullptr)
+        look_at(descriptor->d_name);
+      else
+        process_done();
+      continue;
     }
-  });
-  if (!listed) return fail(ErrorCode::io, "could not list the processes of this host: " + cause_of(errno), "mount " + places.proc);
-  return holders;
+    const dirent* process = next_number(processes_.get());
+    if (process == nullptr) return true;
+    pid_ = process->d_name;
+    descriptors_.reset(::opendir((places_.proc + "/" + pid_ + "/fd").c_str()));  // not ours to look at: none
+  }
+  return false;
+}
+
+void GpuHolderSearch::look_at(const char* descriptor) {
+  std::array<char, 256> text;
+  const ssize_t size = ::readlinkat(::dirfd(descriptors_.get()), descriptor, text.data(), text.size());
+  if (size <= 0) return;
+  const std::string_view link(text.data(), static_cast<std::size_t>(size));
+  for (Target& target : targets_) {
+    // By name first: to ask after any other file might wait for a server that is away.
+    struct stat file {};
+    if (!target.held && link.ends_with("/" + target.name) && ::fstatat(::dirfd(descriptors_.get()), descriptor, &file, 0) == 0 &&
+        same(file, target.node))
+      target.held = true;
+  }
+}
+
+void GpuHolderSearch::process_done() {
+  descriptors_.reset();
+  std::optional<node::GpuHolder> holder;
+  for (Target& target : targets_) {
+    if (!std::exchange(target.held, false)) continue;
+    if (!holder) {
+      holder = describe(places_.proc + "/" + pid_);
+      if (!holder) continue;  // it has ended
+      std::from_chars(pid_.data(), pid_.data() + pid_.size(), holder->pid);
+      holder->in_task = runs_in_task(holder->pid, places_.tasks_dir, places_.proc);
+    }
+    holder->pci = target.pci;
+    holders_.push_back(*holder);
+  }
+}
+
+Result<std::vector<node::GpuHolder>> find_gpu_holders(const std::vector<task::OwnGpu>& gpus, const HolderPlaces& places) {
+  GpuHolderSearch search(gpus, places);
+  Result<bool> done = false;
+  while (done && !*done) done = search.look(kHolderLooks);
+  if (!done) return fail(done.error());
+  return search.take();
 }
 
 }  // namespace dtrain::proc

@@ -164,10 +164,10 @@ void destroy(const SocketInfo& info) {
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-bool holds_socket(const std::string& process, std::string_view target) {
+bool holds_socket(const std::string& process, std::string_view target, std::size_t& looks) {
   const Directory fds(::opendir((process + "/fd").c_str()), ::closedir);
   if (!fds) return false;  // gone, or not ours to look at
-  while (const dirent* entry = ::readdir(fds.get())) {
+  for (const dirent* entry; looks > 0 && (entry = ::readdir(fds.get())) != nullptr; --looks) {
     std::array<char, 64> link;
     const ssize_t length = ::readlinkat(::dirfd(fds.get()), entry->d_name, link.data(), link.size());
     if (length > 0 && target == std::string_view(link.data(), static_cast<std::size_t>(length))) return true;
@@ -175,15 +175,17 @@ bool holds_socket(const std::string& process, std::string_view target) {
   return false;
 }
 
-// "pid 812 (nginx)", or "" when no process that we may look at has the socket.
+// "pid 812 (nginx)", or "" when no process that was looked at has the socket.
 std::string owner_of(std::uint32_t inode) {
+  std::size_t looks = kOwnerLooks;
   const std::string target = "socket:[" + std::to_string(inode) + "]";
   const Directory proc(::opendir("/proc"), ::closedir);
   if (!proc) return "";
-  while (const dirent* entry = ::readdir(proc.get())) {
+  for (const dirent* entry; looks > 0 && (entry = ::readdir(proc.get())) != nullptr;) {
+    --looks;
     const std::string pid = entry->d_name;
     const std::string process = "/proc/" + pid;
-    if (pid.find_first_not_of("0123456789") != std::string::npos || !holds_socket(process, target)) continue;
+    if (pid.find_first_not_of("0123456789") != std::string::npos || !holds_socket(process, target, looks)) continue;
     std::string name = read_small_file(process + "/comm").value_or("");
     while (!name.empty() && name.back() == '\n') name.pop_back();
     return "pid " + pid + " (" + name + ")";
@@ -207,7 +209,7 @@ Result<std::vector<SocketInfo>> sockets_on_port(std::uint16_t port) {
   return sockets;
 }
 
-Status check_port(const std::string& address, std::uint16_t port) {
+Status check_port(const std::string& address, std::uint16_t port, PortOwner said) {
   const std::optional<Endpoint> endpoint = endpoint_of(address, port);
   if (port == 0 || !endpoint) return {};
   const std::string what = "port " + std::to_string(port) + (address.empty() ? "" : " on " + address);
@@ -217,7 +219,7 @@ Status check_port(const std::string& address, std::uint16_t port) {
     if (error != EADDRINUSE)
       return fail(ErrorCode::unavailable, what + " cannot be bound: " + cause_of(error),
                   "set network.taskAddress to an address of this host");
-    const std::string next = "stop it, or keep the range network.taskPorts free of other programs";
+    const std::string next = "stop it (ss -ltnp names it to root), or keep the range network.taskPorts free of other programs";
     const auto sockets = sockets_on_port(port);
     bool leftovers = false;
     for (const SocketInfo& info : sockets ? *sockets : std::vector<SocketInfo>()) {
@@ -227,7 +229,7 @@ Status check_port(const std::string& address, std::uint16_t port) {
         leftovers = true;
         continue;
       }
-      const std::string owner = owner_of(info.inode);
+      const std::string owner = said == PortOwner::process ? owner_of(info.inode) : "";
       return fail(ErrorCode::unavailable,
                   what + " is used by " +
                       (owner.empty() ? "a process of user id " + std::to_string(info.uid) : owner),

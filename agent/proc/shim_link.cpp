@@ -34,6 +34,12 @@ ShimLink ShimLink::connect(const std::string& directory) {
   return ShimLink(std::move(socket));
 }
 
+pid_t ShimLink::peer_pid() const {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
 std::uint32_t ShimLink::send(shim::Command command, std::uint32_t a, std::uint32_t b) {
   shim::CommandPacket packet;
   packet.command = static_cast<std::uint16_t>(command);

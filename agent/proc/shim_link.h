@@ -21,6 +21,7 @@ class ShimLink {
 
   int fd() const { return socket_.get(); }
   explicit operator bool() const { return static_cast<bool>(socket_); }
+  pid_t peer_pid() const;  // of an adopted shim's process; 0: not known
   void close() { socket_.reset(); }
   UniqueFd release() { return std::move(socket_); }
 

@@ -265,7 +265,7 @@ void ShimRunner::signal(const node::SignalTask& order) {
 }
 
 void ShimRunner::kill(const AssignmentId& id) {
-  if (TrackedShim* shim = find(id)) shim->kill();
+  if (TrackedShim* shim = find(id)) shim->kill(boot_now());
 }
 
 void ShimRunner::freeze(const AssignmentId& id, bool freeze) {
@@ -380,10 +380,11 @@ void ShimRunner::ask_launcher() {
 }
 
 void ShimRunner::note_made() {
-  shm_.note(options_.tasks_dir, [this](pid_t pid) {
-    const auto found = std::ranges::find_if(shims_, [pid](const auto& entry) { return pid > 0 && entry.second.main_pid() == pid; });
-    return found == shims_.end() ? std::nullopt : std::optional(found->second.id());
-  });
+  if (!shm_.has_news()) return;
+  std::vector<ShmWatch::Task> tasks;
+  for (const auto& [handle, shim] : shims_)
+    tasks.push_back({shim.id(), shim.launch_file().uid, shim.lives() ? shim.shim_pid() : 0, shim.main_pid()});
+  shm_.note(options_.tasks_dir, tasks);
 }
 
 void ShimRunner::remove_made(const TrackedShim& shim) {

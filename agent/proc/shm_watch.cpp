@@ -1,13 +1,16 @@
 #include "agent/proc/shm_watch.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/fanotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <sstream>
+#include <unordered_map>
 #include <utility>
 
 #include "agent/account/as_user.h"
@@ -24,11 +27,16 @@ constexpr const char* kRecord = "/shm";  // in the assignment's directory: a lin
 constexpr std::size_t kReadBytes = 16 << 10;
 constexpr int kReadsAtOnce = 64;  // more than the kernel keeps
 
-// What tells a file from a later one of its name.
-std::string mark_of(const std::string& path) {
+struct Mark {
+  std::string text;  // what tells a file from a later one of its name
+  uid_t uid = 0;
+};
+
+std::optional<Mark> mark_of(const std::string& path) {
   struct statx info {};
-  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &info) != 0) return "";
-  return std::to_string(info.stx_ino) + " " + std::to_string(info.stx_btime.tv_sec) + "." + std::to_string(info.stx_btime.tv_nsec);
+  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME | STATX_UID, &info) != 0) return std::nullopt;
+  return Mark{std::to_string(info.stx_ino) + " " + std::to_string(info.stx_btime.tv_sec) + "." + std::to_string(info.stx_btime.tv_nsec),
+              info.stx_uid};
 }
 
 // The name of an event: behind the handle of the directory, which is the one that is watched.
@@ -45,11 +53,11 @@ std::string name_of(const char* event, const fanotify_event_metadata& head) {
   return at < end ? std::string(at, ::strnlen(at, static_cast<std::size_t>(end - at))) : "";
 }
 
-// Nothing where it is gone already, or the assignment is.
+// Nothing where the assignment is gone.
 void note_name(const std::string& assignment, const std::string& mark, const std::string& name) {
   const UniqueFd file(::open((assignment + kRecord).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct stat info {};
-  if (mark.empty() || !file || ::fstat(file.get(), &info) != 0) return;
+  if (!file || ::fstat(file.get(), &info) != 0) return;
   const std::string line = mark + " " + name + "\n";
   if (static_cast<std::size_t>(info.st_size) + line.size() <= kShmRecordBytes) (void)!::write(file.get(), line.data(), line.size());
 }
@@ -79,43 +87,91 @@ std::vector<ShmWatch::Made> ShmWatch::read() {
   return made;
 }
 
-bool ShmWatch::may_look() {
+bool ShmWatch::may_look(uid_t user) {
   const std::int64_t second = boot_now().time_since_epoch() / 1s;
-  if (second != second_) looks_ = 0;
+  if (second != second_) looks_.clear();
   second_ = second;
-  return ++looks_ <= kShmLooksPerSecond;
+  return ++looks_[user] <= kShmLooksPerSecond;
 }
 
-void ShmWatch::note(const std::string& tasks_dir, const OfMain& of_main) {
+bool ShmWatch::has_news() const {
+  pollfd news{fd_.get(), POLLIN, 0};
+  return fd_ && ::poll(&news, 1, 0) == 1;
+}
+
+void ShmWatch::note(const std::string& tasks_dir, const std::vector<Task>& tasks) {
+  std::set<uid_t> users;
+  std::unordered_map<pid_t, const Task*> shims, mains;
+  for (const Task& task : tasks) {
+    users.insert(task.uid);
+    if (task.shim > 0) shims[task.shim] = &task;
+    if (task.main > 0) mains[task.main] = &task;
+  }
+  const auto maker_of = [&](pid_t pid) -> const Task* {
+    if (const auto shim = ancestor_of(pid, [&](pid_t one) { return shims.contains(one); })) return shims.at(*shim);
+    const auto main = mains.find(pid);
+    return main == mains.end() ? nullptr : main->second;
+  };
   pid_t maker = -1;
-  std::optional<AssignmentId> id;
+  const Task* task = nullptr;
   for (int i = 0; i < kReadsAtOnce; ++i) {
     const std::vector<Made> news = read();
     if (news.empty()) return;
     for (const Made& made : news) {
-      if (!may_look()) continue;
-      if (std::exchange(maker, made.pid) != made.pid) {
-        const auto name = task_of_process(made.pid, tasks_dir);
-        id = name ? parse_assignment(*name) : of_main(made.pid);
-      }
-      if (id) note_name(tasks_dir + "/" + id->text(), mark_of(directory_ + "/" + made.name), made.name);
+      const auto mark = mark_of(directory_ + "/" + made.name);  // none: it is gone already
+      if (!mark || !users.contains(mark->uid) || !may_look(mark->uid)) continue;
+      if (std::exchange(maker, made.pid) != made.pid) task = maker_of(made.pid);
+      if (task != nullptr && task->uid == mark->uid) note_name(tasks_dir + "/" + task->id.text(), mark->text, made.name);
     }
   }
 }
 
-void ShmWatch::remove(const std::string& assignment, const account::HostUser& user) const {
+void ShmWatch::remove(const std::string& assignment, const account::HostUser& user) {
   if (!fd_) return;  // nothing was noted, and nobody is to be become
   const auto record = read_small_file(assignment + kRecord, kShmRecordBytes);
   if (!record) return;
-  if (const auto rights = account::AsUser::enter(user, user.name)) {
-    std::istringstream lines(*record);
-    std::string inode, birth, name;
-    while (lines >> inode >> birth && lines.get() == ' ' && std::getline(lines, name)) {
-      const std::string path = directory_ + "/" + name;
-      if (mark_of(path) == inode + " " + birth) (void)::remove(path.c_str());
-    }
+  {
+    const std::lock_guard lock(mutex_);
+    if (removals_.size() >= kShmRemovals) return;
+    removals_.push_back({*record, user});
   }
   ::unlink((assignment + kRecord).c_str());
+  if (!thread_.joinable()) thread_ = std::thread([this] { remove_all(); });
+  news_.notify_one();
+}
+
+ShmWatch::~ShmWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  news_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ShmWatch::remove_all() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    news_.wait(lock, [this] { return ending_ || !removals_.empty(); });
+    if (removals_.empty()) return;
+    const Removal next = std::move(removals_.front());
+    removals_.pop_front();
+    lock.unlock();
+    remove_noted(next);
+    lock.lock();
+  }
+}
+
+void ShmWatch::remove_noted(const Removal& removal) const {
+  const auto rights = account::AsUser::enter(removal.user, removal.user.name);
+  if (!rights) return;
+  std::istringstream lines(removal.record);
+  std::string inode, birth, name;
+  while (lines >> inode >> birth && lines.get() == ' ' && std::getline(lines, name)) {
+    const std::string path = directory_ + "/" + name;
+    const auto mark = mark_of(path);
+    if (mark && mark->uid == removal.user.uid && mark->text == inode + " " + birth) (void)::remove(path.c_str());
+  }
 }
 
 }  // namespace dtrain::proc

@@ -263,7 +263,7 @@ bool is_brief(const StageDirs& dirs, const node::Stage& stage) {
   return !exists(hidden(dirs, stage.id.job, ".partial")) && !exists(hidden(dirs, stage.id.job, ".old"));
 }
 
-std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages) {
+std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages, PortOwner owner) {
   std::vector<StageOutcome> outcomes;
   const auto refuse = [](StageOutcome& outcome, const Error& cause) {
     outcome.ok = false;
@@ -282,7 +282,10 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
     if (copied) copied = user ? ensure_copy(dirs, stage, *user, lacks_package) : Status(fail(user.error()));
     outcome.lacks_package = lacks_package;
     Status prepared = copied;
-    if (prepared) prepared = check_port(stage.address, stage.port);
+    if (prepared) {
+      prepared = check_port(stage.address, stage.port, owner);
+      if (!prepared) owner = PortOwner::user;  // one is looked for
+    }
     if (!prepared) refuse(outcome, prepared.error());
     if (user) continue;
     // That is this host's word alone: others may have the user, or let root.
@@ -291,11 +294,18 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
   }
   if (!user) return outcomes;
   const auto rights = account::AsUser::enter(*user, stages.front().user.name);
+  const node::Stage* looked = nullptr;
+  Status paths;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (!outcomes[i].ok) continue;
     if (!rights) {
       refuse(outcomes[i], rights.error());
-    } else if (const Status paths = check_paths(stages[i]); !paths) {
+      continue;
+    }
+    // Those of one job are the same, mostly: they are looked for once.
+    if (looked == nullptr || looked->require_paths != stages[i].require_paths) paths = check_paths(stages[i]);
+    looked = &stages[i];
+    if (!paths) {
       refuse(outcomes[i], paths.error());
     } else if (auto directory = start_directory(dirs, stages[i]); !directory) {
       refuse(outcomes[i], directory.error());

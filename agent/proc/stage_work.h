@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/proc/port_check.h"
 #include "common/base/result.h"
 #include "common/node/effect.h"
 
@@ -46,8 +47,8 @@ std::string job_copy(const StageDirs& dirs, JobId job);
 // Nothing to unpack, to replace or to look for: staging it is an empty directory on the agent's own disk, which launching writes to anyway.
 bool is_brief(const StageDirs& dirs, const node::Stage& stage);
 
-// `stages` are all of one job. One outcome each, in order.
-std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages);
+// `stages` are all of one job. One outcome each, in order. `owner`: what is said of who has the port of the first that is taken.
+std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages, PortOwner owner);
 
 // Missing files are no error: afterwards there are none.
 Status perform_remove(const StageDirs& dirs, JobId job, node::JobFiles files);

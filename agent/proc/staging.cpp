@@ -108,7 +108,7 @@ Answer perform(const StageDirs& dirs, Request request) {
   } else {
     std::vector<node::Stage> stages;
     for (StageRequest& asked : request.stages) stages.push_back(std::move(asked.stage));
-    answer.stages = perform_stages(dirs, stages);
+    answer.stages = perform_stages(dirs, stages, PortOwner::process);
   }
   return answer;
 }
@@ -267,9 +267,20 @@ void Stager::answer_failure(const Errand& errand, const Error& error, EventSink&
              error.next)});
 }
 
-bool Stager::can_start() const {
-  const auto busy = std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.errand.has_value(); });
-  return !for_workers_.empty() && static_cast<std::size_t>(busy) < kStagingWorkers;
+std::size_t Stager::busy() const {
+  return static_cast<std::size_t>(std::ranges::count_if(workers_, [](const Worker& worker) { return worker.errand.has_value(); }));
+}
+
+// What is removed is removed for the agent, which has no greater share.
+std::deque<JobId>::iterator Stager::next_for_worker() {
+  if (busy() >= kStagingWorkers) return for_workers_.end();
+  std::map<std::string_view, std::size_t> at_work;
+  for (const Worker& worker : workers_)
+    if (worker.errand) ++at_work[worker.errand->stages.empty() ? "" : std::string_view(worker.errand->stages.front().user.name)];
+  return std::ranges::find_if(for_workers_, [&](JobId job) {
+    const auto* stage = std::get_if<node::Stage>(&queues_.at(job).front());
+    return at_work[stage != nullptr ? std::string_view(stage->user.name) : ""] < kStagingWorkersOfUser;
+  });
 }
 
 Stager::Errand Stager::take_errand(JobId job) {
@@ -304,23 +315,26 @@ bool Stager::is_brief(JobId job) const {
 
 // What is brief waits for no worker: all may be at jobs that copy for half an hour.
 void Stager::start_errands(Instant now, EventSink& sink) {
-  while (!order_.empty() || can_start()) {
-    const bool is_new = !order_.empty();
-    std::deque<JobId>& from = is_new ? order_ : for_workers_;
-    const JobId job = from.front();
-    from.pop_front();
-    if (!is_new)
-      hand_over(job, now, sink);
-    else if (is_brief(job))
-      stage_here(job, sink);
-    else
-      for_workers_.push_back(job);
+  for (;;) {
+    while (!order_.empty()) {
+      const JobId job = order_.front();
+      order_.pop_front();
+      if (is_brief(job))
+        stage_here(job, sink);
+      else
+        for_workers_.push_back(job);
+    }
+    const auto next = next_for_worker();
+    if (next == for_workers_.end()) return;
+    const JobId job = *next;
+    for_workers_.erase(next);
+    hand_over(job, now, sink);
   }
 }
 
 void Stager::stage_here(JobId job, EventSink& sink) {
   const Errand errand = take_errand(job);
-  std::vector<StageOutcome> outcomes = perform_stages(dirs_, errand.stages);
+  std::vector<StageOutcome> outcomes = perform_stages(dirs_, errand.stages, PortOwner::user);
   after_errand(job);
   tell(errand.stages, std::move(outcomes), sink);
 }

@@ -26,7 +26,8 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kStagingWorkers = 4;     // at once; further jobs wait. One from the start, others when all are busy; kept
+inline constexpr std::size_t kStagingWorkers = 5;     // at once; further jobs wait. One from the start, others when all are busy; kept
+inline constexpr std::size_t kStagingWorkersOfUser = 4;  // of those: one is left to others, whatever a user's jobs make theirs do
 inline constexpr std::size_t kBriefStages = 8;        // of a job that the agent does itself; more are a worker's
 inline constexpr std::size_t kStagingQueue = 20'000;  // effects waiting; further ones fail with a limit error
 inline constexpr Duration kStagingTime = 30min;       // of one errand; then its worker is killed and its tasks fail
@@ -65,7 +66,9 @@ class Stager {
   Stager(StageDirs dirs, std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work);
   void enqueue(JobId job, Work work);
   void set_work(bool wanted);
-  bool can_start() const;
+  std::size_t busy() const;
+  std::deque<JobId>::iterator next_for_worker();  // whose user may have one more; end: none
+  bool can_start() { return next_for_worker() != for_workers_.end(); }
   void start_errands(Instant now, EventSink& sink);
   void stage_here(JobId job, EventSink& sink);
   void hand_over(JobId job, Instant now, EventSink& sink);

@@ -25,36 +25,36 @@ std::optional<Process> look(const std::string& directory) {
   return process;
 }
 
-// Of a shim of ours, of a process named so; "" of others. Another agent's is no business of ours: an agent may itself run in a task of a
-// larger cluster.
-std::string assignment_of_shim(const std::string& directory, const std::string& tasks_dir) {
-  const std::string arguments = read_small_file(directory + "/cmdline").value_or("");
-  const std::size_t at = arguments.find(tasks_dir + "/");
-  return at == std::string::npos ? "" : arguments.c_str() + at + tasks_dir.size() + 1;
+// Of a shim of ours. Another agent's is no business of ours: an agent may itself run in a task of a larger cluster. Who is called so and
+// has such an argument may be anybody; only who is the agent's user in every respect was started by it.
+bool is_shim(const Process& process, const std::string& directory, const std::string& tasks_dir, uid_t agent) {
+  if (process.name != "dtrain-shim") return false;
+  const std::string uid = std::to_string(agent);
+  const std::string all = "\nUid:\t" + uid + "\t" + uid + "\t" + uid + "\t" + uid + "\n";
+  if (read_small_file(directory + "/status").value_or("").find(all) == std::string::npos) return false;
+  return read_small_file(directory + "/cmdline").value_or("").find(tasks_dir + "/") != std::string::npos;
 }
 
 }  // namespace
 
-std::optional<std::string> task_of_process(pid_t pid, const std::string& tasks_dir, const std::string& proc) {
+std::optional<pid_t> ancestor_of(pid_t pid, const std::function<bool(pid_t)>& is_one, const std::string& proc) {
   for (int i = 0; i < kMostAncestors && pid > 1; ++i) {
-    const std::string directory = proc + "/" + std::to_string(pid);
-    const auto process = look(directory);
+    if (is_one(pid)) return pid;
+    const auto process = look(proc + "/" + std::to_string(pid));
     if (!process) return std::nullopt;
-    if (process->name == "dtrain-shim")
-      if (const std::string assignment = assignment_of_shim(directory, tasks_dir); !assignment.empty()) return assignment;
     pid = process->parent;
   }
   return std::nullopt;
 }
 
-bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& proc) {
+bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& proc, uid_t agent) {
   pid_t at = pid;
   for (int i = 0; i < kMostAncestors; ++i) {
     if (at <= 1) return false;
     const std::string directory = proc + "/" + std::to_string(at);
     const auto process = look(directory);
     if (!process && at == pid) return true;
-    if (process && process->name == "dtrain-shim" && !assignment_of_shim(directory, tasks_dir).empty()) return true;
+    if (process && is_shim(*process, directory, tasks_dir, agent)) return true;
     at = process ? process->parent : pid;  // an ancestor ended meanwhile: its children have another one now
   }
   return true;

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -14,10 +16,12 @@ namespace dtrain::proc {
 
 inline constexpr int kMostAncestors = 64;  // looked at; who has more counts as a task
 
-// The assignment of the task that it belongs to, as its directory is called; nullopt where that cannot be said for sure.
-std::optional<std::string> task_of_process(pid_t pid, const std::string& tasks_dir, const std::string& proc = "/proc");
+// The nearest of itself and its ancestors that is one of those; nullopt where that cannot be said for sure. Names and arguments say nothing:
+// everybody chooses their own.
+std::optional<pid_t> ancestor_of(pid_t pid, const std::function<bool(pid_t)>& is_one, const std::string& proc = "/proc");
 
-// A process that is gone counts as one: whose it was nobody can tell any more. 0 (a process of an outer namespace) does not.
-bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& proc = "/proc");
+// A process that is gone counts as one: whose it was nobody can tell any more. 0 (a process of an outer namespace) does not. What calls
+// itself a shim is one only where it is `agent`'s.
+bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& proc = "/proc", uid_t agent = ::geteuid());
 
 }  // namespace dtrain::proc

@@ -39,6 +39,7 @@ void TrackedShim::launched(ShimProcess process, const LaunchFile& launch, Instan
   launching_ = true;
   answer_waits_ = !pidfd_;
   end_asked_ = false;
+  obey_by_ = kNever;
   launch_error_.reset();
   last_ = {};
   last_.fixed.attempt = launch.last_attempt;
@@ -152,6 +153,10 @@ void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
     stays_ = outcome == shim::Outcome::done && reply.a == 1 && pidfd_;
     return;
   }
+  if (reply.command == static_cast<std::uint16_t>(shim::Command::kill)) {
+    if (reply.sequence == kill_sequence_) obey_by_ = kNever;
+    return;
+  }
   const auto found = pending_.find(reply.sequence);
   if (found == pending_.end()) return;
   const Pending pending = found->second;
@@ -196,11 +201,13 @@ void TrackedShim::started_reply(AttemptNumber attempt, const shim::ReplyPacket& 
   }
 }
 
+void TrackedShim::watch_process(pid_t pid) {
+  if (pid > 0) pidfd_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (pidfd_) poller_.add(pidfd_.get(), handle_ * kTags + kPidTag);
+}
+
 void TrackedShim::on_record(ShimRecord record) {
-  if (!pidfd_) {
-    pidfd_.reset(static_cast<int>(syscall(SYS_pidfd_open, record.fixed.shim_pid, 0)));
-    if (pidfd_) poller_.add(pidfd_.get(), handle_ * kTags + kPidTag);
-  }
+  if (!pidfd_) watch_process(record.fixed.shim_pid);
   if (launching_ && launch_.lease > Duration{0} && !record.has(shim::kLeased)) {
     launch_error_ = unavailable("launch the shim of", "dtrain-shim is older than dtraind and knows no leases");
     return kill_process(pidfd_);
@@ -211,6 +218,7 @@ void TrackedShim::on_record(ShimRecord record) {
     deadline_ = kNever;
     if (launching_) events_.push_back(node::ShimUp{id_, {}});
     launching_ = false;
+    if (obey_by_ != kNever) kill_sequence_ = link_.send(shim::Command::kill);
   }
   if (adopting_) {
     adopting_ = false;
@@ -319,6 +327,7 @@ void TrackedShim::bury(Instant now) {
   pidfd_.reset();
   link_.close();
   life_ = Life::burying;
+  obey_by_ = kNever;
   // It may have got further than it could tell.
   if (auto state = read_record(directory_, shim::kStateFile);
       state && state->fixed.attempt >= last_.fixed.attempt &&
@@ -331,15 +340,15 @@ void TrackedShim::bury(Instant now) {
   bury_more(now);
 }
 
+bool TrackedShim::kill_tree() {
+  if (launch_.cgroup.empty()) return kill_leftovers(launch_.notify) > 0;
+  const bool left = cgroup_populated(launch_.cgroup);
+  if (left) cgroup_kill(launch_.cgroup);
+  return left;
+}
+
 void TrackedShim::bury_more(Instant now) {
-  bool left;
-  if (!launch_.cgroup.empty()) {
-    left = cgroup_populated(launch_.cgroup);
-    if (left) cgroup_kill(launch_.cgroup);
-  } else {
-    left = kill_leftovers(launch_.notify) > 0;
-  }
-  if (!left) return finish_burial();
+  if (!kill_tree()) return finish_burial();
   pause_ = std::clamp(pause_ * 2, kFirstPause, kLastPause);
   deadline_ = now + pause_;
 }
@@ -387,6 +396,7 @@ void TrackedShim::enforce_lease(Instant now) {
 }
 
 void TrackedShim::time_passed(Instant now) {
+  if (now >= obey_by_) disobeyed();
   if (now < deadline_) return;
   deadline_ = kNever;
   switch (life_) {

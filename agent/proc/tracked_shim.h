@@ -40,7 +40,7 @@ class TrackedShim {
   // ---- commands
   void start(AttemptNumber attempt);
   void signal(const node::SignalTask& order);
-  void kill();
+  void kill(Instant now);
   void freeze(bool freeze);
   void answer_lease(const node::AnswerLease& answer, Instant now);
   void require_lease(const node::RequireLease& demand, std::uint64_t first_nonce);
@@ -51,10 +51,11 @@ class TrackedShim {
   void process_ended(Instant now);
   void enforce_lease(Instant now);   // before anything that was received is looked at
   void time_passed(Instant now);
-  Instant deadline() const { return std::min(deadline_, lease_.deadline()); }
+  Instant deadline() const { return std::min({deadline_, obey_by_, lease_.deadline()}); }
 
   bool gone() const { return life_ == Life::gone; }
   bool up() const { return life_ == Life::up; }
+  bool lives() const { return !gone() && life_ != Life::burying; }
   const AssignmentId& id() const { return id_; }
   const std::string& directory() const { return directory_; }
   const LaunchFile& launch_file() const { return launch_; }
@@ -86,6 +87,9 @@ class TrackedShim {
   void notify(const ShimRecord& record);
   void report_exit(task::Exit exit);
   void settle_pending(const std::string& cause);
+  void watch_process(pid_t pid);
+  bool kill_tree();                // from here; true: there was something left
+  void disobeyed();
   void bury(Instant now);
   void bury_more(Instant now);
   void finish_burial();
@@ -126,6 +130,8 @@ class TrackedShim {
   Instant deadline_ = kNever;
   Instant give_up_ = kNever;      // lost: when it is killed
   Duration pause_{0};
+  std::uint32_t kill_sequence_ = 0;   // of the newest kill, whose answer is awaited
+  Instant obey_by_ = kNever;          // until then
 };
 
 }  // namespace dtrain::proc

@@ -12,6 +12,7 @@ namespace dtrain::proc {
 namespace {
 
 constexpr Duration kEndBound = 10s;       // EndShim to its death; then it is killed, and the tree from here
+constexpr Duration kObeyBound = 5s;       // a kill to its answer; likewise
 constexpr std::uint32_t kNeverSent = 0;   // no sequence number
 
 }  // namespace
@@ -55,8 +56,19 @@ void TrackedShim::signal(const node::SignalTask& order) {
   link_.send(packet);
 }
 
-void TrackedShim::kill() {
-  if (up()) link_.send(shim::Command::kill);
+// One that does not answer at the moment (adopted, or its connection was lost) is told when it does.
+void TrackedShim::kill(Instant now) {
+  if (gone() || launching_ || life_ == Life::burying) return;
+  kill_sequence_ = up() ? link_.send(shim::Command::kill) : kNeverSent;
+  obey_by_ = std::min(obey_by_, now + kObeyBound);
+}
+
+// It hangs, or somebody has stopped it. Whoever ordered the end gets it all the same: what its tree did is then not known.
+void TrackedShim::disobeyed() {
+  obey_by_ = kNever;
+  kill_tree();
+  if (!pidfd_ && link_) watch_process(link_.peer_pid());
+  kill_process(pidfd_);
 }
 
 void TrackedShim::freeze(bool freeze) {
@@ -98,7 +110,10 @@ void TrackedShim::end(Instant now) {
   end_asked_ = true;
   if (life_ == Life::burying) return;
   if (link_) ask_end();
-  if (up()) deadline_ = now + kEndBound;
+  if (up())
+    deadline_ = now + kEndBound;
+  else if (!launching_)
+    obey_by_ = std::min(obey_by_, now + kEndBound);
 }
 
 // Only a child of ours is kept for another assignment: of its death the pidfd tells nobody else.

@@ -1,5 +1,7 @@
 #include "common/job/json_text.h"
 
+#include "common/base/steering.h"
+
 namespace dtrain::job {
 
 std::string json_text(std::string_view text) {
@@ -18,7 +20,7 @@ std::string json_text(std::string_view text) {
       out += c;
     }
   }
-  return out + "\"";
+  return with_steering_escaped(out) + "\"";
 }
 
 }  // namespace dtrain::job

@@ -20,6 +20,7 @@ namespace dtrain::job {
 namespace {
 
 constexpr std::size_t kVariableNameBytes = 256;
+constexpr std::size_t kRequiredPaths = 128;  // each may take a host some 20 ms to look at
 constexpr std::size_t kDigestBytes = 64;     // BLAKE2b-256 in hex
 constexpr std::uint32_t kWorkersPerPs = 20;  // beyond: one ps becomes the bottleneck
 // The shortest entry of a list of addresses: "1.2.3.4:20000", with quotes and comma.
@@ -119,7 +120,10 @@ class Rules {
             "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
     check_work_dir();
     check_env("spec.env", spec_.env);
-    for (std::size_t i = 0; i < spec_.require_paths.size(); ++i)
+    if (spec_.require_paths.size() > kRequiredPaths)
+      add("limit", "spec.requires.paths", "must be at most " + std::to_string(kRequiredPaths) + " paths",
+          "require the directories above them");
+    for (std::size_t i = 0; i < std::min(spec_.require_paths.size(), kRequiredPaths); ++i)
       if (!spec_.require_paths[i].starts_with('/'))
         add("out-of-range", item_path("spec.requires.paths", i),
             "must be an absolute path, not " + in_quotes(spec_.require_paths[i]));

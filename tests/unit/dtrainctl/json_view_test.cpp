@@ -100,6 +100,14 @@ TEST(JsonView, BytesThatAreNoTextAreReplaced) {
   EXPECT_NE(yaml_text(json_of(task)).find("status"), std::string::npos);
 }
 
+// Raw they would steer the terminal that shows them, or turn what it shows around.
+TEST(JsonView, ControlsOfTerminalsAndDirectionAreEscaped) {
+  const Json value{{"a\u202eb", "x\u009by\u2066z"}};
+  EXPECT_EQ(json_text(value, false), "{\"a\\u202eb\":\"x\\u009by\\u2066z\"}");
+  EXPECT_EQ(Json::parse(json_text(value, false)), value);
+  EXPECT_EQ(yaml_text(value), "\"a\\u202eb\": \"x\\x9by\\u2066z\"");
+}
+
 TEST(JsonView, YamlKeepsTextAsText) {
   EXPECT_EQ(yaml_text(Json{{"a", "true"}, {"n", 3}, {"list", Json::array({"x"})}, {"none", nullptr}}),
             "a: \"true\"\nn: 3\nlist:\n  - \"x\"\nnone: ~");

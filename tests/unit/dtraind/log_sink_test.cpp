@@ -23,6 +23,10 @@ TEST(LogLine, QuotesWhatNeedsIt) {
   const LogField fields[] = {{"node", "n3"}, {"error", "a \"b\"\n=c"}, {"empty", ""}};
   EXPECT_EQ(render_log_line(WallTime(0ms), LogLevel::warn, "member.down", fields, false),
             "time=1970-01-01T00:00:00.000Z level=warn event=member.down node=n3 error=\"a \\\"b\\\"\\n=c\" empty=\"\"");
+  // Whoever reads the log on a terminal is not steered by it.
+  const LogField steering[] = {{"a", "x\u202ey"}, {"b", "\u009b31m"}, {"c", "\u00b5\xff"}};
+  EXPECT_EQ(render_log_line(WallTime(0ms), LogLevel::warn, "e", steering, false),
+            "time=1970-01-01T00:00:00.000Z level=warn event=e a=\"x\\u202ey\" b=\"\\u009b31m\" c=\u00b5\xff");
   EXPECT_THAT(render_log_line(WallTime(0ms), LogLevel::error, "x", {}, true), ::testing::StartsWith("<3>time="));
 }
 

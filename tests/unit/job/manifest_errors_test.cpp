@@ -38,6 +38,12 @@ std::string spec(const std::string& lines) {
   return job_text(kWorker, "  " + lines);
 }
 
+std::string many_paths(int count) {
+  std::string list = "/0";
+  for (int i = 1; i < count; ++i) list += ", /" + std::to_string(i);
+  return list;
+}
+
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
@@ -124,6 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
              "did you mean `paths`?"},
         Case{"RequiresRelative", spec("requires: {paths: [/a, b]}"), "out-of-range", "spec.requires.paths[1]",
              "absolute"},
+        Case{"RequiresMany", spec("requires: {paths: [" + many_paths(129) + "]}"), "limit", "spec.requires.paths", "at most 128"},
         Case{"HookState", spec("notify: {command: [page], on: [failed]}"), "out-of-range",
              "spec.notify.on[0]", "did you mean `Failed`?"},
         Case{"HookNoCommand", spec("notify: {on: [Failed]}"), "missing", "spec.notify.command",

@@ -95,6 +95,18 @@ TEST_F(GpuHolders, OneWithSeveralGpusIsToldForEach) {
   EXPECT_NE(found[0].pci, found[1].pci);
 }
 
+TEST_F(GpuHolders, ALookGoesByPieces) {
+  const Holder holder(path("dev/nvidia1"));
+  GpuHolderSearch search({first_, second_}, {dir_.path, "/proc", path("tasks")});
+  int pieces = 1;
+  for (; !search.look(3).value_or(true); ++pieces) {
+  }
+  EXPECT_GT(pieces, 3) << "this process alone has more descriptors than one piece";
+  const auto found = search.take();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].pid, holder.pid);
+}
+
 TEST_F(GpuHolders, AnotherFileOfThatNameIsNone) {
   const Holder holder(path("elsewhere/nvidia0"));
   EXPECT_TRUE(find({first_}).empty());

@@ -3,10 +3,15 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <vector>
 
 #include "agent/proc/unique_fd.h"
 
@@ -62,9 +67,53 @@ TEST(PortCheck, NamesTheOwner) {
   const UniqueFd listener = listen_anywhere(port);
   const Status taken = check_port("127.0.0.1", port);
   ASSERT_FALSE(taken.has_value());
-  EXPECT_EQ(taken.error().message, "port " + std::to_string(port) + " on 127.0.0.1 is used by " + own_name());
+  const std::string what = "port " + std::to_string(port) + " on 127.0.0.1 is used by ";
+  EXPECT_EQ(taken.error().message, what + "a process of user id " + std::to_string(::geteuid()));
+  EXPECT_EQ(check_port("127.0.0.1", port, PortOwner::process).error().message, what + own_name());
   EXPECT_FALSE(check_port("", port).has_value()) << "every address includes this one";
   EXPECT_TRUE(check_port("127.0.0.2", port).has_value()) << "another address is free";
+}
+
+// A user may have hundreds of thousands of descriptors: nobody looks at all of them.
+TEST(PortCheck, AmongTooManyDescriptorsItsUserIsSaid) {
+  constexpr int kOfOne = 8'000;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < kOfOne + 100) GTEST_SKIP() << "too few descriptors are allowed here";
+  std::vector<pid_t> hoards;
+  const auto begin = [&](std::uint16_t* port) {
+    int ready[2];
+    ASSERT_EQ(::pipe(ready), 0);
+    hoards.push_back(::fork());
+    if (hoards.back() == 0) {
+      limit.rlim_cur = limit.rlim_max;
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+      std::uint16_t own = 0;
+      const UniqueFd listener = port != nullptr ? listen_anywhere(own) : UniqueFd();
+      for (int i = 0; port == nullptr && i < kOfOne; ++i)
+        if (::dup(ready[0]) < 0) ::_exit(1);
+      if (::write(ready[1], &own, sizeof own) != sizeof own) ::_exit(1);
+      for (;;) ::pause();
+    }
+    ::close(ready[1]);
+    std::uint16_t told = 0;
+    EXPECT_EQ(::read(ready[0], &told, sizeof told), static_cast<ssize_t>(sizeof told));
+    ::close(ready[0]);
+    if (port != nullptr) *port = told;
+  };
+  for (std::size_t i = 0; i * kOfOne <= kOwnerLooks; ++i) begin(nullptr);
+  std::uint16_t port = 0;
+  begin(&port);  // behind them, unless the numbers of processes have just begun anew
+  const bool in_order = std::is_sorted(hoards.begin(), hoards.end());
+  const Status taken = check_port("127.0.0.1", port, PortOwner::process);
+  for (const pid_t pid : hoards) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+  ASSERT_FALSE(taken.has_value());
+  if (in_order) {
+    EXPECT_NE(taken.error().message.find("a process of user id "), std::string::npos) << taken.error().message;
+  }
 }
 
 TEST(PortCheck, NamesTheOwnerOfAWildcardIpv6Socket) {
@@ -76,7 +125,7 @@ TEST(PortCheck, NamesTheOwnerOfAWildcardIpv6Socket) {
     return;  // a machine without IPv6 has no such conflict
   ASSERT_EQ(::listen(fd.get(), 4), 0);
   ASSERT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  const Status taken = check_port("127.0.0.1", ntohs(address.sin6_port));
+  const Status taken = check_port("127.0.0.1", ntohs(address.sin6_port), PortOwner::process);
   ASSERT_FALSE(taken.has_value());
   EXPECT_NE(taken.error().message.find(own_name()), std::string::npos) << taken.error().text();
 }

@@ -125,7 +125,7 @@ TEST_F(StagingTest, AUserWhoIsNotOfThisHostIsItsRefusal) {
   for (const task::User& user : {task::User{"no-such-user-here", 12345}, task::User{"nobody", 12345}}) {
     node::Stage effect = stage();
     effect.user = user;
-    const StageOutcome outcome = perform_stages(dirs_, {effect}).front();
+    const StageOutcome outcome = perform_stages(dirs_, {effect}, PortOwner::user).front();
     EXPECT_FALSE(outcome.ok);
     EXPECT_EQ(outcome.error.code, ErrorCode::unavailable);
     EXPECT_NE(outcome.host_refused.find(user.name), std::string::npos) << outcome.host_refused;
@@ -227,12 +227,15 @@ TEST_F(StagingTest, ATakenPortIsNamed) {
   node::Stage effect = stage();
   effect.address = "127.0.0.1";
   effect.port = ntohs(address.sin_port);
+  const std::string what = "could not stage worker-1: port " + std::to_string(effect.port) + " on 127.0.0.1 is used by ";
+  // Staged here, it looks at no process; by a worker, it does.
   const auto refused = staged(effect);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_TRUE(refused.error().message.starts_with(
-      "could not stage worker-1: port " + std::to_string(effect.port) + " on 127.0.0.1 is used by pid " +
-      std::to_string(::getpid()) + " ("))
-      << refused.error().message;
+  EXPECT_EQ(refused.error().message, what + "a process of user id " + std::to_string(::geteuid()));
+  effect.require_paths = {"/"};
+  const auto by_worker = staged(effect);
+  ASSERT_FALSE(by_worker.has_value());
+  EXPECT_TRUE(by_worker.error().message.starts_with(what + "pid " + std::to_string(::getpid()) + " (")) << by_worker.error().message;
 }
 
 TEST_F(StagingTest, RunsAsTheUser) {
@@ -382,7 +385,7 @@ TEST_F(StagingTest, WhatTakesLongerIsAWorkers) {
   EXPECT_EQ(wait_for(9).size(), 9u);
 }
 
-TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFour) {
+TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFourOfAUser) {
   ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);  // whoever opens it waits
   EventSink sink = [](node::Event) { ADD_FAILURE() << "an answer"; };
   for (std::uint64_t job = 1; job < 8; ++job) {
@@ -391,7 +394,7 @@ TEST_F(StagingTest, JobsAreWorkedOnBesideEachOtherByAtMostFour) {
     effect.package_digest = "ff";
     stager_->stage(effect);
     stager_->dispatch(Instant{}, sink);
-    EXPECT_EQ(workers_of_this().size(), std::min<std::size_t>(job, kStagingWorkers));
+    EXPECT_EQ(workers_of_this().size(), std::min<std::size_t>(job, kStagingWorkersOfUser));
   }
 }
 
@@ -404,7 +407,22 @@ TEST_F(StagingTest, WhatIsBriefWaitsForNoOtherJob) {
     stager_->stage(effect);
   }
   for (std::uint32_t index = 1; index < 4; ++index) EXPECT_TRUE(staged(stage(index)).has_value());
-  EXPECT_EQ(workers_of_this().size(), kStagingWorkers);
+  EXPECT_EQ(workers_of_this().size(), kStagingWorkersOfUser);
+}
+
+TEST_F(StagingTest, OneUserDoesNotHaveAllWorkers) {
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::mkfifo((dirs_.blobs_dir + "/ff").c_str(), 0600), 0);
+  for (std::uint64_t job = 1; job < 8; ++job) {
+    node::Stage effect = stage();
+    effect.id.job = job;
+    effect.package_digest = "ff";
+    stager_->stage(effect);
+  }
+  node::Stage other = for_a_worker(1);
+  other.id.job = 99;
+  other.user = {"nobody", 65534};
+  EXPECT_TRUE(staged(other).has_value());
 }
 
 TEST_F(StagingTest, AWorkerThatDiedIdleIsReplaced) {

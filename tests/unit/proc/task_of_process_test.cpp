@@ -14,10 +14,12 @@ namespace {
 
 class TaskOfProcess : public ::testing::Test {
  protected:
-  void add(int pid, int parent, const std::string& name, const std::string& argument = "") {
+  void add(int pid, int parent, const std::string& name, const std::string& argument = "", uid_t uid = ::geteuid()) {
     const auto at = std::filesystem::path(directory_) / std::to_string(pid);
     std::filesystem::create_directories(at);
     std::ofstream(at / "stat") << pid << " (" << name << ") S " << parent << " 1 1 0 -1 4194560\n";
+    std::ofstream(at / "status") << "Name:\t" << name << "\nUid:\t" << uid << '\t' << uid << '\t' << ::geteuid() << '\t' << uid
+                                << "\nGid:\t0\n";
     std::ofstream(at / "cmdline", std::ios::binary) << name << '\0' << argument << '\0';
   }
   bool in_task(int pid) { return runs_in_task(pid, "/var/lib/dtrain/tasks", directory_); }
@@ -37,10 +39,20 @@ TEST_F(TaskOfProcess, WhoeverDescendsFromAShimOfOurs) {
   EXPECT_TRUE(in_task(10));
   EXPECT_FALSE(in_task(21));
   EXPECT_FALSE(in_task(1));
-  EXPECT_EQ(task_of_process(12, "/var/lib/dtrain/tasks", directory_), "4.1.worker-0");
-  EXPECT_EQ(task_of_process(21, "/var/lib/dtrain/tasks", directory_), std::nullopt);
-  EXPECT_EQ(task_of_process(99, "/var/lib/dtrain/tasks", directory_), std::nullopt) << "gone: nobody can tell";
+  const auto shim_of = [&](pid_t pid) { return ancestor_of(pid, [](pid_t one) { return one == 10; }, directory_); };
+  EXPECT_EQ(shim_of(12), 10);
+  EXPECT_EQ(shim_of(10), 10);
+  EXPECT_EQ(shim_of(21), std::nullopt);
+  EXPECT_EQ(shim_of(99), std::nullopt) << "gone: nobody can tell";
   EXPECT_FALSE(in_task(0)) << "of an outer namespace";
+}
+
+// Everybody chooses their own name and arguments; and a program with the setuid bit is root's in part.
+TEST_F(TaskOfProcess, WhoCallsThemselvesAShimIsNone) {
+  add(40, 1, "dtrain-shim", "/var/lib/dtrain/tasks/4.1.worker-0", ::geteuid() + 1);
+  add(41, 40, "python3");
+  EXPECT_FALSE(in_task(40));
+  EXPECT_FALSE(in_task(41));
 }
 
 TEST_F(TaskOfProcess, AnAgentMayItselfRunInATask) {

@@ -1,0 +1,98 @@
+// Descriptors that come along with a task's notifications: whoever drops one last does what its close costs, never its shim.
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <chrono>
+
+#include "agent/proc/pass_descriptors.h"
+#include "tests/unit/net/lingering_socket.h"
+#include "tests/unit/proc/shim_world.h"
+
+namespace dtrain::proc {
+namespace {
+
+using lab::LingeringSocket;
+
+class ShimPassedTest : public ShimWorld {
+ protected:
+  void SetUp() override {
+    use();
+    launch(shell("exec sleep 1000000"));
+    world_->runner().start(id_, 1);
+    ASSERT_TRUE(until<node::AttemptStarted>());
+    socket_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    const std::string path = world_->directory(id_) + "/notify";
+    ASSERT_LT(path.size(), sizeof name.sun_path);
+    std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+    ASSERT_EQ(::connect(socket_.get(), reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
+  }
+  // The shim stands still meanwhile: else it may be this process that drops it last.
+  void pass(LingeringSocket& lingering, const std::string& text) {
+    world_->shim_stops(id_);
+    EXPECT_EQ(lingering.pass(socket_.get(), text), 0);
+    world_->shim_continues(id_);
+  }
+  void expect_told(const std::string& status) {
+    events_.clear();
+    const std::string text = "STATUS=" + status;
+    ASSERT_EQ(::send(socket_.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+    ASSERT_TRUE(until<node::Notified>());
+    EXPECT_EQ(last<node::Notified>()->status, status);
+  }
+  // Far less than the half minute that it would cost.
+  void expect_quick() const { EXPECT_LT(std::chrono::steady_clock::now() - began_, 10s); }
+
+  UniqueFd socket_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+TEST_F(ShimPassedTest, OneThatIsSlowToCloseHoldsNobodyUp) {
+  LingeringSocket lingering;
+  pass(lingering, "READY=1");
+  ASSERT_TRUE(until<node::Notified>());
+  EXPECT_TRUE(last<node::Notified>()->ready) << "the message counts";
+  expect_told("at work");
+  EXPECT_TRUE(lingering.is_closed());
+  world_->runner().kill(id_);
+  EXPECT_TRUE(until<node::AttemptExited>());
+  expect_quick();
+}
+
+TEST_F(ShimPassedTest, MoreThanAreHeldAtATime) {
+  for (int i = 0; i < 40; ++i) {
+    LingeringSocket lingering;
+    pass(lingering, "WATCHDOG=1");
+    expect_told("after " + std::to_string(i));
+  }
+  expect_quick();
+}
+
+TEST_F(ShimPassedTest, ABarrierIsPassed) {
+  int barrier[2];
+  ASSERT_EQ(::pipe2(barrier, O_CLOEXEC), 0);
+  const UniqueFd end(barrier[0]);
+  ASSERT_TRUE((send_descriptors<1>(socket_.get(), {barrier[1]})));
+  ::close(barrier[1]);
+  pollfd wait{barrier[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&wait, 1, 10'000), 1);
+  char byte;
+  EXPECT_EQ(::read(barrier[0], &byte, 1), 0);
+}
+
+TEST_F(ShimPassedTest, OneThatComesWhenAllIsOverHoldsNobodyUp) {
+  world_->runner().kill(id_);
+  ASSERT_TRUE(until<node::AttemptExited>());
+  world_->shim_stops(id_);
+  LingeringSocket lingering;
+  ASSERT_EQ(lingering.pass(socket_.get(), "READY=1"), 0);
+  world_->runner().end(id_);
+  world_->shim_continues(id_);
+  ASSERT_TRUE(until<node::ShimGone>());
+  expect_quick();
+  EXPECT_TRUE(lingering.is_closed());
+}
+
+}  // namespace
+}  // namespace dtrain::proc
