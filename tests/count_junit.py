@@ -15,7 +15,8 @@ def cannot_run_here(case):
 
 
 # The names of failed cases and the places of failed checks, as GoogleTest and unittest print them.
-SAYS_WHAT_FAILED = re.compile(r"^(?:\[  FAILED  \] ([^\s,]+)|(?:FAIL|ERROR): (\S+)|(?:\S*/)?(\S+\.cpp:\d+): Failure|  File \"(?:\S*/)?(test_\S+\", line \d+))", re.M)
+SAYS_WHAT_FAILED = re.compile(r"^(?:\[  FAILED  \] ([^\s,]+)|(?:FAIL|ERROR): (\S+)|(?:\S*/)?(\S+\.cpp:\d+): Failure|"
+                              r"  File \"(?:\S*/)?(test_\S+\", line \d+))", re.M)
 MOST_SAID = 12
 SLOWEST, SLOW_S = 8, 10.0
 

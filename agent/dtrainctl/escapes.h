@@ -1,5 +1,6 @@
 // What a task writes, made fit for a terminal that shows other things, too: colour passes, and nothing else that a terminal acts
-// upon, nor what turns the direction of text. Clearing, moving, titles, modes and other screens are dropped, whole, also where they come in pieces.
+// upon, nor what turns the direction of text. Clearing, moving, titles, modes and other screens are dropped, whole, also where they come
+// in pieces.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // What tasks leave in /dev/shm: a process that is killed removes nothing there, and it is memory that nobody gives back.
 //
 // The kernel tells who makes a name there (fanotify). Recorded is what is known to be a task's: its maker descends from the task's shim, or
-// is its main process, and it is of the task's user. A maker that was gone before it could be looked at, and was not that, is not known: what it made stays. So does what
-// others make, whoever they are. Without root, which alone is told, nothing is recorded, and nothing removed.
+// is its main process, and it is of the task's user. A maker that was gone before it could be looked at, and was not that, is not known:
+// what it made stays. So does what others make, whoever they are. Without root, which alone is told, nothing is recorded or removed.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +24,8 @@ namespace dtrain::proc {
 
 inline constexpr std::size_t kShmRecordBytes = 1 << 20;  // of one assignment; what it makes beyond stays
 inline constexpr int kShmLooksPerSecond = 300;           // at new names of one user; of more in a second nobody knows whose they are
-inline constexpr std::size_t kShmRemovals = 10'000;      // attempts whose leftovers wait to be removed; beyond, they stay until the next agent
+// Attempts whose leftovers wait to be removed; those of any more stay until the next agent.
+inline constexpr std::size_t kShmRemovals = 10'000;
 
 class ShmWatch {
  public:

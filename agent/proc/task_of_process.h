@@ -16,8 +16,8 @@ namespace dtrain::proc {
 
 inline constexpr int kMostAncestors = 64;  // looked at; who has more counts as a task
 
-// The nearest of itself and its ancestors that is one of those; nullopt where that cannot be said for sure. Names and arguments say nothing:
-// everybody chooses their own.
+// The nearest of itself and its ancestors that is one of those; nullopt where that cannot be said for sure. Names and arguments say
+// nothing: everybody chooses their own.
 std::optional<pid_t> ancestor_of(pid_t pid, const std::function<bool(pid_t)>& is_one, const std::string& proc = "/proc");
 
 // A process that is gone counts as one: whose it was nobody can tell any more. 0 (a process of an outer namespace) does not. What calls

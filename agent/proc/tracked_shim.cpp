@@ -174,11 +174,24 @@ void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
       node::FreezeDone{id_, false, tl::unexpected(unavailable(freeze ? "freeze" : "thaw", cause))});
 }
 
+// The shim may die, or be stopped, before its record says so: the exit of what is known to have begun is told all the same.
+void TrackedShim::note_started(AttemptNumber attempt, const shim::ReplyPacket& reply) {
+  last_.fixed.attempt = attempt;
+  last_.fixed.phase = static_cast<std::uint8_t>(shim::Phase::running);
+  last_.fixed.pid = reply.pid;
+  last_.fixed.started_ns = reply.started_ns;
+  last_.fixed.flags &= shim::kLeased | shim::kHostStops;
+  last_.fixed.watchdogs = last_.fixed.statuses = 0;
+  last_.status.clear();
+  last_.tail.clear();
+}
+
 void TrackedShim::started_reply(AttemptNumber attempt, const shim::ReplyPacket& reply) {
   const std::string what = "start attempt " + std::to_string(attempt) + " of";
   switch (static_cast<shim::Outcome>(reply.outcome)) {
     case shim::Outcome::done:
     case shim::Outcome::already:
+      if (attempt > last_.fixed.attempt) note_started(attempt, reply);
       events_.push_back(node::AttemptStarted{id_, attempt, reply.pid, wall_time(reply.started_ns)});
       return;
     case shim::Outcome::attempt_too_low:

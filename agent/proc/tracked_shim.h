@@ -87,6 +87,7 @@ class TrackedShim {
   void notify(const ShimRecord& record);
   void report_exit(task::Exit exit);
   void settle_pending(const std::string& cause);
+  void note_started(AttemptNumber attempt, const shim::ReplyPacket& reply);
   void watch_process(pid_t pid);
   bool kill_tree();                // from here; true: there was something left
   void disobeyed();

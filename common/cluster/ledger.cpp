@@ -452,7 +452,7 @@ Applied Ledger::apply_waits(const JobWaits& c, WallTime wall) {
   if (it == state_.jobs.end() || is_final(it->second.state))
     return refused(ErrorCode::refused, "job moved on");
   JobRecord& job = it->second;
-  if (!c.for_restore && !job.needs_generation && !lacks_tasks(job)) return refused(ErrorCode::refused, "job moved on");  // it has its place by now
+  if (!c.for_restore && !job.needs_generation && !lacks_tasks(job)) return refused(ErrorCode::refused, "job moved on");
   if (c.for_restore && !job.restore_waits_since) job.restore_waits_since = state_.elapsed;
   if (job.reason == c.reason) return done(job);
   job.reason = c.reason;

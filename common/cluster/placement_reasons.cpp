@@ -74,8 +74,8 @@ class Words {
 
   void count_refused(const HostCapacity& host) {
     const Refusal& refusal = fit_.demand().refused->at(host.id);
-    if (++refused_ <= kUnfitNamed)
-      refused_text_ += (refused_ == 1 ? "" : "; ") + host.name + (refusal.avoided ? " is avoided, since " : " refused it: ") + refusal.reason;
+    const char* how = refusal.avoided ? " is avoided, since " : " refused it: ";
+    if (++refused_ <= kUnfitNamed) refused_text_ += (refused_ == 1 ? "" : "; ") + host.name + how + refusal.reason;
     if (refused_ == kUnfitNamed + 1) refused_text_ += "; ...";
   }
 

@@ -103,7 +103,8 @@ std::string nothing_is_heard(const Context& c, const JobRecord& job) {
     if (lease_is_over(c, t)) return "nobody coordinates, and " + id.text() + " stands still until its lease is renewed";
     if (t.ended || t.state != TaskState::running || t.place.node == c.facts.id) continue;
     const std::string state = host_state(c, t.place.node);
-    if (state == "down" || state == "dead") return "host " + host_name(c, t.place.node) + " is " + state + ", and nothing is heard of " + id.text();
+    if (state == "down" || state == "dead")
+      return "host " + host_name(c, t.place.node) + " is " + state + ", and nothing is heard of " + id.text();
   }
   return "";
 }

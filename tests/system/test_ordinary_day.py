@@ -1,7 +1,7 @@
 """A day in the life of a small cluster: three agents and ten jobs, while operators and users do what they do every day. Hosts are stopped
-in order and come back, agents are stopped and started anew, a disk is filled and freed, ports are taken, jobs are suspended, scaled, deleted
-and submitted again under the same names. Nothing of that is a fault of any job: each has backoffLimit 0, and none may fail. It runs in a mount
-namespace of its own, where each agent has a small disk.
+in order and come back, agents are stopped and started anew, a disk is filled and freed, ports are taken, jobs are suspended, scaled,
+deleted and submitted again under the same names. Nothing of that is a fault of any job: each has backoffLimit 0, and none may fail. It
+runs in a mount namespace of its own, where each agent has a small disk.
 
 At the end every job runs, no budget was spent, no line of a log is missing or there twice, and whatever `describe` said of a job when
 the cluster was calm was true.

@@ -13,7 +13,14 @@ class SilentShimTest : public ShimWorld, public testing::WithParamInterface<bool
     launch(shell("trap '' TERM; sleep 1000000 & exec sleep 1000000"));
     world_->runner().start(id_, 1);
     ASSERT_TRUE(until<node::AttemptStarted>());
-    world_->shim_stops(id_);
+  }
+  // What the next agent finds.
+  void until_recorded() {
+    EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+    ASSERT_TRUE(world_->pump(sink, [this] {
+      const auto state = read_record(world_->directory(id_), "state");
+      return state && state->active();
+    }));
   }
   void expect_ended() {
     ASSERT_TRUE(until<node::AttemptExited>());
@@ -22,12 +29,16 @@ class SilentShimTest : public ShimWorld, public testing::WithParamInterface<bool
   }
 };
 
+// Also where its shim has not written down yet that it began.
 TEST_P(SilentShimTest, AKillEndsItsTask) {
+  world_->shim_stops(id_);
   world_->runner().kill(id_);
   expect_ended();
 }
 
 TEST_P(SilentShimTest, AKillByTheNextAgentEndsItsTask) {
+  until_recorded();
+  world_->shim_stops(id_);
   world_->agent_dies();
   world_->agent_returns();
   const auto found = world_->runner().list();
@@ -38,6 +49,7 @@ TEST_P(SilentShimTest, AKillByTheNextAgentEndsItsTask) {
 }
 
 TEST_P(SilentShimTest, OneThatAnswersInTimeIsNotKilled) {
+  world_->shim_stops(id_);
   world_->runner().kill(id_);
   world_->shim_continues(id_);
   ASSERT_TRUE(until<node::AttemptExited>());
