@@ -1,6 +1,7 @@
-// Descriptors that a task passes to its shim (SCM_RIGHTS). Whoever drops a file last does what its close costs, and that may take as long as
-// the task likes: SO_LINGER, a file system that the task itself serves. So each message that carries some is held by a short-lived child
-// when it is dropped here: the child is the last to have them, and its exit, which no socket makes linger, may hang without harm.
+// Descriptors that a task passes to its shim (SCM_RIGHTS). Whoever drops a file last does what its close costs, and that may take as
+// long as the task likes: SO_LINGER, a file system that the task itself serves. So each message that carries some is held by a
+// short-lived child when it is dropped here: the child is the last to have them, and its exit, which no socket makes linger, may
+// hang without harm.
 #pragma once
 
 #include "agent/dtrain-shim/sys.h"
