@@ -140,7 +140,7 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
             std::size_t bytes = 0;
             for (auto entry = c_.ledger.state().jobs.upper_bound(q.after); entry != c_.ledger.state().jobs.end(); ++entry) {
               const auto& job = entry->second;
-              if (job.replaced) continue;  // winding down
+              if (job.replaced && c_.ledger.find(job.spec.name) != &job) continue;  // winding down, and its name is another one's
               if (!q.job.empty() && job.spec.name != q.job) continue;
               if (!q.user.empty() && job.user.name != q.user) continue;
               if (!q.state.empty() && title(to_string(job.state)) != q.state) continue;
