@@ -135,7 +135,7 @@ class OrdinaryDay(test_hosts.Hosts):
             except ProcessLookupError:
                 pass
         agent.end(signal.SIGTERM)
-        time.sleep(self.random.uniform(0.5, 4))
+        time.sleep(self.random.uniform(0.2, 1.5))      # who is away for longer is lost, and that is a restart: not on a slow machine, too
         agent.start()
 
     def upgrade_agent(self):
