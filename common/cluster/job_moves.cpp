@@ -44,9 +44,9 @@ bool JobTransition::move_off(const NodeId& node, const std::string& name, bool f
   if (there.empty()) return false;
   const std::string cause = "host " + name + " is drained";
   if (is_final(job_.state)) {
-    if (!forced || !(job_.leave_running || job_.graceful)) return false;  // it ends already
-    job_.graceful = job_.leave_running;  // what has its grace already has had the time that was given
+    if (!forced || !job_.leave_running) return false;  // it ends already
     job_.leave_running = false;
+    job_.graceful = true;
     return true;
   }
   if (!can_leave(job_)) return false;

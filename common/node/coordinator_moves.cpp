@@ -54,12 +54,10 @@ void Coordinator::move_jobs() {
     const JobRecord& job = *c_.ledger.find(entry.second);
     const auto soft = jobs_.find(job.id);
     if (soft == jobs_.end() || soft->second.proposed != 0 || held_.contains(job.id)) continue;
-    const cluster::DrainedHost& drain = drained.at(entry.first);
-    const bool ends = is_final(job.state) && (job.leave_running || (job.graceful && is_over(drain)));
-    if (!cluster::can_leave(job) && !ends) continue;
+    if (!cluster::can_leave(job) && !(is_final(job.state) && job.leave_running)) continue;
     if (++tries > kMoveTries) return;
     tried_last_ = entry;
-    move_from(entry.first, drain, job, soft->second);
+    move_from(entry.first, drained.at(entry.first), job, soft->second);
   }
 }
 
