@@ -10,6 +10,7 @@
 
 #include "agent/dtrainctl/commands.h"
 #include "common/job/manifest.h"
+#include "common/job/names.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -43,8 +44,8 @@ Duration time_span(const std::string& text, const char* option) {
 }
 
 std::vector<std::string> job_states() {
-  return {"Pending",    "Placed",    "Staging",   "Starting", "Running",  "Restarting",
-          "Recovering", "Suspended", "Succeeded", "Failed",   "Cancelled"};
+  const auto names = job::job_state_names();
+  return {names.begin(), names.end()};
 }
 
 std::int64_t wall_ms() {

@@ -96,8 +96,10 @@ void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& 
   const bool died = task.attempt >= task.first_attempt && task.attempt != task.restart_attempt;
   const Duration now = ledger_.state_.elapsed;
   if (job_.was_running && now - job_.all_running_since >= job_.spec.policy.restart_backoff.reset_after) job_.ports_lost = 0;
-  if (died && seen.exit && seen.exit->port_taken) ++job_.ports_lost;
-  const bool spared = task.spared_attempt == task.attempt && (job_.ports_lost <= kFreePortsLost || job_.still_since);
+  const bool lost_its_port = died && seen.exit && seen.exit->port_taken;
+  if (lost_its_port) ++job_.ports_lost;
+  const bool too_often = lost_its_port && job_.ports_lost > kFreePortsLost && !job_.still_since;
+  const bool spared = task.spared_attempt == task.attempt && !too_often;
   if (died && !spend_restart(seen.reason, spared, &task)) return;
   job::RestartBackoff wait;
   wait.reset_after = 0s;
