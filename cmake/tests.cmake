@@ -160,6 +160,15 @@ foreach(program first_stamp no_op)
   dtrain_small_static(${program})
 endforeach()
 
+# The agent of an upgrade: it knows a version of the ledger that no release knows (common/wire/since.h).
+if(TARGET dtraind)
+  add_executable(dtraind_rehearsal agent/dtraind/main.cpp)
+  target_link_libraries(dtraind_rehearsal PRIVATE dtrain_daemon)
+  target_compile_definitions(dtraind_rehearsal PRIVATE DTRAIN_LEDGER_KNOWS=wire::kRehearsal.version)
+  add_dependencies(dtraind_rehearsal dtrain-discover dtrain-shim)
+  list(APPEND bench_programs dtraind_rehearsal)
+endif()
+
 # Everything but the tests: what those in Python run, and what bench/ measures.
 add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover dtrain-sim systemd_suite ${bench_programs})
 

@@ -59,6 +59,11 @@ struct JsonFields {
   void operator()(const char* name, const T& value) {
     object[name] = json_of(value);
   }
+  // A later field is shown where it holds something, as it is sent.
+  template <class T>
+  void operator()(const char* name, const T& value, wire::Since) {
+    if (!wire::detail::is_empty(value)) (*this)(name, value);
+  }
 };
 
 // Every field of a struct, in declaration order.

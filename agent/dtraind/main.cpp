@@ -16,6 +16,10 @@
 #include "agent/proc/scheduling.h"
 #include "agent/store/file.h"
 
+#ifndef DTRAIN_LEDGER_KNOWS  // another version only in the program that tests of upgrades give to a host (cmake/tests.cmake)
+#define DTRAIN_LEDGER_KNOWS cluster::kNewestVersion
+#endif
+
 namespace dtrain::daemon {
 namespace {
 
@@ -93,7 +97,9 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});
   const auto make_decider = [&, cluster_id = prepared->state.cluster_id](Log& sink) {
-    return std::make_unique<NodeDecider>(node_options(config, cluster_id, DTRAIN_VERSION), Rng(*seed), sink);
+    node::Options options = node_options(config, cluster_id, DTRAIN_VERSION);
+    options.ledger_knows = DTRAIN_LEDGER_KNOWS;
+    return std::make_unique<NodeDecider>(std::move(options), Rng(*seed), sink);
   };
   auto daemon = Daemon::create(config, std::move(*prepared), std::move(*runner), make_decider, log, DTRAIN_VERSION);
   if (!daemon) return start_failed(daemon.error());

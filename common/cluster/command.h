@@ -6,10 +6,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/member_id.h"
+#include "common/base/result.h"
 #include "common/cluster/state.h"
+#include "common/cluster/versions.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::cluster {
@@ -31,10 +35,15 @@ enum class CommandType : unsigned char {
   move_job,
   preempt_job,
   job_still,
-  events_told
+  events_told,
+  raise_version
 };
 constexpr CommandType enum_last(CommandType) {
-  return CommandType::events_told;
+  return CommandType::raise_version;
+}
+// The version of the ledger that a type of command came with.
+constexpr std::uint32_t since_version(CommandType) {
+  return kFirstVersion;
 }
 
 // Names a user's request, whoever proposes it and however often (raft/request_window.h).
@@ -57,8 +66,10 @@ struct Command {
   CommandType type = CommandType::report;
   std::string body;  // the encoded struct of `type`
   std::optional<RequestStamp> request;
+  std::uint32_t needs = kFirstVersion;  // the version of the ledger that all of it belongs to
   template <class V>
   void fields(V& v) {
+    v("n", needs);
     v("q", request);
     v("e", epoch);
     v("at", at);
@@ -213,12 +224,14 @@ struct HostLost {
   std::string node_name;
   bool gone = false;
   std::uint64_t leases_over = 0;  // 0: none is known to be
+  bool ordered = false;           // its agent said goodbye, or was seen to have ended while the host was up: no fault of a job
   template <class V>
   void fields(V& v) {
     v("node", node);
     v("node_name", node_name);
     v("gone", gone);
     v("leases_over", leases_over);
+    v("ordered", ordered);
   }
 };
 
@@ -364,8 +377,23 @@ struct EventsTold {
   }
 };
 
+// The programs of all members that have a copy know this version. A lower one than the ledger has changes nothing.
+struct RaiseVersion {
+  std::uint32_t to = kFirstVersion;
+  template <class V>
+  void fields(V& v) {
+    v("to", to);
+  }
+};
+
+// The version that a command with this body needs. ErrorCode::damaged where this program cannot decode it: the body is wrong, or of a
+// version that is not known here. Such a command must not be proposed, for nobody could apply it.
+Result<std::uint32_t> version_needed(CommandType type, std::string_view body);
+
 template <class T>
 std::string make_command(CommandType type, std::uint64_t epoch, Now now, const T& body) {
-  return wire::encode(Command{epoch, now.boot, now.wall, type, wire::encode(body), {}});
+  std::string encoded = wire::encode(body);
+  const std::uint32_t needs = version_needed(type, encoded).value_or(kFirstVersion);
+  return wire::encode(Command{epoch, now.boot, now.wall, type, std::move(encoded), {}, needs});
 }
 }  // namespace dtrain::cluster

@@ -17,7 +17,7 @@ using Act = CouncilStep::Act;
 constexpr std::size_t kThreeFrom = 3, kFiveFrom = 10;  // members
 
 // Why a voter is to go, the most urgent first.
-enum class Fault : std::uint8_t { left, lost, never, none };
+enum class Fault : std::uint8_t { left, lost, never, too_old, none };
 
 class Council {
  public:
@@ -96,11 +96,12 @@ class Council {
     const CouncilMember* known = member(id);
     if (known != nullptr && known->state == State::left) return Fault::left;
     if (lost(id)) return Fault::lost;
-    return known != nullptr && known->never ? Fault::never : Fault::none;
+    if (known != nullptr && known->never) return Fault::never;
+    return known != nullptr && known->too_old ? Fault::too_old : Fault::none;
   }
   bool eligible(const MemberId& id) const {
     const CouncilMember* known = member(id);
-    return known != nullptr && known->state == State::alive && !known->never;
+    return known != nullptr && known->state == State::alive && !known->never && !known->too_old;
   }
   bool has_log(const MemberId& id) const {
     const auto at = followers_.find(id);
@@ -255,7 +256,7 @@ class Council {
     const std::string purpose = "a copy of the log";
     std::optional<MemberId> needs, other;
     for (const auto& [id, known] : members_) {
-      if (known->state != State::alive || view_.configuration.has(id)) continue;
+      if (known->state != State::alive || known->too_old || view_.configuration.has(id)) continue;
       (known->busy ? needs : other) = id;
     }
     if (needs && !full()) return change(ChangeKind::add_learner, *needs, purpose + ": it is given tasks");
@@ -270,7 +271,7 @@ class Council {
   std::optional<MemberId> best_outside() const {
     std::optional<MemberId> best;
     for (const auto& [id, known] : members_)
-      if (known->state == State::alive && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
+      if (known->state == State::alive && !known->too_old && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
     return best;
   }
   // Of the learners that need no copy: who is lost, or at least silent.

@@ -46,7 +46,8 @@ struct CouncilMember {
   State state{};
   Instant since{};     // of that state
   bool never = false;  // `council: never`
-  bool busy = false;   // it needs a copy: tasks placed there have not ended, or it is to hear that it was counted as lost
+  bool busy = false;     // it needs a copy: tasks placed there have not ended, or it is to hear that it was counted as lost
+  bool too_old = false;  // its program cannot read the log: it is given no copy; one that it has it cannot use
 };
 
 // What the leader sees. Its clock is that of `now`.

@@ -328,8 +328,9 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
   if (job_.waits_for_host == node) job_.waits_for_host.clear();
   disturb();
   bool alone = move_alone(job_.spec, {});
-  // The loss of what was frozen itself counts.
-  const bool spared = job_.still_since && std::ranges::none_of(there, [](const TaskRecord* t) { return t->lease > 0ns; });
+  // The loss of what was frozen itself counts; that of a host that was stopped does not.
+  const bool stood_still = job_.still_since && std::ranges::none_of(there, [](const TaskRecord* t) { return t->lease > 0ns; });
+  const bool spared = lost.ordered || stood_still;
   std::vector<TaskRecord*> started;
   for (TaskRecord* t : there) {
     t->ended = true;

@@ -1,6 +1,7 @@
 #include "common/cluster/ledger.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -51,38 +52,6 @@ bool restarts_are_granted(const JobRecord& job) {
   return std::any_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) { return entry.second.place.node != one; });
 }
 
-Result<Ledger> Ledger::restore(std::string_view snapshot) {
-  wire::DecodeLimits limits;
-  limits.bytes = 1u << 30;
-  limits.elements = 1u << 28;  // our own bytes, or the leader's: the limit is that of the bytes
-  auto state = wire::decode<LedgerState>(snapshot, limits);
-  if (!state) return fail(state.error());
-  Ledger ledger;
-  if (auto decoded = ledger.window_.decode(state->requests); !state->requests.empty() && !decoded)
-    return fail(decoded.error());
-  state->requests.clear();
-  ledger.events_.assign(std::make_move_iterator(state->events.begin()),
-                        std::make_move_iterator(state->events.end()));
-  state->events.clear();
-  ledger.state_ = std::move(*state);
-  for (const auto& [id, job] : ledger.state_.jobs) {
-    if (job.replaced)
-      ledger.winding_.emplace(job.spec.name, id);
-    else
-      ledger.names_[job.spec.name] = id;
-    if (!job.request_id.empty()) ledger.requests_[job.request_id] = id;
-    ledger.touched_.insert(id);
-  }
-  return ledger;
-}
-
-std::string Ledger::snapshot() const {
-  LedgerState copy = state_;
-  copy.events.assign(events_.begin(), events_.end());
-  copy.requests = window_.encode();
-  return wire::encode(copy);
-}
-
 const JobRecord* Ledger::find(JobId id) const {
   const auto it = state_.jobs.find(id);
   return it == state_.jobs.end() ? nullptr : &it->second;
@@ -123,104 +92,13 @@ void Ledger::use_ports(const TaskPlacement& place) {
   if (place.address.port != 0) state_.ports[place.node][place.address.port] = state_.elapsed;
 }
 
-Applied Ledger::apply(std::uint64_t index, std::string_view payload, Duration log_elapsed) {
-  state_.applied = index;
-  const Duration unmeasured = std::max<Duration>(log_elapsed - state_.log_elapsed, 0ns);
-  state_.log_elapsed = std::max(log_elapsed, state_.log_elapsed);
-  auto command = wire::decode<Command>(payload);
-  if (!command) return refused(command.error().code, command.error().message, command.error().next);
-  state_.epoch = std::max(state_.epoch, command->epoch);
-  if (command->type != CommandType::coordinator_started && command->at > state_.at) {
-    state_.elapsed += command->at - state_.at;
-    state_.at = command->at;
-  }
-  return command->request ? apply_request(*command, index, unmeasured) : dispatch(*command, index, unmeasured);
-}
-
-// The job that the entry submitted. Null: none, or it is forgotten.
-const JobRecord* Ledger::made_by(std::uint64_t index) const {
-  for (JobId base = state_.job_base; base >= kJobsOfHistory; base -= kJobsOfHistory)
-    if (const JobRecord* job = find(base + index)) return job;
-  return find(index);
-}
-
-// A user's request is applied once, however often it was proposed. Repeated, it is answered with the job that it made.
-Applied Ledger::apply_request(const Command& command, std::uint64_t index, Duration unmeasured) {
-  using Verdict = raft::RequestWindow::Verdict;
-  const auto judged = window_.judge({command.request->id(), command.request->minted}, index);
-  Applied result;
-  const JobRecord* job = made_by(judged.index);
-  if (judged.verdict == Verdict::fresh)
-    result = dispatch(command, index, unmeasured);
-  else if (judged.verdict == Verdict::repeated && job != nullptr)
-    result = done(*job);
-  else
-    result = refused(ErrorCode::refused,
-                     judged.verdict == Verdict::repeated
-                         ? "could not carry out the request again: it was decided before, and the answer was lost"
-                         : "could not carry out the request: it is too old",
-                     "dtrainctl jobs and dtrainctl events show what came of it");
-  result.request = command.request->id();
-  return result;
-}
-
 namespace {
 bool has_checkpoint(const JobRecord& job, const NodeId& host) {
   return std::ranges::any_of(job.checkpoints, [&](const CheckpointRecord& r) {
     return std::ranges::any_of(r.places, [&](const CheckpointPlace& p) { return p.host == host; });
   });
 }
-
-template <class T, class Handler>
-Applied with(const Command& command, Handler handler) {
-  auto body = wire::decode<T>(command.body);
-  if (!body) return refused(body.error().code, body.error().message, body.error().next);
-  return handler(*body);
-}
 }  // namespace
-
-Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasured) {
-  switch (c.type) {
-    case CommandType::coordinator_started:
-      return with<CoordinatorStarted>(c, [&](const auto& b) { return apply_coordinator(b, c, unmeasured); });
-    case CommandType::submit:
-      return with<SubmitJob>(c, [&](const auto& b) { return apply_submit(b, index, c.wall); });
-    case CommandType::action:
-      return with<JobAction>(c, [&](const auto& b) { return apply_action(b, c.wall); });
-    case CommandType::begin_generation:
-      return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, false, c.wall); });
-    case CommandType::extend_generation:
-      return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, true, c.wall); });
-    case CommandType::report:
-      return with<Report>(c, [&](const auto& b) { return apply_report(b, c.wall); });
-    case CommandType::finish:
-      return with<FinishJob>(c, [&](const auto& b) { return apply_finish(b, c.wall); });
-    case CommandType::checkpoint:
-      return with<CheckpointSeen>(c, [&](const auto& b) { return apply_checkpoint(b, c.wall); });
-    case CommandType::forget:
-      return with<ForgetJob>(c, [&](const auto& b) { return apply_forget(b, c.wall); });
-    case CommandType::waits:
-      return with<JobWaits>(c, [&](const auto& b) { return apply_waits(b, c.wall); });
-    case CommandType::signal:
-      return with<SignalJob>(c, [&](const auto& b) { return apply_signal(b); });
-    case CommandType::host_lost:
-      return with<HostLost>(c, [&](const auto& b) { return apply_host_lost(b, index, c.wall); });
-    case CommandType::drain_host:
-      return with<DrainHost>(c, [&](const auto& b) { return apply_drain(b, index, c.wall); });
-    case CommandType::move_job:
-      return with<MoveJob>(c, [&](const auto& b) { return apply_move(b, c.wall); });
-    case CommandType::preempt_job:
-      return with<PreemptJob>(c, [&](const auto& b) { return apply_preempt(b, c.wall); });
-    case CommandType::job_still:
-      return with<JobStill>(c, [&](const auto& b) { return apply_still(b, c.wall); });
-    case CommandType::events_told:
-      return with<EventsTold>(c, [&](const auto& b) {
-        state_.told = std::max(state_.told, std::min(b.seq, state_.next_event - 1));
-        return Applied{};
-      });
-  }
-  return refused(ErrorCode::damaged, "could not apply log entry " + std::to_string(index) + ": unknown type");
-}
 
 // On the same boot its clock measured all the time between, also without an agent. Elsewhere what the log measured counts.
 Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& command, Duration unmeasured) {
@@ -280,7 +158,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     return refused(ErrorCode::refused, "job moved on");
   for (const auto& place : c.placements)
     if (!job.spec.roles.contains(place.task.role))
-      return refused(ErrorCode::damaged, "could not begin a generation: job has no role " + place.task.role);
+      return refused(ErrorCode::refused, "could not begin a generation: job has no role " + place.task.role);
   for (const auto& place : c.placements) {
     if (state_.lost.contains(place.node) && broken_rule != "lost-host-rests")
       return refused(ErrorCode::refused, "a host was lost meanwhile");
@@ -478,7 +356,7 @@ Applied Ledger::apply_host_lost(const HostLost& c, std::uint64_t index, WallTime
       return std::pair(!entry.second.gone, entry.second.index);
     }));
   LostHost& lost = state_.lost[c.node];
-  lost = {index, c.node_name, lost.gone || c.gone, std::max(lost.leases_over, c.leases_over)};
+  lost = {index, c.node_name, lost.gone || c.gone, std::max(lost.leases_over, c.leases_over), lost.ordered || c.ordered};
   const char* why = c.gone ? "it left, or was forgotten" : c.leases_over != 0 ? "the leases of its tasks are over" : "it does not answer";
   add_event(wall, 0, "host.lost", c.node_name, why, {{"node", c.node_name}});
   for (auto& [id, job] : state_.jobs) {

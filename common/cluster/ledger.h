@@ -15,7 +15,9 @@
 #include "common/base/result.h"
 #include "common/cluster/command.h"
 #include "common/cluster/state.h"
+#include "common/cluster/versions.h"
 #include "common/raft/request_window.h"
+#include "common/wire/since.h"
 
 namespace dtrain::cluster {
 
@@ -42,12 +44,14 @@ struct LostHost {
   std::string name;
   bool gone = false;        // an operator's word: it runs nothing any more
   std::uint64_t leases_over = 0;  // what had a lease by that index runs there no more
+  bool ordered = false;           // see HostLost
   template <class V>
   void fields(V& v) {
     v("index", index);
     v("name", name);
     v("gone", gone);
     v("leases_over", leases_over);
+    v("ordered", ordered);
   }
 };
 
@@ -105,6 +109,8 @@ struct LedgerState {
   std::optional<Duration> recovered;  // when job_base grew, elapsed; unset: it never did
   std::map<NodeId, std::map<std::string, Refusal>> avoided;  // by the name of whose jobs
   std::uint64_t told = 0;  // newest event that is in a coordinator's log, and whose hook was run or is about to be
+  std::uint32_t version = kFirstVersion;  // what this ledger does (versions.h)
+  std::uint64_t rehearsals = 0;           // jobs with `rehearsal` that were submitted
   template <class V>
   void fields(V& v) {
     v("format", format);
@@ -128,6 +134,8 @@ struct LedgerState {
     v("recovered", recovered);
     v("avoided", avoided);
     v("told", told);
+    v("version", version);
+    v("rehearsals", rehearsals, wire::kRehearsal);
   }
 };
 
@@ -150,14 +158,22 @@ void cut(std::string& text, std::size_t bytes);
 class Ledger {
  public:
   Ledger() = default;
-  static Result<Ledger> restore(std::string_view snapshot);
+  // `index`: of the last entry in it. `knows`: the newest version that this program knows.
+  static tl::expected<Ledger, Behind> restore(std::string_view snapshot, std::uint64_t index, std::uint32_t knows = kNewestVersion);
   std::string snapshot() const;
 
-  // An entry that does not decode is damage of our own log: refused with ErrorCode::damaged, state unchanged
-  // but for `applied`. Touched jobs are added to touched(). `log_elapsed`: of the entry.
+  // An entry that this program cannot read is refused with ErrorCode::damaged: nothing is changed by it, and nothing is applied any
+  // more (behind()). Touched jobs are added to touched(). `log_elapsed`: of the entry.
   Applied apply(std::uint64_t index, std::string_view payload, Duration log_elapsed = {});
   // An entry that is the log's own business.
-  void skip(std::uint64_t index) { state_.applied = index; }
+  void skip(std::uint64_t index) {
+    if (!behind_) state_.applied = index;
+  }
+  const std::optional<Behind>& behind() const { return behind_; }
+  // A snapshot that could not be restored stands before everything else.
+  void stop(Behind behind) { behind_ = std::move(behind); }
+  // A number that differs where the state does, of all that a snapshot holds.
+  std::uint64_t hash() const;
 
   const LedgerState& state() const { return state_; }
   const std::deque<LedgerEvent>& events() const { return events_; }
@@ -183,9 +199,12 @@ class Ledger {
 
   // For --break in the simulator: the named rule is not kept. Empty in production.
   std::string broken_rule;
+  // The newest version that this program knows. Another one only in tests of upgrades.
+  std::uint32_t knows = kNewestVersion;
 
  private:
   friend class JobTransition;
+  Applied apply_read(const Command& command, std::uint64_t index, Duration log_elapsed);
   // `unmeasured`: the log's time since the entry before.
   Applied dispatch(const Command& command, std::uint64_t index, Duration unmeasured);
   const JobRecord* made_by(std::uint64_t index) const;
@@ -212,6 +231,7 @@ class Ledger {
   Applied apply_drain(const DrainHost& c, std::uint64_t index, WallTime wall);
   Applied apply_move(const MoveJob& c, WallTime wall);
   Applied apply_preempt(const PreemptJob& c, WallTime wall);
+  Applied apply_version(const RaiseVersion& c, WallTime wall);
   // That somebody's word changed something: the event audit.VERB, behind those of what came of it. Where nothing changed there is none.
   void audit(WallTime wall, const std::optional<Asker>& asker, JobId job, const std::string& verb, std::string object, std::string reason,
              std::vector<EventField> details);
@@ -230,6 +250,7 @@ class Ledger {
   std::set<std::pair<std::string, JobId>> winding_;  // those whose name a newer job got before they had ended
   std::set<JobId> touched_, forgotten_, signalled_;
   bool drains_ = false;
+  std::optional<Behind> behind_;
 };
 
 }  // namespace dtrain::cluster

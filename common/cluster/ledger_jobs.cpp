@@ -102,8 +102,8 @@ Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallT
 }
 
 Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime wall) {
-  auto spec = wire::decode<job::JobSpec>(c.spec);
-  if (!spec) return refused(ErrorCode::invalid, spec.error().message, spec.error().next);
+  auto spec = wire::decode_strictly<job::JobSpec>(c.spec);
+  if (!spec) return refused(ErrorCode::damaged, "the job's description: " + spec.error().message);
   if (!c.request_id.empty()) {
     if (const auto known = requests_.find(c.request_id);
         known != requests_.end() && same(state_.jobs.at(known->second).user, c.user)) {
@@ -112,6 +112,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
       return a;
     }
   }
+  if (!spec->rehearsal.empty()) ++state_.rehearsals;
   const JobId id = state_.job_base + index;
   if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(id);
   const JobRecord* existing = find(spec->name);

@@ -13,6 +13,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/time.h"
+#include "common/wire/since.h"
 
 namespace dtrain::job {
 
@@ -181,12 +182,13 @@ struct JobSpec {
   NotifyHook notify;
   bool suspend = false;
   std::string package_content;                 // as package_digest, but whatever the times of its files; "": of an older client
+  std::string rehearsal;                       // only in tests of an upgrade (wire::kRehearsal)
   template <class V> void fields(V& v) {
     v("name", name); v("generate_name", generate_name); v("labels", labels); v("framework", framework);
     v("package_digest", package_digest); v("work_dir", work_dir); v("env", env);
     v("require_paths", require_paths); v("roles", roles); v("checkpoint", checkpoint); v("policy", policy);
     v("notify", notify); v("suspend", suspend);
-    v("package_content", package_content);
+    v("package_content", package_content); v("rehearsal", rehearsal, wire::kRehearsal);
   }
 };
 

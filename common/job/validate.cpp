@@ -62,6 +62,10 @@ class Rules {
       if (value) (*this)(name, *value);
     }
     template <class T>
+    void operator()(const char* name, T& value, wire::Since) const {
+      (*this)(name, value);
+    }
+    template <class T>
     void operator()(const char* name, T& value) const {
       if constexpr (std::is_same_v<std::remove_const_t<T>, std::string>) {
         if (!is_utf8(value) || value.find('\0') != std::string::npos)

@@ -254,6 +254,9 @@ Findings Checkups::of_cluster() const {
   if (c_.storage_failed)
     return {{"cluster", name, "bad", "the agent's disk failed, and it decides nothing any more",
              "see the agent's log, mend the disk, restart the agent; running tasks are not touched"}};
+  if (c_.ledger.behind())
+    return {{"cluster", name, "bad", "this agent cannot read on in the ledger, and decides nothing any more: " + c_.ledger.behind()->cause,
+             "install a newer dtrain here, or the one that ran here before (docs/upgrading.md); running tasks are not touched"}};
   if (without_leader(c_))
     return {{"cluster", name, "bad", "no coordinator is known: jobs are neither taken nor healed",
              "start the agents of the voters that are missing (dtrainctl status, dtrainctl nodes); where these run, mend first what keeps "

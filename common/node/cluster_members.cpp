@@ -115,6 +115,14 @@ std::string ClusterMembers::own_resources() {
 }
 
 CouncilFact ClusterMembers::council_fact() const {
+  CouncilFact fact = council_role();
+  fact.knows = c_.ledger.knows;
+  fact.version = c_.holds_ledger() ? c_.ledger.state().version : 0;
+  fact.behind = c_.ledger.behind().has_value();
+  return fact;
+}
+
+CouncilFact ClusterMembers::council_role() const {
   if (!c_.replicated) return {};
   const raft::Raft& raft = c_.replicated->raft();
   const std::uint64_t history = raft.history().number;

@@ -87,6 +87,7 @@ class ClusterMembers {
   wire::Identity identity() const;
   std::string own_resources();
   CouncilFact council_fact() const;
+  CouncilFact council_role() const;
   void set_fact(wire::FactKey key, std::string value);
   bool alone() const;
 

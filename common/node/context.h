@@ -57,9 +57,9 @@ struct Context {
   void emit(Effect effect) { out->push_back(std::move(effect)); }
   std::uint64_t next_token() { return ++last_token; }
   ConnectionId next_own() { return ++last_own; }  // for one stream of this node's own
-  // A copy of the log that goes on: this node votes or learns.
+  // A copy of the log that goes on: this node votes or learns, and its program reads what is in it.
   bool holds_ledger() const {
-    return replicated && !let_go && replicated->raft().configuration().has(replicated->raft().id());
+    return replicated && !let_go && !ledger.behind() && replicated->raft().configuration().has(replicated->raft().id());
   }
   // The log has more than one copy.
   bool among_others() const {
@@ -80,11 +80,7 @@ struct Context {
   std::uint64_t propose(cluster::CommandType type, const T& body) {
     return propose_encoded(type, wire::encode(body), {});
   }
-  std::uint64_t propose_encoded(cluster::CommandType type, std::string body,
-                                std::optional<cluster::RequestStamp> request) {
-    const cluster::Command command{replicated->epoch(), now.boot, now.wall, type, std::move(body), request};
-    return replicated->propose(now.boot, wire::encode(command));
-  }
+  std::uint64_t propose_encoded(cluster::CommandType type, std::string body, std::optional<cluster::RequestStamp> request);
 };
 
 }  // namespace dtrain::node

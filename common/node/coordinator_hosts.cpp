@@ -184,7 +184,8 @@ void Coordinator::watch_hosts() {
     }
     without_copy_.erase(id);
     if (losing_.contains(id)) continue;
-    cluster::HostLost lost{id, host_name(c_, id), !absent && member->state == wire::MemberState::left, 0};
+    cluster::HostLost lost{id, host_name(c_, id), !absent && member->state == wire::MemberState::left, 0,
+                           !absent && member->state != wire::MemberState::dead};
     const bool down = absent || member->state == wire::MemberState::down;
     Away& away = away_.try_emplace(id, Away{c_.now.boot, {}}).first->second;
     away.back = {};

@@ -48,8 +48,10 @@ cluster::CouncilView CouncilSeats::view() {
     states[id] = same ? before->second : Held{state, c_.now.boot};
     const cluster::HostCapacity* host = id == raft.id() ? nullptr : known_capacity(c_, m);
     const auto& labels = host != nullptr ? host->labels : c_.facts.labels;
+    const CouncilFact fact = council_fact_of(m);
+    const bool too_old = id != raft.id() && (fact.behind || fact.knows < versions_.coming());
     view.members.push_back({id, m.identity->name, label(labels, "zone"), state, states[id].since,
-                            label(labels, "council") == "never", needs_copy(id.text(), state)});
+                            label(labels, "council") == "never", needs_copy(id.text(), state), too_old});
   });
   states_ = std::move(states);
   return view;

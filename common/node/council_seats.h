@@ -9,12 +9,13 @@
 
 #include "common/cluster/council.h"
 #include "common/node/context.h"
+#include "common/node/ledger_versions.h"
 
 namespace dtrain::node {
 
 class CouncilSeats {
  public:
-  explicit CouncilSeats(Context& context) : c_(context) {}
+  CouncilSeats(Context& context, const LedgerVersions& versions) : c_(context), versions_(versions) {}
 
   // Membership or the log may have changed: looked at when it is due.
   // These jobs changed: who has been given tasks without a copy of the log gets one at once.
@@ -34,6 +35,7 @@ class CouncilSeats {
   cluster::CouncilView view();
 
   Context& c_;
+  const LedgerVersions& versions_;
   struct Held {
     cluster::CouncilMember::State state{};
     Instant since{};

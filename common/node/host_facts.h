@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/cluster/versions.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::node {
@@ -100,6 +101,9 @@ struct CouncilFact {            // fact `council`
   std::uint64_t epoch = 0;
   std::uint64_t history = 0;                    // of its log; 0: it has none
   std::uint64_t last_index = 0, last_term = 0;  // how far that reaches; only while it has no leader, else 0
+  std::uint32_t knows = cluster::kFirstVersion;  // the newest version of the ledger that its program knows
+  std::uint32_t version = 0;                     // that its copy has; 0: it has none
+  bool behind = false;                           // its program cannot read on in its copy: it applies nothing any more
   template <class V>
   void fields(V& v) {
     v("role", role);
@@ -107,6 +111,9 @@ struct CouncilFact {            // fact `council`
     v("history", history);
     v("last_index", last_index);
     v("last_term", last_term);
+    v("knows", knows);
+    v("version", version);
+    v("behind", behind);
   }
 };
 

@@ -60,7 +60,8 @@ Instant Node::deadline() const {
                              impl_->forming.deadline(), impl_->checkups.deadline()});
   if (impl_->c.storage_failed) return always;
   if (impl_->c.replicated && !impl_->forming.log_changes())
-    always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline()});
+    always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline(),
+                       impl_->versions.deadline()});
   if (impl_->c.replicated) always = std::min({always, impl_->packages.deadline(), impl_->checkpoint_requests.deadline(),
                                                       impl_->checkpoint_copies.deadline(), impl_->host_hooks.deadline()});
   always = std::min(always, impl_->gpu_reclaim.deadline());
@@ -226,6 +227,7 @@ void Node::Impl::tell_members() {
   told_local = events.back().local;
   if (c.holds_ledger() && without_leader(c)) members.touch();  // then it tells how far its log reaches
   seats.touch();
+  versions.touch();
   coordinator.hosts_changed();
   streams.new_events();
   relays.members_changed();
@@ -265,7 +267,10 @@ void Node::Impl::handle(const Event& event) {
   const bool waits = c.holds_ledger() || unclaimed;
   if (storage || connection || of_members || c.current || c.storage_failed || !waits) return decide(event);
   if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);
-  if (std::holds_alternative<LeaseAsked>(event)) return;  // asked again soon
+  if (std::holds_alternative<LeaseAsked>(event)) {  // asked again soon; of what runs on while this program cannot read the log: now
+    if (unclaimed && c.ledger.behind()) decide(event);
+    return;
+  }
   if (const auto* froze = std::get_if<LeaseFroze>(&event); froze != nullptr && host) host->found_frozen(froze->id, froze->frozen);
   if (early.size() < kEarlyEvents || !std::holds_alternative<Notified>(event)) early.push_back(event);
 }

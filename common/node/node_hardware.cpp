@@ -69,7 +69,7 @@ void Node::Impl::follow_reclaims() {
 
 void Node::Impl::set_unfit() {
   std::string reason;
-  for (const std::string& one : {failed_check, disk_room.reason(), host_hooks.unfit(), gpu_reclaim.reason()})
+  for (const std::string& one : {failed_check, disk_room.reason(), host_hooks.unfit(), gpu_reclaim.reason(), versions.unfit()})
     if (!one.empty()) reason += (reason.empty() ? "" : "; ") + one;
   if (c.facts.unfit == reason) return;
   c.facts.unfit = reason;

@@ -29,6 +29,7 @@
 #include "common/node/host_hooks.h"
 #include "common/node/host_logs.h"
 #include "common/node/leases.h"
+#include "common/node/ledger_versions.h"
 #include "common/node/node.h"
 #include "common/node/orders.h"
 #include "common/node/packages.h"
@@ -84,7 +85,8 @@ struct Node::Impl {
         relays(c),
         checkpoint_requests(c, relays),
         coordinator(c, leases, checkpoint_requests),
-        seats(c),
+        versions(c),
+        seats(c, versions),
         proposals(c),
         checkpoint_watch(c, proposals),
         streams(c, coordinator),
@@ -95,7 +97,7 @@ struct Node::Impl {
         actions(c, host_hooks, gpu_reclaim),
         host_logs(c, relays, streams),
         checkups(c, relays),
-        requests(c, coordinator, proposals, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups),
+        requests(c, coordinator, proposals, versions, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups),
         history(c),
         disk_room(c.options.keep_free) {
     c.members = &members;
@@ -109,6 +111,7 @@ struct Node::Impl {
   Relays relays;
   CheckpointRequests checkpoint_requests;
   Coordinator coordinator;
+  LedgerVersions versions;
   CouncilSeats seats;
   Proposals proposals;
   CheckpointWatch checkpoint_watch;
@@ -147,6 +150,7 @@ struct Node::Impl {
   std::uint64_t own_term = 0;          // of it
   Instant last_word{};             // of who coordinates
   bool quorum_lost = false;        // that was told
+  bool stopped_reading = false;    // the log, and that was told
   Instant last_entry{};            // of a leader to this learner, be it a heartbeat
   Instant next_copy_look{};        // whether the log goes on without it
   std::uint64_t told_local = 0;    // newest event of members that followers were told
@@ -191,6 +195,7 @@ struct Node::Impl {
   task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
   void watch_word();
   void watch_copy();
+  void watch_reading();
   void watch_quorum();
   void give_orders(JobId id);
   void remove_files(JobId id, JobFiles files);  // once nothing of the job runs here

@@ -6,8 +6,11 @@ namespace dtrain::node {
 
 // Before the tasks are adopted nobody can say whether they are still wanted: the shim asks again.
 void Node::Impl::lease_asked(const LeaseAsked& e) {
-  task::Task* task = host ? host->find(e.id) : nullptr;
-  if (task == nullptr || !c.current || c.storage_failed || forming.log_changes()) return;
+  if (!host || c.storage_failed || forming.log_changes()) return;
+  // Nobody here will adopt it, and the coordinator knows what is to run where.
+  if (c.ledger.behind() && host->unclaimed(e.id)) return leases.ask(e);
+  task::Task* task = host->find(e.id);
+  if (task == nullptr || !c.current) return;
   task->lease_asked(e.nonce);
   leases.ask(e);
 }
@@ -29,7 +32,8 @@ void Node::Impl::watch_word() {
 void Node::Impl::answer_leases() {
   for (AnswerLease& answer : leases.take_answers()) {
     task::Task* task = host ? host->find(answer.id) : nullptr;
-    if (task == nullptr || !task->lease_answered(answer.nonce, answer.granted)) continue;
+    const bool runs_on = host && c.ledger.behind() && host->unclaimed(answer.id);
+    if (!runs_on && (task == nullptr || !task->lease_answered(answer.nonce, answer.granted))) continue;
     if (!answer.granted)
       c.log.write(LogLevel::warn, "lease.superseded", {{"task", answer.id.text()}, {"reason", "it is another host's, or nobody's"}});
     c.emit(std::move(answer));

@@ -35,8 +35,9 @@ void Node::Impl::open_log(raft::Stored stored, std::optional<MemberId> found) {
 
 void Node::Impl::start_ledger(const Started& e) {
   life = e.life;
-  if (const auto& snapshot = e.replica.snapshot) install(*snapshot);
+  c.ledger.knows = c.options.ledger_knows;
   c.ledger.broken_rule = c.options.broken_rule;
+  if (const auto& snapshot = e.replica.snapshot) install(*snapshot);
   std::optional<MemberId> found;
   if (e.members.holds_ledger)
     found = e.members.record.cluster_id.none() ? e.members.new_cluster_id : e.members.record.cluster_id;
@@ -48,15 +49,29 @@ void Node::Impl::start_ledger(const Started& e) {
 
 // The state that a snapshot holds replaces what was here.
 void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
-  auto restored = cluster::Ledger::restore(snapshot.payload);
+  auto restored = cluster::Ledger::restore(snapshot.payload, snapshot.index, c.options.ledger_knows);
   if (!restored) {
-    c.storage_failed = true;
-    c.log.write(LogLevel::error, "ledger.damaged", {{"cause", restored.error().text()}});
+    if (!c.ledger.behind()) c.ledger.stop(std::move(restored.error()));
     return;
   }
   c.ledger = std::move(*restored);
   c.ledger.broken_rule = c.options.broken_rule;
   history.begin_anew();
+}
+
+// What comes next in the log this program cannot read: its tasks run on, and it decides nothing for them any more. It stands for no
+// election, for it could not act as the coordinator.
+void Node::Impl::watch_reading() {
+  const auto& behind = c.ledger.behind();
+  if (!c.replicated || behind.has_value() == stopped_reading) return;
+  stopped_reading = behind.has_value();
+  c.replicated->step(c.now.boot, raft::MayLead{!stopped_reading});
+  members.touch();
+  if (!stopped_reading) return members.tell("ledger.readable", "");
+  members.tell(LogLevel::error, "ledger.behind", c.facts.name,
+               {{"node", c.facts.name}, {"needs", behind->needs == 0 ? "?" : std::to_string(behind->needs)},
+                {"knows", std::to_string(c.ledger.knows)}},
+               behind->cause);
 }
 
 // This node's log was given up for that of a newer history, which is about to come. Its tasks run on: what is to become of
@@ -67,6 +82,7 @@ void Node::Impl::forget_ledger() {
                                        " of this cluster began on another node: the log of the one before is dropped here, with what "
                                        "the other had not of it");
   c.ledger = {};
+  c.ledger.knows = c.options.ledger_knows;
   c.ledger.broken_rule = c.options.broken_rule;
   history.begin_anew();
   c.current = asked_for_current = false;
@@ -84,6 +100,8 @@ void Node::Impl::follow_log() {
     requests.drive_recovery();
     requests.drive_waiting();
     seats.drive();
+    watch_reading();
+    versions.drive();
     proposals.drive();
     for (const MemberId& id : proposals.give_up()) {
       requests.given_up(id);
@@ -101,7 +119,7 @@ void Node::Impl::take_outputs(raft::Outputs out) {
     std::vector<JobId> gone;  // also those that had ended: their files are still here
     for (const auto& [id, job] : c.ledger.state().jobs) gone.push_back(id);
     install(*out.installed);
-    if (c.storage_failed) return;
+    if (c.ledger.behind()) gone.clear();  // nothing new is known
     std::erase_if(gone, [&](JobId id) { return c.ledger.find(id) != nullptr; });
     for (const JobId id : gone) {
       give_orders(id);
@@ -117,7 +135,7 @@ void Node::Impl::take_outputs(raft::Outputs out) {
   if (out.installed || !out.committed.empty()) after_commit();
   for (const raft::Answer& answer : out.answers)
     if (answer.read) leases.answered(answer);
-  if (out.snapshot_wanted)
+  if (out.snapshot_wanted && !c.ledger.behind())
     c.replicated->step(c.now.boot, raft::Snapshotted{c.ledger.state().applied, c.ledger.snapshot()});
   if (out.persist) persist(std::move(*out.persist));
 }
@@ -173,7 +191,7 @@ void Node::Impl::lead_or_follow() {
 }
 
 void Node::Impl::take_office() {
-  if (!c.replicated->raft().ready() || own_entry != 0) return;
+  if (!c.replicated->raft().ready() || own_entry != 0 || c.ledger.behind()) return;
   own_term = c.replicated->raft().term();
   own_entry = c.propose(cluster::CommandType::coordinator_started,
                         cluster::CoordinatorStarted{c.facts.id, c.facts.name, c.facts.boot_id,
@@ -204,6 +222,13 @@ void Node::Impl::forwarded(wire::Forward forward) {
     return;
   }
   if (c.replicated->pending() >= limits::kPendingProposals) return;
+  // Its program is newer than this one, or than that of another that has a copy.
+  if (const auto needs = cluster::version_needed(type, forward.body); !needs || *needs > c.ledger.state().version) {
+    c.log.write(LogLevel::warn, "ledger.request-refused",
+                {{"type", std::to_string(forward.type)}, {"cause", needs ? "it needs version " + std::to_string(*needs) + " of the ledger"
+                                                                        : needs.error().message}});
+    return;
+  }
   std::optional<cluster::RequestStamp> request;
   if (of_user) request = cluster::RequestStamp{forward.id.high, forward.id.low, forward.minted};
   c.propose_encoded(type, std::move(forward.body), request);
@@ -229,12 +254,10 @@ void Node::Impl::gossiped(const gossip::Input& input) {
 
 // A sole voter's entries were applied when it started: they come again once they are known to be committed.
 void Node::Impl::apply(const raft::LogEntry& entry) {
-  if (entry.index <= c.ledger.state().applied) return;
+  if (entry.index <= c.ledger.state().applied || c.ledger.behind()) return;
   CHECK(entry.index == c.ledger.state().applied + 1);
   if (entry.kind != raft::EntryKind::command) return c.ledger.skip(entry.index);
   const cluster::Applied result = c.ledger.apply(entry.index, entry.payload, entry.elapsed);
-  if (!result.status && result.status.error().code == ErrorCode::damaged)
-    c.log.write(LogLevel::error, "ledger.entry-refused", {{"cause", result.status.error().text()}});
   if (result.request.none()) return;
   proposals.applied(result.request);
   requests.applied(result);

@@ -267,9 +267,10 @@ Result<job::JobSpec> Requests::checked_spec(const Request& e, const std::string&
     forbid(e, caller, may.error());
     return fail(may.error());
   }
-  auto spec = wire::decode<job::JobSpec>(bytes);
+  auto spec = wire::decode_strictly<job::JobSpec>(bytes);
   if (!spec) {
-    refuse(e, spec.error());
+    refuse(e, {ErrorCode::invalid, "could not read the job's description: " + spec.error().message,
+               "this host's dtrain may be older than dtrainctl: dtrainctl version says both"});
     return fail(spec.error());
   }
   const auto errors = job::validate(*spec);
@@ -303,6 +304,8 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
         e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
   if (refuse_package(e, caller, spec->package_digest, "could not submit job")) return;
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id, asker(caller)};
+  const std::uint32_t needs = std::max(wire::needed_version(command), wire::needed_version(*spec));
+  if (const Status may = versions_.may_propose(needs, "could not submit job " + spec->name); !may) return refuse(e, may.error());
   if (!packages_.spread(e, spec->package_digest, "could not submit job")) return;
   const MemberId id = proposals_.add(cluster::CommandType::submit, command);
   if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit, caller, place_warnings(c_, *spec));
@@ -381,6 +384,10 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
                 errors.front().next});
     }
   }
+  if (const Status may = versions_.may_propose(wire::needed_version(a), std::string("could not ") + kVerbs[static_cast<int>(q.action)] +
+                                                                           " job " + q.job);
+      !may)
+    return refuse(e, may.error());
   const bool rerun = q.action == wire::Action::rerun;
   // Of a job that has ended nobody keeps the package.
   if (!packages_.spread(e, rerun ? job->spec.package_digest : q.package_digest,

@@ -120,7 +120,8 @@ bool Requests::answer_elsewhere(const Request& e, const wire::Message& m, const 
     pass_on_to_coordinator(e, m, caller, could_not, "only the coordinator places tasks");
     return true;
   }
-  pass_on_to_coordinator(e, m, caller, could_not, c_.facts.name + " has no copy of the ledger");
+  const std::string too_old = c_.ledger.behind() ? versions_.unfit() : "";
+  pass_on_to_coordinator(e, m, caller, could_not, too_old.empty() ? c_.facts.name + " has no copy of the ledger" : too_old);
   return true;
 }
 

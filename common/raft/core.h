@@ -123,6 +123,7 @@ class Raft::Core {
   void receive(const wire::RaftHeader& from, const wire::TimeoutNow& now);
   void act(const LeaderGone& gone);
   void act(const TransferAsked& asked);
+  void act(const MayLead& owner);
   bool leader_is_heard() const;
   bool as_new(std::uint64_t last_index, std::uint64_t last_term) const;
   bool would_vote(const wire::RaftHeader& from, const wire::VoteRequest& request) const;
@@ -231,6 +232,7 @@ class Raft::Core {
   Counters counters_;
   Mute mute_ = Mute::none;
   Role role_ = Role::follower;
+  bool may_lead_ = true;
   MemberId leader_;
   std::uint64_t commit_ = 0, applied_ = 0;
   std::size_t applied_bytes_ = 0;  // behind the snapshot

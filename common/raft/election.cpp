@@ -17,6 +17,7 @@ namespace dtrain::raft {
 // Not by a configuration of an older history: what was decided since by the one survivor needs no majority of that one,
 // so the majority may lack it (rule 14).
 bool Raft::Core::stands() const {
+  if (!may_lead_) return false;
   if (with(Rule::own_history_elects) && configuration().history != hard_.history.number) return false;
   if (voter()) return true;
   const Configuration* previous = configurations_.previous();
@@ -231,6 +232,13 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::VoteRequest& 
 }
 
 // ---------------------------------------------------------------- hand-over
+
+void Raft::Core::act(const MayLead& owner) {
+  may_lead_ = owner.may;
+  if (mute_ != Mute::none) return;
+  if (!may_lead_ && role_ != Role::follower) become_follower(hard_.term, {});
+  if (role_ == Role::follower) time_election();
+}
 
 void Raft::Core::act(const TransferAsked& asked) {
   if (role_ == Role::leader && !begin_transfer(asked.to))

@@ -94,8 +94,14 @@ struct Recover {
   MemberId mark;
 };
 
+// The owner can, or cannot, act as a leader must: while it cannot, this member keeps its log and votes, but stands for no election, and
+// gives up leading.
+struct MayLead {
+  bool may = true;
+};
+
 using Input = std::variant<Tick, Received, Persisted, PersistFailed, Propose, ReadAsked, ChangeAsked,
-                           TransferAsked, LeaderGone, Snapshotted, Recover>;
+                           TransferAsked, LeaderGone, Snapshotted, Recover, MayLead>;
 
 // ---- what to do
 struct Send {

@@ -1,5 +1,6 @@
 #include "common/wire/codec.h"
 
+#include <algorithm>
 #include <msgpack.hpp>
 
 namespace dtrain::wire {
@@ -113,6 +114,14 @@ Result<Document> Document::parse(std::string_view bytes, const DecodeLimits& lim
   } catch (const std::exception& e) {
     return damaged(e.what());
   }
+}
+
+void detail::refuse_unknown(const std::vector<bool>& found, Reader map, DecodeError& error) {
+  constexpr std::size_t kShown = 64;  // bytes of a key
+  const auto unknown = std::find(found.begin(), found.end(), false);
+  if (error.failed() || unknown == found.end()) return;
+  const Reader key = map.key_at(static_cast<std::uint32_t>(unknown - found.begin()));
+  error.set("unknown field " + (key.kind() == Reader::Kind::text ? std::string(key.text().substr(0, kShown)) : "(its name is no text)"));
 }
 
 }  // namespace dtrain::wire

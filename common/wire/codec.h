@@ -7,13 +7,20 @@
 // encode(x) is deterministic: equal values give equal bytes (the ledger's replay check relies on it).
 // decode<T>(bytes) reads hostile input: sizes are limited before anything is allocated, unknown keys are
 // skipped, missing keys leave the field's default, a value of the wrong type or range is an error that names the
-// field. It never throws and never CHECKs.
+// field. It never throws and never CHECKs. decode_strictly<T>(bytes) takes an unknown key for an error, too: what the ledger is
+// made of must mean the same to every program that reads it.
+//
+// A field of the ledger that came after the first release names the version of the ledger that it belongs to
+// (common/cluster/versions.h): v("name", name, wire::Since{2}). While it is empty (its type's own default) it is not written, so that
+// older programs read what they know. An enumeration whose values came at different times has since_version(E), found by ADL.
+// needed_version(x) says which version x needs: 1 where all of it is of the first release.
 //
 // Field types: bool, integers, std::string (bin or str on input), enum class with enum_last(E) found by ADL,
 // Duration (int64 ns), Instant (int64 ns), WallTime (int64 ms), std::vector, std::set, std::map, std::optional, nested structs
 // with fields().
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -27,6 +34,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/wire/since.h"
 
 namespace dtrain::wire {
 
@@ -111,11 +119,24 @@ struct is_set : std::false_type {};
 template <class T>
 struct is_set<std::set<T>> : std::true_type {};
 
+// Of a later field: it holds nothing, and so is not written.
+template <class T>
+bool is_empty(const T& value) {
+  Writer here, empty;
+  write_value(here, value);
+  write_value(empty, T{});
+  return here.take() == empty.take();
+}
+
 struct FieldCounter {
   std::uint32_t count = 0;
   template <class T>
   void operator()(const char*, const T&) {
     ++count;
+  }
+  template <class T>
+  void operator()(const char*, const T& value, Since) {
+    if (!is_empty(value)) ++count;
   }
 };
 
@@ -125,6 +146,10 @@ struct FieldWriter {
   void operator()(const char* name, const T& value) {
     w.text(name);
     write_value(w, value);
+  }
+  template <class T>
+  void operator()(const char* name, const T& value, Since) {
+    if (!is_empty(value)) (*this)(name, value);
   }
 };
 
@@ -177,11 +202,62 @@ std::string encode(const T& value) {
   return w.take();
 }
 
+// ---------------------------------------------------------------- what a value needs
+
+namespace detail {
+
+template <class T>
+void raise_needed(const T& value, std::uint32_t& version);
+
+struct FieldNeeds {
+  std::uint32_t& version;
+  template <class T>
+  void operator()(const char*, const T& value) {
+    raise_needed(value, version);
+  }
+  template <class T>
+  void operator()(const char*, const T& value, Since since) {
+    if (is_empty(value)) return;
+    version = std::max(version, since.version);
+    raise_needed(value, version);
+  }
+};
+
+template <class T>
+void raise_needed(const T& value, std::uint32_t& version) {
+  if constexpr (std::is_enum_v<T>) {
+    if constexpr (requires { since_version(value); }) version = std::max(version, since_version(value));
+  } else if constexpr (is_vector<T>::value || is_set<T>::value) {
+    for (const auto& element : value) raise_needed(element, version);
+  } else if constexpr (is_optional<T>::value) {
+    if (value) raise_needed(*value, version);
+  } else if constexpr (is_map<T>::value) {
+    for (const auto& [key, element] : value) {
+      raise_needed(key, version);
+      raise_needed(element, version);
+    }
+  } else if constexpr (requires(T& fielded, FieldNeeds& visitor) { fielded.fields(visitor); }) {
+    FieldNeeds visitor{version};
+    const_cast<T&>(value).fields(visitor);  // fields() is shared with the decoder; it only reads here
+  }
+}
+
+}  // namespace detail
+
+template <class T>
+std::uint32_t needed_version(const T& value) {
+  std::uint32_t version = 1;
+  detail::raise_needed(value, version);
+  return version;
+}
+
 // ---------------------------------------------------------------- decoding
 
 // Collects the first error together with the path of the field it happened at.
 class DecodeError {
  public:
+  explicit DecodeError(bool strict = false) : strict_(strict) {}
+  bool strict() const { return strict_; }  // an unknown key is an error
   void set(std::string_view cause) {
     if (!failed_) cause_ = cause;
     failed_ = true;
@@ -191,6 +267,7 @@ class DecodeError {
   std::string text() const { return path_.empty() ? cause_ : path_ + ": " + cause_; }
 
  private:
+  bool strict_ = false;
   bool failed_ = false;
   std::string cause_, path_;
 };
@@ -204,7 +281,12 @@ struct FieldReader {
   Reader map;
   DecodeError& error;
   std::uint32_t hint = 0;  // fields usually arrive in declaration order
+  std::vector<bool> found = std::vector<bool>(error.strict() ? map.size() : 0);
 
+  template <class T>
+  void operator()(const char* name, T& out, Since) {
+    (*this)(name, out);
+  }
   template <class T>
   void operator()(const char* name, T& out) {
     if (error.failed()) return;
@@ -215,11 +297,15 @@ struct FieldReader {
       const Reader key = map.key_at(i);
       if (key.kind() != Reader::Kind::text || key.text() != wanted) continue;
       hint = i + 1;
+      if (error.strict()) found[i] = true;
       if (!read_value(map.at(i), out, error)) error.prefix(wanted);
       return;
     }
   }
 };
+
+// The first key that no field has, or that came twice, is an error.
+void refuse_unknown(const std::vector<bool>& found, Reader map, DecodeError& error);
 
 template <class T>
 bool read_integer(Reader r, T& out, DecodeError& error) {
@@ -316,20 +402,25 @@ bool read_value(Reader r, T& out, DecodeError& error) {
     if (r.kind() != Kind::map) return error.set("expected a map"), false;
     detail::FieldReader reader{r, error};
     out.fields(reader);
+    if (error.strict()) detail::refuse_unknown(reader.found, r, error);
     return !error.failed();
   }
 }
 
 template <class T>
-Result<T> decode(std::string_view bytes, const DecodeLimits& limits = {}) {
+Result<T> decode(std::string_view bytes, const DecodeLimits& limits = {}, bool strictly = false) {
   auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());
   T out{};
-  DecodeError error;
+  DecodeError error(strictly);
   if (!read_value(document->root(), out, error))
     return fail(ErrorCode::damaged, "could not decode message: " + error.text(),
                 "the sender may run another version of dtrain");
   return out;
+}
+template <class T>
+Result<T> decode_strictly(std::string_view bytes, const DecodeLimits& limits = {}) {
+  return decode<T>(bytes, limits, true);
 }
 
 }  // namespace dtrain::wire

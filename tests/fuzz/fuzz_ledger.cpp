@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t i = 0; i < log.size(); ++i) again.apply(i + 1, log[i]);
   const std::string snapshot = once.snapshot();
   if (snapshot != again.snapshot()) std::abort();
-  const auto restored = Ledger::restore(snapshot);
+  const auto restored = Ledger::restore(snapshot, 0);
   if (!restored || restored->snapshot() != snapshot) std::abort();
   return 0;
 }

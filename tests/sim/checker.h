@@ -32,6 +32,7 @@ class HostView {
   // Node's own, but 0 for a copy of an older history of the cluster: see Checker::undone().
   virtual std::uint64_t ledger_index() const = 0;
   virtual bool of_older_history() const = 0;           // by what is on its disk
+  virtual std::uint32_t knows() const = 0;             // its program, of the ledger: the newest version
   // A Node that has just started from what the disk holds now, beside the real one; its effects go nowhere.
   virtual std::unique_ptr<node::Node> replayed() const = 0;
   // Since when the agent has been up, awake, with a disk that works, and nothing kept it from the others.

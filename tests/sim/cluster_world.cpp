@@ -24,7 +24,7 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
-constexpr std::uint64_t kHungryOneIn = 3, kDynamicOneIn = 6, kQuorumLostOneIn = 4, kHostHooksOneIn = 6, kHostStopsOneIn = 4;
+constexpr std::uint64_t kHungryOneIn = 3, kDynamicOneIn = 6, kQuorumLostOneIn = 4, kHostHooksOneIn = 6, kHostStopsOneIn = 4, kUpgradedOneIn = 4;
 constexpr std::size_t kFewestVoters = 3, kFewestDynamic = 5;
 // The widest jobs are for so many hosts: every copy of the ledger looks at all tasks of a job at each report of one.
 constexpr std::uint32_t kWidest = 100;
@@ -57,7 +57,7 @@ constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", 
                                            // Of several hosts.
                                            "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
                                            "restarts-wait-for-the-frozen", "elsewhere-waits-for-the-frozen",
-                                           "frozen-costs-nothing", "consequence-costs-nothing", "epoch-fence", "unheard-host-keeps", "drained-gets-nothing",
+                                           "frozen-costs-nothing", "unknown-entry-stops", "version-of-all", "consequence-costs-nothing", "epoch-fence", "unheard-host-keeps", "drained-gets-nothing",
                                            "victims-have-lower-priority", "preempted-costs-nothing", "never-fits-is-true", "deleted-gives-its-name",
                                            "fetched-is-staged", "copied-is-staged",
                                            "own-copy-is-verified", "newest-is-waited-for", "restore-by-lineage",
@@ -180,11 +180,18 @@ RunResult ClusterWorld::run() {
   Rng stops = stream(17);
   tasks_leave_ = options_.faults.has(Fault::host_stop) && !alone() && stops.chance(1, kHostStopsOneIn);
   if (tasks_leave_) client_->set_leaving();
+  Rng upgrades = stream(18);
+  const bool upgraded = options_.faults.has(Fault::upgrade) && upgrades.chance(1, kUpgradedOneIn);
+  if (upgraded) client_->set_rehearsing();
   users_act_ = true;
   observe_later();
   act_later();
   chaos.begin();
   if (tasks_leave_) chaos.stop_hosts(stops);
+  if (upgraded) {
+    upgrades_ = std::make_unique<Upgrades>(*this, upgrades, busy_until_);
+    upgrades_->begin();
+  }
   if (loses) {
     quorum_loss_ = std::make_unique<QuorumLoss>(*this, losses, busy_until_);
     quorum_loss_->begin();
@@ -230,6 +237,7 @@ void ClusterWorld::begin_calm() {
     host->tasks().set_calm();
   }
   if (network_) network_->heal();
+  if (upgrades_) upgrades_->finish();
   trace_.note(now(), "calm");
   undrain_later();
 }

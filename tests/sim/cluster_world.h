@@ -24,6 +24,7 @@
 #include "tests/sim/sim_host.h"
 #include "tests/sim/sim_relays.h"
 #include "tests/sim/trace.h"
+#include "tests/sim/upgrades.h"
 #include "tests/sim/violation.h"
 
 namespace dtrain::sim {
@@ -37,6 +38,7 @@ struct RunOptions {
   FaultSet faults = FaultSet::all();
   std::string broken_rule;             // "": none
   bool trace = false;
+  bool whole_log = false;              // no copy of the log is ever made shorter by a snapshot
   std::string without;                 // this checker: another is to be seen noticing what it notices first
 };
 
@@ -151,6 +153,7 @@ class ClusterWorld final : public WorldView {
   std::set<std::size_t> drained_;             // as far as the operator knows
   std::uint64_t history_ = 1, acknowledged_ = 0;
   std::unique_ptr<QuorumLoss> quorum_loss_;
+  std::unique_ptr<Upgrades> upgrades_;
   bool calm_ = false, users_act_ = false, users_rest_ = false, tasks_leave_ = false;
 };
 

@@ -7,7 +7,7 @@ constexpr std::array<std::string_view, kFaultCount> kNames = {
     "task-kill", "shim-kill",  "agent-kill", "reboot",            "disk-error",  "slow-disk",
     "full-disk", "clock-jump", "pause",      "checkpoint-damage", "stage-error", "gpu-held",
     "coordinator-kill", "partition", "isolate", "one-way", "loss", "duplicate", "delay", "drain", "quorum-lost",
-    "host-stop"};
+    "host-stop", "upgrade"};
 
 }  // namespace
 

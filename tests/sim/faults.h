@@ -33,8 +33,9 @@ enum class Fault : unsigned char {
   drain,              // an operator drains a host, and undrains it later
   quorum_lost,        // a majority of the voters goes away for long, and an operator recovers the quorum on who is left: once in a run
   host_stop,          // a host is stopped in order: its tasks are asked to end; it comes back later
+  upgrade,            // hosts are given a newer program one after the other, some the older one again for a while
 };
-inline constexpr std::size_t kFaultCount = 22;
+inline constexpr std::size_t kFaultCount = 23;
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 std::string_view to_string(Fault fault);   // "task-kill"
 

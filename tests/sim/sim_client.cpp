@@ -179,6 +179,7 @@ void SimClient::submit_something() {
   if (dynamic_) make_dynamic(spec);
   if (keeping_) make_keeping(spec);
   if (leaving_) make_leaving(spec, tag);
+  if (rehearsing_ && tag % 2 == 0) spec.rehearsal = "it";
   if (many_ != 0 && rng_.chance(1, kWideOneIn)) make_wide(spec, many_, rng_);
   if (rng_.chance(1, 15)) {
     spec.generate_name = name + "-";

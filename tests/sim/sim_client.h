@@ -61,6 +61,7 @@ class SimClient {
   void set_dynamic() { dynamic_ = true; }
   void set_keeping() { keeping_ = true; }
   void set_leaving() { leaving_ = true; }
+  void set_rehearsing() { rehearsing_ = true; }  // half of the jobs need a later version of the ledger
   void set_hungry(std::uint32_t hosts) { hungry_ = hosts; }
   // Some jobs have many tasks, up to several on each of the `hosts`.
   void set_many(std::uint32_t hosts) { many_ = hosts; }
@@ -98,7 +99,7 @@ class SimClient {
   std::string removed_;  // the job whose removal was asked for last; "": submitted again since
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;                         // of the deed under way
-  bool dynamic_ = false, keeping_ = false, leaving_ = false;
+  bool dynamic_ = false, keeping_ = false, leaving_ = false, rehearsing_ = false;
   std::uint32_t hungry_ = 0;                     // the number of hosts; 0: not
   std::uint32_t many_ = 0;                       // likewise
 };

@@ -1,6 +1,7 @@
 #include "tests/sim/sim_host.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/base/check.h"
 #include "tests/sim/cluster_world.h"
@@ -88,11 +89,13 @@ SimRunner::Observer SimHost::observer() {
 node::Options SimHost::node_options() const {
   node::Options options;
   options.snapshot_every = world_.many() ? kSnapshotEveryOfMany : kSnapshotEvery;
+  if (world_.options_.whole_log) options.snapshot_every = std::numeric_limits<std::uint64_t>::max();
   options.cluster_name = "sim";
   options.version = "sim";
   options.access.fallback = node::Role::submit;
   options.packages_are_given = true;
   options.broken_rule = world_.node_rule();
+  options.ledger_knows = knows_;
   // Of a run alone, so that also cuts and pauses of some seconds outlast them.
   options.lease = world_.lease();
   options.agent_grace = kAgentGrace;

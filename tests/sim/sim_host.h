@@ -31,6 +31,7 @@ class SimHost final : public HostView {
   // Until come_back(), whatever else happens to it. `host_too`: nothing runs there meanwhile.
   void go_away(bool host_too);
   void come_back();
+  void set_knows(std::uint32_t version) { knows_ = version; }  // of its program, from its next start on
   // Of one that is away with its host: what the agent and the shims wrote, and its own checkpoints. It comes back under another id.
   void lose_disk();
   bool away() const { return away_; }
@@ -55,6 +56,7 @@ class SimHost final : public HostView {
   const node::Node* node() const override { return node_.get(); }
   std::uint64_t ledger_index() const override;
   bool of_older_history() const override;
+  std::uint32_t knows() const override { return knows_; }
   std::unique_ptr<node::Node> replayed() const override;
   Instant undisturbed_since() const override;
 
@@ -90,6 +92,7 @@ class SimHost final : public HostView {
   MemberId cluster_;                    // whose messages the links let in
   std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0, disks_ = 1;
   Instant undisturbed_since_{}, last_tick_{};
+  std::uint32_t knows_ = cluster::kNewestVersion;
   std::uint32_t ticks_in_place_ = 0;
   bool paused_ = false, stepping_ = false, away_ = false, down_ = false;
 

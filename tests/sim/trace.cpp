@@ -20,6 +20,10 @@ struct Walker {
     leaf.name(name);
     walk(value);
   }
+  template <class T>
+  void operator()(const char* name, const T& value, wire::Since) {
+    (*this)(name, value);
+  }
 
   template <class T>
   void walk(const T& value) {

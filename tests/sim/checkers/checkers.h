@@ -20,6 +20,7 @@ std::unique_ptr<Checker> ledger_linearisable(WorldView& world);
 std::unique_ptr<Checker> lost_host_rests(WorldView& world);
 std::unique_ptr<Checker> moves_wait_for_the_frozen(WorldView& world);
 std::unique_ptr<Checker> preempted_for_higher(WorldView& world);
+std::unique_ptr<Checker> reads_what_it_knows(WorldView& world);
 std::unique_ptr<Checker> reports_of_its_host(WorldView& world);
 std::unique_ptr<Checker> restore_choice(WorldView& world);
 std::unique_ptr<Checker> start_order(WorldView& world);

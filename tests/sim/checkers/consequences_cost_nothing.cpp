@@ -3,7 +3,7 @@
 // or lost, from 60 s before to 60 s after the ledger heard of that. Until then what was counted may yet be given back, but the job is not
 // failed for it.
 //
-// A loss of a host may cost a restart of each task that it had. A host that came back, and vanished again before it could tell what had
+// A loss of a host may cost a restart of each task that it had, but for one whose agent was stopped or had ended. A host that came back, and vanished again before it could tell what had
 // ended with it, is not yet suspected for some seconds: whoever fails a job then did not know better (five hosts, seed 126). Only jobs are
 // judged whose tasks watch another one.
 #include <algorithm>
@@ -93,7 +93,7 @@ class ConsequencesCostNothing final : public LedgerChecker {
     for (auto& [id, job] : jobs_) {
       const cluster::JobRecord* record = !job.unknown ? ledger.find(id) : nullptr;
       if (record == nullptr) continue;
-      hear(job, *record);
+      hear(job, *record, ledger.state().lost);
       const bool failed = record->state == cluster::JobState::failed;
       const auto& limit = record->spec.policy.backoff_limit;
       if (failed && !std::exchange(job.failed, true)) judge_end(job, *record);
@@ -107,9 +107,10 @@ class ConsequencesCostNothing final : public LedgerChecker {
     for (auto& [id, job] : jobs_) job.unknown = true;
   }
 
-  void hear(Job& job, const cluster::JobRecord& record) {
+  void hear(Job& job, const cluster::JobRecord& record, const std::map<NodeId, cluster::LostHost>& lost_hosts) {
     for (const auto& [task, t] : record.tasks)
-      if (t.lost) job.losses.insert({{record.id, record.generation, task}, t.place.node, t.first_attempt});
+      if (const auto host = lost_hosts.find(t.place.node); t.lost && !(host != lost_hosts.end() && host->second.ordered))
+        job.losses.insert({{record.id, record.generation, task}, t.place.node, t.first_attempt});
     for (End& end : job.ends) {
       if (end.heard != kNever || (end.why != Why::with_host && end.why != Why::crash)) continue;
       const auto task = record.tasks.find(end.id.task);

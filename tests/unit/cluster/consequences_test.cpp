@@ -102,6 +102,23 @@ TEST_F(Consequences, OfALostHostCostTheLossAlone) {
   EXPECT_EQ(job(id).budget_spent, 1u);
 }
 
+// A reboot that takes longer than timing.downGrace; and a host that vanished, for a job may be the reason.
+TEST_F(Consequences, TheLossOfAHostThatWasStoppedInOrderCostsNothing) {
+  for (const bool ordered : {true, false}) {
+    job::JobSpec s = spec();
+    s.name = ordered ? "stopped" : "vanished";
+    s.policy.backoff_limit = 0;
+    const JobId id = submit(s);
+    begin_on_two(id);
+    apply(CommandType::host_lost, HostLost{"n2", "n2", true, 0, ordered});
+    EXPECT_EQ(job(id).state, ordered ? JobState::recovering : JobState::failed) << job(id).reason;
+    EXPECT_EQ(job(id).budget_spent, 0u);
+    apply(CommandType::report, Report{"n2", {}, 1, 1, "n2", ledger_.state().lost.at("n2").index});
+    act(id, ActionKind::cancel);
+    everything_ends(id);
+  }
+}
+
 TEST_F(Consequences, WhatFailedForGoodLatelyWaitsForTheCoordinatorsWord) {
   const JobId id = submit(spec());
   begin_on_two(id);
@@ -255,7 +272,7 @@ TEST_F(Names, WhoGaveItsNameAwayIsFoundByItOnceNobodyElseHasItAndCanBeKilled) {
   ASSERT_EQ(ledger_.find(next), nullptr);
   ASSERT_NE(ledger_.find("j"), nullptr);
   EXPECT_EQ(ledger_.find("j")->id, old);
-  EXPECT_EQ(Ledger::restore(ledger_.snapshot())->find("j")->id, old);
+  EXPECT_EQ(Ledger::restore(ledger_.snapshot(), 0)->find("j")->id, old);
   EXPECT_TRUE(remove(old, "r1")) << "the same request, sent again";
   EXPECT_TRUE(job(old).graceful);
   EXPECT_EQ(job(submit_again(generic_job(3)).job).follows, old) << "nothing begins beside it";

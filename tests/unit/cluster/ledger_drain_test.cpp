@@ -170,7 +170,7 @@ TEST_F(LedgerDrain, WhatAFinishedJobLeftRunningEndsOnlyByForce) {
 
 TEST_F(LedgerDrain, ASnapshotHasIt) {
   drain("n2", true, 10min);
-  const auto restored = Ledger::restore(ledger_.snapshot());
+  const auto restored = Ledger::restore(ledger_.snapshot(), 0);
   ASSERT_TRUE(restored);
   EXPECT_EQ(restored->snapshot(), ledger_.snapshot());
   EXPECT_TRUE(restored->state().drained.contains("n2"));

@@ -308,7 +308,7 @@ TEST_F(LedgerHosts, AReplayGivesTheSame) {
   const JobId id = submit(generic_job(2));
   run_on(id, {"n1", "n2"});
   lose("n2");
-  auto restored = Ledger::restore(ledger_.snapshot());
+  auto restored = Ledger::restore(ledger_.snapshot(), 0);
   ASSERT_TRUE(restored);
   EXPECT_EQ(restored->snapshot(), ledger_.snapshot());
   EXPECT_THAT(event_types(), Contains("host.lost"));
@@ -352,7 +352,7 @@ TEST_F(LedgerHosts, AHistoryThatWasRecoveredGivesNoIdOrGenerationAgain) {
   EXPECT_EQ(job(before).generation, 1 + kGenerationsOfHistory);
   EXPECT_EQ(job(before).history, 1u);
   EXPECT_FALSE(apply(CommandType::begin_generation, next).status);
-  const auto restored = Ledger::restore(ledger_.snapshot());
+  const auto restored = Ledger::restore(ledger_.snapshot(), 0);
   ASSERT_TRUE(restored);
   EXPECT_EQ(restored->state().job_base, kJobsOfHistory);
   coordinate();

@@ -116,7 +116,7 @@ TEST_F(LedgerPreempt, ASnapshotHasIt) {
   const JobId low = submit_with(0, "low");
   run(low);
   ASSERT_TRUE(preempt(low, submit_with(1, "high")).status);
-  const auto restored = Ledger::restore(ledger_.snapshot());
+  const auto restored = Ledger::restore(ledger_.snapshot(), 0);
   ASSERT_TRUE(restored);
   EXPECT_EQ(restored->snapshot(), ledger_.snapshot());
   EXPECT_EQ(restored->find(low)->preempted.name, "high");

@@ -149,7 +149,7 @@ TEST_F(LedgerShrink, WhoMadeRoomAndIsScaledOrRunAgainBeginsWhole) {
   ASSERT_TRUE(begin_with(id, 3, {{"worker", 3}}).status);
   goes(id);
   makes_room(id);
-  const auto copy = Ledger::restore(ledger_.snapshot());
+  const auto copy = Ledger::restore(ledger_.snapshot(), 0);
   ASSERT_TRUE(copy);
   EXPECT_TRUE(may_shrink(*copy->find(id)));
   const auto to_five = [](JobAction& a) {
@@ -242,7 +242,7 @@ TEST_F(LedgerShrink, ASnapshotKeepsWhatIsWanted) {
   run(id);
   halts(id);
   ASSERT_TRUE(begin_with(id, 3, {{"worker", 3}}).status);
-  const auto copy = Ledger::restore(ledger_.snapshot());
+  const auto copy = Ledger::restore(ledger_.snapshot(), 0);
   ASSERT_TRUE(copy);
   EXPECT_EQ(copy->find(id)->shrunk, job(id).shrunk);
   EXPECT_EQ(copy->snapshot(), ledger_.snapshot());

@@ -155,6 +155,7 @@ TEST(World, SeedsThatOnceFailed) {
     bool quorum_lost = false;  // those before it was part of `all` are another course with it
     bool gpu_held = false;     // likewise
     bool host_stop = false;    // likewise
+    bool upgrade = false;      // likewise
   };
   std::size_t turn = 0;
   for (const Once once :
@@ -173,6 +174,7 @@ TEST(World, SeedsThatOnceFailed) {
     options.faults.set(Fault::quorum_lost, once.quorum_lost);
     options.faults.set(Fault::gpu_held, once.gpu_held);
     options.faults.set(Fault::host_stop, once.host_stop);
+    options.faults.set(Fault::upgrade, once.upgrade);
     const Report report = run_seeds(options, SeedRange{once.seed, once.seed});
     EXPECT_FALSE(report.violation) << once.nodes << " hosts, seed " << once.seed << " broke " << report.violation->invariant << ": "
                                    << report.violation->what;
@@ -253,7 +255,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BrokenRule{"kill-before-next-generation", "stateful_task_never_twice", 3},
                     BrokenRule{"lost-host-rests", "lost_host_rests", 3}, BrokenRule{"report-of-its-host", "reports_of_its_host", 3},
                     BrokenRule{"frozen-costs-nothing", "frozen_costs_nothing", 3}, BrokenRule{"consequence-costs-nothing", "consequences_cost_nothing", 3},
-                     BrokenRule{"epoch-fence", "grants_are_of_the_newest", 3, "all", 115},
+                    BrokenRule{"unknown-entry-stops", "reads_what_it_knows", 3}, BrokenRule{"version-of-all", "reads_what_it_knows", 3},
+                    BrokenRule{"epoch-fence", "grants_are_of_the_newest", 3, "all", 115},
                     BrokenRule{"elsewhere-waits-for-the-frozen", "moves_wait_for_the_frozen", 5, "isolate,partition,reboot,agent-kill", 250},
                     BrokenRule{"unheard-host-keeps", "stateful_task_never_twice", 3, "quorum-lost,agent-kill,partition,isolate,task-kill", 145},
                     BrokenRule{"never-fits-is-true", "every_job_progresses", 3},

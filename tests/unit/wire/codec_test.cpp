@@ -104,6 +104,47 @@ TEST(Codec, HostileSizesCostNothing) {
   EXPECT_FALSE(decode<Point>(encode(Point{}), {.bytes = 3}));
 }
 
+// The same struct as a later version of it, with a field and a value more.
+enum class LaterColour : unsigned char { red, green, blue };
+constexpr LaterColour enum_last(LaterColour) { return LaterColour::blue; }
+constexpr std::uint32_t since_version(LaterColour colour) { return colour == LaterColour::blue ? 3 : 1; }
+struct LaterPoint {
+  std::int32_t x = 0;
+  std::uint8_t y = 7;
+  std::vector<LaterColour> colours;
+  template <class V>
+  void fields(V& v) {
+    v("x", x);
+    v("y", y);
+    v("colours", colours, wire::Since{2});
+  }
+};
+
+TEST(Codec, AnEmptyLaterFieldIsNotWrittenAndAFullOneIsAnErrorToWhoIsStrict) {
+  EXPECT_EQ(encode(LaterPoint{}), encode(Point{}));
+  EXPECT_EQ(wire::needed_version(LaterPoint{}), 1u);
+  LaterPoint red, blue;
+  red.colours = {LaterColour::red};
+  blue.colours = {LaterColour::red, LaterColour::blue};
+  EXPECT_EQ(wire::needed_version(red), 2u);
+  EXPECT_EQ(wire::needed_version(std::map<std::string, LaterPoint>{{"a", red}, {"b", blue}}), 3u);
+  EXPECT_TRUE(decode<Point>(encode(red)));
+  const auto strict = wire::decode_strictly<Point>(encode(red));
+  ASSERT_FALSE(strict);
+  EXPECT_NE(strict.error().message.find("unknown field colours"), std::string::npos) << strict.error().text();
+  EXPECT_TRUE(wire::decode_strictly<Point>(encode(LaterPoint{})));
+  EXPECT_EQ(encode(wire::decode_strictly<LaterPoint>(encode(blue)).value()), encode(blue));
+}
+
+TEST(Codec, AKeyThatComesTwiceIsAnErrorToWhoIsStrict) {
+  wire::Writer w;
+  w.map(2);
+  w.text("x"), w.natural(1), w.text("x"), w.natural(2);
+  const std::string twice = w.take();
+  EXPECT_TRUE(decode<Point>(twice));
+  EXPECT_FALSE(wire::decode_strictly<Point>(twice));
+}
+
 TEST(Codec, ExtremesOfIntegersSurvive) {
   for (const auto value : {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(),
                            std::int64_t{-1}, std::int64_t{0}})

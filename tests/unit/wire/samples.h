@@ -78,6 +78,8 @@ class Sampler {
   }
   template <class T>
   void operator()(const char*, T& field) { fill(field); }
+  template <class T>
+  void operator()(const char*, T& field, wire::Since) { fill(field); }
 
  private:
   static constexpr std::uint64_t kMostElements = 3, kMostText = 40;

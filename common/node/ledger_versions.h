@@ -1,0 +1,41 @@
+// Which versions of the ledger the programs of this cluster know (cluster/versions.h). The coordinator raises the ledger's version once
+// all that have a copy know the next one; a host whose own program is too old says so and takes no new tasks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/node/context.h"
+
+namespace dtrain::node {
+
+inline constexpr Duration kVersionPause = 5s;  // between two looks at what the members say
+
+class LedgerVersions {
+ public:
+  explicit LedgerVersions(Context& context) : c_(context) {}
+
+  void drive();
+  Instant deadline() const { return next_; }
+  // What the others say may have changed: looked at soon.
+  void touch() { touched_ = true; }
+  // Why this host takes no new tasks; "" where its program is new enough.
+  std::string unfit() const;
+  // What needs this version can be proposed now; else why it cannot, after `could_not`.
+  Status may_propose(std::uint32_t needs, const std::string& could_not) const;
+  // The version that the ledger has, or is about to have.
+  std::uint32_t coming() const;
+
+ private:
+  std::uint32_t known_to_all() const;
+
+  Context& c_;
+  Instant next_{};
+  bool touched_ = true;
+  std::uint32_t seen_ = cluster::kFirstVersion;    // the highest that any member's copy has
+  std::uint32_t raised_ = cluster::kFirstVersion;  // proposed by this coordinator
+  std::uint64_t epoch_ = 0;                        // when it did
+};
+
+}  // namespace dtrain::node

@@ -1,0 +1,30 @@
+// Fault upgrade: the programs of all hosts know the first version of the ledger alone when the run begins. An operator gives each host
+// the newer one, in any order and at any time, and some of them the older one again for a while, also after the ledger was raised. All
+// are new once faults are over. Other faults fall between.
+#pragma once
+
+#include "common/base/rng.h"
+#include "common/base/time.h"
+
+namespace dtrain::sim {
+
+class ClusterWorld;
+
+class Upgrades {
+ public:
+  Upgrades(ClusterWorld& world, Rng rng, Instant until);
+  void begin();
+  // Faults are over: who is still old is upgraded now.
+  void finish();
+
+ private:
+  void give(std::size_t host, bool newer);
+  void roll_back_later(std::size_t host);
+  Duration upto(Duration most);
+
+  ClusterWorld& world_;
+  Rng rng_;
+  Instant until_;
+};
+
+}  // namespace dtrain::sim
