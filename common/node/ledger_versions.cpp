@@ -46,8 +46,9 @@ void LedgerVersions::drive() {
   c_.members->table().each([&](const gossip::MemberView& m) {
     if (m.state != wire::MemberState::left) seen_ = std::max(seen_, council_fact_of(m).version);
   });
-  if (!c_.serving || c_.ledger.knows <= coming()) return;
-  next_ = c_.now.boot + kVersionPause;
+  if (c_.ledger.knows <= coming()) return;
+  next_ = c_.now.boot + kVersionPause;  // this node may come to coordinate meanwhile
+  if (!c_.serving) return;
   const std::uint32_t to = known_to_all();
   if (to <= coming()) return;
   if (c_.propose(cluster::CommandType::raise_version, cluster::RaiseVersion{to}) == 0) return;

@@ -1,6 +1,7 @@
 // Members whose programs know different versions of the ledger (node/ledger_versions.h).
 #include <gmock/gmock.h>
 
+#include "common/cluster/command.h"
 #include "tests/unit/node/two_nodes.h"
 
 namespace dtrain::node {
@@ -56,8 +57,9 @@ class VersionsTest : public ::testing::Test {
 };
 
 TEST_F(VersionsTest, ItIsRaisedWhenTheLastOfThemKnowsIt) {
-  houses[0]->options.ledger_knows = houses[1]->options.ledger_knows = kLater;
   start_all();
+  give(*houses[1], kLater);
+  give(*houses[0], kLater);
   const auto early = submit(*houses[0], "early", true);
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().code, ErrorCode::refused);
@@ -65,7 +67,10 @@ TEST_F(VersionsTest, ItIsRaisedWhenTheLastOfThemKnowsIt) {
   EXPECT_THAT(early.error().message, testing::Not(HasSubstr("n1")));
   ASSERT_TRUE(submit(*houses[2], "plain", false)) << "what all know goes on";
   give(*houses[2], kLater);
-  for (House* house : houses) EXPECT_TRUE(submit(*house, "newer-" + house->started.facts.name, true));
+  for (House* house : houses) {
+    const auto taken = submit(*house, "newer-" + house->started.facts.name, true);
+    EXPECT_TRUE(taken) << taken.error().text();
+  }
 }
 
 TEST_F(VersionsTest, WhoIsGivenAnOlderProgramStopsReadingAndSaysSo) {
@@ -83,7 +88,6 @@ TEST_F(VersionsTest, WhoIsGivenAnOlderProgramStopsReadingAndSaysSo) {
     EXPECT_FALSE(nodes.front().schedulable);
     EXPECT_EQ(nodes.front().unfit, "this host's dtrain knows version 1 of the ledger, which has version 1000000");
   }
-  EXPECT_TRUE(submit(old, "relayed", false)) << "the coordinator's host answers for it";
   // It leads nothing, whoever is left.
   houses[0]->kill();
   town.run_for(10s);
@@ -98,7 +102,19 @@ TEST_F(VersionsTest, WhoIsGivenAnOlderProgramStopsReadingAndSaysSo) {
   EXPECT_TRUE(old.nodes("n3").front().schedulable);
   const auto jobs = old.ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{});
   ASSERT_TRUE(jobs);
-  EXPECT_EQ(jobs->jobs.size(), 3u);
+  EXPECT_EQ(jobs->jobs.size(), 2u);
+}
+
+// A cluster that began with the newer program; one with an older program joins it.
+TEST_F(VersionsTest, WhoJoinsWithAnOlderProgramIsGivenNoCopyAndNoTasks) {
+  houses[0]->options.ledger_knows = houses[1]->options.ledger_knows = kLater;
+  start_all();
+  ASSERT_TRUE(submit(*houses[0], "newer", true));
+  House& old = *houses[2];
+  EXPECT_EQ(old.log.count("ledger.behind"), 0u) << "it never had anything to read";
+  EXPECT_FALSE(old.status().ledger);
+  EXPECT_EQ(houses[0]->nodes("n3").front().role, "member");
+  EXPECT_THAT(houses[0]->nodes("n3").front().unfit, HasSubstr("knows version 1 of the ledger"));
 }
 
 TEST_F(VersionsTest, WhatALeaderCannotReadItDoesNotPropose) {

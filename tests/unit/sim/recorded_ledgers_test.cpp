@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "tests/sim/cluster_world.h"
 
@@ -17,15 +18,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kHashEvery = 32;  // entries
+constexpr std::uint64_t kHashEvery = 16;  // entries
 constexpr std::size_t kFileBytes = 64 << 20;
 
 struct Course {
   std::size_t nodes;
   std::uint64_t seed;
 };
-// Chosen so that each rule of the ledger that can be broken (below) decides something in one of them.
-constexpr Course kCourses[] = {{1, 1}, {1, 2}, {3, 1}, {3, 2}, {3, 3}, {5, 1}};
+// Of the ledger, each of which must decide something in a recorded log: changed, it shows.
+constexpr const char* kRules[] = {"consequence-costs-nothing", "frozen-costs-nothing", "completion-durable", "budget",
+                                  "stateful-waits-for-its-host", "deleted-gives-its-name", "preempted-costs-nothing"};
 
 struct Recorded {
   std::vector<wire::LogEntry> entries;             // from index 1
@@ -91,20 +93,30 @@ std::vector<fs::path> all_recorded() {
   return paths;
 }
 
+bool shows(const Recorded& recorded, const std::string& rule) { return hashes_of(recorded.entries, rule) != recorded.hashes; }
+
+// For each rule the first course that shows it, of one host and of several.
+void record_all(const fs::path& to) {
+  constexpr std::uint64_t kSeeds = 200;
+  fs::create_directories(to);
+  std::set<std::string> unseen(std::begin(kRules), std::end(kRules));
+  for (std::uint64_t seed = 1; seed <= kSeeds && !unseen.empty(); ++seed)
+    for (const std::size_t nodes : {1, 3, 5}) {
+      const Recorded recorded = record({nodes, seed});
+      if (std::erase_if(unseen, [&](const std::string& rule) { return shows(recorded, rule); }) == 0) continue;
+      std::ofstream(to / (std::to_string(nodes) + "-hosts-seed-" + std::to_string(seed) + ".log"), std::ios::binary) << wire::encode(recorded);
+    }
+  EXPECT_TRUE(unseen.empty()) << *unseen.begin() << " decides nothing in any of them";
+}
+
 TEST(RecordedLedgers, GiveTheSameStates) {
   const fs::path newest = directory() / std::to_string(cluster::kNewestVersion);
-  if (std::getenv("DTRAIN_UPDATE_GOLDEN") != nullptr) {
-    fs::create_directories(newest);
-    for (const Course& course : kCourses) {
-      const fs::path path = newest / (std::to_string(course.nodes) + "-hosts-seed-" + std::to_string(course.seed) + ".log");
-      if (!fs::exists(path)) std::ofstream(path, std::ios::binary) << wire::encode(record(course));
-    }
-  }
+  if (std::getenv("DTRAIN_UPDATE_GOLDEN") != nullptr && !fs::exists(newest)) record_all(newest);
   for (std::uint32_t version = cluster::kFirstVersion; version <= cluster::kNewestVersion; ++version)
     ASSERT_TRUE(fs::exists(directory() / std::to_string(version))) << "no logs of version " << version << " are recorded";
   for (const fs::path& path : all_recorded()) {
     const Recorded recorded = load(path);
-    ASSERT_GT(recorded.hashes.size(), 3u) << path;
+    ASSERT_GT(recorded.hashes.size(), 1u) << path;
     const auto hashes = hashes_of(recorded.entries);
     for (const auto& [index, hash] : recorded.hashes)
       ASSERT_EQ(hashes.at(index), hash) << path << ": the state after entry " << index << " is another than it was";
@@ -115,14 +127,12 @@ TEST(RecordedLedgers, GiveTheSameStates) {
 class ChangedRule : public testing::TestWithParam<const char*> {};
 TEST_P(ChangedRule, GivesOtherStates) {
   for (const fs::path& path : all_recorded()) {
-    const Recorded recorded = load(path);
-    if (hashes_of(recorded.entries, GetParam()) != recorded.hashes) return;
+    if (shows(load(path), GetParam())) return;
   }
   FAIL() << "no recorded log shows it";
 }
 INSTANTIATE_TEST_SUITE_P(OfTheLedger, ChangedRule,
-                         testing::Values("consequence-costs-nothing", "frozen-costs-nothing", "completion-durable", "budget",
-                                         "stateful-waits-for-its-host", "deleted-gives-its-name", "preempted-costs-nothing"),
+                         testing::ValuesIn(kRules),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '-', '_');
