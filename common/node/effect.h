@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "common/job/job_spec.h"
+#include "common/node/alternative.h"
 #include "common/node/event.h"
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
@@ -310,17 +310,18 @@ using EffectAlternatives =
                  RunHook, EndHooks, FindGpuHolders, gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds,
                  SaveMembers, SendLog, SendFormation, KnowMember, EnterCluster, Examine>;
 
-// One of these. Copying, moving and destroying an effect is out of line (effect.cpp): else every file that holds one would compile that
-// anew for all alternatives, which takes longer than the rest of it.
+// One of these. How it is made, copied, moved and destroyed is out of line (effect.cpp): alternative.h says why.
 struct Effect : EffectAlternatives {
-  template <class T>
-    requires(!std::is_same_v<std::remove_cvref_t<T>, Effect>)
-  Effect(T&& alternative) : EffectAlternatives(std::forward<T>(alternative)) {}
+  template <AlternativeOf<EffectAlternatives> T>
+  Effect(T&& alternative) : Effect(Alternative::among<EffectAlternatives>(std::forward<T>(alternative))) {}
   Effect(const Effect&);
   Effect(Effect&&) noexcept;
   Effect& operator=(const Effect&);
   Effect& operator=(Effect&&) noexcept;
   ~Effect();
+
+ private:
+  explicit Effect(const Alternative& alternative);
 };
 
 }  // namespace dtrain::node

@@ -2,6 +2,7 @@
 
 namespace dtrain::node {
 
+Event::Event(const Alternative& alternative) : EventAlternatives(made_of<EventAlternatives>(alternative)) {}
 Event::Event(const Event&) = default;
 Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(const Event&) = default;

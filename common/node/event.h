@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "common/cluster/formation.h"
 #include "common/gossip/membership.h"
 #include "common/node/access.h"
+#include "common/node/alternative.h"
 #include "common/node/disk_room.h"
 #include "common/node/examination.h"
 #include "common/node/gpu_sample.h"
@@ -308,17 +308,18 @@ using EventAlternatives =
                  RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick, Stopping, Examined,
                  HostChecked, GpuHoldersFound, DiskLooked>;
 
-// One of these. Copying, moving and destroying an event is out of line (event.cpp): else every file that holds one would compile that
-// anew for all alternatives, which takes longer than the rest of it.
+// One of these. How it is made, copied, moved and destroyed is out of line (event.cpp): alternative.h says why.
 struct Event : EventAlternatives {
-  template <class T>
-    requires(!std::is_same_v<std::remove_cvref_t<T>, Event>)
-  Event(T&& alternative) : EventAlternatives(std::forward<T>(alternative)) {}
+  template <AlternativeOf<EventAlternatives> T>
+  Event(T&& alternative) : Event(Alternative::among<EventAlternatives>(std::forward<T>(alternative))) {}
   Event(const Event&);
   Event(Event&&) noexcept;
   Event& operator=(const Event&);
   Event& operator=(Event&&) noexcept;
   ~Event();
+
+ private:
+  explicit Event(const Alternative& alternative);
 };
 
 }  // namespace dtrain::node
