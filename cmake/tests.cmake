@@ -62,29 +62,31 @@ dtrain_test(property tests/property dtrain_node)
 
 # The simulated worlds: fakes that the conformance suites test too, and dtrain-sim.
 file(GLOB sim_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/sim/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/checkers/*.cpp)
-list(FILTER sim_sources EXCLUDE REGEX "/main\\.cpp$")
+list(FILTER sim_sources EXCLUDE REGEX "/(main|seed_runs)\\.cpp$")
+add_library(dtrain_sim_seeds STATIC tests/sim/seed_runs.cpp)  # what all worlds do with a range of seeds
+target_link_libraries(dtrain_sim_seeds PUBLIC dtrain_base nlohmann_json::nlohmann_json)
 file(GLOB sim_membership_sources CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/tests/sim/membership/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/membership/checkers/*.cpp)
 add_library(dtrain_sim_membership STATIC ${sim_membership_sources})
-target_link_libraries(dtrain_sim_membership PUBLIC dtrain_gossip nlohmann_json::nlohmann_json)
+target_link_libraries(dtrain_sim_membership PUBLIC dtrain_gossip dtrain_sim_seeds)
 dtrain_test(unit_sim_membership tests/unit/sim/membership dtrain_sim_membership)
 file(GLOB sim_council_sources CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/tests/sim/council/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/council/checkers/*.cpp)
 add_library(dtrain_sim_council STATIC ${sim_council_sources})
-target_link_libraries(dtrain_sim_council PUBLIC dtrain_cluster nlohmann_json::nlohmann_json)
+target_link_libraries(dtrain_sim_council PUBLIC dtrain_cluster dtrain_sim_seeds)
 dtrain_test(unit_sim_council tests/unit/sim/council dtrain_sim_council)
 file(GLOB sim_formation_sources CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/tests/sim/formation/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/formation/checkers/*.cpp)
 add_library(dtrain_sim_formation STATIC ${sim_formation_sources})
-target_link_libraries(dtrain_sim_formation PUBLIC dtrain_cluster nlohmann_json::nlohmann_json)
+target_link_libraries(dtrain_sim_formation PUBLIC dtrain_cluster dtrain_sim_seeds)
 dtrain_test(unit_sim_formation tests/unit/sim/formation dtrain_sim_formation)
 file(GLOB sim_lease_sources CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/tests/sim/lease/*.cpp ${CMAKE_SOURCE_DIR}/tests/sim/lease/checkers/*.cpp)
 add_library(dtrain_sim_lease STATIC ${sim_lease_sources})
-target_link_libraries(dtrain_sim_lease PUBLIC dtrain_cluster dtrain_task nlohmann_json::nlohmann_json)
+target_link_libraries(dtrain_sim_lease PUBLIC dtrain_cluster dtrain_task dtrain_sim_seeds)
 dtrain_test(unit_sim_lease tests/unit/sim/lease dtrain_sim_lease)
 add_library(dtrain_sim_world STATIC ${sim_sources})
-target_link_libraries(dtrain_sim_world PUBLIC dtrain_node dtrain_sim_membership nlohmann_json::nlohmann_json fmt::fmt)
+target_link_libraries(dtrain_sim_world PUBLIC dtrain_node dtrain_sim_membership fmt::fmt)
 dtrain_test(unit_sim tests/unit/sim dtrain_sim_world)
 dtrain_test(scenarios tests/scenarios dtrain_sim_world)
 dtrain_test(conformance tests/conformance dtrain_sim_world dtrain_proc dtrain_loop)

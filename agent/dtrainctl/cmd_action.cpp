@@ -1,5 +1,6 @@
 // cancel, suspend, resume, restart, scale, delete, rerun: one request each, safe to send twice.
 #include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/stream.h"
 #include "agent/dtrainctl/upload.h"
 

@@ -2,6 +2,7 @@
 // this host, with the eyes of whoever runs it.
 #include <algorithm>
 
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtraind/exam_terms.h"
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/tables.h"

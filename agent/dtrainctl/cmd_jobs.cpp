@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
 
 namespace dtrain::ctl {

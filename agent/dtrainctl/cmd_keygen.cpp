@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/unique_fd.h"
 #include "agent/net/cluster_keys.h"
 #include "common/wire/client_key_file.h"

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
 
 namespace dtrain::ctl {

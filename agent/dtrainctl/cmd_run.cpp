@@ -2,6 +2,7 @@
 
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/follow.h"
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/upload.h"
 #include "common/job/manifest_input.h"
 

@@ -1,4 +1,5 @@
 #include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/upload.h"
 
 namespace dtrain::ctl {

@@ -8,13 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "agent/dtrainctl/json.h"
 #include "common/job/job_spec.h"
 #include "common/wire/control.h"
 #include "common/wire/view.h"
 
 namespace dtrain::ctl {
-
-using Json = nlohmann::ordered_json;
 
 // {"code":N} | {"signal":"SIGKILL"}, and "cause" where one is known.
 Json json_of(const wire::ExitView& exit);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/words.h"
 #include "common/base/check.h"
 

@@ -9,7 +9,7 @@
 #include "agent/dtrainctl/client.h"
 #include "agent/dtrainctl/failure.h"
 #include "agent/dtrainctl/io.h"
-#include "agent/dtrainctl/json_view.h"
+#include "agent/dtrainctl/json.h"
 #include "agent/dtrainctl/render.h"
 
 namespace dtrain::ctl {

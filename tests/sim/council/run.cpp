@@ -1,6 +1,7 @@
 #include "tests/sim/council/run.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "common/raft/rules.h"
 

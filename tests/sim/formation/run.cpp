@@ -1,6 +1,7 @@
 #include "tests/sim/formation/run.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace dtrain::sim::formation {
 namespace {

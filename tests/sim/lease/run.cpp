@@ -1,6 +1,7 @@
 #include "tests/sim/lease/run.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "common/cluster/lease_rules.h"
 #include "common/task/lease_rules.h"

@@ -1,6 +1,7 @@
 #include "tests/sim/membership/figures.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace dtrain::sim::membership {
 namespace {

@@ -1,6 +1,7 @@
 #include "tests/sim/membership/run.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "common/gossip/rules.h"
 

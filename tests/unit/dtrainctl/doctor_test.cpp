@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
 #include "common/wire/doctor.h"
 #include "tests/unit/dtrainctl/fake_agent.h"
@@ -14,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using wire::MessageType;
-using Json = nlohmann::json;
+using Unordered = nlohmann::json;
 
 class Doctor : public testing::Test {
  protected:
@@ -65,7 +66,7 @@ TEST_F(Doctor, Json) {
   finds({kIll, kWell});
   const Ran ran = ctl({"-o", "json", "doctor"});
   EXPECT_EQ(ran.code, 1);
-  EXPECT_EQ(Json::parse(ran.out), Json::parse(R"([
+  EXPECT_EQ(Unordered::parse(ran.out), Unordered::parse(R"([
     {"check": "reach", "node": "n3", "level": "bad", "finding": "its agent is down", "cure": "start it"},
     {"check": "disk", "node": "gpu01", "level": "ok", "finding": "paths.data 60.0 GiB free", "cure": ""}])"));
 }
@@ -87,20 +88,20 @@ TEST_F(Doctor, WithoutAnAgentThisHostIsLookedAt) {
   const Ran ran = ctl({"-o", "json", "doctor", "--config", config});
   EXPECT_EQ(ran.code, 4);
   EXPECT_THAT(ran.err, HasSubstr("no agent answers"));
-  const Json findings = Json::parse(ran.out);
+  const Unordered findings = Unordered::parse(ran.out);
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(findings[0]["check"], "agent");
   EXPECT_EQ(findings[0]["level"], "bad");
   EXPECT_EQ(findings[0]["node"], "n9");
   EXPECT_THAT(findings[0]["finding"].get<std::string>(), HasSubstr(dir_.path() + "/s"));
-  EXPECT_EQ(findings[1], Json::parse(R"({"check": "config", "node": "n9", "level": "ok", "finding": "can be read", "cure": ""})"));
+  EXPECT_EQ(findings[1], Unordered::parse(R"({"check": "config", "node": "n9", "level": "ok", "finding": "can be read", "cure": ""})"));
   EXPECT_THAT(ran.out, HasSubstr(dir_.path() + "/data"));
 }
 
 TEST_F(Doctor, AConfigurationThatIsWrongIsAFinding) {
   const auto config_of = [](const Ran& ran) {
     std::string text;
-    for (const Json& f : Json::parse(ran.out))
+    for (const Unordered& f : Unordered::parse(ran.out))
       if (f["check"] == "config") text += f["level"].get<std::string>() + ": " + f["finding"].get<std::string>();
     return text;
   };

@@ -1,6 +1,8 @@
 // World lease as a whole: seeds hold and repeat themselves, faults occur, broken rules are found.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/sim/lease/run.h"
 
 namespace dtrain::sim::lease {

@@ -2,6 +2,8 @@
 // right.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/unit/sim/membership/fake_view.h"
 
 namespace dtrain::sim::membership {
