@@ -10,6 +10,6 @@ endif()
 function(dtrain_small_static name)
   target_compile_options(${name} PRIVATE -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-asynchronous-unwind-tables -fno-stack-protector
                                          -U_FORTIFY_SOURCE -fno-pie -fno-sanitize=all)
-  target_link_options(${name} PRIVATE -static -nostdlib -Wl,-z,noseparate-code -fno-sanitize=all ${musl_directory}/crt1.o ${musl_directory}/crti.o)
+  target_link_options(${name} PRIVATE -fuse-ld=bfd -static -nostdlib -Wl,-z,noseparate-code -fno-sanitize=all ${musl_directory}/crt1.o ${musl_directory}/crti.o)
   target_link_libraries(${name} PRIVATE ${DTRAIN_MUSL} gcc ${musl_directory}/crtn.o)
 endfunction()

@@ -15,7 +15,7 @@ PACKAGES = {
     "cppzmq": "cppzmq-dev", "msgpack-cxx": "libmsgpack-cxx-dev", "libarchive": "libarchive-dev", "libzstd": "libzstd-dev",
     "benchmark": "libbenchmark-dev",
 }
-ALWAYS = ("g++", "cmake", "ninja-build", "ccache", "libmsgpack-cxx-dev", "libgmock-dev", "python3-numpy", "python3-sklearn")
+ALWAYS = ("g++", "cmake", "ninja-build", "ccache", "lld", "libmsgpack-cxx-dev", "libgmock-dev", "python3-numpy", "python3-sklearn")
 ASKS = re.compile(r"find_package\(\s*([\w-]+)|pkg_check_modules\([^)]*?([\w.+-]+)\s*\)")
 
 
