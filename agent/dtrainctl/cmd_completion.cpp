@@ -32,7 +32,7 @@ std::string valued_options(const std::vector<VerbSummary>& verbs) {
 }
 
 // In single quotes for a shell.
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
@@ -100,7 +100,7 @@ _dtrainctl() {
 
 std::string zsh_script(const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals) {
   std::string out = "#compdef dtrainctl\n# zsh completion of dtrainctl\n_dtrainctl() {\n  local -a verbs\n  verbs=(\n";
-  for (const VerbSummary& verb : verbs) out += "    " + quoted(verb.name + ":" + verb.help) + "\n";
+  for (const VerbSummary& verb : verbs) out += "    " + shell_quoted(verb.name + ":" + verb.help) + "\n";
   out += R"sh(  )
   local verb= first= count=0 i word skip=
   for ((i = 2; i < CURRENT; i++)); do
@@ -167,7 +167,7 @@ std::string fish_script(const std::vector<VerbSummary>& verbs, const std::vector
       out += "complete -c dtrainctl " + fish_name(option) + "\n";
   for (const VerbSummary& verb : verbs) {
     out += "complete -c dtrainctl -n 'not __fish_seen_subcommand_from " + all + "' -a " + verb.name + " -d " +
-           quoted(verb.help) + "\n";
+           shell_quoted(verb.help) + "\n";
     const std::string seen = "__fish_seen_subcommand_from " + verb.name;
     for (const std::string& option : verb.options)
       out += "complete -c dtrainctl -n '" + seen + "' " +

@@ -5,19 +5,19 @@
 namespace dtrain::cluster::lease {
 namespace {
 
-constexpr std::string_view kNames[] = {
+constexpr std::string_view kLeaseRuleNames[] = {
     "fresh-round",           "round-after-arrival", "margin",
     "count-from-election",   "silence-is-no-proof", "accepted-before-proof",
     "newest-attempt",        "no-grant-after-decision", "one-boot",
     "agent-grace",           "exempt-stays",
 };
-constexpr auto kLast = static_cast<std::size_t>(enum_last(Rule{}));
-static_assert(std::size(kNames) == kLast + 1);
+constexpr auto kLastLeaseRule = static_cast<std::size_t>(enum_last(Rule{}));
+static_assert(std::size(kLeaseRuleNames) == kLastLeaseRule + 1);
 
 }  // namespace
 
 std::span<const std::string_view> rule_names(Rule) {
-  return kNames;
+  return kLeaseRuleNames;
 }
 
 }  // namespace dtrain::cluster::lease

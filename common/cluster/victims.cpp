@@ -11,9 +11,9 @@ namespace {
 
 using Running = std::vector<const RunningJob*>;
 
-class Search {
+class VictimSearch {
  public:
-  Search(const WaitingJob& job, const Capacity& free, Running candidates)
+  VictimSearch(const WaitingJob& job, const Capacity& free, Running candidates)
       : job_(job), free_(free), candidates_(std::move(candidates)) {
     std::sort(candidates_.begin(), candidates_.end(), [](const RunningJob* a, const RunningJob* b) {
       const auto rank = [](const RunningJob& j) { return std::tuple(j.spec->policy.priority, -j.started, ~j.id); };
@@ -106,7 +106,7 @@ class Search {
 
 std::optional<VictimChoice> choose_victims(const WaitingJob& job, const Capacity& free,
                                            std::vector<const RunningJob*> candidates) {
-  return Search(job, free, std::move(candidates)).run();
+  return VictimSearch(job, free, std::move(candidates)).run();
 }
 
 }  // namespace dtrain::cluster

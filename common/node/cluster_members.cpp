@@ -14,13 +14,13 @@ using gossip::ChangeKind;
 constexpr const char* kToJoinAgain =
     "stop the agent, remove the file members of its data directory, start it with --join HOST";
 
-struct Kind {
+struct KindWords {
   const char* event;  // of the log
   LogLevel level;
   bool listed;  // in `events` too
 };
 
-Kind kind_of(ChangeKind kind) {
+KindWords kind_of(ChangeKind kind) {
   switch (kind) {
     case ChangeKind::alive:
       return {"member.alive", LogLevel::info, true};
@@ -407,7 +407,7 @@ void ClusterMembers::note(const gossip::Change& change) {
   }
   if (change.kind == ChangeKind::left && change.id == identity().id) left_ = true;
   if (change.kind == ChangeKind::refused) refused_ = change.detail;
-  const Kind kind = kind_of(change.kind);
+  const KindWords kind = kind_of(change.kind);
   std::vector<LogField> fields{{"node", change.name}, {"incarnation", std::to_string(change.incarnation)}};
   if (change.kind == ChangeKind::joined)
     fields = {{"cluster", c_.options.cluster_name}, {"id", cluster_id()}};

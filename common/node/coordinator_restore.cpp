@@ -16,7 +16,7 @@ using cluster::CheckpointState;
 using cluster::CommandType;
 using cluster::JobRecord;
 using cluster::RestoreChoice;
-using Kind = RestoreChoice::Step::Kind;
+using StepKind = RestoreChoice::Step::Kind;
 
 // A checkpoint directory that could not be read, here or elsewhere, is looked at again after this.
 constexpr Duration kScanRetry = 5s, kAskAgain = 1s;
@@ -42,19 +42,19 @@ bool Coordinator::wants_restore(const JobRecord& job) {
 Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& soft) {
   if (!wants_restore(job)) return Restoring::ready;
   const auto over = [&] {
-    const Kind kind = soft.choosing->choice.step().kind;
-    return (kind == Kind::blocked || kind == Kind::wait) && soft.choosing->retry <= c_.now.boot;
+    const StepKind kind = soft.choosing->choice.step().kind;
+    return (kind == StepKind::blocked || kind == StepKind::wait) && soft.choosing->retry <= c_.now.boot;
   };
   // A host that was away may tell of what it has while the others look (three hosts, seed 1838).
   const auto newer = [&] { return soft.choosing->newest_known < newest_step(job); };
   if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch || newer() || over()) choose(job, soft);
   drive_choice(job, soft);
   const auto& step = soft.choosing->choice.step();
-  if (step.kind == Kind::wait) {
+  if (step.kind == StepKind::wait) {
     wait_for_newest(job, soft);
     return Restoring::blocked;
   }
-  if (step.kind == Kind::blocked) {
+  if (step.kind == StepKind::blocked) {
     if (soft.choosing->choice.pinned()) {
       propose(soft, job.id, CommandType::finish,
               cluster::FinishJob{job.id, cluster::JobState::failed, "could not restore: " + step.reason});
@@ -69,7 +69,7 @@ Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& 
     wait(job, soft, reason);
     return Restoring::blocked;
   }
-  if (step.kind == Kind::chosen || step.kind == Kind::nothing) return Restoring::ready;
+  if (step.kind == StepKind::chosen || step.kind == StepKind::nothing) return Restoring::ready;
   soft.deadline = std::min(soft.deadline, soft.choosing->retry);
   if (soft.choosing->under_way()) say_what_takes_long(job, soft);
   return Restoring::under_way;
@@ -153,7 +153,7 @@ std::set<NodeId> Coordinator::hosts_to_ask(const JobRecord& job, const Choosing&
 }
 
 void Coordinator::ask_hosts(const JobRecord& job, Choosing& choosing) {
-  const bool parent = choosing.choice.step().kind == Kind::scan_parent;
+  const bool parent = choosing.choice.step().kind == StepKind::scan_parent;
   const bool pinned = choosing.choice.pinned();
   if (pinned || job.generation == 0 || job.from_scratch) choosing.everywhere = true;
   std::set<NodeId> hosts = hosts_to_ask(job, choosing);
@@ -230,9 +230,9 @@ void Coordinator::all_looked(const JobRecord& job, Job& soft) {
   }
   const bool waited = c_.options.restore_wait <= 0ns || c_.options.broken_rule == "newest-is-waited-for" ||
                       (job.restore_waits_since && *job.restore_waits_since + c_.options.restore_wait <= c_.elapsed());
-  const bool parent = choosing.choice.step().kind == Kind::scan;
+  const bool parent = choosing.choice.step().kind == StepKind::scan;
   choosing.choice.scanned(choosing.found, hosts_away(job, choosing), waited);
-  if (parent && choosing.choice.step().kind == Kind::scan_parent) {
+  if (parent && choosing.choice.step().kind == StepKind::scan_parent) {
     choosing.looked.clear();
     choosing.found.clear();
   }
@@ -245,7 +245,7 @@ void Coordinator::drive_choice(const JobRecord& job, Job& soft) {
   Choosing& choosing = *soft.choosing;
   if (choosing.under_way()) return;
   const auto& step = choosing.choice.step();
-  if (step.kind == Kind::blocked || step.kind == Kind::wait) return;
+  if (step.kind == StepKind::blocked || step.kind == StepKind::wait) return;
   if (choosing.retry != kNever) {
     if (choosing.retry > c_.now.boot) return;
     choosing.retry = kNever;
@@ -257,23 +257,23 @@ void Coordinator::drive_choice(const JobRecord& job, Job& soft) {
     choosing.host = own != step.at.hosts.end() ? *own : step.at.hosts.front();
   };
   switch (step.kind) {
-    case Kind::scan:
-    case Kind::scan_parent:
+    case StepKind::scan:
+    case StepKind::scan_parent:
       return ask_hosts(job, choosing);
-    case Kind::verify:
+    case StepKind::verify:
       place();
       return checkpoints_.verify(choosing.host, VerifyCheckpoint{job.id, choosing.token, step.at.info, job.user});
-    case Kind::quarantine:
+    case StepKind::quarantine:
       place();
       c_.propose(CommandType::checkpoint,
                  CheckpointSeen{job.id, step.at.info, step.damaged ? CheckpointState::damaged : CheckpointState::quarantined, step.reason,
                                 choosing.host, step.at.generation});
       return checkpoints_.quarantine(choosing.host,
                                      QuarantineCheckpoint{job.id, choosing.token, step.at.info, job.user, job.spec.checkpoint->dir});
-    case Kind::chosen:
-    case Kind::nothing:
-    case Kind::wait:
-    case Kind::blocked:
+    case StepKind::chosen:
+    case StepKind::nothing:
+    case StepKind::wait:
+    case StepKind::blocked:
       return;
   }
 }
@@ -319,7 +319,7 @@ void Coordinator::quarantined(const CheckpointQuarantined& e) {
 // Of the decision, for the history.
 std::string Coordinator::why_restored(const RestoreChoice::Step& step) const {
   if (!step.newest) return step.reason;
-  const std::int64_t from = step.kind == Kind::chosen ? step.at.info.step + 1 : 0;
+  const std::int64_t from = step.kind == StepKind::chosen ? step.at.info.step + 1 : 0;
   return step.reason + "; steps " + std::to_string(from) + " to " + std::to_string(step.newest->step) + " are given up: they are on " +
          hosts_text(step.newest->hosts) + " only";
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/node/host_health.h"
+#include "common/node/words.h"
 
 namespace dtrain::node {
 namespace {
@@ -24,12 +25,6 @@ std::string bytes_text(std::uint64_t bytes) {
 std::string limit_text(const std::string& name, std::uint64_t value) {
   if (value == kUnlimited) return "unlimited";
   return name == "nofile" || name == "nproc" ? number(value) : bytes_text(value);
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
 }
 
 std::string span_text(const PortSpan& span) { return number(span.first) + "-" + number(span.last); }

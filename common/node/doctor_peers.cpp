@@ -3,6 +3,7 @@
 #include <set>
 
 #include "common/node/doctor.h"
+#include "common/node/words.h"
 
 namespace dtrain::node {
 namespace {
@@ -12,12 +13,6 @@ using Answer = Contact::Answer;
 std::string seconds_text(Duration d) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(d < Duration{} ? -d : d).count();
   return std::to_string(ms / 1000) + "." + std::to_string(ms % 1000 / 100) + " s";
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
 }
 
 std::string lane(const Contact& contact) { return contact.bulk ? "bulk" : "gossip"; }

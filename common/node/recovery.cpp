@@ -7,6 +7,7 @@
 
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
+#include "common/node/words.h"
 
 namespace dtrain::node {
 namespace {
@@ -19,12 +20,6 @@ constexpr const char* kCouldNot = "could not recover the quorum: ";
 
 tl::unexpected<Error> refused(const std::string& because, const std::string& next) {
   return fail(ErrorCode::refused, kCouldNot + because, next);
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  return all;
 }
 
 std::string name_of(const Context& c, const MemberId& id) {

@@ -7,9 +7,9 @@ namespace {
 
 using wire::MessageType;
 
-constexpr const char* kNames[] = {"digits", "speech", "ranker", "vision", "search", "prices"};
+constexpr const char* kJobNames[] = {"digits", "speech", "ranker", "vision", "search", "prices"};
 constexpr std::size_t kUsedNames = 3;   // few: names must collide
-constexpr std::uint64_t kCodedEvery = 5;                            // every such reply is encoded again and compared
+constexpr std::uint64_t kRepliesCoded = 5;                            // every such reply is encoded again and compared
 constexpr Duration kLongestWatch = 20s;
 constexpr std::uint32_t kUid = 1000;
 
@@ -167,7 +167,7 @@ void SimClient::submit_again(const std::string& name) {
 }
 
 void SimClient::submit_something() {
-  const std::string name = kNames[rng_.below(hungry_ != 0 ? std::size(kNames) : kUsedNames)];
+  const std::string name = kJobNames[rng_.below(hungry_ != 0 ? std::size(kJobNames) : kUsedNames)];
   const JobFile* earlier = nullptr;
   for (const auto& [tag, file] : book_.files())
     if (file.spec.name == name) earlier = &file;
@@ -289,7 +289,7 @@ void SimClient::receive(node::ConnectionId connection, const std::string& body, 
 }
 
 void SimClient::check_payload(const SentRequest& sent, const wire::Message& message, std::uint64_t index) {
-  const bool compare = ++received_ % kCodedEvery == 0;
+  const bool compare = ++received_ % kRepliesCoded == 0;
   std::string why;
   bool good = true;
   switch (message.type) {

@@ -8,7 +8,7 @@
 namespace dtrain::sim {
 namespace {
 
-constexpr std::uint64_t kCodedEvery = 7;  // every such commit goes through the codec, as it would on a real disk
+constexpr std::uint64_t kCommitsCoded = 7;  // every such commit goes through the codec, as it would on a real disk
 
 }  // namespace
 
@@ -74,7 +74,7 @@ void SimDisk::apply(const node::Persist& persist) {
   for (const auto& entry : persist.append) {
     if (entry.index != ++last)
       complain_("entry " + std::to_string(entry.index) + " was appended where entry " + std::to_string(last) + " belongs");
-    if (entry.index % kCodedEvery == 0) {
+    if (entry.index % kCommitsCoded == 0) {
       auto coded = wire::decode<raft::LogEntry>(wire::encode(entry));
       if (!coded || coded->payload != entry.payload) complain_("entry " + std::to_string(entry.index) + " does not survive its encoding");
     }

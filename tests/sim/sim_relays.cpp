@@ -8,7 +8,7 @@ namespace dtrain::sim {
 namespace {
 
 constexpr Duration kHop = 2ms, kRead = 3ms, kUnknown = 1s, kSilence = 30s, kAgain = 500ms;
-constexpr Duration kSlowestLook = 5ms, kSlowestWord = 20ms;  // for a package that is to be staged; that it is not here
+constexpr Duration kSlowestFind = 5ms, kSlowestWord = 20ms;  // for a package that is to be staged; that it is not here
 constexpr std::size_t kCheckpointBytes = 64;
 constexpr std::size_t kChunk = 24;  // of the 64 bytes that every package has: its digest
 
@@ -36,7 +36,7 @@ SimRelays::Streams::iterator SimRelays::of_accepted(std::size_t host, node::Conn
 
 void SimRelays::perform(std::size_t host, const node::Stage& e) {
   const Duration word = upto(kSlowestWord);
-  world_.timeline().after(upto(kSlowestLook), [this, host, e, word, life = world_.host(host).lives()] {
+  world_.timeline().after(upto(kSlowestFind), [this, host, e, word, life = world_.host(host).lives()] {
     // An agent that has died begins nothing, though no new life of it has begun yet (three hosts, seed 16901).
     if (world_.host(host).lives() != life || world_.host(host).node() == nullptr) return;
     if (has(host, e.package_digest)) return world_.host(host).tasks().perform(e);

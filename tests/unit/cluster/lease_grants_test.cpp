@@ -11,11 +11,11 @@
 namespace dtrain::cluster {
 namespace {
 
-using State = HostSeen::State;
+using HostState = HostSeen::State;
 using Why = Replaceable::Why;
 
 constexpr Duration kCounted = counted_lease(10s);
-const AssignmentId kPs{7, 1, {"ps", 0}}, kChief{7, 1, {"chief", 0}};
+const AssignmentId kPsTask{7, 1, {"ps", 0}}, kChiefTask{7, 1, {"chief", 0}};
 const MemberId kHost{1, 1}, kOther{1, 2};
 
 Instant at(Duration since) {
@@ -27,9 +27,9 @@ struct Granting {
   explicit Granting(std::string broken = "", bool leased = true)
       : grants({10s, 5min, 4, std::move(broken)}) {
     grants.begin(at(100s));
-    grants.placed(kPs, {kHost, "boot", leased}, {3, 4});
+    grants.placed(kPsTask, {kHost, "boot", leased}, {3, 4});
   }
-  LeaseOutputs request(Duration now, AttemptNumber attempt = 1, const AssignmentId& id = kPs, std::string boot = "boot",
+  LeaseOutputs request(Duration now, AttemptNumber attempt = 1, const AssignmentId& id = kPsTask, std::string boot = "boot",
                        MemberId host = kHost) {
     LeaseOutputs out;
     grants.request(at(now), {id, attempt, ++nonce, host, std::move(boot)}, out);
@@ -41,15 +41,15 @@ struct Granting {
     return out;
   }
   // One whole round at that time.
-  std::vector<LeaseAnswer> ask(Duration now, AttemptNumber attempt = 1, const AssignmentId& id = kPs,
+  std::vector<LeaseAnswer> ask(Duration now, AttemptNumber attempt = 1, const AssignmentId& id = kPsTask,
                                std::string boot = "boot", MemberId host = kHost) {
     return done(now, request(now, attempt, id, std::move(boot), host).begin_round).answers;
   }
   void report(const Fence& fence, std::vector<LeaseReport::Entry> entries, std::string boot = "boot") {
     grants.report({kHost, std::move(boot), fence, std::move(entries)});
   }
-  Replaceable may(State state = State::dead, Duration since = 0s) const {
-    return grants.replaceable(kPs, {state, at(since)});
+  Replaceable may(HostState state = HostState::dead, Duration since = 0s) const {
+    return grants.replaceable(kPsTask, {state, at(since)});
   }
   LeaseGrants grants;
   std::uint64_t nonce = 0;
@@ -60,7 +60,7 @@ TEST(LeaseGrants, GrantsAfterARoundThatBeganAfterwards) {
   const auto first = coordinator.request(101s);
   EXPECT_NE(first.begin_round, 0u);
   EXPECT_TRUE(first.answers.empty());
-  EXPECT_EQ(coordinator.request(102s, 1, kChief).begin_round, 0u);  // waits for the next round
+  EXPECT_EQ(coordinator.request(102s, 1, kChiefTask).begin_round, 0u);  // waits for the next round
   auto out = coordinator.done(103s, first.begin_round);
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_TRUE(out.answers[0].granted);
@@ -77,9 +77,9 @@ TEST(LeaseGrants, WithoutTheRulesOfRounds) {
   Granting hasty("fresh-round");
   EXPECT_EQ(hasty.request(101s).answers.size(), 1u);
   Granting joins("round-after-arrival");
-  joins.grants.placed(kChief, {kHost, "boot", true}, {3, 4});
+  joins.grants.placed(kChiefTask, {kHost, "boot", true}, {3, 4});
   const auto first = joins.request(101s);
-  joins.request(102s, 1, kChief);
+  joins.request(102s, 1, kChiefTask);
   EXPECT_EQ(joins.done(103s, first.begin_round).answers.size(), 2u);
 }
 
@@ -110,21 +110,21 @@ TEST(LeaseGrants, OfManyThatWaitTheLimitIsKept) {
 
 TEST(LeaseGrants, AnotherHostIsSuperseded) {
   Granting coordinator;
-  const auto answers = coordinator.ask(101s, 1, kPs, "boot", kOther);
+  const auto answers = coordinator.ask(101s, 1, kPsTask, "boot", kOther);
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_FALSE(answers[0].granted);
-  coordinator.grants.removed(kPs);
+  coordinator.grants.removed(kPsTask);
   EXPECT_FALSE(coordinator.ask(102s).at(0).granted);
 }
 
 TEST(LeaseGrants, AnotherBootIsNotGrantedAnything) {
-  EXPECT_TRUE(Granting().ask(101s, 1, kPs, "later").empty());
-  EXPECT_EQ(Granting("one-boot").ask(101s, 1, kPs, "later").size(), 1u);
+  EXPECT_TRUE(Granting().ask(101s, 1, kPsTask, "later").empty());
+  EXPECT_EQ(Granting("one-boot").ask(101s, 1, kPsTask, "later").size(), 1u);
 }
 
 TEST(LeaseGrants, AHostIsReplacedAfterTheLastPossibleGrantAndTheMargin) {
   Granting coordinator;
-  EXPECT_EQ(coordinator.may(State::alive).at, kNever);
+  EXPECT_EQ(coordinator.may(HostState::alive).at, kNever);
   EXPECT_EQ(coordinator.may().at, at(100s + kCounted));  // a predecessor may have granted until the election
   coordinator.ask(150s);
   EXPECT_EQ(coordinator.may().at, at(150s + kCounted));
@@ -137,37 +137,37 @@ TEST(LeaseGrants, AHostIsReplacedAfterTheLastPossibleGrantAndTheMargin) {
 
 TEST(LeaseGrants, ALongerLeaseOfItsHostIsCountedOut) {
   Granting coordinator;
-  coordinator.grants.placed(kChief, {kHost, "boot", true, 30s}, {3, 4});
-  EXPECT_EQ(coordinator.grants.replaceable(kChief, {State::dead, {}}).at, at(100s + counted_lease(30s)));
+  coordinator.grants.placed(kChiefTask, {kHost, "boot", true, 30s}, {3, 4});
+  EXPECT_EQ(coordinator.grants.replaceable(kChiefTask, {HostState::dead, {}}).at, at(100s + counted_lease(30s)));
 }
 
 // It runs without any grant from when it was told to keep one: at the latest when its host said so.
 TEST(LeaseGrants, WhatBeginsToKeepALeaseIsCountedFromThen) {
   Granting coordinator("", false);
   EXPECT_EQ(coordinator.may().why, Why::exempt);
-  coordinator.grants.leased(at(200s), kPs, 10s);
+  coordinator.grants.leased(at(200s), kPsTask, 10s);
   EXPECT_EQ(coordinator.may().at, at(200s + kCounted));
-  coordinator.grants.leased(at(300s), kPs, 10s);
+  coordinator.grants.leased(at(300s), kPsTask, 10s);
   EXPECT_EQ(coordinator.may().at, at(200s + kCounted)) << "it was said before";
-  coordinator.grants.leased(at(300s), kChief, 10s);
-  EXPECT_EQ(coordinator.grants.replaceable(kChief, {State::dead, {}}).why, Why::exited) << "nobody placed it";
+  coordinator.grants.leased(at(300s), kChiefTask, 10s);
+  EXPECT_EQ(coordinator.grants.replaceable(kChiefTask, {HostState::dead, {}}).why, Why::exited) << "nobody placed it";
 }
 
 TEST(LeaseGrants, AnAgentThatIsGoneGetsTimeToComeBack) {
   Granting coordinator;
   coordinator.ask(150s);
-  EXPECT_EQ(coordinator.may(State::down, 155s).at, at(155s + 5min));
-  EXPECT_EQ(coordinator.may(State::down, 155s).why, Why::grace);
+  EXPECT_EQ(coordinator.may(HostState::down, 155s).at, at(155s + 5min));
+  EXPECT_EQ(coordinator.may(HostState::down, 155s).why, Why::grace);
   Granting hasty("agent-grace");
   hasty.ask(150s);
-  EXPECT_EQ(hasty.may(State::down, 155s).at, at(150s + kCounted));
+  EXPECT_EQ(hasty.may(HostState::down, 155s).at, at(150s + kCounted));
 }
 
 TEST(LeaseGrants, SilenceIsNoProof) {
   for (const bool broken : {false, true}) {
     Granting coordinator(broken ? "silence-is-no-proof" : "");
     coordinator.ask(150s);
-    coordinator.report({3, 4}, {{kChief, 1, true}});
+    coordinator.report({3, 4}, {{kChiefTask, 1, true}});
     EXPECT_EQ(coordinator.may().at, broken ? at(100s) : at(150s + kCounted));
   }
 }
@@ -176,11 +176,11 @@ TEST(LeaseGrants, TheExitOfTheNewestAttemptIsProof) {
   for (const bool broken : {false, true}) {
     Granting coordinator(broken ? "newest-attempt" : "");
     coordinator.ask(150s, 2);
-    coordinator.report({3, 4}, {{kPs, 1, true}});
+    coordinator.report({3, 4}, {{kPsTask, 1, true}});
     EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::lease);
-    coordinator.report({3, 5}, {{kPs, 2, false}});
+    coordinator.report({3, 5}, {{kPsTask, 2, false}});
     EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::lease);
-    coordinator.report({3, 5}, {{kPs, 2, true}});
+    coordinator.report({3, 5}, {{kPsTask, 2, true}});
     EXPECT_EQ(coordinator.may().why, Why::exited);
     EXPECT_LE(coordinator.may().at, at(150s));
     coordinator.ask(151s, 3);  // started again in place
@@ -199,7 +199,7 @@ TEST(LeaseGrants, AnotherBootIsProof) {
 TEST(LeaseGrants, NoProofBeforeTheHostHasAcceptedTheOrder) {
   for (const bool broken : {false, true}) {
     Granting coordinator(broken ? "accepted-before-proof" : "");
-    for (const Fence& fence : {Fence{2, 9}, Fence{3, 3}}) coordinator.report(fence, {{kPs, 1, true}});
+    for (const Fence& fence : {Fence{2, 9}, Fence{3, 3}}) coordinator.report(fence, {{kPsTask, 1, true}});
     EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::lease);
     coordinator.report({2, 9}, {}, "earlier");
     EXPECT_EQ(coordinator.may().why, broken ? Why::rebooted : Why::lease);
@@ -210,9 +210,9 @@ TEST(LeaseGrants, NothingIsGrantedOnceASuccessorIsDecidedOn) {
   for (const bool broken : {false, true}) {
     Granting coordinator(broken ? "no-grant-after-decision" : "");
     const auto before = coordinator.request(150s);
-    coordinator.grants.decided(kPs);
+    coordinator.grants.decided(kPsTask);
     EXPECT_EQ(coordinator.done(151s, before.begin_round).answers.size(), broken ? 1u : 0u);
-    coordinator.grants.restored(kPs);
+    coordinator.grants.restored(kPsTask);
     EXPECT_EQ(coordinator.ask(152s).size(), 1u);
   }
 }
@@ -220,9 +220,9 @@ TEST(LeaseGrants, NothingIsGrantedOnceASuccessorIsDecidedOn) {
 TEST(LeaseGrants, WithdrawnItRunsOutThoughItsHostIsAlive) {
   Granting coordinator;
   coordinator.ask(150s);
-  coordinator.grants.withdraw(kPs, {3, 5});
+  coordinator.grants.withdraw(kPsTask, {3, 5});
   EXPECT_TRUE(coordinator.ask(151s).empty());
-  EXPECT_EQ(coordinator.may(State::alive).at, at(150s + kCounted));
+  EXPECT_EQ(coordinator.may(HostState::alive).at, at(150s + kCounted));
 }
 
 TEST(LeaseGrants, WithoutALeaseOnlyProofReplacesIt) {
@@ -230,14 +230,14 @@ TEST(LeaseGrants, WithoutALeaseOnlyProofReplacesIt) {
     Granting coordinator(broken ? "exempt-stays" : "", false);
     EXPECT_EQ(coordinator.may().why, broken ? Why::lease : Why::exempt);
     // Its host starts it again by itself, so an exit is proof only once it was told to stop it.
-    coordinator.report({3, 4}, {{kPs, 1, true}});
+    coordinator.report({3, 4}, {{kPsTask, 1, true}});
     EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::exempt);
-    coordinator.grants.withdraw(kPs, {3, 5});
-    coordinator.report({3, 5}, {{kPs, 1, true}});
+    coordinator.grants.withdraw(kPsTask, {3, 5});
+    coordinator.report({3, 5}, {{kPsTask, 1, true}});
     EXPECT_EQ(coordinator.may().why, Why::exited);
   }
   Granting gone("", false);
-  EXPECT_EQ(gone.may(State::forgotten).why, Why::forgotten);
+  EXPECT_EQ(gone.may(HostState::forgotten).why, Why::forgotten);
   gone.report({3, 4}, {}, "later");
   EXPECT_EQ(gone.may().why, Why::rebooted);
 }
@@ -245,7 +245,7 @@ TEST(LeaseGrants, WithoutALeaseOnlyProofReplacesIt) {
 TEST(LeaseGrants, ToldAgainNothingChanges) {
   Granting coordinator;
   coordinator.ask(150s, 2);
-  coordinator.grants.placed(kPs, {kHost, "boot", true}, {3, 4});
+  coordinator.grants.placed(kPsTask, {kHost, "boot", true}, {3, 4});
   EXPECT_EQ(coordinator.may().at, at(150s + kCounted));
 }
 

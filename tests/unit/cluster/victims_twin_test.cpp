@@ -10,16 +10,16 @@
 namespace dtrain::cluster {
 namespace {
 
-struct Case {
+struct Crowd {
   std::vector<HostCapacity> hosts;
   std::vector<job::JobSpec> specs;
   std::vector<RunningJob> running;
   job::JobSpec wanted;
 };
 
-Case draw(std::uint64_t seed) {
+Crowd draw(std::uint64_t seed) {
   Rng rng(seed);
-  Case c;
+  Crowd c;
   const std::uint64_t hosts = 1 + rng.below(3), jobs = 1 + rng.below(5);
   for (std::uint64_t i = 0; i < hosts; ++i) {
     const std::uint64_t cpus = 2 + rng.below(5);
@@ -46,7 +46,7 @@ Case draw(std::uint64_t seed) {
 TEST(VictimsTwin, TheFewestThatSuffice) {
   std::uint64_t found = 0, none = 0, several = 0;
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
-    Case c = draw(seed);
+    Crowd c = draw(seed);
     Capacity free(c.hosts);
     std::vector<const RunningJob*> candidates;
     for (const RunningJob& job : c.running) {

@@ -24,18 +24,18 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr const char *kFirst = "0000:10:00.0", *kSecond = "0000:20:00.0";
+constexpr const char *kGpu0 = "0000:10:00.0", *kGpu1 = "0000:20:00.0";
 
 class Health : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const char* address : {kFirst, kSecond}) {
+    for (const char* address : {kGpu0, kGpu1}) {
       fake_.add_device({address});
       fake_.add_nvidia_record(address, "M", "GPU");
     }
     options_.program = kProgram;
     options_.root = fake_.root();
-    options_.gpus = {{0, kFirst}, {1, kSecond}};
+    options_.gpus = {{0, kGpu0}, {1, kGpu1}};
   }
   ~Health() override {
     if (log_ >= 0) ::close(log_);
@@ -98,14 +98,14 @@ class Health : public ::testing::Test {
 TEST_F(Health, IsGoodWhereNothingIsSaid) {
   const auto gpus = first_look();
   ASSERT_THAT(gpus, SizeIs(2));
-  EXPECT_EQ(gpus[0].pci, kFirst);
+  EXPECT_EQ(gpus[0].pci, kGpu0);
   EXPECT_EQ(gpus[0].lost, "");
   EXPECT_FALSE(gpus[0].celsius || gpus[0].slowdown || gpus[0].uncorrected || gpus[0].remap_pending || gpus[0].refused);
 }
 
 TEST_F(Health, LostFromTheBus) {
-  fake_.remove_device(kFirst);
-  fake_.write(device(kSecond) + "/config", std::string(64, '\xff'));
+  fake_.remove_device(kGpu0);
+  fake_.write(device(kGpu1) + "/config", std::string(64, '\xff'));
   const auto gpus = first_look();
   ASSERT_THAT(gpus, SizeIs(2));
   EXPECT_EQ(gpus[0].lost, "it is not on the bus any more");
@@ -113,12 +113,12 @@ TEST_F(Health, LostFromTheBus) {
 }
 
 TEST_F(Health, OfAmdIsInItsFiles) {
-  fake_.write(device(kFirst) + "/hwmon/hwmon3/temp1_input", "61000\n");
-  fake_.write(device(kFirst) + "/hwmon/hwmon3/temp1_crit", "100000\n");
-  fake_.write(device(kFirst) + "/hwmon/hwmon3/temp2_input", "99000\n");  // nearer to its limit
-  fake_.write(device(kFirst) + "/hwmon/hwmon3/temp2_crit", "110000\n");
-  fake_.write(device(kFirst) + "/hwmon/hwmon3/temp3_crit", "not a number\n");
-  fake_.write(device(kFirst) + "/ras/umc_err_count", "ue: 2\nce: 17\n");
+  fake_.write(device(kGpu0) + "/hwmon/hwmon3/temp1_input", "61000\n");
+  fake_.write(device(kGpu0) + "/hwmon/hwmon3/temp1_crit", "100000\n");
+  fake_.write(device(kGpu0) + "/hwmon/hwmon3/temp2_input", "99000\n");  // nearer to its limit
+  fake_.write(device(kGpu0) + "/hwmon/hwmon3/temp2_crit", "110000\n");
+  fake_.write(device(kGpu0) + "/hwmon/hwmon3/temp3_crit", "not a number\n");
+  fake_.write(device(kGpu0) + "/ras/umc_err_count", "ue: 2\nce: 17\n");
   const auto gpus = first_look();
   ASSERT_THAT(gpus, SizeIs(2));
   EXPECT_EQ(gpus[0].celsius, 99);
@@ -281,7 +281,7 @@ TEST_F(Health, TheKernelsLogIsHeardAtOnceAndALookFollows) {
   say("3,1,2,-;NVRM: Xid (PCI:0000:20:00): 79, pid=1, GPU has fallen off the bus.\n");
   run_until([&] { return !faults_.empty() && samples_.size() == 2; });
   ASSERT_THAT(faults_, SizeIs(1));
-  EXPECT_EQ(faults_[0].pci, kSecond);
+  EXPECT_EQ(faults_[0].pci, kGpu1);
   EXPECT_EQ(faults_[0].xid, 79u);
   // Further ones wait for the pause, and bring no look forward that was just taken.
   say("3,1,2,-;NVRM: Xid (PCI:0000:10:00): 48, x\n");

@@ -14,6 +14,15 @@
 
 namespace dtrain::ctl {
 
+inline wire::LogChunk chunk(const std::string& bytes, std::uint32_t attempt = 1, const std::string& task = "worker-0") {
+  wire::LogChunk c;
+  c.task = task;
+  c.generation = 1;
+  c.attempt = attempt;
+  c.bytes = bytes;
+  return c;
+}
+
 class FakeAgent {
  public:
   // What goes back for one request. close: the connection is cut after that, as by an agent that dies.

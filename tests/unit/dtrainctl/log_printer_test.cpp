@@ -6,17 +6,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/unit/dtrainctl/fake_agent.h"
+
 namespace dtrain::ctl {
 namespace {
-
-wire::LogChunk chunk(const std::string& bytes, std::uint32_t attempt = 1, const std::string& task = "worker-0") {
-  wire::LogChunk c;
-  c.task = task;
-  c.generation = 1;
-  c.attempt = attempt;
-  c.bytes = bytes;
-  return c;
-}
 
 TEST(LogPrinter, KeepsLinesTogether) {
   std::string out;

@@ -29,15 +29,6 @@ wire::JobUpdate update(const std::string& state, std::vector<std::string> passed
   return u;
 }
 
-wire::LogChunk chunk(const std::string& bytes, std::uint32_t attempt = 1, const std::string& task = "worker-0") {
-  wire::LogChunk c;
-  c.task = task;
-  c.generation = 1;
-  c.attempt = attempt;
-  c.bytes = bytes;
-  return c;
-}
-
 class Streams : public testing::Test {
  protected:
   Ran ctl(std::vector<std::string> args) {

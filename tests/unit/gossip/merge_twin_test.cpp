@@ -17,9 +17,9 @@ using wire::MemberState;
 using wire::Rumour;
 using wire::RumourKind;
 
-constexpr Instant kStart{1000s};
+constexpr Instant kTwinsStart{1000s};
 constexpr MemberId kCluster{9, 9};
-constexpr std::uint64_t kMembers = 40, kSubjects = 3;  // few are accused: nothing freezes
+constexpr std::uint64_t kTwins = 40, kSubjects = 3;  // few are accused: nothing freezes
 constexpr std::uint64_t kTeller = 30, kSelf = 100,
                         kKnown = 10;  // members' numbers; the incarnation that all begin with
 
@@ -29,11 +29,11 @@ class Silent : public Log {
   void write(LogLevel, std::string_view, std::span<const LogField>) override {}
 };
 
-MemberId member(std::uint64_t number) {
+MemberId twin_id(std::uint64_t number) {
   return {0, number};
 }
 wire::Identity identity(std::uint64_t number) {
-  return {.id = member(number),
+  return {.id = twin_id(number),
           .name = "n" + std::to_string(number),
           .address = {"10.0.0." + std::to_string(number), 7400},
           .boot_id = "boot",
@@ -65,33 +65,33 @@ class Node {
                      .facts = {}},
                     Options{}, Rng(1), log_) {
     std::vector<wire::Row> rows;
-    for (std::uint64_t number = 1; number <= kMembers; ++number) {
+    for (std::uint64_t number = 1; number <= kTwins; ++number) {
       rows.push_back(
           {MemberState::alive, kKnown, std::make_shared<const wire::Identity>(identity(number)), {}});
     }
     membership_.preload(rows);
     Outputs out;
-    membership_.step(kStart, Tick{}, out);
+    membership_.step(kTwinsStart, Tick{}, out);
   }
 
   // What changed by this message.
   std::vector<Change> hear(const std::vector<Rumour>& rumours) {
     Received received;
     received.header.cluster = kCluster;
-    received.header.sender = member(kTeller);
+    received.header.sender = twin_id(kTeller);
     received.header.incarnation = kKnown;
     received.body = wire::Gossip{rumours};
     Outputs out;
-    membership_.step(kStart, received, out);
+    membership_.step(kTwinsStart, received, out);
     return out.changes;
   }
 
   Beliefs beliefs() const {
     Beliefs beliefs;
     for (std::uint64_t number = 1; number <= kSubjects; ++number) {
-      const auto view = membership_.find(member(number));
+      const auto view = membership_.find(twin_id(number));
       RC_ASSERT(view.has_value());
-      Belief& belief = beliefs[member(number)];
+      Belief& belief = beliefs[twin_id(number)];
       belief.incarnation = view->incarnation;
       belief.state = view->state;
       for (std::size_t key = 0; key < wire::kFactKeys; ++key)
@@ -115,7 +115,7 @@ Beliefs heard(const std::vector<std::vector<Rumour>>& messages) {
 // heard.
 Beliefs twin(const std::vector<Rumour>& rumours) {
   Beliefs beliefs;
-  for (std::uint64_t number = 1; number <= kSubjects; ++number) beliefs[member(number)] = {};
+  for (std::uint64_t number = 1; number <= kSubjects; ++number) beliefs[twin_id(number)] = {};
   for (const Rumour& rumour : rumours) {
     Belief& belief = beliefs[rumour.subject];
     MemberState claimed = MemberState::alive;
@@ -149,12 +149,12 @@ Beliefs twin(const std::vector<Rumour>& rumours) {
   return beliefs;
 }
 
-Rumour drawn() {
+Rumour drawn_rumour() {
   Rumour rumour;
   rumour.kind = *rc::gen::element(RumourKind::alive, RumourKind::suspect, RumourKind::down, RumourKind::dead,
                                   RumourKind::left, RumourKind::fact);
   const auto subject = *rc::gen::inRange<std::uint64_t>(1, kSubjects + 1);
-  rumour.subject = member(subject);
+  rumour.subject = twin_id(subject);
   rumour.incarnation = *rc::gen::inRange<std::uint64_t>(kKnown - 2, kKnown + 4);
   switch (rumour.kind) {
     case RumourKind::alive:
@@ -166,14 +166,14 @@ Rumour drawn() {
                      *rc::gen::inRange<std::uint64_t>(1, 6), "v"});
       break;
     default:
-      rumour.from = member(*rc::gen::inRange<std::uint64_t>(kSubjects + 1, kSubjects + 6));
+      rumour.from = twin_id(*rc::gen::inRange<std::uint64_t>(kSubjects + 1, kSubjects + 6));
   }
   return rumour;
 }
 
 std::vector<Rumour> some_rumours() {
   std::vector<Rumour> rumours;
-  for (int count = *rc::gen::inRange(0, 25); count > 0; --count) rumours.push_back(drawn());
+  for (int count = *rc::gen::inRange(0, 25); count > 0; --count) rumours.push_back(drawn_rumour());
   return rumours;
 }
 
@@ -216,9 +216,9 @@ RC_GTEST_PROP(Rule01Merge, WhatWasHeardIsNoNewsASecondTime, ()) {
 // taken for.
 TEST(Rule01Merge, LateSuspicionsDoNotMakeDeadOfDown) {
   Rumour down{.kind = RumourKind::down,
-              .subject = member(1),
+              .subject = twin_id(1),
               .incarnation = kKnown,
-              .from = member(10),
+              .from = twin_id(10),
               .identity = {},
               .fact = {},
               .reason = {}};
@@ -226,36 +226,36 @@ TEST(Rule01Merge, LateSuspicionsDoNotMakeDeadOfDown) {
   for (std::uint64_t accuser = 11; accuser <= 14; ++accuser) {
     Rumour suspect = down;
     suspect.kind = RumourKind::suspect;
-    suspect.from = member(accuser);
+    suspect.from = twin_id(accuser);
     messages.push_back({suspect});
   }
   const Belief agent_down{kKnown, MemberState::down, {}};
-  EXPECT_EQ(heard({messages.rbegin(), messages.rend()}).at(member(1)), agent_down);
-  EXPECT_EQ(heard(messages).at(member(1)), agent_down);
+  EXPECT_EQ(heard({messages.rbegin(), messages.rend()}).at(twin_id(1)), agent_down);
+  EXPECT_EQ(heard(messages).at(twin_id(1)), agent_down);
 }
 
 // Two that saw the process gone, or one that knew it from two: as good as the decision.
 RC_GTEST_PROP(Rule01Merge, TwoWitnessesAreTheDecisionInAnyOrder, ()) {
   Rumour first{.kind = RumourKind::gone,
-               .subject = member(1),
+               .subject = twin_id(1),
                .incarnation = kKnown,
-               .from = member(10),
+               .from = twin_id(10),
                .identity = {},
                .fact = {},
                .reason = {}};
   Rumour second = first, suspect = first;
-  second.from = member(11);
+  second.from = twin_id(11);
   suspect.kind = RumourKind::suspect;
-  suspect.from = member(12);
+  suspect.from = twin_id(12);
   std::vector<Rumour> rumours{first, first, suspect, second};
   if (*rc::gen::arbitrary<bool>())
     std::erase_if(rumours, [](const Rumour& rumour) { return rumour.kind == RumourKind::suspect; });
   for (std::size_t at = rumours.size(); at > 1; --at)
     std::swap(rumours[at - 1], rumours[*rc::gen::inRange<std::size_t>(0, at)]);
-  RC_ASSERT(heard(one_by_one(rumours)).at(member(1)) == (Belief{kKnown, MemberState::down, {}}));
+  RC_ASSERT(heard(one_by_one(rumours)).at(twin_id(1)) == (Belief{kKnown, MemberState::down, {}}));
   // A higher incarnation wipes what was said before, also half of it.
   Rumour alive{.kind = RumourKind::alive,
-               .subject = member(1),
+               .subject = twin_id(1),
                .incarnation = kKnown + 1,
                .from = {},
                .identity = std::make_shared<const wire::Identity>(identity(1)),
@@ -264,7 +264,7 @@ RC_GTEST_PROP(Rule01Merge, TwoWitnessesAreTheDecisionInAnyOrder, ()) {
   rumours.insert(
       rumours.begin() + *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(rumours.size()) + 1),
       alive);
-  RC_ASSERT(heard(one_by_one(rumours)).at(member(1)) == (Belief{kKnown + 1, MemberState::alive, {}}));
+  RC_ASSERT(heard(one_by_one(rumours)).at(twin_id(1)) == (Belief{kKnown + 1, MemberState::alive, {}}));
 }
 
 }  // namespace

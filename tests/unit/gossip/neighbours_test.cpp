@@ -14,7 +14,7 @@ namespace {
 
 using Members = std::set<MemberId>;
 constexpr std::uint32_t kRings = 4;
-MemberId member(std::uint64_t number) {
+MemberId mixed_id(std::uint64_t number) {
   return {mix64(number), number};
 }
 Rings::Candidates all_of(const Members& members) {
@@ -39,20 +39,20 @@ std::vector<MemberId> naive(const MemberId& self, Members members) {
 }
 
 TEST(Neighbours, AloneThereAreNone) {
-  Rings rings(member(0), kRings);
+  Rings rings(mixed_id(0), kRings);
   EXPECT_TRUE(rings.neighbours().empty());
-  EXPECT_FALSE(rings.add(member(0)));
+  EXPECT_FALSE(rings.add(mixed_id(0)));
   EXPECT_FALSE(rings.add(MemberId{}));
-  EXPECT_FALSE(rings.remove(member(1), [](const Rings::Visit&) { FAIL() << "no scan for a stranger"; }));
-  EXPECT_TRUE(rings.add(member(1)));
-  EXPECT_FALSE(rings.add(member(1)));
-  EXPECT_EQ(rings.neighbours(), std::vector{member(1)});
+  EXPECT_FALSE(rings.remove(mixed_id(1), [](const Rings::Visit&) { FAIL() << "no scan for a stranger"; }));
+  EXPECT_TRUE(rings.add(mixed_id(1)));
+  EXPECT_FALSE(rings.add(mixed_id(1)));
+  EXPECT_EQ(rings.neighbours(), std::vector{mixed_id(1)});
 }
 
 TEST(Neighbours, StayFewAndStableAsTheClusterGrows) {
-  Rings rings(member(0), kRings);
+  Rings rings(mixed_id(0), kRings);
   std::size_t changes = 0;
-  for (std::uint64_t number = 1; number <= 10'000; ++number) changes += rings.add(member(number)) ? 1 : 0;
+  for (std::uint64_t number = 1; number <= 10'000; ++number) changes += rings.add(mixed_id(number)) ? 1 : 0;
   EXPECT_LE(rings.neighbours().size(), 2 * kRings);
   EXPECT_GE(rings.neighbours().size(), 6u);
   EXPECT_LT(changes, 150u) << "about 8 ln n";
@@ -60,7 +60,7 @@ TEST(Neighbours, StayFewAndStableAsTheClusterGrows) {
 
 TEST(Neighbours, AreMutualAndReachEverybodyInAFewSteps) {
   Members members;
-  for (std::uint64_t number = 0; number < 1000; ++number) members.insert(member(number));
+  for (std::uint64_t number = 0; number < 1000; ++number) members.insert(mixed_id(number));
   std::map<MemberId, std::vector<MemberId>> graph;
   for (const MemberId& id : members) {
     Rings rings(id, kRings);
@@ -71,7 +71,7 @@ TEST(Neighbours, AreMutualAndReachEverybodyInAFewSteps) {
     for (const MemberId& other : neighbours)
       EXPECT_TRUE(std::ranges::find(graph[other], id) != graph[other].end());
   }
-  Members reached{member(0)}, edge = reached;
+  Members reached{mixed_id(0)}, edge = reached;
   int steps = 0;
   for (; reached.size() < members.size() && steps < 20; ++steps) {
     Members next;
@@ -87,11 +87,11 @@ TEST(Neighbours, AreMutualAndReachEverybodyInAFewSteps) {
 }
 
 RC_GTEST_PROP(Neighbours, AgreeWithSortedRings, (const std::vector<std::pair<bool, std::uint8_t>>& changes)) {
-  const MemberId self = member(3);
+  const MemberId self = mixed_id(3);
   Rings rings(self, kRings);
   Members members;
   for (const auto& [come, number] : changes) {
-    const MemberId id = member(number % 40);
+    const MemberId id = mixed_id(number % 40);
     const auto before = rings.neighbours();
     bool changed = false;
     if (come) {

@@ -123,20 +123,20 @@ TEST(Rule03, ARestartInsideTheSuspicionWindowRaisesRestarted) {
   EXPECT_EQ(lone.count(ChangeKind::restarted, 3), 1u) << "a refutation is no restart";
 }
 
-wire::Row row(MemberState state, std::uint64_t i, std::uint64_t incarnation = L::kInc) {
+wire::Row row_of(MemberState state, std::uint64_t i, std::uint64_t incarnation = L::kInc) {
   return {state, incarnation, L::identity(i), {}};
 }
 
 TEST(Rule06, AMergedDeadBecomesSuspectFromMe) {
   const auto suspects = [](const std::string& broken) {
     L lone(8, broken);
-    lone.receive(wire::SyncRows{{row(MemberState::dead, 3)}, {}});
+    lone.receive(wire::SyncRows{{row_of(MemberState::dead, 3)}, {}});
     return lone.state(3) == MemberState::suspect;
   };
   EXPECT_TRUE(suspects(""));
   EXPECT_FALSE(suspects("remote-dead-is-suspect"));
   L lone(8);
-  lone.receive(wire::SyncRows{{row(MemberState::left, 4), row(MemberState::dead, 20)}, {}});
+  lone.receive(wire::SyncRows{{row_of(MemberState::left, 4), row_of(MemberState::dead, 20)}, {}});
   EXPECT_EQ(lone.state(4), MemberState::left);
   EXPECT_EQ(lone.state(20), MemberState::dead) << "nobody here knew better";
 }
@@ -186,9 +186,9 @@ TEST(Rule14, TombstonesOutliveALaggingPeer) {
     lone.hear({L::dead(3)});
     lone.run_answering(70s, {3});
     EXPECT_EQ(lone.state(3), std::nullopt);
-    lone.receive(wire::SyncRows{{row(MemberState::alive, 3)}, {}});
+    lone.receive(wire::SyncRows{{row_of(MemberState::alive, 3)}, {}});
     lone.hear({L::alive(3, L::kInc)});
-    lone.receive(wire::SyncRows{{row(MemberState::dead, 3)}, {}});
+    lone.receive(wire::SyncRows{{row_of(MemberState::dead, 3)}, {}});
     return lone.state(3) == std::nullopt;
   };
   EXPECT_TRUE(stays_away(""));

@@ -11,32 +11,32 @@ namespace {
 
 constexpr Instant kStart{100s};
 constexpr SuspicionTimes kTimes{.min = 4700ms, .max = 9400ms, .wanted = 3};
-MemberId member(std::uint64_t number) {
+MemberId accuser_id(std::uint64_t number) {
   return {1, number};
 }
 
 TEST(Rule04Suspicion, FirstAccuserIsNoConfirmationAndCountsOnce) {
-  Suspicion suspicion(7, member(1), kStart, kTimes);
+  Suspicion suspicion(7, accuser_id(1), kStart, kTimes);
   EXPECT_EQ(suspicion.confirmations(), 0u);
   EXPECT_EQ(suspicion.deadline(), kStart + 9400ms);
-  EXPECT_FALSE(suspicion.confirm(member(1)));
+  EXPECT_FALSE(suspicion.confirm(accuser_id(1)));
   EXPECT_EQ(suspicion.deadline(), kStart + 9400ms);
   EXPECT_EQ(suspicion.incarnation(), 7u);
 }
 
 TEST(Rule04Suspicion, EachNewAccuserShortensFromTheOriginalStartNoneAfterK) {
-  Suspicion suspicion(7, member(1), kStart, kTimes);
-  EXPECT_TRUE(suspicion.confirm(member(2)));
+  Suspicion suspicion(7, accuser_id(1), kStart, kTimes);
+  EXPECT_TRUE(suspicion.confirm(accuser_id(2)));
   EXPECT_EQ(suspicion.deadline(), kStart + 7050ms);  // ln 2 / ln 4 is a half
-  EXPECT_FALSE(suspicion.confirm(member(2)));
-  EXPECT_TRUE(suspicion.confirm(member(3)));
+  EXPECT_FALSE(suspicion.confirm(accuser_id(2)));
+  EXPECT_TRUE(suspicion.confirm(accuser_id(3)));
   EXPECT_TRUE(suspicion.wants_more());
-  EXPECT_TRUE(suspicion.confirm(member(4)));
+  EXPECT_TRUE(suspicion.confirm(accuser_id(4)));
   EXPECT_EQ(suspicion.deadline(), kStart + 4700ms);
   EXPECT_FALSE(suspicion.wants_more());
-  EXPECT_FALSE(suspicion.confirm(member(5)));
+  EXPECT_FALSE(suspicion.confirm(accuser_id(5)));
   EXPECT_EQ(suspicion.accusers().size(), 4u);
-  EXPECT_FALSE(suspicion.accused_by(member(5)));
+  EXPECT_FALSE(suspicion.accused_by(accuser_id(5)));
 }
 
 TEST(Rule04Suspicion, NoneWantedWhereTooFewCouldConfirm) {
@@ -44,31 +44,31 @@ TEST(Rule04Suspicion, NoneWantedWhereTooFewCouldConfirm) {
   EXPECT_EQ(wanted_confirmations(3, 5), 3u);
   EXPECT_EQ(wanted_confirmations(3, 0), 0u);
   EXPECT_EQ(wanted_confirmations(0, 100), 0u);
-  Suspicion suspicion(1, member(1), kStart, {.min = 4700ms, .max = 9400ms, .wanted = 0});
+  Suspicion suspicion(1, accuser_id(1), kStart, {.min = 4700ms, .max = 9400ms, .wanted = 0});
   EXPECT_EQ(suspicion.deadline(), kStart + 4700ms);
-  EXPECT_FALSE(suspicion.confirm(member(2)));
+  EXPECT_FALSE(suspicion.confirm(accuser_id(2)));
 }
 
 TEST(Rule04Suspicion, SwitchedOffOneAccuserIsEnough) {
-  Suspicion suspicion(1, member(1), kStart,
+  Suspicion suspicion(1, accuser_id(1), kStart,
                       {.min = 4700ms, .max = 9400ms, .wanted = 1, .accuser_counts_once = false});
-  EXPECT_TRUE(suspicion.confirm(member(1)));
+  EXPECT_TRUE(suspicion.confirm(accuser_id(1)));
   EXPECT_EQ(suspicion.deadline(), kStart + 4700ms);
 }
 
 TEST(Rule16Suspicion, RestartGivesTheFullTimeAgainAndKeepsTheAccusers) {
-  Suspicion suspicion(1, member(1), kStart, kTimes);
-  suspicion.confirm(member(2));
+  Suspicion suspicion(1, accuser_id(1), kStart, kTimes);
+  suspicion.confirm(accuser_id(2));
   suspicion.restart(kStart + 60s);
   EXPECT_EQ(suspicion.deadline(), kStart + 60s + 7050ms);
-  EXPECT_FALSE(suspicion.confirm(member(2)));
+  EXPECT_FALSE(suspicion.confirm(accuser_id(2)));
 }
 
 TEST(Rule17Suspicion, BadHealthStartsAtMaximumAlsoWhereNoneIsWanted) {
-  Suspicion suspicion(1, member(1), kStart,
+  Suspicion suspicion(1, accuser_id(1), kStart,
                       {.min = 4700ms, .max = 9400ms, .wanted = 0, .start_at_max = true});
   EXPECT_EQ(suspicion.deadline(), kStart + 9400ms);
-  EXPECT_FALSE(suspicion.confirm(member(2)));
+  EXPECT_FALSE(suspicion.confirm(accuser_id(2)));
   EXPECT_EQ(suspicion.deadline(), kStart + 9400ms);
 }
 
@@ -90,11 +90,11 @@ RC_GTEST_PROP(Rule04Suspicion, AgreesWithTheFormula, (const std::vector<std::uin
   const auto wanted = *rc::gen::inRange<std::uint32_t>(0, kMostConfirmations + 1);
   const auto min = *rc::gen::inRange(1, 20'000);
   const auto max = *rc::gen::inRange(1, 40'000);
-  Suspicion suspicion(1, member(0), kStart, {.min = min * 1ms, .max = max * 1ms, .wanted = wanted});
+  Suspicion suspicion(1, accuser_id(0), kStart, {.min = min * 1ms, .max = max * 1ms, .wanted = wanted});
   std::set<std::uint64_t> twin{0};
   for (const std::uint8_t accuser : accusers) {
     const bool fresh = twin.size() <= wanted && twin.insert(accuser % 16).second;
-    RC_ASSERT(suspicion.confirm(member(accuser % 16)) == fresh);
+    RC_ASSERT(suspicion.confirm(accuser_id(accuser % 16)) == fresh);
     const double from = std::max(min, max), confirmed = static_cast<double>(twin.size()) - 1;
     const double timeout =
         wanted == 0

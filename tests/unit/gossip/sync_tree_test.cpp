@@ -12,21 +12,21 @@ namespace {
 
 using wire::MemberState;
 using wire::RowSummary;
-constexpr std::uint32_t kBuckets = 16;
-MemberId member(std::uint64_t number) {
+constexpr std::uint32_t kTreeBuckets = 16;
+MemberId plain_id(std::uint64_t number) {
   return {0, number};
 }
 
 TEST(SyncTree, EmptyTablesAreEqual) {
-  SyncTree one(kBuckets), other(kBuckets);
+  SyncTree one(kTreeBuckets), other(kTreeBuckets);
   EXPECT_EQ(one.root(), 0u);
   EXPECT_TRUE(one.differing(other.buckets()).empty());
 }
 
 TEST(SyncTree, SuspicionAloneMakesNoDifference) {
-  const RowSummary alive{member(1), 5, MemberState::alive, 77},
-      suspect{member(1), 5, MemberState::suspect, 77};
-  SyncTree one(kBuckets), other(kBuckets);
+  const RowSummary alive{plain_id(1), 5, MemberState::alive, 77},
+      suspect{plain_id(1), 5, MemberState::suspect, 77};
+  SyncTree one(kTreeBuckets), other(kTreeBuckets);
   one.add(alive);
   other.add(suspect);
   EXPECT_EQ(one.root(), other.root());
@@ -34,14 +34,14 @@ TEST(SyncTree, SuspicionAloneMakesNoDifference) {
 }
 
 TEST(SyncTree, DecisionsIncarnationsAndFactsMakeADifference) {
-  const RowSummary row{member(1), 5, MemberState::alive, 77};
+  const RowSummary row{plain_id(1), 5, MemberState::alive, 77};
   std::set<std::uint64_t> roots;
   for (RowSummary other :
-       {row, RowSummary{member(2), 5, MemberState::alive, 77},
-        RowSummary{member(1), 6, MemberState::alive, 77}, RowSummary{member(1), 5, MemberState::down, 77},
-        RowSummary{member(1), 5, MemberState::dead, 77}, RowSummary{member(1), 5, MemberState::left, 77},
-        RowSummary{member(1), 5, MemberState::alive, 78}}) {
-    SyncTree tree(kBuckets);
+       {row, RowSummary{plain_id(2), 5, MemberState::alive, 77},
+        RowSummary{plain_id(1), 6, MemberState::alive, 77}, RowSummary{plain_id(1), 5, MemberState::down, 77},
+        RowSummary{plain_id(1), 5, MemberState::dead, 77}, RowSummary{plain_id(1), 5, MemberState::left, 77},
+        RowSummary{plain_id(1), 5, MemberState::alive, 78}}) {
+    SyncTree tree(kTreeBuckets);
     tree.add(other);
     EXPECT_TRUE(roots.insert(tree.root()).second);
     EXPECT_EQ(same_for_sync(row, other), roots.size() == 1);
@@ -49,9 +49,9 @@ TEST(SyncTree, DecisionsIncarnationsAndFactsMakeADifference) {
 }
 
 TEST(SyncTree, FactsOfThoseGoneMakeNone) {
-  const RowSummary one{member(1), 5, MemberState::dead, 1}, other{member(1), 5, MemberState::dead, 2};
+  const RowSummary one{plain_id(1), 5, MemberState::dead, 1}, other{plain_id(1), 5, MemberState::dead, 2};
   EXPECT_TRUE(same_for_sync(one, other));
-  SyncTree tree(kBuckets);
+  SyncTree tree(kTreeBuckets);
   tree.add(one);
   tree.remove(other);
   EXPECT_EQ(tree.root(), 0u);
@@ -67,7 +67,7 @@ TEST(SyncTree, FactsHashIsOfKeysAndVersions) {
 TEST(SyncTree, BucketsAreEvenlyFilled) {
   SyncTree tree(256);
   std::vector<int> filled(256);
-  for (std::uint64_t number = 0; number < 25'600; ++number) ++filled[tree.bucket_of(member(number))];
+  for (std::uint64_t number = 0; number < 25'600; ++number) ++filled[tree.bucket_of(plain_id(number))];
   EXPECT_GT(*std::ranges::min_element(filled), 50);
   EXPECT_LT(*std::ranges::max_element(filled), 160);
 }
@@ -83,12 +83,12 @@ TEST(SyncTree, AnotherNumberOfBucketsCannotBeCompared) {
 RC_GTEST_PROP(SyncTree, FindsExactlyTheBucketsOfDifferingRows,
               (const std::vector<std::pair<bool, std::uint32_t>>& changes)) {
   struct Table {
-    SyncTree tree{kBuckets};
+    SyncTree tree{kTreeBuckets};
     std::map<MemberId, RowSummary> rows;
   } tables[2];
   for (const auto& [which, draw] : changes) {
     Table& table = tables[which ? 1 : 0];
-    const RowSummary row{member(draw % 30), draw / 30 % 2, static_cast<MemberState>(draw / 60 % 5),
+    const RowSummary row{plain_id(draw % 30), draw / 30 % 2, static_cast<MemberState>(draw / 60 % 5),
                          draw / 300 % 2};
     const auto was = table.rows.find(row.id);
     if (draw / 600 % 4 == 0) {
@@ -106,10 +106,10 @@ RC_GTEST_PROP(SyncTree, FindsExactlyTheBucketsOfDifferingRows,
   }
   std::set<std::uint16_t> differing;
   for (std::uint64_t number = 0; number < 30; ++number) {
-    const auto a = tables[0].rows.find(member(number)), b = tables[1].rows.find(member(number));
+    const auto a = tables[0].rows.find(plain_id(number)), b = tables[1].rows.find(plain_id(number));
     const bool here = a != tables[0].rows.end(), there = b != tables[1].rows.end();
     if (here != there || (here && !same_for_sync(a->second, b->second)))
-      differing.insert(tables[0].tree.bucket_of(member(number)));
+      differing.insert(tables[0].tree.bucket_of(plain_id(number)));
   }
   const auto found = tables[0].tree.differing(tables[1].tree.buckets());
   RC_ASSERT(std::vector<std::uint16_t>(differing.begin(), differing.end()) == found);

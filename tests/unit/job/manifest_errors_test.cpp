@@ -14,11 +14,10 @@ using ::testing::ElementsAre;
 using testing::error_lines;
 using ::testing::HasSubstr;
 using testing::job_text;
+using testing::kWorker;
 using testing::parse;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
-
-const std::string kWorker = "    worker: {command: [\"true\"]}";
 
 struct Case {
   std::string name;

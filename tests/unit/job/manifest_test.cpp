@@ -15,12 +15,11 @@ using testing::error_lines;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::job_text;
+using testing::kWorker;
 using ::testing::Pair;
 using testing::parse;
 using testing::parse_good;
 using ::testing::SizeIs;
-
-const std::string kWorker = "    worker: {command: [\"true\"]}";
 
 TEST(Manifest, Defaults) {
   const JobSpec spec = parse_good(

@@ -15,13 +15,13 @@ using testing::job_text;
 using testing::parse_good;
 using testing::view_of;
 
-struct Case {
+struct Topology {
   std::string name;
   std::string roles;
   std::string policy;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const Topology& c, std::ostream* out) {
   *out << c.name;
 }
 
@@ -40,7 +40,7 @@ std::string read_golden(const std::string& name) {
   return text.str();
 }
 
-class TfConfig : public ::testing::TestWithParam<Case> {};
+class TfConfig : public ::testing::TestWithParam<Topology> {};
 
 TEST_P(TfConfig, IsTheGoldenString) {
   const JobSpec spec = parse_good(job_text(GetParam().roles, "  policy: {" + GetParam().policy + "}"));
@@ -55,15 +55,15 @@ const auto kPs = roles({{"ps", 2}, {"chief", 1}, {"worker", 2}});
 const auto kEvaluator = roles({{"ps", 1}, {"chief", 1}, {"worker", 1}, {"evaluator", 1}});
 
 INSTANTIATE_TEST_SUITE_P(Golden, TfConfig,
-                         ::testing::Values(Case{"ps", kPs, ""}, Case{"single", roles({{"worker", 1}}), ""},
-                                           Case{"single_chief", roles({{"chief", 1}}), ""},
-                                           Case{"workers", roles({{"worker", 2}}), ""},
-                                           Case{"master", roles({{"ps", 1}, {"master", 1}, {"worker", 1}}),
+                         ::testing::Values(Topology{"ps", kPs, ""}, Topology{"single", roles({{"worker", 1}}), ""},
+                                           Topology{"single_chief", roles({{"chief", 1}}), ""},
+                                           Topology{"workers", roles({{"worker", 2}}), ""},
+                                           Topology{"master", roles({{"ps", 1}, {"master", 1}, {"worker", 1}}),
                                                 ""},
-                                           Case{"evaluator_self", kEvaluator, ""},
-                                           Case{"evaluator_never", kEvaluator, "evaluatorInCluster: never"},
-                                           Case{"evaluator_always", kEvaluator, "evaluatorInCluster: always"},
-                                           Case{"dynamic", kPs, "enableDynamicWorker: true"}),
+                                           Topology{"evaluator_self", kEvaluator, ""},
+                                           Topology{"evaluator_never", kEvaluator, "evaluatorInCluster: never"},
+                                           Topology{"evaluator_always", kEvaluator, "evaluatorInCluster: always"},
+                                           Topology{"dynamic", kPs, "enableDynamicWorker: true"}),
                          [](const auto& p) { return p.param.name; });
 
 TEST(TfConfigRules, ATaskThatIsNotInTheGenerationHasNone) {

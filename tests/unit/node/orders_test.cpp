@@ -40,11 +40,11 @@ task::TaskOrder order_with(const std::vector<std::uint32_t>& gpus) {
   return orders.tasks.empty() ? task::TaskOrder{} : orders.tasks[0];
 }
 
-const task::OwnGpu kFirst{"0000:00:00.0", "nvidia", 4}, kSecond{"0000:01:00.0", "nvidia", 5};
+const task::OwnGpu kGpu0{"0000:00:00.0", "nvidia", 4}, kGpu1{"0000:01:00.0", "nvidia", 5};
 
 TEST(Orders, ATaskMayOpenItsOwnGpusAlone) {
   EXPECT_THAT(order_with({1, 0}).gpu_ids.cuda, ElementsAre("GPU-1", "GPU-0"));
-  EXPECT_THAT(order_with({1, 0}).own_gpus, Optional(ElementsAre(kSecond, kFirst)));
+  EXPECT_THAT(order_with({1, 0}).own_gpus, Optional(ElementsAre(kGpu1, kGpu0)));
   EXPECT_THAT(order_with({}).own_gpus, Optional(IsEmpty())) << "none";
 }
 
@@ -63,7 +63,7 @@ TEST(Orders, TheNodesOfItsGpusAreToldAsFarAsTheyAreKnown) {
   EXPECT_THAT(order_with({}).gpu_nodes, IsEmpty());
 }
 
-TEST(Orders, APretendedOneHasNothingToOpen) { EXPECT_THAT(order_with({3, 0}).own_gpus, Optional(ElementsAre(kFirst))); }
+TEST(Orders, APretendedOneHasNothingToOpen) { EXPECT_THAT(order_with({3, 0}).own_gpus, Optional(ElementsAre(kGpu0))); }
 
 // cleanPodPolicy None, once the job has ended: who is dead by then keeps no room (simulator, three hosts, seed 16190).
 TEST(Orders, WhatWasLeftRunningIsWantedUntilItDies) {

@@ -9,14 +9,13 @@
 namespace dtrain::proc {
 namespace {
 
-using task::LogStream;
 using testing::LogWriter;
 using testing::ScratchDir;
 
 struct Piece {
   std::string bytes;
   AttemptNumber attempt;
-  LogStream stream;
+  task::LogStream stream;
   bool operator==(const Piece&) const = default;
 };
 
@@ -52,11 +51,11 @@ TEST(LogReader, GivesBytesWithStreamAndAttempt) {
   ScratchDir dir;
   LogWriter log(dir / "1.1.worker-1");
   log.write("one\n", 1);
-  log.write("bad\n", 1, LogStream::err);
+  log.write("bad\n", 1, task::LogStream::err);
   log.write("two\n", 2);
   LogReader reader(dir / "1.1.worker-1", {});
   const std::vector<Piece> expected = {
-      {"one\n", 1, LogStream::out}, {"bad\n", 1, LogStream::err}, {"two\n", 2, LogStream::out}};
+      {"one\n", 1, task::LogStream::out}, {"bad\n", 1, task::LogStream::err}, {"two\n", 2, task::LogStream::out}};
   EXPECT_EQ(drain(reader), expected);
   EXPECT_EQ(reader.attempt(), 2u);
 }
@@ -77,20 +76,20 @@ TEST(LogReader, HoldsBytesBackUntilTheirRecordIsThere) {
   log.bytes("error");
   LogReader reader(dir / "a", {});
   EXPECT_EQ(text_of(drain(reader)), "x");
-  log.record(1, 5, 1, LogStream::err);
-  const std::vector<Piece> expected = {{"error", 1, LogStream::err}};
+  log.record(1, 5, 1, task::LogStream::err);
+  const std::vector<Piece> expected = {{"error", 1, task::LogStream::err}};
   EXPECT_EQ(drain(reader), expected);
 }
 
 TEST(LogReader, UnindexedTailCountsAsStdoutOfTheLastAttemptAtTheEnd) {
   ScratchDir dir;
   LogWriter log(dir / "a");
-  log.write("x", 3, LogStream::err);
+  log.write("x", 3, task::LogStream::err);
   log.bytes("tail");
   LogReader reader(dir / "a", {});
   drain(reader);
   reader.finish();
-  const std::vector<Piece> expected = {{"tail", 3, LogStream::out}};
+  const std::vector<Piece> expected = {{"tail", 3, task::LogStream::out}};
   EXPECT_EQ(drain(reader), expected);
   EXPECT_TRUE(drain(reader).empty());
 }
@@ -107,12 +106,12 @@ TEST(LogReader, MissingIndexGivesAllBytes) {
 TEST(LogReader, AGapBetweenRecordsIsGivenOnce) {
   ScratchDir dir;
   LogWriter log(dir / "a");
-  log.write("ab", 1, LogStream::err);
+  log.write("ab", 1, task::LogStream::err);
   log.bytes("cd");  // the shim was killed here; the next one goes on in the same file
   log.write("ef", 2);
   LogReader reader(dir / "a", {});
   const std::vector<Piece> expected = {
-      {"ab", 1, LogStream::err}, {"cd", 1, LogStream::out}, {"ef", 2, LogStream::out}};
+      {"ab", 1, task::LogStream::err}, {"cd", 1, task::LogStream::out}, {"ef", 2, task::LogStream::out}};
   EXPECT_EQ(drain(reader), expected);
 }
 
@@ -122,10 +121,10 @@ TEST(LogReader, ATornRecordCostsNoBytesAndLaterRecordsAreFoundAgain) {
   log.write("ab", 1);
   log.bytes("cd");
   testing::append(log.path() + ".idx", std::string("\x02\0\0\0\0\0\0", 7));
-  log.write("ef", 2, LogStream::err);
+  log.write("ef", 2, task::LogStream::err);
   LogReader reader(dir / "a", {});
   reader.finish();
-  const std::vector<Piece> expected = {{"abcd", 1, LogStream::out}, {"ef", 2, LogStream::err}};
+  const std::vector<Piece> expected = {{"abcd", 1, task::LogStream::out}, {"ef", 2, task::LogStream::err}};
   EXPECT_EQ(drain(reader), expected);
 }
 
@@ -160,11 +159,11 @@ TEST(LogReader, ReadsOnInAFileThatWasRemovedUnderIt) {
 TEST(LogReader, FilterSelectsAttemptStreamAndTime) {
   ScratchDir dir;
   LogWriter log(dir / "a");
-  log.write("1 ", 1, LogStream::out, 1000);
+  log.write("1 ", 1, task::LogStream::out, 1000);
   log.rotate();
-  log.write("2 ", 2, LogStream::out, 2000);
-  log.write("2e ", 2, LogStream::err, 2500);
-  log.write("3 ", 3, LogStream::out, 3000);
+  log.write("2 ", 2, task::LogStream::out, 2000);
+  log.write("2e ", 2, task::LogStream::err, 2500);
+  log.write("3 ", 3, task::LogStream::out, 3000);
   const auto with = [&](LogFilter filter) {
     LogReader reader(dir / "a", filter);
     reader.finish();
@@ -233,7 +232,7 @@ RC_GTEST_PROP(LogReaderProperty, EachByteOnceInOrder, ()) {
       case 0:
       case 1:
       case 2:
-        log.write(text, attempt, *rc::gen::element(LogStream::out, LogStream::err));
+        log.write(text, attempt, *rc::gen::element(task::LogStream::out, task::LogStream::err));
         twin += text;
         break;
       case 3:  // killed between the two writes
@@ -283,7 +282,7 @@ RC_GTEST_PROP(TailProperty, GivesTheLastLines, ()) {
     const int what = *rc::gen::inRange(0, 6);
     if (what == 5) log.rotate();
     if (what == 4) log.bytes(text);
-    if (what < 4) log.write(text, 1, *rc::gen::element(LogStream::out, LogStream::err));
+    if (what < 4) log.write(text, 1, *rc::gen::element(task::LogStream::out, task::LogStream::err));
     if (what < 5) twin += text;
   }
   const auto lines = *rc::gen::inRange<std::uint64_t>(0, 12);

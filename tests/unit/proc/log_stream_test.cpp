@@ -10,7 +10,6 @@
 namespace dtrain::proc {
 namespace {
 
-using task::LogStream;
 using testing::KeepingOutlet;
 using testing::LogWriter;
 using testing::ScratchDir;
@@ -97,7 +96,7 @@ TEST_F(LogStreamTest, OneTaskLatestAttemptUnchanged) {
   LogWriter log = writer(worker(1));
   log.write("old\n", 1);
   log.write("out ", 2);
-  log.write("err ", 2, LogStream::err);
+  log.write("err ", 2, task::LogStream::err);
   log.write("no line end", 2);
   EXPECT_EQ(read(of_task(), {worker(1)}), "out err no line end");
   auto query = of_task();
@@ -135,12 +134,12 @@ TEST_F(LogStreamTest, NoLogsAreEmptyOnes) {
 }
 
 TEST_F(LogStreamTest, TailAndSince) {
-  writer(worker(1, 1)).write("0\n", 1, LogStream::out, 500);
+  writer(worker(1, 1)).write("0\n", 1, task::LogStream::out, 500);
   LogWriter log = writer(worker(1, 2));
-  log.write("1\n2\n", 2, LogStream::out, 1000);
+  log.write("1\n2\n", 2, task::LogStream::out, 1000);
   log.rotate();
-  log.write("3\n", 2, LogStream::out, 2000);
-  log.write("4\n", 2, LogStream::err, 3000);
+  log.write("3\n", 2, task::LogStream::out, 2000);
+  log.write("4\n", 2, task::LogStream::err, 3000);
   auto query = of_task();
   query.tail = 2;
   EXPECT_EQ(read(query, {worker(1, 1), worker(1, 2)}), "3\n4\n");
@@ -161,11 +160,11 @@ TEST_F(LogStreamTest, TailAndSince) {
 TEST_F(LogStreamTest, WholeJobIsMergedByTimeAndCutAtLineEnds) {
   LogWriter one = writer(worker(1));
   LogWriter two = writer(worker(2));
-  one.write("a1\na", 1, LogStream::out, 1000);
-  two.write("b1\n", 1, LogStream::out, 2000);
-  one.write("2\n", 1, LogStream::out, 3000);
-  one.write("part", 1, LogStream::err, 3500);
-  two.write("b2\n", 1, LogStream::out, 4000);
+  one.write("a1\na", 1, task::LogStream::out, 1000);
+  two.write("b1\n", 1, task::LogStream::out, 2000);
+  one.write("2\n", 1, task::LogStream::out, 3000);
+  one.write("part", 1, task::LogStream::err, 3500);
+  two.write("b2\n", 1, task::LogStream::out, 4000);
   Reader reader(dir_.path());
   reader.open(of_task(""), {worker(1), worker(2)});
   ASSERT_TRUE(reader.over());
@@ -209,7 +208,7 @@ TEST_F(LogStreamTest, ALineWithoutEndIsBounded) {
   LogWriter log = writer(worker(1));
   const std::string line(500'000, 'x');
   for (std::size_t at = 0; at < line.size(); at += 5'000)
-    log.write(line.substr(at, 5'000), 1, LogStream::out, static_cast<std::int64_t>(at));
+    log.write(line.substr(at, 5'000), 1, task::LogStream::out, static_cast<std::int64_t>(at));
   Reader reader(dir_.path());
   reader.open(of_task(""), {worker(1)});
   EXPECT_EQ(reader.text(), line);
@@ -367,7 +366,7 @@ RC_GTEST_PROP(LogStreamProperty, AFollowerGetsEachByteOnce, ()) {
       case 0:
       case 1:
       case 2:
-        log.write(text, attempt, *rc::gen::element(LogStream::out, LogStream::err));
+        log.write(text, attempt, *rc::gen::element(task::LogStream::out, task::LogStream::err));
         twin += text;
         break;
       case 3:

@@ -17,7 +17,7 @@ struct Output {
   int files = 0;
 };
 
-class ShimWorld : public testing::Test {
+class ShimWorld : public ::testing::Test {
  protected:
   void use(conformance::DirectWorld::Options options = {}) { world_ = std::make_unique<conformance::DirectWorld>(options); }
   ~ShimWorld() override {

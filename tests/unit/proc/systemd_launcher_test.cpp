@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-struct Asked {
+struct AskedUnit {
   std::string unit;
   std::vector<UnitProperty> properties;
   SystemBus::Answer answer;
@@ -37,7 +37,7 @@ struct Asked {
 
 class FakeBus final : public SystemBus {
  public:
-  explicit FakeBus(std::vector<Asked>& asked, std::vector<std::string>& stopped) : asked_(asked), stopped_(stopped) {}
+  explicit FakeBus(std::vector<AskedUnit>& asked, std::vector<std::string>& stopped) : asked_(asked), stopped_(stopped) {}
   void start(const std::string& unit, const std::vector<UnitProperty>& properties, int input, Answer answer) override {
     EXPECT_GE(input, 0);
     asked_.push_back({unit, properties, std::move(answer)});
@@ -47,7 +47,7 @@ class FakeBus final : public SystemBus {
   Instant deadline() const override { return kNever; }
 
  private:
-  std::vector<Asked>& asked_;
+  std::vector<AskedUnit>& asked_;
   std::vector<std::string>& stopped_;
 };
 
@@ -83,7 +83,7 @@ class SystemdLaunch : public ::testing::Test {
   }
 
   const testing::ScratchDir slice_;
-  std::vector<Asked> asked_;
+  std::vector<AskedUnit> asked_;
   std::vector<std::string> stopped_, warnings_;
   std::vector<bool> told_;   // of each answer: was it refused
   std::unique_ptr<Launcher> launcher_;

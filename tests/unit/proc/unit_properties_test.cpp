@@ -12,8 +12,8 @@
 namespace dtrain::proc {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 task::ShimSpec worker() {
   task::ShimSpec spec;
@@ -102,8 +102,8 @@ TEST(UnitProperties, CpusMemoryAndDevicesOfItsOwn) {
   EXPECT_EQ(get<std::uint64_t>(unit, "MemoryMax"), 64u << 20);
   EXPECT_EQ(get<std::string>(unit, "DevicePolicy"), "closed");
   const auto rules = get<DeviceRules>(unit, "DeviceAllow")->rules;
-  EXPECT_THAT(rules, testing::Contains(std::pair<std::string, std::string>("/dev/nvidia3", "rw")));
-  EXPECT_THAT(rules, testing::Each(testing::Field(&std::pair<std::string, std::string>::second, "rw"))) << "nobody makes nodes";
+  EXPECT_THAT(rules, ::testing::Contains(std::pair<std::string, std::string>("/dev/nvidia3", "rw")));
+  EXPECT_THAT(rules, ::testing::Each(::testing::Field(&std::pair<std::string, std::string>::second, "rw"))) << "nobody makes nodes";
 }
 
 // A task without GPUs opens none.

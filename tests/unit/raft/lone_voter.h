@@ -12,6 +12,11 @@
 
 namespace dtrain::raft {
 
+// With that rule kept, and broken.
+inline std::vector<std::string> kept_and(const std::string& rule) {
+  return {"", rule};
+}
+
 class LoneVoter {
  public:
   static constexpr std::uint64_t kSelf = 1;

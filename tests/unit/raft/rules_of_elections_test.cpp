@@ -11,10 +11,6 @@ using wire::FenceReason;
 using wire::VoteReply;
 using wire::VoteRequest;
 
-std::vector<std::string> kept_and(const std::string& rule) {
-  return {"", rule};
-}
-
 TEST(Rules, NamesAreOnesOwn) {
   const std::vector<std::string> names = Rules::names();
   EXPECT_EQ(names.size(), static_cast<std::size_t>(enum_last(Rule{})) + 1);

@@ -10,10 +10,6 @@ namespace {
 using wire::AppendReply;
 using wire::AppendRequest;
 
-std::vector<std::string> kept_and(const std::string& rule) {
-  return {"", rule};
-}
-
 // ---------------------------------------------------------------- 2
 
 // The thesis's figure 3.7: an entry of term 2 reaches a majority only under the leader of term 4.

@@ -12,10 +12,6 @@ using wire::AppendRequest;
 using wire::SnapshotChunk;
 using wire::SnapshotReply;
 
-std::vector<std::string> kept_and(const std::string& rule) {
-  return {"", rule};
-}
-
 SnapshotChunk chunk(std::uint64_t index, std::uint64_t term, std::uint64_t total, std::uint64_t offset,
                     std::string bytes) {
   return {1, index, term, LoneVoter::voters(4), {}, {}, total, offset, std::move(bytes)};

@@ -7,7 +7,7 @@
 namespace dtrain::sim::membership {
 namespace {
 
-constexpr Duration kMost = 10s;
+constexpr Duration kMostSpread = 10s;
 
 class FactsReachAll final : public Checker {
  public:
@@ -39,10 +39,10 @@ class FactsReachAll final : public Checker {
   void sampled() override {
     std::erase_if(told_, [](const Told& told) { return told.known.done(); });
     for (const Told& told : told_)
-      if (world_.now() - told.known.begin() > kMost)
+      if (world_.now() - told.known.begin() > kMostSpread)
         violation("a fact of " + world_.name(told.slot) + " is unknown to " +
                   std::to_string(told.known.left()) + " members after " +
-                  std::to_string(kMost.count() / 1'000'000'000) + " s, such as " +
+                  std::to_string(kMostSpread.count() / 1'000'000'000) + " s, such as " +
                   world_.name(told.known.someone_left()));
   }
 

@@ -7,7 +7,7 @@
 namespace dtrain::sim::membership {
 namespace {
 
-constexpr Duration kMost = 60s;
+constexpr Duration kMostSuspected = 60s;
 
 class NoLastingSuspicion final : public Checker {
  public:
@@ -44,7 +44,7 @@ class NoLastingSuspicion final : public Checker {
   }
   void sampled() override {
     for (const auto& [key, since] : since_) {
-      if (world_.now() - since <= kMost || frozen_.contains(key.first) || !world_.fit(key.first)) continue;
+      if (world_.now() - since <= kMostSuspected || frozen_.contains(key.first) || !world_.fit(key.first)) continue;
       const auto row = world_.seen(key.first, key.second);
       if (row && row->state == wire::MemberState::suspect)
         violation(world_.name(key.first) + " has suspected " + row->identity->name + " for a minute");

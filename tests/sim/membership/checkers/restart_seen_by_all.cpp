@@ -10,7 +10,7 @@
 namespace dtrain::sim::membership {
 namespace {
 
-constexpr Duration kMost = 30s;
+constexpr Duration kMostRestart = 30s;
 
 class RestartSeenByAll final : public Checker {
  public:
@@ -73,9 +73,9 @@ class RestartSeenByAll final : public Checker {
         if (start.heard[slot] && start.knew[slot] && !start.said[slot])
           violation(world_.name(slot) + " sees life " + std::to_string(start.life) + " of " +
                     world_.name(start.slot) + " and never said that it had restarted");
-      if (!start.seen.done() && world_.now() - start.seen.begin() > kMost)
+      if (!start.seen.done() && world_.now() - start.seen.begin() > kMostRestart)
         violation(world_.name(start.slot) + " has been up for " +
-                  std::to_string(kMost.count() / 1'000'000'000) + " s and " +
+                  std::to_string(kMostRestart.count() / 1'000'000'000) + " s and " +
                   std::to_string(start.seen.left()) + " members do not see it, such as " +
                   world_.name(start.seen.someone_left()));
     }

@@ -10,9 +10,9 @@ namespace dtrain::sim::membership {
 namespace {
 
 #ifdef DTRAIN_SANITIZED
-constexpr std::uint64_t kSeeds = 2;
+constexpr std::uint64_t kBriefSeeds = 2;
 #else
-constexpr std::uint64_t kSeeds = 60;
+constexpr std::uint64_t kBriefSeeds = 60;
 #endif
 
 enum class Cut { whole, mute, deaf };
@@ -53,7 +53,7 @@ TEST(BriefCuts, KillNobody) {
   for (const Cut kind : {Cut::whole, Cut::mute, Cut::deaf})
     for (const std::uint32_t nodes : {2u, 3u, 5u, 12u})
       for (const Duration cut : {Duration(2s), Duration(4s), options.suspicion_min - 100ms})
-        for (std::uint64_t seed = 1; seed <= kSeeds; ++seed)
+        for (std::uint64_t seed = 1; seed <= kBriefSeeds; ++seed)
           EXPECT_EQ(dead_after(kind, cut, seed, nodes), "")
               << "cut " << static_cast<int>(kind) << " of " << cut / 1ms << " ms, " << nodes << " members, seed " << seed;
 }

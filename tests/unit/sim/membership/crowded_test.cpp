@@ -11,10 +11,10 @@ namespace {
 
 #ifdef DTRAIN_SANITIZED  // a run takes thirty times as long there
 constexpr std::uint32_t kNodes = 32;
-constexpr std::uint64_t kSeeds = 1;
+constexpr std::uint64_t kCrowdedSeeds = 1;
 #else
 constexpr std::uint32_t kNodes = 128;
-constexpr std::uint64_t kSeeds = 3;
+constexpr std::uint64_t kCrowdedSeeds = 3;
 #endif
 
 class Crowd {
@@ -65,7 +65,7 @@ class Crowd {
 };
 
 TEST(Crowded, HalvesMergeWithinSeconds) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kCrowdedSeeds; ++seed) {
     Crowd crowd(seed);
     ASSERT_EQ(crowd.fewest_alive(), kNodes);
     crowd.cut_in_halves(true);

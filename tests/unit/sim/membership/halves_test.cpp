@@ -10,9 +10,9 @@ namespace dtrain::sim::membership {
 namespace {
 
 #ifdef DTRAIN_SANITIZED
-constexpr std::uint64_t kSeeds = 3;
+constexpr std::uint64_t kHalvesSeeds = 3;
 #else
-constexpr std::uint64_t kSeeds = 60;
+constexpr std::uint64_t kHalvesSeeds = 60;
 #endif
 constexpr Duration kMissed = 30s;  // a suspicion, and a few syncs of who is frozen
 
@@ -43,7 +43,7 @@ std::uint32_t still_called_alive(std::uint64_t seed, std::uint32_t nodes, const 
 
 TEST(Halves, EachMissesTheWholeOther) {
   for (const std::uint32_t nodes : {6u, 12u, 20u})
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) EXPECT_EQ(still_called_alive(seed, nodes), 0u) << "seed " << seed;
+    for (std::uint64_t seed = 1; seed <= kHalvesSeeds; ++seed) EXPECT_EQ(still_called_alive(seed, nodes), 0u) << "seed " << seed;
 }
 
 TEST(Halves, NotUnlessWhoIsFrozenTellsItsSuspicions) {
