@@ -2,15 +2,9 @@
 #include <algorithm>
 
 #include "common/cluster/job_transition.h"
+#include "common/job/framework.h"
 
 namespace dtrain::cluster {
-namespace {
-
-bool evaluator_or_ps(const std::string& role) {
-  return role == "ps" || role == "evaluator";
-}
-
-}  // namespace
 
 bool JobTransition::check_success() {
   if (const auto decider = job::deciding_task(job_.spec)) {
@@ -21,7 +15,8 @@ bool JobTransition::check_success() {
   const bool workers_only = job_.spec.policy.success_policy == job::SuccessPolicy::all_workers;
   bool any = false;
   for (const auto& [id, t] : job_.tasks) {
-    if ((workers_only ? id.role != "worker" : evaluator_or_ps(id.role)) || !wanted(id)) continue;
+    const job::RoleRules& rules = job::role_rules(job_.spec.framework, id.role);
+    if (!(workers_only ? rules.works : rules.ends) || !wanted(id)) continue;
     if (!t.completed) return false;
     any = true;
   }

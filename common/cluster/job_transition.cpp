@@ -4,6 +4,7 @@
 
 #include "common/base/limits.h"
 #include "common/cluster/cluster_change.h"
+#include "common/job/framework.h"
 #include "common/job/restart.h"
 
 namespace dtrain::cluster {
@@ -240,8 +241,8 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   }
   // A dynamic worker may be lost, but not the task whose success the job waits for.
   const auto decider = job::deciding_task(job_.spec);
-  if (task.place.task.role == "worker" && job_.spec.policy.enable_dynamic_worker && decider &&
-      *decider != task.place.task) {
+  const bool works = job::role_rules(job_.spec.framework, task.place.task.role).works;
+  if (works && job_.spec.policy.enable_dynamic_worker && decider && *decider != task.place.task) {
     task.given_up = true;
     return;
   }

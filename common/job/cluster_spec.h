@@ -75,9 +75,9 @@ struct Rendered {
 Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
                                     const TaskView& task);
 
-// Position of a task among all of its generation, from 0: chief or master, then workers, then the other roles in
-// alphabetical order, evaluators last, each by index. 0 when it is not in the generation.
-std::uint32_t rank_of(const ClusterView& cluster, const TaskId& task);
+// Position of a task among all of its generation, from 0, by RoleRules::order: chief or master, then workers, then the
+// other roles in alphabetical order, evaluators last, each by index. 0 when it is not in the generation.
+std::uint32_t rank_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task);
 
 // The names a template may use, checked at submit: no placement is needed. Returns each unknown "{name}".
 std::vector<std::string> unknown_templates(std::string_view text, const JobSpec& spec);

@@ -3,25 +3,18 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/job/framework.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::job {
 
 namespace {
 
-bool has_leader_role(const JobSpec& spec) {
-  return has_role(spec, "chief") || has_role(spec, "master");
-}
-
-bool is_rank_role(std::string_view role) {
-  return role == "chief" || role == "master" || role == "worker";
-}
-
-std::uint64_t rank_count(const JobSpec& spec) {
-  std::uint64_t ranks = 0;
-  for (const auto& [name, role] : spec.roles)
-    if (is_rank_role(name)) ranks += role.replicas;
-  return ranks;
+// Task 0 of the first role of the job for which that holds.
+std::optional<TaskId> first_with(const JobSpec& spec, bool RoleRules::*rule) {
+  for (const RoleRules& role : rules_of(spec.framework).roles)
+    if (role.*rule && has_role(spec, role.name)) return TaskId{std::string(role.name), 0};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -46,34 +39,27 @@ bool has_role(const JobSpec& spec, std::string_view role) {
 }
 
 bool is_collective(const JobSpec& spec) {
-  switch (spec.framework) {
-    case Framework::tensorflow:
-      return !has_role(spec, "ps") && rank_count(spec) > 1;
-    case Framework::pytorch:
-    case Framework::mpi:
-    case Framework::horovod:
-    case Framework::xgboost:
-    case Framework::paddle:
-    case Framework::jax:
-      return rank_count(spec) > 1;
-    case Framework::mxnet:  // parameter servers of its own
-    case Framework::generic:
-      return false;
+  const Collective when = rules_of(spec.framework).collective;
+  if (when == Collective::never) return false;
+  std::uint64_t ranks = 0;
+  for (const auto& [name, role] : spec.roles) {
+    const RoleRules& rules = role_rules(spec.framework, name);
+    if (rules.serves && when == Collective::without_servers) return false;
+    if (rules.rank) ranks += role.replicas;
   }
-  return false;
+  return ranks > 1;
 }
 
 bool is_exclusive(const JobSpec& spec, const TaskId& task) {
   const auto role = spec.roles.find(task.role);
   if (role == spec.roles.end()) return false;
   if (role->second.exclusive) return true;
-  return spec.framework == Framework::tensorflow && task.role == "worker" && task.index == 0 &&
-         !has_leader_role(spec);
+  return task.index == 0 && role_rules(spec.framework, task.role).stands_in && !first_with(spec, &RoleRules::leads);
 }
 
 bool is_stateful(const JobSpec& spec, const TaskId& task) {
-  if (task.role == "ps" || task.role == "chief" || task.role == "master") return true;
-  return is_collective(spec) && is_rank_role(task.role);
+  const RoleRules& rules = role_rules(spec.framework, task.role);
+  return rules.stateful || (rules.rank && is_collective(spec));
 }
 
 bool wants_lease(const JobSpec& spec, const TaskId& task) {
@@ -83,12 +69,9 @@ bool wants_lease(const JobSpec& spec, const TaskId& task) {
 }
 
 std::optional<TaskId> deciding_task(const JobSpec& spec) {
-  for (const char* role : {"chief", "master"})
-    if (has_role(spec, role)) return TaskId{role, 0};
-  const bool by_worker_0 =
-      spec.framework == Framework::tensorflow && spec.policy.success_policy == SuccessPolicy::by_framework;
-  if (by_worker_0 && has_role(spec, "worker")) return TaskId{"worker", 0};
-  return std::nullopt;
+  auto leader = first_with(spec, &RoleRules::leads);
+  if (!leader && spec.policy.success_policy == SuccessPolicy::by_framework) leader = first_with(spec, &RoleRules::stands_in);
+  return leader;
 }
 
 }  // namespace dtrain::job

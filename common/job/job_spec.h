@@ -13,14 +13,10 @@
 
 #include "common/base/ids.h"
 #include "common/base/time.h"
+#include "common/job/frameworks.h"
 #include "common/wire/since.h"
 
 namespace dtrain::job {
-
-enum class Framework : unsigned char {
-  tensorflow, pytorch, mpi, horovod, mxnet, xgboost, paddle, jax, generic
-};
-constexpr Framework enum_last(Framework) { return Framework::generic; }
 
 enum class RestartPolicy : unsigned char { on_failure, never, always, exit_code };
 constexpr RestartPolicy enum_last(RestartPolicy) { return RestartPolicy::exit_code; }
@@ -171,7 +167,7 @@ struct JobSpec {
   std::string name;                            // empty only while generate_name is to be filled in by the ledger
   std::string generate_name;
   std::map<std::string, std::string> labels;
-  Framework framework = Framework::generic;
+  Framework framework = kFrameworkUnlessSaid;
   std::string package_digest;                  // BLAKE2b-256 hex of the package's tar; "": no package
   std::string work_dir = ".";                  // inside the package's copy, or absolute
   std::map<std::string, std::string> env;

@@ -1,4 +1,5 @@
 #include "common/base/limits.h"
+#include "common/job/framework.h"
 #include "common/job/manifest_fields.h"
 #include "common/job/quantity.h"
 
@@ -36,8 +37,7 @@ void read_start_after(MapReader& role, const YamlNode& node, std::map<std::strin
 }  // namespace
 
 bool is_exclusive_role(Framework framework, std::string_view role) {
-  return framework == Framework::tensorflow &&
-         (role == "ps" || role == "chief" || role == "master" || role == "evaluator");
+  return role_rules(framework, role).exclusive;
 }
 
 void read_role(const YamlNode& node, const std::string& path, const std::string& name, Framework framework,
@@ -52,7 +52,7 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
     read_resources(*resources, map.path("resources"), report, out.resources);
   map.text_map("nodeSelector", out.node_selector);
   map.text("antiAffinity", out.anti_affinity);
-  out.avoid_gpu_hosts = name == "ps" ? AvoidGpuHosts::prefer : AvoidGpuHosts::no;
+  out.avoid_gpu_hosts = role_rules(framework, name).avoid_gpu_hosts;
   map.word("avoidGpuHosts", out.avoid_gpu_hosts);
   map.word("restartPolicy", out.restart_policy);
   const YamlNode* start_after = map.node("startAfter");

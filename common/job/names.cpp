@@ -8,15 +8,11 @@ namespace {
 template <class E, std::size_t N>
 using Table = std::array<std::pair<std::string_view, E>, N>;
 
-constexpr Table<Framework, 9> kFrameworks{{{"tensorflow", Framework::tensorflow},
-                                           {"pytorch", Framework::pytorch},
-                                           {"mpi", Framework::mpi},
-                                           {"horovod", Framework::horovod},
-                                           {"mxnet", Framework::mxnet},
-                                           {"xgboost", Framework::xgboost},
-                                           {"paddle", Framework::paddle},
-                                           {"jax", Framework::jax},
-                                           {"generic", Framework::generic}}};
+constexpr auto kFrameworkNames = [] {
+  Table<Framework, kFrameworks.size()> out;
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = {kFrameworks[i].name, kFrameworks[i].framework};
+  return out;
+}();
 constexpr Table<RestartPolicy, 4> kRestartPolicies{{{"OnFailure", RestartPolicy::on_failure},
                                                     {"Never", RestartPolicy::never},
                                                     {"Always", RestartPolicy::always},
@@ -46,7 +42,7 @@ constexpr std::array<std::string_view, 11> kJobStates{"Pending",   "Placed",    
 }  // namespace
 
 NameTable<Framework> names(Framework) {
-  return kFrameworks;
+  return kFrameworkNames;
 }
 NameTable<RestartPolicy> names(RestartPolicy) {
   return kRestartPolicies;

@@ -2,6 +2,7 @@
 // framework's, dtrain's, the job's env, the role's env.
 #include "common/base/limits.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/framework.h"
 #include "common/job/templates.h"
 #include "common/job/text.h"
 
@@ -29,8 +30,7 @@ void add_basics(const TaskView& task, Env& env) {
 }
 
 void add_framework(const JobSpec& spec, const ClusterView& cluster, const TaskView& task, Env& env) {
-  if (spec.framework == Framework::tensorflow)
-    if (auto config = tf_config(spec, cluster, task.task)) env["TF_CONFIG"] = std::move(*config);
+  rules_of(spec.framework).environment(spec, cluster, task.task, env);
   env["PYTHONUNBUFFERED"] = "1";
   if (!task.interface.empty()) env["GLOO_SOCKET_IFNAME"] = env["NCCL_SOCKET_IFNAME"] = task.interface;
   // An empty list hides every GPU of the other maker, which the task was not given. HIP reads CUDA_VISIBLE_DEVICES too, and takes

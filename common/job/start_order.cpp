@@ -3,19 +3,15 @@
 #include <algorithm>
 #include <set>
 
+#include "common/job/framework.h"
+
 namespace dtrain::job {
 
 std::map<std::string, StartAfter> default_start_after(const JobSpec& spec, const std::string& role) {
   std::map<std::string, StartAfter> out;
-  const bool leads = role == "chief" || role == "master";
-  const auto wait_for = [&](const char* other) {
-    if (has_role(spec, other)) out[other] = StartAfter::running;
-  };
-  if (role == "ps") return out;
-  wait_for("ps");
-  if (leads) return out;
-  wait_for("chief");
-  wait_for("master");
+  const auto start = role_rules(spec.framework, role).start;
+  for (const auto& other : spec.roles)
+    if (role_rules(spec.framework, other.first).start < start) out[other.first] = StartAfter::running;
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "common/base/limits.h"
+#include "common/job/framework.h"
 #include "common/job/text.h"
 
 namespace dtrain::job {
@@ -120,7 +121,7 @@ std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spe
     case Kind::task_index:
       return std::to_string(view.task.index);
     case Kind::task_rank:
-      return std::to_string(rank_of(cluster, view.task));
+      return std::to_string(rank_of(spec, cluster, view.task));
     case Kind::task_address:
       return text_of(own);
     case Kind::task_host:
@@ -226,14 +227,8 @@ std::vector<std::string> unknown_templates(std::string_view text, const JobSpec&
   return unknown;
 }
 
-std::uint32_t rank_of(const ClusterView& cluster, const TaskId& task) {
-  const auto order = [](const TaskId& t) {
-    const int group = t.role == "chief" || t.role == "master" ? 0
-                      : t.role == "worker"                    ? 1
-                      : t.role == "evaluator"                 ? 3
-                                                              : 2;
-    return std::pair(group, std::cref(t));
-  };
+std::uint32_t rank_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {
+  const auto order = [&](const TaskId& t) { return std::pair(role_rules(spec.framework, t.role).order, std::cref(t)); };
   if (!cluster.tasks.contains(task)) return 0;
   const auto own = order(task);
   return static_cast<std::uint32_t>(

@@ -82,10 +82,10 @@ std::string in_quotes(std::string_view text) {
   return out + "`";
 }
 
-std::string one_of(const std::vector<std::string>& words) {
+std::string one_of(const std::vector<std::string>& words, std::string_view last) {
   std::string out;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) out += i + 1 == words.size() ? " or " : ", ";
+    if (i > 0) out += i + 1 == words.size() ? " " + std::string(last) + " " : ", ";
     out += words[i].empty() ? "\"\"" : words[i];
   }
   return out;

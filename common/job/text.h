@@ -21,6 +21,6 @@ inline constexpr std::size_t kLabelBytes = 253;  // of a label's name or value
 std::string in_quotes(std::string_view text);
 
 // "a", "a or b", "a, b or c"
-std::string one_of(const std::vector<std::string>& words);
+std::string one_of(const std::vector<std::string>& words, std::string_view last = "or");
 
 }  // namespace dtrain::job

@@ -6,6 +6,7 @@
 
 #include "common/base/limits.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/framework.h"
 #include "common/job/manifest.h"
 #include "common/job/manifest_fields.h"
 #include "common/job/quantity.h"
@@ -23,8 +24,14 @@ constexpr std::size_t kVariableNameBytes = 256;
 constexpr std::size_t kRequiredPaths = 128;  // each may take a host some 20 ms to look at
 constexpr std::size_t kDigestBytes = 64;     // BLAKE2b-256 in hex
 constexpr std::uint32_t kWorkersPerPs = 20;  // beyond: one ps becomes the bottleneck
-// The shortest entry of a list of addresses: "1.2.3.4:20000", with quotes and comma.
-constexpr std::uint64_t kShortestAddress = 16;
+
+// Of a framework's roles the first that is so.
+template <class Which>
+const RoleRules* first_role(Framework framework, Which which) {
+  const auto roles = rules_of(framework).roles;
+  const auto found = std::ranges::find_if(roles, which);
+  return found == roles.end() ? nullptr : &*found;
+}
 
 class Rules {
  public:
@@ -37,7 +44,7 @@ class Rules {
     names();
     job_fields();
     roles();
-    tensorflow();
+    rules_of(spec_.framework).check(spec_, errors_);
     check_policy(spec_, errors_);
     return std::move(errors_);
   }
@@ -113,10 +120,14 @@ class Rules {
   }
 
   void job_fields() {
-    if (spec_.framework != Framework::tensorflow && spec_.framework != Framework::generic)
+    if (!rules_of(spec_.framework).built) {
+      std::vector<std::string> built;
+      for (const FrameworkLine& line : kFrameworks)
+        if (line.rules->built) built.emplace_back(line.name);
       add("unsupported", "spec.framework",
-          "this version supports tensorflow and generic, not " + std::string(to_string(spec_.framework)),
+          "this version supports " + one_of(built, "and") + ", not " + std::string(to_string(spec_.framework)),
           "generic runs any command, with templates for its arguments");
+    }
     const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
     for (const std::string& digest : {spec_.package_digest, spec_.package_content})
       if (!digest.empty() && (digest.size() != kDigestBytes || !std::all_of(digest.begin(), digest.end(), hex)))
@@ -195,18 +206,33 @@ class Rules {
       add("limit", "spec.roles",
           "all roles together must have at most " + std::to_string(limits::kTasksPerJob) + " replicas, not " +
               std::to_string(total_replicas(spec_)));
-    const bool ends = std::any_of(spec_.roles.begin(), spec_.roles.end(), [](const auto& entry) {
-      return entry.first != "ps" && entry.first != "evaluator";
-    });
-    if (!ends)
-      add("missing", "spec.roles", "needs a role whose end ends the job: a ps or an evaluator never does",
-          "add worker or chief");
+    check_ends();
     if (const auto cycle = find_start_cycle(spec_); !cycle.empty()) {
       std::string circle;
       for (const auto& role : cycle) circle += (circle.empty() ? "" : " after ") + role;
       add("conflict", "spec.roles." + cycle.front() + ".startAfter", "roles wait for each other: " + circle,
-          "the default order is ps, chief, all others; {} waits for nothing");
+          "the default order is " + default_order() + "; {} waits for nothing");
     }
+  }
+
+  void check_ends() {
+    const auto ends = [&](const auto& entry) { return role_rules(spec_.framework, entry.first).ends; };
+    if (std::ranges::any_of(spec_.roles, ends)) return;
+    constexpr std::string_view kVowels = "aeiou";
+    std::vector<std::string> never, some;
+    for (const RoleRules& role : rules_of(spec_.framework).roles)
+      if (!role.ends) never.push_back((kVowels.find(role.name.front()) == std::string_view::npos ? "a " : "an ") + std::string(role.name));
+    for (const auto rule : {&RoleRules::works, &RoleRules::leads})
+      if (const RoleRules* role = first_role(spec_.framework, rule)) some.emplace_back(role->name);
+    add("missing", "spec.roles", "needs a role whose end ends the job: " + one_of(never) + " never does", "add " + one_of(some));
+  }
+
+  std::string default_order() const {
+    std::string out;
+    for (std::uint8_t start = 0; start < RoleRules{}.start; ++start)
+      if (const RoleRules* role = first_role(spec_.framework, [&](const RoleRules& r) { return r.start == start; }))
+        out += std::string(role->name) + ", ";
+    return out + "all others";
   }
 
   void check_role(const std::string& path, const std::string& name, const RoleSpec& role) {
@@ -214,7 +240,7 @@ class Rules {
       add("out-of-range", path,
           "a role's name must be lower-case letters and digits, a letter first, at most " +
               std::to_string(limits::kRoleNameBytes) + " bytes, not " + in_quotes(name));
-    const std::uint32_t most = name == "chief" || name == "master" ? 1 : limits::kTasksPerJob;
+    const std::uint32_t most = role_rules(spec_.framework, name).most;
     if (role.replicas < 1 || role.replicas > most)
       add("out-of-range", join_path(path, "replicas"),
           most == 1 ? "must be 1: a job has at most one " + name + ", not " + std::to_string(role.replicas)
@@ -278,22 +304,6 @@ class Rules {
         near.empty() ? "" : "did you mean " + in_quotes(near) + "?");
   }
 
-  void tensorflow() {
-    if (has_role(spec_, "chief") && has_role(spec_, "master"))
-      add("conflict", "spec.roles.master", "a job has a chief or a master, not both",
-          "master is the older name of chief");
-    if (spec_.framework != Framework::tensorflow) return;
-    if (has_role(spec_, "master") && has_role(spec_, "evaluator"))
-      add("conflict", "spec.roles.evaluator", "TensorFlow takes no evaluator beside a master",
-          "name the master chief");
-    if (!spec_.policy.enable_dynamic_worker && total_replicas(spec_) <= limits::kTasksPerJob &&
-        total_replicas(spec_) * kShortestAddress > limits::kArgumentBytes)
-      add("limit", "spec.roles",
-          "TF_CONFIG with all addresses would have more than the " + std::to_string(limits::kArgumentBytes) +
-              " bytes that Linux takes in one variable",
-          "run fewer tasks, or set policy.enableDynamicWorker: true");
-  }
-
   const JobSpec& spec_;
   std::vector<FileError> errors_;
 };
@@ -306,28 +316,24 @@ std::vector<FileError> validate(const JobSpec& spec) {
 
 std::vector<std::string> warnings_about(const JobSpec& spec) {
   std::vector<std::string> out;
-  const auto replicas = [&](const char* role) {
-    return has_role(spec, role) ? spec.roles.at(role).replicas : 0;
+  const RoleRules* serves = first_role(spec.framework, &RoleRules::serves);
+  const RoleRules* works = first_role(spec.framework, &RoleRules::works);
+  const auto replicas = [&](const RoleRules* role) {
+    return role != nullptr && has_role(spec, role->name) ? spec.roles.at(std::string(role->name)).replicas : 0;
   };
-  const std::uint32_t ps = replicas("ps"), workers = replicas("worker");
-  if (ps > 0 && workers > ps * kWorkersPerPs)
-    out.push_back(std::to_string(workers) + " workers on " + std::to_string(ps) + " ps: more than " +
-                  std::to_string(kWorkersPerPs) + " workers for each ps wait for it most of the time");
+  const std::uint32_t servers = replicas(serves), workers = replicas(works);
+  if (servers > 0 && workers > servers * kWorkersPerPs) {
+    const std::string server(serves->name), plural = std::string(works->name) + "s";
+    out.push_back(std::to_string(workers) + " " + plural + " on " + std::to_string(servers) + " " + server + ": more than " +
+                  std::to_string(kWorkersPerPs) + " " + plural + " for each " + server + " wait for it most of the time");
+  }
   if (spec.checkpoint && spec.checkpoint->replicas > 1)
     out.push_back(
         "spec.checkpoint.replicas: this version keeps checkpoints where the job writes them and makes no "
         "copies");
   if (spec.policy.signal_before_deadline && !spec.policy.active_deadline)
     out.push_back("spec.policy.signalBeforeDeadline: without activeDeadlineSeconds it is never sent");
-  if (spec.framework == Framework::tensorflow) {
-    const std::vector<std::string> usual{"chief", "evaluator", "master", "ps", "worker"};
-    for (const auto& entry : spec.roles) {
-      if (std::find(usual.begin(), usual.end(), entry.first) != usual.end()) continue;
-      const std::string near = nearest(entry.first, usual);
-      out.push_back("spec.roles." + entry.first + ": TensorFlow's strategies know " + one_of(usual) +
-                    (near.empty() ? "" : "; did you mean " + near + "?"));
-    }
-  }
+  rules_of(spec.framework).warn(spec, out);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/job/framework.h"
 #include "common/node/gpu_ids.h"
 
 namespace dtrain::node {
@@ -11,22 +12,25 @@ using cluster::JobRecord;
 using cluster::TaskRecord;
 using job::TaskState;
 
+bool serves(const JobRecord& job, const TaskId& id) {
+  return job::role_rules(job.spec.framework, id.role).serves;
+}
+
 // onPsFailure: freeze - a ps that ran and does not run now is being restarted alone while the others are
 // frozen.
 bool ps_is_away(const JobRecord& job) {
   if (job.spec.policy.on_ps_failure != job::OnPsFailure::freeze) return false;
-  return std::any_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
+  return std::any_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) {
     const TaskRecord& t = entry.second;
-    return entry.first.role == "ps" && t.reached_running && !t.completed && !t.ended &&
+    return serves(job, entry.first) && t.reached_running && !t.completed && !t.ended &&
            t.state != TaskState::running;
   });
 }
 
 bool others_stand_still(const JobRecord& job) {
-  return std::none_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
+  return std::none_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) {
     const TaskState s = entry.second.state;
-    return entry.first.role != "ps" &&
-           (s == TaskState::running || s == TaskState::starting || s == TaskState::stopping);
+    return (s == TaskState::running || s == TaskState::starting || s == TaskState::stopping) && !serves(job, entry.first);
   });
 }
 
@@ -152,10 +156,10 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
       o.desire = task::Desire::run;
     o.stop_known = t.state == TaskState::stopping;
     o.go = may_start(job, id) || broken_rule == "start-order";
-    const bool freezing_ps = id.role == "ps" && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;
+    const bool freezing_ps = serves(job, id) && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;
     o.last_attempt = job.signalled;
     o.in_place = !is_final(job.state) && (!job::is_stateful(job.spec, id) || freezing_ps);
-    o.freeze = freeze_others && id.role != "ps" && o.desire == task::Desire::run;
+    o.freeze = freeze_others && !serves(job, id) && o.desire == task::Desire::run;
     o.hold_restart = freezing_ps || granted;
     o.release_attempt = freezing_ps && !still ? 0 : granted ? t.granted_attempt : t.attempt + 1;
     o.first_attempt = t.first_attempt;

@@ -111,7 +111,7 @@ TEST_F(Render, UnknownNames) {
 
 TEST_F(Render, RanksAreChiefWorkersOthersEvaluators) {
   std::vector<std::string> by_rank(cluster.tasks.size());
-  for (const auto& entry : cluster.tasks) by_rank.at(rank_of(cluster, entry.first)) = entry.first.text();
+  for (const auto& entry : cluster.tasks) by_rank.at(rank_of(spec, cluster, entry.first)) = entry.first.text();
   EXPECT_THAT(by_rank,
               ElementsAre("chief-0", "worker-0", "worker-1", "data-0", "ps-0", "ps-1", "evaluator-0"));
 }

@@ -1,15 +1,29 @@
-// TF_CONFIG, as TensorFlow's TFConfigClusterResolver and Estimator's RunConfig read it. Rules:
-// docs/frameworks.md.
+// TensorFlow: which of its tasks must not run twice, and TF_CONFIG, as its TFConfigClusterResolver and Estimator's RunConfig read it.
+// Rules: docs/frameworks.md.
+#include <algorithm>
 #include <vector>
 
-#include "common/job/cluster_spec.h"
+#include "common/job/framework_roles.h"
 #include "common/job/json_text.h"
+#include "common/job/text.h"
 
 namespace dtrain::job {
 
 namespace {
 
 constexpr std::string_view kEvaluator = "evaluator";
+// The shortest entry of a list of addresses: "1.2.3.4:20000", with quotes and comma.
+constexpr std::uint64_t kShortestAddress = 16;
+
+// Two of the same would damage the training, but for workers: of them the first counts where nobody leads.
+constexpr auto kRoles = [] {
+  auto roles = kUsualRoles;
+  for (RoleRules& role : roles) {
+    role.exclusive = !role.works;
+    role.stands_in = role.works;
+  }
+  return roles;
+}();
 
 bool sees_evaluators(const JobSpec& spec, const TaskId& task) {
   switch (spec.policy.evaluator_in_cluster) {
@@ -78,6 +92,39 @@ std::string cluster_object(const Cluster& cluster) {
   return out + "},";
 }
 
+// A worker of a sparse cluster is told of no other worker.
+bool scales_alone(const JobSpec& spec, const std::string& role) {
+  return spec.policy.enable_dynamic_worker && role == "worker";
+}
+
+void add_tf_config(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env) {
+  if (auto config = tf_config(spec, cluster, task)) env["TF_CONFIG"] = std::move(*config);
+}
+
+void check(const JobSpec& spec, std::vector<FileError>& errors) {
+  check_usual_roles(spec, errors);
+  if (has_role(spec, "master") && has_role(spec, "evaluator"))
+    errors.push_back({"conflict", "", 0, "spec.roles.evaluator", "TensorFlow takes no evaluator beside a master", "name the master chief"});
+  if (!spec.policy.enable_dynamic_worker && total_replicas(spec) <= limits::kTasksPerJob &&
+      total_replicas(spec) * kShortestAddress > limits::kArgumentBytes)
+    errors.push_back({"limit", "", 0, "spec.roles",
+                      "TF_CONFIG with all addresses would have more than the " + std::to_string(limits::kArgumentBytes) +
+                          " bytes that Linux takes in one variable",
+                      "run fewer tasks, or set policy.enableDynamicWorker: true"});
+}
+
+void warn(const JobSpec& spec, std::vector<std::string>& warnings) {
+  std::vector<std::string> usual;
+  for (const RoleRules& role : kRoles) usual.emplace_back(role.name);
+  std::sort(usual.begin(), usual.end());
+  for (const auto& entry : spec.roles) {
+    if (std::find(usual.begin(), usual.end(), entry.first) != usual.end()) continue;
+    const std::string near = nearest(entry.first, usual);
+    warnings.push_back("spec.roles." + entry.first + ": TensorFlow's strategies know " + one_of(usual) +
+                       (near.empty() ? "" : "; did you mean " + near + "?"));
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> tf_config(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {
@@ -88,5 +135,12 @@ std::optional<std::string> tf_config(const JobSpec& spec, const ClusterView& clu
   return cluster_object(whole_cluster(spec, cluster, task)) + task_object(task) +
          ",\"environment\":\"cloud\"}";
 }
+
+const FrameworkRules kTensorflow{.roles = kRoles,
+                                 .collective = Collective::without_servers,
+                                 .scales_alone = scales_alone,
+                                 .environment = add_tf_config,
+                                 .check = check,
+                                 .warn = warn};
 
 }  // namespace dtrain::job

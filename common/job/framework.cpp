@@ -1,0 +1,29 @@
+#include "common/job/framework.h"
+
+#include <algorithm>
+
+namespace dtrain::job {
+namespace {
+
+constexpr RoleRules kOther;
+
+consteval bool in_order() {
+  for (std::size_t i = 0; i < kFrameworks.size(); ++i)
+    if (static_cast<std::size_t>(kFrameworks[i].framework) != i) return false;
+  return true;
+}
+static_assert(in_order());
+
+}  // namespace
+
+const FrameworkRules& rules_of(Framework framework) {
+  return *kFrameworks.at(static_cast<std::size_t>(framework)).rules;
+}
+
+const RoleRules& role_rules(Framework framework, std::string_view role) {
+  const auto roles = rules_of(framework).roles;
+  const auto found = std::ranges::find(roles, role, &RoleRules::name);
+  return found == roles.end() ? kOther : *found;
+}
+
+}  // namespace dtrain::job

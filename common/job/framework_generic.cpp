@@ -1,0 +1,39 @@
+// Any command: tasks learn of each other by the templates in their arguments and variables, and of nothing else.
+#include <algorithm>
+#include <initializer_list>
+
+#include "common/job/framework_roles.h"
+
+namespace dtrain::job {
+namespace {
+
+// Does any command or env value of the job contain one of the words?
+bool mentions(const JobSpec& spec, std::initializer_list<std::string> words) {
+  const auto hit = [&](const std::string& text) {
+    return std::any_of(words.begin(), words.end(),
+                       [&](const std::string& w) { return text.find(w) != std::string::npos; });
+  };
+  const auto any_value = [&](const std::map<std::string, std::string>& env) {
+    return std::any_of(env.begin(), env.end(), [&](const auto& e) { return hit(e.second); });
+  };
+  if (any_value(spec.env)) return true;
+  return std::any_of(spec.roles.begin(), spec.roles.end(), [&](const auto& entry) {
+    const RoleSpec& role = entry.second;
+    return any_value(role.env) || std::any_of(role.command.begin(), role.command.end(), hit);
+  });
+}
+
+bool needs_ports(const JobSpec& spec) {
+  return mentions(spec, {"{hosts:", "{host:", "{port:", "{task.address}", "{task.port}"});
+}
+
+bool scales_alone(const JobSpec& spec, const std::string& role) {
+  return !mentions(spec, {"{hosts:" + role, "{host:" + role, "{count:" + role, "{task.rank}"});
+}
+
+}  // namespace
+
+const FrameworkRules kGeneric{
+    .roles = kUsualRoles, .needs_ports = needs_ports, .scales_alone = scales_alone, .check = check_usual_roles};
+
+}  // namespace dtrain::job

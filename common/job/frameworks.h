@@ -1,0 +1,40 @@
+// The table of frameworks, one line each. A new one is a file framework_NAME.cpp with its rules, and here its number, its declaration and
+// its line: docs/adding.md. What a line's rules are asked: framework.h.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace dtrain::job {
+
+// The numbers are stored and sent: a new one comes last.
+enum class Framework : unsigned char {
+  tensorflow, pytorch, mpi, horovod, mxnet, xgboost, paddle, jax, generic
+};
+inline constexpr Framework kFrameworkUnlessSaid = Framework::generic;
+
+struct FrameworkRules;
+extern const FrameworkRules kTensorflow, kGeneric;
+extern const FrameworkRules kPlannedOfRanks, kPlannedOfServers;  // known by name, refused until somebody builds them
+
+struct FrameworkLine {
+  Framework framework;
+  std::string_view name;  // in job files
+  const FrameworkRules* rules;
+};
+
+// In the order of the numbers.
+inline constexpr std::array kFrameworks{
+    FrameworkLine{Framework::tensorflow, "tensorflow", &kTensorflow},
+    FrameworkLine{Framework::pytorch, "pytorch", &kPlannedOfRanks},
+    FrameworkLine{Framework::mpi, "mpi", &kPlannedOfRanks},
+    FrameworkLine{Framework::horovod, "horovod", &kPlannedOfRanks},
+    FrameworkLine{Framework::mxnet, "mxnet", &kPlannedOfServers},
+    FrameworkLine{Framework::xgboost, "xgboost", &kPlannedOfRanks},
+    FrameworkLine{Framework::paddle, "paddle", &kPlannedOfRanks},
+    FrameworkLine{Framework::jax, "jax", &kPlannedOfRanks},
+    FrameworkLine{Framework::generic, "generic", &kGeneric},
+};
+constexpr Framework enum_last(Framework) { return kFrameworks.back().framework; }
+
+}  // namespace dtrain::job
