@@ -31,7 +31,7 @@ def check(rule, paths):
     return ["%s: %s" % (path, complaint) for path in paths for complaint in rule(path, read(path))]
 
 
-_COMMENT_OR_LITERAL = re.compile(
+COMMENT_OR_LITERAL = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
 
 
@@ -44,7 +44,7 @@ def bare(text):
     includes = {i: line for i, line in enumerate(lines) if line.lstrip().startswith("#include")}
     for i in includes:
         lines[i] = ""
-    result = _COMMENT_OR_LITERAL.sub(blank, "\n".join(lines)).split("\n")
+    result = COMMENT_OR_LITERAL.sub(blank, "\n".join(lines)).split("\n")
     for i, line in includes.items():
         result[i] = line.split("//")[0]
     return "\n".join(result)
