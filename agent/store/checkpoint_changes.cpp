@@ -13,18 +13,12 @@
 #include "agent/store/checkpoint_files.h"
 #include "agent/store/checkpoint_reader.h"
 #include "common/transfer/digest.h"
-#include "common/transfer/manifest.h"
 #include "common/transfer/selection.h"
-#include "common/transfer/tf_bundle.h"
-#include "common/transfer/tf_checkpoint_state.h"
 
 namespace dtrain::store {
 namespace {
 
 using transfer::CheckpointInfo;
-using transfer::Format;
-
-const std::string kManifest(transfer::kManifestName);
 
 // One change to one checkpoint: what it is called in messages, and the directory its names are relative to.
 class Change {
@@ -32,11 +26,24 @@ class Change {
   Change(std::string verb, const CheckpointInfo& info, std::string checkpoint_dir)
       : verb_(std::move(verb)), info_(info), checkpoint_dir_(without_trailing_slashes(checkpoint_dir)) {
     std::tie(parent_, base_) = split_path(info.path);
+    contents_ = format_.contents_name(base_);
   }
 
   Result<std::string> quarantine() {
-    if (info_.format == Format::tensorflow) return quarantine_bundle();
-    if (const auto opened = open(info_.path, kManifest); !opened) return fail(opened.error());
+    if (const auto opened = open(); !opened) return fail(opened.error());
+    return format_.directory ? quarantine_directory() : quarantine_files();
+  }
+
+  Status remove() {
+    const auto bytes = open();
+    if (!bytes) return fail(bytes.error());
+    if (format_.directory) return remove_directory(*bytes);
+    if (auto hint = rewrite_hint(); !hint) return hint;
+    return remove_files();
+  }
+
+ private:
+  Result<std::string> quarantine_directory() {
     std::string moved_to = info_.path;
     if (parent_ == checkpoint_dir_) {
       // Where the parent may not be written to, hiding the manifest has to do.
@@ -44,26 +51,12 @@ class Change {
       const auto renamed = parent ? rename_aside(*parent, base_) : fail(parent.error());
       if (renamed) moved_to = parent_ + "/" + *renamed;
     }
-    const auto renamed = rename_aside(directory_, kManifest);
+    const auto renamed = rename_aside(directory_, contents_);
     if (moved_to != info_.path) return moved_to;
     if (!renamed) return fail(renamed.error());
     return info_.path + "/" + *renamed;
   }
 
-  Status remove() {
-    const bool bundle = info_.format == Format::tensorflow;
-    const std::string contents = bundle ? transfer::bundle_index_name(base_) : kManifest;
-    const auto bytes = open(bundle ? parent_ : info_.path, contents);
-    if (!bytes) return fail(bytes.error());
-    if (bundle) {
-      const auto hint = rewrite_state();
-      if (!hint) return fail(hint.error());
-      return remove_bundle(contents);
-    }
-    return remove_manifest(*bytes);
-  }
-
- private:
   tl::unexpected<Error> no(const Error& e) const {
     return fail(e.code, "could not " + verb_ + " checkpoint " + info_.path + ": " + e.message,
                 e.next.empty() ? "see who may write to its directory" : e.next);
@@ -73,13 +66,13 @@ class Change {
   }
 
   // Opens the directory and makes sure that this is still the checkpoint that was meant.
-  Result<std::string> open(const std::string& directory, const std::string& contents) {
-    auto opened = open_directory(directory);
+  Result<std::string> open() {
+    auto opened = open_directory(place_of_files(info_).directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
-    auto content = read_beneath(directory_, contents, transfer::kBundleIndexBytes);
+    auto content = read_beneath(directory_, contents_, format_.contents_bytes);
     if (!content) {
-      // Something that cannot be read as a manifest or index can still be moved away; it was never found readable.
+      // Something that cannot be read as contents can still be moved away; it was never found readable.
       if (content.error().code == ErrorCode::not_found || !info_.digest.empty()) return no(content.error());
       return std::string();
     }
@@ -96,45 +89,43 @@ class Change {
     }
     return no(Error{ErrorCode::limit, "no name is free for " + name, "remove what was quarantined before"});
   }
-  Result<std::string> quarantine_bundle() {
-    const std::string index = transfer::bundle_index_name(base_);
-    if (const auto opened = open(parent_, index); !opened) return fail(opened.error());
+  Result<std::string> quarantine_files() {
     // The hint goes first: a script that follows it never meets a prefix whose files are gone. Where it cannot be
-    // written the bundle is moved all the same; that the hint then names nothing is the lesser evil.
-    const auto hint = rewrite_state();
-    const auto moved = rename_aside(directory_, index);
+    // written the files are moved all the same; that the hint then names nothing is the lesser evil.
+    const auto hint = rewrite_hint();
+    const auto moved = rename_aside(directory_, contents_);
     if (!moved) return fail(moved.error());
     const auto names = list_names(directory_);
     if (!names) return no(names.error());
     for (const auto& name : *names) {
-      if (!transfer::is_bundle_file(name, base_)) continue;
+      if (!format_.is_file_of(name, base_)) continue;
       if (auto renamed = rename_aside(directory_, name); !renamed) return fail(renamed.error());
     }
     if (!hint) return fail(hint.error());
     return parent_ + "/" + *moved;
   }
 
-  Status rewrite_state() const {
+  Status rewrite_hint() const {
+    if (format_.hint == nullptr) return {};
     const std::string home = checkpoint_dir_.empty() ? parent_ : checkpoint_dir_;
-    const std::string name(transfer::kCheckpointStateName);
+    const std::string name(format_.hint->name);
     const auto directory = open_directory(home);
     if (!directory) return {};
-    const auto content = read_beneath(*directory, name, transfer::kCheckpointStateBytes);
+    const auto content = read_beneath(*directory, name, format_.hint->bytes);
     if (!content) return {};
-    auto state = transfer::parse_checkpoint_state(content->bytes);
-    if (!state) return {};
-    if (!transfer::drop_from_state(*state, home, info_.path, successor(home))) return {};
-    if (state->model_checkpoint_path.empty()) {
+    const auto text = format_.hint->without(content->bytes, home, info_.path, successor(home));
+    if (!text) return {};
+    if (text->empty()) {
       if (auto renamed = rename_aside(*directory, name); !renamed) return fail(renamed.error());
       return {};
     }
-    return replace_file(*directory, name, transfer::render_checkpoint_state(*state));
+    return replace_file(*directory, name, *text);
   }
 
   std::string successor(const std::string& home) const {
     job::CheckpointSpec spec;
     spec.dir = home;
-    spec.format = job::CheckpointFormat::tensorflow;
+    spec.format = job::only(info_.format);
     const auto found = scan(spec);
     if (found)
       for (const auto& other : *found)
@@ -187,12 +178,12 @@ class Change {
     return walked;
   }
 
-  Status remove_manifest(const std::string& bytes) const {
-    const auto manifest = transfer::parse_manifest(bytes);
-    if (!manifest) return no(manifest.error());
-    if (auto removed = remove_file(kManifest); !removed) return removed;
+  Status remove_directory(const std::string& bytes) const {
+    const auto contents = format_.parse(bytes, base_);
+    if (!contents) return no(contents.error());
+    if (auto removed = remove_file(contents_); !removed) return removed;
     std::set<std::string, std::greater<>> directories;  // deeper ones come first
-    for (const auto& file : manifest->files) {
+    for (const auto& file : (*contents)->files) {
       if (auto removed = remove_file(file.name); !removed) return removed;
       for (auto slash = file.name.rfind('/'); slash != std::string::npos && slash > 0; slash = file.name.rfind('/', slash - 1))
         directories.insert(file.name.substr(0, slash));
@@ -207,12 +198,12 @@ class Change {
     return {};
   }
 
-  Status remove_bundle(const std::string& index) const {
-    if (auto removed = remove_file(index); !removed) return removed;
+  Status remove_files() const {
+    if (auto removed = remove_file(contents_); !removed) return removed;
     const auto names = list_names(directory_);
     if (!names) return no(names.error());
     for (const auto& name : *names) {
-      if (!transfer::is_bundle_file(name, base_)) continue;
+      if (!format_.is_file_of(name, base_)) continue;
       if (auto removed = remove_file(name); !removed) return removed;
     }
     return {};
@@ -220,9 +211,10 @@ class Change {
 
   const std::string verb_;
   const CheckpointInfo& info_;
+  const transfer::Format& format_ = transfer::format_of(info_.format);
   const std::string checkpoint_dir_;
-  std::string parent_, base_;
-  FileDescriptor directory_;   // manifest: the checkpoint itself; bundle: where its files lie
+  std::string parent_, base_, contents_;
+  FileDescriptor directory_;   // where its files are: the checkpoint itself, or its parent
 };
 
 }  // namespace

@@ -14,38 +14,17 @@
 #include "agent/store/file.h"
 #include "common/node/checkpoint_copies.h"
 #include "common/transfer/digest.h"
-#include "common/transfer/manifest.h"
-#include "common/transfer/tf_bundle.h"
-#include "common/transfer/tf_checkpoint_state.h"
 
 namespace dtrain::store {
 namespace {
 
-using transfer::Format;
-
-const std::string kManifest(transfer::kManifestName);
-
-// The manifest or index first: it names the others. `base`: of a bundle.
-Result<std::vector<std::string>> names_of(const std::string& contents, Format format, const std::string& base) {
-  std::vector<std::string> names;
-  if (format == Format::manifest) {
-    const auto manifest = transfer::parse_manifest(contents);
-    if (!manifest) return fail(manifest.error());
-    names.push_back(kManifest);
-    std::set<std::string_view> named;
-    for (const auto& file : manifest->files)
-      if (named.insert(file.name).second) names.push_back(file.name);
-    return names;
-  }
-  const auto index = transfer::parse_bundle_index(contents);
-  if (!index) return fail(index.error());
-  names.push_back(transfer::bundle_index_name(base));
-  for (std::uint32_t shard = 0; shard < index->shards; ++shard) names.push_back(transfer::bundle_data_name(base, shard, index->shards));
+// The table of contents first: it names the others.
+Result<std::vector<std::string>> names_of(const transfer::Format& format, const std::string& bytes, const std::string& base) {
+  const auto contents = format.parse(bytes, base);
+  if (!contents) return fail(contents.error());
+  std::vector<std::string> names{format.contents_name(base)};
+  for (const auto& file : (*contents)->files) names.push_back(file.name);
   return names;
-}
-
-bool is_name_of(const std::string& name, Format format, const std::string& base) {
-  return transfer::is_inner_name(name) && (format == Format::manifest || transfer::is_bundle_file(name, base));
 }
 
 // As open_directory; what is missing on the way is made, its owner's alone.
@@ -65,19 +44,19 @@ Result<CheckpointSource> CheckpointSource::open(const transfer::CheckpointInfo& 
   const auto could_not = [&](ErrorCode code, const std::string& cause) {
     return fail(code, "could not send checkpoint " + info.path + ": " + cause);
   };
-  const bool bundle = info.format == Format::tensorflow;
-  const auto [parent, base] = split_path(info.path);
+  const transfer::Format& format = transfer::format_of(info.format);
+  const FilesPlace place = place_of_files(info);
   CheckpointSource source;
-  auto directory = open_directory(bundle ? parent : info.path);
+  auto directory = open_directory(place.directory);
   if (!directory) return could_not(directory.error().code, directory.error().message);
   source.directory_ = std::move(*directory);
-  const std::string first = bundle ? transfer::bundle_index_name(base) : kManifest;
-  const auto content = read_beneath(source.directory_, first, bundle ? transfer::kBundleIndexBytes : transfer::kManifestBytes);
+  const auto content = read_beneath(source.directory_, format.contents_name(place.base), format.contents_bytes);
   if (!content) return could_not(content.error().code, content.error().message);
   if (transfer::blake2b_hex(content->bytes) != info.digest) return could_not(ErrorCode::not_found, "another one has its name");
-  auto names = names_of(content->bytes, info.format, base);
+  auto names = names_of(format, content->bytes, place.base);
   if (!names) return could_not(names.error().code, names.error().message);
-  if (bundle && facts_beneath(source.directory_, base + ".meta")) names->push_back(base + ".meta");
+  const std::string optional = format.optional_file(place.base);
+  if (!optional.empty() && facts_beneath(source.directory_, optional)) names->push_back(optional);
   if (names->size() > node::kCopiedFiles)
     return could_not(ErrorCode::limit, "it has more than " + std::to_string(node::kCopiedFiles) + " files");
   for (const std::string& name : *names) {
@@ -114,15 +93,17 @@ Result<std::string> CheckpointSource::read(std::uint64_t offset, std::size_t mos
 // ---------------------------------------------------------------- where it is to be
 
 CheckpointTarget::CheckpointTarget(const node::WriteCheckpoint& first, const CopyOptions& options)
-    : info_(first.info), files_(first.files), temporary_(temporary_name(options.owner, first.writer)) {
+    : info_(first.info),
+      format_(transfer::format_of(info_.format)),
+      files_(first.files),
+      temporary_(temporary_name(options.owner, first.writer)) {
   info_.path = without_trailing_slashes(info_.path);
   const std::string dir = without_trailing_slashes(first.dir);
-  const bool bundle = info_.format == Format::tensorflow;
   std::string parent;
   std::tie(parent, base_) = split_path(info_.path);
   std::string relative = base_;
   home_ = parent;
-  if (info_.path == dir && !bundle) {  // its parent may be another disk, or not ours to write to
+  if (info_.path == dir && format_.directory) {  // its parent may be another disk, or not ours to write to
     home_ = dir;
     relative.clear();
   } else if (!dir.empty() && info_.path.starts_with(dir + "/")) {
@@ -131,7 +112,7 @@ CheckpointTarget::CheckpointTarget(const node::WriteCheckpoint& first, const Cop
   } else {
     elsewhere_ = info_.path != dir;
   }
-  if (bundle) relative.resize(relative.size() - std::min(relative.size(), base_.size() + 1));  // the directory of its files
+  if (!format_.directory) relative.resize(relative.size() - std::min(relative.size(), base_.size() + 1));  // the directory of its files
   inside_ = relative;
 }
 
@@ -164,11 +145,11 @@ Result<std::unique_ptr<CheckpointTarget>> CheckpointTarget::begin(const node::Wr
 
 // Which of them belong to the checkpoint, the first one says when it is here.
 Status CheckpointTarget::check_list() const {
-  const std::string first = info_.format == Format::manifest ? kManifest : transfer::bundle_index_name(base_);
+  const std::string first = format_.contents_name(base_);
   if (files_.empty() || files_.front().name != first) return damaged("the first file that came is not " + first);
   std::set<std::string_view> names;
   for (const auto& file : files_) {
-    if (!is_name_of(file.name, info_.format, base_)) return damaged("a file of it is called " + file.name);
+    if (!format_.is_file_of(file.name, base_)) return damaged("a file of it is called " + file.name);
     if (!names.insert(file.name).second) return damaged(file.name + " is in it twice");
   }
   for (const auto& file : files_)
@@ -232,15 +213,13 @@ Status CheckpointTarget::write(std::string_view bytes) {
 
 // Else a source could put files into the user's directory that no digest vouches for.
 Status CheckpointTarget::check_names() const {
-  const bool bundle = info_.format == Format::tensorflow;
-  const auto content = read_beneath(temporary_directory_, files_.front().name,
-                                    bundle ? transfer::kBundleIndexBytes : transfer::kManifestBytes);
+  const auto content = read_beneath(temporary_directory_, files_.front().name, format_.contents_bytes);
   if (!content) return content.error().code == ErrorCode::damaged ? damaged(content.error().message) : failed_here(content.error());
-  const auto names = names_of(content->bytes, info_.format, base_);
+  const auto names = names_of(format_, content->bytes, base_);
   if (!names) return damaged(names.error().message);
   const std::set<std::string_view> named(names->begin(), names->end());
   for (const auto& file : files_)
-    if (!named.contains(file.name) && !(bundle && file.name == base_ + ".meta")) return damaged("nothing in it names " + file.name);
+    if (!named.contains(file.name) && file.name != format_.optional_file(base_)) return damaged("nothing in it names " + file.name);
   return {};
 }
 
@@ -250,7 +229,7 @@ Result<bool> CheckpointTarget::finish(std::uint64_t budget) {
     if (left_ != 0 || next_ != files_.size()) return damaged("fewer bytes came than it has");
     if (Status right = check_names(); !right) return fail(right.error());
     transfer::CheckpointInfo copy = info_;
-    copy.path = home_ + "/" + temporary_ + (info_.format == Format::tensorflow ? "/" + base_ : "");
+    copy.path = home_ + "/" + temporary_ + (format_.directory ? "" : "/" + base_);
     auto begun = Verification::begin(copy);
     if (!begun && begun.error().code == ErrorCode::io) return failed_here(begun.error());
     if (!begun) return damaged(begun.error().message);
@@ -272,11 +251,10 @@ Status CheckpointTarget::put_one(const FileDescriptor& to, const std::string& na
   return {};
 }
 
-// A directory at once; what has none, or shares one, file by file, the manifest or index last.
+// A directory at once; what has none, or shares one, file by file, the table of contents last.
 Status CheckpointTarget::put() {
-  const bool bundle = info_.format == Format::tensorflow;
   const auto [above, name] = split_path(inside_);
-  if (!bundle && !inside_.empty()) {
+  if (format_.directory && !inside_.empty()) {
     const auto parent = make_beneath(home_directory_, above);
     if (!parent) return failed_here(parent.error());
     if (rename_new(home_directory_, temporary_, *parent, name)) return {};
@@ -285,17 +263,17 @@ Status CheckpointTarget::put() {
   const auto to = make_beneath(home_directory_, inside_);
   if (!to) return failed_here(to.error());
   Result<bool> hinted = false;
-  if (bundle) {  // all that can fail of it comes before the bundle can be seen
+  if (format_.hint != nullptr) {  // all that can fail of it comes before the checkpoint can be seen
     const auto index = facts_beneath(temporary_directory_, files_.front().name);
     if (!index) return failed_here(index.error());
     const std::string relative = (inside_.empty() ? "" : inside_ + "/") + base_;
-    hinted = write_hint({home_directory_, home_}, relative, index->changed_ns, elsewhere_, temporary_directory_);
+    hinted = write_hint(*format_.hint, {home_directory_, home_}, relative, index->changed_ns, elsewhere_, temporary_directory_);
     if (!hinted) return failed_here(hinted.error());
   }
   for (std::size_t i = files_.size(); i-- > 0;)
     if (Status placed = put_one(*to, files_[i].name); !placed) return placed;
   if (*hinted)
-    if (Status placed = put_one(home_directory_, std::string(transfer::kCheckpointStateName)); !placed) return placed;
+    if (Status placed = put_one(home_directory_, std::string(format_.hint->name)); !placed) return placed;
   drop();
   return {};
 }

@@ -40,9 +40,9 @@ struct CopyOptions {
 };
 
 // Writes into a directory of its own (checkpoint_temporary.h) in checkpoint.dir, or beside info.path where that lies elsewhere, and
-// renames what verified; files and directories that it makes are their owner's alone. A bundle is then named in `checkpoint`. What is
-// not finished is removed by drop(), or in a later life of the agent. The bytes are not flushed: what a crash of the host damages is
-// found when it is verified, and the source still has it.
+// renames what verified; files and directories that it makes are their owner's alone. Where its format has a hint, that then names it.
+// What is not finished is removed by drop(), or in a later life of the agent. The bytes are not flushed: what a crash of the host damages
+// is found when it is verified, and the source still has it.
 //
 // Error{damaged}: what came is not that checkpoint. Anything else is this host's: io, unavailable (it changed while it was read), limit
 // (no space); the user's directory may change at any moment, and then neither the source nor the job is to blame.
@@ -68,6 +68,7 @@ class CheckpointTarget {
   tl::unexpected<Error> failed_here(const Error& cause) const;
 
   transfer::CheckpointInfo info_;
+  const transfer::Format& format_;
   CopiedFiles files_;
   std::string home_;            // a directory; renamed from and into
   std::string inside_;          // in it: the directory of the files, "" itself

@@ -201,4 +201,9 @@ std::pair<std::string, std::string> split_path(std::string_view path) {
   return {parent, clean.substr(slash + 1)};
 }
 
+FilesPlace place_of_files(const transfer::CheckpointInfo& info) {
+  auto [parent, base] = split_path(info.path);
+  return {transfer::format_of(info.format).directory ? info.path : std::move(parent), std::move(base)};
+}
+
 }  // namespace dtrain::store

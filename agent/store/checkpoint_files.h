@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/transfer/format.h"
 
 namespace dtrain::store {
 
@@ -70,5 +71,11 @@ Result<FileDescriptor> make_beneath(const FileDescriptor& directory, const std::
 // "/a/b//c/" -> {"/a/b", "c"}; "c" -> {".", "c"}.
 std::pair<std::string, std::string> split_path(std::string_view path);
 std::string without_trailing_slashes(std::string_view path);
+
+// The directory in which a checkpoint's files are, and the last component of its path, after which they may be called.
+struct FilesPlace {
+  std::string directory, base;
+};
+FilesPlace place_of_files(const transfer::CheckpointInfo& info);
 
 }  // namespace dtrain::store

@@ -8,19 +8,13 @@
 
 #include "agent/store/checkpoint_files.h"
 #include "common/transfer/digest.h"
-#include "common/transfer/leveldb_table.h"
-#include "common/transfer/manifest.h"
-#include "common/transfer/tf_bundle.h"
-#include "common/transfer/tf_checkpoint_state.h"
 
 namespace dtrain::store {
 namespace {
 
-using job::CheckpointFormat;
 using transfer::Candidate;
 using transfer::Format;
-
-const std::string kManifest(transfer::kManifestName);
+using transfer::FormatId;
 
 void add_to_stamp(Candidate& candidate, const std::string& name, const FileFacts& facts) {
   const std::string text = name + '\0' + std::to_string(facts.inode) + ',' + std::to_string(facts.size) + ',' +
@@ -52,90 +46,44 @@ void expect_file(Candidate& candidate, const FileDescriptor& directory, const st
   if (candidate.info.defect.empty()) candidate.info.defect = std::move(defect);
 }
 
-// `directory` holds MANIFEST.json. nullopt: it went away meanwhile.
-std::optional<Candidate> look_at_manifest(const FileDescriptor& directory, const std::string& path) {
+// The one called `base` in `directory`, or `directory` itself. nullopt: it went away, or is, where not `surely`, another program's.
+std::optional<Candidate> look_at(FormatId id, const FileDescriptor& directory, const std::string& base, const std::string& path,
+                                 bool surely) {
+  const Format& format = transfer::format_of(id);
   Candidate candidate;
-  candidate.info.format = Format::manifest;
+  candidate.info.format = id;
   candidate.info.path = path;
-  const auto content = read_beneath(directory, kManifest, transfer::kManifestBytes);
+  candidate.info.step = format.step_of(base);
+  const std::string name = format.contents_name(base);
+  const auto content = read_beneath(directory, name, format.contents_bytes);
   if (!content) {
-    if (content.error().code == ErrorCode::not_found) return std::nullopt;
+    if (content.error().code == ErrorCode::not_found || !surely) return std::nullopt;
     candidate.info.defect = content.error().message;
     return candidate;
   }
-  add_to_stamp(candidate, kManifest, content->facts);
-  candidate.info.bytes = content->facts.size;
-  candidate.info.place = place_of(content->facts);
-  candidate.info.digest = transfer::blake2b_hex(content->bytes);
-  const auto manifest = transfer::parse_manifest(content->bytes);
-  if (!manifest) {
-    candidate.info.defect = kManifest + ": " + manifest.error().message;
-    return candidate;
-  }
-  candidate.info.step = manifest->step;
-  for (const auto& file : manifest->files) expect_file(candidate, directory, file.name, file.size, true);
-  candidate.info.complete = candidate.info.defect.empty();
-  return candidate;
-}
-
-// nullopt: it went away, or is another program's file that happens to end in .index.
-std::optional<Candidate> look_at_bundle(const FileDescriptor& directory, const std::string& base,
-                                        const std::string& path, bool has_data) {
-  Candidate candidate;
-  candidate.info.format = Format::tensorflow;
-  candidate.info.path = path;
-  candidate.info.step = transfer::bundle_step(base);
-  const std::string name = transfer::bundle_index_name(base);
-  const auto content = read_beneath(directory, name, transfer::kBundleIndexBytes);
-  if (!content) {
-    if (content.error().code == ErrorCode::not_found || !has_data) return std::nullopt;
-    candidate.info.defect = content.error().message;
-    return candidate;
-  }
-  if (!has_data && !transfer::has_table_magic(content->bytes)) return std::nullopt;
+  if (!surely && !format.may_be(content->bytes)) return std::nullopt;
   add_to_stamp(candidate, name, content->facts);
   candidate.info.bytes = content->facts.size;
   candidate.info.place = place_of(content->facts);
   candidate.info.digest = transfer::blake2b_hex(content->bytes);
-  const auto index = transfer::parse_bundle_index(content->bytes);
-  if (!index) {
-    candidate.info.defect = name + ": " + index.error().message;
+  const auto contents = format.parse(content->bytes, base);
+  if (!contents) {
+    candidate.info.defect = name + ": " + contents.error().message;
     return candidate;
   }
-  for (std::uint32_t shard = 0; shard < index->shards; ++shard)
-    expect_file(candidate, directory, transfer::bundle_data_name(base, shard, index->shards),
-                index->shard_bytes[shard], false);
+  candidate.info.step = (*contents)->step;
+  for (const auto& file : (*contents)->files) expect_file(candidate, directory, file.name, file.size, file.exactly);
   candidate.info.complete = candidate.info.defect.empty();
   return candidate;
 }
 
-// One directory's names, as both formats need them.
+// One directory's names, as all formats need them.
 class Scan {
  public:
   Scan(const FileDescriptor& directory, std::string path, std::vector<std::string> names)
       : directory_(directory), path_(std::move(path)), names_(std::move(names)) {}
 
-  Status find_manifests() {
-    if (has(kManifest))
-      if (auto added = add(look_at_manifest(directory_, path_)); !added) return added;
-    for (const auto& name : names_) {
-      if (transfer::is_ignored_name(name)) continue;
-      const auto child = open_directory_at(directory_, name);  // what is no directory fails here
-      if (!child) continue;
-      if (!facts_beneath(*child, kManifest)) continue;
-      if (auto added = add(look_at_manifest(*child, inside(name))); !added) return added;
-    }
-    return {};
-  }
-
-  Status find_bundles() {
-    for (const auto& name : names_) {
-      const std::string base(transfer::bundle_prefix_of_index(name));
-      if (base.empty() || transfer::is_ignored_name(base)) continue;
-      if (auto added = add(look_at_bundle(directory_, base, inside(base), has_data(base))); !added) return added;
-    }
-    return find_mentioned_bundles();
-  }
+  Status find(FormatId id) { return transfer::format_of(id).directory ? find_directories(id) : find_files(id); }
 
   std::vector<Candidate> take() {
     transfer::sort_newest_first(candidates_);
@@ -145,10 +93,6 @@ class Scan {
  private:
   std::string inside(const std::string& name) const { return path_ == "/" ? "/" + name : path_ + "/" + name; }
   bool has(const std::string& name) const { return std::binary_search(names_.begin(), names_.end(), name); }
-  bool has_data(const std::string& base) const {
-    auto at = std::lower_bound(names_.begin(), names_.end(), base + ".data-");
-    return at != names_.end() && transfer::is_bundle_data_file(*at, base);
-  }
   Status add(std::optional<Candidate> candidate) {
     if (!candidate || !paths_.insert(candidate->info.path).second) return {};
     if (candidates_.size() == kScanCandidates)
@@ -158,25 +102,32 @@ class Scan {
     return {};
   }
 
-  // Scripts may keep their bundles in directories below; the `checkpoint` file then says where.
-  Status find_mentioned_bundles() {
-    const std::string state_name(transfer::kCheckpointStateName);
-    if (!has(state_name)) return {};
-    const auto content = read_beneath(directory_, state_name, transfer::kCheckpointStateBytes);
-    const auto state = content ? transfer::parse_checkpoint_state(content->bytes) : fail(content.error());
-    if (!state) return {};  // a hint that cannot be read hints at nothing
-    auto mentioned = state->all_model_checkpoint_paths;
-    mentioned.push_back(state->model_checkpoint_path);
-    const std::string below = transfer::resolve_state_path(path_, "") + "/";
-    for (const auto& path : mentioned) {
-      const std::string resolved = transfer::resolve_state_path(path_, path);
-      if (!resolved.starts_with(below)) continue;
-      const std::string relative = resolved.substr(below.size());
-      if (relative.find('/') == std::string::npos || !transfer::is_inner_name(relative)) continue;
-      if (transfer::is_ignored_name(relative)) continue;
-      const auto magic_or_data = facts_beneath(directory_, transfer::bundle_index_name(relative)).has_value();
-      if (!magic_or_data) continue;
-      if (auto added = add(look_at_bundle(directory_, relative, inside(relative), true)); !added) return added;
+  Status find_directories(FormatId id) {
+    const std::string contents = transfer::format_of(id).contents_name(split_path(path_).second);
+    if (has(contents))
+      if (auto added = add(look_at(id, directory_, split_path(path_).second, path_, true)); !added) return added;
+    for (const auto& name : names_) {
+      if (transfer::is_ignored_name(name)) continue;
+      const auto child = open_directory_at(directory_, name);  // what is no directory fails here
+      if (!child) continue;
+      if (!facts_beneath(*child, transfer::format_of(id).contents_name(name))) continue;
+      if (auto added = add(look_at(id, *child, name, inside(name), true)); !added) return added;
+    }
+    return {};
+  }
+
+  Status find_files(FormatId id) {
+    const Format& format = transfer::format_of(id);
+    for (const auto& found : format.find(names_))
+      if (auto added = add(look_at(id, directory_, found.base, inside(found.base), found.surely)); !added) return added;
+    // Scripts may keep theirs in directories below; the hint then says where.
+    const std::string hint(format.hint != nullptr ? format.hint->name : "");
+    if (!has(hint)) return {};
+    const auto content = read_beneath(directory_, hint, format.hint->bytes);
+    if (!content) return {};
+    for (const auto& below : format.hint->mentioned(content->bytes, path_)) {
+      if (!facts_beneath(directory_, format.contents_name(below))) continue;
+      if (auto added = add(look_at(id, directory_, below, inside(below), true)); !added) return added;
     }
     return {};
   }
@@ -192,14 +143,32 @@ tl::unexpected<Error> could_not_scan(const std::string& path, const Error& e) {
   return fail(e.code, "could not look for checkpoints in " + path + ": " + e.message, e.next);
 }
 
-// spec.dir may be the prefix of one bundle.
-std::vector<Candidate> look_at_prefix(const std::string& path) {
+std::vector<FormatId> formats_of(const job::CheckpointSpec& spec) {
+  std::vector<FormatId> ids;
+  for (std::size_t i = 0; i < transfer::formats().size(); ++i)
+    if (job::looks_for(spec, FormatId(i))) ids.push_back(FormatId(i));
+  return ids;
+}
+
+// spec.dir may be what the files of one are called after.
+std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::string& path) {
   const auto [parent, base] = split_path(path);
   const auto directory = open_directory(parent);
   std::vector<Candidate> found;
-  if (!directory || !facts_beneath(*directory, transfer::bundle_index_name(base))) return found;
-  if (auto candidate = look_at_bundle(*directory, base, path, true)) found.push_back(std::move(*candidate));
+  if (!directory) return found;
+  for (const FormatId id : formats_of(spec)) {
+    const Format& format = transfer::format_of(id);
+    if (format.directory || !facts_beneath(*directory, format.contents_name(base))) continue;
+    if (auto candidate = look_at(id, *directory, base, path, true)) found.push_back(std::move(*candidate));
+  }
   return found;
+}
+
+// "a manifest", "a manifest, a prefix": what all formats say.
+std::string of_all_formats(std::string (*say)(const Format&), const char* between) {
+  std::string out;
+  for (const Format* format : transfer::formats()) out += (out.empty() ? "" : between) + say(*format);
+  return out;
 }
 
 }  // namespace
@@ -207,16 +176,13 @@ std::vector<Candidate> look_at_prefix(const std::string& path) {
 Result<std::vector<Candidate>> look(const job::CheckpointSpec& spec) {
   const std::string path = without_trailing_slashes(spec.dir);
   const auto directory = open_directory(path);
-  if (!directory && directory.error().code == ErrorCode::not_found)
-    return spec.format == CheckpointFormat::manifest ? std::vector<Candidate>{} : look_at_prefix(path);
+  if (!directory && directory.error().code == ErrorCode::not_found) return look_at_one(spec, path);
   if (!directory) return could_not_scan(path, directory.error());
   auto names = list_names(*directory);
   if (!names) return could_not_scan(path, names.error());
   Scan scan(*directory, path, std::move(*names));
-  if (spec.format != CheckpointFormat::tensorflow)
-    if (auto found = scan.find_manifests(); !found) return could_not_scan(path, found.error());
-  if (spec.format != CheckpointFormat::manifest)
-    if (auto found = scan.find_bundles(); !found) return could_not_scan(path, found.error());
+  for (const FormatId id : formats_of(spec))
+    if (auto found = scan.find(id); !found) return could_not_scan(path, found.error());
   return scan.take();
 }
 
@@ -255,26 +221,29 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
     if (const auto child = open_directory_at(*directory, name)) look_in(*child, name + "/");
   if (count == 0) return "";
   return std::to_string(count) + (count == 1 ? " file such as " : " files such as ") + first + " in " + spec.dir +
-         ", in no format that is known here, so that nothing is restored from them; known are manifest (a directory with "
-         "MANIFEST.json) and tensorflow (NAME.index with NAME.data-...)";
+         ", in no format that is known here, so that nothing is restored from them; known are " +
+         of_all_formats([](const Format& f) { return std::string(f.name) + " (" + std::string(f.seen_as) + ")"; }, " and ");
 }
 
 Result<std::vector<PathReport>> verify_path(const std::string& path) {
   std::error_code ignored;
   std::string target = without_trailing_slashes(std::filesystem::absolute(path, ignored).lexically_normal().string());
   const auto [parent, base] = split_path(target);
-  if (!std::filesystem::is_directory(target, ignored)) {
-    if (base == transfer::kManifestName || base == transfer::kCheckpointStateName) target = parent;
-    else if (const auto prefix = transfer::bundle_prefix_of_index(base); !prefix.empty())
-      target = parent + "/" + std::string(prefix);
-  }
+  if (!std::filesystem::is_directory(target, ignored))
+    for (const Format* format : transfer::formats()) {
+      const bool beside = format->directory ? base == format->contents_name("") : format->hint != nullptr && base == format->hint->name;
+      const std::string_view called = format->base_of(base);
+      if (!beside && called.empty()) continue;
+      target = beside ? parent : parent + "/" + std::string(called);
+      break;
+    }
   job::CheckpointSpec spec;
   spec.dir = target;
   const auto found = scan(spec);
   if (!found) return fail(found.error());
   if (found->empty())
     return fail(ErrorCode::not_found, "could not verify " + path + ": no checkpoint is there",
-                "name a directory with MANIFEST.json, a TensorFlow prefix, or a directory of such");
+                "name " + of_all_formats([](const Format& f) { return std::string(f.named_as); }, ", ") + ", or a directory of such");
   std::vector<PathReport> reports;
   for (const auto& info : *found) reports.push_back({info, verify(info)});
   return reports;

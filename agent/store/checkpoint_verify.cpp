@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "agent/store/checkpoint_files.h"
 #include "common/transfer/digest.h"
-#include "common/transfer/manifest.h"
-#include "common/transfer/tf_bundle.h"
 
 namespace dtrain::store {
 namespace {
 
 using transfer::CheckpointInfo;
-using transfer::Format;
 
 constexpr std::size_t kReadBytes = 1 << 20;        // one read()
 constexpr std::uint64_t kPartCost = 16 << 10;      // what a file or tensor costs of a budget beside its bytes
@@ -24,12 +20,28 @@ class Verification::Impl {
  public:
   explicit Impl(CheckpointInfo info) : info_(std::move(info)) {}
 
-  Status open() { return info_.format == Format::manifest ? open_manifest() : open_bundle(); }
+  Status open() {
+    const auto bytes = read_table_of_contents();
+    if (!bytes) return fail(bytes.error());
+    auto contents = format_.parse(*bytes, place_.base);
+    if (!contents) return no(contents.error().code, contents_name() + ": " + contents.error().message, contents.error().next);
+    contents_ = std::move(*contents);
+    // Those without any part must be there all the same.
+    for (const auto& file : contents_->files) {
+      if (file.exactly) continue;
+      const auto facts = facts_beneath(directory_, file.name);
+      if (!facts) return missing_is_damage(facts.error());
+      if (facts->kind != FileFacts::Kind::regular) return no(ErrorCode::damaged, file.name + " is not a regular file");
+      if (facts->size < file.size) return no(ErrorCode::damaged, file.name + " is cut short");
+    }
+    if (!replaced_) return {};
+    return no(ErrorCode::unavailable, "it was replaced since it was found", "scan again");
+  }
 
   Result<bool> advance(std::uint64_t budget) {
     while (budget > 0) {
       if (!in_part_) {
-        if (next_part_ == part_count()) {
+        if (next_part_ == contents_->part_count()) {
           if (auto unchanged = close_file(); !unchanged) return fail(unchanged.error());
           return true;
         }
@@ -54,81 +66,33 @@ class Verification::Impl {
     return no(ErrorCode::unavailable, file_name_ + " changed while it was read", "look again when its writer is done");
   }
 
-  // The one file that says what belongs to the checkpoint.
-  Result<std::string> read_table_of_contents(const std::string& directory, const std::string& name, std::size_t limit) {
-    auto opened = open_directory(directory);
+  std::string contents_name() const { return format_.contents_name(place_.base); }
+
+  Result<std::string> read_table_of_contents() {
+    auto opened = open_directory(place_.directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
-    auto content = read_beneath(directory_, name, limit);
+    auto content = read_beneath(directory_, contents_name(), format_.contents_bytes);
     if (!content) return no(content.error());
-    if (!info_.digest.empty() && transfer::blake2b_hex(content->bytes) != info_.digest) {
-      // Damage to this file since the scan, or another checkpoint of the same name: when it parses, the latter.
-      replaced_ = true;
-    }
+    // Damage to this file since the scan, or another checkpoint of the same name: when it parses, the latter.
+    replaced_ = !info_.digest.empty() && transfer::blake2b_hex(content->bytes) != info_.digest;
     return std::move(content->bytes);
-  }
-  Status check_replaced() const {
-    if (!replaced_) return {};
-    return no(ErrorCode::unavailable, "it was replaced since it was found", "scan again");
-  }
-
-  Status open_manifest() {
-    const auto text = read_table_of_contents(info_.path, std::string(transfer::kManifestName), transfer::kManifestBytes);
-    if (!text) return fail(text.error());
-    auto manifest = transfer::parse_manifest(*text);
-    if (!manifest) return no(manifest.error().code, std::string(transfer::kManifestName) + ": " + manifest.error().message);
-    files_ = std::move(manifest->files);
-    return check_replaced();
-  }
-
-  Status open_bundle() {
-    const auto [parent, base] = split_path(info_.path);
-    prefix_ = base;
-    const std::string name = transfer::bundle_index_name(base);
-    const auto bytes = read_table_of_contents(parent, name, transfer::kBundleIndexBytes);
-    if (!bytes) return fail(bytes.error());
-    auto index = transfer::parse_bundle_index(*bytes);
-    if (!index) return no(index.error().code, name + ": " + index.error().message, index.error().next);
-    index_ = std::move(*index);
-    // Shards without any tensor must be there all the same.
-    for (std::uint32_t shard = 0; shard < index_.shards; ++shard) {
-      const std::string data = transfer::bundle_data_name(prefix_, shard, index_.shards);
-      const auto facts = facts_beneath(directory_, data);
-      if (!facts) return missing_is_damage(facts.error());
-      if (facts->kind != FileFacts::Kind::regular) return no(ErrorCode::damaged, data + " is not a regular file");
-      if (facts->size < index_.shard_bytes[shard]) return no(ErrorCode::damaged, data + " is cut short");
-    }
-    return check_replaced();
   }
 
   tl::unexpected<Error> missing_is_damage(const Error& e) const {
     if (e.code != ErrorCode::not_found) return no(e);
     // The whole checkpoint gone (deleted, renamed) is something else than one file missing from it.
-    const std::string contents = info_.format == Format::manifest ? std::string(transfer::kManifestName)
-                                                                  : transfer::bundle_index_name(prefix_);
-    if (!facts_beneath(directory_, contents)) return no(ErrorCode::not_found, "it went away while it was read");
+    if (!facts_beneath(directory_, contents_name())) return no(ErrorCode::not_found, "it went away while it was read");
     return no(ErrorCode::damaged, e.message);
   }
 
-  std::size_t part_count() const { return info_.format == Format::manifest ? files_.size() : index_.entries.size(); }
-
   Status begin_part() {
-    std::string name;
-    if (info_.format == Format::manifest) {
-      const auto& file = files_[next_part_];
-      name = file.name;
-      position_ = 0;
-      part_left_ = file.size;
-      sha_ = transfer::Sha256();
-    } else {
-      const auto& entry = index_.entries[next_part_];
-      name = transfer::bundle_data_name(prefix_, entry.shard, index_.shards);
-      position_ = entry.offset;
-      part_left_ = entry.size;
-      check_.emplace(entry);
-    }
-    if (name != file_name_ || !file_.valid()) {
-      if (auto opened = open_next(name); !opened) return opened;
+    part_ = contents_->part(next_part_);
+    position_ = part_.offset;
+    part_left_ = part_.size;
+    check_ = contents_->check(next_part_);
+    if (part_.file != file_name_ || !file_.valid()) {
+      if (auto opened = open_next(part_.file); !opened) return opened;
     }
     in_part_ = true;
     return {};
@@ -145,7 +109,7 @@ class Verification::Impl {
     opened_ = *facts;
     window_size_ = 0;
     const bool short_file = facts->size < position_ + part_left_;
-    const bool wrong_size = info_.format == Format::manifest && facts->size != part_left_;
+    const bool wrong_size = part_.whole && facts->size != part_left_;
     if (short_file || wrong_size)
       return no(ErrorCode::damaged, name + " has " + std::to_string(facts->size) + " bytes instead of " +
                                         std::to_string(position_ + part_left_));
@@ -175,8 +139,7 @@ class Verification::Impl {
     const std::uint64_t at = position_ - window_start_;
     const std::uint64_t size = std::min({most, part_left_, window_size_ - at});
     const auto bytes = std::string_view(buffer_).substr(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
-    if (info_.format == Format::manifest) sha_.update(bytes);
-    else check_->feed(bytes);
+    check_->feed(bytes);
     position_ += size;
     part_left_ -= size;
     return size;
@@ -185,28 +148,23 @@ class Verification::Impl {
   Status end_part() {
     in_part_ = false;
     const std::size_t part = next_part_++;
-    if (info_.format == Format::manifest) {
-      if (sha_.finish_hex() == files_[part].sha256) return {};
-      if (auto unchanged = close_file(); !unchanged) return unchanged;
-      return no(ErrorCode::damaged, file_name_ + " has another sha256 than the manifest says");
-    }
     if (check_->finish()) return {};
     if (auto unchanged = close_file(); !unchanged) return unchanged;
-    return no(ErrorCode::damaged, file_name_ + ": tensor " + index_.entries[part].name + " has another checksum than the index says");
+    return no(ErrorCode::damaged, file_name_ + contents_->damage(part));
   }
 
   const CheckpointInfo info_;
+  const transfer::Format& format_ = transfer::format_of(info_.format);
+  const FilesPlace place_ = place_of_files(info_);
   FileDescriptor directory_;
-  std::string prefix_;                          // tensorflow: last component of the path
-  std::vector<transfer::ManifestFile> files_;   // manifest
-  transfer::BundleIndex index_;                 // tensorflow
+  std::unique_ptr<transfer::Contents> contents_;
   bool replaced_ = false;
 
-  std::size_t next_part_ = 0;    // a part is a file of a manifest, a tensor of a bundle
+  std::size_t next_part_ = 0;    // such as a file of a manifest, a tensor of a bundle
   bool in_part_ = false;
   std::uint64_t position_ = 0, part_left_ = 0;
-  transfer::Sha256 sha_;
-  std::optional<transfer::BundleEntryCheck> check_;
+  transfer::Part part_;
+  std::unique_ptr<transfer::PartCheck> check_;
 
   FileDescriptor file_;
   std::string file_name_;

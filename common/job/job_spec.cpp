@@ -28,6 +28,10 @@ bool same_content(const std::string& a, const std::string& b) {
   return wire::encode(*one) == wire::encode(*other);
 }
 
+bool looks_for(const CheckpointSpec& spec, transfer::FormatId format) {
+  return spec.format == CheckpointFormat{} || spec.format == only(format);
+}
+
 std::uint32_t total_replicas(const JobSpec& spec) {
   std::uint64_t sum = 0;  // cannot overflow: the codec bounds the number of roles, validate() the sum
   for (const auto& entry : spec.roles) sum += entry.second.replicas;

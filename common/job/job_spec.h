@@ -14,6 +14,7 @@
 #include "common/base/ids.h"
 #include "common/base/time.h"
 #include "common/job/frameworks.h"
+#include "common/transfer/checkpoint.h"
 #include "common/wire/since.h"
 
 namespace dtrain::job {
@@ -85,12 +86,14 @@ struct RoleSpec {
   }
 };
 
-enum class CheckpointFormat : unsigned char { automatic, manifest, tensorflow };
-constexpr CheckpointFormat enum_last(CheckpointFormat) { return CheckpointFormat::tensorflow; }
+// Which formats are looked for, as it is stored and sent: 0 all, else one more than the number of the only one. Words: names.h.
+enum class CheckpointFormat : unsigned char {};
+CheckpointFormat enum_last(CheckpointFormat);
+constexpr CheckpointFormat only(transfer::FormatId format) { return CheckpointFormat(static_cast<unsigned>(format) + 1); }
 
 struct CheckpointSpec {
   std::string dir;                     // absolute
-  CheckpointFormat format = CheckpointFormat::automatic;
+  CheckpointFormat format{};
   std::uint32_t keep = 0;              // 0: unset, nothing is ever deleted
   std::uint32_t replicas = 1;
   std::string restore = "auto";        // auto | never | an absolute path
@@ -190,6 +193,8 @@ struct JobSpec {
 
 // Is what was submitted (encoded specs) the same, but for the times of the package's files?
 bool same_content(const std::string& a, const std::string& b);
+
+bool looks_for(const CheckpointSpec& spec, transfer::FormatId format);
 
 std::string_view to_string(Framework f);
 std::uint32_t total_replicas(const JobSpec& spec);

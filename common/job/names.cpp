@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "common/transfer/format.h"
+
 namespace dtrain::job {
 
 namespace {
@@ -33,9 +35,6 @@ constexpr Table<Placement, 2> kPlacements{{{"pack", Placement::pack}, {"spread",
 constexpr Table<StartAfter, 3> kStartAfter{
     {{"Running", StartAfter::running}, {"Ready", StartAfter::ready}, {"Succeeded", StartAfter::succeeded}}};
 constexpr Table<SignalTo, 2> kSignalTo{{{"all", SignalTo::all}, {"main", SignalTo::main}}};
-constexpr Table<CheckpointFormat, 3> kCheckpointFormats{{{"auto", CheckpointFormat::automatic},
-                                                         {"manifest", CheckpointFormat::manifest},
-                                                         {"tensorflow", CheckpointFormat::tensorflow}}};
 constexpr std::array<std::string_view, 11> kJobStates{"Pending",   "Placed",     "Staging",    "Starting",
                                                       "Running",   "Restarting", "Recovering", "Suspended",
                                                       "Succeeded", "Failed",     "Cancelled"};
@@ -75,7 +74,15 @@ NameTable<SignalTo> names(SignalTo) {
   return kSignalTo;
 }
 NameTable<CheckpointFormat> names(CheckpointFormat) {
+  static const auto kCheckpointFormats = [] {
+    std::vector<std::pair<std::string_view, CheckpointFormat>> out{{"auto", CheckpointFormat{}}};
+    for (const transfer::Format* format : transfer::formats()) out.emplace_back(format->name, CheckpointFormat(out.size()));
+    return out;
+  }();
   return kCheckpointFormats;
+}
+CheckpointFormat enum_last(CheckpointFormat) {
+  return CheckpointFormat(transfer::formats().size());
 }
 std::span<const std::string_view> job_state_names() {
   return kJobStates;

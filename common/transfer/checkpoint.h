@@ -11,12 +11,13 @@
 
 namespace dtrain::transfer {
 
-enum class Format : unsigned char { manifest, tensorflow };
-constexpr Format enum_last(Format) { return Format::tensorflow; }
+// Which format: its place in the table (formats.cpp), as it is stored and sent. What follows from it: format.h.
+enum class FormatId : unsigned char {};
+FormatId enum_last(FormatId);
 
 // One candidate found under checkpoint.dir.
 struct CheckpointInfo {
-  Format format = Format::manifest;
+  FormatId format{};
   std::string path;        // what DTRAIN_RESTORE_FROM would be: directory, or TensorFlow prefix
   std::int64_t step = 0;
   bool complete = false;   // the shallow check held: index or manifest parses, every file has its size

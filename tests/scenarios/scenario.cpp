@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "common/job/manifest.h"
+#include "common/job/names.h"
 #include "tests/sim/cluster_world.h"
 #include "tests/sim/script.h"
 
@@ -80,7 +81,7 @@ class Story {
     if (w[0] == "checkpoint") {
       spec.checkpoint = job::CheckpointSpec{};
       spec.checkpoint->dir = "/ckpt/" + spec.name;
-      spec.checkpoint->format = job::CheckpointFormat::manifest;
+      spec.checkpoint->format = *job::from_word<job::CheckpointFormat>("manifest");
     } else if (w[0] == "freeze") {
       spec.policy.on_ps_failure = job::OnPsFailure::freeze;
     } else if (w.size() < 2) {

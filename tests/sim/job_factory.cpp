@@ -1,5 +1,6 @@
 #include "tests/sim/job_factory.h"
 
+#include "common/job/names.h"
 #include "tests/sim/job_book.h"
 #include "tests/sim/script.h"
 
@@ -66,7 +67,7 @@ void make_elastic(job::JobSpec& spec) {
 void add_checkpoints(job::JobSpec& spec, Script& writer, Rng& rng) {
   job::CheckpointSpec checkpoint;
   checkpoint.dir = "/ckpt/" + spec.labels[kTagLabel];
-  checkpoint.format = job::CheckpointFormat::manifest;
+  checkpoint.format = *job::from_word<job::CheckpointFormat>("manifest");
   if (rng.chance(1, 8)) checkpoint.restore = "never";
   spec.checkpoint = checkpoint;
   writer.checkpoint = random_duration(1s, 8s, rng);

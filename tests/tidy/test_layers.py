@@ -1,4 +1,4 @@
-"""Include order: base <- wire <- {gossip, raft, relay, job, transfer} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
+"""Include order: base <- {wire, transfer} <- {gossip, raft, relay, job} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
 
 Cores of one group never include each other, nor do siblings in agent/, but for agent/account below them; the daemon wires them.
 dtrainctl is a client: it sees common/{base,wire,job} and what CLIENT_SEES names, so that it can never reach into an agent.
@@ -9,7 +9,7 @@ import unittest
 
 import tree
 
-LEVELS = {"base": 0, "wire": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "transfer": 2, "cluster": 3, "task": 3, "node": 4}
+LEVELS = {"base": 0, "wire": 1, "transfer": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "cluster": 3, "task": 3, "node": 4}
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
 BELOW_SIBLINGS = "account"
 CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
@@ -100,6 +100,7 @@ class Layers(tree.Tidy):
 
     def test_rules_bite(self):
         for path, target in (("common/base/a.h", "common/wire/codec.h"), ("common/job/a.cpp", "common/raft/log_entry.h"),
+                             ("common/transfer/a.h", "common/wire/codec.h"),
                              ("common/task/a.h", "common/cluster/ledger.h"), ("common/node/a.h", "agent/proc/runner.h"),
                              ("agent/net/a.h", "agent/store/blobs.h"), ("agent/dtrainctl/a.cpp", "common/node/node.h"),
                              ("agent/dtrainctl/a.cpp", "agent/store/database.h"), ("agent/extra/a.h", "common/base/ids.h"),
@@ -109,6 +110,7 @@ class Layers(tree.Tidy):
                              ("agent/dtraind/main.cpp", "agent/dtrain-discover/gpu.h")):
             self.assertEqual(len(misordered(path, '#include "%s"\n' % target)), 1, (path, target))
         for path, target in (("common/wire/a.h", "common/base/ids.h"), ("common/node/a.h", "common/task/shim_spec.h"),
+                             ("common/job/a.h", "common/transfer/checkpoint.h"),
                              ("agent/dtraind/main.cpp", "agent/net/control_server.h"),
                              ("agent/dtrainctl/a.cpp", "agent/store/checkpoint_reader.h"),
                              ("agent/dtrain-discover/main.cpp", "agent/host/machine.h"),

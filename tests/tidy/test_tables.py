@@ -1,25 +1,25 @@
-"""What differs between frameworks is in the table of common/job/frameworks.h and the files framework_*: nothing else
-in common/ and agent/ names a framework or a role, whether to compare with it or else."""
+"""What differs between frameworks is in the table of common/job/frameworks.h and the files framework_*, what differs between formats of
+checkpoints in common/transfer: nothing else in common/ and agent/ names one of them or a role, whether to compare with it or else."""
 import re
 import unittest
 
 import tree
+from test_layers import INCLUDE
 
-TABLE = re.compile(r"common/job/framework\w*\.(?:h|cpp)")
+TABLE = re.compile(r"common/(?:job/framework|transfer/format)\w*\.(?:h|cpp)")
+SEEN_OF_TRANSFER = {"checkpoint", "format", "selection", "digest", "crc32c"}  # by others; the rest reads one format
 # Who writes job files has to say what is in them: {path: the words}
-WRITERS = {"agent/dtrainctl/cmd_run.cpp": ("ps", "chief", "worker", "tensorflow", "generic"),
-           # a checkpoint's format is called so, too
-           "common/job/names.cpp": ("tensorflow",)}
+WRITERS = {"agent/dtrainctl/cmd_run.cpp": ("ps", "chief", "worker", "tensorflow", "generic")}
 VALUE = re.compile(r"\bFramework::\w+")
-ROLE = re.compile(r'\.name = "(\w+)"')
+NAMED = re.compile(r'\.name = "(\w+)"')
 LINE = re.compile(r'FrameworkLine\{Framework::\w+, "(\w+)"')
 LITERAL = re.compile(r'"(\w+)"')
 
 
 def words():
-    """The names of all frameworks, and of all roles that one has rules for."""
-    text = "\n".join(tree.read(path) for path in tree.files(*tree.CODE, under="common/job") if TABLE.fullmatch(path))
-    return set(LINE.findall(text)), set(ROLE.findall(text))
+    """The names of all frameworks, of all roles that one has rules for, and of all formats."""
+    text = "\n".join(tree.read(path) for path in tree.files(*tree.CODE, under="common") if TABLE.fullmatch(path))
+    return set(LINE.findall(text)) | set(NAMED.findall(text))
 
 
 def uncommented(text):
@@ -32,21 +32,25 @@ def names_one(path, text, known):
     code, allowed = uncommented(text), WRITERS.get(path, ())
     found = [(m.start(), m.group()) for m in VALUE.finditer(code)]
     found += [(m.start(), m.group()) for m in LITERAL.finditer(code) if m.group(1) in known and m.group(1) not in allowed]
-    return ["line %d: %s: ask rules_of() or role_rules() (common/job/framework.h)" % (tree.line_of(code, at), what)
-            for at, what in sorted(found)]
+    return ["line %d: %s: ask rules_of(), role_rules() (common/job/framework.h) or format_of() (common/transfer/format.h)" %
+            (tree.line_of(code, at), what) for at, what in sorted(found)]
+
+
+def reads_one_format(path, text):
+    headers = [re.fullmatch(r"common/transfer/(\w+)\.h", target) for target in INCLUDE.findall(tree.bare(text))]
+    return ["includes %s: ask format_of() (common/transfer/format.h)" % header.group()
+            for header in headers if header and header.group(1) not in SEEN_OF_TRANSFER and not path.startswith("common/transfer/")]
 
 
 class Tables(tree.Tidy):
     def setUp(self):
-        frameworks, roles = words()
-        self.assertLessEqual({"tensorflow", "pytorch", "generic"}, frameworks)
-        self.assertLessEqual({"ps", "chief", "master", "worker", "evaluator"}, roles)
-        self.known = frameworks | roles
+        self.known = words()
+        self.assertLessEqual({"tensorflow", "pytorch", "generic", "ps", "chief", "master", "worker", "evaluator", "manifest"}, self.known)
 
     def test_tree(self):
         sources = [path for top in ("common", "agent") for path in tree.files(*tree.CODE, under=top)]
         self.assertTrue(sources)
-        self.holds(tree.check(lambda path, text: names_one(path, text, self.known), sources))
+        self.holds(tree.check(lambda path, text: names_one(path, text, self.known), sources) + tree.check(reads_one_format, sources))
 
     def test_exceptions_are_needed(self):
         for path, allowed in WRITERS.items():
@@ -61,6 +65,9 @@ class Tables(tree.Tidy):
                      "role_rules(spec.framework, role).serves", "kFrameworkUnlessSaid"):
             self.assertEqual(names_one("common/x/a.cpp", good + "\n", self.known), [], good)
         self.assertEqual(names_one("common/job/framework_x.cpp", 'role == "ps"', self.known), [])
+        self.assertTrue(reads_one_format("agent/store/a.cpp", '#include "common/transfer/tf_bundle.h"\n'))
+        self.assertEqual(reads_one_format("common/transfer/a.cpp", '#include "common/transfer/tf_bundle.h"\n'), [])
+        self.assertEqual(reads_one_format("agent/store/a.cpp", '#include "common/transfer/format.h"\n'), [])
 
 
 if __name__ == "__main__":

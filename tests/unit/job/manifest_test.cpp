@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "common/job/names.h"
 #include "common/wire/codec.h"
 #include "tests/unit/job/support.h"
 
@@ -128,7 +129,7 @@ spec:
   EXPECT_EQ(worker.signal_to, SignalTo::main);
   ASSERT_TRUE(spec.checkpoint);
   EXPECT_EQ(spec.checkpoint->dir, "/data/ckpt/digits");
-  EXPECT_EQ(spec.checkpoint->format, CheckpointFormat::manifest);
+  EXPECT_EQ(word_for(spec.checkpoint->format), "manifest");
   EXPECT_EQ(spec.checkpoint->keep, 5u);
   EXPECT_EQ(spec.checkpoint->restore, "/data/old");
   const Policy& policy = spec.policy;

@@ -6,6 +6,8 @@
 #include <random>
 
 #include "agent/store/checkpoint_changes.h"
+#include "common/job/names.h"
+#include "common/transfer/format.h"
 #include "common/transfer/manifest.h"
 #include "tests/unit/store/checkpoint_world.h"
 
@@ -37,7 +39,7 @@ TEST_F(CheckpointReader, FindsBothFormatsNewestFirst) {
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].step, 300);
   EXPECT_EQ(found[1].step, 200);
-  EXPECT_EQ(found[1].format, transfer::Format::tensorflow);
+  EXPECT_EQ(transfer::format_of(found[1].format).name, "tensorflow");
   EXPECT_EQ(found[1].path, dir_ + "/model.ckpt-200");
   EXPECT_EQ(found[2].step, 100);
   for (const auto& info : found) {
@@ -51,10 +53,10 @@ TEST_F(CheckpointReader, FindsBothFormatsNewestFirst) {
 TEST_F(CheckpointReader, FormatLimitsWhatIsFound) {
   manifest_checkpoint(1);
   bundle_checkpoint(2);
-  spec_.format = job::CheckpointFormat::manifest;
+  spec_.format = *job::from_word<job::CheckpointFormat>("manifest");
   ASSERT_EQ(scan().size(), 1u);
   EXPECT_EQ(scan()[0].step, 1);
-  spec_.format = job::CheckpointFormat::tensorflow;
+  spec_.format = *job::from_word<job::CheckpointFormat>("tensorflow");
   ASSERT_EQ(scan().size(), 1u);
   EXPECT_EQ(scan()[0].step, 2);
 }
