@@ -46,7 +46,7 @@ class Change {
   Result<std::string> quarantine_directory() {
     std::string moved_to = info_.path;
     if (parent_ == checkpoint_dir_) {
-      // Where the parent may not be written to, hiding the manifest has to do.
+      // Where the parent may not be written to, hiding the contents has to do.
       const auto parent = open_directory(parent_);
       const auto renamed = parent ? rename_aside(*parent, base_) : fail(parent.error());
       if (renamed) moved_to = parent_ + "/" + *renamed;
