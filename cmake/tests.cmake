@@ -48,7 +48,7 @@ function(dtrain_test name directory)
 endfunction()
 
 dtrain_test(unit_base tests/unit/base dtrain_base)
-dtrain_test(unit_wire tests/unit/wire dtrain_wire)
+dtrain_test(unit_wire tests/unit/wire dtrain_job)
 dtrain_test(unit_gossip tests/unit/gossip dtrain_gossip)
 dtrain_test(unit_raft tests/unit/raft dtrain_raft)
 dtrain_test(unit_relay tests/unit/relay dtrain_relay)

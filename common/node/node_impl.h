@@ -97,7 +97,8 @@ struct Node::Impl {
         actions(c, host_hooks, gpu_reclaim),
         host_logs(c, relays, streams),
         checkups(c, relays),
-        requests(c, coordinator, proposals, versions, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies, checkups),
+        requests(c, coordinator, proposals, versions, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies,
+                 checkups),
         history(c),
         disk_room(c.options.keep_free) {
     c.members = &members;

@@ -32,11 +32,11 @@ inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in 
 
 class Requests {
  public:
-  Requests(Context& context, Coordinator& coordinator, Proposals& proposals, const LedgerVersions& versions, CouncilSeats& seats, Streams& streams,
-           Relays& relays, HostLogs& host_logs, Packages& packages, CheckpointRequests& checkpoints,
+  Requests(Context& context, Coordinator& coordinator, Proposals& proposals, const LedgerVersions& versions, CouncilSeats& seats,
+           Streams& streams, Relays& relays, HostLogs& host_logs, Packages& packages, CheckpointRequests& checkpoints,
            CheckpointCopies& copies, Checkups& checkups)
-      : c_(context), coordinator_(coordinator), proposals_(proposals), versions_(versions), seats_(seats), streams_(streams), relays_(relays),
-        host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies), checkups_(checkups),
+      : c_(context), coordinator_(coordinator), proposals_(proposals), versions_(versions), seats_(seats), streams_(streams),
+        relays_(relays), host_logs_(host_logs), packages_(packages), checkpoints_(checkpoints), copies_(copies), checkups_(checkups),
         rights_(context.ledger) {}
 
   void started() { started_ = c_.now.boot; }

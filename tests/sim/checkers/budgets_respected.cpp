@@ -8,6 +8,7 @@
 // and jobs that were there when a host was drained: to move costs nothing. So does making room for others: each time widens the bound.
 // A host where a task cannot begin costs its job a new placement and no restart, though others of its generation run: each widens it, too
 // (one host, seed 2044).
+// The loss of a host that was stopped, or whose agent had ended, costs nothing: it widens the bound of the jobs that it had tasks of.
 // What ends with a host that is stopped, or gives up since another task is away, may count in nothing: consequences_cost_nothing judges it.
 // And those with a task that was frozen for want of a lease, or whose host was away, so that it may have been taken for frozen: nothing is
 // counted meanwhile.
@@ -30,6 +31,16 @@ class BudgetsRespected final : public Checker {
     if (const auto* froze = std::get_if<node::LeaseFroze>(&event)) jobs_[froze->id.job].stood_still = true;
     if (const auto* staged = std::get_if<node::Staged>(&event); staged != nullptr && !staged->work_dir) could_not_begin(staged->id);
     if (const auto* up = std::get_if<node::ShimUp>(&event); up != nullptr && !up->result) could_not_begin(up->id);
+  }
+
+  void stepped(std::size_t number) override {
+    const node::Node* node = world_.host_view(number).node();
+    if (node == nullptr) return;
+    for (const auto& [host, lost] : node->ledger().state().lost)
+      if (lost.ordered && losses_.emplace(host, lost.index).second)
+        for (const auto& [id, job] : node->ledger().state().jobs)
+          for (const auto& known : job.tasks)
+            if (known.second.lost && known.second.place.node == host) ++jobs_[id].may_be_free;
   }
 
   void process_started(const SimShim& shim) override {
@@ -165,6 +176,7 @@ class BudgetsRespected final : public Checker {
   };
   AttemptLedger attempts_;
   std::map<JobId, Counts> jobs_;
+  std::set<std::pair<NodeId, std::uint64_t>> losses_;   // that are counted
 };
 
 }  // namespace
