@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/proc/assignment_dir.h"
+
 namespace dtrain::proc {
 
 namespace {
@@ -20,6 +22,7 @@ Result<LogStream> LogStream::open(std::string tasks_dir, const node::OpenLog& ef
   auto query = wire::decode<wire::LogsRequest>(effect.query);
   if (!query) return fail(query.error());
   LogStream stream(std::move(tasks_dir), std::move(*query));
+  stream.add_older(effect.sources);
   stream.update(effect.sources, effect.ended);
   return stream;
 }
@@ -39,6 +42,18 @@ void LogStream::add_sources(const std::vector<AssignmentId>& sources) {
     }
     task->log->add_source(id);
   }
+}
+
+// Of a job with many generations the oldest are not listed; what is here of them is read all the same.
+void LogStream::add_older(const std::vector<AssignmentId>& listed) {
+  if (listed.empty()) return;
+  const AssignmentId& first = *std::ranges::min_element(listed, {}, &AssignmentId::generation);
+  if (first.generation <= 1) return;
+  std::vector<AssignmentId> older = list_assignments(tasks_dir_);
+  std::erase_if(older, [&](const AssignmentId& id) {
+    return id.job != first.job || id.generation >= first.generation || (!query_.task.empty() && id.task.text() != query_.task);
+  });
+  add_sources(older);
 }
 
 void LogStream::update(const std::vector<AssignmentId>& sources, bool ended) {

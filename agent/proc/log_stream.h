@@ -63,6 +63,7 @@ class LogStream {
 
   LogStream(std::string tasks_dir, wire::LogsRequest query);
   void add_sources(const std::vector<AssignmentId>& sources);
+  void add_older(const std::vector<AssignmentId>& listed);
   Status look_at(std::size_t task);
   void announce_attempt(std::size_t task);
   void flush(Task& task, std::size_t stream);

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/broken_rule.h"
+
 namespace dtrain {
 
 // Which rules hold. Compares the name once, not with every message.
@@ -20,7 +22,7 @@ class BreakableRules {
   // "" or a name unknown here breaks none; who reads a command line checks against names().
   explicit BreakableRules(std::string_view broken = {}) {
     const auto all = rule_names(Rule{});
-    const auto found = std::find(all.begin(), all.end(), broken);
+    const auto found = std::find_if(all.begin(), all.end(), [&](std::string_view name) { return breaks(broken, name); });
     any_ = found != all.end();
     if (any_) broken_ = static_cast<Rule>(found - all.begin());
   }

@@ -55,7 +55,8 @@ void JobTransition::disturb() {
 bool JobTransition::in_doubt(const TaskRecord& task, const std::string& reason) {
   const Duration now = ledger_.state_.elapsed;
   const bool alone = std::ranges::all_of(job_.tasks, [&](const auto& entry) { return entry.second.place.node == task.place.node; });
-  const bool lately = !task.failures.empty() && now - task.failures.front() <= kConsequence;
+  // Its last failure is what would end the job. Version 1 asked for its first that still counts.
+  const bool lately = !task.failures.empty() && now - (ledger_.state_.version >= 2 ? task.failures.back() : task.failures.front()) <= kConsequence;
   if (alone || !lately || job_.goal != Goal::run || ledger_.broken_rule == "consequence-costs-nothing") return false;
   if (job_.doubted) return true;  // what failed first says why
   job_.doubted = now;

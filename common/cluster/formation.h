@@ -26,6 +26,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/broken_rule.h"
 #include "common/base/result.h"
 #include "common/base/rng.h"
 #include "common/base/time.h"
@@ -43,7 +44,7 @@ using wire::Founding;
 struct Options {
   Duration ask_every = 500ms;
   Duration fresh = 2s;      // who did not answer for so long is not reachable
-  std::string broken_rule;  // --break. Empty in production
+  BrokenRule broken_rule{};  // --break. Empty in production
 };
 
 // What must never be forgotten. Append-only, for the store.

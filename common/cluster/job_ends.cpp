@@ -11,6 +11,10 @@ bool JobTransition::check_success() {
     const auto it = job_.tasks.find(*decider);
     return it != job_.tasks.end() && it->second.completed;
   }
+  // Some wait for room yet.
+  if (begins_in_parts(job_, ledger_.state_.version) &&
+      std::ranges::any_of(whole_tasks(job_), [this](const TaskId& id) { return !job_.tasks.contains(id); }))
+    return false;
   // All of them: of the workers where successPolicy says so, else of every role that ends by itself.
   const bool workers_only = job_.spec.policy.success_policy == job::SuccessPolicy::all_workers;
   bool any = false;

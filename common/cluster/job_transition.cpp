@@ -290,7 +290,9 @@ job::JobSpec JobTransition::as_begun() const {
 // What runs under a lease does none once that is over: it stands still, or has ended.
 bool JobTransition::may_run_twice(const job::JobSpec& begun, const TaskRecord& task, const LostHost& lost) const {
   const TaskId& id = task.place.task;
-  if (lost.gone || (!job::is_stateful(begun, id) && !job::is_exclusive(begun, id))) return false;
+  const bool harms = ledger_.state_.version >= 2 ? job::must_not_run_twice(begun, id)
+                                                 : job::is_stateful(begun, id) || job::is_exclusive(begun, id);
+  if (lost.gone || !harms) return false;
   if (!ledger_.heard(task.place.node)) return true;  // the entries that say what it began may be lost
   if (task.lease > 0ns && task.leased <= lost.leases_over) return false;
   return task.granted_attempt >= task.first_attempt;

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/broken_rule.h"
 #include "common/base/ids.h"
 #include "common/base/lease.h"
 #include "common/base/member_id.h"
@@ -32,7 +33,7 @@ struct LeaseGrantOptions {
   Duration lease = 10s;
   Duration agent_grace = 5min;
   std::size_t most_waiting = 4096;  // requests for the next round: a further one is dropped and counted
-  std::string broken_rule{};
+  BrokenRule broken_rule{};
 };
 
 // What the ledger says of an exclusive assignment.

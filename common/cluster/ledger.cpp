@@ -167,7 +167,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     const auto here = job.tasks.find(place.task);
     if (extend && here != job.tasks.end() && !here->second.lost) return refused(ErrorCode::refused, "job moved on");
   }
-  if (!may_have(job, c.sizes, c.placements)) return refused(ErrorCode::refused, "job moved on");
+  if (!may_have(job, c.sizes, c.placements, state_.version)) return refused(ErrorCode::refused, "job moved on");
   if (taken(c)) return refused(ErrorCode::refused, "a place was taken meanwhile");
   touched_.insert(job.id);
   for (const auto& place : c.placements)

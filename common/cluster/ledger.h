@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/broken_rule.h"
 #include "common/base/result.h"
 #include "common/cluster/command.h"
 #include "common/cluster/state.h"
@@ -198,7 +199,7 @@ class Ledger {
   std::set<JobId> take_forgotten();
 
   // For --break in the simulator: the named rule is not kept. Empty in production.
-  std::string broken_rule;
+  BrokenRule broken_rule{};
   // The newest version that this program knows. Another one only in tests of upgrades.
   std::uint32_t knows = kNewestVersion;
 

@@ -112,7 +112,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
       return a;
     }
   }
-  if (!spec->rehearsal.empty()) ++state_.rehearsals;
+  if (!spec->rehearsal.empty() && broken_rule != "rehearsal-counts") ++state_.rehearsals;
   const JobId id = state_.job_base + index;
   if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(id);
   const JobRecord* existing = find(spec->name);

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/broken_rule.h"
 #include "common/cluster/placement.h"
 #include "common/cluster/queue_rules.h"
 
@@ -41,7 +42,7 @@ inline constexpr std::uint32_t kVictimTries = 64;
 struct QueueOptions {
   bool preempt = true;           // false: no victims, whatever the priorities
   bool back_fill_by_time = true; // false: nobody uses reserved room, however short its run is said to be
-  std::string_view broken_rule;  // of rule_names(); "" in production
+  BrokenRule broken_rule{};    // of rule_names()
 };
 
 // A job that holds something and will give it back. All times are elapsed time of the cluster.

@@ -7,12 +7,13 @@
 namespace dtrain::cluster {
 namespace {
 
-Sizes fewest(const JobRecord& job, bool waited) {
+Sizes fewest(const JobRecord& job, bool waited, bool in_parts) {
   Sizes sizes;
   for (const auto& [name, role] : job.spec.roles) {
     // A spec that was never validated may name no least number.
-    const std::uint32_t least = role.min_replicas == 0 ? role.replicas : std::min(role.min_replicas, role.replicas);
-    sizes[name] = waited ? least : role.replicas;
+    const bool said = role.min_replicas != 0 && role.min_replicas < wanted_replicas(job, name);
+    const std::uint32_t least = said ? role.min_replicas : in_parts ? 1 : role.replicas;
+    sizes[name] = waited || in_parts ? std::min(least, role.replicas) : role.replicas;
   }
   for (const auto& [id, t] : job.tasks)
     if (const auto size = sizes.find(id.role); size != sizes.end() && (t.completed || t.given_up))
@@ -48,12 +49,15 @@ std::vector<TaskId> whole_tasks(const JobRecord& job) {
   return tasks;
 }
 
-Sizes fewest_tasks(const JobRecord& job, bool waited) {
-  return goes_on(job) ? fewest(job, waited) : Sizes{};
+bool begins_in_parts(const JobRecord& job, std::uint32_t version) { return !job.spec.policy.gang && version >= 2; }
+
+Sizes fewest_tasks(const JobRecord& job, bool waited, std::uint32_t version) {
+  const bool in_parts = begins_in_parts(job, version);
+  return in_parts || goes_on(job) ? fewest(job, waited, in_parts) : Sizes{};
 }
 
-bool may_shrink(const JobRecord& job) {
-  return goes_on(job) && fewest(job, true) != fewest(job, false);
+bool may_shrink(const JobRecord& job, std::uint32_t version) {
+  return fewest_tasks(job, true, version) != fewest_tasks(job, false, version);
 }
 
 Sizes sizes_of(const JobRecord& job, const std::vector<TaskPlacement>& placements) {
@@ -66,9 +70,9 @@ Sizes sizes_of(const JobRecord& job, const std::vector<TaskPlacement>& placement
   return sizes;
 }
 
-bool may_have(const JobRecord& job, const Sizes& sizes, const std::vector<TaskPlacement>& placements) {
+bool may_have(const JobRecord& job, const Sizes& sizes, const std::vector<TaskPlacement>& placements, std::uint32_t version) {
   if (sizes.empty()) return true;
-  const Sizes least = fewest_tasks(job, true);
+  const Sizes least = fewest_tasks(job, true, version);
   for (const auto& [name, size] : sizes) {
     const auto fewest = least.find(name);
     if (fewest == least.end() || size < fewest->second || size >= wanted_replicas(job, name)) return false;

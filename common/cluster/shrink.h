@@ -21,15 +21,19 @@ std::vector<TaskId> whole_tasks(const JobRecord& job);
 // The fewest tasks with which its next generation may begin, of the roles where that is less than what is wanted. None: it is
 // whole or it waits. A run begins whole; who made room for another goes on as it was. Sizes with which it ran already are tried at
 // once, smaller ones once it has `waited` for room. What has completed, or was given up, is never left out: it would be run again
-// when the job grows.
-Sizes fewest_tasks(const JobRecord& job, bool waited);
+// when the job grows. `version`: of the ledger, here and below.
+Sizes fewest_tasks(const JobRecord& job, bool waited, std::uint32_t version);
 // Would waiting allow fewer?
-bool may_shrink(const JobRecord& job);
+bool may_shrink(const JobRecord& job, std::uint32_t version);
+
+// policy.gang: false. Its tasks begin one by one, each when it has room, whatever the others do; it has succeeded when all that are wanted
+// have.
+bool begins_in_parts(const JobRecord& job, std::uint32_t version);
 
 // Of the roles of which these places are fewer than what is wanted.
 Sizes sizes_of(const JobRecord& job, const std::vector<TaskPlacement>& placements);
 // May a generation of these sizes begin with these places?
-bool may_have(const JobRecord& job, const Sizes& sizes, const std::vector<TaskPlacement>& placements);
+bool may_have(const JobRecord& job, const Sizes& sizes, const std::vector<TaskPlacement>& placements, std::uint32_t version);
 
 // "runs with 3 of 4 worker"; "" while nothing runs, or all of it.
 std::string runs_with(const JobRecord& job);

@@ -16,7 +16,7 @@ namespace dtrain::cluster {
 
 inline constexpr std::uint32_t kFirstVersion = 1;
 // The newest that this program knows. Whoever raises it adds a row to docs/upgrading.md and records logs (tests/golden/ledger).
-inline constexpr std::uint32_t kNewestVersion = 1;
+inline constexpr std::uint32_t kNewestVersion = 2;
 
 // Why a program stopped applying the log: what comes next it cannot read. Its state stays that before the entry.
 struct Behind {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/base/broken_rule.h"
 #include "common/base/time.h"
 
 namespace dtrain::gossip {
@@ -58,7 +59,7 @@ struct Options {
   Duration tick_gap = 2s;           // a gap in our own steps of more: we were stopped
 
   // --break: switches one protocol rule off, to show that tests and simulator notice. Empty in production.
-  std::string broken_rule;
+  BrokenRule broken_rule{};
 };
 
 }  // namespace dtrain::gossip

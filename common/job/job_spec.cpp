@@ -68,8 +68,13 @@ bool is_stateful(const JobSpec& spec, const TaskId& task) {
 
 bool wants_lease(const JobSpec& spec, const TaskId& task) {
   const auto role = spec.roles.find(task.role);
-  if (role == spec.roles.end() || role->second.on_disconnect == OnDisconnect::keep) return false;
-  return is_stateful(spec, task) || is_exclusive(spec, task);
+  return role != spec.roles.end() && role->second.on_disconnect != OnDisconnect::keep && must_not_run_twice(spec, task);
+}
+
+bool must_not_run_twice(const JobSpec& spec, const TaskId& task) {
+  const auto role = spec.roles.find(task.role);
+  const OnDisconnect when = role == spec.roles.end() ? OnDisconnect::by_class : role->second.on_disconnect;
+  return when == OnDisconnect::freeze || is_exclusive(spec, task) || (when != OnDisconnect::replace && is_stateful(spec, task));
 }
 
 std::optional<TaskId> deciding_task(const JobSpec& spec) {

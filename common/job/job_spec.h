@@ -24,6 +24,10 @@ constexpr RestartPolicy enum_last(RestartPolicy) { return RestartPolicy::exit_co
 
 enum class OnDisconnect : unsigned char { by_class, replace, freeze, keep };  // by_class: freeze when exclusive
 constexpr OnDisconnect enum_last(OnDisconnect) { return OnDisconnect::keep; }
+// What the two of them ask for was not done before that.
+constexpr std::uint32_t since_version(OnDisconnect when) {
+  return when == OnDisconnect::replace || when == OnDisconnect::freeze ? 2 : 1;
+}
 
 enum class AvoidGpuHosts : unsigned char { no, prefer, require };
 constexpr AvoidGpuHosts enum_last(AvoidGpuHosts) { return AvoidGpuHosts::require; }
@@ -156,6 +160,8 @@ struct Policy {
     v("wait_for", wait_for);
   }
 };
+// `gang: false` was read before that, and did nothing.
+constexpr std::uint32_t since_version(const Policy& policy) { return policy.gang ? 1 : 2; }
 
 struct NotifyHook {
   std::vector<std::string> command;  // empty: none
@@ -216,6 +222,10 @@ bool is_stateful(const JobSpec& spec, const TaskId& task);
 // True for what runs under a lease (docs/leases.md) where there is more than one host: a second one is begun only where the
 // first cannot run any more. Exempt is what its user wants kept running while its host is cut off (onDisconnect: keep).
 bool wants_lease(const JobSpec& spec, const TaskId& task);
+
+// True where another instance of the task is begun only once the first cannot run any more: it is exclusive, or stateful unless its user
+// would rather have it replaced at once (onDisconnect: replace), or its user says so (freeze).
+bool must_not_run_twice(const JobSpec& spec, const TaskId& task);
 
 // The task whose success is the job's: chief, else master, else (tensorflow) worker 0. nullopt: every task of every
 // role but ps and evaluator must succeed (generic, or successPolicy AllWorkers where it is the workers).

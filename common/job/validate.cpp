@@ -262,6 +262,13 @@ class Rules {
     if (is_exclusive_role(spec_.framework, name) && !role.exclusive)
       add("conflict", join_path(path, "exclusive"),
           "cannot be false: two of the same " + name + " would damage the training", "leave it out");
+    if (role.exclusive && role.on_disconnect == OnDisconnect::replace)
+      add("conflict", join_path(path, "onDisconnect"),
+          "cannot be replace: a second one would run beside the first, and the role is exclusive", "use freeze or keep, or leave it out");
+    if (!spec_.policy.gang && role.replicas > 1 && !rules_of(spec_.framework).scales_alone(spec_, name))
+      add("conflict", "spec.policy.gang",
+          "cannot be false: the tasks of " + name + " are told how many they are, or where, and so begin together",
+          "leave it out; with minReplicas a job goes on with fewer tasks");
     check_span(join_path(path, "watchdog"), role.watchdog, errors_);
     check_span(join_path(path, "startTimeout"), role.start_timeout, errors_);
     check_signal(join_path(path, "stopSignal"), role.stop_signal, errors_);

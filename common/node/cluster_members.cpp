@@ -119,6 +119,8 @@ CouncilFact ClusterMembers::council_fact() const {
   fact.knows = c_.ledger.knows;
   fact.version = c_.holds_ledger() ? c_.ledger.state().version : 0;
   fact.behind = c_.ledger.behind().has_value();
+  fact.mark = c_.copy.mark;
+  fact.wants_state = c_.copy.wants_state;
   return fact;
 }
 
@@ -407,6 +409,7 @@ void ClusterMembers::note(const gossip::Change& change) {
   }
   if (change.kind == ChangeKind::left && change.id == identity().id) left_ = true;
   if (change.kind == ChangeKind::refused) refused_ = change.detail;
+  if (change.kind == ChangeKind::fact) facts_changed_ = true;
   const KindWords kind = kind_of(change.kind);
   std::vector<LogField> fields{{"node", change.name}, {"incarnation", std::to_string(change.incarnation)}};
   if (change.kind == ChangeKind::joined)

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/gossip/membership.h"
@@ -42,6 +43,8 @@ class ClusterMembers {
   void stop();
   void reconfigured(const Reconfigured& e);
   void saved(const MembersSaved& e);
+  // Has anybody told something else of itself since the last call?
+  bool take_facts_changed() { return std::exchange(facts_changed_, false); }
   // Something that this node tells of itself may have changed.
   void touch() { touched_ = true; }
   // Something that this node did or saw of itself, for all to see: a line of the log, and an event of its own.
@@ -106,7 +109,7 @@ class ClusterMembers {
   std::uint64_t durable_ = 0;      // ticket of the newest that is on disk
   Instant retry_save_at_ = kNever;
   std::string left_out_;  // of this node's facts, as last said
-  bool touched_ = true;
+  bool touched_ = true, facts_changed_ = false;
   Instant next_announcement_{};
   std::string facts_[wire::kFactKeys];  // values as last announced
   gossip::Outputs outputs_;             // of one step; kept for its memory
@@ -117,5 +120,18 @@ class ClusterMembers {
 std::optional<HostFacts> host_facts_of(const gossip::MemberView& member);
 std::optional<FreeFacts> free_facts_of(const gossip::MemberView& member);
 CouncilFact council_fact_of(const gossip::MemberView& member);
+
+// Calls f(name, member) for each other one that has a copy of the log; null, and its id for a name, where nobody knows it any more.
+template <class F>
+void each_copy(const Context& c, F f) {
+  const raft::Raft& raft = c.replicated->raft();
+  const raft::Configuration& configuration = raft.configuration();
+  for (const auto* ids : {&configuration.voters, &configuration.learners})
+    for (const MemberId& id : *ids) {
+      if (id == raft.id()) continue;
+      const auto member = c.members->table().find(id);
+      f(member ? member->identity->name : id.text(), member ? &*member : nullptr);
+    }
+}
 
 }  // namespace dtrain::node

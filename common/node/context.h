@@ -16,6 +16,7 @@
 #include "common/cluster/ledger.h"
 #include "common/node/effect.h"
 #include "common/node/event.h"
+#include "common/node/host_facts.h"
 #include "common/node/node.h"
 #include "common/node/replica.h"
 #include "common/task/assignments.h"
@@ -45,6 +46,11 @@ struct Context {
   Instant last_led{};           // somebody did, as far as this node knows
   bool let_go = false;          // the log goes on without this learner, though its copy does not say so
   bool storage_failed = false;  // nothing is decided any more
+  // What this copy of the ledger says of itself (node/copy_check.h).
+  struct {
+    CopyMark mark;
+    bool wants_state = false;
+  } copy;
   Now now;
   std::vector<Effect>* out = nullptr;
   std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable

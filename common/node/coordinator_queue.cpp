@@ -89,11 +89,13 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
   for (const TaskId& id : cluster::wanted_tasks(job.spec))
     if (const auto task = job.tasks.find(id); task == job.tasks.end() || (task->second.lost && !waits)) missing.push_back(id);
   watch_refusals(job, soft);
-  if (!missing.empty()) return missing;
+  const bool in_parts = cluster::begins_in_parts(job, c_.ledger.state().version);
+  if (!missing.empty()) return in_parts ? std::vector{missing.front()} : missing;
   // All with which it runs are placed; where that is fewer than wanted, more can come beside them if nobody notices.
   for (const auto& [name, whole] : job.shrunk)
     for (std::uint32_t i = job.spec.roles.at(name).replicas; i < whole && cluster::scales_alone(job.spec, name); ++i)
       missing.push_back({name, i});
+  if (in_parts && !missing.empty()) missing.resize(1);
   return missing;
 }
 
@@ -115,7 +117,7 @@ bool Coordinator::no_host_can(const JobRecord& job, const cluster::WaitingJob& w
 // For how long there must be no room for all of a job before it begins with fewer is said by timing.downGrace: so long its hosts
 // may be about to come back. The time that goes by while there is room, and its checkpoint is chosen, is none of it.
 void Coordinator::watch_room(const JobRecord& job, Job& soft) {
-  if (!begins(job) || !cluster::may_shrink(job)) return soft.short_since.reset();
+  if (!begins(job) || !cluster::may_shrink(job, c_.ledger.state().version)) return soft.short_since.reset();
   if (soft.proposed != 0 || !soft.short_since) return;
   const Instant until = *soft.short_since + c_.options.down_grace;
   if (until > c_.now.boot) soft.deadline = std::min(soft.deadline, until);
@@ -123,14 +125,14 @@ void Coordinator::watch_room(const JobRecord& job, Job& soft) {
 
 void Coordinator::note_room(const JobRecord& job, Job& soft, bool for_all) {
   if (for_all) return soft.short_since.reset();
-  if (!begins(job) || !cluster::may_shrink(job)) return;
+  if (!begins(job) || !cluster::may_shrink(job, c_.ledger.state().version)) return;
   if (!soft.short_since) soft.short_since = c_.now.boot;
   watch_room(job, soft);
 }
 
 cluster::Sizes Coordinator::fewest_tasks(const JobRecord& job, const Job& soft) const {
   const bool waited = soft.short_since && *soft.short_since + c_.options.down_grace <= c_.now.boot;
-  return cluster::fewest_tasks(job, waited);
+  return cluster::fewest_tasks(job, waited, c_.ledger.state().version);
 }
 
 std::vector<cluster::RunningJob> Coordinator::running_jobs() const {
@@ -207,7 +209,7 @@ bool Coordinator::decide() {
     }
     if (job->needs_generation) {
       entry.least = fewest_tasks(*job, soft->second);
-      entry.least_later = cluster::fewest_tasks(*job, true);
+      entry.least_later = cluster::fewest_tasks(*job, true, c_.ledger.state().version);
     }
     if (!job->shrunk.empty()) entry.spec = &whole.emplace_back(cluster::whole_spec(*job));
     if (!job->needs_generation)

@@ -119,7 +119,7 @@ void Coordinator::wait_for_newest(const JobRecord& job, Job& soft) {
 }
 
 void Coordinator::choose(const JobRecord& job, Job& soft) {
-  const std::string& broken = c_.options.broken_rule;
+  const BrokenRule& broken = c_.options.broken_rule;
   soft.choosing.emplace(RestoreChoice(job, {broken == "verify-before-restore", broken == "restore-by-lineage"}), newest_step(job));
 }
 

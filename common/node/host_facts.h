@@ -96,6 +96,16 @@ struct RunningFact {       // fact `running`
   }
 };
 
+struct CopyMark {            // of a copy of the ledger
+  std::uint64_t index = 0;  // of an entry; 0: none yet
+  std::uint64_t hash = 0;   // of the state after it
+  template <class V>
+  void fields(V& v) {
+    v("index", index);
+    v("hash", hash);
+  }
+};
+
 struct CouncilFact {            // fact `council`
   std::string role = "member";  // coordinator | voter | learner | member
   std::uint64_t epoch = 0;
@@ -104,6 +114,8 @@ struct CouncilFact {            // fact `council`
   std::uint32_t knows = cluster::kFirstVersion;  // the newest version of the ledger that its program knows
   std::uint32_t version = 0;                     // that its copy has; 0: it has none
   bool behind = false;                           // its program cannot read on in its copy: it applies nothing any more
+  CopyMark mark{};                               // the newest
+  bool wants_state = false;                      // its copy differs from the others: the coordinator's is to take its place
   template <class V>
   void fields(V& v) {
     v("role", role);
@@ -114,6 +126,8 @@ struct CouncilFact {            // fact `council`
     v("knows", knows);
     v("version", version);
     v("behind", behind);
+    v("mark", mark);
+    v("wants_state", wants_state);
   }
 };
 

@@ -10,17 +10,8 @@ namespace {
 
 constexpr std::size_t kNamed = 5;  // hosts in a message
 
-// Calls f(id, name, council fact) for each other member that the configuration has; a member that nobody knows any more without a fact.
-template <class F>
-void each_copy(const Context& c, F f) {
-  const raft::Raft& raft = c.replicated->raft();
-  const raft::Configuration& configuration = raft.configuration();
-  for (const auto* ids : {&configuration.voters, &configuration.learners})
-    for (const MemberId& id : *ids) {
-      if (id == raft.id()) continue;
-      const auto member = c.members->table().find(id);
-      f(member ? member->identity->name : id.text(), member ? council_fact_of(*member) : CouncilFact{});
-    }
+std::uint32_t known_by(const gossip::MemberView* member) {
+  return (member == nullptr ? CouncilFact{} : council_fact_of(*member)).knows;
 }
 
 }  // namespace
@@ -28,7 +19,7 @@ void each_copy(const Context& c, F f) {
 std::uint32_t LedgerVersions::known_to_all() const {
   std::uint32_t version = c_.ledger.knows;
   if (c_.options.broken_rule == "version-of-all") return version;
-  each_copy(c_, [&](const std::string&, const CouncilFact& fact) { version = std::min(version, fact.knows); });
+  each_copy(c_, [&](const std::string&, const gossip::MemberView* member) { version = std::min(version, known_by(member)); });
   return version;
 }
 
@@ -60,7 +51,7 @@ std::string LedgerVersions::unfit() const {
   const auto& behind = c_.ledger.behind();
   const std::uint32_t needs = behind ? behind->needs : seen_;
   const std::string known = "this host's dtrain knows version " + std::to_string(c_.ledger.knows) + " of the ledger, ";
-  if (behind && needs == 0) return "this host's dtrain cannot read the ledger: " + behind->cause;
+  if (behind && needs == 0) return "this host's copy of the ledger stands still: " + behind->cause;
   if (needs > c_.ledger.knows) return known + "which has version " + std::to_string(needs);
   return "";
 }
@@ -73,7 +64,7 @@ Status LedgerVersions::may_propose(std::uint32_t needs, const std::string& could
     if (knows < needs && ++behind <= kNamed) names += (names.empty() ? "" : ", ") + name;
   };
   note(c_.facts.name, c_.ledger.knows);
-  each_copy(c_, [&](const std::string& name, const CouncilFact& fact) { note(name, fact.knows); });
+  each_copy(c_, [&](const std::string& name, const gossip::MemberView* member) { note(name, known_by(member)); });
   if (behind > kNamed) names += " and " + std::to_string(behind - kNamed) + " more";
   const std::string cause = could_not + ": it needs version " + std::to_string(needs) + " of the ledger, which has version " +
                             std::to_string(c_.ledger.state().version);

@@ -61,7 +61,7 @@ Instant Node::deadline() const {
   if (impl_->c.storage_failed) return always;
   if (impl_->c.replicated && !impl_->forming.log_changes())
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline(),
-                       impl_->versions.deadline()});
+                       impl_->versions.deadline(), impl_->copy_check.deadline()});
   if (impl_->c.replicated) always = std::min({always, impl_->packages.deadline(), impl_->checkpoint_requests.deadline(),
                                                       impl_->checkpoint_copies.deadline(), impl_->host_hooks.deadline()});
   always = std::min(always, impl_->gpu_reclaim.deadline());
@@ -222,6 +222,7 @@ void Node::Impl::report() {
 // follow.
 void Node::Impl::tell_members() {
   members.announce([this] { return host ? host->running() : ClusterMembers::Running{}; });
+  if (members.take_facts_changed()) copy_check.touch();
   const auto& events = members.local_events();
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;

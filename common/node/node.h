@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/broken_rule.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
 #include "common/base/time.h"
@@ -36,10 +37,11 @@ struct Options {
   Duration restore_wait = 10min;                // timing.restoreWait: a job waits so long for hosts that have its newest checkpoint
   KeepFree keep_free{0, 0};                     // storage.minFree: below, this host takes no new tasks. 0: whatever is free
   std::uint64_t snapshot_every = 4096;          // entries between snapshots of the ledger
+  std::uint64_t compare_every = 1024;           // entries between comparisons of its copies (node/copy_check.h)
   std::uint32_t ledger_knows = cluster::kNewestVersion;  // of the ledger, the newest version; another one only in tests of upgrades
   bool packages_are_given = false;              // in simulations, which have no uploads: who names a package may have it
   // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.
-  std::string broken_rule;
+  BrokenRule broken_rule{};
 };
 
 class Node {

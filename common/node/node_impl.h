@@ -21,6 +21,7 @@
 #include "common/node/cluster_members.h"
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
+#include "common/node/copy_check.h"
 #include "common/node/council_seats.h"
 #include "common/node/forming.h"
 #include "common/node/gpu_health.h"
@@ -86,6 +87,7 @@ struct Node::Impl {
         checkpoint_requests(c, relays),
         coordinator(c, leases, checkpoint_requests),
         versions(c),
+        copy_check(c),
         seats(c, versions),
         proposals(c),
         checkpoint_watch(c, proposals),
@@ -113,6 +115,7 @@ struct Node::Impl {
   CheckpointRequests checkpoint_requests;
   Coordinator coordinator;
   LedgerVersions versions;
+  CopyCheck copy_check;
   CouncilSeats seats;
   Proposals proposals;
   CheckpointWatch checkpoint_watch;

@@ -57,6 +57,7 @@ void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
   c.ledger = std::move(*restored);
   c.ledger.broken_rule = c.options.broken_rule;
   history.begin_anew();
+  copy_check.begin_anew();
 }
 
 // What comes next in the log this program cannot read: its tasks run on, and it decides nothing for them any more. It stands for no
@@ -85,6 +86,7 @@ void Node::Impl::forget_ledger() {
   c.ledger.knows = c.options.ledger_knows;
   c.ledger.broken_rule = c.options.broken_rule;
   history.begin_anew();
+  copy_check.begin_anew();
   c.current = asked_for_current = false;
   said_back = 0;
 }
@@ -102,6 +104,7 @@ void Node::Impl::follow_log() {
     seats.drive();
     watch_reading();
     versions.drive();
+    copy_check.drive();
     proposals.drive();
     for (const MemberId& id : proposals.give_up()) {
       requests.given_up(id);
@@ -256,8 +259,10 @@ void Node::Impl::gossiped(const gossip::Input& input) {
 void Node::Impl::apply(const raft::LogEntry& entry) {
   if (entry.index <= c.ledger.state().applied || c.ledger.behind()) return;
   CHECK(entry.index == c.ledger.state().applied + 1);
-  if (entry.kind != raft::EntryKind::command) return c.ledger.skip(entry.index);
-  const cluster::Applied result = c.ledger.apply(entry.index, entry.payload, entry.elapsed);
+  const bool of_log = entry.kind != raft::EntryKind::command;  // the log's own business
+  if (of_log) c.ledger.skip(entry.index);
+  const cluster::Applied result = of_log ? cluster::Applied{} : c.ledger.apply(entry.index, entry.payload, entry.elapsed);
+  copy_check.applied();
   if (result.request.none()) return;
   proposals.applied(result.request);
   requests.applied(result);

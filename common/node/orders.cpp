@@ -131,7 +131,7 @@ bool may_start(const JobRecord& job, const TaskId& task) {
 
 task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
                            std::shared_ptr<const task::JobContext> context, OrderClock clock,
-                           const std::string& broken_rule) {
+                           const BrokenRule& broken_rule) {
   task::JobOrder order;
   order.job = job.id;
   const bool granted = cluster::restarts_are_granted(job);

@@ -31,6 +31,6 @@ struct OrderClock {
 };
 task::JobOrder make_orders(const cluster::JobRecord& job, const NodeFacts& facts,
                            std::shared_ptr<const task::JobContext> context, OrderClock clock,
-                           const std::string& broken_rule);
+                           const BrokenRule& broken_rule);
 
 }  // namespace dtrain::node

@@ -18,7 +18,7 @@ using wire::MessageType;
 // A reply of events is cut after this many; the rest follows in further replies.
 constexpr std::size_t kEventsPerReply = 1000;
 constexpr std::size_t kEventBytes = 100;  // of one, beside its texts
-// Logs of at most this many newest generations are offered.
+// The log's sources are named for so many newest generations; a host knows by itself what it has of older ones.
 constexpr Generation kLogGenerations = 64;
 
 }  // namespace

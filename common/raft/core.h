@@ -170,8 +170,13 @@ class Raft::Core {
   bool snapshot_waits(const MemberId& id, const Progress& follower) const;
   void begin_snapshot(Progress& follower);
   void send_chunk(const MemberId& id, Progress& follower);
+  void act(const WantState&) { wants_state_ = true; }
+  void act(const SendState& asked);
+  bool replaces_state(const wire::SnapshotChunk& chunk) const;
   void install(const wire::SnapshotChunk& chunk);
+  void take_state(const wire::SnapshotChunk& chunk);
   void say_installed(const MemberId& to, const wire::SnapshotChunk& chunk);
+  void cover(std::uint64_t index, std::uint64_t term, Duration elapsed, std::string state);
   void compact();
 
   // ---- asking.cpp
@@ -218,6 +223,7 @@ class Raft::Core {
   // ---- durability
   bool hard_waits_ = false, hard_in_flight_ = false;
   bool snapshot_waits_ = false, snapshot_resets_ = false;
+  bool wants_state_ = false;    // the owner: see WantState
   bool forget_waits_ = false;   // all that is on the disk goes
   bool persist_whole_ = false;  // the next Persist takes all entries
   std::uint64_t token_ = 0;

@@ -146,7 +146,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendReply& 
     refused(from.sender, follower, reply);
   } else {
     const bool more = follower.acknowledged(reply.match, now_);
-    const bool caught_up = follower.state == State::snapshot && follower.match + 1 >= log_.first_index();
+    const bool caught_up = follower.state == State::snapshot && !follower.needs_state && follower.match + 1 >= log_.first_index();
     if (follower.state == State::probe || caught_up) follower.replicate();
     if (more) count_matches();
     if (role_ != Role::leader) return;

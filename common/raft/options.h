@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/base/broken_rule.h"
 #include "common/base/time.h"
 
 namespace dtrain::raft {
@@ -51,7 +52,7 @@ struct Options {
   std::size_t log_bytes = 64 << 20;
 
   // --break: switches one rule off, to show that tests and simulator notice. Empty in production.
-  std::string broken_rule;
+  BrokenRule broken_rule{};
 };
 
 }  // namespace dtrain::raft

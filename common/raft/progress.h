@@ -34,6 +34,7 @@ struct Progress {
   std::deque<std::uint64_t> window;  // replicate: last index of each message under way, ascending
   std::shared_ptr<const StoredSnapshot> snapshot;  // that it is being sent
   std::uint64_t offset = 0;                        // of the snapshot, that it wants next
+  bool needs_state = false;  // the snapshot, though it has the entries: SendState
   std::uint64_t owed = 0;  // the last entry that there was when it had its snapshot; up to there all is kept for it
 
   void probe_from(std::uint64_t index) {
@@ -42,6 +43,7 @@ struct Progress {
     paused = false;
     window.clear();
     snapshot.reset();
+    needs_state = false;
     offset = 0;
   }
   void replicate() {

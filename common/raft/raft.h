@@ -100,8 +100,18 @@ struct MayLead {
   bool may = true;
 };
 
+// The owner's state is not what the entries lead to. Until a snapshot of the leader has replaced it, one that comes is taken though the
+// entries that it covers are here: Outputs::installed, then all committed entries behind it anew. The log itself is kept, with all that
+// this member has acknowledged.
+struct WantState {};
+// Without effect on who does not lead, and where that member is none. Its state is replaced by the newest snapshot that there is here, if
+// it wants that (WantState); else it only says that it has all of it.
+struct SendState {
+  MemberId to;
+};
+
 using Input = std::variant<Tick, Received, Persisted, PersistFailed, Propose, ReadAsked, ChangeAsked,
-                           TransferAsked, LeaderGone, Snapshotted, Recover, MayLead>;
+                           TransferAsked, LeaderGone, Snapshotted, Recover, MayLead, WantState, SendState>;
 
 // ---- what to do
 struct Send {

@@ -15,16 +15,19 @@ void Raft::Core::act(const Snapshotted& made) {
   if (made.index <= snapshot_index()) return;  // one that came in meanwhile holds more
   CHECK(made.index <= applied_);
   const LogEntry& last = log_.at(made.index);
-  snapshot_ = std::make_shared<const StoredSnapshot>(
-      StoredSnapshot{made.index, last.term, made.state,
-                     wire::encode_configuration(configurations_.at(made.index)), last.elapsed});
-  snapshot_waits_ = true;
-  log_.covered_to(made.index);
-  configurations_.compact_to(made.index);
-  applied_bytes_ = 0;
-  for (std::uint64_t index = made.index + 1; index <= applied_; ++index)
-    applied_bytes_ += log_.at(index).payload.size();
+  cover(made.index, last.term, last.elapsed, made.state);
   compact();
+}
+
+// The snapshot takes the place of the entries up to its index, which are here, or were.
+void Raft::Core::cover(std::uint64_t index, std::uint64_t term, Duration elapsed, std::string state) {
+  snapshot_ = std::make_shared<const StoredSnapshot>(
+      StoredSnapshot{index, term, std::move(state), wire::encode_configuration(configurations_.at(index)), elapsed});
+  snapshot_waits_ = true;
+  log_.covered_to(index);
+  configurations_.compact_to(index);
+  applied_bytes_ = 0;
+  for (std::uint64_t behind = index + 1; behind <= applied_; ++behind) applied_bytes_ += log_.at(behind).payload.size();
 }
 
 // Memory keeps a little more than the disk: a follower that is just behind gets entries, not the whole state. Also what
@@ -64,6 +67,14 @@ void Raft::Core::begin_snapshot(Progress& follower) {
   CHECK(snapshot_);  // what is gone from the log is in it
   follower.send_snapshot(snapshot_);
   ++counters_.snapshots_sent;
+}
+
+void Raft::Core::act(const SendState& asked) {
+  const auto found = followers_.find(asked.to);
+  if (role_ != Role::leader || found == followers_.end() || !snapshot_ || found->second.state == State::snapshot) return;
+  begin_snapshot(found->second);
+  found->second.needs_state = true;
+  feed(asked.to, found->second);
 }
 
 void Raft::Core::send_chunk(const MemberId& id, Progress& follower) {
@@ -125,7 +136,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotChunk
   clock_.told(chunk.elapsed, now_);
   const bool matches = chunk.index > commit_ && log_.term_at(chunk.index) == chunk.term;
   if (matches) commit_to(chunk.index);  // a snapshot holds what is committed, and the log here agrees with it
-  if (chunk.index <= commit_) {
+  if (chunk.index <= commit_ && !replaces_state(chunk)) {
     incoming_.reset();
     return say_installed(from.sender, chunk);
   }
@@ -136,8 +147,28 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotChunk
   if (incoming_->bytes.size() < chunk.total)
     return send(from.sender, wire::SnapshotReply{settled() ? chunk.round : 0, chunk.index,
                                                  incoming_->bytes.size(), false});
-  install(chunk);
+  if (replaces_state(chunk))
+    take_state(chunk);
+  else
+    install(chunk);
   say_installed(from.sender, chunk);
+}
+
+// Of the state alone: its last entry is here, and so is all behind it.
+bool Raft::Core::replaces_state(const wire::SnapshotChunk& chunk) const {
+  return wants_state_ && chunk.index <= commit_ && chunk.index >= snapshot_index() && log_.term_at(chunk.index) == chunk.term;
+}
+
+void Raft::Core::take_state(const wire::SnapshotChunk& chunk) {
+  wants_state_ = false;
+  out_->committed.clear();  // it comes again, from there on
+  applied_ = chunk.index;
+  cover(chunk.index, chunk.term, chunk.snapshot_elapsed, std::exchange(incoming_, std::nullopt)->bytes);
+  out_->installed = *snapshot_;
+  ++counters_.snapshots_installed;
+  log(LogLevel::info, "raft-state-replaced", {{"index", std::to_string(chunk.index)}});
+  commit_to(commit_);
+  compact();
 }
 
 // Not before it is settled, as with entries; the leader sends its last chunk again.
@@ -153,6 +184,7 @@ void Raft::Core::install(const wire::SnapshotChunk& chunk) {
                      wire::encode_configuration(carried), chunk.snapshot_elapsed});
   incoming_.reset();
   snapshot_waits_ = snapshot_resets_ = true;
+  wants_state_ = false;
   drop_waiting_from(1);
   log_.reset(chunk.index, chunk.term);
   configurations_.reset(chunk.index, carried);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/broken_rule.h"
 #include "common/task/bound_tasks.h"
 #include "common/task/task.h"
 
@@ -58,7 +59,7 @@ class Assignments : private RestartGate {
   bool settled() const;
 
   // For --break in the simulator.
-  std::string broken_rule;
+  BrokenRule broken_rule{};
 
  private:
   bool budget_allows(const AssignmentId& id) const override;

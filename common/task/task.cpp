@@ -51,6 +51,9 @@ void Task::begin(Instant now, const FoundShim* found) {
     enter(Phase::running);
     return advance(now);
   }
+  // Ordered by the agent before this one, and not begun when that ended: it waited for its lease. A living shim would know of it.
+  const bool end_known = attempt_ <= std::max(order_.exit_attempt + 1, order_.first_attempt);
+  if (shim_alive_ && found->attempt < attempt_ && order_.exit_attempt < attempt_ && end_known) --attempt_;
   if (attempt_ < order_.first_attempt) {  // launched, never started
     enter(Phase::staged);
     return advance(now);

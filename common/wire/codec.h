@@ -12,7 +12,8 @@
 //
 // A field of the ledger that came after the first release names the version of the ledger that it belongs to
 // (common/cluster/versions.h): v("name", name, wire::Since{2}). While it is empty (its type's own default) it is not written, so that
-// older programs read what they know. An enumeration whose values came at different times has since_version(E), found by ADL.
+// older programs read what they know. An enumeration whose values came at different times has since_version(E), found by ADL; so has a struct
+// of which what was there before began to mean something.
 // needed_version(x) says which version x needs: 1 where all of it is of the first release.
 //
 // Field types: bool, integers, std::string (bin or str on input), enum class with enum_last(E) found by ADL,
@@ -237,6 +238,7 @@ void raise_needed(const T& value, std::uint32_t& version) {
       raise_needed(element, version);
     }
   } else if constexpr (requires(T& fielded, FieldNeeds& visitor) { fielded.fields(visitor); }) {
+    if constexpr (requires { since_version(value); }) version = std::max(version, since_version(value));
     FieldNeeds visitor{version};
     const_cast<T&>(value).fields(visitor);  // fields() is shared with the decoder; it only reads here
   }

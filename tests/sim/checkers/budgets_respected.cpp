@@ -8,12 +8,16 @@
 // and jobs that were there when a host was drained: to move costs nothing. So does making room for others: each time widens the bound.
 // A host where a task cannot begin costs its job a new placement and no restart, though others of its generation run: each widens it, too
 // (one host, seed 2044).
-// The loss of a host that was stopped, or whose agent had ended, costs nothing: it widens the bound of the jobs that it had tasks of.
+// The loss of a host that was stopped, or whose agent had ended, costs nothing: it widens the bound of the jobs that it had tasks of. So does
+// each failure from 60 s before to 60 s after the loss of a host, or after an end with a host, which the ledger may hear of much later: it
+// is taken to be a consequence.
 // What ends with a host that is stopped, or gives up since another task is away, may count in nothing: consequences_cost_nothing judges it.
 // And those with a task that was frozen for want of a lease, or whose host was away, so that it may have been taken for frozen: nothing is
 // counted meanwhile.
+#include <algorithm>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "tests/sim/attempt_ledger.h"
 #include "tests/sim/checkers/checkers.h"
@@ -37,10 +41,10 @@ class BudgetsRespected final : public Checker {
     const node::Node* node = world_.host_view(number).node();
     if (node == nullptr) return;
     for (const auto& [host, lost] : node->ledger().state().lost)
-      if (lost.ordered && losses_.emplace(host, lost.index).second)
+      if (losses_.emplace(host, lost.index).second)
         for (const auto& [id, job] : node->ledger().state().jobs)
           for (const auto& known : job.tasks)
-            if (known.second.lost && known.second.place.node == host) ++jobs_[id].may_be_free;
+            if (known.second.lost && known.second.place.node == host) lost_task(jobs_[id], lost.ordered);
   }
 
   void process_started(const SimShim& shim) override {
@@ -83,10 +87,12 @@ class BudgetsRespected final : public Checker {
     const bool alone = world_.now() - job.last_end > kTogether;
     job.last_end = world_.now();
     if (shim.exit->success()) return;
-    if (shim.left || shim.exit->with_host) {
+    if (shim.exit->with_host) disturb(job, kNever);
+    if (shim.left || shim.exit->with_host || world_.now() <= job.disturbed_until) {
       ++job.may_be_free;
       return;
     }
+    job.failed_at.push_back(world_.now());
     if (alone) ++job.failures[id.task];
     job.last_failure[id.task] = {world_.host_of(shim), world_.now(), id.generation};
   }
@@ -113,6 +119,16 @@ class BudgetsRespected final : public Checker {
 
  private:
   static constexpr Duration kTogether = 2s;
+  struct Counts;
+  void lost_task(Counts& job, bool ordered) {
+    job.may_be_free += ordered ? 1 : 0;
+    disturb(job, world_.now() + cluster::kConsequence);
+  }
+  void disturb(Counts& job, Instant until) {
+    const Instant since = world_.now() - cluster::kConsequence;
+    job.may_be_free += static_cast<std::uint32_t>(std::erase_if(job.failed_at, [&](Instant at) { return at >= since; }));
+    job.disturbed_until = std::max(job.disturbed_until, until);
+  }
   // In a generation of which something has started; with none it is a placement like the first.
   void could_not_begin(const AssignmentId& id) {
     Counts& job = jobs_[id.job];
@@ -170,6 +186,8 @@ class BudgetsRespected final : public Checker {
     Generation generation = 0;
     std::map<TaskId, std::uint32_t> failures;
     std::map<TaskId, Failure> last_failure;
+    std::vector<Instant> failed_at;    // of those that count as yet
+    Instant disturbed_until{};         // failures until then may be consequences
     std::set<std::size_t> leased_on;   // hosts, of tasks that are over as well: a host that is cut off cannot tell that they are
     Instant last_end{}, last_start{};
     bool begun_elsewhere = false, stood_still = false;

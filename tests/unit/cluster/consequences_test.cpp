@@ -155,6 +155,29 @@ TEST_F(Consequences, ABudgetThatIsUsedUpIsInDoubtToo) {
   }
 }
 
+// The budget is spent by a task that had failed an hour before, too. The first version of the ledger did not wait then.
+TEST_F(Consequences, AFailureOfLongBeforeMakesTheLastOneNoLessDoubtful) {
+  for (const std::uint32_t version : {1u, 2u}) {
+    if (version > 1) apply(CommandType::raise_version, RaiseVersion{version});
+    ASSERT_EQ(ledger_.state().version, version);
+    job::JobSpec s = spec();
+    s.name = "v" + std::to_string(version);
+    s.policy.backoff_limit = 1;
+    const JobId id = submit(s);
+    begin_on_two(id);
+    report({died(id, kWorker, TaskState::backoff, 0, 1)});
+    TaskObservation again = seen(id, kWorker, TaskState::running);
+    again.attempt = job(id).tasks.at(kWorker).granted_attempt;
+    report({again});
+    pass(1h);
+    report({died(id, kWorker, TaskState::backoff, 0, 1)});
+    EXPECT_EQ(job(id).doubted.has_value(), version > 1) << job(id).reason;
+    EXPECT_EQ(job(id).state, version > 1 ? JobState::recovering : JobState::failed);
+    act(id, ActionKind::cancel);
+    everything_ends(id);
+  }
+}
+
 // Each time that it finds its ps away it gives up anew. The list of failures is no longer than the failure threshold asks for.
 TEST_F(Consequences, AllThatWasCountedIsGivenBack) {
   for (const bool suspended : {false, true}) {

@@ -139,6 +139,24 @@ TEST_F(LedgerHosts, AStatefulTaskWaitsForItsHost) {
   EXPECT_EQ(job(id).state, JobState::recovering);
 }
 
+// onDisconnect: replace and freeze.
+TEST_F(LedgerHosts, ItsUserSaysWhatIsReplacedAtOnceAndWhatIsWaitedFor) {
+  job::JobSpec spec = ps_job();
+  for (auto& [name, role] : spec.roles) role.on_disconnect = job::OnDisconnect::replace, role.exclusive = false;
+  ASSERT_EQ(wire::needed_version(spec), 2u);
+  ASSERT_TRUE(apply(CommandType::raise_version, RaiseVersion{2}).status);
+  const JobId replaced = submit(spec);
+  run_on(replaced, {"n1", "n2"});
+  spec = generic_job(2);
+  spec.name = "frozen";
+  spec.roles["worker"].on_disconnect = job::OnDisconnect::freeze;
+  const JobId frozen = submit(spec);
+  run_on(frozen, {"n1", "n2"});
+  lose("n2");
+  EXPECT_TRUE(task(replaced, {"ps", 1}).ended);
+  EXPECT_FALSE(task(frozen, {"worker", 1}).ended);
+}
+
 TEST_F(LedgerHosts, TheWordThatAHostIsGoneEndsWhatWasOnIt) {
   const JobId id = submit(ps_job());
   run_on(id, {"n1", "n2"});

@@ -52,6 +52,7 @@ class LedgerShrink : public LedgerWorld {
     everything_ended(id);
     ASSERT_TRUE(job(id).needs_generation && job(id).nothing_runs());
   }
+  std::uint32_t version() const { return ledger_.state().version; }
   std::uint32_t size(JobId id) const { return job(id).spec.roles.at("worker").replicas; }
 };
 
@@ -78,8 +79,8 @@ TEST_F(LedgerShrink, AGenerationHasAtLeastTheFewestAndTheNextIsWholeAgain) {
 
   halts(id);
   EXPECT_EQ(runs_with(job(id)), "");
-  EXPECT_EQ(fewest_tasks(job(id), false), (Sizes{{"worker", 3}})) << "so many it had: at once";
-  EXPECT_EQ(fewest_tasks(job(id), true), (Sizes{{"worker", 2}}));
+  EXPECT_EQ(fewest_tasks(job(id), false, version()), (Sizes{{"worker", 3}})) << "so many it had: at once";
+  EXPECT_EQ(fewest_tasks(job(id), true, version()), (Sizes{{"worker", 2}}));
   ASSERT_TRUE(begin_with(id, 4, {}).status);
   EXPECT_EQ(size(id), 4u);
   EXPECT_TRUE(job(id).shrunk.empty());
@@ -103,7 +104,7 @@ TEST_F(LedgerShrink, ItSucceedsWithTheTasksThatItHas) {
   EXPECT_EQ(job(id).state, JobState::succeeded);
   // A rerun is a new run: it begins whole.
   act(id, ActionKind::rerun);
-  EXPECT_TRUE(fewest_tasks(job(id), true).empty());
+  EXPECT_TRUE(fewest_tasks(job(id), true, version()).empty());
   EXPECT_EQ(whole_tasks(job(id)).size(), 3u);
   EXPECT_FALSE(begin_with(id, 2, {{"worker", 2}}).status);
   ASSERT_TRUE(begin_with(id, 3, {}).status);
@@ -119,8 +120,8 @@ TEST_F(LedgerShrink, WhoIsResumedBeginsWhole) {
   makes_room(id);
   act(id, ActionKind::suspend);
   act(id, ActionKind::resume);
-  EXPECT_FALSE(may_shrink(job(id)));
-  EXPECT_TRUE(fewest_tasks(job(id), true).empty());
+  EXPECT_FALSE(may_shrink(job(id), version()));
+  EXPECT_TRUE(fewest_tasks(job(id), true, version()).empty());
   EXPECT_FALSE(begin_with(id, 3, {{"worker", 3}}).status);
   EXPECT_TRUE(begin_with(id, 4, {}).status);
 }
@@ -129,16 +130,16 @@ TEST_F(LedgerShrink, WhoMadeRoomGoesOnAsItWas) {
   const JobId id = submit(gang(4, 2));
   run(id);
   makes_room(id);
-  EXPECT_FALSE(may_shrink(job(id))) << "it was whole";
+  EXPECT_FALSE(may_shrink(job(id), version())) << "it was whole";
   EXPECT_FALSE(begin_with(id, 3, {{"worker", 3}}).status);
   run(id);
   halts(id);
   ASSERT_TRUE(begin_with(id, 3, {{"worker", 3}}).status);
   goes(id);
   makes_room(id);
-  EXPECT_TRUE(may_shrink(job(id)));
-  EXPECT_EQ(fewest_tasks(job(id), false), (Sizes{{"worker", 3}})) << "so many it had: at once";
-  EXPECT_EQ(fewest_tasks(job(id), true), (Sizes{{"worker", 2}}));
+  EXPECT_TRUE(may_shrink(job(id), version()));
+  EXPECT_EQ(fewest_tasks(job(id), false, version()), (Sizes{{"worker", 3}})) << "so many it had: at once";
+  EXPECT_EQ(fewest_tasks(job(id), true, version()), (Sizes{{"worker", 2}}));
   EXPECT_TRUE(begin_with(id, 2, {{"worker", 2}}).status);
 }
 
@@ -151,13 +152,13 @@ TEST_F(LedgerShrink, WhoMadeRoomAndIsScaledOrRunAgainBeginsWhole) {
   makes_room(id);
   const auto copy = Ledger::restore(ledger_.snapshot(), 0);
   ASSERT_TRUE(copy);
-  EXPECT_TRUE(may_shrink(*copy->find(id)));
+  EXPECT_TRUE(may_shrink(*copy->find(id), version()));
   const auto to_five = [](JobAction& a) {
     a.role = "worker";
     a.replicas = 5;
   };
   ASSERT_TRUE(act(id, ActionKind::scale, to_five).status);
-  EXPECT_FALSE(may_shrink(job(id)));
+  EXPECT_FALSE(may_shrink(job(id), version()));
 
   run(id);
   halts(id);
@@ -166,7 +167,7 @@ TEST_F(LedgerShrink, WhoMadeRoomAndIsScaledOrRunAgainBeginsWhole) {
   makes_room(id);
   act(id, ActionKind::cancel);
   act(id, ActionKind::rerun);
-  EXPECT_FALSE(may_shrink(job(id)));
+  EXPECT_FALSE(may_shrink(job(id), version()));
 }
 
 TEST_F(LedgerShrink, WhatHasCompletedIsNotLeftOut) {
@@ -179,7 +180,7 @@ TEST_F(LedgerShrink, WhatHasCompletedIsNotLeftOut) {
   o.ended = true;
   report({o});
   ASSERT_TRUE(job(id).tasks.at({"worker", 2}).completed);
-  EXPECT_EQ(fewest_tasks(job(id), true), (Sizes{{"worker", 3}})) << "it would be run again when the job grows";
+  EXPECT_EQ(fewest_tasks(job(id), true, version()), (Sizes{{"worker", 3}})) << "it would be run again when the job grows";
 }
 
 TEST_F(LedgerShrink, WhatAUserScalesToIsWantedFromThenOn) {
@@ -254,6 +255,34 @@ TEST_F(LedgerShrink, ACommandWithoutSizesIsTakenAsBefore) {
   ASSERT_TRUE(begin_with(id, 4, {}).status);
   EXPECT_TRUE(job(id).shrunk.empty());
   EXPECT_THAT(event_types(), Not(Contains("job.shrunk")));
+}
+
+TEST_F(LedgerShrink, WithoutAGangItBeginsInPartsAndAllMustSucceed) {
+  job::JobSpec spec = generic_job(4);
+  spec.policy.gang = false;
+  ASSERT_EQ(wire::needed_version(spec), 2u);
+  ASSERT_TRUE(apply(CommandType::raise_version, RaiseVersion{2}).status);
+  const JobId id = submit(spec);
+  EXPECT_EQ(fewest_tasks(job(id), false, version()), (Sizes{{"worker", 1}}));
+  ASSERT_TRUE(begin_with(id, 2, {{"worker", 2}}).status);
+  goes(id);
+  const auto succeed = [&](std::uint32_t index) {
+    TaskObservation o = seen(id, {"worker", index}, TaskState::succeeded);
+    o.ended = true;
+    o.exit = job::Exit{};
+    o.exit_attempt = o.attempt;
+    report({o});
+  };
+  succeed(0);
+  succeed(1);
+  EXPECT_FALSE(is_final(job(id).state)) << "two of them have not begun";
+  for (std::uint32_t i : {2u, 3u}) {
+    ASSERT_TRUE(more(id, i, i + 1).status);
+    for (const TaskState state : {TaskState::fetching, TaskState::staged, TaskState::running}) report({seen(id, {"worker", i}, state)});
+    EXPECT_EQ(job(id).state, JobState::running);
+    succeed(i);
+  }
+  EXPECT_EQ(job(id).state, JobState::succeeded);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "tests/unit/job/generators.h"
 
+#include <algorithm>
+
+#include "common/job/frameworks.h"
 #include "common/job/manifest_fields.h"
 #include "common/job/names.h"
 #include "common/job/templates.h"
@@ -63,6 +66,7 @@ RoleSpec any_role(Framework framework, const std::string& name, const std::vecto
     if (coin()) role.start_after[other] = any_word<StartAfter>();
   if (coin()) role.on_disconnect = any_word<OnDisconnect>();
   role.exclusive = is_exclusive_role(framework, name) || coin();
+  if (role.exclusive && role.on_disconnect == OnDisconnect::replace) role.on_disconnect = OnDisconnect::by_class;
   role.notify = coin();
   role.watchdog = any_duration();
   role.start_timeout = any_duration();
@@ -139,6 +143,8 @@ rc::Gen<JobSpec> valid_spec() {
       spec.checkpoint = checkpoint;
     }
     spec.policy = any_policy();
+    const auto tells_all = [&](const auto& role) { return role.second.replicas > 1 && !rules_of(spec.framework).scales_alone(spec, role.first); };
+    spec.policy.gang = spec.policy.gang || std::any_of(spec.roles.begin(), spec.roles.end(), tells_all);
     if (coin()) spec.notify = {{"/bin/page", *awkward_text()}, {"Failed", "Running"}};
     spec.suspend = coin();
     return spec;

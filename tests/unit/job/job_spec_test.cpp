@@ -71,6 +71,26 @@ TEST(JobSpec, ClassesOfTasks) {
   }
 }
 
+TEST(JobSpec, WhatMayRunTwiceWhileItsHostIsCutOff) {
+  JobSpec spec = spec_of({{"ps", 1}, {"chief", 1}, {"worker", 2}}, "generic");  // ps and chief are stateful
+  const TaskId worker{"worker", 1}, chief{"chief", 0};
+  const auto set = [&](OnDisconnect when) {
+    for (auto& [name, role] : spec.roles) role.on_disconnect = when;
+  };
+  EXPECT_FALSE(must_not_run_twice(spec, worker));
+  EXPECT_TRUE(must_not_run_twice(spec, chief) && wants_lease(spec, chief));
+  set(OnDisconnect::freeze);
+  EXPECT_TRUE(must_not_run_twice(spec, worker) && wants_lease(spec, worker));
+  set(OnDisconnect::replace);
+  EXPECT_FALSE(must_not_run_twice(spec, chief) || wants_lease(spec, chief));
+  set(OnDisconnect::keep);
+  EXPECT_TRUE(must_not_run_twice(spec, chief));
+  EXPECT_FALSE(wants_lease(spec, chief)) << "its user waits, or says that the host is gone";
+  set(OnDisconnect::replace);
+  spec.roles["chief"].exclusive = true;
+  EXPECT_TRUE(must_not_run_twice(spec, chief) && wants_lease(spec, chief));
+}
+
 TEST(JobSpec, AllWorkersDecideOnlyWithoutAChief) {
   const std::string all = "  policy: {successPolicy: AllWorkers}";
   EXPECT_FALSE(deciding_task(spec_of({{"worker", 2}}, "tensorflow", all)));

@@ -94,7 +94,7 @@ spec:
     placement: spread
     priority: -5
     expectedSeconds: 60
-    gang: false
+    gang: true
     stopGracePeriod: 10s
     signalBeforeDeadline: {signal: SIGUSR1, before: 120s}
   notify: {command: [/usr/local/bin/page, -v], on: [Failed, Recovering]}
@@ -151,7 +151,7 @@ spec:
   EXPECT_EQ(policy.placement, Placement::spread);
   EXPECT_EQ(policy.priority, -5);
   EXPECT_EQ(policy.expected, 1min);
-  EXPECT_FALSE(policy.gang);
+  EXPECT_TRUE(policy.gang);
   EXPECT_EQ(policy.stop_grace_period, 10s);
   ASSERT_TRUE(policy.signal_before_deadline);
   EXPECT_EQ(policy.signal_before_deadline->signal, SIGUSR1);

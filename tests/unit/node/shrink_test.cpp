@@ -239,5 +239,51 @@ TEST_F(ShrinkTest, TasksThatNobodyKnowsComeBack) {
   EXPECT_EQ(events("job.grown"), 1u);
 }
 
+// As an array of tasks that need not know of each other: two begin later, each when another one has ended.
+TEST_F(ShrinkTest, WithoutAGangTasksBeginAsRoomBecomesFree) {
+  job::JobSpec spec = generic("array", 8, 1);
+  spec.policy.gang = false;
+  submit(spec);
+  work();
+  EXPECT_EQ(tasks("array").size(), 6u) << where("array");
+  EXPECT_EQ(job("array").state, "Running");
+  EXPECT_EQ(job("array").roles.at("worker").desired, 8u);
+  EXPECT_EQ(job("array").roles.at("worker").running, 6u);
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    for (House* house : houses)
+      if (house->started.facts.name == tasks("array").at("worker-" + std::to_string(i)).node) end(*house, {1, 1, {"worker", i}}, 0);
+    work();
+    EXPECT_EQ(tasks("array").size(), std::min<std::size_t>(8, 7 + i)) << where("array");
+    EXPECT_EQ(job("array").state, i < 7 ? "Running" : "Succeeded") << where("array");
+  }
+  EXPECT_EQ(job("array").generation, 1u);
+  EXPECT_EQ(job("array").restarts, 0u);
+}
+
+// One that is lost with its host begins elsewhere alone, and the others wait for nothing.
+TEST_F(ShrinkTest, WithoutAGangEachTaskThatIsLostWaitsForRoomAlone) {
+  job::JobSpec spec = generic("array", 6, 1);
+  spec.policy.gang = false;
+  submit(spec);
+  work();
+  ASSERT_EQ(job("array").state, "Running");
+  lose(*houses[2]);
+  work(30s);
+  EXPECT_EQ(job("array").roles.at("worker").running, 4u) << where("array");
+  const auto lost = tasks("array");
+  for (const auto& [name, view] : lost)
+    if (view.state != "Running") {
+      for (const auto& [other, there] : lost)
+        if (there.state == "Running" && there.node == "n2") {
+          const std::uint32_t index = static_cast<std::uint32_t>(std::stoul(other.substr(7)));
+          end(*houses[1], {1, 1, {"worker", index}}, 0);
+          work();
+          EXPECT_EQ(tasks("array").at(name).state, "Running") << where("array");
+          return;
+        }
+    }
+  FAIL() << where("array");
+}
+
 }  // namespace
 }  // namespace dtrain::node

@@ -48,6 +48,7 @@ class House {
   void kill() { node_.reset(); }
   bool runs() const { return node_ != nullptr; }
   void give(const Event& event);
+  const Node& node() const { return *node_; }
   Instant deadline() const { return node_->deadline(); }
   std::string status_line() const { return node_->status_line(); }
   const wire::Endpoint& address() const { return started.members.endpoint; }

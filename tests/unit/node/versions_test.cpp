@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "common/cluster/command.h"
+#include "common/cluster/ledger.h"
 #include "tests/unit/node/two_nodes.h"
 
 namespace dtrain::node {
@@ -131,6 +132,74 @@ TEST_F(VersionsTest, WhatALeaderCannotReadItDoesNotPropose) {
   town.run_for(1s);
   EXPECT_EQ(houses[0]->disk.log.size(), before);
   EXPECT_EQ(houses[0]->log.count("ledger.request-refused"), 2u);
+}
+
+// One of them changed a rule without a version of its own.
+class CopiesTest : public VersionsTest {
+ protected:
+  CopiesTest() {
+    for (House* house : houses) {
+      house->options.ledger_knows = kLater;
+      house->options.compare_every = 4;
+    }
+  }
+  // What is applied everywhere: enough for one comparison at least.
+  void entries(House& asked) {
+    for (int i = 0; i < 6; ++i) ASSERT_TRUE(submit(asked, "plain-" + std::to_string(++entries_), false));
+    town.run_for(3s);
+  }
+  std::string state(House& house) { return house.node().ledger().snapshot(); }
+  void breaks_the_rule(std::size_t one) { houses[one]->options.broken_rule = "rehearsal-counts"; }
+  int entries_ = 0;
+};
+
+TEST_F(CopiesTest, WhoDiffersIsNamedAndTakesTheStateOfTheOthers) {
+  breaks_the_rule(2);
+  start_all();
+  House& wrong = *houses[2];
+  ASSERT_TRUE(submit(*houses[0], "newer", true));
+  ASSERT_NE(state(wrong), state(*houses[0]));
+  entries(*houses[0]);
+  EXPECT_EQ(wrong.log.count("ledger.behind node=n3 needs=? knows=1000000"), 1u);
+  EXPECT_EQ(houses[0]->log.count("ledger.differs node=n3"), 1u);
+  EXPECT_EQ(wrong.log.count("ledger.readable"), 1u);
+  EXPECT_EQ(state(wrong), state(*houses[0]));
+  EXPECT_EQ(wrong.node().ledger().state().rehearsals, 1u);
+  EXPECT_TRUE(wrong.status().ledger);
+  EXPECT_TRUE(wrong.nodes("n3").front().schedulable);
+  for (House* house : {houses[0], houses[1]}) EXPECT_EQ(house->log.count("ledger.behind"), 0u);
+  entries(wrong);
+  EXPECT_EQ(wrong.log.count("ledger.behind"), 1u) << "once it is the same it stays so";
+}
+
+TEST_F(CopiesTest, ACoordinatorThatDiffersHandsOver) {
+  breaks_the_rule(0);
+  start_all();
+  ASSERT_EQ(houses[1]->status().coordinator->node, "n1");
+  ASSERT_TRUE(submit(*houses[1], "newer", true));
+  entries(*houses[1]);
+  town.run_for(10s);
+  EXPECT_EQ(houses[0]->log.count("ledger.behind node=n1"), 1u);
+  ASSERT_TRUE(houses[1]->status().coordinator);
+  EXPECT_NE(houses[1]->status().coordinator->node, "n1");
+  EXPECT_EQ(state(*houses[0]), state(*houses[1]));
+  EXPECT_EQ(state(*houses[2]), state(*houses[1]));
+  entries(*houses[0]);
+}
+
+TEST_F(CopiesTest, OfTwoTheCoordinatorIsRight) {
+  breaks_the_rule(0);
+  for (House* house : {houses[0], houses[1]}) {
+    house->start();
+    town.run_for(1s);
+  }
+  town.run_for(10s);
+  ASSERT_EQ(houses[1]->status().coordinator->node, "n1");
+  ASSERT_TRUE(submit(*houses[0], "newer", true));
+  entries(*houses[0]);
+  EXPECT_EQ(houses[0]->log.count("ledger.behind"), 0u);
+  EXPECT_EQ(houses[1]->log.count("ledger.behind node=n2"), 1u);
+  EXPECT_EQ(state(*houses[1]), state(*houses[0]));
 }
 
 }  // namespace

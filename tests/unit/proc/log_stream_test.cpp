@@ -127,6 +127,22 @@ TEST_F(LogStreamTest, AttemptsOverGenerations) {
             "could not read the previous attempt of worker-1: it has had no more than one with output");
 }
 
+// Of a job that was begun anew a hundred times the newest generations alone are named.
+TEST_F(LogStreamTest, GenerationsThatAreNotNamedAreReadWhereTheyAre) {
+  writer(worker(1, 3)).write("three\n", 3);
+  writer(worker(2, 3)).write("another's\n", 3);
+  writer({18, 3, TaskId{"worker", 1}}).write("of another job\n", 3);
+  writer(worker(1, 70)).write("seventy\n", 70);
+  auto query = of_task();
+  query.all_attempts = true;
+  EXPECT_EQ(read(query, {worker(1, 69), worker(1, 70)}), "three\nseventy\n");
+  query.all_attempts = false;
+  EXPECT_EQ(read(query, {worker(1, 69), worker(1, 70)}), "seventy\n");
+  query.task.clear();
+  query.all_attempts = true;
+  EXPECT_EQ(read(query, {worker(1, 69), worker(1, 70)}), "three\nanother's\nseventy\n");
+}
+
 TEST_F(LogStreamTest, NoLogsAreEmptyOnes) {
   EXPECT_EQ(read(of_task(), {worker(1)}), "");
   EXPECT_EQ(read(of_task(), {}), "");

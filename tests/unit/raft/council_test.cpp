@@ -269,5 +269,69 @@ TEST(Council, ARecoveredSurvivorLeadsAHistoryOfItsOwn) {
   EXPECT_EQ(council.leader(), 1u);
 }
 
+// The owner of a copy finds that its state is not what the entries lead to. Nothing that its log holds may go: others count on it.
+TEST(State, IsReplacedWhereTheOwnerWantsItAndTheLogIsKept) {
+  TinyCouncil council;
+  council.found(3);
+  council.make_leader(1);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(council.commit("c" + std::to_string(i)));
+  council.run(200ms);
+  TinyCouncil::Member& wrong = council.at(3);
+  wrong.state += "rot";
+  ASSERT_FALSE(council.equal());
+  const auto send = [&] {
+    council.give(1, Snapshotted{council.raft(1).commit(), council.at(1).state});
+    council.give(1, SendState{TinyCouncil::id(3)});
+  };
+  send();
+  council.run(200ms);
+  EXPECT_FALSE(council.equal()) << "it did not ask";
+  ASSERT_TRUE(council.commit("between"));
+  council.run(200ms);
+  council.give(3, WantState{});
+  // More is committed while it is sent: that comes behind it.
+  council.lose = [&](const MemberId& to, const wire::RaftMessage& message) {
+    return to == TinyCouncil::id(3) && std::holds_alternative<wire::SnapshotChunk>(message.body);
+  };
+  send();
+  const std::uint64_t sent = council.raft(1).commit();
+  ASSERT_TRUE(council.commit("meanwhile"));
+  council.lose = {};
+  council.run(5s);
+  EXPECT_TRUE(council.equal());
+  EXPECT_EQ(council.raft(3).snapshot_index(), sent);
+  EXPECT_EQ(council.raft(3).last_index(), council.raft(1).last_index());
+  EXPECT_EQ(wrong.disk.log.back().index, council.raft(1).last_index());
+  council.kill(3);
+  council.start(3);
+  council.make_leader(3);
+  council.run(200ms);
+  EXPECT_TRUE(council.equal()) << "after a start, too";
+  EXPECT_TRUE(council.violations.empty());
+}
+
+// It had more entries than the snapshot covers, handed out already: they come again.
+TEST(State, EntriesBehindTheNewStateAreHandedOutAgain) {
+  TinyCouncil council;
+  council.found(3);
+  council.make_leader(1);
+  ASSERT_TRUE(council.commit("a"));
+  council.run(200ms);
+  council.give(1, Snapshotted{council.raft(1).commit(), council.at(1).state});
+  const std::uint64_t covered = council.raft(1).snapshot_index();
+  ASSERT_TRUE(council.commit("b"));
+  ASSERT_TRUE(council.commit("c"));
+  council.run(200ms);
+  council.at(3).state = "rot";
+  council.give(3, WantState{});
+  council.give(1, SendState{TinyCouncil::id(3)});
+  council.run(1s);
+  EXPECT_EQ(council.raft(3).snapshot_index(), covered);
+  EXPECT_EQ(council.at(3).state, "a;b;c;");
+  ASSERT_TRUE(council.commit("d"));
+  council.run(200ms);
+  EXPECT_TRUE(council.equal());
+}
+
 }  // namespace
 }  // namespace dtrain::raft

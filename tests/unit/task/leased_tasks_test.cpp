@@ -151,6 +151,29 @@ TEST_F(Tasks, WhatIsFoundFrozenIsKnownBeforeAnyOrder) {
   EXPECT_EQ(did_.take(), Done{"start2 worker-0"});
 }
 
+// The agent before had ordered its next attempt, and said so; its shim took that back with the connection.
+TEST_F(Tasks, AnAttemptThatWaitedForItsLeaseWhenTheAgentEndedIsNoRestart) {
+  spec().roles["worker"].exclusive = true;
+  host_.need_leases(now_);
+  std::vector<FoundShim> found(2);
+  for (std::uint32_t i : {0u, 1u}) {
+    found[i].id = order(i).id;
+    found[i].shim_alive = found[i].leased = true;
+    found[i].attempt = i;
+  }
+  found[1].exit = died(1, 9);
+  host_.adopt(found);
+  TaskOrder first = order(0), second = order(1);
+  first.known_attempt = 1;
+  second.known_attempt = 2;
+  second.exit_attempt = 1;
+  give({first, second});
+  EXPECT_FALSE(seen(0).exit);
+  EXPECT_EQ(seen(1).exit_attempt, 1u);
+  host_.settle(now_ += 1min, 1);
+  EXPECT_EQ(did_.take(), (Done{"start1 worker-0", "start2 worker-1"}));
+}
+
 TEST_F(Tasks, WithASecondHostALeaseIsRequiredOnce) {
   spec().roles["worker"].exclusive = true;
   give({order()});
