@@ -140,7 +140,7 @@ TEST_F(LogStreamTest, GenerationsThatAreNotNamedAreReadWhereTheyAre) {
   EXPECT_EQ(read(query, {worker(1, 69), worker(1, 70)}), "seventy\n");
   query.task.clear();
   query.all_attempts = true;
-  EXPECT_EQ(read(query, {worker(1, 69), worker(1, 70)}), "three\nanother's\nseventy\n");
+  EXPECT_EQ(read(query, {worker(1, 69), worker(1, 70)}), "three\nseventy\nanother's\n");
 }
 
 TEST_F(LogStreamTest, NoLogsAreEmptyOnes) {
