@@ -64,6 +64,14 @@ void make_elastic(job::JobSpec& spec) {
   worker->second.min_replicas = 1 + static_cast<std::uint32_t>(rng.below(worker->second.replicas));
 }
 
+// Of some jobs the tasks begin one by one, and of some roles it is said what becomes of them on a host that is cut off. Drawn likewise.
+void make_particular(job::JobSpec& spec, std::uint64_t tag) {
+  Rng rng(tag * 7919 + 3);
+  if (spec.framework == job::Framework::generic && rng.chance(1, 3)) spec.policy.gang = false;
+  for (auto& [name, role] : spec.roles)
+    if (!role.exclusive && rng.chance(1, 8)) role.on_disconnect = rng.chance(1, 2) ? job::OnDisconnect::freeze : job::OnDisconnect::replace;
+}
+
 void add_checkpoints(job::JobSpec& spec, Script& writer, Rng& rng) {
   job::CheckpointSpec checkpoint;
   checkpoint.dir = "/ckpt/" + spec.labels[kTagLabel];
@@ -168,6 +176,7 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
     generic(spec, tag, rng);
   order_start(spec);
   make_elastic(spec);
+  make_particular(spec, tag);
   if (tag % 4 != 0) spec.policy.placement = job::Placement::spread;
   if (tag % 3 == 1) {
     const std::string digits = std::to_string(tag);

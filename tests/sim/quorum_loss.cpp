@@ -31,7 +31,7 @@ wire::Configuration configuration_of(const raft::Stored& replica) {
 // Of what must not run twice.
 bool not_begun(const cluster::JobRecord& job, const cluster::TaskRecord& task) {
   const TaskId& id = task.place.task;
-  return (job::is_stateful(job.spec, id) || job::is_exclusive(job.spec, id)) && task.granted_attempt < task.first_attempt;
+  return job::must_not_run_twice(job.spec, id) && task.granted_attempt < task.first_attempt;
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ node::Options SimHost::node_options() const {
   options.packages_are_given = true;
   options.broken_rule = world_.node_rule();
   options.ledger_knows = knows_;
+  options.compare_every = 8;  // entries: a run has some hundred
   // Of a run alone, so that also cuts and pauses of some seconds outlast them.
   options.lease = world_.lease();
   options.agent_grace = kAgentGrace;

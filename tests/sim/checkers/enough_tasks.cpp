@@ -1,4 +1,5 @@
-// A job runs with as many tasks as its user wants, or, after its first generation, with fewer: at least minReplicas of each role.
+// A job runs with as many tasks as its user wants, or, after its first generation, with fewer: at least minReplicas of each role. One
+// without a gang has at least one of each.
 #include <algorithm>
 
 #include "common/cluster/job_transition.h"
@@ -27,10 +28,11 @@ class EnoughTasks final : public Checker {
     const auto has = static_cast<std::uint32_t>(std::ranges::count_if(job.tasks, [&](const auto& t) { return t.first.role == name; }));
     const auto scaled = known.shrunk.find(name);
     const std::uint32_t asked = scaled == known.shrunk.end() ? role.replicas : scaled->second.first;
-    if (has < std::min(role.min_replicas, asked)) return wrong(job, name, has, "at least", std::min(role.min_replicas, asked));
+    const std::uint32_t least = job.spec.policy.gang ? std::min(role.min_replicas, asked) : 1;
+    if (has < least) return wrong(job, name, has, "at least", least);
     if (scaled != known.shrunk.end()) return;  // what is wanted depends on when that took effect
     if (has > role.replicas) return wrong(job, name, has, "at most", role.replicas);
-    if (job.generation == 1 && has != role.replicas) wrong(job, name, has, "at first", role.replicas);
+    if (job.generation == 1 && job.spec.policy.gang && has != role.replicas) wrong(job, name, has, "at first", role.replicas);
   }
 
   void wrong(const cluster::JobRecord& job, const std::string& role, std::uint32_t has, const char* how, std::uint32_t bound) {

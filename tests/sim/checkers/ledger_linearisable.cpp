@@ -186,7 +186,7 @@ class LedgerLinearisable final : public Checker {
     // Nor does this: the program there cannot read the ledger, and whoever can was not to be asked.
     if (reply->errors.front().message.find(": this host's dtrain ") != std::string::npos) return;
     // It was not the name's fault: not all programs know what that file needs.
-    if (sent.type == MessageType::submit && !world_.book().file(sent.tag)->spec.rehearsal.empty() &&
+    if (sent.type == MessageType::submit && wire::needed_version(world_.book().file(sent.tag)->spec) > cluster::kFirstVersion &&
         reply->errors.front().message.find(": it needs version ") != std::string::npos)
       return;
     if (sent.type == MessageType::submit && code == ErrorCode::refused && !asked.refusable)

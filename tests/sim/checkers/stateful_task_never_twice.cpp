@@ -51,7 +51,7 @@ class StatefulTaskNeverTwice final : public Checker {
 
   bool may_run_twice(const AssignmentId& id) const {
     const job::JobSpec* spec = world_.book().spec_of(id.job);
-    return spec != nullptr && !job::is_stateful(*spec, id.task) && !job::is_exclusive(*spec, id.task);
+    return spec != nullptr && !job::must_not_run_twice(*spec, id.task);
   }
   bool was_away(std::size_t host) const {
     const HostView& view = world_.host_view(host);

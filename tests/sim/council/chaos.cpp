@@ -32,7 +32,9 @@ Chaos::Chaos(CouncilWorld& world, Operator& the_operator, const FaultSet& permit
     : world_(world), operator_(the_operator), rng_(rng), until_(until) {
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
-    const bool drawn = rng_.below(6) < (fault == Fault::recover_quorum || fault == Fault::outage ? 1 : 2);
+    // What came later is drawn from a copy: all else of a seed stays as it is.
+    Rng copy = rng_;
+    const bool drawn = (fault == Fault::new_state ? copy : rng_).below(6) < (fault == Fault::recover_quorum || fault == Fault::outage ? 1 : 2);
     active_.set(fault, permitted.has(fault) && (drawn || !permitted.is_all()));
   }
 }
@@ -303,6 +305,17 @@ void Chaos::strike(Fault fault) {
       return come_back(*one, between(1s, 6s));
     case Fault::pause:
       return world_.pause(*one, rng_.chance(1, 2) ? between(10ms, 1s) : between(1s, 6s));
+    case Fault::new_state: {
+      const auto leads = leader();
+      if (!leads || *leads == *one) return;
+      world_.tell(*one, raft::WantState{});
+      const MemberId id = world_.truth(*one).id;
+      for (int times = 0; times < 3; ++times)
+        world_.after(upto(2s), [this, id] {
+          if (const auto sends = leader(); sends && !over_) world_.send_state(*sends, id);
+        });
+      return;
+    }
     case Fault::partition:
       return partition();
     case Fault::isolate:

@@ -320,6 +320,13 @@ void CouncilWorld::drift(Slot slot, std::int32_t per_million) {
   if (machine.truth.runs && !machine.truth.paused) schedule(slot);
 }
 
+void CouncilWorld::send_state(Slot leader, const MemberId& to) {
+  const SimMachine& machine = machines_[leader];
+  if (!machine.truth.runs || machine.truth.paused) return;
+  step(leader, raft::Snapshotted{machine.machine.applied(), machine.machine.encode()});
+  step(leader, raft::SendState{to});
+}
+
 void CouncilWorld::tell(Slot slot, const raft::Input& input) {
   if (machines_[slot].truth.runs && !machines_[slot].truth.paused) step(slot, input);
 }

@@ -83,6 +83,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   void drift(Slot slot, std::int32_t per_million);
   void cut(Slot from, Slot to, bool on);           // counted; one direction
   void tell(Slot slot, const raft::Input& input);  // when it runs and is not stopped
+  void send_state(Slot leader, const MemberId& to);  // likewise
   void change(Slot slot, raft::ChangeKind kind,
               const MemberId& member);  // asked of this member, as by the operator
   void after(Duration delay, std::function<void()> action);

@@ -9,7 +9,7 @@ constexpr std::array<std::string_view, kFaults> kNames = {
     "loss",      "duplicate",  "delay",      "crash",         "outage",  "reboot",
     "pause",     "stall",      "partition",  "isolate",       "one-way", "clock-drift",
     "slow-disk", "disk-error", "lost-disk",  "old-disk",      "resize",  "hasty-resize",
-    "transfer",  "gone",       "false-gone", "recover-quorum"};
+    "transfer",  "gone",       "false-gone", "recover-quorum", "new-state"};
 
 }  // namespace
 

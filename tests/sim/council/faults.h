@@ -31,10 +31,11 @@ enum class Fault : unsigned char {
   gone,            // those who connect to a killed leader are refused, and say so
   false_gone,      // the same evidence about a leader that is well
   recover_quorum,  // most disks are lost for ever: one survivor begins a new history
+  new_state,       // the owner of a member wants the leader's state in the place of its own, which differs
 };
 std::string_view to_string(Fault fault);
 std::span<const std::string_view> fault_names(Fault);
-inline constexpr std::size_t kFaults = 22;
+inline constexpr std::size_t kFaults = 23;
 
 using FaultSet = NamedFaults<Fault>;
 

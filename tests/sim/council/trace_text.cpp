@@ -93,6 +93,8 @@ std::string text_of(const raft::Input& input) {
     std::string operator()(const raft::LeaderGone& in) { return "gone is " + short_text(in.member); }
     std::string operator()(const raft::Snapshotted& in) { return "snapshotted " + n(in.index); }
     std::string operator()(const raft::Recover&) { return "recover-quorum"; }
+    std::string operator()(const raft::WantState&) { return "wants another state"; }
+    std::string operator()(const raft::SendState& in) { return "is to send its state to " + short_text(in.to); }
     std::string operator()(const raft::MayLead& in) { return in.may ? "may lead" : "may not lead"; }
   };
   return std::visit(Say{}, input);
