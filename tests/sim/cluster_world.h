@@ -38,6 +38,7 @@ struct RunOptions {
   FaultSet faults = FaultSet::all();
   std::string broken_rule;             // "": none
   bool trace = false;
+  bool copies_compare = true;          // copies of the ledger that differ are found and mended (node/copy_check.h)
   bool whole_log = false;              // no copy of the log is ever made shorter by a snapshot
   std::string without;                 // this checker: another is to be seen noticing what it notices first
 };
