@@ -120,7 +120,7 @@ struct is_set : std::false_type {};
 template <class T>
 struct is_set<std::set<T>> : std::true_type {};
 
-// Of a later field: it holds nothing, and so is not written.
+// True if a later field holds its default, and so is not written.
 template <class T>
 bool is_empty(const T& value) {
   Writer here, empty;
