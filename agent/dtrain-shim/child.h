@@ -1,11 +1,11 @@
-// Turns a new process into the task: from clone3 to execve.
+// Turns a new process into the task, from clone3 to execve.
 #pragma once
 
 #include "agent/dtrain-shim/launch.h"
 
 namespace dtrain::shim {
 
-inline constexpr size_t kInterpreterBytes = 256;  // the kernel looks no further
+inline constexpr size_t kInterpreterBytes = 256;  // the kernel reads no more of the line
 
 struct ChildPlan {
   const Launch* launch = nullptr;
@@ -18,8 +18,8 @@ struct ChildPlan {
   char interpreter[kInterpreterBytes] = {};  // at Step::interpret
 };
 
-// Returns the pid, or -errno when no process could be made. The process has executed its program when this returns,
-// or it has ended and plan.step says at what.
+// Returns the pid, or -errno when no process could be made. When this returns, the process has executed its program,
+// or it has ended and plan.step says where.
 int spawn(ChildPlan& plan);
 
 }  // namespace dtrain::shim

@@ -1,5 +1,5 @@
-// The launch file as the shim keeps it: read once into memory of its own (the file may be replaced or removed later),
-// with argv and env ready for execve.
+// The launch file in the shim's memory: read once (the file may be replaced or removed later), with argv and env
+// ready for execve.
 #pragma once
 
 #include "agent/dtrain-shim/protocol.h"
@@ -10,22 +10,22 @@ namespace dtrain::shim {
 struct Launch {
   LaunchHeader header;
   char** argv = nullptr;
-  char** env = nullptr;          // env_count entries, then the per-attempt ones that the user does not set himself
+  char** env = nullptr;          // env_count entries, then the per-attempt ones that the user did not set
   const uint32_t* groups = nullptr;
-  const char* cpus = nullptr;    // header.cpu_bytes of them
+  const char* cpus = nullptr;    // header.cpu_bytes bytes
   const char* work_dir = "";
   const char* notify = "";       // value of NOTIFY_SOCKET
   const char* cgroup = "";
   const char* memory_cgroup = "";
   const char* path = nullptr;    // PATH of the task's environment
 
-  // Reads kLaunchFile of the current directory. False: errno says why (EBADMSG: not a launch file).
+  // Reads kLaunchFile of the current directory. False: errno says why (EBADMSG: it is no launch file).
   bool load();
-  // No launch file of this process needed memory beyond what every shim has.
+  // True if no launch file of this process needed memory beyond what every shim has.
   static bool is_short();
-  // Puts "NOTIFY_SOCKET=..." into the environment; the text must stay. The user's own one wins.
+  // Puts "NOTIFY_SOCKET=..." into the environment unless the user set it; the text must stay.
   void set_notify(char* assignment);
-  // Puts DTRAIN_ATTEMPT=n into the environment of the next start. The user's own one wins.
+  // Puts DTRAIN_ATTEMPT=n into the environment of the next start unless the user set it.
   void set_attempt(uint32_t attempt);
 
  private:

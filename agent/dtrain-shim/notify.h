@@ -16,21 +16,22 @@ struct Notification {
 
 class NotifySocket {
  public:
-  // Binds <current directory>/notify, or the abstract name that the launch file gives, and adds the variable
-  // to the environment. False: errno.
+  // Binds <current directory>/notify, or the abstract name in the launch file, and adds the variable to the
+  // environment. False: errno.
   bool open(Launch& launch);
   int fd() const { return fd_; }
-  // Takes one datagram. False: there was none, or is_stuck(). A datagram of a stranger or without meaning leaves `out`
-  // empty. Descriptors that came along are dropped (passed.h): that is what systemd-notify's barrier waits for.
+  // Takes one datagram. Returns false if there was none, or if is_stuck(). A datagram of a stranger or without
+  // meaning leaves `out` empty. Descriptors that came with it are dropped (passed.h), which is what systemd-notify's
+  // barrier waits for.
   bool receive(Notification& out);
-  // The first that waits carries descriptors, and cannot be dropped now.
+  // The first waiting datagram carries descriptors and cannot be dropped now.
   bool is_stuck() const { return stuck_; }
-  // Before it is closed otherwise than by an exit. False: that would not be safe.
+  // To be called before the socket is closed other than by an exit. False: closing would not be safe.
   bool shut();
 
  private:
   int fd_ = -1;
-  uint32_t uid_ = 0;  // whose datagrams count, besides root's and the shim's own
+  uint32_t uid_ = 0;  // datagrams of this user count, besides those of root and of the shim itself
   bool stuck_ = false;
   Passed passed_;
   Text<160> variable_;

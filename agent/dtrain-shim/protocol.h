@@ -1,11 +1,11 @@
-// What dtrain-shim and the agent say to each other, and what the shim leaves on disk. Described in docs/shim.md.
+// The protocol between dtrain-shim and the agent, and the shim's files. Described in docs/shim.md.
 //
-// Both sides run on one host but may be of different versions: a shim lives as long as its assignment, the agent is
-// upgraded under it. So every struct is only ever appended to; a reader copies the part that it knows into zeroed
-// memory (read_struct) and ignores the rest. Numbers are never reused. An unknown command is answered
+// Both sides run on one host but may have different versions: a shim lives as long as its assignment, while the agent may
+// be upgraded. So structs are only ever appended to; a reader copies the part that it knows into zeroed memory
+// (read_struct) and ignores the rest. Numbers are never reused. An unknown command is answered with
 // Outcome::unknown_command; an unknown message is ignored.
 //
-// Transport: SOCK_SEQPACKET, one struct per packet. Plain C types only: the shim has neither exceptions nor heap.
+// Transport: SOCK_SEQPACKET, one struct for each packet. Plain C types only: the shim has neither exceptions nor heap.
 #pragma once
 
 #include <stddef.h>
@@ -16,16 +16,15 @@ namespace dtrain::shim {
 
 inline constexpr uint32_t kVersion = 5;        // newest that this code speaks
 inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
-// 1: without leases. Such a shim, adopted by a newer agent, runs on without one, and so does one that was launched
-// without (kLeased is missing).
-// 2: without kUnit, which no agent of that version writes.
-// 3: without CPUs of its own: its attempts run on all of them, whatever the launch file says.
-// 4: without grace for what outlives the main process, and without kInterpret.
+// Older versions. 1: without leases; such a shim, adopted by a newer agent, runs on without one, and so does a shim
+// that was launched without one (kLeased is not set). 2: without kUnit, which no agent of that version writes. 3:
+// without CPUs of its own: its attempts run on all CPUs, whatever the launch file says. 4: without grace for what
+// outlives the main process, and without kInterpret.
 
 inline constexpr size_t kStatusBytes = 256;    // = limits::kStatusTextBytes
 inline constexpr size_t kTailBytes = 2048;     // = limits::kStderrTailBytes
 inline constexpr size_t kNotifyBytes = 4096;   // = limits::kNotifyMessageBytes
-inline constexpr size_t kPacketBytes = 8192;   // largest packet of either side, room to grow included
+inline constexpr size_t kPacketBytes = 8192;   // the largest packet of either side, with room to grow
 inline constexpr uint32_t kRlimits = 16;
 inline constexpr uint32_t kGroups = 65536;     // NGROUPS_MAX
 inline constexpr uint32_t kCpuBytes = 8192;    // of a set of CPUs: 65,536 of them
@@ -36,14 +35,15 @@ inline constexpr int64_t kMostGrace = int64_t{3650} * 24 * 3600 * 1'000'000'000;
 inline constexpr char kLaunchFile[] = "launch";
 inline constexpr char kSocketFile[] = "shim.sock";
 inline constexpr char kNotifyFile[] = "notify";
-inline constexpr char kStateFile[] = "state";  // Record of the present, rewritten in place
-inline constexpr char kExitFile[] = "exit";    // Record of the newest ended attempt, renamed into place
+inline constexpr char kStateFile[] = "state";  // the present Record, rewritten in place
+inline constexpr char kExitFile[] = "exit";    // the Record of the newest ended attempt, renamed into place
 inline constexpr char kExitDraft[] = "exit.new";
 
-// The agent's end of a socket pair that a new shim is born with: its first connection. systemd passes it as descriptor 0; it is moved here.
+// The agent's end of a socket pair that a new shim inherits: its first connection. systemd passes it as descriptor 0,
+// and it is moved to this number.
 inline constexpr int kBirthSocket = 3;
 
-// Empty arguments behind its directory, one byte each: room for the longer name of a later assignment's (`serve`).
+// Empty arguments after its directory, one byte each: room for the longer name of a later assignment (`serve`).
 inline constexpr size_t kPathRoom = 16;
 
 // ---------------------------------------------------------------- agent -> shim
@@ -51,19 +51,21 @@ inline constexpr size_t kPathRoom = 16;
 enum class Command : uint16_t {
   hello = 1,   // a: oldest, b: newest version of the agent
   start = 2,   // a: attempt
-  signal = 3,  // a: signal, b: 1 for the whole tree; grace_ns: what outlives the main process is left alone that long
+  signal = 3,  // a: signal, b: 1 for the whole tree; grace_ns: processes that outlive the main one are left alone for so long
   kill = 4,    // SIGKILL to the whole tree, frozen or not
   freeze = 5,  // a: 1 freeze, 0 thaw
-  end = 6,     // kill what is left and leave; a: 1: it may stay for another assignment
+  end = 6,     // kill what is left and exit; a: 1: the shim may stay for another assignment
   lease_answer = 7,   // a: 1 granted, 0 superseded; nonce, epoch
-  require_lease = 8,  // from now on it runs under a lease: lease_ns, epoch, nonce: of its first question
-  serve = 9,   // to one that stays: its next assignment; the packet ends with `a` bytes of its directory's path. Then as at its birth
+  require_lease = 8,  // run under a lease from now on: lease_ns, epoch, nonce: of its first question
+  // to a shim that stays: its next assignment; the packet ends with `a` bytes of its directory's path. Then
+  // everything as for a new shim
+  serve = 9,
 };
 
 struct CommandPacket {
   uint16_t command = 0;
   uint16_t reserved = 0;
-  uint32_t sequence = 0;  // comes back in the reply
+  uint32_t sequence = 0;  // repeated in the reply
   uint32_t a = 0;
   uint32_t b = 0;
   uint64_t nonce = 0;     // from here on: version 2
@@ -78,36 +80,36 @@ static_assert(sizeof(CommandPacket) == 48);
 
 enum class Outcome : uint16_t {
   done = 0,
-  already = 1,          // start: that attempt runs
+  already = 1,          // start: that attempt runs already
   attempt_too_low = 2,  // start: a higher one was started before
-  attempt_ended = 3,    // start: that very one has run
+  attempt_ended = 3,    // start: that same attempt has run
   busy = 4,             // start: another attempt has not ended yet
   failed = 5,           // see error
   no_attempt = 6,       // signal, kill, freeze: nothing runs
   unknown_command = 7,
   wrong_version = 8,
   withdrawn = 9,        // start: killed, ended or ordered anew while it waited for its grant
-  superseded = 10,      // start: the assignment is another's
+  superseded = 10,      // start: the assignment belongs to another host or to nobody
 };
 
 inline constexpr uint16_t kReplyPacket = 1;
 inline constexpr uint16_t kRecordPacket = 2;
 inline constexpr uint16_t kAskPacket = 3;
 
-// For the coordinator: is the task still its assignment's? Answered by lease_answer, or not at all.
+// A question for the coordinator: is the assignment still this shim's? Answered by lease_answer, or not at all.
 struct AskPacket {
   uint16_t packet = kAskPacket;
   uint16_t reserved = 0;
   uint32_t attempt = 0;
   uint64_t nonce = 0;
-  int64_t t0_ns = 0;      // CLOCK_BOOTTIME: a grant is good until then and one lease
+  int64_t t0_ns = 0;      // CLOCK_BOOTTIME: a grant is good for one lease from then on
 };
 inline constexpr size_t kAskBytes = 24;  // what every version has
 static_assert(sizeof(AskPacket) == kAskBytes);
 
-// Exactly one for each command; under a lease `start` is answered when it was granted, or is taken back; when its
-// connection ends, it is taken back without an answer. `hello`: a = version spoken from now on. `end`: a = 1: it has left the assignment,
-// whose files it touches no more, and stays for another (`serve`); until then it hears nothing else.
+// Exactly one for each command. Under a lease, `start` is answered when it is granted or withdrawn; if its connection
+// ends first, it is withdrawn without an answer. `hello`: a = version spoken from now on. `end`: a = 1: the shim has left
+// the assignment, no longer uses its files, and stays for another (`serve`); until then it accepts no other command.
 struct ReplyPacket {
   uint16_t packet = kReplyPacket;
   uint16_t command = 0;
@@ -115,7 +117,7 @@ struct ReplyPacket {
   uint16_t outcome = 0;
   uint16_t reserved = 0;
   int32_t error = 0;        // errno
-  uint32_t attempt = 0;     // start: the attempt spoken of; too low: the highest seen
+  uint32_t attempt = 0;     // start: the attempt in question; too low: the highest seen
   int32_t pid = 0;
   int64_t started_ns = 0;   // CLOCK_REALTIME
   uint32_t a = 0;
@@ -126,41 +128,40 @@ static_assert(sizeof(ReplyPacket) == 40);
 enum class Phase : uint8_t {
   idle = 0,     // no attempt was ever started
   running = 1,
-  ending = 2,   // its main process is gone, its tree not yet: it has its grace, or is being killed
+  ending = 2,   // its main process is gone but its tree is not: the tree has its grace, or is being killed
   ended = 3,    // the whole tree is gone and its output is in the log
 };
 
-// What a new process was doing when it failed before its program ran.
-// interpret: its program is there, but what that asks to be run by is not; the record names it in place of the last output on stderr.
+// What a new process was doing when it failed before its program ran. interpret: the program exists, but its
+// interpreter does not; the record names the interpreter in place of the last stderr output.
 enum class Step : uint8_t { none = 0, execute = 1, enter_directory = 2, become_user = 3, set_limit = 4, interpret = 5 };
 
 inline constexpr uint16_t kReady = 1;         // READY=1 was received
 inline constexpr uint16_t kStopping = 2;      // STOPPING=1 was received
 inline constexpr uint16_t kFrozen = 4;        // by order; confirmed
-inline constexpr uint16_t kOutOfMemory = 8;   // the kernel killed a process of it for want of memory
+inline constexpr uint16_t kOutOfMemory = 8;   // the kernel killed a process of the task because memory ran out
 inline constexpr uint16_t kFreezeFailed = 16; // killed because it could not be frozen in time
 inline constexpr uint16_t kLeased = 32;       // it runs under a lease
-inline constexpr uint16_t kLeaseFrozen = 64;  // it stands still until a fresh grant comes; confirmed
-inline constexpr uint16_t kSuperseded = 128;  // the assignment is another's: nothing is ever started again
-inline constexpr uint16_t kHostStops = 256;   // its host had asked the shim to end, kHostStopBound at most before the attempt ended
+inline constexpr uint16_t kLeaseFrozen = 64;  // frozen until a fresh grant comes; confirmed
+inline constexpr uint16_t kSuperseded = 128;  // the assignment belongs to another host or to nobody: nothing is ever started again
+inline constexpr uint16_t kHostStops = 256;   // its host had asked the shim to end, at most kHostStopBound before the attempt ended
 
-// Everything about the present attempt: pushed to the agent at every change, and written to `state` and `exit`. The
-// agent finds out what is new by comparing, so a push that found the socket full may be replaced by a later one.
-// On the wire and on disk: the struct, then status_bytes of status, then tail_bytes of the last output on stderr,
-// both beginning at fixed_bytes.
+// The state of the present attempt: sent to the agent at every change, and written to `state` and `exit`. The agent finds
+// what is new by comparing, so a record that found the socket full may be replaced by a later one. On the wire and on disk:
+// the struct, then status_bytes of status, then tail_bytes of the last stderr output, both beginning at fixed_bytes.
 struct Record {
   uint16_t packet = kRecordPacket;
   uint16_t fixed_bytes = 0;
   uint32_t version = kVersion;
   int32_t shim_pid = 0;
-  uint32_t attempt = 0;         // highest that was ever started
+  uint32_t attempt = 0;         // the highest that was ever started
   uint8_t phase = 0;            // Phase
-  uint8_t step = 0;             // Step; not none: the program was never executed, see error
+  uint8_t step = 0;             // Step; if not none, the program was never executed: see error
   uint16_t flags = 0;
   int32_t pid = 0;              // of the main process
   int64_t started_ns = 0;       // CLOCK_REALTIME
   int64_t ended_ns = 0;
-  int32_t code = 0;             // valid when ended: exit status, or 126/127 with a step
+  int32_t code = 0;             // set when ended: exit status, or 126/127 with a step
   int32_t signal = 0;
   int32_t error = 0;            // errno of step
   uint32_t watchdogs = 0;       // WATCHDOG=1 messages of this attempt
@@ -168,10 +169,10 @@ struct Record {
   uint16_t status_bytes = 0;
   uint16_t tail_bytes = 0;
   uint64_t dropped_bytes = 0;   // output of this shim that found no room on disk
-  char boot_id[40] = {};        // of the kernel that it was written under, NUL-terminated
-  int64_t lease_until_ns = 0;   // CLOCK_BOOTTIME: the attempt may run until then. From here on: version 2
+  char boot_id[40] = {};        // of the kernel at the time of writing, NUL-terminated
+  int64_t lease_until_ns = 0;   // CLOCK_BOOTTIME: the end of the attempt's lease. From here on: version 2
   int64_t lease_ns = 0;         // length of its lease
-  uint64_t epoch = 0;           // highest of a coordinator that was heard of
+  uint64_t epoch = 0;           // the highest of a coordinator that the shim has seen
 };
 inline constexpr size_t kRecordV1Bytes = 112;  // what every version has
 static_assert(sizeof(Record) == 136);
@@ -184,9 +185,10 @@ inline constexpr uint64_t kLaunchMagic = 0x31484e4c4d494853;  // "SHIMLNH1"
 inline constexpr size_t kLaunchBytes = 8 << 20;               // larger: refused by both sides
 
 inline constexpr uint32_t kSwitchUser = 1;  // become uid, gid, groups
-inline constexpr uint32_t kSignalMain = 4;  // a stop that the shim passes on goes to the main process alone
-inline constexpr uint32_t kUnit = 2;        // it is a service of systemd: in its cgroups already, which the task's is to be made in; its
-                                            // first connection is descriptor 0; SIGTERM means: stop_signal to the task
+inline constexpr uint32_t kSignalMain = 4;  // a stop that the shim passes on goes only to the main process
+inline constexpr uint32_t kUnit = 2;        // the shim is a service of systemd: it is in its cgroups already, in
+                                            // which the task's is to be made; its first connection is descriptor 0;
+                                            // on SIGTERM it sends stop_signal to the task
 
 struct LaunchRlimit {
   uint32_t resource = 0;  // RLIMIT_*
@@ -194,7 +196,7 @@ struct LaunchRlimit {
   uint64_t value = 0;     // soft and hard
 };
 
-// Offsets count from the start of the file and name NUL-terminated strings; lists are strings one behind the other.
+// Offsets count from the start of the file and point to NUL-terminated strings; lists are strings one after the other.
 struct LaunchHeader {
   uint64_t magic = kLaunchMagic;
   uint32_t version = kVersion;
@@ -218,28 +220,28 @@ struct LaunchHeader {
   uint32_t first_log = 0;        // K of the first log file
   uint32_t log_files = 0;
   uint32_t rlimit_count = 0;
-  uint32_t address_offset = 0;   // for the agent: where the port is tested before each start
+  uint32_t address_offset = 0;   // for the agent: the address on which the port is tested before each start
   uint32_t port = 0;             // for the agent; 0: none
   uint64_t log_file_bytes = 0;
   LaunchRlimit rlimits[kRlimits];
   int64_t lease_ns = 0;          // 0: it runs without a lease. From here on: version 2
   uint64_t epoch = 0;            // of the coordinator, as far as the agent knows
-  uint64_t first_nonce = 0;      // of its first question: random, so that no two shims ever ask the same
+  uint64_t first_nonce = 0;      // of its first question: random, so that no two shims ever use the same
   int32_t stop_signal = 15;      // with kUnit. From here on: version 3
   uint32_t reserved = 0;
   uint32_t cpus_offset = 0;      // CPUs of its own, one bit each, the lowest first. From here on: version 4
-  uint32_t cpu_bytes = 0;        // of these, whole words of the kernel; 0: it may use all
-  int32_t numa_node = -1;        // whose memory comes first; -1: any
+  uint32_t cpu_bytes = 0;        // length of that, in whole words of the kernel; 0: the task may use all CPUs
+  int32_t numa_node = -1;        // memory of this node is used first; -1: any
   uint32_t reserved2 = 0;
-  int64_t stop_grace_ns = 0;     // when the host stops: for what outlives the main process. From here on: version 5
+  int64_t stop_grace_ns = 0;     // grace when the host stops, for processes that outlive the main one. From here on: version 5
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
 static_assert(sizeof(LaunchHeader) == 424);
 
 // ---------------------------------------------------------------- reading structs of any version
 
-// Copies the part that both sides know. `size`: of the struct as it was written. False: shorter than `minimum`, which
-// every version has.
+// Copies the part that both sides know. `size`: of the struct as written. Returns false if it is shorter than
+// `minimum`, which every version has.
 template <class T>
 bool read_struct(const void* bytes, size_t size, size_t minimum, T& out) {
   if (size < minimum) return false;

@@ -8,7 +8,7 @@
 
 namespace dtrain::shim {
 
-// What is there already was left by a shim that was killed. The shim's umask keeps others out.
+// A socket that exists already was left by a shim that was killed. The shim's umask keeps others out.
 inline bool bind_file(int fd, const sockaddr_un& name) {
   const auto* address = reinterpret_cast<const sockaddr*>(&name);
   if (bind(fd, address, sizeof(name)) == 0) return true;

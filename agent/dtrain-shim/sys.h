@@ -1,4 +1,4 @@
-// The few helpers that the shim needs over plain system calls: no heap, no stdio, no locale.
+// Helpers over plain system calls: no heap, no stdio, no locale.
 #pragma once
 
 #include <errno.h>
@@ -11,12 +11,12 @@
 
 namespace dtrain::shim {
 
-// The bare call: the C library's asks for close-on-exec a second time.
+// The bare system call: the C library's wrapper sets close-on-exec a second time.
 inline int open_file(const char* path, int flags, mode_t mode = 0) {
   return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode));
 }
 
-// Not through the vDSO: a shim reads the clock a few times in its life, and finding and touching those pages costs more than that.
+// Not through the vDSO: a shim reads the clock only a few times, and finding and mapping those pages costs more.
 inline int64_t clock_ns(clockid_t clock) {
   timespec t{};
   syscall(SYS_clock_gettime, clock, &t);
@@ -25,7 +25,7 @@ inline int64_t clock_ns(clockid_t clock) {
 inline int64_t wall_ns() { return clock_ns(CLOCK_REALTIME); }
 inline int64_t boot_ns() { return clock_ns(CLOCK_BOOTTIME); }
 
-// A short text that is put together in place; what does not fit is cut.
+// A short text that is assembled in place; what does not fit is cut.
 template <size_t N>
 class Text {
  public:
@@ -50,7 +50,7 @@ class Text {
   size_t size() const { return size_; }
 
  private:
-  char bytes_[N];  // not cleared: of a long one most is never used
+  char bytes_[N];  // not cleared: most of a long one is never used
   size_t size_ = 0;
 };
 
@@ -61,7 +61,7 @@ inline ssize_t reread(int fd, char* buffer, size_t size) {
   return n;
 }
 
-// The number behind `key ` at the beginning of a line; -1 when there is none.
+// The number after `key ` at the beginning of a line; -1 when there is none.
 inline int64_t value_of(const char* text, const char* key) {
   const size_t length = strlen(key);
   for (const char* line = text; line != nullptr && *line != '\0';) {

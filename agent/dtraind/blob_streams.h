@@ -1,5 +1,5 @@
-// Blobs that other agents fetch (node::SendBlob): read on the disk worker, a few chunks at a time, as far as the stream that
-// asked has room for them.
+// Sends blobs that other agents fetch (node::SendBlob): read on the disk worker, a few chunks at a time, while the
+// stream that asked has room for them.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,22 @@
 
 namespace dtrain::daemon {
 
-inline constexpr std::size_t kChunksPerRead = 4;  // of proc::kStreamChunkBytes: a commit waits for no more
+inline constexpr std::size_t kChunksPerRead = 4;  // of proc::kStreamChunkBytes: commits wait for no longer read
 
 class BlobStreams {
  public:
-  using Post = std::function<void(store::DiskWorker::Work)>;  // bulk work of the disk worker, which owns the blobs
+  using Post = std::function<void(store::DiskWorker::Work)>;  // posts bulk work to the disk worker, which owns the blobs
   BlobStreams(const store::BlobStore& blobs, proc::Outlet& outlet, Post post)
       : blobs_(blobs), outlet_(outlet), post_(std::move(post)) {}
 
-  // One stream of a connection: a further one is refused. At most as many as connections are relayed (node::kRelaysAccepted).
+  // A connection may have one stream: a further one is refused. So there are at most as many as relayed connections
+  // (node::kRelaysAccepted).
   void open(const node::SendBlob& effect);
   void close(node::ConnectionId connection) { streams_.erase(connection); }
-  void wake(node::ConnectionId connection);  // it has room again
+  void wake(node::ConnectionId connection);  // the connection has room again
 
  private:
-  struct Source;  // the disk worker's
+  struct Source;  // used by the disk worker only
   struct Stream {
     std::uint64_t request = 0;
     std::uint64_t offset = 0;

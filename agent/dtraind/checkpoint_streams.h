@@ -1,5 +1,6 @@
-// Checkpoints that go from one host to another: read for other agents (node::SendCheckpoint), as far as their stream has room, and
-// written here (node::WriteCheckpoint). On the disk worker, a little at a time, with the rights of the job's user.
+// Moves checkpoints between hosts: reads them for other agents (node::SendCheckpoint) while their streams have room,
+// and writes them here (node::WriteCheckpoint). Both happen on the disk worker, a little at a time, with the rights
+// of the job's user.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@
 
 namespace dtrain::daemon {
 
-// Encoded names and sizes of a checkpoint that is sent: one message, of which the other end reads up to a window too much.
+// Encoded names and sizes of a checkpoint's files: one message. The other end may have read up to a window beyond it.
 inline constexpr std::size_t kCheckpointListBytes = kRelayAnswerBytes - relay::kWindowBytes - (4 << 10);
-inline constexpr std::uint64_t kCheckPiece = 16 << 20;  // bytes of a copy that are verified before other work passes
+inline constexpr std::uint64_t kCheckPiece = 16 << 20;  // bytes of a copy that are verified before other work gets its turn
 
 class CheckpointStreams {
  public:
@@ -27,25 +28,26 @@ class CheckpointStreams {
   CheckpointStreams(proc::Outlet& outlet, Post post, Tell tell, store::CopyOptions options)
       : outlet_(outlet), post_(std::move(post)), tell_(std::move(tell)), options_(std::move(options)) {}
 
-  // ---- read for others: one stream of a connection
+  // ---- reading for others; a connection may have one stream
   void open(const node::SendCheckpoint& effect);
   void close(node::ConnectionId connection) { streams_.erase(connection); }
-  void wake(node::ConnectionId connection);  // it has room again
+  void wake(node::ConnectionId connection);  // the connection has room again
 
-  // ---- written here
-  // `taken`: when the disk has the piece.
+  // ---- writing here
+  //
+  // `taken` is called when the disk has the piece.
   void write(node::WriteCheckpoint piece, std::function<void()> taken);
   void drop(node::ConnectionId writer);
 
  private:
-  struct Source;  // the disk worker's
-  struct Target;  // likewise
+  struct Source;  // used by the disk worker only
+  struct Target;  // used by the disk worker only
   struct Stream {
     std::uint64_t request = 0;
     std::uint64_t offset = 0;
     std::shared_ptr<Source> source;
     bool reading = false;
-    bool listed = false;  // it was told which files there are
+    bool listed = false;  // the list of files was sent
   };
   void read(node::ConnectionId connection, Stream& stream);
   void finish(node::ConnectionId writer, std::shared_ptr<Target> target);

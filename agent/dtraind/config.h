@@ -1,5 +1,5 @@
-// What the operator asked for: /etc/dtrain/dtraind.yaml, then flags and --set on top. Every key, its default and its
-// meaning: config/dtraind.yaml.
+// What the operator configured: /etc/dtrain/dtraind.yaml, then flags and --set on top. config/dtraind.yaml lists
+// every key with its default and meaning.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct PortRange {
 };
 struct FreeSpace {             // "5%" or "10Gi"
   std::uint32_t percent = 5;
-  std::uint64_t bytes = 0;     // when not 0: instead of percent
+  std::uint64_t bytes = 0;     // if not 0, used instead of percent
 };
 
 struct Config {
@@ -39,7 +39,7 @@ struct Config {
     std::uint32_t expect = 0;               // 0: not given
   } cluster;
   struct {
-    std::string name;                       // "": the host's
+    std::string name;                       // "": the host's name
     std::map<std::string, std::string> labels;
     bool council_never = false;
   } node;
@@ -57,7 +57,7 @@ struct Config {
     bool data_given = false, run_given = false;
   } paths;
   struct {
-    std::optional<std::uint32_t> gpus;      // pretended; unset: what is there
+    std::optional<std::uint32_t> gpus;      // number of pretended GPUs; unset: the real ones
     std::string topology;
     std::vector<std::string> exclude_gpus;
     std::optional<std::uint64_t> reserve_cpu_millis, reserve_memory;
@@ -68,7 +68,7 @@ struct Config {
     bool cpu_binding = true;                // tasks that ask for whole CPUs get CPUs of their own
     bool allow_root = false;
     std::vector<std::string> pass_env;
-    std::vector<std::string> devices;       // that all tasks may open, besides those that training is known to need
+    std::vector<std::string> devices;       // devices that all tasks may open, besides those that training is known to need
     std::map<std::string, std::uint64_t> ulimits;  // filled with the defaults by load_config
     std::uint64_t log_file_bytes = 64ull << 20;
     std::uint32_t log_files = 8;
@@ -91,11 +91,11 @@ struct Config {
   } storage;
   std::string http;                         // "": off
   LogLevel log_level = LogLevel::info;
-  std::vector<std::string> without_effect;  // keys that were given and that this version does not act on
+  std::vector<std::string> without_effect;  // keys that were given but have no effect in this version
   bool dev = false;
 };
 
-// What the command line adds: (path of the key, value), in order.
+// What the command line adds: path of a key and its value, in order.
 using Sets = std::vector<std::pair<std::string, std::string>>;
 
 struct LoadedConfig {
@@ -103,10 +103,10 @@ struct LoadedConfig {
   std::vector<job::FileError> errors;       // empty: config is valid
 };
 
-// `text`: of the file; "" when there is none. Reports every mistake at once.
+// `text`: content of the file; "" when there is none. Reports all mistakes at once.
 LoadedConfig read_config(const std::string& text, const std::string& file_name, const Sets& sets);
 
-// Reads `file`, or the default file where it exists when `file` is "". ErrorCode::not_found: `file` does not exist.
+// Reads `file`, or, if that is "", the default file if it exists. ErrorCode::not_found: `file` does not exist.
 Result<LoadedConfig> load_config(const std::string& file, const Sets& sets);
 
 }  // namespace dtrain::daemon

@@ -1,9 +1,9 @@
-// The daemon: wires the adapters to whatever decides. Events go in, effects come out, all on one thread; only the
+// The daemon: connects the adapters with the decider. Events go in and effects come out, all on one thread; only the
 // disk worker is another.
 //
 // One turn: wait for the earliest deadline or a descriptor; each ready adapter puts its events into the queue; each
 // event is decided at once and its effects are performed in order, so that an exit is answered by a start in the same
-// turn, before anything waits for a disk. Commits of the whole turn go to the disk worker together at its end.
+// turn, before anything waits for a disk. The commits of a turn go to the disk worker together at its end.
 #pragma once
 
 #include <deque>
@@ -48,15 +48,16 @@
 namespace dtrain::daemon {
 
 inline constexpr std::size_t kDecisionsPerTurn = 4096;      // events decided before descriptors are looked at again
-inline constexpr std::size_t kUploadQueueBytes = 4 << 20;   // unwritten bytes of one upload; then it is not read on
-inline constexpr Duration kDoorRetry = 1s;                   // between two tries to listen for clients where the port is taken
+inline constexpr std::size_t kUploadQueueBytes = 4 << 20;   // unwritten bytes of one upload; beyond, it is not read
+inline constexpr Duration kDoorRetry = 1s;                   // pause before listening for clients again where the port is taken
 inline constexpr Duration kStopPatience = 5s;               // for last commits and replies at SIGTERM
-// For last words to other agents at SIGTERM: ZeroMQ's I/O threads write them, and it cannot be asked whether they did.
+// Time for the last messages to other agents at SIGTERM: ZeroMQ's I/O threads write them, and ZeroMQ does not say
+// when they did.
 inline constexpr Duration kGoodbye = 200ms;
 
 inline constexpr Duration kLogLookEvery = 10min;
 
-// What the last line says of tasks that run on. Others do not wait for ever for what is under a lease.
+// The advice about running tasks in the agent's last log line: other hosts do not wait for ever for tasks under a lease.
 std::string advice_at_stop(const Config& config, const std::string& node, bool among_others);
 
 class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorld {
@@ -67,17 +68,18 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
                                                const MakeDecider& make_decider, LogSink& log, std::string version);
   ~Daemon() override;
 
-  // SIGHUP: reads the config again; where that fails the old one stays.
+  // On SIGHUP: reads the configuration again; on failure the old one stays in force.
   using Reload = std::function<Result<LoadedConfig>()>;
 
-  // Adopts the tasks, opens the control socket and works until SIGTERM or SIGINT. Answers the exit code. `manager` hears that it
-  // is ready once it answers, and its signs of life from turns of the loop alone: from one that is stuck none comes.
+  // Adopts the tasks, opens the control socket and works until SIGTERM or SIGINT. Returns the exit code. `manager` is
+  // told that the agent is ready once it answers, and gets its signs of life only from turns of the loop, so that a
+  // stuck loop sends none.
   int run(loop::Signals& signals, const Reload& reload, loop::ServiceManager& manager);
-  // After run(): nothing of this node's runs any more (--dev then removes its state).
+  // After run(): true if nothing of this node runs any more (--dev then removes its state).
   bool all_tasks_gone() const { return shims_.empty(); }
 
  private:
-  // Something of the agent that waits for the world.
+  // A part of the agent that waits for a descriptor or a deadline.
   struct Source {
     std::function<Instant()> deadline;
     std::function<void()> dispatch;
@@ -99,7 +101,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   void queue(node::Event event);
   void drain();
   void handle_signals(loop::Signals& signals, const Reload& reload);
-  void reload_config(const Reload& reload, std::uint32_t uid);  // of who wants it
+  void reload_config(const Reload& reload, std::uint32_t uid);  // uid: of who sent the signal
   int stop(loop::ServiceManager& manager);
   int fail_storage();
   void log_ready();
@@ -169,7 +171,7 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<store::CheckpointStore> checkpoints_;
   std::unique_ptr<proc::Runner> runner_;
   std::unique_ptr<proc::Stager> stager_;
-  std::unique_ptr<proc::HookRunner> hooks_, host_hooks_;  // of users; of this host: these never wait for those
+  std::unique_ptr<proc::HookRunner> hooks_, host_hooks_;  // of users; of this host, whose hooks never wait for those of users
   std::unique_ptr<proc::LogStreams> logs_;
   std::unique_ptr<proc::ExecSessions> execs_;
   std::unique_ptr<BlobStreams> blob_streams_;
@@ -177,13 +179,13 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<net::ControlServer> control_;
   Relays relays_{*this};
   std::unique_ptr<host::Examiner> examiner_;
-  std::string device_root_;  // prefix of /dev of the GPUs
-  std::unique_ptr<host::GpuWatch> gpu_watch_;  // null: there is none to watch
+  std::string device_root_;  // prefix of /dev for the GPUs
+  std::unique_ptr<host::GpuWatch> gpu_watch_;  // null: there are no GPUs to watch
   std::unique_ptr<proc::HealthCheck> health_check_;
-  std::unique_ptr<host::Resolver> resolver_;   // null, like links_: no network (--dev), or not yet
+  std::unique_ptr<host::Resolver> resolver_;   // null, like links_: there is no network (--dev), or not yet
   std::unique_ptr<net::PeerLinks> links_;
-  host::Endpoint listens_;               // to other agents
-  std::unique_ptr<net::ClientDoor> door_;      // null: no key of a client was ever named, or its port is taken
+  host::Endpoint listens_;               // where it listens to other agents
+  std::unique_ptr<net::ClientDoor> door_;      // null: no client key was ever configured, or the port is taken
   Instant door_due_ = kNever;                  // when its port is tried again
   net::UserIds user_ids_{net::look_up_uid};
   net::UserNames user_names_{net::look_up_user};
@@ -195,12 +197,12 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::vector<std::pair<node::ConnectionId, wire::ExecInput>> exec_inputs_;  // of this turn
   std::deque<store::DiskWorker::Work> deferred_;                // bulk work that the worker's queue had no room for
   std::map<node::ConnectionId, std::size_t> upload_bytes_;      // queued, not yet written
-  std::vector<node::Effect> before_network_;                    // for the links, from before they were open
-  std::optional<node::SaveMembers> next_record_;                // newest record not yet given to the disk worker
+  std::vector<node::Effect> before_network_;                    // effects for the links from before the links were open
+  std::optional<node::SaveMembers> next_record_;                // the newest record that the disk worker was not given yet
   bool saving_members_ = false;
-  bool said_something_ = false;          // to another agent, since it was last set to false
-  Instant next_log_look_{};              // for logs that are older than tasks.logs.keepFor
-  std::set<AssignmentId> shims_;         // living ones, to the best of our knowledge
+  bool said_something_ = false;          // a message was sent to another agent since this was last cleared
+  Instant next_log_look_{};              // when to look for logs older than tasks.logs.keepFor
+  std::set<AssignmentId> shims_;         // shims that live, as far as is known
   std::optional<Error> storage_failed_;
   bool stopping_ = false;
 };

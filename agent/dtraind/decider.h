@@ -1,4 +1,4 @@
-// The seam between the daemon and Node: the daemon performs whatever decides. Tests put a stand-in here.
+// The interface between the daemon and Node: the daemon performs what a Decider decides. Tests use a stand-in.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ class Decider {
   virtual ~Decider() = default;
   virtual void step(Now now, const node::Event& event, std::vector<node::Effect>& out) = 0;
   virtual Instant deadline() const = 0;
-  virtual std::string status_line() const = 0;  // for people, once it has started
-  virtual bool among_others() const = 0;        // other hosts are in the cluster
+  virtual std::string status_line() const = 0;  // for people, once Node has started
+  virtual bool among_others() const = 0;        // the cluster has other hosts
   virtual bool may_have_package(node::ConnectionId connection, const std::string& digest) const = 0;
 };
 

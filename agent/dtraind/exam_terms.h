@@ -1,4 +1,5 @@
-// What a host is to be like, by its configuration: for `dtrainctl doctor`, which asks the agent, or looks for itself where none answers.
+// What a host should be like by its configuration, for `dtrainctl doctor`, which asks the agent, or looks itself
+// where no agent answers.
 #pragma once
 
 #include "agent/dtraind/config.h"
@@ -6,7 +7,7 @@
 
 namespace dtrain::daemon {
 
-// Without what only an agent knows: its addresses, its GPUs, its directories where --dev chose them.
+// Without what only an agent knows: its addresses, its GPUs, and its directories if --dev chose them.
 node::ExamTerms exam_terms(const Config& config);
 
 }  // namespace dtrain::daemon

@@ -1,4 +1,4 @@
-// Where `dtrainctl exec` puts its command: beside the task, as the shim was told to run it.
+// Where `dtrainctl exec` runs its command: beside the task, in the same surroundings.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace dtrain::daemon {
 
-// From the assignment's launch file, so that it also holds for tasks that an earlier agent started.
+// Read from the assignment's launch file, so that it also works for tasks that an earlier agent started.
 Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const AssignmentId& id);
 
 }  // namespace dtrain::daemon

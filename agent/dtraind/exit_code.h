@@ -1,4 +1,4 @@
-// Why the agent ends, as its exit code (sysexits.h). docs/agent.md lists them.
+// Why the agent ends, as an exit code (sysexits.h). docs/agent.md lists them.
 #pragma once
 
 #include <sysexits.h>

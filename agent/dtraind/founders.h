@@ -1,4 +1,4 @@
-// The founders of a cluster as the config names them: which of them this machine is, and where the others are.
+// The founders that the configuration names: which of them this machine is, and the addresses of the others.
 #pragma once
 
 #include <functional>
@@ -15,22 +15,22 @@ namespace dtrain::daemon {
 
 inline constexpr Duration kFounderLookup = 2s;  // least time between two look-ups of one founder's name
 
-// HOST, or HOST:PORT with another port than the usual one: alike on all machines, however each of them writes it.
+// HOST, or HOST:PORT with a port other than the usual one: the same on all machines, however each of them writes it.
 std::string founder_name(const host::Seed& seed);
 
-// Which of them this machine is: the one that is its node name (or begins with it and a dot), else whose address is its
-// own, else, where names may be looked up, whose name stands for such an address. "": none of them.
-// ErrorCode::invalid: several are.
+// Returns which founder this machine is: the one with its node name (or beginning with it and a dot), else the one
+// with its address, else, if names may be looked up, the one whose name resolves to such an address. "": none of
+// them. ErrorCode::invalid: several are.
 Result<std::string> own_founder(const std::vector<host::Seed>& founders, const std::string& node_name,
                                 const host::Endpoint& advertised, bool look_up);
 
-// Addresses of founders, by founder_name(); names are looked up anew every now and then, without making anybody wait.
+// The founders' addresses, by founder_name(). Names are looked up again from time to time, without blocking.
 class Founders {
  public:
   using Watch = std::function<Status(int fd, std::function<void()> dispatch)>;
-  // Once.
+  // To be called once.
   Status open(const std::vector<std::string>& founders, const Watch& watch);
-  // As known now; a name that was not looked up yet has none, and soon will.
+  // The addresses known now; a name that was not looked up yet has none, and soon will.
   std::vector<host::Endpoint> addresses(const std::string& founder, Instant now);
 
  private:

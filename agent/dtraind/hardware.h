@@ -12,14 +12,15 @@
 
 namespace dtrain::daemon {
 
-// Fills in cpu_millis, memory_bytes (both after reserve), cpus (where tasks are to be bound to them), gpus and what is known of the
-// topology. A machine that cannot be discovered is one without GPUs, with a warning; a topology file that was named and cannot be read ends
-// the start. The numbers of the GPUs are kept in layout.gpus_file(), so that they never come to mean other cards.
+// Fills in cpu_millis, memory_bytes (both without resources.reserve), cpus (if tasks are bound to CPUs), gpus and
+// what is known of the topology. A machine that cannot be discovered counts as one without GPUs, with a warning; a
+// configured topology file that cannot be read ends the start. The numbers of the GPUs are stored in
+// layout.gpus_file(), so that a number always means the same card.
 //
-// Answers how the GPUs are to be watched from then on; unset: there are none of this machine's own.
+// Returns how the GPUs are to be watched from then on; unset: this machine has none of its own.
 Start<std::optional<host::GpuWatch::Options>> gather_hardware(const Config& config, const Layout& layout, node::NodeFacts& facts, Log& log);
 
-// For --check-config: whether the topology file, where one is named, can be read.
+// For --check-config: checks that a configured topology file can be read.
 Start<void> check_topology(const Config& config);
 
 }  // namespace dtrain::daemon

@@ -1,4 +1,4 @@
-// What an agent looks after by the way, when it is awake anyway: nothing here wakes it.
+// Chores that the agent does while it is awake anyway: nothing here wakes it.
 #pragma once
 
 #include <chrono>
@@ -17,14 +17,14 @@ namespace dtrain::daemon {
 class Housekeeping {
  public:
   static constexpr Duration kTrimEvery = 60s;
-  static constexpr Duration kLookEvery = 2s;  // at the disks
-  static constexpr std::chrono::milliseconds kClockJump{60'000};  // smaller ones are an NTP daemon at work
+  static constexpr Duration kLookEvery = 2s;  // pause between two looks at the disks
+  static constexpr std::chrono::milliseconds kClockJump{60'000};  // smaller jumps are an NTP daemon at work
 
   using DiskSink = std::function<void(node::DiskSeen)>;
   explicit Housekeeping(Log& log) : log_(log) {}
-  // Tells how much is free there, once one after the other at each look.
+  // Reports the free space of these file systems, one after the other at each look.
   void watch_disks(std::vector<std::string> paths, DiskSink sink);
-  // Once per turn of the loop.
+  // To be called once in each turn of the loop.
   void turn(const Now& now);
 
  private:
@@ -35,12 +35,12 @@ class Housekeeping {
   std::vector<std::string> disks_;
   DiskSink disk_sink_;
   Instant next_look_{};
-  std::optional<std::chrono::milliseconds> offset_;  // of the wall clock to the boot clock
+  std::optional<std::chrono::milliseconds> offset_;  // wall clock minus boot clock
   Instant next_trim_{};
 };
 
-// Gives back memory that the start or a burst needed: free heap, and clean pages of program files, which are read
-// again from the page cache where they are used. Pages that were written to (relocated data) stay.
+// Returns memory that the start or a burst needed: free heap, and clean pages of program files, which are read again
+// from the page cache when they are used. Written pages (relocated data) stay.
 void trim_memory();
 
 }  // namespace dtrain::daemon

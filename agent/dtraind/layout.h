@@ -1,4 +1,4 @@
-// Where the agent's files lie (docs/agent.md).
+// The agent's directories and files (docs/agent.md).
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
-// The agent's log: one line for each event on stderr,
+// The agent's log: one line on stderr for each event,
 //   time=2026-11-20T07:00:00.123Z level=info event=member.down node=n3 incarnation=7
-// Where stderr is systemd's journal, an entry of it instead, with each field by its name (journal_entry()): journalctl DTRAIN_JOB=mnist
-// finds what is said of that job. A reader that does not read never stops the agent: lines that a pipe, and entries that the
-// journal, cannot take now are dropped and counted. (libsystemd's sd_journal_sendv() waits for a journal that does not read.)
+// If stderr is systemd's journal, an entry with each field under its name instead (journal_entry()): journalctl
+// DTRAIN_JOB=mnist finds the entries about that job. A reader that stops reading never stops the agent: what a pipe
+// or the journal cannot take now is dropped and counted. (libsystemd's sd_journal_sendv() waits for a journal that
+// does not read.)
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 namespace dtrain::daemon {
 
 inline constexpr std::size_t kLogLineBytes = 4096;      // PIPE_BUF: a longer line is cut, so that lines never mix
-inline constexpr std::size_t kJournalNameBytes = 64;    // of a field: the journal drops longer names
+inline constexpr std::size_t kJournalNameBytes = 64;    // of a field's name: the journal drops longer names
 inline constexpr std::size_t kJournalEntryBytes = 64 << 10;  // a larger one goes to stderr, cut
 inline constexpr const char* kJournalSocket = "/run/systemd/journal/socket";
 
@@ -38,7 +39,7 @@ class LogSink : public Log {
   LogLevel level_;
   bool journal_;               // stderr is systemd's journal
   std::string journal_socket_;
-  int socket_ = -1;            // to it, for entries; -1: there is none
+  int socket_ = -1;            // connected to the journal, for entries; -1: there is none
   std::uint64_t dropped_ = 0;
 };
 
@@ -46,8 +47,9 @@ class LogSink : public Log {
 std::string render_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields,
                             bool priorities);
 
-// One datagram of the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): MESSAGE is the line without time and level,
-// DTRAIN_EVENT and DTRAIN_<KEY> what it is made of; task=J/T, as events name a task, is DTRAIN_JOB=J and DTRAIN_TASK=T.
+// One datagram of the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): MESSAGE is the line without
+// time and level, DTRAIN_EVENT is the event and DTRAIN_<KEY> each field; task=J/T, as events name a task, becomes
+// DTRAIN_JOB=J and DTRAIN_TASK=T.
 std::string journal_entry(LogLevel level, std::string_view event, std::span<const LogField> fields);
 
 }  // namespace dtrain::daemon

@@ -1,4 +1,4 @@
-// The command line of dtraind. Every flag with a value is a key of the config file.
+// The command line of dtraind. Every flag with a value corresponds to a key of the configuration file.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
-// Relays: the bytes of requests that are answered at another host, or asked from one (common/node/relays.h decides which).
-// Streams between agents are relay::StreamEnd; what they carry are frames of the control protocol. Answers go to the client
-// while its connection has room; else they wait here, a window of each stream, and then at the host that sends them.
+// Relays carry the bytes of requests that are answered at another host, or asked from one (common/node/relays.h
+// decides which). Streams between agents are relay::StreamEnd and carry frames of the control protocol. Answers go to
+// the client while its connection has room; otherwise they wait here, up to a window for each stream, and beyond that
+// at the sending host.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +19,15 @@
 
 namespace dtrain::daemon {
 
-inline constexpr std::size_t kRelayOutputBytes = 512 << 10;  // unacknowledged answers of one stream; then its log or exec waits
-inline constexpr std::size_t kRelayInputBytes = 1 << 20;     // unacknowledged input of one exec; then its client is not read on
-inline constexpr std::size_t kRelayMostBytes = 8 << 20;      // of either, whatever happens: the stream is closed
-inline constexpr std::size_t kRelayRequestBytes = 2 << 20;   // of what was read of a stream and is no whole message yet: of
+inline constexpr std::size_t kRelayOutputBytes = 512 << 10;  // unacknowledged answers of one stream; beyond, its log or exec waits
+inline constexpr std::size_t kRelayInputBytes = 1 << 20;     // unacknowledged input of one exec; beyond, its client is not read
+inline constexpr std::size_t kRelayMostBytes = 8 << 20;      // of either, in any case: the stream is closed
+inline constexpr std::size_t kRelayRequestBytes = 2 << 20;   // bytes of an unfinished message of a stream: of
 inline constexpr std::size_t kRelayAnswerBytes = 512 << 10;  // requests, of answers; beyond, the stream is closed
-inline constexpr std::size_t kRelayMessageRoom = 128 << 10;  // that a client's connection must have before it is sent one more
+// room that a client's connection must have before it is sent another message
+inline constexpr std::size_t kRelayMessageRoom = 128 << 10;
 
-// What lends Relays the rest of the agent.
+// What Relays needs of the rest of the agent.
 class RelayWorld {
  public:
   virtual ~RelayWorld() = default;
@@ -34,28 +36,29 @@ class RelayWorld {
   // ---- a client's connection
   virtual std::size_t client_room(node::ConnectionId client) = 0;
   virtual void to_client(node::ConnectionId client, const wire::Message& message) = 0;
-  virtual void hold_client(node::ConnectionId client, bool hold) = 0;  // what it sends is not read meanwhile
-  // ---- a connection of ours: relayed, or a part at this host
+  virtual void hold_client(node::ConnectionId client, bool hold) = 0;  // true: its client's messages are not read for now
+  // ---- a connection of this class: relayed, or a part at this host
   virtual void on_relayed(node::ConnectionId connection, wire::Message message) = 0;
   virtual void on_relayed_closed(node::ConnectionId connection) = 0;
-  virtual void on_room(node::ConnectionId connection) = 0;  // its streams may send again
+  virtual void on_room(node::ConnectionId connection) = 0;  // the connection's streams may send again
 };
 
 class Relays {
  public:
   explicit Relays(RelayWorld& world) : world_(world) {}
 
-  // ---- what Node wants
+  // ---- called for Node's effects
   void open(Instant now, node::OpenRelay effect);
   void close(node::ConnectionId part_or_relayed);
   void accept(Instant now, const node::AcceptRelay& effect);
 
-  // ---- what the world says
-  // False: of a stream that is not known here, which is Node's.
+  // ---- called for what arrives
+  //
+  // Returns false if the stream is not known here; the message then goes to Node.
   bool received(Instant now, const node::RelayReceived& e);
-  // For the exec that this input belongs to. False: none of ours.
+  // Input for an exec. Returns false if no stream here has that exec.
   bool input(node::ConnectionId client, wire::ExecInput input);
-  void wake(node::ConnectionId client);  // it has room again
+  void wake(node::ConnectionId client);  // the client's connection has room again
 
   // ---- the outlet of parts and relayed connections
   std::size_t room(node::ConnectionId connection) const;
@@ -68,18 +71,18 @@ class Relays {
  private:
   struct Stream {
     node::ConnectionId id = 0;           // a part, or relayed
-    node::ConnectionId client = 0;       // of a part
-    std::uint64_t request = 0;           // likewise
-    bool whole = false;                  // likewise
-    std::optional<node::RelayPeer> peer; // none: a part at this host
-    std::unique_ptr<relay::StreamEnd> end;  // likewise
-    wire::Deframer frames;               // of what was read of it
-    std::optional<wire::Message> held;   // for a client without room
-    bool full = false;                   // room() was too little: on_room() is owed
+    node::ConnectionId client = 0;       // of a part only
+    std::uint64_t request = 0;           // of a part only
+    bool whole = false;                  // of a part only
+    std::optional<node::RelayPeer> peer; // unset: a part at this host
+    std::unique_ptr<relay::StreamEnd> end;  // null: a part at this host
+    wire::Deframer frames;               // assembles what was read of the stream
+    std::optional<wire::Message> held;   // waits for room at the client
+    bool full = false;                   // room() was too little: on_room() must follow
     bool holds_client = false;
-    bool unread = false;                 // kRelayMostBytes were passed
+    bool unread = false;                 // kRelayMostBytes was exceeded
   };
-  using Address = std::tuple<MemberId, std::uint64_t, bool>;  // peer, number, whether we opened it
+  using Address = std::tuple<MemberId, std::uint64_t, bool>;  // peer, number, whether this agent opened it
   using Streams = std::map<node::ConnectionId, std::unique_ptr<Stream>>;
 
   Address address_of(const Stream& s) const { return {s.peer->member, s.end->stream(), s.end->opener()}; }
@@ -88,8 +91,8 @@ class Relays {
   void say_closed(const Stream& s, const wire::RelayClose& why);
   void lose(Stream& s, const Error& cause, bool say);
   void write(Stream& s, const wire::Message& message);
-  bool read(Stream& s);                            // false: the stream is gone; so
-  bool answer(Stream& s, wire::Message message);   // with these two
+  bool read(Stream& s);                            // false: the stream is gone; likewise
+  bool answer(Stream& s, wire::Message message);   // for answer() and read()
   void serve(Instant now, Stream& s);
   Stream* find(node::ConnectionId id) const;
 
@@ -97,7 +100,7 @@ class Relays {
   Streams streams_;
   std::map<Address, Stream*> by_address_;
   std::set<std::pair<node::ConnectionId, node::ConnectionId>> of_client_;  // client, part
-  std::set<node::ConnectionId> touched_;  // to be served in this turn
+  std::set<node::ConnectionId> touched_;  // streams to be served in this turn
   std::set<std::pair<Instant, node::ConnectionId>> timers_;
   std::map<node::ConnectionId, Instant> timer_of_;
 };

@@ -1,5 +1,5 @@
 // Everything between the command line and the first decision: directories, lock, port, database, facts. Nothing here
-// touches a task.
+// acts on a task.
 #pragma once
 
 #include <memory>
@@ -25,33 +25,34 @@ namespace dtrain::daemon {
 
 struct Prepared {
   Layout layout;
-  std::unique_ptr<proc::Stager> stager;               // begun before anything else, while this process is small
+  std::unique_ptr<proc::Stager> stager;               // started first, while this process is small
   std::unique_ptr<store::DataLock> lock;
-  std::unique_ptr<host::ListenPort> port, bulk_port;   // reserved until the links open; bulk: of the network only
+  std::unique_ptr<host::ListenPort> port, bulk_port;   // reserved until the links open; bulk only with a network
   std::optional<net::ClusterKeys> keys;                // unset: --dev, which has no ports
   std::vector<host::Seed> seeds;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<store::BlobStore> blobs;
   store::StoredState state;
   node::NodeFacts facts;
-  std::optional<host::GpuWatch::Options> gpu_watch;    // unset: there is none to watch
+  std::optional<host::GpuWatch::Options> gpu_watch;    // unset: there are no GPUs to watch
   std::string boot_id;
   node::MemberStart members;
 };
 
-// Directories of this start. --dev without --data-dir or --run-dir: fresh temporary ones.
+// The directories of this start. --dev without --data-dir or --run-dir uses fresh temporary ones.
 Start<Layout> choose_layout(const Config& config);
 
 // In order: stager, data directory, lock, key, ports, database, cluster, facts. `version`: of this program.
 Start<Prepared> prepare(const Config& config, const Layout& layout, const std::string& version, Log& log);
 
-// Where the key of an agent that is not --dev is: the key file; where the default one is missing, or is another user's, one of its own.
+// The path of an agent's key, except with --dev: the key file, or, if the default one is missing or belongs to
+// another user, a key of its own.
 std::string key_path(const Config& config, const Layout& layout);
 
-// What Node needs of the config.
+// The part of the configuration that Node needs.
 node::Options node_options(const Config& config, const std::string& cluster_id, const std::string& version);
 
-// dtrain-shim or dtrain-discover: beside this program (a build), else in ../libexec/dtrain.
+// Finds dtrain-shim or dtrain-discover: beside this program (in a build), else in ../libexec/dtrain.
 Start<std::string> find_helper(const std::string& name);
 
 }  // namespace dtrain::daemon

@@ -1,5 +1,5 @@
-// A ROUTER on a listening socket of ours, and what strangers may do to it: failed handshakes are told, floods leave no memory
-// behind, and who comes when descriptors have run out is turned away.
+// A ROUTER on one of this agent's listening sockets, hardened against strangers: failed handshakes are logged, floods
+// leave no memory in use, and connections are turned away when descriptors have run out.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 namespace dtrain::net {
 
 inline constexpr std::size_t kSocketEventsPerTurn = 1024;
-inline constexpr std::size_t kInboundFlood = 512;     // when as many have come and gone, memory is given back
+inline constexpr std::size_t kInboundFlood = 512;     // after so many connections have come and gone, memory is given back
 inline constexpr std::size_t kInboundNamed = 16'384;  // connections whose address is remembered for the log
 
 class BoundRouter {
@@ -27,31 +27,30 @@ class BoundRouter {
     std::uint64_t serial = 0;                // in the poller, of PollTag::Kind::router and router_monitor
     std::string name;                        // unique in the context
     std::function<bool(ZmqSocket&)> set_up;  // false: ZeroMQ refused an option
-    std::string_view handshake_next;         // what to do about a failed handshake, for the log
+    std::string_view handshake_next;         // advice on a failed handshake, for the log
   };
-  // Binds at once. `serves`: the pair that connections are made under; null: plain.
-  // ErrorCode::unavailable: the port is taken.
+  // Binds at once. `serves`: the key pair for connections; null: plain. ErrorCode::unavailable: the port is taken.
   static Result<std::unique_ptr<BoundRouter>> open(const ZmqContext& context, Poller& poller, Options options, const KeyPair* serves);
   ~BoundRouter();
   BoundRouter(const BoundRouter&) = delete;
   BoundRouter& operator=(const BoundRouter&) = delete;
 
   ZmqSocket& socket() { return socket_; }
-  // Tells of failed handshakes; turns connections away that no descriptor is left for. True: more is waiting.
+  // Logs failed handshakes and turns connections away if no descriptor is left. Returns true if there is more to do.
   bool watch(Instant now, QuietLog& log);
-  // Serves with that pair from now on. Inbound connections end and are made anew by the other side.
+  // Serves with that pair from now on. Inbound connections end, and the other side makes them anew.
   Status serve(const KeyPair* serves);
 
-  // When a door that was shut because nobody could be turned away is tried again; kNever: it is open.
+  // When a listener that was closed because nobody could be turned away is opened again; kNever: it is open.
   Instant deadline() const { return shut_until_; }
   void service(Instant now, const KeyPair* serves);
 
-  // Open now, as of the last watch(), those among them whose handshake is not done yet.
+  // Connections open at the last watch(), including those whose handshake is not done.
   std::size_t connections_from(const std::string& ip) const;
   std::uint64_t handshakes_failed() const { return handshakes_failed_; }
   std::uint64_t handshakes_incomplete() const { return handshakes_incomplete_; }
   std::uint64_t turned_away() const { return turned_away_; }
-  // Something may have become readable without its descriptor telling: after each message sent.
+  // To be called after each message sent: data may have become readable without an event on the descriptor.
   bool readable() const { return (socket_.events() & ZMQ_POLLIN) != 0; }
 
  private:

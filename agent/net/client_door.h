@@ -1,10 +1,11 @@
-// The door for dtrainctl on other machines: a ROUTER two ports above gossip. Who is at the other end says CURVE: only keys that were
-// allowed are let in, each as the user that it stands for. What they say then is bridged to a socket pair, whose other end the owner
-// serves like a connection of this host: framing, limits of messages and what may be done are its.
+// The door for dtrainctl on other machines: a ROUTER two ports above gossip. CURVE authenticates the client: only
+// permitted keys are let in, each as the user that it stands for. Its bytes are bridged to a socket pair, whose other
+// end the owner serves like a connection of this host, with the same framing, limits and permissions.
 //
-// Bounds: kDoorVisits connections, kVisitsPerKey of one key, kDoorPerAddress from one address, those among them that only shake
-// hands; of each at most relay::kBridgeWindowBytes that were not handed on, and kDoorHighWater messages each way in ZeroMQ. Who has
-// vanished is gone after relay::kBridgeSilence. A context and an I/O thread of its own: what clients do delays no pong.
+// Bounds: kDoorVisits connections, kVisitsPerKey for each key, and kDoorPerAddress from each address, including those
+// that only shake hands; for each at most relay::kBridgeWindowBytes that were not handed on, and kDoorHighWater
+// messages in each direction in ZeroMQ. A client that has vanished is dropped after relay::kBridgeSilence. The door
+// has its own context and I/O thread, so that clients never delay a pong.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@
 
 namespace dtrain::net {
 
-inline constexpr std::uint16_t kClientPortAbove = 2;   // gossip
+inline constexpr std::uint16_t kClientPortAbove = 2;   // above the gossip port
 inline constexpr std::size_t kDoorVisits = 128;
 inline constexpr std::size_t kVisitsPerKey = 32;
 inline constexpr std::size_t kDoorPerAddress = 256;    // TCP connections
@@ -38,9 +39,10 @@ inline constexpr std::size_t kDoorMessagesPerTurn = 256;
 class ClientDoor {
  public:
   struct World {
-    // Who a key's user is on this host; ErrorCode::refused: may not come in. Asked for each newcomer, and again by allow().
+    // The caller that a key's user is on this host; ErrorCode::refused: not permitted. Asked for each newcomer, and
+    // again by allow().
     std::function<Result<node::Caller>(const std::string& user)> welcome;
-    // Serves one end of a socket pair, a stream, as that caller's connection; owns it.
+    // Serves one end of a socket pair, a stream, as that caller's connection; takes ownership of it.
     std::function<void(int fd, node::Caller caller)> adopt;
   };
 
@@ -55,18 +57,18 @@ class ClientDoor {
   Instant deadline() const;
   void dispatch(Instant now);
 
-  // Public keys and whose they are, from now on. A visit of a key that is no more among them, stands for somebody else, or whose
-  // user is refused by now, ends at once.
+  // Sets the permitted public keys and their users. A visit ends at once if its key is no longer among them, stands
+  // for another user, or belongs to a user who is now refused.
   void allow(std::map<CurveKey, std::string> users);
-  // Serves with the first pair from now on; where that changes, visits end and come again.
+  // Serves with the first pair from now on; if that changed, visits end and clients connect again.
   Status rekey(const ClusterKeys& keys);
 
   std::size_t visits() const { return visits_.size(); }
-  std::uint64_t refused() const { return refused_; }  // keys that are not allowed, since the start
+  std::uint64_t refused() const { return refused_; }  // connections with keys that are not permitted, since the start
 
  private:
   struct Visit {
-    std::string name;  // ZeroMQ's of the connection: counted up, it does not come back
+    std::string name;  // ZeroMQ's name of the connection: ascending, never reused
     CurveKey key{};
     std::string user;
     std::unique_ptr<Bridge> bridge;
@@ -90,12 +92,12 @@ class ClientDoor {
   const World world_;
   QuietLog quiet_;
   KeyPair serves_;
-  std::unique_ptr<ZapSocket> zap_;  // before the router: nobody gets in unchecked
+  std::unique_ptr<ZapSocket> zap_;  // opened before the router, so that nobody gets in unchecked
   std::unique_ptr<BoundRouter> router_;
   std::map<CurveKey, std::string> users_;
   Visits visits_;                             // by serial in the poller
   std::map<std::string, std::uint64_t> named_;  // -> serial
-  std::set<PollTag> unfinished_;              // more is waiting there; their descriptors may stay silent
+  std::set<PollTag> unfinished_;              // there is more to do for these; their descriptors may stay silent
   std::uint64_t next_serial_ = 1;
   std::uint64_t refused_ = 0;
 };

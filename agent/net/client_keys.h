@@ -1,4 +1,4 @@
-// What a dtrainctl on another machine needs of keys: common/wire/client_key_file.h.
+// The keys that a dtrainctl on another machine needs: common/wire/client_key_file.h.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct ClientKeys {
   std::vector<CurveKey> agents;  // any of them serves; at least one
 };
 
-// Refuses a file that others may read, and a public key that does not belong to its secret.
+// Refuses a file that others may read, and a public key that does not belong to its secret key.
 Result<ClientKeys> read_client_key_file(const std::string& path);
 
 }  // namespace dtrain::net

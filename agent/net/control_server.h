@@ -1,12 +1,12 @@
 // The control socket: a Unix stream socket on which dtrainctl talks to the agent (frames: common/wire/control.h).
 //
-// Everybody on the host may connect (mode 0666); who it is says the kernel (SO_PEERCRED), what they may do decides
-// Node. Hostile input costs the sender its connection and nobody else anything: lengths, unfinished messages, unread
-// replies and the number of connections are all limited, and descriptors that come along are neither taken nor dropped
-// here (last_close.h). No call blocks, but for the name of a user that is not remembered (user_names.h).
+// Everybody on the host may connect (mode 0666); the kernel says who it is (SO_PEERCRED), and Node decides what they
+// may do. Hostile input costs only the sender its connection: lengths, unfinished messages, unread replies and the
+// number of connections are limited, and descriptors that come along are neither taken nor dropped here
+// (last_close.h). No call blocks, except for a user name that is not cached (user_names.h).
 //
-// fd() is an epoll descriptor over everything this waits for; it is readable when dispatch() has work. dispatch() must
-// also be called at deadline().
+// fd() is an epoll descriptor over everything that the server waits for; it is readable when dispatch() has work.
+// dispatch() must also be called at deadline().
 #pragma once
 
 #include <sys/types.h>
@@ -33,13 +33,14 @@ struct ControlLimits {
   std::size_t connections = limits::kControlConnections;
   std::size_t connections_of_user = limits::kControlConnectionsOfUser;
   std::size_t connections_of_root = limits::kControlConnectionsOfRoot;
-  std::size_t output_bytes = limits::kControlOutputBytes;  // unsent, of one connection
-  std::size_t total_output_bytes = 64 << 20;               // unsent, of all: who would exceed it is closed
-  std::size_t total_input_bytes = 64 << 20;                // of unfinished messages of all: likewise
+  std::size_t output_bytes = limits::kControlOutputBytes;  // unsent bytes of one connection
+  std::size_t total_output_bytes = 64 << 20;               // unsent bytes of all; a connection that would exceed it is closed
+  // bytes of unfinished messages of all; a connection that would exceed it is closed
+  std::size_t total_input_bytes = 64 << 20;
   Duration message_idle = 30s;                             // an unfinished message without progress
-  Duration linger = 5s;                                    // for the last reply to a connection being closed
-  Duration shut = 1s;                                      // newcomers wait so long when no descriptor is left to refuse with
-  bool kernel_refuses_descriptors = true;                  // where it can; false, in tests: as on a kernel that cannot (last_close.h)
+  Duration linger = 5s;                                    // for the last reply on a connection that is being closed
+  Duration shut = 1s;                                      // how long newcomers wait when no descriptor is left to refuse them with
+  bool kernel_refuses_descriptors = true;                  // if the kernel can; false in tests, as on a kernel that cannot (last_close.h)
 };
 
 class ControlSink {
@@ -55,8 +56,8 @@ class ControlSink {
 
 class ControlServer {
  public:
-  // Replaces the socket that a dead agent left. ErrorCode::unavailable: a living one answers there.
-  // `unwelcome`: processes that are turned away, with a word, before anything of theirs is read; unset: none.
+  // Replaces the socket that a dead agent left. ErrorCode::unavailable: a living agent answers there. `unwelcome`:
+  // processes that are turned away, with an error, before they are read; unset: none.
   static Result<std::unique_ptr<ControlServer>> listen(const std::string& path, const ControlLimits& limits = {},
                                                        std::function<bool(pid_t)> unwelcome = {});
   // Closes every connection and removes the socket.
@@ -67,18 +68,18 @@ class ControlServer {
   int fd() const { return epoll_fd_; }
   Instant deadline() const;
   void dispatch(Instant now, ControlSink& sink);
-  // Serves a stream socket that somebody else accepted, non-blocking, like one of its own, as that caller's; owns it.
+  // Serves a non-blocking stream socket that somebody else accepted as that caller's connection; takes ownership of it.
   void adopt(int fd, const node::Caller& caller, ControlSink& sink);
 
-  // Sends at once what the socket takes, keeps the rest. A connection that is gone swallows it.
+  // Sends at once what the socket takes and keeps the rest. For a connection that is gone, does nothing.
   void send(node::ConnectionId connection, const wire::Message& message);
   // As send(), of an encoded wire::Message.
   void send_encoded(node::ConnectionId connection, std::string_view body);
-  // Bytes that the connection's queue still takes; 0 when it is gone.
+  // Bytes for which the connection's queue has room; 0 when the connection is gone.
   std::size_t room(node::ConnectionId connection) const;
-  // Closes once what was sent before is delivered, at the latest after `linger`.
+  // Closes the connection once earlier messages are delivered, after `linger` at the latest.
   void close(node::ConnectionId connection);
-  // No further messages of this connection until resume(); what it sends stays in the kernel.
+  // No further messages of this connection until resume(); its bytes stay in the kernel.
   void pause(node::ConnectionId connection);
   void resume(node::ConnectionId connection);
 
@@ -113,15 +114,15 @@ class ControlServer {
   const int listen_fd_;
   const int epoll_fd_;
   LastClose last_close_;  // outlives the connections
-  int spare_fd_;  // given up for a moment when descriptors run out, so that a connection can be refused; -1: lost
-  Instant shut_until_ = kNever;  // the listener is not watched until then; kNever: it is
+  int spare_fd_;  // closed for a moment when descriptors run out, so that a connection can be refused; -1: lost
+  Instant shut_until_ = kNever;  // the listener is not watched until then; kNever: it is watched
   UserNames names_{look_up_user};
   Instant now_{};
   node::ConnectionId next_id_ = 1;
   std::size_t total_input_ = 0, total_output_ = 0;
   std::map<node::ConnectionId, std::unique_ptr<Connection>> connections_;
   std::map<std::uint32_t, std::size_t> of_user_;  // how many of them, by uid; no zeros
-  std::set<node::ConnectionId> backlog_;  // complete messages wait in their input buffer
+  std::set<node::ConnectionId> backlog_;  // connections with complete messages in their input buffer
   std::set<node::ConnectionId> doomed_;   // to be closed by the next bury()
   std::set<node::ConnectionId> drained_;
   std::set<std::pair<Instant, node::ConnectionId>> timers_;

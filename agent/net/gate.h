@@ -1,5 +1,4 @@
-// What every message passes: who sent it, is it for us, is it well-formed. Nothing of its body is looked at
-// before.
+// The checks that every message passes: who sent it, is it for this node, is it well-formed. Its body is not looked at before.
 #pragma once
 
 #include <array>
@@ -22,15 +21,15 @@ class Gate {
   void set_cluster(const MemberId& cluster) { cluster_ = cluster; }
   QuietLog& quiet() { return quiet_; }
 
-  // Reads one message [header][body] whose first frame is next in `socket`, and appends Received or Dropped
-  // to `out`, or keeps it for take_others(). False: nothing was there.
+  // Reads one message [header][body] whose first frame is next in `socket`, and appends Received or Dropped to `out`,
+  // or keeps it for take_others(). Returns false if there was none.
   struct Side {
     enum class Kind : unsigned char { inbound, outbound } kind{};
-    wire::LinkAuth auth;  // outbound: as whom we expect the other end
+    wire::LinkAuth auth;  // outbound: the identity expected at the other end
     gossip::ReplyPath reply = 0;
   };
   bool pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<gossip::Input>& out);
-  // LogReceived, FormationReceived and RelayReceived among them, since the last call.
+  // LogReceived, FormationReceived and RelayReceived since the last call.
   std::vector<node::Event> take_others() { return std::exchange(others_, {}); }
   bool any_others() const { return !others_.empty(); }
   std::uint64_t passed() const { return passed_; }

@@ -1,7 +1,7 @@
-// Is a process still there? One raw connect tells: its kernel refuses at once when nobody listens. Nothing is
-// sent; a connection that comes up is reset once the other side has said its first word. A process that is
-// being ended loses its connections before it stops listening: the kernel accepts for it still, and resets.
-// Then it is asked again.
+// Finds out whether a process still exists, by one bare connect: its kernel refuses at once when nobody listens.
+// Nothing is sent; a connection that comes up is reset once the other side has sent its first bytes. A process that
+// is being ended loses its connections before it stops listening: the kernel still accepts for it, and resets. Then
+// it is tried again.
 #pragma once
 
 #include <deque>
@@ -16,9 +16,9 @@
 
 namespace dtrain::net {
 
-inline constexpr Duration kGoneCheckTime = 500ms;        // no answer by then: silent; no first word: accepts
-inline constexpr int kGoneCheckTries = 5;                // connections that end without a word; then: accepts
-inline constexpr std::size_t kGoneChecksWaiting = 1024;  // for their turn; further ones are answered `silent`
+inline constexpr Duration kGoneCheckTime = 500ms;        // without an answer by then: silent; without first bytes: accepts
+inline constexpr int kGoneCheckTries = 5;                // connections that may end without bytes; then: accepts
+inline constexpr std::size_t kGoneChecksWaiting = 1024;  // checks that wait for their turn; further ones are answered with `silent`
 
 class GoneChecks {
  public:
@@ -43,9 +43,9 @@ class GoneChecks {
     bool connected = false;
   };
   struct Begun {
-    int fd = -1;  // none: `answer`
+    int fd = -1;  // -1: see `answer`
     gossip::GoneChecked::Answer answer{};
-    std::string cause;  // of this host's own doing
+    std::string cause;  // set if this host is the cause
   };
   Begun connect(const wire::Endpoint& to, std::uint64_t serial);
   void hear(std::map<std::uint64_t, Check>::iterator check, std::vector<gossip::Input>& out);
@@ -55,7 +55,7 @@ class GoneChecks {
 
   Poller& poller_;
   const std::string source_ip_;
-  std::map<std::uint64_t, Check> under_way_;  // by serial, so also in order of their ends
+  std::map<std::uint64_t, Check> under_way_;  // by serial, and so in the order of their ends
   std::deque<wire::Endpoint> waiting_;
   std::vector<wire::Endpoint> overflowed_;
   std::uint64_t next_serial_ = 1;

@@ -1,4 +1,4 @@
-// Numeric endpoints as the kernel wants them, and back.
+// Converts numeric endpoints to the kernel's form and back.
 #pragma once
 
 #include <netinet/in.h>
@@ -27,7 +27,7 @@ class SocketAddress {
 bool is_any(const std::string& ip);
 // 127.0.0.0/8 and ::1
 bool is_loopback(std::string_view ip);
-// Of the other end; "" when the descriptor is no connection any more.
+// The address of the other end; "" when the descriptor is no connection any more.
 std::string peer_ip(int fd);
 
 }  // namespace dtrain::net

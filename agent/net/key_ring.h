@@ -1,9 +1,8 @@
-// Which keys this node shows, and whose keys it recognises.
+// The keys that this node presents, and the keys of others that it recognises.
 //
-// A node key follows from a pair of the key file and the node's id, at the price of one X25519 multiplication
-// (some 30 us). In a large cluster few of the keys are ever asked for: they are derived when an unknown key
-// knocks, those first whose advertised address is the one that it knocks from; a bounded number in a turn,
-// however many knock.
+// A node key is derived from a pair of the key file and the node's id, by one X25519 multiplication (some 30 us). In
+// a large cluster few of the keys are ever needed, so they are derived when an unknown key connects: first for
+// members whose advertised address is the connecting one, and a bounded number in each turn, however many connect.
 #pragma once
 
 #include <map>
@@ -22,13 +21,13 @@ namespace dtrain::net {
 inline constexpr std::size_t kDerivedPerTurn =
     256;  // multiplications for all unknown keys of a turn: some 10 ms
 static_assert(kDerivedPerTurn >= wire::kKeyPairs, "or no member would ever be derived");
-// Further ones are not recognised: far above Membership's own limit on members, and of all there ever were (a
-// node that is installed anew is another member).
+// Further members are not recognised. Far above Membership's own limit, because it counts all members there ever were
+// (a node that is installed anew is another member).
 inline constexpr std::size_t kKnownMembers = 65'536;
 
 class KeyRing {
  public:
-  // No keys: plain links, everything here is then empty.
+  // Without keys: plain links, and everything here is empty.
   KeyRing(std::optional<ClusterKeys> keys, const MemberId& self);
 
   bool plain() const { return pairs_.empty(); }
@@ -37,19 +36,18 @@ class KeyRing {
   // This node's own key, derived from that pair.
   const KeyPair& own(std::size_t pair) const { return pairs_[pair].own; }
   const std::string& print(std::size_t pair) const { return pairs_[pair].print; }
-  // Which pair the member said it serves with; the first when it is not known or not ours.
+  // The pair that the member said it presents; the first if that is not known or not in this node's file.
   std::size_t pair_of(const MemberId& member) const;
   std::optional<std::size_t> pair_of_print(std::string_view print) const;
 
-  // True: it is new, or serves with another pair than before.
+  // Returns true if the member is new, or presents another pair than before.
   bool know(const wire::Identity& member);
-  // A member came that there was no room for.
+  // There was no room for a member.
   bool overflowed() const { return overflowed_; }
 
-  // Allows holder_of() kDerivedPerTurn multiplications again. (The calls of one turn share them.)
+  // Allows holder_of() another kDerivedPerTurn multiplications, which all calls of a turn share.
   void begin_turn() { allowed_ = kDerivedPerTurn; }
-  // Who holds this client key; nullopt: nobody that is known. `more`: not all candidates were tried, ask
-  // again in another turn.
+  // Who holds this client key; nullopt: nobody that is known. `more`: not all candidates were tried, so ask again in another turn.
   struct Holder {
     bool cluster = false;  // the cluster key itself
     MemberId node;

@@ -1,6 +1,6 @@
-// A listening TCP socket of our own, of which ZeroMQ gets a duplicate: the port is ours from open to close,
-// so that a new key can be served without a moment in which connections are refused; and when descriptors run
-// out, we can turn connections away that ZeroMQ would try to accept again and again, a whole CPU long.
+// A listening TCP socket of which ZeroMQ gets a duplicate. So the port stays this agent's from open to close, and a
+// new key can be served without a moment in which connections are refused; and when descriptors run out, connections
+// can be turned away that ZeroMQ would try to accept again and again, at full CPU load.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ class ListenSocket {
 
   // For ZMQ_USE_FD; ZeroMQ closes it. -1: no descriptor is left.
   int duplicate() const;
-  // Accepts and closes what waits, at most kTurnedAwayAtOnce; how many. None: it could not be done.
+  // Accepts and closes waiting connections, at most kTurnedAwayAtOnce; returns their number. nullopt: it could not be done.
   std::optional<int> turn_away() const;
 
  private:

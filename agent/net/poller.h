@@ -9,7 +9,7 @@
 
 namespace dtrain::net {
 
-// Names who is ready: a kind, and which one of that kind.
+// Names a ready descriptor: its kind, and which one of that kind.
 struct PollTag {
   enum class Kind : std::uint8_t { zap, router, router_monitor, dealer, dealer_monitor, gone_check, pipe, stop };
   Kind kind{};
@@ -25,10 +25,10 @@ class Poller {
   ~Poller();
 
   int fd() const { return epoll_fd_; }
-  // ErrorCode::io; the caller removes the descriptor before it is closed.
+  // ErrorCode::io. The caller must remove a descriptor before closing it.
   Status add(int fd, std::uint32_t events, PollTag tag);
   void remove(int fd);
-  // Those that are ready now, at most kReadyAtOnce; the others come with the next call. Never waits.
+  // The tags that are ready now, at most kReadyAtOnce; the others come with the next call. Never waits.
   const std::vector<PollTag>& ready();
 
  private:

@@ -1,4 +1,4 @@
-// The bound ROUTER of one lane: everybody's inbound connections.
+// The bound ROUTER of one lane, with all inbound connections.
 #pragma once
 
 #include <memory>
@@ -16,22 +16,21 @@ inline constexpr std::size_t kBulkPerTurn = 16;  // large messages read in one t
 
 class Router {
  public:
-  // Binds at once. `lane` also is its serial in the poller.
+  // Binds at once. `lane` is also its serial in the poller.
   static Result<std::unique_ptr<Router>> open(const ZmqContext& context, Poller& poller,
                                               const wire::Endpoint& listen, wire::Lane lane,
                                               const KeyRing& keys);
 
-  // True: more is waiting.
+  // Returns true if there is more to do.
   bool receive(Instant now, Gate& gate, std::vector<gossip::Input>& out);
-  // Tells of failed handshakes; turns connections away that no descriptor is left for. True: more is waiting.
+  // Logs failed handshakes and turns connections away if no descriptor is left. Returns true if there is more to do.
   bool watch(Instant now, QuietLog& log) { return bound_->watch(now, log); }
-  // On the connection that `path` names. A vanished one swallows it. False: its queue is full.
+  // Sends on the connection that `path` names; a message to a vanished one is lost. Returns false if its queue is full.
   bool reply(gossip::ReplyPath path, std::string_view header, std::string_view body);
-  // Serves with the ring's first key from now on. Inbound connections end and are made anew by the other
-  // side.
+  // Serves with the ring's first key from now on. Inbound connections end, and the other side makes them anew.
   Status serve(const KeyRing& keys);
 
-  // When a door that was shut because nobody could be turned away is tried again; kNever: it is open.
+  // When a listener that was closed because nobody could be turned away is opened again; kNever: it is open.
   Instant deadline() const { return bound_->deadline(); }
   void service(Instant now, const KeyRing& keys);
 
@@ -39,7 +38,7 @@ class Router {
   std::uint64_t handshakes_failed() const { return bound_->handshakes_failed(); }
   std::uint64_t handshakes_incomplete() const { return bound_->handshakes_incomplete(); }
   std::uint64_t turned_away() const { return bound_->turned_away(); }
-  // Something may have become readable without its descriptor telling: after each reply().
+  // To be called after each reply(): data may have become readable without an event on the descriptor.
   bool readable() const { return bound_->readable(); }
 
  private:

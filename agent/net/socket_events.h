@@ -1,5 +1,5 @@
-// What happens to a socket's connections, as ZeroMQ tells it (zmq_socket_monitor). Costs two sockets and 32
-// KiB: only for the listening ones and for links to seeds.
+// Events of a socket's connections, as ZeroMQ reports them (zmq_socket_monitor). Each monitor costs two sockets and
+// 32 KiB, so only listening sockets and links to seeds have one.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace dtrain::net {
 
-// Held for one monitor while nobody reads. Beyond, ZeroMQ's I/O thread waits for us, which also is what
-// brakes it when it finds no descriptor for a connection and tries again and again.
+// Events of one monitor that wait unread. Beyond, ZeroMQ's I/O thread waits for this process, which also slows it
+// down when it finds no descriptor for a connection and tries again and again.
 inline constexpr int kSocketEventsWaiting = 8192;
 
 struct SocketEvent {
@@ -24,7 +24,7 @@ class SocketEvents {
   static Result<SocketEvents> open(const ZmqContext& context, ZmqSocket& watched, const std::string& name,
                                    int events);
   SocketEvents(SocketEvents&&) = default;
-  // Before the watched socket is closed.
+  // To be called before the watched socket is closed.
   void stop(ZmqSocket& watched);
   int fd() const { return socket_.fd(); }
   std::optional<SocketEvent> next();

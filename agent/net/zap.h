@@ -1,9 +1,8 @@
-// ZeroMQ's authentication protocol (ZAP, RFC 27): says of every new inbound connection whether it may be, and
+// ZeroMQ's authentication protocol (ZAP, RFC 27): decides for every new inbound connection whether it is let in, and
 // as whom.
 //
-// Always installed: without it ZeroMQ accepts any client key. A node key that is not known yet is parked for
-// a moment: gossip about a newcomer and the newcomer's own connection travel side by side, and either may be
-// first.
+// Always installed: without it ZeroMQ accepts any client key. An unknown node key is parked for a moment, because
+// gossip about a newcomer and the newcomer's own connection travel side by side, and either may arrive first.
 #pragma once
 
 #include <string>
@@ -18,7 +17,7 @@ namespace dtrain::net {
 
 inline constexpr std::size_t kZapPerTurn = 128;       // questions answered in one turn
 inline constexpr std::size_t kParkedHandshakes = 64;  // further unknown keys are refused at once
-inline constexpr Duration kParkTime = 1s;  // then an unknown key is refused; below the handshake's own limit
+inline constexpr Duration kParkTime = 1s;  // then an unknown key is refused; shorter than the handshake's own limit
 
 inline constexpr const char* kZapDomain = "dtrain";
 inline constexpr std::string_view kUserCluster = "cluster";  // user id of a link under the cluster key
@@ -29,10 +28,9 @@ class Zap {
   static Result<Zap> open(const ZmqContext& context);
   int fd() const { return socket_.fd(); }
 
-  // One turn, with as many keys derived as KeyRing allows to one. True: more is waiting.
+  // Serves one turn, deriving as many keys as KeyRing allows. Returns true if there is more to do.
   bool serve(Instant now, KeyRing& keys, QuietLog& log);
-  // A member was made known: those parked are looked at again, with what the last turn left of its keys to
-  // derive.
+  // To be called when a member became known: looks at parked handshakes again, deriving the keys that the last turn left over.
   void retry(KeyRing& keys);
   Instant deadline() const {
     return unfinished_ ? Instant{} : parked_.empty() ? kNever : parked_.front().until;
@@ -55,7 +53,7 @@ class Zap {
 
   ZapSocket socket_;
   std::vector<Parked> parked_;  // oldest first
-  bool unfinished_ = false;       // one of them waits for keys still to be derived
+  bool unfinished_ = false;       // one of them waits for keys that are yet to be derived
   bool told_overflow_ = false;
   std::uint64_t refused_ = 0;
 };

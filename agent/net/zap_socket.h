@@ -1,4 +1,4 @@
-// The wire of ZeroMQ's authentication protocol (ZAP, RFC 27): questions and their answers. Who is let in decide others.
+// The messages of ZeroMQ's authentication protocol (ZAP, RFC 27): questions and answers. Its users decide who is let in.
 #pragma once
 
 #include <string>
@@ -9,23 +9,24 @@
 
 namespace dtrain::net {
 
-// The connection is; it is closed without a word, and ZeroMQ's client tries again; its client is told, and does not try again.
+// The connection is accepted; it is closed without a reason, and the client's ZeroMQ tries again; the client is told,
+// and does not try again.
 inline constexpr std::string_view kZapAccept = "200", kZapClose = "300", kZapTell = "400";
 
 struct ZapQuestion {
   std::string peer, request, address, mechanism;
-  CurveKey key{};            // of the client; with mechanism CURVE
+  CurveKey key{};            // the client's, with mechanism CURVE
   bool well_formed = false;  // NULL, or CURVE with a key
 };
 
 class ZapSocket {
  public:
-  // One in each context.
+  // Each context may have one.
   static Result<ZapSocket> open(const ZmqContext& context);
   int fd() const { return socket_.fd(); }
-  // False: nobody asks.
+  // Returns false if there is no question.
   bool read(ZapQuestion& question);
-  // `user`: what the connection's messages carry as User-Id.
+  // `user`: the User-Id of the connection's messages.
   void answer(const ZapQuestion& question, std::string_view status, std::string_view reason, std::string_view user);
 
  private:

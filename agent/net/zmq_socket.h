@@ -1,9 +1,8 @@
-// ZeroMQ's context, sockets and frames with owners. The C interface: failures are values, no exception
+// ZeroMQ's context, sockets and frames with ownership. Uses the C interface: failures are values, and no exception
 // crosses a call.
 //
-// A socket's descriptor is edge-like: it says that something changed, and stays silent until that was looked
-// at. Whoever touched a socket in any way (send, receive, options) must read events() afterwards, or a
-// wake-up may be lost.
+// A socket's descriptor is edge-like: it signals a change once, until events() is read. So events() must be read
+// after every use of a socket (send, receive, options), or a wake-up may be lost.
 #pragma once
 
 #include <zmq.h>
@@ -37,7 +36,7 @@ class Frame {
   Frame& operator=(const Frame&) = delete;
   std::string_view bytes() const;
   bool more() const { return zmq_msg_more(&message_) != 0; }
-  // Of the connection it came by ("User-Id", "Peer-Address"); "" when there is none.
+  // Of the connection that the frame came by ("User-Id", "Peer-Address"); "" when there is none.
   std::string_view property(const char* name) const;
   zmq_msg_t* get() { return &message_; }
 
@@ -66,12 +65,12 @@ class ZmqSocket {
   bool unbind(const std::string& endpoint) { return zmq_unbind(socket_, endpoint.c_str()) == 0; }
   bool connect(const std::string& endpoint) { return zmq_connect(socket_, endpoint.c_str()) == 0; }
 
-  // ZMQ_POLLIN | ZMQ_POLLOUT as they are now.
+  // The present ZMQ_POLLIN | ZMQ_POLLOUT.
   int events() const;
-  // Never waits. `busy`: no connection or a full queue; `unreachable`: a ROUTER knows nobody of that name.
+  // Never waits. `busy`: no connection or a full queue; `unreachable`: a ROUTER knows no peer of that name.
   enum class Sent : unsigned char { done, busy, unreachable, failed };
   Sent send(std::string_view bytes, bool more);
-  // False: nothing is there.
+  // Returns false if there is none.
   bool receive(Frame& frame);
 
  private:

@@ -43,7 +43,7 @@ std::uint64_t Rng::next() {
 
 std::uint64_t Rng::below(std::uint64_t bound) {
   CHECK(bound > 0);
-  // Rejection keeps it uniform: draw again from the incomplete last block.
+  // Rejection keeps the result uniform: numbers in the incomplete last block are drawn again.
   const std::uint64_t threshold = (0 - bound) % bound;
   for (;;) {
     const std::uint64_t x = next();
@@ -52,7 +52,7 @@ std::uint64_t Rng::below(std::uint64_t bound) {
 }
 
 std::string to_rfc3339(WallTime t) {
-  // Days-to-civil after H. Hinnant, "chrono-Compatible Low-Level Date Algorithms"; std::chrono does it.
+  // Source: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms"; std::chrono implements it.
   using namespace std::chrono;
   const auto since_epoch = t.time_since_epoch();
   const auto day_count = floor<days>(since_epoch);

@@ -1,7 +1,7 @@
-// A core's protocol rules, which --break can switch off one at a time, to show that tests and simulator notice. All
-// hold in production.
+// The protocol rules of a core that --break can switch off one at a time, to show that tests and simulator notice.
+// All hold in production.
 //
-// `Rule` is an enum class without gaps that begins at 0; rule_names(Rule) is found by ADL and gives the names that
+// `Rule` is an enum class without gaps that begins at 0; rule_names(Rule) is found by ADL and returns the names that
 // --break knows, in the same order.
 #pragma once
 
@@ -15,11 +15,11 @@
 
 namespace dtrain {
 
-// Which rules hold. Compares the name once, not with every message.
+// Which rules hold. The name is compared once, not with every message.
 template <class Rule>
 class BreakableRules {
  public:
-  // "" or a name unknown here breaks none; who reads a command line checks against names().
+  // "" or an unknown name breaks no rule; code that reads a command line checks against names().
   explicit BreakableRules(std::string_view broken = {}) {
     const auto all = rule_names(Rule{});
     const auto found = std::find_if(all.begin(), all.end(), [&](std::string_view name) { return breaks(broken, name); });

@@ -1,4 +1,4 @@
-// How long something may take, or took, for people to read. What is written into job files: job::format_duration().
+// Formats how long something may take, or took, for people. For durations in job files: job::format_duration().
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace dtrain {
 
-// Whole seconds as such, all else in milliseconds, of which parts are cut off: "0 s", "90 s", "300 ms", "1500 ms", "-5 s".
+// Whole seconds in seconds, all else in milliseconds, rounded towards zero: "0 s", "90 s", "300 ms", "1500 ms", "-5 s".
 std::string duration_text(Duration duration);
 
 }  // namespace dtrain

@@ -8,7 +8,7 @@
 namespace dtrain {
 
 using NodeId = std::string;     // 128 random bits in hex, made once per data directory
-using JobId = std::uint64_t;    // index of its submit entry, and kJobsOfHistory: unique, never reused
+using JobId = std::uint64_t;    // made of the history and the index of its submit entry (kJobsOfHistory): unique, never reused
 using Generation = std::uint32_t;  // one cluster spec of a job, from 1
 using AttemptNumber = std::uint32_t;  // one run of a task, from 1 over all generations; 0: none yet
 

@@ -19,34 +19,39 @@ inline constexpr std::size_t kArgumentsTotalBytes = 1 << 20;
 
 // Control socket.
 inline constexpr std::size_t kControlFrameBytes = 4 << 20;  // a longer announced length closes the connection
-inline constexpr std::size_t kControlConnections = 512;     // further ones are accepted and closed with an error
-inline constexpr std::size_t kControlConnectionsOfUser = 128;  // of those; root and the agent's own user have no such limit
-inline constexpr std::size_t kControlConnectionsOfRoot = 32;   // of those, for these two alone: nobody locks them out
-inline constexpr std::size_t kControlOutputBytes = 8 << 20; // unsent bytes of one connection; beyond: closed
-inline constexpr std::size_t kAnswerPageBytes = 2 << 20;    // of jobs, events or task specs in one answer; the rest is asked for or refused
+inline constexpr std::size_t kControlConnections = 512;     // further ones are accepted, answered with an error and closed
+// of kControlConnections, those of one user; root and the agent's own user have no such limit
+inline constexpr std::size_t kControlConnectionsOfUser = 128;
+// of kControlConnections, those kept for root and the agent's own user, so that nobody locks them out
+inline constexpr std::size_t kControlConnectionsOfRoot = 32;
+inline constexpr std::size_t kControlOutputBytes = 8 << 20; // unsent bytes of one connection; beyond, it is closed
+// of jobs, events or task specs in one answer; a longer answer is split into pages or refused
+inline constexpr std::size_t kAnswerPageBytes = 2 << 20;
 inline constexpr std::size_t kBlobChunkBytes = 1 << 20;     // one PutBlob message
 inline constexpr std::uint64_t kPackageBytes = 4ull << 30;  // one package; larger: refused
 
 // Ledger.
-inline constexpr std::size_t kLedgerEntryBytes = 2 << 20;   // a proposal above is refused
-inline constexpr std::size_t kPendingProposals = 4096;      // more unanswered requests: refused as overloaded
-inline constexpr std::size_t kKeptEvents = 10'000;          // oldest dropped; seq goes on
+inline constexpr std::size_t kLedgerEntryBytes = 2 << 20;   // a larger proposal is refused
+inline constexpr std::size_t kPendingProposals = 4096;      // unanswered requests; further ones are refused as overloaded
+inline constexpr std::size_t kKeptEvents = 10'000;          // the oldest are dropped; numbers continue
 inline constexpr std::size_t kActiveJobs = 10'000;          // a further submit is refused
-inline constexpr std::size_t kFinishedJobs = 10'000;        // oldest finished one is deleted at the next
-// Of job files as the ledger keeps them, ended jobs' included: at a submit ended ones of the same user go for it, the oldest first; where
-// that is not enough it is refused. All of them are in every snapshot, which may have 256 MiB, twice.
+inline constexpr std::size_t kFinishedJobs = 10'000;        // the oldest finished job is deleted when another finishes
+// Job files in the ledger, those of ended jobs included. A submit that would exceed this removes ended jobs of the
+// same user, the oldest first, and is refused if that is not enough. All job files are in every snapshot, which may
+// have 256 MiB, twice.
 inline constexpr std::size_t kSpecBytes = 96 << 20;
-inline constexpr std::size_t kSpecBytesOfUser = 64 << 20;   // root's likewise
+inline constexpr std::size_t kSpecBytesOfUser = 64 << 20;   // root's, too
 inline constexpr std::size_t kReasonBytes = 1024;           // of a reason that the ledger keeps; the rest is cut off
-inline constexpr std::size_t kDetailBytes = 1024;           // of one detail of an event; likewise
+inline constexpr std::size_t kDetailBytes = 1024;           // of one detail of an event; the rest is cut off
 inline constexpr std::size_t kCheckpointsPerJob = 128;      // records kept; the oldest are forgotten (files stay)
 
-inline constexpr std::size_t kCheckpointPlaces = 8;         // hosts noted for one of them; further ones are not
-inline constexpr std::size_t kRestorePoints = 64;           // of a job; the oldest are forgotten
-inline constexpr std::size_t kHostsOfJob = 64;              // remembered as having run it; those of the oldest generations go
+inline constexpr std::size_t kCheckpointPlaces = 8;         // hosts noted for one checkpoint; further ones are not
+inline constexpr std::size_t kRestorePoints = 64;           // of one job; the oldest are forgotten
+// hosts remembered as having run a job; those of the oldest generations are forgotten
+inline constexpr std::size_t kHostsOfJob = 64;
 
 // Tasks.
-inline constexpr std::size_t kStatusTextBytes = 256;        // a longer STATUS= is cut
+inline constexpr std::size_t kStatusTextBytes = 256;        // of a STATUS=; the rest is cut off
 inline constexpr std::size_t kStderrTailBytes = 2048;       // kept with an exit
 inline constexpr std::size_t kNotifyMessageBytes = 4096;    // a longer datagram is dropped
 inline constexpr std::size_t kStreams = 256;                // open log/exec/watch streams per agent

@@ -1,4 +1,4 @@
-// Where the deciding code says what happened. The agent renders lines (time=... level=... event=...); a test collects.
+// Where the deciding code writes its log. The agent renders lines (time=... level=... event=...); a test collects them.
 #pragma once
 
 #include <initializer_list>

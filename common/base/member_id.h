@@ -1,4 +1,4 @@
-// A NodeId as 16 bytes: what gossip compares, hashes and sends.
+// A NodeId as 16 bytes, the form in which gossip compares, hashes and sends it.
 #pragma once
 
 #include <compare>

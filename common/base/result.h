@@ -15,9 +15,9 @@ enum class ErrorCode : unsigned char {
   unavailable,  // cannot be reached or done at the moment
   refused,      // not permitted, conflict, no quorum
   limit,        // a named limit was reached
-  io,           // the operating system said no
+  io,           // the operating system reported an error
   damaged,      // stored bytes do not verify
-  internal,     // a defect of ours that could be contained
+  internal,     // a bug of dtrain that could be contained
 };
 constexpr ErrorCode enum_last(ErrorCode) { return ErrorCode::internal; }
 

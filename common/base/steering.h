@@ -1,5 +1,5 @@
-// Characters of UTF-8 by which text steers what shows it: the controls of eight bits (U+0080..U+009F), which some terminals take for escape
-// sequences, and those that turn the direction of text (U+202A..U+202E, U+2066..U+2069), so that it reads as what it is not.
+// Characters of UTF-8 with which text can mislead whoever reads it: 8-bit control characters (U+0080..U+009F), which some
+// terminals take for escape sequences, and characters that change the direction of text (U+202A..U+202E, U+2066..U+2069).
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace dtrain {
 
-// Bytes of the one that `text` begins with; 0: it begins with none.
+// Returns the length in bytes of such a character at the beginning of `text`; 0: there is none.
 inline std::size_t steering_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) <= 0x9f) return 2;
@@ -16,7 +16,7 @@ inline std::size_t steering_bytes(std::string_view text) {
   return turns ? 3 : 0;
 }
 
-// As \uXXXX, which JSON and YAML in double quotes read as the character.
+// The character as \uXXXX, which JSON and double-quoted YAML decode.
 inline std::string steering_escape(std::string_view character) {
   constexpr char kHex[] = "0123456789abcdef";
   unsigned code = character.size() == 2 ? static_cast<unsigned char>(character[1])
@@ -27,7 +27,7 @@ inline std::string steering_escape(std::string_view character) {
   return out;
 }
 
-// Text in which such characters may be written so anywhere, as JSON's.
+// Escapes all such characters in a text in which escapes are allowed anywhere, such as JSON.
 inline std::string with_steering_escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -32,7 +32,7 @@ struct WallClockTag {
 };
 using WallTime = std::chrono::time_point<WallClockTag, std::chrono::milliseconds>;
 
-// What the agent hands to the deciding code with every event: the one instant of this turn.
+// What the agent passes to the deciding code with every event: the one instant of this turn.
 struct Now {
   Instant boot{};
   WallTime wall{};

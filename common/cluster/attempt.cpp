@@ -75,8 +75,8 @@ bool Attempt::put(std::size_t f, const Wishes& wishes) {
   offer_all();
   while (left > 0 && !waiting.empty()) {
     const HostNumber h = waiting.front().back();
-    std::uint32_t here = std::min(slots(f, h), left);  // another host of its group, or of its ports, may have been taken
-    // The first host that holds all that is left: is there a fuller one that does?
+    std::uint32_t here = std::min(slots(f, h), left);  // another host of its group, or the ports that it shares, may have been taken
+    // The first host that holds all remaining tasks was reached: a fuller one may hold them, too.
     if (wishes.order == HostOrder::close && here == left && scored_for != left) {
       offer_all();
       continue;

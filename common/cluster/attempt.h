@@ -1,4 +1,4 @@
-// One try to place a job: takes room on a copy of what is free, role by role, and can go back.
+// One try to place a job: takes room on a copy of the free capacity, role by role, and can go back.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ struct Choice {
 
 struct Wishes {
   HostOrder order = HostOrder::pack;
-  const std::vector<HostNumber>* among = nullptr;        // only these hosts; nullptr: all
+  const std::vector<HostNumber>* among = nullptr;        // consider only these hosts; nullptr: all
   const std::vector<std::uint32_t>* rack_ranks = nullptr;  // by host
 };
 
 class Attempt {
  public:
-  // `standing`: how many tasks of the job are on each host already; empty: none anywhere.
+  // `standing`: number of the job's tasks that each host has already; empty: none anywhere.
   Attempt(const Capacity& capacity, const std::vector<Fit>& fits, std::size_t tasks, bool with_ports,
           std::vector<std::uint32_t> standing);
 
-  // All tasks of fits[f], or none. Takes O(hosts + tasks * log hosts). With `order` pack, close or tight all tasks of a
-  // role are placed wherever as many tasks alike have room at all.
+  // Places all tasks of fits[f], or none. O(hosts + tasks * log hosts). With `order` pack, close or tight, a role is
+  // always placed if there is room for that many equal tasks.
   bool put(std::size_t f, const Wishes& wishes);
-  // `count` tasks of fits[f], the next ones, on `h`, which has slots for them.
+  // Places the next `count` tasks of fits[f] on `h`, which has slots for them.
   void put_on(std::size_t f, HostNumber h, std::uint32_t count);
   // Tasks of fits[f] that `h` can take now, anti-affinity included.
   std::uint32_t slots(std::size_t f, HostNumber h) const;
@@ -57,7 +57,7 @@ class Attempt {
   bool with_ports_;
   std::vector<Choice> choices_;
   std::vector<Step> steps_;
-  std::vector<std::uint32_t> placed_;            // by fit: how many of its tasks
+  std::vector<std::uint32_t> placed_;            // by fit: number of its tasks that are placed
   std::vector<std::vector<bool>> groups_taken_;  // by fit
   std::vector<std::uint32_t> own_;               // by host: tasks of this job
 };

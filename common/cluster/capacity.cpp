@@ -10,7 +10,7 @@
 namespace dtrain::cluster {
 namespace {
 
-// FNV-1a (Fowler, Noll, Vo): told apart is what an operator changes, not what an enemy makes.
+// FNV-1a (Fowler, Noll, Vo): enough to notice what an operator changes; it need not resist attackers.
 class Fingerprint {
  public:
   void add(std::string_view text) {
@@ -26,8 +26,9 @@ class Fingerprint {
   std::uint64_t value_ = 14695981039346656037ull;
 };
 
-// The end of MurmurHash3 (Appleby, 2011). Without it the values of two hosts that change alike may differ by the same amount up and down,
-// and their sum not at all: jobs that waited for two hosts which were undrained in one moment were not looked at again.
+// The finaliser of MurmurHash3 (Appleby, 2011). Without it, two hosts that change alike may change their values by
+// the same amount up and down, so that the sum stays the same: jobs that waited for two hosts which were undrained at
+// the same moment were not looked at again.
 std::uint64_t mixed(std::uint64_t value) {
   value ^= value >> 33;
   value *= 0xff51afd7ed558ccdULL;
@@ -233,7 +234,7 @@ std::uint64_t Capacity::all_gpus(HostNumber h) const {
 void hold_used(const Ledger& ledger, Capacity& capacity) {
   std::vector<std::vector<TaskPlacement>> held;
   std::vector<Holding> holdings;
-  held.reserve(ledger.state().jobs.size());  // nothing moves: holdings point into it
+  held.reserve(ledger.state().jobs.size());  // holdings point into it, so it must not move
   for (const auto& [id, job] : ledger.state().jobs) {
     std::vector<TaskPlacement> places;
     for (const auto& [task, record] : job.tasks)

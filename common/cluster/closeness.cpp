@@ -22,7 +22,7 @@ bool put_ranks(Attempt& attempt, const std::vector<std::size_t>& ranks, const st
   return true;
 }
 
-// Could `h` hold them all? By sums; whether it does the attempt shows.
+// Whether sums allow `h` to hold all tasks; only the attempt can prove that it does.
 std::optional<Score> whole_on(const Attempt& attempt, const std::vector<Fit>& fits, const std::vector<std::size_t>& ranks,
                               HostNumber h) {
   std::uint64_t cpu = 0, memory = 0, gpus = 0, matching = 0;
@@ -58,11 +58,11 @@ bool put_on_one_host(Attempt& attempt, const std::vector<Fit>& fits, const std::
 
 struct Rack {
   std::vector<HostNumber> hosts;
-  bool holds_all = true;        // as far as each role for itself shows
+  bool holds_all = true;        // judged for each role by itself
   std::uint64_t slots = 0;      // for the role with the most tasks
 };
 
-// Hosts without the label are in no rack together: they come last.
+// Hosts without the label are in no common rack: they come last.
 struct Racks {
   std::vector<Rack> racks;
   std::vector<std::uint32_t> of;  // by host; racks.size(): none

@@ -1,4 +1,4 @@
-// What a change of a job's size means for the tasks that run.
+// What a change of a job's size means for its running tasks.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace dtrain::cluster {
 
-// True where no task's argv or environment depends on how many tasks `role` has, so that tasks of it may come
-// and go while the others run on: a sparse TensorFlow cluster (enableDynamicWorker), or a generic job none of
-// whose templates names the role.
+// True if no task's argv or environment depends on the number of tasks of `role`, so that its tasks may come and go
+// while the others run: a sparse TensorFlow cluster (enableDynamicWorker), or a generic job whose templates do not
+// name the role.
 bool scales_alone(const job::JobSpec& spec, const std::string& role);
 
-// True where tasks need a port of their own: every framework that has a cluster spec, and generic jobs whose
+// True if each task needs its own port: with every framework that has a cluster spec, and in generic jobs whose
 // templates name an address or port.
 bool needs_ports(const job::JobSpec& spec);
 

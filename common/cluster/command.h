@@ -1,5 +1,5 @@
-// What the log carries: decisions and observations, each a Command. Applying the same commands in the same
-// order gives the same ledger, byte for byte.
+// The content of the log: decisions and observations, each a Command. Applying the same commands in the same order
+// gives the same ledger, byte for byte.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ enum class CommandType : unsigned char {
 constexpr CommandType enum_last(CommandType) {
   return CommandType::raise_version;
 }
-// The version of the ledger that a type of command came with.
+// The version of the ledger that introduced a type of command.
 constexpr std::uint32_t since_version(CommandType) {
   return kFirstVersion;
 }
 
-// Names a user's request, whoever proposes it and however often (raft/request_window.h).
+// Identifies a user's request, whoever proposes it and however often (raft/request_window.h).
 struct RequestStamp {
   std::uint64_t high = 0, low = 0;  // its id
   std::uint64_t minted = 0;
@@ -60,13 +60,13 @@ struct RequestStamp {
 };
 
 struct Command {
-  std::uint64_t epoch = 0;  // of the coordinator that proposed it
-  Instant at{};             // that coordinator's clock: only differences within one boot count
+  std::uint64_t epoch = 0;  // epoch of the coordinator that proposed it
+  Instant at{};             // by that coordinator's clock: only differences within one boot are used
   WallTime wall{};
   CommandType type = CommandType::report;
   std::string body;  // the encoded struct of `type`
   std::optional<RequestStamp> request;
-  std::uint32_t needs = kFirstVersion;  // the version of the ledger that all of it belongs to
+  std::uint32_t needs = kFirstVersion;  // the version of the ledger that is needed to apply it
   template <class V>
   void fields(V& v) {
     v("n", needs);
@@ -79,19 +79,20 @@ struct Command {
   }
 };
 
-// What a majority that was lost for good had decided nobody knows: a history that recover-quorum began gives ids and numbers that are
-// beyond all that can have been given, for what has the old ones may still lie, or run, on a host. More than any log had entries, and
-// any job generations, that the survivor's did not have.
+// Nobody knows what a majority had decided that was lost for good. So a history that recover-quorum began gives ids and
+// generations beyond all that can have been given before, because something with the old ones may still lie, or run, on a
+// host. The offsets exceed the entries of any log, and the generations of any job, that the survivor may have missed.
 inline constexpr JobId kJobsOfHistory = 1'000'000'000;
 inline constexpr Generation kGenerationsOfHistory = 1'000'000;
 
-// First entry of each coordinator: elapsed time goes on where boot_id is the same, else from where it stood.
+// First entry of each coordinator. Elapsed time continues by the clock if boot_id is the same, else from where it stood.
 struct CoordinatorStarted {
   NodeId node;
   std::string node_name;
   std::string boot_id;
-  // A job's id is that and the index of its entry; only grows, by kJobsOfHistory for each history. Told, and not taken from the epoch of
-  // the command, so that entries of before a release that knew it apply as they did.
+  // A job's id is job_base plus the index of its entry; job_base grows by kJobsOfHistory with each history. The
+  // command carries it, instead of deriving it from the epoch, so that entries from before the release that
+  // introduced it apply as they did.
   JobId job_base = 0;
   template <class V>
   void fields(V& v) {
@@ -102,8 +103,8 @@ struct CoordinatorStarted {
   }
 };
 
-// Who asked for a change, for the history (Ledger::audit). Unset in commands of agents before a release that knew it: these apply as
-// they did.
+// Who asked for a change, for the history (Ledger::audit). Unset in commands of agents from before the release that
+// introduced it, which apply as they did.
 struct Asker {
   std::string user;  // "" when the uid has no name there
   std::uint32_t uid = 0;
@@ -121,7 +122,7 @@ struct SubmitJob {
   job::User user;
   std::string request_id;
   bool replace = false;
-  NodeId package_host;  // that had the package when it was submitted, and is asked for it first; "": not known
+  NodeId package_host;  // a host that had the package at the submit and is asked for it first; "": not known
   std::optional<Asker> asker = {};
   template <class V>
   void fields(V& v) {
@@ -148,7 +149,7 @@ struct JobAction {
   bool force = false;          // remove
   bool from_scratch = false;   // restart
   std::string package_digest;  // restart
-  NodeId package_host;         // restart: that has the package
+  NodeId package_host;         // restart: a host that has the package
   std::string request_id;      // rerun
   std::optional<Asker> asker = {};
   template <class V>
@@ -168,8 +169,7 @@ struct JobAction {
   }
 };
 
-// The next generation of a job (extend: more tasks of the current one). Refused at apply when the job moved
-// on.
+// Begins the next generation of a job (extend: adds tasks to the current one). Refused at apply if the job has changed meanwhile.
 struct BeginGeneration {
   JobId job = 0;
   Generation generation = 0;
@@ -177,8 +177,8 @@ struct BeginGeneration {
   std::optional<job::Restore> restore;
   std::string restore_digest;
   std::string message;  // "no checkpoint yet: from scratch", ...
-  std::uint64_t restore_place = 0;  // of the files that were verified (transfer/checkpoint.h)
-  // Of roles that begin with fewer tasks than wanted: how many. All others begin whole. (extend: empty.)
+  std::uint64_t restore_place = 0;  // place of the files that were verified (transfer/checkpoint.h)
+  // Roles that begin with fewer tasks than wanted, with their number; all others begin with all tasks. (extend: empty.)
   std::map<std::string, std::uint32_t> sizes;
   template <class V>
   void fields(V& v) {
@@ -195,16 +195,15 @@ struct BeginGeneration {
 
 using job::TaskObservation;
 
-// What a host saw of its tasks. Fenced: an observation of another generation than the job's newest changes
-// nothing.
-// It is sent again until it is applied: `life` and `sequence` tell a repetition.
+// What a host observed of its tasks. Fenced: an observation of another generation than the job's newest changes
+// nothing. A report is sent again until it is applied; `life` and `sequence` identify a repetition.
 struct Report {
   NodeId node;
   std::vector<TaskObservation> tasks;
-  std::uint64_t life = 0;      // of the host's agent; 0: not numbered
-  std::uint64_t sequence = 0;  // counts the reports of that life, from 1
-  std::string node_name;       // for people; "": of the coordinator's host, which was the only one before
-  std::uint64_t back = 0;      // not 0: nothing that HostLost of that index took away is left on the host
+  std::uint64_t life = 0;      // of the host's agent; 0: the report has no number
+  std::uint64_t sequence = 0;  // number of the report in that life, from 1
+  std::string node_name;       // for people; "": the coordinator's host (reports of old agents)
+  std::uint64_t back = 0;      // not 0: nothing that the HostLost of that index took away is left on the host
   template <class V>
   void fields(V& v) {
     v("node", node);
@@ -216,15 +215,15 @@ struct Report {
   }
 };
 
-// The coordinator's word that a host is away for longer than its stateless tasks are waited for: these are lost, and begun
-// elsewhere. What must not run twice waits for the host's return, for the end of its lease (all that the
-// ledger knew to have one there at index `leases_over` are over), or for an operator's word that the host is `gone`.
+// The coordinator's decision that a host has been away for longer than its stateless tasks are waited for: these are
+// lost, and begun elsewhere. Tasks that must not run twice wait for the host's return, for the end of their leases (all
+// leases that the ledger knew of at index `leases_over` are over), or for an operator who says that the host is `gone`.
 struct HostLost {
   NodeId node;
   std::string node_name;
   bool gone = false;
-  std::uint64_t leases_over = 0;  // 0: none is known to be
-  bool ordered = false;           // its agent said goodbye, or was seen to have ended while the host was up: no fault of a job
+  std::uint64_t leases_over = 0;  // 0: no lease is known to be over
+  bool ordered = false;           // its agent said that it stops, or was seen to have ended while the host was up: no fault of a job
   template <class V>
   void fields(V& v) {
     v("node", node);
@@ -235,14 +234,13 @@ struct HostLost {
   }
 };
 
-// A user's word that a host is to be given nothing and what runs there is to go elsewhere (on), or that this is over. Repeating
-// it is no error.
+// A user's order to give a host no new tasks and to move its tasks elsewhere (on), or to end that. Repeating it is no error.
 struct DrainHost {
   NodeId node;
   std::string name;    // for people
   std::string reason, by;
   bool on = true;
-  Duration within{0};  // after that, what has not moved is ended all the same; 0: never
+  Duration within{0};  // after this time, what has not moved is ended; 0: never
   std::optional<Asker> asker = {};
   template <class V>
   void fields(V& v) {
@@ -256,14 +254,14 @@ struct DrainHost {
   }
 };
 
-// The coordinator's verdict on a job with tasks on a drained host: there are places for it elsewhere (held by the coordinator),
-// or it `stays`, and why.
+// The coordinator's decision about a job with tasks on a drained host: places elsewhere are held for it, or it
+// `stays`, with the reason.
 struct MoveJob {
   JobId job = 0;
   Generation generation = 0;
   NodeId node;
-  bool forced = false;  // the drain's deadline has passed: it is ended there, wherever it may go on
-  std::string stays;    // not empty: it is not moved
+  bool forced = false;  // the drain's deadline has passed: the job is ended there, with or without a place elsewhere
+  std::string stays;    // not empty: why the job is not moved
   template <class V>
   void fields(V& v) {
     v("job", job);
@@ -274,8 +272,8 @@ struct MoveJob {
   }
 };
 
-// The coordinator's verdict that a running job makes room for one of higher priority that waits: it ends with its stop grace and
-// waits again. Refused at apply when either moved on.
+// The coordinator's decision that a running job makes room for a waiting one of higher priority: it ends with its
+// stop grace and waits again. Refused at apply if either has changed meanwhile.
 struct PreemptJob {
   JobId job = 0;
   Generation generation = 0;
@@ -288,7 +286,7 @@ struct PreemptJob {
   }
 };
 
-// The coordinator's own verdict on a job: a deadline passed, nothing to restore.
+// The coordinator's decision to end a job: a deadline passed, or there is nothing to restore.
 struct FinishJob {
   JobId job = 0;
   JobState state = JobState::failed;
@@ -306,9 +304,9 @@ struct CheckpointSeen {
   transfer::CheckpointInfo info;
   CheckpointState state = CheckpointState::complete;
   std::string message;
-  NodeId host;                           // where it was seen, judged, moved or deleted; "": wherever it is
-  std::optional<Generation> generation;  // that wrote it, where it is not in the ledger yet; unset: the job's newest
-  std::string unrecognised = {};         // not empty: no checkpoint, but files in no format that is known; nothing else counts
+  NodeId host;                           // host where it was seen, verified, moved or deleted; "": all hosts that have it
+  std::optional<Generation> generation;  // the generation that wrote it, if it is not in the ledger yet; unset: the job's newest
+  std::string unrecognised = {};         // not empty: there is no checkpoint but files in no known format; all other fields mean nothing
   template <class V>
   void fields(V& v) {
     v("job", job);
@@ -321,7 +319,7 @@ struct CheckpointSeen {
   }
 };
 
-// A finished job's time to live is over, or a deleted job's last process is gone.
+// Removes a job whose time to live is over, or a deleted job whose last process is gone.
 struct ForgetJob {
   JobId job = 0;
   template <class V>
@@ -330,7 +328,7 @@ struct ForgetJob {
   }
 };
 
-// signalBeforeDeadline is due: the hosts are told once.
+// signalBeforeDeadline is due: the hosts are told once to send it.
 struct SignalJob {
   JobId job = 0;
   template <class V>
@@ -339,11 +337,11 @@ struct SignalJob {
   }
 };
 
-// Why a job cannot go on now; shown, and an event.
+// Why a job cannot continue now; shown to users, and an event.
 struct JobWaits {
   JobId job = 0;
   std::string reason;
-  bool for_restore = false;  // for a host that has its newest checkpoint: timing.restoreWait counts from the first such word
+  bool for_restore = false;  // it waits for a host that has its newest checkpoint: timing.restoreWait counts from the first such command
   template <class V>
   void fields(V& v) {
     v("job", job);
@@ -352,13 +350,13 @@ struct JobWaits {
   }
 };
 
-// The coordinator's word that a task of the job, on a host that it does not hear of, has had no lease for so long that it must be
-// frozen; or, `because` empty, that all have one again.
+// The coordinator's statement that a task of the job, on a host that is not heard, has had no lease for so long that
+// it must be frozen; or, with `because` empty, that all have leases again.
 struct JobStill {
   JobId job = 0;
   Generation generation = 0;
   std::string because;
-  NodeId host = {};  // where
+  NodeId host = {};  // host of that task
   template <class V>
   void fields(V& v) {
     v("job", job);
@@ -368,7 +366,7 @@ struct JobStill {
   }
 };
 
-// Events up to this number are told (node/history.h).
+// Events up to this number are logged and their hooks run (node/history.h).
 struct EventsTold {
   std::uint64_t seq = 0;
   template <class V>
@@ -377,7 +375,8 @@ struct EventsTold {
   }
 };
 
-// The programs of all members that have a copy know this version. A lower one than the ledger has changes nothing.
+// Raises the ledger's version, since the programs of all members with a copy know it. A lower version than the
+// ledger's changes nothing.
 struct RaiseVersion {
   std::uint32_t to = kFirstVersion;
   template <class V>
@@ -386,8 +385,8 @@ struct RaiseVersion {
   }
 };
 
-// The version that a command with this body needs. ErrorCode::damaged where this program cannot decode it: the body is wrong, or of a
-// version that is not known here. Such a command must not be proposed, for nobody could apply it.
+// The version that a command with this body needs. ErrorCode::damaged if this program cannot decode the body, because
+// it is malformed or of an unknown version. Such a command must not be proposed, because nobody could apply it.
 Result<std::uint32_t> version_needed(CommandType type, std::string_view body);
 
 template <class T>

@@ -1,5 +1,5 @@
-// What a task dies of that another's end brought about: workers that leave because their parameter server's host reboots. It costs
-// nothing and is no first fault, whichever of the two is heard of first (docs/recovery.md).
+// Exits that are consequences of another task's end, such as workers that leave because their parameter server's host
+// reboots. They cost nothing and are no first fault, whichever of the two is reported first (docs/recovery.md).
 #include <algorithm>
 
 #include "common/cluster/job_transition.h"
@@ -7,7 +7,7 @@
 namespace dtrain::cluster {
 namespace {
 
-constexpr std::size_t kMostCharges = 1024;  // that are remembered
+constexpr std::size_t kMostCharges = 1024;  // remembered at most
 
 }  // namespace
 
@@ -22,7 +22,7 @@ void JobTransition::charge(std::uint32_t restarts) {
   job_.charges.insert(job_.charges.end(), std::min<std::size_t>(restarts, kMostCharges - std::min(kMostCharges, job_.charges.size())), now);
 }
 
-// A task was ended in order with its host, or its host was lost. What others died of shortly before was that, too.
+// A task ended in order with its host, or its host was lost. Exits shortly before are consequences of that, too.
 void JobTransition::disturb() {
   const Duration now = ledger_.state_.elapsed;
   if (job_.goal == Goal::end || is_final(job_.state)) return;
@@ -43,22 +43,22 @@ void JobTransition::disturb() {
     job_.not_before = std::min(job_.not_before, now);
   }
   if (!job_.doubted || job_.goal != Goal::run) return;
-  // What was about to fail the job was no fault of it.
+  // The failure that was about to end the job was a consequence, and is no fault of the job.
   job_.doubted.reset();
   job_.doubt.clear();
   if (job_.halt == Halt::none) halt(Halt::recovery, false, true);
   set_state(JobState::recovering, "what failed did so since another task of it, or its host, was being ended");
 }
 
-// A task has failed for good, lately and where tasks on other hosts take part: whether one of these is just being lost the log does not
-// say yet. Who coordinates can tell, and ends the job where it is not so (Coordinator::watch_doubt).
+// A task has failed for good just now, and tasks on other hosts take part in the job: the log does not show yet whether
+// one of those hosts is being lost. The coordinator can tell, and ends the job if none is (Coordinator::watch_doubt).
 bool JobTransition::in_doubt(const TaskRecord& task, const std::string& reason) {
   const Duration now = ledger_.state_.elapsed;
   const bool alone = std::ranges::all_of(job_.tasks, [&](const auto& entry) { return entry.second.place.node == task.place.node; });
-  // Its last failure is what would end the job. Version 1 asked for its first that still counts.
+  // The task's last failure is what would end the job. Version 1 looked at the first failure that still counts.
   const bool lately = !task.failures.empty() && now - (ledger_.state_.version >= 2 ? task.failures.back() : task.failures.front()) <= kConsequence;
   if (alone || !lately || job_.goal != Goal::run || ledger_.broken_rule == "consequence-costs-nothing") return false;
-  if (job_.doubted) return true;  // what failed first says why
+  if (job_.doubted) return true;  // the first failure gives the reason
   job_.doubted = now;
   job_.doubt = reason;
   set_state(JobState::recovering, reason);

@@ -16,7 +16,7 @@ using Act = CouncilStep::Act;
 
 constexpr std::size_t kThreeFrom = 3, kFiveFrom = 10;  // members
 
-// Why a voter is to go, the most urgent first.
+// Why a voter must go, the most urgent first.
 enum class Fault : std::uint8_t { left, lost, never, too_old, none };
 
 class Council {
@@ -62,7 +62,7 @@ class Council {
     return replace().value_or(wait(""));
   }
 
-  // ---- what is true of a member
+  // ---- facts about a member
   const std::vector<MemberId>& learners() const { return view_.configuration.learners; }
   const CouncilMember* member(const MemberId& id) const {
     const auto at = members_.find(id);
@@ -75,18 +75,18 @@ class Council {
   Duration silent(const MemberId& id) const {
     if (id == view_.self) return {};
     const auto at = followers_.find(id);
-    return at == followers_.end() ? Duration{} : at->second->silent;  // not asked yet
+    return at == followers_.end() ? Duration{} : at->second->silent;  // it was not asked yet
   }
   bool heard(const MemberId& id) const { return silent(id) <= options_.heard_within; }
   bool gone(const CouncilMember& known) const {
     return known.state == State::down || known.state == State::dead;
   }
-  // Counts to the majority: it answers, and nobody saw it die (a new leader has heard nobody's silence yet).
+  // The member counts towards the majority: it answers, and nobody saw it die (a new leader has not had time to notice silence).
   bool there(const MemberId& id) const {
     const CouncilMember* known = member(id);
     return heard(id) && (known == nullptr || !gone(*known));
   }
-  // A new leader begins to count the silence anew; gossip goes on.
+  // A new leader measures silence anew; gossip's states continue.
   bool lost(const MemberId& id) const {
     if (silent(id) >= options_.replace_after) return true;
     const CouncilMember* known = member(id);
@@ -116,7 +116,7 @@ class Council {
   bool ready(const MemberId& id) const { return eligible(id) && has_log(id); }
   bool coming(const MemberId& id) const { return eligible(id) && heard(id); }
 
-  // Lower is better: proven members first, then where the council has fewest, then who is there longest.
+  // Lower is better: proven members first, then zones with the fewest voters, then the members that have been up longest.
   using Rank = std::tuple<bool, std::size_t, Instant, MemberId>;
   Rank rank(const MemberId& id) const {
     const CouncilMember* known = member(id);
@@ -124,7 +124,7 @@ class Council {
     const bool unproven = now_ - known->since < options_.proven_after;
     return {unproven, neighbours(*known), unproven ? Instant{} : known->since, id};
   }
-  // Of the council's members and those who are on their way, how many others are in its zone.
+  // How many other voters, present and coming, are in the member's zone.
   std::size_t neighbours(const CouncilMember& one) const {
     if (one.zone.empty()) return 0;
     std::size_t count = 0;
@@ -136,7 +136,7 @@ class Council {
     return count;
   }
 
-  // No change may leave a majority that is not there where one was.
+  // A change must not leave a council without a majority that is up if it had one.
   bool safe_without(const MemberId& id) const {
     std::size_t others = 0;
     for (const MemberId& voter : voters_)
@@ -153,14 +153,14 @@ class Council {
     return {Act::nothing, {}, {}, std::move(why), now_ + look};
   }
 
-  // Who does not vote any more keeps its copy, if it can use it: it is alive, or tasks of it have not ended.
+  // A member that no longer votes keeps its copy if it can use it: it is alive, or has tasks that have not ended.
   ChangeKind departure(const MemberId& id) const {
     const CouncilMember* known = member(id);
     const bool of_use = known != nullptr && known->state != State::left && (known->busy || (!gone(*known) && !lost(id)));
     return of_use && !full() ? ChangeKind::demote : ChangeKind::remove;
   }
 
-  // A voter goes, if the others can do without it; the leader hands over first.
+  // Dismisses a voter if the others can do without it; a leader hands over first.
   std::optional<CouncilStep> dismiss(const MemberId& id, ChangeKind kind, std::string why) const {
     if (!safe_without(id)) return std::nullopt;
     if (id != view_.self) return change(kind, id, std::move(why));
@@ -185,7 +185,7 @@ class Council {
                                                   [this](const MemberId& id) { return ready(id); }));
   }
 
-  // So many learners shall be caught up.
+  // Sees that `wanted` learners have caught up.
   CouncilStep prepare(std::size_t wanted, const std::string& purpose) const {
     std::size_t on_their_way = 0;
     std::string who;
@@ -209,7 +209,7 @@ class Council {
     return change(ChangeKind::add_learner, *best, purpose);
   }
 
-  // From 1 and 3 by two, both caught up before the first; from 2 and 4 by one.
+  // From 1 and 3 voters by two, both caught up before the first becomes a voter; from 2 and 4 by one.
   CouncilStep grow() const {
     const std::size_t wanted = voters_.size() % 2 == 1 ? 2 : 1;
     const std::string purpose = "council of " + std::to_string(voters_.size() + wanted);
@@ -219,8 +219,8 @@ class Council {
 
   CouncilStep shrink() const {
     std::vector<MemberId> order = voters_;
-    // Who is to go anyway, who is not there, then the last of the others; the leader only when nobody else is
-    // left.
+    // Dismissed first are voters that must go anyway, then absent ones, then the last of the others; the leader only
+    // when nobody else is left.
     const auto urgency = [this](const MemberId& id) {
       const Fault why = fault(id);
       return std::tuple(why, why == Fault::none && id == view_.self, there(id));
@@ -234,8 +234,8 @@ class Council {
     return wait(purpose + ": waits until a majority is left without the others");
   }
 
-  // Who is lost has nothing to lose: it makes room first, so that the newcomer's death cannot cost the
-  // majority. Who is alive goes when the newcomer votes, where there is room for both.
+  // A lost voter has nothing to lose: it makes room first, so that the newcomer's death cannot cost the majority. A
+  // living voter goes only when the newcomer votes, if there is room for both.
   std::optional<CouncilStep> replace() const {
     std::vector<std::pair<Fault, MemberId>> order;
     for (const MemberId& id : voters_)
@@ -274,7 +274,7 @@ class Council {
       if (known->state == State::alive && !known->too_old && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
     return best;
   }
-  // Of the learners that need no copy: who is lost, or at least silent.
+  // The learner without need of a copy that is of least use: one that is lost, or at least silent.
   std::optional<MemberId> least_of_use() const {
     std::optional<MemberId> least;
     const auto use = [this](const MemberId& id) { return std::pair(fault(id), heard(id)); };
@@ -289,7 +289,7 @@ class Council {
   const std::vector<MemberId>& voters_;
   std::map<MemberId, const CouncilMember*> members_;
   std::map<MemberId, const raft::FollowerView*> followers_;
-  std::size_t target_ = 1;  // voters
+  std::size_t target_ = 1;  // number of voters
 };
 
 }  // namespace

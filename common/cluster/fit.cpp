@@ -44,7 +44,7 @@ void Fit::exclude(const Capacity& hosts) {
   }
 }
 
-// Hosts without the label are of one group, as if it were empty.
+// Hosts without the label form one group, as if its value were empty.
 void Fit::group(const Capacity& hosts) {
   groups_.resize(hosts.size());
   if (demand_->role->anti_affinity == "host") {

@@ -1,4 +1,4 @@
-// Which hosts may have tasks of one role, and how many of them each can take: rules first (cordon, refusals,
+// Decides which hosts may have tasks of one role, and how many each can take: rules first (cordon, refusals,
 // nodeSelector, avoidGpuHosts), then room.
 #pragma once
 
@@ -14,21 +14,21 @@ namespace dtrain::cluster {
 struct Demand {
   std::string role_name;
   const job::RoleSpec* role = nullptr;
-  std::vector<std::size_t> tasks;     // where they stand in the request
+  std::vector<std::size_t> tasks;     // their indices in the request
   std::uint32_t first_index = 0;      // of the first of them, for people
-  std::vector<HostNumber> standing;   // where tasks of the role are already: anti-affinity looks at them
-  bool rank = false;                  // of a collective job: wants to be near the others
-  const Refusals* refused = nullptr;  // hosts that will not have the job; nullptr: none
+  std::vector<HostNumber> standing;   // hosts that have tasks of the role already, for anti-affinity
+  bool rank = false;                  // a rank of a collective job, which wants to be near the others
+  const Refusals* refused = nullptr;  // hosts that refuse the job; nullptr: none
   std::uint32_t count() const { return static_cast<std::uint32_t>(tasks.size()); }
 };
 
-// The rule that keeps a role from a host, whatever is free there.
+// The rule that keeps a role off a host, whatever is free there.
 enum class Exclusion : unsigned char { none, cordoned, refused, no_copy, selector, has_gpus };
 
-// What a host is short of for one task.
+// What a host lacks for one more task.
 enum class Shortage : unsigned char { none, gpus, cpu, memory, ports };
 
-// More tasks than that on one host are not told apart: no job has as many.
+// Larger numbers of tasks on one host are not distinguished: no job has as many.
 inline constexpr std::uint32_t kSlotsCounted = 1u << 20;
 
 class Fit {
@@ -41,11 +41,11 @@ class Fit {
   std::uint64_t gpus(const Capacity& now, HostNumber h) const {
     return demand_->role->resources.gpus == 0 ? 0 : now.room(h).gpus & now.gpus_of(h, demand_->role->resources.gpu_model);
   }
-  // How many tasks of the role `h` can take, anti-affinity apart; rules count.
+  // How many tasks of the role `h` can take, with all rules but anti-affinity.
   std::uint32_t slots(const Capacity& now, HostNumber h) const;
   Shortage shortage(const Capacity& now, HostNumber h) const;
 
-  // Anti-affinity: of all hosts of one group only one task is taken. No anti-affinity: false for all.
+  // Anti-affinity: all hosts of one group take only one task together. Without anti-affinity spaced() is false.
   bool spaced() const { return !groups_.empty(); }
   std::uint32_t group(HostNumber h) const { return groups_[h]; }
   std::uint32_t groups() const { return group_count_; }

@@ -1,4 +1,4 @@
-// What a founder hears and says; what it decides is in formation_decide.cpp.
+// What a founder receives and sends; formation_decide.cpp decides.
 #include "common/cluster/formation.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ Instant Formation::deadline() const {
   return mute_ || persisting_ || established_ ? kNever : next_ask_;
 }
 
-// Whoever answers a question of this round was there after the round began.
+// A member that answers a question of this round was up after the round began.
 void Formation::new_round() {
   round_ = rng_.next() | 1;
   for (Peer& peer : peers_) peer.answers = false;
@@ -166,7 +166,7 @@ void Formation::act(const Received& received) {
     peer.heard = now_;
     peer.answers = true;
   }
-  // What is not durable yet is not said.
+  // A report is not sent before it is durable.
   if (report.asks && !(persisting_ && with(Rule::promise_durable))) send(report.seat, false);
 }
 

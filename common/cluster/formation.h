@@ -1,20 +1,20 @@
-// Formation: machines that belong to no cluster and name each other as founders begin one together, and never
+// Formation: machines that belong to no cluster and name each other as founders begin one cluster together, and never
 // two.
 //
-// Atomic commitment in two phases (Gray, "Notes on Data Base Operating Systems", 1978), without a coordinator
-// whose loss would block the others for ever. When all founders are reachable and none belongs to a cluster,
-// the one with the smallest id proposes a cluster id; each promises it durably, and holds one promise at a
-// time; when all have promised the proposer begins the log (raft::found), and the others follow whom they see
-// begun. A promise is withdrawn, durably, when the founding cannot come about any more: a founder lost its
-// disk, and with it its id. What was withdrawn is never promised again nor begun, so a founding is void for
-// ever once a majority of its voters withdrew it. docs/consensus.md has the argument.
+// Atomic commitment in two phases (Gray, "Notes on Data Base Operating Systems", 1978), without a coordinator whose
+// loss would block the others for ever. When all founders are reachable and none belongs to a cluster, the one with
+// the smallest id proposes a cluster id. Each founder promises it durably, and holds one promise at a time. When all
+// have promised, the proposer begins the log (raft::found), and the others follow once they see that it has begun. A
+// promise is withdrawn, durably, when the founding cannot succeed any more, because a founder lost its disk and with
+// it its id. What was withdrawn is never promised again nor begun, so a founding is void for ever once a majority of
+// its voters withdrew it. docs/consensus.md has the argument.
 //
-// A sans-IO core: told the time and what happened, it answers with what to do. It owns no clock, descriptor
-// or thread. A founder's bytes are counted and dropped where they make no sense, but founders are not
-// Byzantine. Messages may be lost, repeated, reordered and delayed for any time.
+// A sans-IO core: it is told the time and what happened, and answers with what to do. It owns no clock, descriptor or
+// thread. Malformed reports of a founder are counted and dropped, but founders are not Byzantine. Messages may be
+// lost, repeated, reordered and delayed for any time.
 //
-// What the owner promises: Outputs are carried out in the order of the steps; a Persist is atomic, at most
-// one is under way, and it is answered by Persisted or PersistFailed unless the process ends.
+// The owner must carry out Outputs in the order of the steps; a Persist is atomic, at most one is in flight, and it
+// is answered by Persisted or PersistFailed unless the process ends.
 #pragma once
 
 #include <cstdint>
@@ -36,22 +36,22 @@
 
 namespace dtrain::cluster::formation {
 
-using Seat = std::uint16_t;  // of a founder: which of their names, in ascending order, from 0
+using Seat = std::uint16_t;  // index of a founder's name among all names in ascending order, from 0
 using wire::FormationReport;
 using wire::Founder;
 using wire::Founding;
 
 struct Options {
   Duration ask_every = 500ms;
-  Duration fresh = 2s;      // who did not answer for so long is not reachable
+  Duration fresh = 2s;      // a founder that did not answer for so long counts as unreachable
   BrokenRule broken_rule{};  // --break. Empty in production
 };
 
-// What must never be forgotten. Append-only, for the store.
+// What a founder must never forget. Fields are only ever appended, for the store.
 struct Record {
-  Founding promise;                 // none: free
+  Founding promise;                 // none: this founder is free
   bool started = false;             // its log began here
-  std::vector<Founding> withdrawn;  // promised once, oldest first; at most wire::kMostWithdrawn
+  std::vector<Founding> withdrawn;  // earlier promises, oldest first; at most wire::kMostWithdrawn
   bool operator==(const Record&) const = default;
   std::string encode() const;
   static Result<Record> decode(std::string_view bytes);
@@ -66,12 +66,12 @@ struct Record {
 struct Self {
   MemberId id;
   std::vector<std::string>
-      founders;      // their names as `join` has them on all machines alike; check_founders()
-  std::string name;  // which of them this is
+      founders;      // the founders' names as `join` has them, the same on all machines; check_founders()
+  std::string name;  // this machine's name among them
   Record record;
-  MemberId cluster;  // that this machine belongs to by other ways; it then only answers
+  MemberId cluster;  // the cluster that this machine already belongs to; it then only answers
 };
-// `expect`: 0: not given.
+// Checks the founders' names. `expect`: 0: not given.
 Status check_founders(const std::vector<std::string>& founders, const std::string& name,
                       std::uint32_t expect);
 
@@ -83,9 +83,9 @@ struct Received {
   FormationReport report;
 };
 struct Persisted {};
-struct PersistFailed {};  // this founder says nothing any more until its machine restarts
-struct Established {};    // the log that began here has committed an entry of its own
-struct Admitted {         // by a cluster, on Outputs::join
+struct PersistFailed {};  // this founder sends nothing any more until its agent starts again
+struct Established {};    // the log that began here has committed an entry
+struct Admitted {         // a cluster admitted this machine, after Outputs::join
   MemberId cluster;
 };
 using Input = std::variant<Tick, Received, Persisted, PersistFailed, Established, Admitted>;
@@ -97,12 +97,12 @@ struct Send {
 };
 struct Persist {
   Record record;
-  // In the same transaction the log begins: raft::found(history_of(), configuration_of()).
+  // Begin the log in the same transaction: raft::found(history_of(), configuration_of()).
   std::optional<Founding> begin;
-  // The log that began here, of which no entry was ever committed, is dropped; its Raft at once.
+  // Drop the log that began here, of which no entry was ever committed, and its Raft at once.
   bool abandon = false;
 };
-struct Join {  // ask this founder's cluster to be admitted; told again every now and then until Admitted
+struct Join {  // ask this founder's cluster for admission; repeated until Admitted
   MemberId cluster;
   Seat seat = 0;
 };
@@ -114,11 +114,11 @@ struct Outputs {
 };
 
 raft::History history_of(const Founding& founding);
-// 1, 3 or 5 voters as council_size() says, the smallest ids; the others learn.
+// 1, 3 or 5 voters, by council_size(), with the smallest ids; the others are learners.
 raft::Configuration configuration_of(const Founding& founding);
 
 struct Counters {
-  std::uint64_t dropped = 0;  // reports that made no sense
+  std::uint64_t dropped = 0;  // malformed reports
   std::uint64_t proposed = 0, withdrawn = 0, abandoned = 0;
 };
 
@@ -127,25 +127,25 @@ class Formation {
   // check_founders() must hold.
   Formation(Self self, Options options, Rng rng);
 
-  // Never blocks, never throws. The first call starts at `now`. Appends to `out`.
+  // Never blocks, never throws. The first call starts the core at `now`. Appends to `out`.
   void step(Instant now, const Input& input, Outputs& out);
-  Instant deadline() const;  // earliest useful Tick; kNever: nothing waits
+  Instant deadline() const;  // the earliest useful Tick; kNever: nothing waits
 
   // `form --without h3`: an operator says that these founders will not come. Takes effect with the next step.
   Status form_without(const std::vector<std::string>& names);
 
-  const MemberId& cluster() const { return cluster_; }  // that this machine belongs to; none yet
-  const Record& record() const { return record_; }      // that is durable, or on its way there
+  const MemberId& cluster() const { return cluster_; }  // the cluster that this machine belongs to; none yet
+  const Record& record() const { return record_; }      // the record that is durable or being written
   const Counters& counters() const { return counters_; }
-  std::string status() const;  // for people: what is waited for, and what to do; "" when nothing is
+  std::string status() const;  // what is waited for and what to do, for people; "": nothing is waited for
 
  private:
-  struct Peer {  // of a seat
+  struct Peer {  // the founder in one seat
     MemberId holder;
-    FormationReport report;  // the last that answers this round
+    FormationReport report;  // its last report that answers this round
     Instant heard{};
-    std::uint64_t round = 0;  // of theirs, to be echoed
-    bool answers = false;     // a question of this round
+    std::uint64_t round = 0;  // its round, to be echoed
+    bool answers = false;     // it is owed an answer to a question
   };
   using Seats = std::vector<Seat>;
 
@@ -183,15 +183,15 @@ class Formation {
   void abandon();
 
   // ---- who is there
-  bool fresh(Seat seat) const;  // answered this round lately; oneself always does
-  Seats wish() const;           // of an operator, here or on another founder; empty: none
-  Seats wanted() const;         // seats of the cluster that would be formed now
+  bool fresh(Seat seat) const;  // the founder answered this round lately; this machine itself always counts
+  Seats wish() const;           // an operator's wish, given here or on another founder; empty: none
+  Seats wanted() const;         // seats of the cluster that would be begun now
   bool complete(const Seats& seats) const;
   std::vector<Founder> holders(const Seats& seats) const;
 
   MemberId id_;
   std::vector<std::string> names_;
-  std::string founders_;  // names_, with commas
+  std::string founders_;  // names_, joined by commas
   Seat seat_ = 0;
   Record record_;
   MemberId cluster_;
@@ -207,9 +207,9 @@ class Formation {
   Instant next_ask_{};
   bool proposer_gone_ = false, doubts_ = false;
   Seats own_wish_;
-  std::vector<Peer> peers_;                              // by seat; the own one is not used
-  std::map<MemberId, std::set<MemberId>> withdrawn_by_;  // of foundings promised here, who withdrew them
-  std::string others_founders_;                          // that somebody named instead
+  std::vector<Peer> peers_;                              // by seat; this machine's own is not used
+  std::map<MemberId, std::set<MemberId>> withdrawn_by_;  // by founding promised here: the founders that withdrew it
+  std::string others_founders_;                          // other names that a founder gave instead
   Instant others_named_{};
 };
 

@@ -1,4 +1,4 @@
-// What a founder does about what it has heard: promises, begins, withdraws, joins.
+// What a founder does about the reports that it has: promises, begins, withdraws, joins.
 #include <algorithm>
 #include <utility>
 
@@ -30,7 +30,8 @@ bool Formation::fresh(Seat seat) const {
   return seat == seat_ || (peers_[seat].answers && now_ - peers_[seat].heard <= options_.fresh);
 }
 
-// One's own, else that of the smallest id that has one. It ends when whom it leaves out is there after all.
+// This founder's own wish, or else that of the smallest id that has one. It lapses when a founder that it leaves out
+// appears after all.
 Formation::Seats Formation::wish() const {
   const Seats* wish = own_wish_.empty() ? nullptr : &own_wish_;
   const MemberId* whose = nullptr;
@@ -71,7 +72,7 @@ bool Formation::someone_began(const Founding& founding) const {
   return false;
 }
 
-// The one cluster whose log is known to work. Two of them are no founders' matter: status() tells.
+// The one cluster whose log is known to work. If there are two, founders cannot decide; status() says so.
 std::optional<Join> Formation::cluster_to_join() const {
   if (!cluster_.none() || !record_.promise.none()) return std::nullopt;
   std::optional<Join> join;
@@ -89,7 +90,8 @@ void Formation::decide() {
   if (std::any_of(own_wish_.begin(), own_wish_.end(), [this](Seat seat) { return fresh(seat); }))
     own_wish_.clear();
   if (record_.started && !established_) {
-    // Whoever withdrew it never takes part, so most of its voters never will, and nothing was ever committed.
+    // A founder that withdrew never takes part, so most voters of this founding never will, and nothing was ever
+    // committed in its log.
     const bool given_up = with(Rule::abandoned_by_majority) ? is_void(record_.promise)
                                                             : withdrawn_by_.contains(record_.promise.cluster);
     if (given_up) abandon();
@@ -106,12 +108,12 @@ void Formation::decide_promised() {
 }
 
 void Formation::decide_free() {
-  if (cluster_to_join()) return;  // asked for with the next question
+  if (cluster_to_join()) return;  // join that cluster at the next question
   accept_or_propose();
 }
 
-// All are there and have promised. The proposer begins, the others follow: so one that has not begun may
-// withdraw, and knows that nobody has begun without it.
+// All founders are up and have promised. The proposer begins, and the others follow; so a proposer that has not begun
+// may withdraw, and knows that nobody has begun without it.
 bool Formation::may_begin() const {
   const Founding& founding = record_.promise;
   if (founding.proposer != id_) return false;
@@ -127,13 +129,13 @@ bool Formation::may_begin() const {
   return promised >= needed;
 }
 
-// A proposer that is gone for good, or whom an operator does without, may have begun and told others: their
-// answers must be newer than that. So who comes to doubt begins a new round, and says that it did.
+// A proposer that is gone for good, or that an operator leaves out, may have begun and told others: only their
+// answers after that moment count. So a founder that begins to doubt starts a new round, and says that it did.
 void Formation::watch_proposer() {
   const Founding& founding = record_.promise;
   if (founding.proposer == id_) return;
   const Seat seat = seat_of(founding, founding.proposer);
-  // Who answers a round that began after the promise came after the proposer that this founder knew.
+  // A founder that answers a round begun after the promise, and is another than the proposer, has taken the proposer's seat.
   if (fresh(seat) && peers_[seat].holder != founding.proposer) proposer_gone_ = true;
   const Seats without = wish();
   const bool left_out = std::find(without.begin(), without.end(), seat) != without.end();
@@ -144,7 +146,7 @@ void Formation::watch_proposer() {
 
 bool Formation::withdraws() const {
   const Founding& founding = record_.promise;
-  // Others have a cluster that works: this founding never will.
+  // Other founders have a cluster that works: this founding will never succeed.
   for (Seat seat = 0; seat < peers_.size(); ++seat)
     if (seat != seat_ && fresh(seat) && peers_[seat].report.established) return true;
   if (!with(Rule::proposer_withdraws)) {
@@ -154,7 +156,7 @@ bool Formation::withdraws() const {
   return founding.proposer == id_ ? proposer_withdraws() : follower_withdraws();
 }
 
-// All are there, but not as the founding has them, or one of them is bound elsewhere or withdrew.
+// All founders are up, but not as the founding names them, or one of them is bound elsewhere or withdrew.
 bool Formation::proposer_withdraws() const {
   const Founding& founding = record_.promise;
   const Seats seats = wanted();
@@ -168,7 +170,7 @@ bool Formation::proposer_withdraws() const {
   });
 }
 
-// The proposer did; or it is gone, and of all the others nobody began or can begin any more.
+// The proposer withdrew; or it is gone, and none of the others began or can begin any more.
 bool Formation::follower_withdraws() const {
   const Founding& founding = record_.promise;
   const auto gave_up = withdrawn_by_.find(founding.cluster);
@@ -182,7 +184,7 @@ bool Formation::follower_withdraws() const {
   });
 }
 
-// By themselves: whose disk is lost may have begun.
+// Counts only the voters' own withdrawals: a founder whose disk is lost may have begun.
 bool Formation::is_void(const Founding& founding) const {
   const auto known = withdrawn_by_.find(founding.cluster);
   const bool own = std::any_of(record_.withdrawn.begin(), record_.withdrawn.end(),
@@ -217,7 +219,7 @@ bool Formation::acceptable(const Founding& founding, const MemberId& proposer) c
 }
 
 void Formation::accept_or_propose() {
-  if (record_.withdrawn.size() >= wire::kMostWithdrawn) return;  // status() tells
+  if (record_.withdrawn.size() >= wire::kMostWithdrawn) return;  // status() says so
   for (Seat seat = 0; seat < peers_.size(); ++seat) {
     if (seat == seat_ || !fresh(seat)) continue;
     const Founding& founding = peers_[seat].report.promise;

@@ -1,4 +1,4 @@
-// What formation waits for, in words.
+// Describes what formation waits for.
 #include "common/cluster/formation.h"
 
 namespace dtrain::cluster::formation {

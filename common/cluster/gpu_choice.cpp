@@ -8,10 +8,10 @@
 namespace dtrain::cluster {
 namespace {
 
-// GPUs that belong together: of one link group, or of one NUMA node.
+// GPUs that belong together: those of one link group, or of one NUMA node.
 struct Cell {
   std::int32_t number = -1;
-  std::uint64_t gpus = 0;  // all of the host's that are in it
+  std::uint64_t gpus = 0;  // all of the host's GPUs in it
   std::uint32_t count(std::uint64_t free) const { return static_cast<std::uint32_t>(std::popcount(gpus & free)); }
 };
 

@@ -1,4 +1,4 @@
-// What one host has, and what of it was taken before anything was placed. Plain data, handed in.
+// What one host has, and how much of it was in use before placement. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,30 @@
 
 namespace dtrain::cluster {
 
-// GPUs of one host that are given out; further ones are left alone.
+// GPUs of one host that are given out; further ones are not used.
 inline constexpr std::size_t kGpusPerHost = 64;
 
 struct HostCapacity {
   NodeId id;
   std::string name;
-  std::string task_address;  // hosts that share one share its ports
+  std::string task_address;  // hosts with the same address share its ports
   std::uint64_t cpu_millis = 0, cpu_used = 0;
   std::uint64_t memory_bytes = 0, memory_used = 0;
   struct Gpu {
     std::uint32_t index = 0;
     std::string model;
     bool free = true;
-    std::int32_t numa = -1;  // -1: not known; all such are taken to be near each other
-    std::int32_t group = -1;  // of GPUs that NVLink or XGMI joins; -1: none
+    std::int32_t numa = -1;  // -1: not known, and all such count as near each other
+    std::int32_t group = -1;  // number of the set that NVLink or XGMI joins; -1: none
   };
   std::vector<Gpu> gpus;  // healthy ones
   std::map<std::string, std::string> labels;
   std::set<std::uint16_t> ports_in_use;  // taken or resting
-  std::uint32_t tasks = 0;               // running here: spread and pack look at it
-  bool schedulable = true;               // false (cordoned, or unfit): what runs stays, nothing new comes
-  std::string unfit;                     // not "": likewise, since its health check or an epilog says this
-  // It has no copy of the log, and as many hosts as may have one have tasks: nothing comes until one of them has none any more.
+  std::uint32_t tasks = 0;               // tasks that run here, for spread and pack
+  bool schedulable = true;               // false (cordoned or unfit): its tasks stay, and it gets no new ones
+  std::string unfit;                     // not "": why the host is unfit, by its health check or an epilog; it gets no new tasks
+  // The host has no copy of the log, and as many hosts with tasks as may have a copy have one: it gets no tasks until
+  // one of them has none any more.
   bool no_copy = false;
 };
 

@@ -1,4 +1,4 @@
-// When a job is over by itself: its success, and the last of its time.
+// When a job ends by itself: its success, and the end of its time.
 #include <algorithm>
 
 #include "common/cluster/job_transition.h"
@@ -11,11 +11,11 @@ bool JobTransition::check_success() {
     const auto it = job_.tasks.find(*decider);
     return it != job_.tasks.end() && it->second.completed;
   }
-  // Some wait for room yet.
+  // Some tasks still wait for room.
   if (begins_in_parts(job_, ledger_.state_.version) &&
       std::ranges::any_of(whole_tasks(job_), [this](const TaskId& id) { return !job_.tasks.contains(id); }))
     return false;
-  // All of them: of the workers where successPolicy says so, else of every role that ends by itself.
+  // All tasks that count must have succeeded: the workers if successPolicy says so, else every role that ends by itself.
   const bool workers_only = job_.spec.policy.success_policy == job::SuccessPolicy::all_workers;
   bool any = false;
   for (const auto& [id, t] : job_.tasks) {
@@ -27,13 +27,14 @@ bool JobTransition::check_success() {
   return any;
 }
 
-// Nothing of it is begun again, so it holds its place for nobody.
+// No task of the job is restarted any more, so it keeps its place for nobody.
 bool JobTransition::ended_before_deadline() const {
   return job_.signalled && job_.goal == Goal::run && job_.halt == Halt::none && !job_.needs_generation && !is_final(job_.state) &&
          !job_.tasks.empty() && job_.nothing_runs() && std::ranges::none_of(job_.tasks, [](const auto& t) { return t.second.lost; });
 }
 
-// policy.waitFor: what its success does not depend on may have the end of its work yet, an evaluator its last checkpoint.
+// policy.waitFor: roles on which the success does not depend may still finish their work, such as an evaluator with
+// the last checkpoint.
 bool JobTransition::waits_for_roles() {
   const Duration now = ledger_.state_.elapsed;
   std::optional<Duration> until;

@@ -1,4 +1,4 @@
-// How a job leaves its place: of a drained host, for another job, or for a generation that a user asked for.
+// How a job leaves its place: a drained host, for another job, or for a generation that a user asked for.
 #include <algorithm>
 
 #include "common/cluster/cluster_change.h"
@@ -17,7 +17,8 @@ bool can_leave(const JobRecord& job) {
   return job.goal == Goal::run && job.halt == Halt::none && !job.needs_generation && !is_final(job.state);
 }
 
-// Where no ps or chief holds what was trained, a task begun elsewhere would begin without: all go on from the newest checkpoint.
+// If no ps or chief holds the training's state, a task that begins elsewhere would begin without it: so all tasks
+// restart from the newest checkpoint.
 bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks) {
   const bool restores = spec.checkpoint && spec.checkpoint->restore != "never";
   const bool held = std::ranges::any_of(spec.roles, [&](const auto& role) { return job::is_stateful(spec, {role.first, 0}); });
@@ -25,14 +26,14 @@ bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks) {
   return std::ranges::all_of(tasks, [&](const TaskId& id) { return scales_alone(spec, id.role) && !job::is_stateful(spec, id); });
 }
 
-// All of it ends, with its grace, and is begun anew: meanwhile the job is not Running.
+// The whole generation ends with its grace and begins anew; meanwhile the job is not Running.
 void JobTransition::leave_place(Halt why, const std::string& reason, bool next_generation) {
   halt(why, true, next_generation);
   job_.reason = reason;
   if (job_.state != JobState::recovering && job_.state != JobState::pending) set_state(JobState::restarting, reason);
 }
 
-// A user asked for the next generation: who waits for a state now means the one after this.
+// A user asked for the next generation: waiting for a state now means after this.
 void JobTransition::begin_again(Halt why, const std::string& reason) {
   job_.passed.clear();
   leave_place(why, reason);
@@ -44,7 +45,7 @@ bool JobTransition::move_off(const NodeId& node, const std::string& name, bool f
   if (there.empty()) return false;
   const std::string cause = "host " + name + " is drained";
   if (is_final(job_.state)) {
-    if (!forced || !job_.leave_running) return false;  // it ends already
+    if (!forced || !job_.leave_running) return false;  // it is ending already
     job_.leave_running = false;
     job_.graceful = true;
     return true;

@@ -1,4 +1,4 @@
-// With how many tasks a job runs: fewer than wanted where there is no room, and more again (shrink.h).
+// The number of tasks with which a job runs: fewer than wanted if there is no room, and more again later (shrink.h).
 #include <algorithm>
 
 #include "common/cluster/job_transition.h"

@@ -1,5 +1,6 @@
-// A job that stands still: a task of it is frozen for want of a lease, by its host's word or because the coordinator has granted
-// none for so long. The others' exits then say nothing of them, and its time does not run (docs/recovery.md).
+// A job stands still while a task of it is frozen for want of a lease, as its host reports, or because the
+// coordinator has granted none for so long. Exits of the others then prove nothing about them, and the job's time
+// does not run (docs/recovery.md).
 #include <algorithm>
 
 #include "common/cluster/job_transition.h"
@@ -7,12 +8,12 @@
 
 namespace dtrain::cluster {
 
-// By what its host knew when it saw the exit, or by what is known here.
+// By what its host knew when it saw the exit, or by what the ledger knows.
 bool JobTransition::spares(const TaskObservation& seen) const {
   return (seen.spared || job_.still_since) && ledger_.broken_rule != "frozen-costs-nothing";
 }
 
-// Time since `from` was no part of the run; what is counted so already is not counted twice.
+// The time since `from` was no part of the run; time that was counted so already is not counted twice.
 void JobTransition::credit_still(Duration from) {
   const Duration now = ledger_.state_.elapsed;
   if (!job_.run_started) return;
@@ -21,7 +22,7 @@ void JobTransition::credit_still(Duration from) {
   job_.still_to = now;
 }
 
-// A host that was cut off with its cluster, or has seen nobody coordinate, tells afterwards how long it stood still.
+// A host that was cut off with its cluster, or heard no coordinator, reports afterwards how long the task stood still.
 void JobTransition::stood_still(TaskRecord& task, const TaskObservation& seen) {
   task.lease_frozen = seen.lease_frozen && !seen.ended;
   if (seen.stood_still <= task.stood_still) return;

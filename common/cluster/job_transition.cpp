@@ -10,8 +10,8 @@
 namespace dtrain::cluster {
 namespace {
 
-// A task that failed for good while the job goes on (a dynamic worker) is missed by nobody.
-// Nor one that has ended after the signal before the job's deadline.
+// True for a task that runs, and for one that nobody misses: a dynamic worker that failed for good while the job goes
+// on, and one that ended after the signal before the job's deadline.
 bool counts_as_running(const JobRecord& job, const TaskRecord& t) {
   return t.completed || t.state == TaskState::running || t.state == TaskState::failed || (job.signalled && t.ended);
 }
@@ -99,7 +99,7 @@ void JobTransition::finish(JobState state, std::string reason, bool force_end) {
 }
 
 void JobTransition::halt(Halt why, bool graceful, bool next_generation) {
-  // A recovery that meets a graceful halt in progress makes it a kill, never the other way round.
+  // A recovery during a graceful halt makes it a kill, never the other way round.
   if (job_.halt != Halt::none && !job_.graceful) graceful = false;
   if (why != Halt::recovery) job_.doubted.reset();
   job_.halt = why;
@@ -109,8 +109,7 @@ void JobTransition::halt(Halt why, bool graceful, bool next_generation) {
 
 void JobTransition::count_attempts(TaskRecord& task, const TaskObservation& seen) {
   if (seen.attempt <= task.attempt) return;
-  // Attempts beyond the generation's first are restarts; a report that skips some was lost on the way, they
-  // count too.
+  // Attempts beyond the generation's first are restarts. If a report skips some, an earlier report was lost, and they count too.
   const AttemptNumber known = std::max(task.attempt, task.first_attempt);
   const AttemptNumber counted = std::max(known, task.granted_attempt);
   if (seen.attempt > counted) {
@@ -128,7 +127,7 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   task.exit = seen.exit;
   cut(task.exit->cause, limits::kReasonBytes);
   task.exit_attempt = seen.exit_attempt;
-  // After a halt began nothing counts: neither against a budget nor as the first fault.
+  // After a halt began no exit counts, neither against a budget nor as the first fault.
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none ||
                        seen.exit_attempt == task.restart_attempt || seen.exit_attempt == task.spared_attempt;
   if (ordered || seen.exit->success()) return;
@@ -173,7 +172,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   }
   if (seen.state == TaskState::running) task.reached_running = true;
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none;
-  // What the last run's tasks still do while a rerun waits for their end completes nothing of the new run.
+  // While a rerun waits for the end of the last run's tasks, nothing that they do completes the new run.
   if (seen.state == TaskState::succeeded && !seen.on_request && job_.halt != Halt::rerun &&
       ledger_.broken_rule != "completion-durable")
     task.completed = true;
@@ -213,7 +212,8 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   }
   if (seen.state == TaskState::backoff && !task.moving && job_.goal == Goal::run && job_.halt == Halt::none) grant_restart(task, seen);
   if (seen.state != TaskState::failed || before == TaskState::failed) return;
-  // Several hosts may refuse it at once: the first halts the generation, and the next avoids all of them.
+  // Several hosts may refuse the job at once: the first refusal halts the generation, and the next generation avoids
+  // all of them.
   const bool goes_elsewhere = job_.goal == Goal::run && (job_.halt == Halt::none || job_.halt == Halt::replace);
   if (seen.stage_failed && goes_elsewhere) note_refusal(task.place.node, seen);
   if (ordered) return;
@@ -224,11 +224,11 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
 }
 
 void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
-  if (job_.evaluators_until || job_.doubted) return;  // it has succeeded, but for what it waits for; or its end is decided on
+  if (job_.evaluators_until || job_.doubted) return;  // it has succeeded, but for roles that it waits for; or its end is already decided
   const job::RoleSpec& role = job_.spec.roles.at(task.place.task.role);
   const std::string cause =
       task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
-  // What its host gives up for a failure that counts in nothing goes on by a recovery, too.
+  // A task that its host gave up because of a failure that counts in no budget goes on by a recovery, too.
   const bool spared = seen.exit && task.spared_attempt == seen.exit_attempt;
   const bool retry = (job::is_stateful(job_.spec, task.place.task) || spared) && seen.exit &&
                      job::may_restart(role.restart_policy, *seen.exit);
@@ -239,7 +239,7 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
     if (too_often && !in_doubt(task, reason)) return finish(JobState::failed, reason, false);
     return too_often ? halt(Halt::recovery, false, true) : recover(task, cause, spared);
   }
-  // A dynamic worker may be lost, but not the task whose success the job waits for.
+  // A dynamic worker may be lost, but not the task whose success decides the job's.
   const auto decider = job::deciding_task(job_.spec);
   const bool works = job::role_rules(job_.spec.framework, task.place.task.role).works;
   if (works && job_.spec.policy.enable_dynamic_worker && decider && *decider != task.place.task) {
@@ -268,7 +268,7 @@ bool JobTransition::spend_restart(const std::string& cause, bool spared, const T
 
 void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen) {
   if (!restarts_are_granted(job_) || task.granted_attempt > seen.attempt) return;
-  // A user asked for it; also where the task had ended by itself when its host heard of that (three hosts, seed 969).
+  // A user asked for the restart; this also holds if the task had ended by itself before its host heard of that.
   if (seen.on_request || task.restart_attempt == seen.attempt)
     ++job_.restarts;
   else if (!spend_restart(task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason),
@@ -277,7 +277,8 @@ void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen)
   task.granted_attempt = seen.attempt + 1;
 }
 
-// As large as the generation that runs: of one that is to be scaled down a task alone may need no care, beside the others it does.
+// The spec with the sizes of the generation that runs: after scaling down to one, that task may seem to need no care
+// although the running generation does.
 job::JobSpec JobTransition::as_begun() const {
   job::JobSpec begun = job_.spec;
   for (const auto& known : job_.tasks)
@@ -286,8 +287,8 @@ job::JobSpec JobTransition::as_begun() const {
   return begun;
 }
 
-// Would another one beside it, if it still runs where nobody sees it, do harm? Before all are staged nothing was started.
-// What runs under a lease does none once that is over: it stands still, or has ended.
+// True if a second instance would do harm while the first may still run unseen. Before all tasks are staged nothing
+// was started. A task under a lease does no harm once the lease is over: it is frozen or has ended.
 bool JobTransition::may_run_twice(const job::JobSpec& begun, const TaskRecord& task, const LostHost& lost) const {
   const TaskId& id = task.place.task;
   const bool harms = ledger_.state_.version >= 2 ? job::must_not_run_twice(begun, id)
@@ -322,7 +323,7 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
   const job::JobSpec begun = as_begun();
   for (const TaskRecord* t : there) {
     if (!may_run_twice(begun, *t, lost) || ledger_.broken_rule == "stateful-waits-for-its-host") continue;
-    const bool ends = t->lease > 0ns;  // by itself
+    const bool ends = t->lease > 0ns;  // it ends by itself
     if (!is_final(job_.state)) {
       job_.waits_for_host = node;
       wait_for_host(cause, t->place.task.text() + (ends ? " may run there until its lease is over" : " may run there"), name);
@@ -332,7 +333,7 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
   if (job_.waits_for_host == node) job_.waits_for_host.clear();
   disturb();
   bool alone = move_alone(job_.spec, {});
-  // The loss of what was frozen itself counts; that of a host that was stopped does not.
+  // The loss of the frozen task itself counts as a restart; the loss of a host that was stopped in order does not.
   const bool stood_still = job_.still_since && std::ranges::none_of(there, [](const TaskRecord* t) { return t->lease > 0ns; });
   const bool spared = lost.ordered || stood_still;
   std::vector<TaskRecord*> started;
@@ -350,9 +351,9 @@ bool JobTransition::lose_host(const NodeId& node, const LostHost& lost) {
     alone = alone && scales_alone(job_.spec, t->place.task.role) && !job::is_stateful(begun, t->place.task);
   }
   if (std::ranges::any_of(there, [](const TaskRecord* t) { return t->lease > 0ns; }))
-    job_.must_be_frozen.clear();  // if another one must be, it is said again
+    job_.must_be_frozen.clear();  // if another task must be frozen, the coordinator says so again
   if (!goes_on || std::none_of(there.begin(), there.end(), [](const TaskRecord* t) { return t->lost; })) return true;
-  // Nobody else notices, or all get the new addresses.
+  // No other task notices, or all get the new addresses.
   if (alone) {
     for (const TaskRecord* t : started)
       if (!spend_restart(t->place.task.text() + ": " + cause, spared)) return true;
@@ -377,7 +378,7 @@ void JobTransition::recover(const TaskRecord& task, const std::string& cause, bo
     job_.not_before = now + job::backoff_delay(policy.restart_backoff, job_.recoveries_in_row, jitter_seed(job_));
     ++job_.recoveries_in_row;
   }
-  if (job_.restored && !spared) ++job_.fruitless_restores;  // a later checkpoint that verifies sets it back
+  if (job_.restored && !spared) ++job_.fruitless_restores;  // a later checkpoint that verifies resets it
   halt(Halt::recovery, false, true);
   set_state(JobState::recovering, cause, {{"task", task.place.task.text()}});
 }
@@ -396,7 +397,7 @@ JobState JobTransition::running_state() const {
   if (job_.still_since || !job_.waits_for_host.empty() || job_.doubted) return JobState::recovering;
   if (all) return JobState::running;
   if (job_.state == JobState::recovering) return JobState::recovering;
-  // Between Running and Running again every gap is a restart in place.
+  // A gap between Running and Running again is always a restart in place.
   if (job_.state == JobState::running || (job_.state == JobState::restarting && any_again))
     return JobState::restarting;
   if (any_started || any_again) return JobState::starting;
@@ -406,14 +407,14 @@ JobState JobTransition::running_state() const {
 
 void JobTransition::settle() {
   watch_still();
-  // The barrier: from here on any of them may be started by its host, whether or not that is ever heard.
+  // The barrier: from here on any task may be started by its host, even if that is never reported.
   if (std::ranges::all_of(job_.tasks, [](const auto& entry) { return entry.second.ended || entry.second.reached_staged; }))
     for (auto& [id, t] : job_.tasks) {
       if (t.ended) continue;
       t.granted_attempt = std::max(t.granted_attempt, t.first_attempt);
       ledger_.note_begun(job_);
     }
-  // A job that was to leave its place may be done before its signal arrives: it does not wait for another one then.
+  // A job that was to leave its place may be done before its signal arrives, and then does not wait for another place.
   const bool may_be_done = job_.halt == Halt::none || (job_.halt == Halt::replace && job_.nothing_runs());
   if (job_.goal == Goal::run && may_be_done && !is_final(job_.state) && job_.generation > 0 && !job_.tasks.empty() && check_success() &&
       !waits_for_roles())
@@ -429,8 +430,7 @@ void JobTransition::watch_state() {
   if (is_final(job_.state)) {
     for (auto& [id, t] : job_.tasks) {
       if (!t.ended || t.state == TaskState::succeeded || t.state == TaskState::failed) continue;
-      // Ended because the job was over. What a ps or an idle worker did for a job that succeeded was its part
-      // of it.
+      // The task was ended because the job was over. If the job succeeded, a ps or an idle worker had its part in that.
       t.state = job_.state == JobState::succeeded ? TaskState::succeeded : TaskState::failed;
       if (t.reason.empty()) t.reason = t.attempt < t.first_attempt ? "not started" : "ended with the job";
     }

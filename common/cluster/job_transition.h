@@ -1,6 +1,6 @@
-// The rules by which one job's record changes: states, halts, failures, ends. Used by Ledger::apply only;
-// everything here is a pure function of the record, the command and the ledger's elapsed time. Order of the
-// rules: docs/recovery.md and docs/frameworks.md.
+// The rules by which one job's record changes: states, halts, failures, ends. Used only by Ledger::apply; everything
+// here is a pure function of the record, the command and the ledger's elapsed time. Order of the rules:
+// docs/recovery.md and docs/frameworks.md.
 #pragma once
 
 #include <string>
@@ -11,50 +11,53 @@
 
 namespace dtrain::cluster {
 
-// On `node` and not ended.
+// The job's tasks on `node` that have not ended.
 std::vector<TaskId> tasks_on(const JobRecord& job, const NodeId& node);
-// It runs or is about to: it can be ended to go on elsewhere, or later.
+// True if the job runs or is about to, so that it can be ended to continue elsewhere or later.
 bool can_leave(const JobRecord& job);
-// Can these be ended and begun elsewhere while the job's other tasks go on? Else all of the job must.
+// True if these tasks can be ended and begun elsewhere while the job's other tasks go on; otherwise the whole job must move.
 bool move_alone(const job::JobSpec& spec, const std::vector<TaskId>& tasks);
 
-// Of the jitter of its back-offs: replicas draw the same.
+// Seed for the jitter of the job's back-offs: all replicas draw the same.
 std::uint64_t jitter_seed(const JobRecord& job);
 
 class JobTransition {
  public:
   JobTransition(Ledger& ledger, JobRecord& job, WallTime wall) : ledger_(ledger), job_(job), wall_(wall) {}
 
-  // Sets the state (with event, condition and the passed list) when it differs.
+  // Sets the state, if it differs, with event, condition and the passed list.
   void set_state(JobState state, std::string reason, std::vector<EventField> details = {});
-  // The job is over. What runs is ended with grace, or left alone when cleanPodPolicy says so and !force.
+  // Ends the job. Running tasks are ended with grace, or left alone if cleanPodPolicy says so and !force_end.
   void finish(JobState state, std::string reason, bool force_end);
-  // The newest generation is to end; the next begins once nothing of it runs (unless goal says otherwise).
+  // Ends the newest generation; the next begins once nothing of it runs (unless the goal says otherwise).
   void halt(Halt why, bool graceful, bool next_generation);
   void leave_place(Halt why, const std::string& reason, bool next_generation = true);
   void begin_again(Halt why, const std::string& reason);
   void observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name);
-  // Its host is away. False: none of the job's tasks were left there.
+  // To be called when the tasks' host is away. Returns false if the job had no tasks left there.
   bool lose_host(const NodeId& node, const LostHost& lost);
-  // Its host is drained, and it is to go on elsewhere (job_moves.cpp): tasks that nobody misses alone, else the whole generation,
-  // with its stop grace and at no cost. `forced`: also what a finished job left running ends. False: it is not so any more.
+  // Moves the job off a drained host (job_moves.cpp): only the tasks there if the others can go on without them, else
+  // the whole generation, with its stop grace and at no cost. `forced`: also ends what a finished job left running.
+  // Returns false if the job has nothing to move.
   bool move_off(const NodeId& node, const std::string& name, bool forced);
-  // For one of higher priority (job_moves.cpp): the generation ends with its stop grace and at no cost, and the job waits again with
-  // its age. Its activeDeadlineSeconds counts anew then, as after a resume. False: it is not running any more.
+  // Makes room for a job of higher priority (job_moves.cpp): ends the generation with its stop grace and at no cost;
+  // the job waits again with its age, and its activeDeadlineSeconds counts anew, as after a resume. Returns false if
+  // the job is not running any more.
   bool make_room(const JobRecord& by);
-  // Has it ended where it was to leave? Then it wants another place.
+  // If the task has ended on the host that it was to leave, it now wants another place.
   void moved(TaskRecord& task, const std::string& name);
-  // It is back: nothing is waited for any more.
+  // To be called when a host is back: the job stops waiting for it. Returns false if it did not wait.
   bool host_back(const NodeId& node);
-  // job_still.cpp. Begins or ends its standing still as its tasks are now; then what it stood still is no part of its run.
+  // job_still.cpp: begins or ends the job's standing still, by the present state of its tasks; the time that it stood
+  // still does not count as run time.
   void watch_still();
-  // Derives state, completion, suspension, removal and progress from the tasks. Call after every change.
+  // Derives state, completion, suspension, removal and progress from the tasks. To be called after every change.
   void settle();
-  // Of its next generation (job_sizes.cpp): roles without a size are whole.
+  // Sets the sizes of the next generation (job_sizes.cpp); roles that are not named have all their tasks.
   void resize(const Sizes& sizes);
-  // More tasks beside those that run: of what it is short of.
+  // Adds tasks that the job lacks to those that run.
   void grow(const std::vector<TaskPlacement>& more);
-  // A new run of the same job: budgets, completions and the passed list start anew.
+  // Begins a new run of the same job: budgets, completions and the passed list start anew.
   void begin_run();
   void task_event(const TaskRecord& task, std::string type, std::string reason,
                   std::vector<EventField> details = {});
@@ -81,13 +84,13 @@ class JobTransition {
   void watch_progress();
   void recover(const TaskRecord& task, const std::string& cause, bool spared);
   bool waits_for_roles();
-  // One restart is counted, against the job's budget too unless `spared`. False: that was used up, and the job has failed, or is in doubt
-  // where `fault` may have died of what is not known yet.
+  // Counts one restart, against the job's budget too unless `spared`. Returns false if the budget was used up: the
+  // job has then failed, or is in doubt if `fault` may have been caused by something that is not known yet.
   bool spend_restart(const std::string& cause, bool spared = false, const TaskRecord* fault = nullptr);
-  void charge(std::uint32_t restarts);  // for exits: they may show to be consequences
+  void charge(std::uint32_t restarts);  // for exits, which may turn out to be consequences
   void watch_state();
   bool check_success();
-  bool wanted(const TaskId& id) const;  // not scaled away
+  bool wanted(const TaskId& id) const;  // the task was not scaled away
   bool ended_before_deadline() const;
   void drop_scaled_away();
   JobState running_state() const;

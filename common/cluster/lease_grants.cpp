@@ -82,7 +82,7 @@ void LeaseGrants::round_lost(std::uint64_t round, LeaseOutputs& out) {
   if (!waiting_.empty()) begin_round(out);
 }
 
-// The round showed that nobody else's ledger can be newer than ours was when it began.
+// The round showed that no other ledger can be newer than this one was when the round began.
 void LeaseGrants::answer(Instant now, const LeaseRequest& request, LeaseOutputs& out) {
   const auto it = places_.find(request.id);
   if (it == places_.end() || it->second.place.host != request.host) {
@@ -117,7 +117,7 @@ void LeaseGrants::report(const LeaseReport& report) {
       if (!rules_.hold(Rule::silence_is_no_proof)) place.rebooted = true;
       continue;
     }
-    // Without a lease its host starts it again by itself, unless it was told to stop.
+    // Without a lease its host restarts the task by itself, unless it was told to stop it.
     const bool told = place.withdrawn && report.fence >= place.stop;
     if (!place.place.leased && !told && rules_.hold(Rule::exempt_stays)) continue;
     if (!entry->exited) continue;
@@ -133,7 +133,7 @@ Replaceable LeaseGrants::replaceable(const AssignmentId& id, const HostSeen& hos
   const Place& place = it->second;
   if (host.state == HostSeen::State::forgotten) return {elected_, Why::forgotten};
   if (place.rebooted) return {elected_, Why::rebooted};
-  // A restart needs a grant, which shows in `granted`; one of a predecessor's would be refused by the host, which
+  // A restart needs a grant, which shows in `granted`; a grant of a predecessor would be refused by the host, which
   // has accepted this epoch.
   if (place.proven_exit && (place.exited >= place.granted || !rules_.hold(Rule::newest_attempt)))
     return {elected_, Why::exited};

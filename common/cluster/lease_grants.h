@@ -1,16 +1,18 @@
-// Leases as the coordinator grants them, and when an exclusive task may run elsewhere. docs/leases.md has the rules.
+// Grants leases, where this node coordinates, and decides when an exclusive task may run elsewhere. docs/leases.md
+// has the rules.
 //
-// A request is granted only after a round of the quorum that began after it arrived (raft's ReadAsked, or any proof
-// that a majority still followed this term): so who is deposed or was stopped grants nothing that its successor does
-// not count. One round serves all that wait, and begins at once when none is under way. A grant made in a term was asked
-// for before the next coordinator was elected: that is why a new one need only count one lease from its election.
+// A request is granted only after a quorum round that began after it arrived (raft's ReadAsked, or any proof that a
+// majority still followed this term), so that a deposed or stopped coordinator grants nothing that its successor does
+// not count. One round serves all waiting requests, and begins at once if none is in flight. A grant made in a term
+// was asked for before the next coordinator was elected; so a new coordinator need only count one lease from its
+// election.
 //
-// An assignment is of one host and one boot of it: after a reboot the task needs a new assignment, and no grant is
-// made to any other boot. So a report of another boot, made by a host that had already accepted this coordinator's
-// order of the assignment (`fence`), proves that all of its attempts are over: it can only be a later one.
+// An assignment belongs to one host and one boot of it: after a reboot the task needs a new assignment, and no other
+// boot gets a grant. So a report from another boot, by a host that had already accepted this coordinator's order for
+// the assignment (`fence`), proves that all of its attempts are over, because that boot can only be a later one.
 //
-// Contract: pure; tell it what the log has applied (placed, removed) before the answer of a round is handled. Instants
-// are of this node's CLOCK_BOOTTIME. Cost: O(log assignments) a call, a round O(its requests).
+// Contract: pure. The caller must report what the log has applied (placed, removed) before it hands in the answer to
+// a round. Instants are this node's CLOCK_BOOTTIME. Cost: O(log assignments) for a call, O(its requests) for a round.
 #pragma once
 
 #include <cstdint>
@@ -32,18 +34,18 @@ namespace dtrain::cluster {
 struct LeaseGrantOptions {
   Duration lease = 10s;
   Duration agent_grace = 5min;
-  std::size_t most_waiting = 4096;  // requests for the next round: a further one is dropped and counted
+  std::size_t most_waiting = 4096;  // requests for the next round; a further one is dropped and counted
   BrokenRule broken_rule{};
 };
 
-// What the ledger says of an exclusive assignment.
+// An exclusive assignment, as the ledger has it.
 struct LeasedPlace {
   MemberId host;
-  std::string boot;  // the kernel's boot id, as its host reported it before the assignment was made
-  // Runs under a lease; false for onDisconnect: keep, and for what began in a cluster of one host until its host has
-  // said that it keeps one.
+  std::string boot;  // the kernel's boot id that the host reported before the assignment was made
+  // The task runs under a lease; false with onDisconnect: keep, and for a task that began in a cluster of one host,
+  // until its host reports that it keeps a lease.
   bool leased = true;
-  Duration lease{0};  // where its host keeps a longer one than this coordinator would
+  Duration lease{0};  // set if its host keeps a longer lease than this coordinator grants
 };
 
 struct LeaseRequest {
@@ -55,57 +57,57 @@ struct LeaseRequest {
 };
 
 struct LeaseAnswer {
-  bool granted = false;  // else superseded: the assignment is not, or no longer, this host's
+  bool granted = false;  // false: superseded, because the assignment is not, or no longer, this host's
   LeaseRequest request;
 };
 
 struct LeaseOutputs {
-  std::uint64_t begin_round = 0;  // 0: none
+  std::uint64_t begin_round = 0;  // number of the round to begin; 0: none
   std::vector<LeaseAnswer> answers;
 };
 
-// What a host says of its assignments.
+// A host's report about its assignments.
 struct LeaseReport {
   MemberId host;
   std::string boot;
-  // The highest order that it has accepted durably, and that every shim which lives has confirmed: all that was sent
-  // to it before is done. (An agent that accepts a stop while a start of its own is still on its way to the shim
-  // would report an end that is none: world lease found that.)
+  // The highest order that the host has accepted durably and that every living shim has confirmed: all that was sent
+  // to it before is done. (Otherwise an agent that accepts a stop while its own start is still on the way to the shim
+  // would report an end that is none; the simulated world `lease` found that.)
   Fence fence;
   struct Entry {
     AssignmentId id;
-    AttemptNumber attempt = 0;  // newest that was started
+    AttemptNumber attempt = 0;  // the newest that was started
     bool exited = false;        // nothing of it is left
   };
   std::vector<Entry> entries;
 };
 
-// A host as membership sees it.
+// A host's state, by membership.
 struct HostSeen {
-  enum class State : std::uint8_t { alive, down, dead, forgotten };  // down: agent gone, host up
+  enum class State : std::uint8_t { alive, down, dead, forgotten };  // down: the agent is gone and the host is up
   State state{};
   Instant since{};
 };
 
-// May a successor be placed?
+// From when on a successor of the assignment may be placed, and what that depends on.
 struct Replaceable {
   enum class Why : std::uint8_t {
-    in_service,  // its host is alive, and nobody wants it elsewhere
+    in_service,  // the host is alive and nobody wants the task elsewhere: not at all
     lease,       // the last possible grant runs out at `at`
     grace,       // the agent's time to come back ends at `at`
-    exempt,      // only proof or forget-node
+    exempt,      // only a proof of its end, or forget-node, will do
     exited,
     rebooted,
     forgotten,
   };
-  Instant at = kNever;  // from then on
+  Instant at = kNever;  // the successor may be placed from then on
   Why why{};
 };
 
-// Does it stand still for want of a grant?
+// Until when an assignment's lease holds.
 struct Renewed {
-  Instant until = kNever;  // from then on it is frozen, unless granted again
-  bool granted = false;    // by this coordinator; else its predecessor may have, just before
+  Instant until = kNever;  // the task is frozen from then on unless it is granted a lease again
+  bool granted = false;    // this coordinator granted it; false: the predecessor may have, just before the election
 };
 
 struct LeaseCounters {
@@ -116,29 +118,32 @@ class LeaseGrants {
  public:
   explicit LeaseGrants(const LeaseGrantOptions& options) : options_(options), rules_(options.broken_rule) {}
 
-  // Elected: nothing is known but what placed() then says again, with fences of this epoch.
+  // To be called when this node is elected. All is forgotten; placed() must then be called for every assignment, with
+  // fences of this epoch.
   void begin(Instant now);
-  void end();  // deposed: what waits is dropped
+  void end();  // to be called when this node is deposed: waiting requests are dropped
 
-  // As the log applies it. `fence`: of the order that first tells the host. Again with the same fence: nothing changes.
+  // To be called as the log applies it. `fence`: of the order that first tells the host. A repetition with the same
+  // fence changes nothing.
   void placed(const AssignmentId& id, const LeasedPlace& place, const Fence& fence);
   void removed(const AssignmentId& id) { places_.erase(id); }
-  // Its host says that what began without a lease keeps one of this length: it may run for so long without any grant.
+  // The host reports that a task which began without a lease now keeps one of this length: it may run for so long
+  // without a grant.
   void leased(Instant now, const AssignmentId& id, Duration lease);
-  // Somebody wants it elsewhere (drain, move): nothing more is granted. `fence`: of the order that stops it.
+  // The task is wanted elsewhere (drain, move): it gets no more grants. `fence`: of the order that stops it.
   void withdraw(const AssignmentId& id, const Fence& fence);
-  // A successor is proposed: nothing more is granted, until removed(), or restored because the log refused.
+  // A successor is proposed: no more grants until removed(), or until restored() because the log refused the proposal.
   void decided(const AssignmentId& id) { set_decided(id, true); }
   void restored(const AssignmentId& id) { set_decided(id, false); }
 
   void request(Instant now, LeaseRequest request, LeaseOutputs& out);
   void round_done(Instant now, std::uint64_t round, LeaseOutputs& out);
-  void round_lost(std::uint64_t round, LeaseOutputs& out);  // its requests are dropped: who needs it asks again
+  void round_lost(std::uint64_t round, LeaseOutputs& out);  // drops the round's requests; their shims ask again
 
   void report(const LeaseReport& report);
   Replaceable replaceable(const AssignmentId& id, const HostSeen& host) const;
 
-  // Of what runs under a lease.
+  // For an assignment that runs under a lease.
   Renewed renewed(const AssignmentId& id) const;
 
   const LeaseCounters& counters() const { return counters_; }
@@ -147,8 +152,8 @@ class LeaseGrants {
   using Rule = lease::Rule;
   struct Place {
     LeasedPlace place;
-    Fence fence, stop;      // of the order that tells of it; of the one that stops it, if withdrawn
-    Instant last_answer{};  // of the newest grant of this epoch, or the election
+    Fence fence, stop;      // of the order that first tells the host; of the order that stops the task, if withdrawn
+    Instant last_answer{};  // when the newest grant of this epoch was given, or of the election
     AttemptNumber granted = 0, exited = 0;
     bool proven_exit = false, rebooted = false, withdrawn = false, decided = false;
   };
@@ -159,7 +164,7 @@ class LeaseGrants {
   LeaseGrantOptions options_;
   lease::Rules rules_;
   std::map<AssignmentId, Place> places_;
-  std::map<AssignmentId, LeaseRequest> waiting_;  // the newest of each assignment
+  std::map<AssignmentId, LeaseRequest> waiting_;  // the newest request of each assignment
   std::vector<LeaseRequest> in_round_;
   std::uint64_t round_ = 0, under_way_ = 0;
   Instant elected_{};

@@ -11,7 +11,7 @@
 
 namespace dtrain::cluster {
 
-// Hosts that were lost and are not back. Beyond, the one that is longest gone for good is not remembered.
+// Lost hosts that are not back. Beyond, the one that has been gone for good longest is forgotten.
 constexpr std::size_t kLostHosts = 10'000;
 
 std::string_view to_string(JobState s) {
@@ -78,7 +78,7 @@ std::set<JobId> Ledger::take_forgotten() {
   return std::exchange(forgotten_, {});
 }
 
-// Users choose what is in it: paths, names of programs, what these say.
+// Users choose the content: paths, names of programs, their output.
 void Ledger::add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
                        std::vector<EventField> details) {
   cut(reason, limits::kReasonBytes);
@@ -100,7 +100,8 @@ bool has_checkpoint(const JobRecord& job, const NodeId& host) {
 }
 }  // namespace
 
-// On the same boot its clock measured all the time between, also without an agent. Elsewhere what the log measured counts.
+// On the same boot the coordinator's clock measured all the time in between, even without an agent. Otherwise the
+// time that the log measured counts.
 Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& command, Duration unmeasured) {
   const bool same_clock = c.boot_id == state_.boot_id && command.at > state_.at;
   state_.elapsed += same_clock ? command.at - state_.at : unmeasured;
@@ -118,8 +119,7 @@ Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& co
   return {};
 }
 
-// Is a port or GPU of these places held by a task that has not ended? The last word on what a coordinator
-// planned.
+// True if a task that has not ended holds a port or GPU of these places. This is the final check of what a coordinator planned.
 bool Ledger::taken(const BeginGeneration& c) const {
   std::set<std::pair<NodeId, std::uint16_t>> ports;
   std::set<std::pair<NodeId, std::uint32_t>> gpus;
@@ -139,7 +139,7 @@ bool Ledger::taken(const BeginGeneration& c) const {
   return false;
 }
 
-// Of its generation: some have no place yet, or none any more.
+// True if tasks of the generation have no place yet, or none any more.
 static bool lacks_tasks(const JobRecord& job) {
   return std::ranges::any_of(wanted_tasks(job.spec), [&](const TaskId& id) {
     const auto t = job.tasks.find(id);
@@ -226,7 +226,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     job.restored = c.restore;
     job.restored_digest = c.restore_digest;
     job.restored_place = c.restore_place;
-    // What was committed before is given up: a failure before the next commit begins from scratch, too (three hosts, seed 6677).
+    // Earlier checkpoints are given up: a failure before the next checkpoint begins from scratch, too.
     if (job.from_scratch) job.committed_once = false;
     const bool scratch_asked = std::exchange(job.from_scratch, false);
     if (job.spec.checkpoint) note_restore_point(job, scratch_asked);
@@ -256,7 +256,7 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
   if (c.life != 0) {
     ReportMark& newest = state_.reports[c.node];
     const ReportMark mark{c.life, c.sequence, history_of(state_.epoch)};
-    if (mark <= newest) return {};  // said before
+    if (mark <= newest) return {};  // this report was applied already
     newest = mark;
   }
   const std::string& node_name = c.node_name.empty() ? state_.coordinator_name : c.node_name;
@@ -265,21 +265,21 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
     const auto it = state_.jobs.find(seen.id.job);
     if (it == state_.jobs.end()) continue;
     JobRecord& job = it->second;
-    // Reports of an older generation die here.
+    // Reports about an older generation change nothing.
     if (job.generation != seen.id.generation) continue;
     const auto task = job.tasks.find(seen.id.task);
     if (task == job.tasks.end() || task->second.ended) continue;
-    // So do those of a host from which the task was taken.
+    // Nor do those of a host from which the task was taken.
     if (task->second.place.node != c.node && broken_rule != "report-of-its-host") continue;
     JobTransition transition(*this, job, wall);
     transition.observe(task->second, seen, node_name);
     transition.moved(task->second, node_name);
-    if (task->second.ended) use_ports(task->second.place);  // rests from now on
+    if (task->second.ended) use_ports(task->second.place);  // its port rests from now on
     jobs.insert(job.id);
   }
   if (const auto lost = state_.lost.find(c.node); lost != state_.lost.end() && lost->second.index == c.back) {
     state_.lost.erase(lost);
-    // What was taken from it may have run, or stood still, there until now.
+    // What was taken from the host may have run, or been frozen, there until now.
     for (auto& [port, used] : state_.ports[c.node]) used = state_.elapsed;
     add_event(wall, 0, "host.back", node_name, "", {{"node", node_name}});
     for (auto& [id, job] : state_.jobs) {
@@ -301,7 +301,7 @@ Applied Ledger::apply_finish(const FinishJob& c, WallTime wall) {
   if (it == state_.jobs.end() || is_final(it->second.state))
     return refused(ErrorCode::refused, "job moved on");
   JobTransition transition(*this, it->second, wall);
-  const bool by_itself = it->second.doubted || it->second.evaluators_until;  // not by a deadline of the job
+  const bool by_itself = it->second.doubted || it->second.evaluators_until;  // and not by a deadline of the job
   transition.finish(c.state, c.reason, !by_itself);
   transition.settle();
   ++it->second.version;
@@ -317,7 +317,7 @@ Applied Ledger::apply_forget(const ForgetJob& c, WallTime wall) {
     forget(c.job, wall);
     return {};
   }
-  it->second.deleting = true;  // what cleanPodPolicy None left running goes first
+  it->second.deleting = true;  // what cleanPodPolicy None left running is ended first
   it->second.leave_running = false;
   it->second.graceful = true;
   ++it->second.version;

@@ -1,4 +1,4 @@
-// The part of the ledger about checkpoints: which there are, on which hosts, and which were left behind.
+// The ledger's part about checkpoints: which exist, on which hosts, and which were left behind.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -13,8 +13,8 @@ bool JobRecord::is_stale(Generation of, std::int64_t step) const {
   return std::ranges::any_of(lineage, [&](const RestorePoint& p) { return p.generation > of && p.step < step; });
 }
 
-// One that never began left nothing behind, whatever it was to restore: the next may restore what has become known since (three
-// hosts, seed 3440). Unless a user asked for scratch, of who knows what is there.
+// A generation that never began left nothing behind, whatever it was to restore: the next may restore a checkpoint
+// that became known since. The exception is a user who asked for scratch and knows what is there.
 void Ledger::note_restore_point(JobRecord& job, bool scratch_asked) {
   if (job.unbegun && !job.lineage.empty()) job.lineage.pop_back();
   job.lineage.push_back({job.generation, job.restored ? job.restored->step : -1});
@@ -24,21 +24,21 @@ void Ledger::note_restore_point(JobRecord& job, bool scratch_asked) {
   job.restore_waits_since.reset();
   while (job.ran.size() > limits::kHostsOfJob) {
     const auto oldest = std::ranges::min_element(job.ran, {}, [](const auto& entry) { return entry.second; });
-    if (oldest->second >= job.generation) break;  // those have what is newest
+    if (oldest->second >= job.generation) break;  // these have the newest
     job.ran.erase(oldest);
   }
 }
 
-// What an earlier generation restored matters only while it is less: everything beyond the later point is stale anyway.
+// An earlier restore point matters only while its step is lower: everything beyond the later point is stale anyway.
 void Ledger::note_begun(JobRecord& job) {
   if (!std::exchange(job.unbegun, false) || job.lineage.empty()) return;
   const RestorePoint point = job.lineage.back();
   std::erase_if(job.lineage, [&](const RestorePoint& p) { return p.generation < point.generation && p.step >= point.step; });
 }
 
-// Before its tasks come to a host: whose is what lies there by then, and no host has told of.
+// Notes, before tasks come to a host, which generation wrote what lies there by then and no host has reported.
 void Ledger::note_hosts(JobRecord& job, const BeginGeneration& c, bool extend) {
-  std::set<NodeId> noted;  // or has tasks of this generation already
+  std::set<NodeId> noted;  // or those with tasks of this generation already
   if (extend) {
     for (const auto& [id, t] : job.tasks)
       if (!t.ended) noted.insert(t.place.node);
@@ -54,7 +54,7 @@ void Ledger::note_hosts(JobRecord& job, const BeginGeneration& c, bool extend) {
 
 namespace {
 
-// The oldest of those that matter least: not there any more, then left behind. Never the one that tasks read.
+// Forgets the oldest of the records that matter least: first deleted ones, then those left behind. Never the one that tasks read.
 void forget_one(JobRecord& job) {
   const auto weight = [&](const CheckpointRecord& r) {
     if (r.info.digest == job.restored_digest) return 3;
@@ -64,7 +64,7 @@ void forget_one(JobRecord& job) {
   job.checkpoints.erase(std::ranges::min_element(job.checkpoints.begin(), std::prev(job.checkpoints.end()), {}, weight));
 }
 
-// Whoever sees these very files sees what became of them.
+// All hosts that see these very files see what became of them.
 void forget_place(CheckpointRecord& record, const NodeId& host, std::uint64_t place) {
   std::erase_if(record.places, [&](const CheckpointPlace& p) {
     return host.empty() || p.host == host || (place != 0 && p.place == place);
@@ -72,7 +72,7 @@ void forget_place(CheckpointRecord& record, const NodeId& host, std::uint64_t pl
 }
 
 void note_place(std::vector<CheckpointRecord>& known, const CheckpointRecord& record, const NodeId& host) {
-  // What lay there under this name before was overwritten.
+  // A checkpoint that lay there under this name before was overwritten.
   for (CheckpointRecord& other : known)
     if (&other != &record && other.info.path == record.info.path && !other.places.empty()) {
       forget_place(other, host, 0);
@@ -87,7 +87,7 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "job is gone");
   JobRecord& job = it->second;
   if (!c.unrecognised.empty()) {
-    if (!job.unrecognised.empty()) return done(job);  // said once is enough
+    if (!job.unrecognised.empty()) return done(job);  // reporting it once is enough
     job.unrecognised = c.unrecognised;
     add_event(wall, job.id, "checkpoint.unrecognised", job.spec.name, c.unrecognised, {{"job", job.spec.name}});
     ++job.version;
@@ -110,7 +110,7 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     if (known.size() > limits::kCheckpointsPerJob) forget_one(job);
     record = std::prev(known.end());
   } else if (!good && (record->state == c.state || (c.state == CheckpointState::deleted && !is_good(record->state)))) {
-    return done(job);  // what was moved away is not there either
+    return done(job);  // a checkpoint that was moved away is not there either
   } else if (good) {
     if (c.state == CheckpointState::verified || !is_good(record->state)) record->state = c.state;
   }
@@ -122,14 +122,15 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     note_place(known, *record, c.host);
   } else if (!good) {
     forget_place(*record, c.host, c.info.place);
-    if (record->places.empty()) record->state = c.state;  // else others have it yet
+    if (record->places.empty()) record->state = c.state;  // otherwise other hosts still have it
   }
   std::vector<EventField> details{
       {"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
-  // A damaged one that a generation of this job left was committed too; what lay there before is not ours. What a host tells only
-  // after a later generation began without it is of a branch that was left behind (seed 158 of three hosts).
+  // A damaged checkpoint that a generation of this job wrote shows that it committed, too; what lay there before the
+  // job is not its own. A checkpoint that a host reports only after a later generation began without it belongs to a
+  // branch that was left behind.
   const bool stale = job.is_stale(record->generation, record->info.step);
-  // Nor is the one from elsewhere that the job file names.
+  // Nor is a checkpoint elsewhere that the job file names.
   const bool own = job.spec.checkpoint && transfer::is_in(c.info, job.spec.checkpoint->dir);
   if ((good || (c.state == CheckpointState::damaged && job.generation > 0)) && own && !stale) job.committed_once = true;
   if (c.state == CheckpointState::verified) {

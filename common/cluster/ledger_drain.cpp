@@ -1,4 +1,4 @@
-// The part of the ledger about jobs that leave their places: hosts that people drain, and preemption.
+// The ledger's part about jobs that leave their places: drained hosts, and preemption.
 #include "common/cluster/job_transition.h"
 #include "common/cluster/ledger.h"
 #include "common/cluster/outcome.h"
@@ -28,7 +28,7 @@ Applied Ledger::apply_drain(const DrainHost& c, std::uint64_t index, WallTime wa
   drain.name = c.name;
   drain.reason = c.reason;
   drain.by = c.by;
-  // Said again without one, the deadline that there is stays.
+  // A repeated drain without a deadline keeps the earlier deadline.
   if (c.within > Duration{}) drain.deadline = state_.elapsed + c.within;
   drains_ = true;
   if (said) return {};

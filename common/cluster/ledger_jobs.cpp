@@ -1,4 +1,4 @@
-// The part of the ledger that people drive: submit and the actions on jobs.
+// The ledger's part that users drive: submit and the actions on jobs.
 #include <algorithm>
 
 #include "common/base/limits.h"
@@ -10,10 +10,10 @@
 namespace dtrain::cluster {
 namespace {
 
-// Of limits::kActiveJobs: nobody takes all of them from others.
+// Limit of one user, so that nobody takes all of limits::kActiveJobs from others.
 constexpr std::size_t kActiveJobsOfUser = limits::kActiveJobs / 2;
 
-constexpr std::size_t kShownOfDigest = 12;  // everybody reads the history, and a whole digest is nearly the package
+constexpr std::size_t kShownOfDigest = 12;  // everybody may read the history, and knowing a whole digest is enough to get the package
 
 bool same(const job::User& a, const job::User& b) { return a.uid == b.uid && a.name == b.name; }
 
@@ -37,7 +37,7 @@ std::string verb(ActionKind kind) {
   return "";
 }
 
-// What beside the verb was asked for.
+// What was asked for besides the verb.
 std::string wish(const JobAction& c) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -70,8 +70,8 @@ void Ledger::drop_oldest_finished(WallTime wall) {
   if (finished > limits::kFinishedJobs && oldest != 0) forget(oldest, wall);
 }
 
-// Ended jobs of the same user give their room, the oldest first; none where that is not enough. The one of that name that is about to be
-// replaced is not counted.
+// Makes room by removing ended jobs of the same user, the oldest first; removes none if that is not enough. The job
+// that is about to be replaced does not count.
 Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallTime wall) {
   std::size_t all = c.spec.size(), own = c.spec.size();
   std::vector<JobId> ended;
@@ -116,11 +116,11 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   const JobId id = state_.job_base + index;
   if (spec->name.empty()) spec->name = spec->generate_name + std::to_string(id);
   const JobRecord* existing = find(spec->name);
-  const bool replaced = existing != nullptr;  // below: else it is refused
+  const bool replaced = existing != nullptr;  // it will be, or the submit is refused below
   JobId follows = 0;
   if (existing != nullptr) {
     JobRecord& old = state_.jobs.at(existing->id);
-    // One that is being deleted has given its name away, whatever is left of it.
+    // A job that is being deleted has given its name away, whatever is left of it.
     const bool may_replace = (c.replace && is_final(old.state)) || (old.deleting && broken_rule != "deleted-gives-its-name");
     if (!may_replace) {
       if (job::same_content(old.submitted_spec, c.spec) && same(old.user, c.user)) {
@@ -165,7 +165,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     JobRecord& old = state_.jobs.at(existing->id);
     if (old.nothing_runs()) {
       forget(old.id, wall);
-    } else {  // still winding down: it goes once it is quiet, its name is free now
+    } else {  // it is still ending: it goes once it is quiet, but its name is free now
       old.deleting = old.replaced = true;
       winding_.emplace(old.spec.name, old.id);
       old.leave_running = false;
@@ -216,7 +216,7 @@ Applied Ledger::apply_action(const JobAction& c, WallTime wall) {
 
 const JobRecord* Ledger::find(std::string_view name) const {
   if (const auto it = names_.find(name); it != names_.end()) return find(it->second);
-  // Nobody has the name, but for those that gave it away and have not ended yet: the newest of these.
+  // No job has the name, except those that gave it away and have not ended: returns the newest of these.
   const auto after = winding_.upper_bound({std::string(name), ~JobId{0}});
   return after == winding_.begin() || std::prev(after)->first != name ? nullptr : find(std::prev(after)->second);
 }
@@ -233,7 +233,8 @@ void Ledger::forget(JobId id, WallTime wall) {
     names_.erase(job.spec.name);
   if (!job.request_id.empty()) requests_.erase(job.request_id);
   add_event(wall, id, "job.deleted", job.spec.name, "", {{"job", job.spec.name}});
-  if (const auto next = names_.find(job.spec.name); next != names_.end()) touched_.insert(next->second);  // it may have waited for this end
+  // that job may have waited for this end
+  if (const auto next = names_.find(job.spec.name); next != names_.end()) touched_.insert(next->second);
   state_.jobs.erase(it);
   touched_.insert(id);
   forgotten_.insert(id);
@@ -280,7 +281,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       job.signalled = false;
       job.not_before = 0ns;
       job.reason = "resumed by " + c.user;
-      job.passed.clear();  // who waits for Running now means after this
+      job.passed.clear();  // waiting for Running now means after this
       transition.set_state(JobState::pending, job.reason);
       break;
 
@@ -327,14 +328,14 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       job.reason = "scaled " + c.role + " from " + std::to_string(before != c.replicas ? before : wanted) + " to " +
                    std::to_string(c.replicas) + " by " + c.user;
       const bool active = job.generation > 0 && !job.needs_generation && job.goal == Goal::run;
-      // Where a task could see the difference, all get a new cluster spec: a new generation.
+      // If a task could notice the difference, all get a new cluster spec: a new generation.
       if (active && before != c.replicas && !scales_alone(job.spec, c.role)) transition.begin_again(Halt::scale, std::string(job.reason));
       break;
     }
 
     case ActionKind::remove:
       if (!final && !c.force) return conflict("it is " + state, "cancel it first, or delete with --force");
-      // Asked for once more, it is not to wait for what uses its grace without end.
+      // A second forced delete does not wait for a task that uses up its grace.
       if (job.deleting && c.force && c.request_id != job.delete_request) job.graceful = false;
       if (!final) transition.finish(JobState::cancelled, "deleted by " + c.user, true);
       if (!job.deleting) job.delete_request = c.request_id;

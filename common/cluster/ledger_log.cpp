@@ -1,4 +1,4 @@
-// How the ledger reads entries and snapshots, and what it does where it cannot (versions.h).
+// How the ledger reads entries and snapshots, and what it does if it cannot (versions.h).
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace dtrain::cluster {
 
 namespace {
-// Of what later programs write: read by any.
+// The part of a later program's snapshot that every program can read.
 struct SnapshotHead {
   std::uint32_t version = kFirstVersion;
   template <class V>
@@ -25,7 +25,7 @@ struct EntryHead {
   }
 };
 
-// Fowler, Noll and Vo: FNV-1a, 64 bits. Nobody has an interest in two states of one hash.
+// Fowler, Noll and Vo: FNV-1a, 64 bits. Nobody gains from two states with the same hash.
 std::uint64_t fnv1a(std::string_view bytes) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -43,7 +43,7 @@ Applied with(const Command& command, Handler handler) {
 tl::expected<Ledger, Behind> Ledger::restore(std::string_view snapshot, std::uint64_t index, std::uint32_t knows) {
   wire::DecodeLimits limits;
   limits.bytes = 1u << 30;
-  limits.elements = 1u << 28;  // our own bytes, or the leader's: the limit is that of the bytes
+  limits.elements = 1u << 28;  // the bytes are this node's own or the leader's: their number is the limit
   const auto unreadable = [&](const std::string& cause, std::uint32_t needs) {
     return tl::unexpected(Behind{index, needs > knows ? needs : 0, "could not read the snapshot of the ledger: " + cause});
   };
@@ -96,7 +96,7 @@ Applied Ledger::apply(std::uint64_t index, std::string_view payload, Duration lo
   if (behind_) return refused(ErrorCode::damaged, behind_->cause);
   auto command = wire::decode_strictly<Command>(payload);
   const std::uint32_t needs = command ? command->needs : wire::decode<EntryHead>(payload).value_or(EntryHead{}).needs;
-  // Nobody carries it out, whatever else is in it: it was proposed by mistake.
+  // No replica applies it, whatever else is in it: it was proposed by mistake.
   const bool raises = command && command->type == CommandType::raise_version;
   if (needs > state_.version && !raises) {
     state_.applied = index;
@@ -126,14 +126,14 @@ Applied Ledger::apply_read(const Command& command, std::uint64_t index, Duration
   return command.request ? apply_request(command, index, unmeasured) : dispatch(command, index, unmeasured);
 }
 
-// The job that the entry submitted. Null: none, or it is forgotten.
+// The job that the entry submitted; nullptr: there is none, or it is forgotten.
 const JobRecord* Ledger::made_by(std::uint64_t index) const {
   for (JobId base = state_.job_base; base >= kJobsOfHistory; base -= kJobsOfHistory)
     if (const JobRecord* job = find(base + index)) return job;
   return find(index);
 }
 
-// A user's request is applied once, however often it was proposed. Repeated, it is answered with the job that it made.
+// Applies a user's request once, however often it was proposed. A repetition is answered with the job that the first one made.
 Applied Ledger::apply_request(const Command& command, std::uint64_t index, Duration unmeasured) {
   using Verdict = raft::RequestWindow::Verdict;
   const auto judged = window_.judge({command.request->id(), command.request->minted}, index);

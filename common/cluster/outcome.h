@@ -1,4 +1,4 @@
-// How a command ends: refused, with the reason, or done to a job. Used by the parts of Ledger::apply only.
+// The result of a command: refused, with the reason, or done to a job. Used only by the parts of Ledger::apply.
 #pragma once
 
 #include <string>

@@ -40,7 +40,7 @@ std::vector<std::uint32_t> standing_by_host(const Capacity& capacity, const std:
   return count;
 }
 
-// Roles with the least room for each of their tasks come first: the others can go elsewhere.
+// Roles with the least room for each of their tasks come first, because the others can go elsewhere.
 std::vector<std::size_t> most_constrained_first(const Attempt& attempt, const std::vector<Fit>& fits) {
   struct Slack {
     std::uint64_t slots = 0, count = 0;
@@ -56,7 +56,7 @@ std::vector<std::size_t> most_constrained_first(const Attempt& attempt, const st
   return fit_order;
 }
 
-// The role that found no room; nullopt: all did.
+// Returns the role that found no room; nullopt: all did.
 std::optional<std::size_t> put_all(Attempt& attempt, const std::vector<Fit>& fits, const std::vector<std::size_t>& order,
                                    job::Placement wish) {
   std::vector<std::size_t> ranks, others;
@@ -85,7 +85,7 @@ bool put_tight(Attempt& attempt, const std::vector<std::size_t>& order) {
 std::vector<TaskPlacement> with_ports(const std::vector<TaskId>& tasks, const std::vector<Choice>& choices,
                                       const Capacity& capacity, bool ports) {
   std::vector<TaskPlacement> placements(tasks.size());
-  std::map<std::uint32_t, std::uint16_t> last;  // by pool: given out just now
+  std::map<std::uint32_t, std::uint16_t> last;  // by pool: the port given out last
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     TaskPlacement& place = placements[i];
     const HostNumber h = choices[i].host;
@@ -97,7 +97,7 @@ std::vector<TaskPlacement> with_ports(const std::vector<TaskId>& tasks, const st
     if (!ports) continue;
     const auto given = last.find(capacity.pool(h));
     const auto port = capacity.next_free_port(h, given == last.end() ? std::nullopt : std::optional(given->second));
-    place.address.port = port.value_or(0);  // always there: slots() counted them
+    place.address.port = port.value_or(0);  // there always is one: slots() counted them
     last[capacity.pool(h)] = place.address.port;
   }
   return placements;
@@ -123,7 +123,7 @@ Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::ve
   Attempt attempt(capacity, fits, tasks.size(), ports, standing_by_host(capacity, standing));
   const std::vector<std::size_t> order = most_constrained_first(attempt, fits);
   if (const auto failed = put_all(attempt, fits, order, spec.policy.placement)) {
-    const std::string reason = why_not(fits[*failed], *failed, attempt);  // by what its other roles left
+    const std::string reason = why_not(fits[*failed], *failed, attempt);  // judged by what the job's other roles left free
     attempt.back_to(0);
     const bool several = fits.size() > 1;
     if (!several || (!put_tight(attempt, order) && !search(attempt, fits)))

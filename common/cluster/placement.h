@@ -1,14 +1,15 @@
-// Where the tasks of a generation go: all of them or none. Pure: what is free is handed in; whole numbers only; the same
-// request to the same capacity gets the same answer.
+// Decides where the tasks of a generation go: all of them or none. Pure: free capacity is passed in; whole numbers
+// only; the same request with the same capacity gets the same answer.
 //
-// What is respected: cpus, memory, GPUs (and their model) of each task, ports, nodeSelector, antiAffinity,
-// avoidGpuHosts: require, cordoned hosts. What is wished, and given up before the job would have to wait: pack or spread,
-// avoidGpuHosts: prefer, and for the ranks of a collective job to be near each other: on one NUMA node, on one host, in one
-// rack (hosts with the same label `rack`), else in few racks.
+// Always respected: cpus, memory, GPUs (and their model) of each task, ports, nodeSelector, antiAffinity,
+// avoidGpuHosts: require, cordoned hosts. Wished, and given up before the job would have to wait: pack or spread,
+// avoidGpuHosts: prefer, and that ranks of a collective job are near each other: on one NUMA node, on one host, in
+// one rack (hosts with the same label `rack`), else in few racks.
 //
-// What is promised: where all tasks are of one role, a place is found whenever there is one. Jobs of several roles are a
-// vector bin-packing problem; they are tried most constrained role first, then tightest host first, then by a search of
-// at most kSearchSteps steps among at most kSearchHosts hosts, which misses nothing when it ends within them.
+// Guaranteed: if all tasks are of one role, a place is found whenever there is one. Jobs of several roles are a
+// vector bin-packing problem; they are tried with the most constrained role first, then with the tightest host first,
+// then by a search of at most kSearchSteps steps among at most kSearchHosts hosts, which misses nothing if it ends
+// within these bounds.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +20,21 @@
 
 namespace dtrain::cluster {
 
-inline constexpr std::uint32_t kSearchSteps = 20'000;  // beyond: the job waits, though a place may exist
-inline constexpr std::uint32_t kSearchHosts = 64;      // more that could take a task of the job: no search
+inline constexpr std::uint32_t kSearchSteps = 20'000;  // beyond, the job waits although a place may exist
+inline constexpr std::uint32_t kSearchHosts = 64;      // if more hosts could take a task of the job, there is no search
 inline constexpr std::uint32_t kCloseTries = 4;        // hosts, then racks, that are tried for a whole collective job
 
 // Every task of the job, in the order of roles and indices.
 std::vector<TaskId> wanted_tasks(const job::JobSpec& spec);
 
-// Chooses a host, GPUs and a port for each of `tasks`, in their order. `standing`: tasks of the same generation that are
-// placed already (and held in `capacity`). Failing (ErrorCode::unavailable) says in words a user can act on what is
-// missing: placement_reasons.h. 10,000 hosts and 1,000 tasks: a few milliseconds. `refused`: hosts that will not have the job.
+// Chooses a host, GPUs and a port for each of `tasks`, in their order. `standing`: tasks of the same generation that
+// are already placed (and held in `capacity`). `refused`: hosts that refuse the job. On failure
+// (ErrorCode::unavailable) the text says what is missing, so that a user can act on it: placement_reasons.h. 10,000
+// hosts and 1,000 tasks take a few milliseconds.
 Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const Capacity& capacity,
                                          const std::vector<TaskPlacement>& standing = {}, const Refusals& refused = {});
 
-// False where place() is sure to fail for lack of cpus, memory or GPUs; O(roles).
+// False if place() is sure to fail for lack of cpus, memory or GPUs; O(roles).
 bool may_fit(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const RoomInAll& free);
 
 }  // namespace dtrain::cluster

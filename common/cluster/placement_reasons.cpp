@@ -10,7 +10,7 @@
 namespace dtrain::cluster {
 namespace {
 
-constexpr std::uint32_t kUnfitNamed = 2;  // hosts whose reason is said; of the rest the number
+constexpr std::uint32_t kUnfitNamed = 2;  // hosts whose reason is given; further ones are only counted
 
 std::string hosts(std::uint32_t n) {
   return std::to_string(n) + (n == 1 ? " host" : " hosts");
@@ -91,7 +91,7 @@ class Words {
     return text;
   }
 
-  // Every host is kept out by a rule.
+  // Every host is excluded by a rule.
   std::string no_host() const {
     const bool one_rule = (cordoned_ > 0) + (refused_ > 0) + (unfit_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_copy_ > 0) == 1;
     if (one_rule && cordoned_ > 0)
@@ -202,7 +202,7 @@ class Words {
   std::uint32_t unfit_ = 0, unselected_ = 0, with_gpus_ = 0, without_copy_ = 0, eligible_ = 0, with_room_ = 0, most_ = 0;
   std::uint64_t room_ = 0;
   HostNumber most_on_ = 0;
-  std::string unfit_text_, refused_text_;  // of the first kUnfitNamed each: who, and why
+  std::string unfit_text_, refused_text_;  // of the first kUnfitNamed each: the host, and why
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Why a role finds no room, in words that people can act on: what it needs, which host is nearest to having it, and which
-// rule keeps how many hosts out of it.
+// Explains why a role finds no room, in words that people can act on: what it needs, which host comes nearest, and
+// which rule excludes how many hosts.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ class Search {
           break;
         }
     for (std::size_t f = 0; f < fits.size(); ++f) order_.push_back(f);
-    // What needs most comes first: it has the fewest places.
+    // Roles that need most come first, because they have the fewest places.
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) { return size(a) > size(b); });
   }
 
@@ -29,7 +29,7 @@ class Search {
     return {each.gpus, each.cpu_millis, each.memory_bytes};
   }
 
-  // The task `task` of the role order_[role], on hosts_[from] or behind.
+  // Places the task `task` of role order_[role] on hosts_[from] or a later host.
   bool place(std::size_t role, std::uint32_t task, std::size_t from) {
     if (role == order_.size()) return true;
     const std::size_t f = order_[role];
@@ -45,7 +45,7 @@ class Search {
     return false;
   }
 
-  // To try it would be to try the same again: nothing tells the two apart for any role.
+  // True if trying host i would repeat an earlier try: no role can tell the two hosts apart.
   bool like_an_earlier(std::size_t i, std::size_t from) const {
     for (std::size_t earlier = from; earlier < i; ++earlier)
       if (alike(hosts_[earlier], hosts_[i])) return true;

@@ -7,8 +7,9 @@
 
 namespace dtrain::cluster {
 
-// Depth first. Tasks of a role are alike: each goes to the same host as the one before or a later one; of hosts that look
-// alike only the first is tried. False: there is no place, or kSearchHosts or kSearchSteps did not suffice.
+// Searches depth first. Tasks of a role are alike: each goes to the same host as the one before or a later one, and
+// of hosts that look alike only the first is tried. Returns false if there is no place, or if kSearchHosts or
+// kSearchSteps was exceeded.
 bool search(Attempt& attempt, const std::vector<Fit>& fits);
 
 }  // namespace dtrain::cluster

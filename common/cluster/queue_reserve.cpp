@@ -1,4 +1,4 @@
-// The reservation of the first job that waits: what it will get, and whose ends it waits for.
+// The reservation of the first waiting job: what it will get, and whose ends it waits for.
 #include <algorithm>
 #include <bit>
 #include <set>
@@ -10,13 +10,13 @@
 namespace dtrain::cluster {
 namespace {
 
-// The same placements could begin in `room`: nothing of them is held by others, their hosts take tasks.
+// True if the same placements could begin in `room`: nothing of them is held by others, and their hosts take tasks.
 bool has_room(Capacity& room, const job::JobSpec& spec, const std::vector<TaskPlacement>& placements) {
   for (const TaskPlacement& place : placements) {
     const auto h = room.find(place.node);
     if (!h || !room.takes_tasks(*h) || !spec.roles.contains(place.task.role)) return false;
     const std::uint64_t before = room.room(*h).gpus;
-    std::uint64_t wanted = 0;  // lacks those that the host lost
+    std::uint64_t wanted = 0;  // without GPUs that the host lost
     for (std::size_t g = 0; g < std::min(room.host(*h).gpus.size(), kGpusPerHost); ++g)
       if (std::count(place.gpus.begin(), place.gpus.end(), room.host(*h).gpus[g].index) > 0)
         wanted |= std::uint64_t{1} << g;
@@ -34,7 +34,7 @@ bool same_tasks(const std::vector<TaskPlacement>& placements, const std::vector<
                     [](const TaskPlacement& p, const TaskId& task) { return p.task == task; });
 }
 
-// It stops, and does not come before `job` when it wants a place again.
+// True if the running job is ending and does not come before `job` when it wants a place again.
 bool gives_back(const RunningJob& running, const WaitingJob& job) {
   const auto turn = [](const job::JobSpec& spec, bool resumes, Duration since, JobId id) {
     return std::tuple(-std::int64_t{spec.policy.priority}, !resumes, since, id);
@@ -54,13 +54,13 @@ bool QueueTurn::reserve(const WaitingJob& job) {
   return keep_reservation(job) || make_victims(job) || reserve_after_ends(job);
 }
 
-// A reservation is kept as it was made: a new one would wait for those that were back-filled behind the old.
+// A reservation is kept as it was made: a new one would wait for jobs that were back-filled ahead of the old one.
 bool QueueTurn::keep_reservation(const WaitingJob& job) {
   const auto& kept = queue_.reservation_;
   if (!kept || !queue_.rules_.hold(QueueRule::reservation_is_kept)) return false;
   if (kept->job != job.id || !same_tasks(kept->placements, job.tasks)) return false;
   if (std::ranges::any_of(kept->placements, [&](const TaskPlacement& p) { return job.refused.contains(p.node); })) return false;
-  // Those that made room have gone, and it is not enough: others came first, or a host changed.
+  // The victims have gone and it is not enough: other jobs came first, or a host changed.
   const bool victims_left = std::ranges::any_of(kept->victims, [&](const StartedJob& run) { return find(run) != nullptr; });
   if (!victims_left && make_victims(job)) return true;
   Running ended;
@@ -105,12 +105,13 @@ void QueueTurn::tell_victims() {
 }
 
 std::optional<Duration> QueueTurn::end_of(const RunningJob& job) const {
-  if (!job.ends_by || *job.ends_by <= now_) return std::nullopt;  // it should have ended: nobody knows
+  if (!job.ends_by || *job.ends_by <= now_) return std::nullopt;  // it should have ended: its end is not known
   return job.ends_by;
 }
 
-// The earliest end after which there is room: those that stop already, then by known ends, then, as a guess, by age. More
-// ends never take room away, so that halving finds it; where the search for places is not that even, a later end is found.
+// Finds the earliest end after which there is room: first jobs that are ending, then known ends in order, then, as a
+// guess, by age. More ends never take room away, so a binary search finds it; where the search for places is not that
+// regular, a later end is found.
 bool QueueTurn::reserve_after_ends(const WaitingJob& job) {
   Running order = running_;
   std::sort(order.begin(), order.end(), [&](const RunningJob* a, const RunningJob* b) {
@@ -130,7 +131,7 @@ bool QueueTurn::reserve_after_ends(const WaitingJob& job) {
                                                         : fail(ErrorCode::unavailable, "no room by sums");
   };
   std::size_t too_few = 0, enough = order.size();
-  Capacity after_too_few = free_;  // each end is released once on the way, not once for each step
+  Capacity after_too_few = free_;  // each end is released once, not once for each step
   auto placed = room_in(release(free_, 0, enough));
   if (!placed) return false;
   while (too_few + 1 < enough) {

@@ -44,7 +44,7 @@ Decision QueueTurn::run(std::vector<WaitingJob> waiting) {
   queue_.shape_ = free_.shape();
   for (const WaitingJob& job : waiting) look_at(job);
   queue_.on_empty_ = std::move(on_empty_);
-  // Who had it and was not reached this time has it still.
+  // A job that had the reservation, and was not reached this time, keeps it.
   if (decision_.reservation || !decision_.more) queue_.reservation_ = decision_.reservation;
   return std::move(decision_);
 }
@@ -56,7 +56,7 @@ void QueueTurn::look_at(const WaitingJob& job) {
   if (blocked_) return wait(job, WaitKind::behind, "waits behind a job that never fits");
   if (start(job, free_, false) || start_fewer(job, free_, false)) return;
   auto never = never_fits(job);
-  // There will never be room for all of it: its turn comes with what there may be.
+  // There will never be room for all of its tasks: its turn comes with as many as there can be.
   if (auto fits = never ? fewer(job, emptied()) : std::nullopt) {
     fewer_.push_back(std::move(*fits));
     fewer_.back().least.clear();
@@ -103,7 +103,7 @@ bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_be
   searched(job);
   auto placed = place(*job.spec, job.tasks, where, job.standing, job.refused);
   if (!placed) {
-    // What others ask for in the same words may find room where this one is refused.
+    // Other jobs with the same demand may find room where this one is refused.
     if (!demand_.empty() && job.refused.empty()) no_room.insert(demand_);
     return false;
   }
@@ -137,8 +137,8 @@ bool QueueTurn::start_fewer(const WaitingJob& job, const Capacity& where, bool e
   return started;
 }
 
-// Role by role, the others as many as are found so far. Where many have room fewer have, so halving finds the most; where the
-// search for places is not that even, fewer are found.
+// Reduces role by role, the other roles keeping the sizes found so far. If many tasks have room, so have fewer; so a
+// binary search finds the most, or fewer where the search for places is not that regular.
 std::optional<WaitingJob> QueueTurn::fewer(const WaitingJob& job, const Capacity& where) {
   if (job.least.empty() || tired()) return std::nullopt;
   auto sizes = job.least;
@@ -179,7 +179,7 @@ const Capacity& QueueTurn::emptied() {
   return *emptied_;
 }
 
-// Else a host that is drained, or not fit, may take it later.
+// Otherwise a drained or unfit host may take it later.
 bool QueueTurn::all_take_tasks() const {
   for (HostNumber h = 0; h < free_.size(); ++h)
     if (!free_.host(h).schedulable) return false;

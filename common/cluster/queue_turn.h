@@ -12,19 +12,19 @@
 
 namespace dtrain::cluster {
 
-// Jobs that have to end for a job, and where it then goes.
+// The jobs that must end for a job, and its places afterwards.
 struct VictimChoice {
-  std::vector<JobId> victims;  // none: those that end already suffice
+  std::vector<JobId> victims;  // empty: those that are ending already suffice
   std::vector<TaskPlacement> placements;
 };
-// The fewest whole jobs, then those of the lowest priority, then the youngest, of `candidates` (all may be ended) whose
-// end makes room in `free`, as far as kVictimTries searches show; always a set of which none can be left out. Nothing: all
-// together do not suffice.
+// Chooses from `candidates` (all of which may be ended) the fewest jobs, then those of the lowest priority, then the
+// youngest, whose end makes room in `free`, as far as kVictimTries searches show; none of them can be left out.
+// nullopt: all together do not suffice.
 std::optional<VictimChoice> choose_victims(const WaitingJob& job, const Capacity& free,
                                            std::vector<const RunningJob*> candidates);
 
-// What a job asks for, in words: jobs with the same words find room in the same places. "": it asks for something of its
-// own (more tasks beside others that stand).
+// A text of what a job asks for: jobs with equal texts find room in the same places. "": its demand is unique (more
+// tasks beside running ones).
 std::string demand_of(const WaitingJob& job);
 
 class QueueTurn {
@@ -38,29 +38,29 @@ class QueueTurn {
 
   void look_at(const WaitingJob& job);
   void back_fill(const WaitingJob& job);
-  // Searches `where`; a job that fits is started.
+  // Searches `where` and starts a job that fits.
   bool start(const WaitingJob& job, const Capacity& where, bool ends_before);
   // The same with fewer tasks than it wants.
   bool start_fewer(const WaitingJob& job, const Capacity& where, bool ends_before);
-  // With as many tasks as there is room for in `where`; nullopt: not even for the least, or it wants all.
+  // The job with as many tasks as have room in `where`; nullopt: not even the fewest have room, or it wants all.
   std::optional<WaitingJob> fewer(const WaitingJob& job, const Capacity& where);
   const Capacity& emptied();
-  // Why the empty cluster has no room for it; nullopt: it has, or was not searched now.
+  // Why the empty cluster has no room for the job; nullopt: it has room, or was not searched now.
   std::optional<std::string> never_fits(const WaitingJob& job);
-  // Though all of it never does: some of it fits, now or later, or runs beside what it lacks.
+  // True if the job can use a part of its tasks, now or later, although all of them never fit.
   bool goes_on_with_fewer(const WaitingJob& job);
   bool all_take_tasks() const;
   std::string words_of_never() const;
-  // Of one that never fits whole.
+  // For a job that never fits with all its tasks.
   void wait_for_less(const WaitingJob& job, const std::string& never);
   void wait(const WaitingJob& job, WaitKind kind, std::string reason);
-  // Why it has no room in `where`; nullopt: it has.
+  // Why the job has no room in `where`; nullopt: it has room.
   std::optional<std::string> short_of(const WaitingJob& job, const Capacity& where);
 
-  bool tired();  // no search for room is left in this decision
+  bool tired();  // this decision may search no more
   void searched(const WaitingJob& job) { looks_ += free_.size() + job.tasks.size(); }
 
-  // For the first that waits. False: nothing was found for it, and it delays nobody.
+  // Makes the reservation for the first waiting job. Returns false if nothing was found for it; it then delays nobody.
   bool reserve(const WaitingJob& job);
   bool keep_reservation(const WaitingJob& job);
   bool make_victims(const WaitingJob& job);
@@ -70,8 +70,8 @@ class QueueTurn {
   void tell_victims();
   std::string words_of_reservation() const;
 
-  const RunningJob* find(const StartedJob& run) const;  // nullptr: it has ended
-  // What is free once these have ended.
+  const RunningJob* find(const StartedJob& run) const;  // nullptr: the run has ended
+  // What is free once these jobs have ended.
   Capacity after(const Running& ended) const;
   std::optional<Duration> end_of(const RunningJob& job) const;
 
@@ -79,19 +79,19 @@ class QueueTurn {
   Duration now_;
   Capacity free_;
   const Capacity at_first_;              // free_ before anything was started
-  Running running_;                      // those of this turn included
+  Running running_;                      // including those started in this turn
   std::deque<RunningJob> started_;       // of this turn
   std::map<JobId, const RunningJob*> by_id_;
   std::optional<RoomInAll> in_all_;      // of free_
   std::optional<Capacity> emptied_;      // what is free when nothing runs
-  std::optional<Capacity> shadow_;       // what is free when the reservation begins, its own room taken off
-  std::optional<Capacity> both_;         // free now and then
+  std::optional<Capacity> shadow_;       // what is free when the reservation begins, without the reserved room
+  std::optional<Capacity> both_;         // what is free now and also then
   std::deque<WaitingJob> fewer_;         // jobs that reserve for fewer tasks than they want
-  const WaitingJob* first_ = nullptr;    // that has the reservation
+  const WaitingJob* first_ = nullptr;    // the job with the reservation
   bool blocked_ = false;               // a rule is switched off
-  std::string demand_;                                // of the job that is looked at
-  std::map<std::string, std::string> on_empty_;       // as JobQueue's, of those that wait now
-  std::set<std::string> no_room_now_, no_room_then_;  // demands that found none: in free_, in both_
+  std::string demand_;                                // of the job under consideration
+  std::map<std::string, std::string> on_empty_;       // as in JobQueue, for the jobs that wait now
+  std::set<std::string> no_room_now_, no_room_then_;  // demands that found no room in free_, in both_
   std::uint64_t looks_ = 0;
   std::uint32_t reasons_ = 0;
   Decision decision_;

@@ -15,7 +15,7 @@ RestoreChoice::Step step_of(Kind kind, Candidate at = {}, std::string reason = "
   return {kind, std::move(at), std::move(reason), damaged, {}, -1};
 }
 
-// One entry for the files of one directory, however many hosts see it; newest step first.
+// One candidate for the files of one directory, however many hosts see it; newest step first.
 std::vector<Candidate> merged(const std::vector<RestoreChoice::Found>& found) {
   std::vector<Candidate> all;
   for (const auto& [host, list] : found)
@@ -33,9 +33,10 @@ std::vector<Candidate> merged(const std::vector<RestoreChoice::Found>& found) {
   return all;
 }
 
-// Who wrote what the ledger does not know: files that a host of the newest generation does not see, or that lie where one of that
-// generation's checkpoints does not, are on a disk of their own, and as old as what ran there last. Where none of these can be asked,
-// and nothing of that generation is known, they may be its own.
+// The generation that wrote a checkpoint which the ledger does not know. Files that a host of the newest generation
+// does not see, or that lie where none of that generation's checkpoints lies, are on a separate disk and were written
+// by the generation that ran there last. If no such host can be asked, and no checkpoint of the newest generation is
+// known, they may be the newest generation's.
 Generation writer(const JobRecord& job, const Candidate& c, const std::vector<RestoreChoice::Found>& found) {
   for (const auto& r : job.checkpoints)
     if (r.info.path == c.info.path && r.info.digest == c.info.digest) return r.generation;
@@ -83,7 +84,7 @@ const CheckpointRecord* RestoreChoice::newest_known(std::int64_t above) const {
   const CheckpointRecord* newest = nullptr;
   for (const auto& r : job_.checkpoints) {
     if (!is_good(r.state) || r.places.empty() || r.info.step <= above || job_.is_stale(r.generation, r.info.step)) continue;
-    if (!transfer::is_in(r.info, spec_.dir)) continue;  // the one that the job file names
+    if (!transfer::is_in(r.info, spec_.dir)) continue;  // it is the one that the job file names
     if (newest == nullptr || r.info.step > newest->info.step) newest = &r;
   }
   return newest;
@@ -118,7 +119,7 @@ void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<Node
   CHECK(step_.kind == Kind::scan || step_.kind == Kind::scan_parent);
   std::vector<Candidate> all = merged(found);
   if (pinned()) {
-    // The path may be a checkpoint directory itself, or a prefix: then it is found in its parent directory.
+    // The path may be a checkpoint directory itself, or a prefix, which is found in its parent directory.
     std::erase_if(all, [&](const Candidate& c) { return c.info.path != spec_.restore; });
     if (all.empty() && !parent_scanned_) {
       parent_scanned_ = true;
@@ -134,7 +135,7 @@ void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<Node
       stale_.push_back(std::move(c));
     else if (pinned() || !job_.is_stale(c.generation, c.info.step))
       candidates_.push_back(std::move(c));
-    else if (c.generation != 0)  // else it is none of this job's: it stays
+    else if (c.generation != 0)  // otherwise it is not this job's and stays
       stale_.push_back(std::move(c));
   }
   if (from_scratch_) {
@@ -168,7 +169,7 @@ void RestoreChoice::next_candidate() {
   nothing_left();
 }
 
-// Whoever saw these very files need not be waited for.
+// A host that saw these very files need not be waited for.
 void RestoreChoice::drop_known(const transfer::CheckpointInfo& info) {
   for (auto& r : job_.checkpoints)
     if (r.info.path == info.path && r.info.digest == info.digest)
@@ -198,8 +199,7 @@ void RestoreChoice::verified(const Status& result) {
   quarantined();
 }
 
-// One quarantine is done (or was tried: a name that could not be moved is passed over, and the choice
-// stands).
+// One quarantine is done, or was tried: a checkpoint that could not be moved is passed over, and the choice stands.
 void RestoreChoice::quarantined() {
   if (!decision_) {  // it was a damaged candidate
     drop_known(candidates_[next_].info);
@@ -226,7 +226,7 @@ void RestoreChoice::nothing_left() {
     return;
   }
   if (skip_newest_ && !skipped_.empty()) {
-    // Nothing older is left: the same one once more is better than losing it all.
+    // No older one is left: restoring the same one once more is better than losing everything.
     skip_newest_ = false;
     candidates_ = std::exchange(skipped_, {});
     next_ = 0;

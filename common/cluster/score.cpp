@@ -10,7 +10,7 @@ Score score(const HostNow& now, HostOrder order, std::uint32_t left) {
     case HostOrder::pack:
       return {avoided, elsewhere, unused, now.slots, now.host};
     case HostOrder::close: {
-      // Both halves in one number: hosts that hold all come before all others.
+      // Both halves in one number: hosts that hold all remaining tasks come before all others.
       const std::uint32_t fill = now.slots >= left ? std::min(now.slots, kSlotsCounted) : 2 * kSlotsCounted - now.slots;
       return {avoided, now.rack, elsewhere, fill, now.host};
     }

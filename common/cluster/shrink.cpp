@@ -10,7 +10,7 @@ namespace {
 Sizes fewest(const JobRecord& job, bool waited, bool in_parts) {
   Sizes sizes;
   for (const auto& [name, role] : job.spec.roles) {
-    // A spec that was never validated may name no least number.
+    // A spec that was never validated may have no minimum.
     const bool said = role.min_replicas != 0 && role.min_replicas < wanted_replicas(job, name);
     const std::uint32_t least = said ? role.min_replicas : in_parts ? 1 : role.replicas;
     sizes[name] = waited || in_parts ? std::min(least, role.replicas) : role.replicas;
@@ -22,7 +22,8 @@ Sizes fewest(const JobRecord& job, bool waited, bool in_parts) {
   return sizes;
 }
 
-// Who made room with fewer tasks than wanted had no room for all of them before: waiting for that it might never run again.
+// A job that was preempted while it ran with fewer tasks than wanted had no room for all of them before: if it waited
+// for that, it might never run again.
 bool goes_on(const JobRecord& job) {
   return job.run_started || (job.preempted.by != 0 && !job.shrunk.empty());
 }

@@ -1,5 +1,5 @@
-// Jobs that go on with fewer tasks than their users want, down to minReplicas, and grow again: docs/recovery.md, "A job that
-// shrinks". Its `spec` has the sizes with which it runs, `shrunk` those that are wanted.
+// Jobs that continue with fewer tasks than their users want, down to minReplicas, and grow again: docs/recovery.md, "A
+// job that shrinks". JobRecord::spec has the sizes with which the job runs, JobRecord::shrunk the sizes that are wanted.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace dtrain::cluster {
 
 using Sizes = std::map<std::string, std::uint32_t>;  // tasks, by role
 
-// As its user wants it.
+// Size, spec and tasks as the user wants them.
 std::uint32_t wanted_replicas(const JobRecord& job, const std::string& role);
 job::JobSpec whole_spec(const JobRecord& job);
 std::vector<TaskId> whole_tasks(const JobRecord& job);
@@ -23,19 +23,19 @@ std::vector<TaskId> whole_tasks(const JobRecord& job);
 // once, smaller ones once it has `waited` for room. What has completed, or was given up, is never left out: it would be run again
 // when the job grows. `version`: of the ledger, here and below.
 Sizes fewest_tasks(const JobRecord& job, bool waited, std::uint32_t version);
-// Would waiting allow fewer?
+// True if waiting would allow fewer tasks.
 bool may_shrink(const JobRecord& job, std::uint32_t version);
 
 // policy.gang: false. Its tasks begin one by one, each when it has room, whatever the others do; it has succeeded when all that are wanted
 // have.
 bool begins_in_parts(const JobRecord& job, std::uint32_t version);
 
-// Of the roles of which these places are fewer than what is wanted.
+// The sizes of these placements, for roles that have fewer than what is wanted.
 Sizes sizes_of(const JobRecord& job, const std::vector<TaskPlacement>& placements);
-// May a generation of these sizes begin with these places?
+// True if a generation of these sizes may begin with these placements.
 bool may_have(const JobRecord& job, const Sizes& sizes, const std::vector<TaskPlacement>& placements, std::uint32_t version);
 
-// "runs with 3 of 4 worker"; "" while nothing runs, or all of it.
+// "runs with 3 of 4 worker"; "" while nothing runs, or all tasks do.
 std::string runs_with(const JobRecord& job);
 
 }  // namespace dtrain::cluster

@@ -1,4 +1,4 @@
-// What keeps tasks from being started on a host: it is avoided for a while, by the job and by all jobs of its user (docs/recovery.md).
+// Hosts on which tasks cannot be started: the job, and all jobs of its user, avoid them for a while (docs/recovery.md).
 #include <algorithm>
 
 #include "common/base/limits.h"
@@ -16,7 +16,7 @@ void cut(std::string& text, std::size_t bytes) {
 
 namespace {
 
-// Several tasks of one generation that fail on a host are one failure of it.
+// Several tasks of one generation that fail on a host count as one failure.
 bool fails_anew(Refusal& refusal, const JobRecord& job) {
   if (refusal.job == job.id && refusal.generation == job.generation) return false;
   refusal.job = job.id;
@@ -65,9 +65,9 @@ void Ledger::note_staged(const JobRecord& job, const NodeId& host) {
   if (users->second.empty()) state_.avoided.erase(users);
 }
 
-// Whatever keeps a task from being begun on a host is a reason to go elsewhere. What only the user can mend (no such directory) may be
-// different on another host, too: where no host is left the coordinator ends the job. What is so for the moment (a port that somebody
-// holds) is tried there once more at once, for the next generation has other ports.
+// Anything that keeps a task from beginning on a host is a reason to go elsewhere. A failure that only the user can
+// mend (no such directory) may be absent on another host; if no host is left, the coordinator ends the job. A
+// momentary failure (a port in use) is retried there once at once, since the next generation has other ports.
 void JobTransition::note_refusal(const NodeId& host, const TaskObservation& seen) {
   const Duration now = ledger_.state_.elapsed;
   std::erase_if(job_.refused_by, [&](const auto& entry) { return entry.second.until + kRefusedFor <= now; });
@@ -91,8 +91,8 @@ void JobTransition::begins_there(const NodeId& host) {
 }
 
 void JobTransition::stage_failed(const TaskRecord& task, const TaskObservation& seen) {
-  // A task that ran in this generation died before: what replaces it is a restart, wherever that begins (seed 12791).
-  // Unless a user asked for its end, or its port was somebody else's.
+  // A task that ran in this generation died before: its replacement is a restart, wherever that begins. Exceptions: a
+  // user asked for its end, or its port belonged to another process.
   const bool died = task.attempt >= task.first_attempt && task.attempt != task.restart_attempt;
   const Duration now = ledger_.state_.elapsed;
   if (job_.was_running && now - job_.all_running_since >= job_.spec.policy.restart_backoff.reset_after) job_.ports_lost = 0;

@@ -1,5 +1,5 @@
-// What the ledger knows. Pure records; only Ledger::apply writes them. All times that decide anything are
-// elapsed time of the cluster (Duration since its first entry, see Ledger); WallTime is for people.
+// The ledger's records. Pure data; only Ledger::apply writes them. All times that decide anything are elapsed time of
+// the cluster (Duration since its first entry, see Ledger); WallTime is for people.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ inline bool is_final(JobState s) {
 
 using job::TaskState;
 
-// Where one task of a generation was put.
+// The place of one task of a generation.
 struct TaskPlacement {
   TaskId task;
   NodeId node;
   job::TaskAddress address;
-  std::vector<std::uint32_t> gpus;  // indices on the node
+  std::vector<std::uint32_t> gpus;  // indices on that host
   template <class V>
   void fields(V& v) {
     v("task", task);
@@ -60,7 +60,7 @@ struct TaskRecord {
   TaskPlacement place;
   TaskState state = TaskState::waiting;
   AttemptNumber first_attempt = 1;  // of this generation
-  AttemptNumber attempt = 0;        // highest known to have started (0: none ever)
+  AttemptNumber attempt = 0;        // the highest known to have started (0: none)
   AttemptNumber exit_attempt = 0;   // the newest attempt whose exit is in `exit`
   std::int32_t pid = 0;             // while an attempt runs
   WallTime started{};
@@ -69,23 +69,24 @@ struct TaskRecord {
   bool reached_running = false;  // in this generation
   bool ready = false;            // READY=1, in this generation
   bool completed = false;        // succeeded for good: never run again, also not in later generations
-  bool ended = false;            // the host said: nothing of this assignment runs or will run
-  bool lost = false;             // ended, because its host is away or drained (HostLost, MoveJob); a place elsewhere is wanted
-  bool moving = false;           // is being stopped, to be begun on another host (MoveJob)
+  bool ended = false;            // the host reported that nothing of this assignment runs or will run
+  bool lost = false;             // ended because its host is away or drained (HostLost, MoveJob); a place elsewhere is wanted
+  bool moving = false;           // being stopped, to begin on another host (MoveJob)
   bool reached_staged = false;   // in this generation
-  AttemptNumber granted_attempt = 0;  // newest that may have begun: the first since the barrier, later ones as in restarts_are_granted()
+  // newest attempt that may have begun: the first after the barrier, later ones by restarts_are_granted()
+  AttemptNumber granted_attempt = 0;
   std::uint32_t consecutive_failures = 0;
-  AttemptNumber restart_attempt = 0;  // a user asked to end this attempt and start the next: costs no budget
-  std::vector<Duration> failures;     // when, within the threshold's window; at most its count
+  AttemptNumber restart_attempt = 0;  // a user asked to end this attempt and start the next, which costs no budget
+  std::vector<Duration> failures;     // times of failures within the threshold's window; at most its count
   bool given_up = false;             // failed for good while its job goes on without it (a dynamic worker)
   bool left_running = false;          // ran when its job ended under cleanPodPolicy None
   std::string reason;
-  std::uint64_t placed = 0;           // index of the entry that put it there
-  Duration lease{0};                  // the longest under which this assignment ever ran; 0: its host may run it without one
-  std::uint64_t leased = 0;           // index of the report that first named one
-  bool lease_frozen = false;          // its host said so
-  Duration stood_still{0};            // as its host says, see TaskObservation
-  AttemptNumber spared_attempt = 0;   // newest whose exit counts in no budget: its job stood still, or its host ended it
+  std::uint64_t placed = 0;           // index of the entry that placed it there
+  Duration lease{0};                  // the longest lease that this assignment ever had; 0: its host may run it without one
+  std::uint64_t leased = 0;           // index of the report that first named a lease
+  bool lease_frozen = false;          // by its host's report
+  Duration stood_still{0};            // by its host's report, see TaskObservation
+  AttemptNumber spared_attempt = 0;   // newest attempt whose exit counts in no budget: its job stood still, or its host ended it
   template <class V>
   void fields(V& v) {
     v("place", place);
@@ -128,7 +129,7 @@ constexpr CheckpointState enum_last(CheckpointState) {
 // A host that has a checkpoint.
 struct CheckpointPlace {
   NodeId host;
-  std::uint64_t place = 0;  // CheckpointInfo::place there
+  std::uint64_t place = 0;  // CheckpointInfo::place on that host
   template <class V>
   void fields(V& v) {
     v("host", host);
@@ -139,11 +140,11 @@ struct CheckpointPlace {
 // One entry of a job's lineage. Order: generation, then step.
 struct CheckpointRecord {
   transfer::CheckpointInfo info;
-  Generation generation = 0;      // that wrote it (0: before the job began)
-  std::int64_t parent_step = -1;  // what its generation restored (-1: from scratch)
+  Generation generation = 0;      // the one that wrote it (0: before the job began)
+  std::int64_t parent_step = -1;  // the step that its generation restored (-1: from scratch)
   CheckpointState state = CheckpointState::complete;
   WallTime seen{};
-  std::vector<CheckpointPlace> places;  // as hosts told; limits::kCheckpointPlaces at most, further ones are not noted
+  std::vector<CheckpointPlace> places;  // as hosts reported; at most limits::kCheckpointPlaces, further ones are not noted
   template <class V>
   void fields(V& v) {
     v("info", info);
@@ -158,7 +159,7 @@ inline bool is_good(CheckpointState s) {
   return s == CheckpointState::complete || s == CheckpointState::verified;
 }
 
-// Where a generation began: what earlier ones wrote beyond that step is a branch that was left behind.
+// Where a generation began: what earlier generations wrote beyond that step is a branch that was left behind.
 struct RestorePoint {
   Generation generation = 0;
   std::int64_t step = -1;  // -1: from scratch
@@ -201,18 +202,19 @@ struct Condition {
   }
 };
 
-// A host on which a job could not be begun: it is given no tasks of this job until then. After a prolog that failed, or what only the
-// job's user can mend, that is kRefusedFor at once; else it begins with kRefusedFirst and doubles with each failure, up to that.
+// A host on which a job could not begin: it gets no tasks of this job until `until`. After a failed prolog, or a
+// failure that only the job's user can mend, that is kRefusedFor at once; else it begins with kRefusedFirst and
+// doubles with each failure, up to kRefusedFor.
 inline constexpr Duration kRefusedFor = 5min;
 inline constexpr Duration kRefusedFirst = 1s;
 inline constexpr std::size_t kRefusalBytes = 300;  // of its reason; the rest is cut off
 struct Refusal {
   Duration until{0};
   std::string reason;
-  std::uint32_t times = 0;  // that it failed there, without a success between
+  std::uint32_t times = 0;  // failures there without a success in between
   bool for_good = false;    // nothing changes there by itself: the user must mend it (no such directory)
-  bool avoided = false;     // another job of the same user failed there, which `reason` names
-  JobId job = 0;            // whose generation failed there last: its further tasks are no further failure
+  bool avoided = false;     // another job of the same user failed there; `reason` names it
+  JobId job = 0;            // the job whose generation last failed there: further failing tasks of that generation do not count
   Generation generation = 0;
   template <class V>
   void fields(V& v) {
@@ -226,24 +228,26 @@ struct Refusal {
   }
 };
 using Refusals = std::map<NodeId, Refusal>;
-// Those that are not over.
+// The refusals whose time is not over.
 Refusals in_force(const Refusals& refusals, Duration elapsed);
-// So many generations in a row that began, and lost a port to somebody else, cost no budget: who may give a port away can feign one.
+// So many generations in a row that began and then lost a port to another process cost no budget. Further ones do,
+// because a job that can give a port away can also feign such a loss.
 inline constexpr std::uint32_t kFreePortsLost = 3;
 
-// For how long a host is avoided after so many failures in a row, with `first` after the first of them.
+// How long a host is avoided after so many failures in a row, if `first` is the time after the first.
 Duration refused_for(std::uint32_t times, Duration first, Duration most);
 
-// So long before and after a task's ordered end, or the loss of its host, others that fail are taken to die of that.
+// Other tasks that fail within this time before or after a task's ordered end, or the loss of its host, are taken to
+// fail because of that.
 inline constexpr Duration kConsequence = 60s;
 
-// What the people or the rules want of a job.
+// What users or the rules want of a job.
 enum class Goal : unsigned char { run, suspend, end };
 constexpr Goal enum_last(Goal) {
   return Goal::end;
 }
 
-// For whom a job makes room, or made room when it ended last.
+// The job that this one makes room for, or made room for when it last ended.
 struct Preempted {
   JobId by = 0;  // 0: for nobody
   std::string name;
@@ -264,10 +268,10 @@ struct JobRecord {
   JobId id = 0;
   job::JobSpec spec;
   std::string
-      submitted_spec;  // as submitted, encoded: scale changes `spec`, "same content" is decided on this
+      submitted_spec;  // encoded, as submitted: scale changes `spec`, while "same content" is decided by this
   job::User user;
   std::string request_id;
-  NodeId package_host;  // where the package came from; "": not known
+  NodeId package_host;  // the host that the package came from; "": not known
   WallTime created{};
   Duration created_elapsed{0};
 
@@ -276,23 +280,23 @@ struct JobRecord {
   Goal goal = Goal::run;
   bool deleting = false;  // forget it once nothing of it runs
   bool replaced = false;  // deleting, and its name belongs to a newer job already
-  std::string delete_request;  // that began it: the same one sent again asks for nothing more
+  std::string delete_request;  // the request that began it; the same request sent again changes nothing
 
-  Generation generation = 0;         // newest; 0: none yet
+  Generation generation = 0;         // the newest; 0: none yet
   Halt halt = Halt::none;            // the generation is being stopped
-  bool graceful = false;             // by stop signal and grace; else killed at once
-  bool needs_generation = true;      // once all of the old is ended, begin the next
+  bool graceful = false;             // by stop signal and grace; false: killed at once
+  bool needs_generation = true;      // the next generation begins once the old one has ended
   Duration not_before{0};            // back-off of recoveries and placements
-  std::uint32_t stage_failures = 0;  // in a row
-  std::uint32_t ports_lost = 0;      // likewise: of generations that had begun, for a port of theirs was somebody else's
+  std::uint32_t stage_failures = 0;  // of generations in a row
+  std::uint32_t ports_lost = 0;      // generations in a row that had begun and lost a port to another process
   bool was_running = false;          // this run has been Running once
 
   std::map<TaskId, TaskRecord> tasks;            // of the newest generation
-  std::map<TaskId, AttemptNumber> former_tasks;  // scaled away: their logs remain, their attempts count on
+  std::map<TaskId, AttemptNumber> former_tasks;  // tasks scaled away: their logs remain, and their attempts are counted on
 
-  std::uint32_t restarts = 0;           // of this run: in place + recoveries
-  std::uint32_t budget_spent = 0;       // of them, those that count against backoffLimit
-  std::uint32_t recoveries_in_row = 0;  // without a healthy period between
+  std::uint32_t restarts = 0;           // in this run, in place and recoveries
+  std::uint32_t budget_spent = 0;       // those of `restarts` that count against backoffLimit
+  std::uint32_t recoveries_in_row = 0;  // without a healthy period between them
   std::optional<Duration> run_started;  // first placement of this run (anew after a resume)
   Duration all_running_since{0};
   std::optional<Duration> finished_elapsed;
@@ -303,53 +307,55 @@ struct JobRecord {
   std::optional<job::Restore> restored;
   std::string restored_digest;
   std::uint32_t fruitless_restores =
-      0;  // failures in a row of generations restored from restored_digest without progress
-  bool from_scratch = false;  // asked for by a user: the next generation restores nothing
-  std::vector<RestorePoint> lineage;         // of generations; only those that no later one which began makes needless
-  bool unbegun = false;                      // nothing of the newest generation was started yet: it has left nothing behind
-  std::map<NodeId, Generation> ran;          // the newest generation with tasks on that host
-  std::map<NodeId, Generation> ran_before;   // of the newest generation's hosts: the one before its tasks came there; none: not there
-  std::uint64_t restored_place = 0;          // of the files of `restored` that were verified
-  std::optional<Duration> restore_waits_since;  // its newest checkpoint is on hosts that are away (timing.restoreWait)
+      0;  // consecutive failures of generations restored from restored_digest without progress
+  bool from_scratch = false;  // a user asked that the next generation restore nothing
+  // restore points of generations, without those that a later generation which began makes needless
+  std::vector<RestorePoint> lineage;
+  bool unbegun = false;                      // nothing of the newest generation has started yet, so it has left nothing behind
+  std::map<NodeId, Generation> ran;          // by host: the newest generation with tasks there
+  // by host of the newest generation: the one before its tasks came there; missing: there was none
+  std::map<NodeId, Generation> ran_before;
+  std::uint64_t restored_place = 0;          // place of the files of `restored` that were verified
+  std::optional<Duration> restore_waits_since;  // since when its newest checkpoint is only on hosts that are away (timing.restoreWait)
 
-  Preempted preempted;            // until it has a place again
-  std::uint32_t preemptions = 0;  // of this run
+  Preempted preempted;            // set until the job has a place again
+  std::uint32_t preemptions = 0;  // in this run
 
-  bool leave_running = false;  // cleanPodPolicy None: what runs at the end is left alone until delete
+  bool leave_running = false;  // cleanPodPolicy None: tasks that run at the end are left alone until delete
   bool signalled = false;      // signalBeforeDeadline was sent in this run
   std::optional<Fault> first_fault;
   std::vector<Condition> conditions;
   std::vector<JobState> passed;  // states reached in this run, in order of first reaching
   std::uint64_t version = 0;     // bumped by every change (not compared across nodes)
 
-  // It stands still while a task of it is frozen for want of a lease, or must be: restarts wait, and nothing is counted.
-  std::string must_be_frozen;           // the coordinator's word that one is, and which; "": none
-  std::optional<Duration> still_since;  // unset: it does not
-  Duration still_to{0};                 // what it stood still before that is added to run_started
+  // A job stands still while a task of it is frozen for want of a lease, or must be: restarts wait, and nothing is counted.
+  std::string must_be_frozen;           // the task that must be frozen, by the coordinator's statement, and why; "": none
+  std::optional<Duration> still_since;  // since when it stands still; unset: it does not
+  Duration still_to{0};                 // time that it stood still before this is added to run_started
 
-  // Of roles that run with fewer tasks than wanted (shrink.h): what is wanted.
+  // By role that runs with fewer tasks than wanted (shrink.h): the size that is wanted.
   std::map<std::string, std::uint32_t> shrunk;
 
-  std::uint64_t history = 0;  // in which it was submitted, or its newest generation began; see history_of()
+  std::uint64_t history = 0;  // the one in which it was submitted, or its newest generation began; see history_of()
 
-  Refusals refused_by;  // in this run; those that are long over are dropped. Bounded by the hosts of its generations
+  Refusals refused_by;  // in this run; expired ones are dropped. Bounded by the hosts of its generations
 
-  // What dies of another task's end that was ordered, or of the loss of its host, is a consequence (kConsequence): it costs nothing.
-  std::optional<Duration> disturbed;  // when such an end was heard of last
-  std::optional<Duration> charged;    // when a recovery was counted against its budget last
-  std::vector<Duration> charges;      // when exits were counted against its budget, within kConsequence; losses of hosts are not in it
-  // A task of it has failed for good, and what it may have died of elsewhere could be heard of yet. The coordinator decides.
+  // An exit because of another task's ordered end, or of the loss of its host, is a consequence (kConsequence) and costs nothing.
+  std::optional<Duration> disturbed;  // when such an end was last reported
+  std::optional<Duration> charged;    // when a recovery was last counted against its budget
+  std::vector<Duration> charges;      // times of exits that were counted against its budget, within kConsequence; without losses of hosts
+  // A task of the job has failed for good, but its cause may be something elsewhere that is yet to be reported. The coordinator decides.
   std::optional<Duration> doubted;
-  std::string doubt;                  // how it is to be failed
+  std::string doubt;                  // the reason with which it would fail
 
-  NodeId waits_for_host;      // that is away, and may run what must not run twice; "": none
-  NodeId frozen_on;           // of `must_be_frozen`: the host whose leased tasks must be; "": none
-  bool progressing = false;   // it trains, as far as the ledger knows; final jobs do not
-  WallTime progress_since{};  // when that changed
-  JobId follows = 0;          // the job of that name before it, which has not ended yet: nothing of this one begins before; 0: none
-  std::optional<Duration> evaluators_until;  // it has succeeded but for roles of policy.waitFor, which are waited for until then
+  NodeId waits_for_host;      // a host that is away and may run what must not run twice; "": none
+  NodeId frozen_on;           // the host of the task in `must_be_frozen`; "": none
+  bool progressing = false;   // it trains, as far as the ledger knows; false for final jobs
+  WallTime progress_since{};  // when `progressing` changed
+  JobId follows = 0;          // the previous job of that name, which has not ended yet: nothing of this job begins before; 0: none
+  std::optional<Duration> evaluators_until;  // it has succeeded except for roles of policy.waitFor, which are waited for until then
 
-  std::string unrecognised;  // what a host saw in the checkpoint directory in no format that is known; "": nothing
+  std::string unrecognised;  // files in no known format that a host saw in the checkpoint directory; "": none
 
   template <class V>
   void fields(V& v) {
@@ -424,13 +430,13 @@ struct JobRecord {
     v("evaluators_until", evaluators_until);
   }
 
-  // Was it left behind, if that generation wrote it?
+  // True if a checkpoint of that generation and step was left behind.
   bool is_stale(Generation generation, std::int64_t step) const;
   bool nothing_runs() const;  // every task of the newest generation ended, or there is none
 };
 
-// Where a job with a backoffLimit has tasks on several hosts, each restart is counted by the ledger before it begins: their sum
-// never exceeds the budget, whoever hears of whom how late. Elsewhere the host restarts at once and tells.
+// If a job with a backoffLimit has tasks on several hosts, the ledger counts each restart before it begins, so that their sum
+// never exceeds the budget, however late hosts hear of each other. Otherwise the host restarts at once and reports afterwards.
 bool restarts_are_granted(const JobRecord& job);
 
 struct EventField {
@@ -444,7 +450,7 @@ struct EventField {
 struct LedgerEvent {
   std::uint64_t seq = 0;
   WallTime at{};
-  JobId job = 0;  // 0: of the cluster
+  JobId job = 0;  // 0: the event concerns the cluster
   std::string type, object, reason;
   std::vector<EventField> details;  // generation=2 node=n1 ...
   template <class V>

@@ -1,4 +1,4 @@
-// Which jobs of lower priority make room for one of higher.
+// Chooses which jobs of lower priority make room for one of higher priority.
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -48,7 +48,7 @@ class VictimSearch {
     return choice;
   }
 
-  // One alone, then two, and so on, the cheapest first.
+  // Tries one victim alone, then two, and so on, the cheapest first.
   std::optional<VictimChoice> by_number() {
     for (std::size_t number = 1; number < candidates_.size() && !tired(); ++number) {
       Running chosen;
@@ -69,7 +69,8 @@ class VictimSearch {
     return std::nullopt;
   }
 
-  // Those that hold nothing where the job would go first, then one after the other, the dearest first.
+  // Drops victims that are not needed: first those that hold nothing where the job would go, then one after the
+  // other, the dearest first.
   std::optional<VictimChoice> without_needless(VictimChoice choice) {
     std::set<NodeId> nodes;
     for (const TaskPlacement& place : choice.placements) nodes.insert(place.node);
@@ -94,7 +95,7 @@ class VictimSearch {
     return choice;
   }
 
-  static constexpr std::uint32_t kSets = 1000;  // sets weighed by sums, whether searched or not
+  static constexpr std::uint32_t kSets = 1000;  // sets that are judged by sums, whether searched or not
 
   const WaitingJob& job_;
   const Capacity& free_;

@@ -1,7 +1,7 @@
 // How a member is accused, clears itself, or is declared down or dead.
 //
-// Silence: suspect, and dead when the suspicion runs out unrefuted. Process gone: two saw its connection
-// refused, down.
+// Silence: suspect, and dead when the suspicion runs out unrefuted. Process gone: two members saw its connection
+// refused, so it is down.
 #include <algorithm>
 #include <bit>
 
@@ -11,8 +11,8 @@ namespace dtrain::gossip {
 
 using wire::RumourKind;
 
-// The reason in a suspicion of a down member whose host does not answer either. One without it was under way
-// when "down" was decided, as a probe fails when the process dies, and says nothing of the host.
+// The reason given when a down member's host does not answer either. A suspicion without it began before "down" was
+// decided, because a probe fails when the process dies, and proves nothing about the host.
 constexpr std::string_view kSilentHost = "host silent";
 
 // ---------------------------------------------------------------- silence
@@ -29,8 +29,8 @@ void Core::accuse(const MemberId& id, std::uint64_t incarnation) {
   look_around();
 }
 
-// Is it the other who is silent, or are we cut off? All neighbours are asked at once, so that rule 18 can
-// tell before the suspicion runs out.
+// Finds out whether the other member is silent or this node is cut off: all neighbours are asked at once, so that
+// rule 18 can decide before the suspicion runs out.
 void Core::look_around() {
   if (!with(Rule::freeze_without_quorum) || !once(Topic::looked_around, id_, 2s)) return;
   const std::vector<MemberId> neighbours = rings_.neighbours();
@@ -41,7 +41,7 @@ void Core::look_around() {
 
 void Core::accuse_told(const MemberId& id, std::uint64_t incarnation) {
   const Slot slot = table_.find(id);
-  // Who suspects already has accusers that count.
+  // A row that is already suspect has accusers that count.
   if (slot == kNone ||
       (table_.at(slot).state() == State::suspect && table_.at(slot).incarnation >= incarnation))
     return;
@@ -80,7 +80,7 @@ void Core::begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId&
   SuspicionTimes times{options_.suspicion_min, options_.suspicion_max,
                        wanted_confirmations(options_.confirmations, table_.in_service()), false};
   times.accuser_counts_once = with(Rule::accuser_counts_once);
-  // Rule 17: who is unwell itself gives all the time there is.
+  // Rule 17: a node in bad local health gives the longest time.
   times.start_at_max = !health_.healthy() && with(Rule::bad_health_starts_at_max);
   transition(slot, State::suspect, incarnation, nullptr, "no answer; accused by " + name_of(accuser));
   forget_suspicion(id);
@@ -90,18 +90,18 @@ void Core::begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId&
   if (accuser == id_)
     ask_to_confirm(member);
   else if (linked(member) && !probed_already(id))
-    probe(slot, Probe::Why::watch);  // our link to it is warm: a quick second opinion
+    probe(slot, Probe::Why::watch);  // this node's link to it is warm: a quick second opinion
 }
 
-// The wait is for confirmation and not for chance: others probe it now.
+// The wait is for confirmations, so others are asked to probe it now instead of by chance.
 void Core::ask_to_confirm(const Member& member) {
   if (overloaded()) return;
   for (const Slot slot : some_others(member.identity->id, options_.confirmations))
     send(table_.at(slot), wire::ProbeNow{member.identity, member.incarnation});
 }
 
-// Accusers ask a last question so that its answer is back at the deadline; the others, who normally hear the
-// verdict, ask at the deadline: a verdict is never passed without, and seldom are all asking.
+// Accusers ask a last question early enough for its answer to arrive by the deadline; the others, who normally hear
+// the verdict, ask at the deadline. So no verdict is passed without a question, and rarely do all ask.
 void Core::time_suspicion(const MemberId& id, const Suspicion& suspicion) {
   Instant at = suspicion.deadline();
   if (const auto asked = questioned_.find(id); asked != questioned_.end())
@@ -116,7 +116,7 @@ void Core::forget_suspicion(const MemberId& id) {
   questioned_.erase(id);
 }
 
-// Many of them may have lost what was said of them: it is said again.
+// Many suspects may not have heard of their suspicion: it is sent again.
 void Core::restart_suspicions() {
   questioned_.clear();
   for (auto& [id, suspicion] : suspicions_) {
@@ -126,7 +126,7 @@ void Core::restart_suspicions() {
   }
 }
 
-// With the last question: our own probes of the last second decide whether we may judge (rule 18).
+// Together with the last question: this node's own probes of the last second decide whether it may judge (rule 18).
 void Core::call_roll() {
   if (!with(Rule::freeze_without_quorum) || !once(Topic::called_roll, id_, options_.probe_total)) return;
   recent_failures_ = recent_probes_ = 0;
@@ -145,24 +145,23 @@ void Core::suspicion_ends(const MemberId& id) {
   if (!same && with(Rule::stale_timer_checked)) return;
   if (!member.in_service()) return;
   if (found != suspicions_.end() && with(Rule::freeze_without_quorum)) {
-    if (frozen_) return;  // timed anew at its end
+    if (frozen_) return;  // timed anew when the freeze ends
     if (without_quorum())
       return begin_freeze(std::to_string(table_.count(State::suspect)) + " of " +
                           std::to_string(table_.in_service()) +
                           " members do not answer and no majority is left");
-    // Nobody answered us meanwhile and nobody else accuses: it may be us.
+    // Nobody answered this node in the meantime and nobody else accuses the member: this node may be the one that is cut off.
     if (last_pong_ < found->second.started() && found->second.confirmations() == 0 && table_.in_service() > 2)
       return begin_freeze("no member answered this node for a whole suspicion");
-    // Many at once: each gets all the time there is, so that the picture is whole when it is judged who is
-    // cut off.
+    // Many suspicions at once: each gets the longest time, so that all are known when it is judged who is cut off.
     const Instant longest = found->second.started() + options_.suspicion_max;
     if (many_suspected() && now_ < longest) return timers_.set(Timers::of(Wait::suspicion, id), longest);
   }
   if (same && !questioned_.contains(id)) {
-    // Accused by us alone, and our link to it is not up: it may be that we were cut off until now.
+    // Only this node accuses the member, and its link to it is not up: this node may have been cut off until now.
     const bool lonely = found->second.accused_by(id_) && found->second.confirmations() == 0;
     const bool cold = up_.count(member.identity->address) == 0;
-    if (!probe(slot, Probe::Why::question))  // not now: no verdict without it
+    if (!probe(slot, Probe::Why::question))  // it cannot be asked now: no verdict without a question
       return timers_.set(Timers::of(Wait::suspicion, id), now_ + options_.probe_period);
     questioned_[id] = now_ + (lonely && cold ? options_.connect_deadline : options_.probe_total);
     call_roll();
@@ -186,8 +185,7 @@ bool Core::many_suspected() const {
          suspects * 100 > std::uint64_t{options_.freeze_percent} * table_.in_service();
 }
 
-// Which side of a cut are we on? Not on the larger one when no majority is left, nor when most of our own
-// probes fail.
+// Which side of a cut is this node on? Not on the larger one if no majority is left, nor if most of its own probes fail.
 bool Core::without_quorum() const {
   const std::uint64_t members = table_.in_service(), suspects = table_.count(State::suspect);
   if (suspects < options_.freeze_least) return false;
@@ -213,10 +211,10 @@ void Core::watch_freeze() {
   change(ChangeKind::thawed, *identity_, incarnation_,
          std::to_string(table_.count(State::suspect)) + " of " + std::to_string(table_.in_service()) +
              " members do not answer: decisions go on");
-  restart_suspicions();  // who is still suspected had no fair chance to refute while we were cut off
+  restart_suspicions();  // suspects had no fair chance to refute while this node was cut off
 }
 
-// This node is not cut off, then, from whoever it suspects. Who is alive after all refutes it.
+// So this node is not cut off from those that it suspects. A member that is alive after all refutes it.
 void Core::act(const OthersLost&) {
   if (!active()) return;
   std::vector<MemberId> suspects;
@@ -256,7 +254,7 @@ void Core::act(const GoneChecked& checked) {
       wire::Rumour rumour{RumourKind::gone, check.member, check.incarnation, id_, nullptr, nullptr, {}};
       if (hear_gone(rumour)) tell(std::move(rumour));
     } else if (!probed_already(check.member)) {
-      probe(slot, Probe::Why::watch);  // it may be starting anew, or stopped: only a pong is life
+      probe(slot, Probe::Why::watch);  // it may be starting again, or be stopped: only a pong proves life
     }
     return;
   }
@@ -283,7 +281,7 @@ bool Core::hear_gone(const wire::Rumour& rumour) {
   if (!count_witness(gone, rumour.incarnation, counted(rumour.from))) return false;
   if (gone.witnesses.size() >= witnesses_wanted(rumour.subject)) {
     decide(slot, RumourKind::down, rumour.incarnation, "its connections closed and new ones are refused");
-    return false;  // "down" says more
+    return false;  // "down" says more than the suspicion
   }
   if (rumour.from == id_)
     ask_to_confirm(member);
@@ -292,7 +290,7 @@ bool Core::hear_gone(const wire::Rumour& rumour) {
   return true;
 }
 
-// With fewer members left, those who saw it gone may be all there are.
+// With fewer members left, the witnesses may be all there are.
 void Core::recount_gone() {
   for (auto next = gone_.begin(); next != gone_.end();) {
     const auto [id, gone] = *next++;
@@ -303,7 +301,7 @@ void Core::recount_gone() {
   }
 }
 
-// A down member's host does not answer at all: two who found that out end in dead, as its silence would have.
+// A down member's host does not answer at all: two witnesses of that make it dead, as its silence would have.
 bool Core::silent_witness(Slot slot, std::uint64_t incarnation, const MemberId& witness) {
   Gone& silent = silent_[table_.at(slot).identity->id];
   if (!count_witness(silent, incarnation, witness)) return false;
@@ -316,7 +314,7 @@ std::size_t Core::witnesses_wanted(const MemberId& subject) const {
   if (!with(Rule::gone_needs_two)) return 1;
   const bool counted = table_.at(table_.find(subject)).in_service();
   std::uint32_t others = std::max(1u, table_.in_service() - (counted ? 1 : 0));
-  // Of three, the third may be gone as well: then nobody is left to confirm it.
+  // Of three members, the third may be gone as well: then nobody is left to confirm it.
   if (others == 2 && gone_.size() > 1) others = 1;
   return std::min(options_.gone_witnesses, others);
 }
@@ -332,7 +330,7 @@ bool Core::count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& 
 
 // ---------------------------------------------------------------- oneself
 
-// Rule 2: above both what we were and what is said of us.
+// Rule 2: above both this node's own incarnation and the accused one.
 void Core::refute(std::uint64_t accused, RumourKind accusation, const MemberId& by) {
   rise_above(with(Rule::refute_goes_above_accusation) ? accused : 0);
   ++counters_.refutes;
@@ -358,7 +356,7 @@ void Core::announce_myself() {
   next_flush_ = now_;
 }
 
-// Rule 16: we were stopped. What fell due meanwhile says nothing of others.
+// Rule 16: this node was stopped. Timers that ran out meanwhile prove nothing about others.
 void Core::stalled(Duration gap) {
   health_.worse();
   change(ChangeKind::stalled, *identity_, incarnation_,

@@ -1,6 +1,6 @@
-// Who may take a name or an address (rule 6). One name is one member; what is held is never overwritten: the
-// holder has left, or was away for the reclaim time and reaped, or it is the same machine without its old
-// data.
+// Decides who may take a name or an address (rule 6). One name is one member. A name in use is never given to
+// another: its holder must have left, or have been away for the reclaim time and reaped, or be the same machine
+// without its old data.
 #include <algorithm>
 
 #include "common/gossip/core.h"
@@ -14,11 +14,11 @@ Core::Claim Core::claim(const wire::Identity& who, bool stranger) const {
     const wire::Identity& held = *holder.identity;
     if (held.id == who.id || holder.state() == State::left) return false;
     const bool same_place = held.name == who.name && held.address == who.address;
-    // Of others' members we know that somebody admitted them: a name in use stays with whom we know, the rest
-    // is history.
+    // Members that others admitted are accepted: a name in use stays with the member that is known here, and the rest
+    // is recorded as a conflict.
     if (!stranger && !same_place && (!holder.in_service() || held.name != who.name)) return false;
     claim.holder = slot;
-    // Two processes cannot listen on one address: the old one is not there any more.
+    // Two processes cannot listen on one address: the old one is gone.
     claim.verdict = same_place ? Verdict::replaces : Verdict::taken;
     return claim.verdict == Verdict::taken;
   };
@@ -26,7 +26,7 @@ Core::Claim Core::claim(const wire::Identity& who, bool stranger) const {
   if (claim.verdict != Verdict::taken) table_.each_at(who.address, look);
   if (claim.verdict == Verdict::replaces && claim.holder == self_slot_) claim.verdict = Verdict::taken;
   if (claim.verdict == Verdict::free && stranger) {
-    // Members of our record who have not come back yet since we started keep their names as well.
+    // Members of this node's record that have not come back since its start keep their names as well.
     for (const auto& [id, peer] : absent_)
       if (peer->name == who.name && id != who.id && peer->address != who.address &&
           tombstones_.count(id) == 0 && now_ - started_ < options_.reclaim) {
@@ -58,7 +58,7 @@ void Core::give_way(const wire::Identity& to) {
   for (const Slot slot : holders) leave(slot, "replaced by a new node of that name and address");
 }
 
-// The same of who has no row here: since this node's start nobody spoke of it, and nobody will any more.
+// The same for a member without a row here: nobody has spoken of it since this node's start, and nobody will.
 void Core::give_way_absent(const wire::Identity& to) {
   std::vector<wire::IdentityPtr> holders;
   for (const auto& [id, peer] : absent_)
@@ -69,7 +69,7 @@ void Core::give_way_absent(const wire::Identity& to) {
   }
 }
 
-// Not below what it was buried at, or a lagging peer's word would bring it back.
+// Not below the incarnation of its tombstone, or a lagging peer's message would bring it back.
 bool Core::leave_absent(const wire::IdentityPtr& peer, std::uint64_t incarnation, std::string reason) {
   if (table_.size() >= options_.members) return false;
   const auto stone = tombstones_.find(peer->id);

@@ -1,11 +1,11 @@
-// The inside of Membership: one state machine whose parts are told apart by file.
+// The inside of Membership: one state machine, divided into files by topic.
 //
 //   membership.cpp   the public face: step, deadline, views
 //   receiving.cpp    a message or an event of a link arrives
 //   merging.cpp      what rumours and synced rows do to the table (rules 1, 3, 6, 14)
 //   accusations.cpp  suspicion, gone, down, dead, refuting, freezing, stalls (rules 2, 4, 5, 16 to 18)
 //   probing.cpp      pings, helpers, nacks, pongs (rules 7 to 10)
-//   joining.cpp      join, seeds, retries of those who do not answer (rules 12, 13), what the record holds
+//   joining.cpp      join, seeds, retries of members that do not answer (rules 12, 13), what the record holds
 //   record.cpp       the record's bytes
 //   admission.cpp    who may take a name or an address
 //   syncing.cpp      state sync
@@ -50,7 +50,8 @@ class Core {
   bool frozen() const { return frozen_; }
   const std::map<MemberId, wire::IdentityPtr>& absent() const { return absent_; }
   std::size_t memory_bytes() const;
-  MemberTable::Slot named(std::string_view name) const;  // who holds the name, the most alive one
+  // the member with that name; among several, the one whose state is the most alive
+  MemberTable::Slot named(std::string_view name) const;
   std::string seen_elsewhere() const;
 
  private:
@@ -62,55 +63,55 @@ class Core {
     created,  // no step yet
     waiting,  // belongs to no cluster: asks its seeds
     member,
-    stopping,  // said "down (restarting)"
-    left,      // for good
+    stopping,  // sent "down (restarting)"
+    left,      // left for good
   };
 
   // One ping under way.
   struct Probe {
     enum class Why : std::uint8_t {
-      watch,      // a verdict follows
-      question,   // the last one before a suspicion ends: who is accused refutes in its answer
-      roll_call,  // of a neighbour before our verdict on another: are we cut off?
-      retry,      // of one that is dead or down: only an answer counts
-      relay,      // for another who asked for help
+      watch,      // a verdict on the target follows
+      question,   // the last ping before a suspicion ends; an accused target refutes in its answer
+      roll_call,  // to a neighbour before this node's verdict on another: is this node cut off?
+      retry,      // to a dead or down member: only an answer counts
+      relay,      // for a node that asked for help
     } why = Why::watch;
     MemberId target;
-    std::uint64_t incarnation = 0;  // of the target, as we knew it
-    std::uint64_t boot = 0;         // boot_hash of it
+    std::uint64_t incarnation = 0;  // of the target, as known at the start
+    std::uint64_t boot = 0;         // boot_hash of the target
     wire::Endpoint address;
     Instant started{};
     bool in_turn = false;
     bool cold = false;    // its link was not up yet: a time-out is no evidence
     bool helped = false;  // helpers were asked
     std::uint32_t asked = 0, nacks = 0;
-    // relay
+    // relay only
     ReplyPath reply = 0;
     wire::Endpoint asker;
     MemberId asker_id;
     std::uint64_t asker_sequence = 0;
   };
-  struct Pulse {  // of a neighbour: it pings its neighbours in turn, so us at regular times
+  struct Pulse {  // when a neighbour pings: it pings its neighbours in turn, so this node at regular times
     Instant last{};
     Duration interval{};  // 0: not known yet
   };
-  struct Gone {  // who saw the process of a member gone
+  struct Gone {  // who saw a member's process gone
     std::uint64_t incarnation = 0;
     std::vector<MemberId> witnesses;
   };
-  struct Check {  // CheckGone under way
+  struct Check {  // a CheckGone in flight
     MemberId member;
     std::uint64_t incarnation = 0;
     Instant asked{};
   };
-  struct SeenAt {  // an address that peers see us at
-    std::set<MemberId> by;  // at most kSeers; each one's last word counts
+  struct SeenAt {  // an address at which peers see this node
+    std::set<MemberId> by;  // at most kSeers; only the latest statement of each counts
     bool said = false;
   };
   struct Tombstone {  // of a member without a row
     std::uint64_t incarnation = 0;
     Instant until{};
-    bool reaped = false;  // its row was here; else we only heard an accusation of somebody unknown
+    bool reaped = false;  // its row was here; false: only an accusation of an unknown member was heard
   };
 
   enum class Topic : std::uint8_t {
@@ -126,24 +127,24 @@ class Core {
     refused
   };
 
-  static constexpr Duration kLinksSpread = 300ms;  // links change at most that often, at a random phase
-  static constexpr Duration kSaveDelay = 10s;      // the record is saved at most that often
-  static constexpr Duration kSyncSoon = 1s;        // after somebody came back, at a random phase
+  static constexpr Duration kLinksSpread = 300ms;  // links change at most this often, at a random phase
+  static constexpr Duration kSaveDelay = 10s;      // the record is saved at most this often
+  static constexpr Duration kSyncSoon = 1s;        // delay after a member came back, at a random phase
   static constexpr Duration kFreezeCheck = 250ms;
   static constexpr Duration kFrozenSync = 5s;  // between two syncs while frozen
-  static constexpr Duration kPulseGrace = 250ms;  // a ping may be that late before it is missed
-  static constexpr Duration kCheckAgain = 1s;     // one address is not checked more often
-  static constexpr Duration kBuryAgain = 60s;     // a tombstone's time begins anew at most that often
+  static constexpr Duration kPulseGrace = 250ms;  // a ping may be this late before it counts as missed
+  static constexpr Duration kCheckAgain = 1s;     // the same address is not checked more often
+  static constexpr Duration kBuryAgain = 60s;     // a tombstone's time is renewed at most this often
   static constexpr std::size_t kChecks =
-      1024;  // under way; beyond: all are forgotten and asked anew when needed
-  static constexpr std::size_t kProbes = 1024;   // under way; beyond: not begun
-  static constexpr std::size_t kSeers = 3;         // that agree, before it is said that they see us elsewhere
-  static constexpr std::size_t kSeenAddresses = 8;  // told apart; further ones are not counted
-  static constexpr std::uint32_t kSilences = 3;  // unanswered checks of a down member's host: it is silent
-  static constexpr std::uint32_t kProbesJudged = 8;  // of our own last probes, to know whether we are cut off
-  // Lives that count: the incarnations and versions made of them are far from their ends.
+      1024;  // in flight; beyond, all are forgotten, and asked for again when needed
+  static constexpr std::size_t kProbes = 1024;   // in flight; beyond, none is begun
+  static constexpr std::size_t kSeers = 3;         // peers that must agree before this node reports that they see it at another address
+  static constexpr std::size_t kSeenAddresses = 8;  // addresses that are counted; further ones are not
+  static constexpr std::uint32_t kSilences = 3;  // unanswered checks of a down member's host before the host counts as silent
+  static constexpr std::uint32_t kProbesJudged = 8;  // of this node's own last probes, to judge whether it is cut off
+  // Highest life that counts: the incarnations and versions made from it stay far from their limits.
   static constexpr std::uint64_t kMostLives = std::uint64_t{1} << 29;
-  static constexpr std::uint64_t kAlways = ~std::uint64_t{0};  // an incarnation that nobody reaches
+  static constexpr std::uint64_t kAlways = ~std::uint64_t{0};  // an incarnation that no member reaches
 
   // ---- membership.cpp
   void start();
@@ -153,14 +154,14 @@ class Core {
   void run(const Timers::Key& timer);
   Duration own_lag();
   bool overloaded();
-  Duration phase(Duration period);     // rule 12: where in its period a timer begins
-  Duration jittered(Duration period);  // 3/4 to 5/4 of it
+  Duration phase(Duration period);     // rule 12: a random phase within the period
+  Duration jittered(Duration period);  // 3/4 to 5/4 of the period
   void change(ChangeKind kind, const wire::Identity& who, std::uint64_t incarnation, std::string detail = {});
   void change_to(State state, const wire::Identity& who, std::uint64_t incarnation, std::string detail);
   void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
     log_.write(level, event, fields);
   }
-  // True once in `every` for this subject; bounded memory.
+  // True at most once in `every` for this topic and subject; bounded memory.
   bool once(Topic topic, const MemberId& subject, Duration every);
   const Member& self_row() const { return table_.at(self_slot_); }
   bool with(Rule rule) const { return rules_.hold(rule); }
@@ -184,11 +185,10 @@ class Core {
   void leave(Slot slot, std::string reason);
   void say_goodbye(wire::Rumour rumour);
   Slot in_service_at(const wire::Endpoint& address) const;
-  // A sender who does not know what is said of it is told.
+  // Tells a sender what is said of it, if it does not know.
   void answer_stale(const Received& m);
 
-  // ---- merging.cpp
-  // True when it was news: it is passed on.
+  // ---- merging.cpp. The functions return true if the rumour was news, which is then passed on.
   bool hear(const wire::Rumour& rumour, const MemberId& teller);
   bool hear_alive(const wire::Rumour& rumour, const MemberId& teller);
   void hear_of_myself(const wire::Rumour& rumour);
@@ -202,39 +202,39 @@ class Core {
   // The one place where a row changes its state, incarnation or identity.
   void transition(Slot slot, State state, std::uint64_t incarnation, const wire::IdentityPtr& identity,
                   std::string detail);
-  void each_candidate(const Rings::Visit& visit) const;  // to be a neighbour
+  void each_candidate(const Rings::Visit& visit) const;  // candidates for neighbours
   std::uint64_t transmission_members() const;
   void absent_from_service(const Member& member);
   void forget_absent(const MemberId& id);
   void reap(const MemberId& id);
   bool buried(const MemberId& id, std::uint64_t incarnation) const;
   void bury(const MemberId& id, std::uint64_t incarnation, bool reaped);
-  Duration kept_for(State state) const;  // until its row is reaped
+  Duration kept_for(State state) const;  // how long a row stays in that state before it is reaped
   void members_changed(bool neighbours_changed);
 
   // ---- accusations.cpp
   bool hear_suspect(const wire::Rumour& rumour);
   bool hear_gone(const wire::Rumour& rumour);
-  void accuse(const MemberId& id, std::uint64_t incarnation);  // our own suspicion
+  void accuse(const MemberId& id, std::uint64_t incarnation);  // with this node's own suspicion
   void begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser);
   void look_around();
   void call_roll();
-  void accuse_told(const MemberId& id, std::uint64_t incarnation);  // by a synced row
+  void accuse_told(const MemberId& id, std::uint64_t incarnation);  // with a suspicion that a synced row reports
   MemberId counted(const MemberId& accuser);
   void time_suspicion(const MemberId& id, const Suspicion& suspicion);
   void forget_suspicion(const MemberId& id);
-  void restart_suspicions();  // who is suspected has the full time again, and is told
+  void restart_suspicions();  // each suspect gets the full time again and is told of the suspicion
   void suspicion_ends(const MemberId& id);
   void decide(Slot slot, wire::RumourKind kind, std::uint64_t incarnation,
-              std::string reason);  // down or dead, and tell
-  bool count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& witness);  // true: a new one
+              std::string reason);  // decides down or dead, and spreads it
+  bool count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& witness);  // true: the witness is new
   void recount_gone();
   std::size_t witnesses_wanted(const MemberId& subject) const;
   bool silent_witness(Slot slot, std::uint64_t incarnation, const MemberId& witness);
   void check_gone(const Member& member);
-  void ask_to_confirm(const Member& member);  // confirm on demand
+  void ask_to_confirm(const Member& member);  // asks neighbours to probe the member now (confirm on demand)
   void refute(std::uint64_t accused, wire::RumourKind accusation, const MemberId& by);
-  void rise_above(std::uint64_t incarnation);  // ours; at the end of the numbers it stays there
+  void rise_above(std::uint64_t incarnation);  // raises this node's incarnation above that one; stays at the limit
   void announce_myself();
   std::string name_of(const MemberId& id) const;
   void begin_freeze(std::string why);
@@ -245,13 +245,13 @@ class Core {
 
   // ---- probing.cpp
   void probe_next();
-  void feel_pulse(const MemberId& from);  // it pinged us in its turn
+  void feel_pulse(const MemberId& from);  // `from` pinged this node in its turn
   void pulse_missed(const MemberId& of);
   Duration longest_turn() const;
-  bool probe(Slot slot, Probe::Why why, bool in_turn = false);  // false: too many are under way
-  std::uint64_t ping(Probe probe);          // its sequence; 0: too many are under way
+  bool probe(Slot slot, Probe::Why why, bool in_turn = false);  // false: too many are in flight
+  std::uint64_t ping(Probe probe);          // returns its sequence; 0: too many are in flight
   void ask(std::uint64_t sequence, const Probe& probe);
-  bool linked(const Member& member) const;  // our link to it is likely to be warm
+  bool linked(const Member& member) const;  // this node's link to the member is likely to be warm
   void judge_probes(bool failed);
   void time_probe(std::uint64_t sequence, const Probe& probe);
   void ask_helpers(std::uint64_t sequence);
@@ -291,8 +291,8 @@ class Core {
 
   // ---- admission.cpp
   enum class Verdict : std::uint8_t {
-    free,      // nobody else has name or address, or may keep them
-    replaces,  // the same machine without its old data: the others leave
+    free,      // no other member has the name or address, or those that have may keep it
+    replaces,  // the claimant is the same machine without its old data: the old member leaves
     taken,
   };
   struct Claim {
@@ -300,21 +300,21 @@ class Core {
     Slot holder = kNone;
     std::string why;
   };
-  // stranger: it asks us to admit it; else others did.
+  // stranger: the claimant asks this node for admission; false: others admitted it.
   Claim claim(const wire::Identity& who, bool stranger) const;
-  void give_way(const wire::Identity& to);  // who must leave for it, leaves
+  void give_way(const wire::Identity& to);  // members that must leave for it are made to leave
   void give_way_absent(const wire::Identity& to);
-  bool leave_absent(const wire::IdentityPtr& peer, std::uint64_t incarnation, std::string reason);  // false: no room for its row
+  bool leave_absent(const wire::IdentityPtr& peer, std::uint64_t incarnation, std::string reason);  // false: there is no room for its row
   void report_conflict(const wire::Identity& who, std::uint64_t incarnation, const Claim& claim);
 
   // ---- syncing.cpp
   void sync_round();
-  // unless_known: not needed when the member is known at that incarnation by then.
+  // unless_known: the sync is skipped if the member is then known at that incarnation.
   void sync_soon(const MemberId& with, std::uint64_t unless_known = kAlways);
   void sync_with(Slot slot);
   Duration sync_period() const;
   bool tells_suspicions() const;
-  wire::Gossip accusations();  // some of those whom we suspect, in turn
+  wire::Gossip accusations();  // some of this node's suspicions, in turn
   void receive(const Received& m, const wire::SyncRoot& body);
   void receive(const Received& m, const wire::SyncSummaries& body);
   void receive(const Received& m, const wire::SyncRows& body);
@@ -323,14 +323,14 @@ class Core {
   wire::Row row_told(const Member& member) const;
 
   // ---- telling.cpp
-  void tell(wire::Rumour rumour);  // to everybody, in batches
+  void tell(wire::Rumour rumour);  // to all members, in batches
   void flush();
   void send(const Member& to, wire::GossipBody body);
   void answer(const Received& m, wire::GossipBody body);
   void send(ReplyPath reply, const wire::Endpoint& to, const MemberId& member, wire::GossipBody body,
             std::uint64_t correlation = 0);
   std::vector<wire::Rumour> piggyback();
-  wire::Rumour accusation_of(const Member& member) const;  // what we hold against it; alive when nothing
+  wire::Rumour accusation_of(const Member& member) const;  // what this node holds against the member; alive if nothing
   wire::Rumour alive_rumour(const Member& member) const;
   void keep_links();
   void links_changed();
@@ -343,10 +343,10 @@ class Core {
   MemberId id_;
   std::string cluster_name_;
   std::vector<std::string> seeds_;
-  MemberId first_cluster_;  // that the record names or that this node begins; none: it joins one
-  bool left_ = false;       // by the record
+  MemberId first_cluster_;  // the one in the record, or the one that this node begins; none: it joins one
+  bool left_ = false;       // the record says that this node left
 
-  // ---- oneself
+  // ---- this node
   Phase phase_ = Phase::created;
   MemberId cluster_;
   wire::IdentityPtr identity_;
@@ -366,61 +366,61 @@ class Core {
   ProbeOrder order_;
   RumourQueue queue_;
   std::map<MemberId, Suspicion> suspicions_;
-  std::map<MemberId, Instant> questioned_;  // suspects who were asked a last time, until when they may answer
+  std::map<MemberId, Instant> questioned_;  // suspects that were asked a last time, with the end of their time to answer
   std::map<MemberId, Gone> gone_;
   std::map<MemberId, Gone> silent_;             // down members whose host does not answer either
-  std::map<MemberId, std::uint32_t> silences_;  // unanswered checks in a row, of down members
+  std::map<MemberId, std::uint32_t> silences_;  // consecutive unanswered checks of down members
   std::map<wire::Endpoint, Check> checks_;
   std::map<MemberId, Tombstone> tombstones_;
   std::deque<std::pair<Instant, MemberId>> burials_;  // in order of time
-  std::set<MemberId> away_;                           // rows dead or down: tried for ever
-  std::map<MemberId, wire::IdentityPtr> absent_;      // peers without a row: the record's book, those reaped
+  std::set<MemberId> away_;                           // rows dead or down, retried for ever
+  std::map<MemberId, wire::IdentityPtr> absent_;      // peers without a row: from the record's book, or reaped
   std::deque<MemberId> absent_order_;                 // oldest first
 
   // ---- probing
   std::map<std::uint64_t, Probe> probes_;
   std::uint64_t sequence_ = 0;
   std::uint64_t probe_turn_ = 0;
-  std::vector<MemberId> turns_;  // of the neighbours: who is pinged next is first
-  std::uint32_t recent_failures_ = 0;  // one bit each of our last probes, newest lowest
-  std::uint32_t recent_probes_ = 0;    // how many of them there are
+  std::vector<MemberId> turns_;  // neighbours, in the order in which they are pinged next
+  std::uint32_t recent_failures_ = 0;  // one bit for each of this node's last probes, the newest lowest
+  std::uint32_t recent_probes_ = 0;    // number of those probes
   std::map<MemberId, Pulse> pulses_;
-  // Links that are up for certain: only those that we keep, and those that just carried a pong. Others are
-  // closed by ourselves when idle, which nobody reports: they count as cold.
+  // Links that are certainly up: those that this node keeps, and those that just carried a pong. Idle links are
+  // closed without a report, so all others count as cold.
   std::set<wire::Endpoint> up_;
 
   // ---- suspecting many
   bool frozen_ = false;
   Instant frozen_since_{};
-  Instant last_pong_{};  // to a probe of ours
+  Instant last_pong_{};  // in answer to a probe of this node
 
   // ---- telling
   Instant next_flush_{};
-  Instant paced_{};  // no round before, quick ones apart
+  Instant paced_{};  // no gossip round before this instant, except quick ones
   std::uint32_t fan_turn_ = 0;
   std::vector<Peer> kept_;
 
   // ---- joining, retrying
-  bool joining_ = false;                  // wants a JoinReply
-  std::vector<wire::Endpoint> contacts_;  // in turn
+  bool joining_ = false;                  // waits for a JoinReply
+  std::vector<wire::Endpoint> contacts_;  // asked in turn
   std::size_t contact_turn_ = 0;
-  std::size_t preferred_contacts_ = 0;    // so many come before the next seed
+  std::size_t preferred_contacts_ = 0;    // how many of them are asked before the next seed
   std::vector<wire::Endpoint> seed_endpoints_;  // as last resolved
   std::size_t joins_this_round_ = 0;
   std::uint32_t join_rounds_ = 0;
-  std::map<std::uint64_t, wire::Endpoint> joins_;    // by correlation: whom we asked
-  std::map<wire::Endpoint, MemberId> seed_members_;  // who answered there
+  std::map<std::uint64_t, wire::Endpoint> joins_;    // by correlation: the address that was asked
+  std::map<wire::Endpoint, MemberId> seed_members_;  // the member that answered at each address
   std::uint32_t retry_turn_ = 0;
   std::size_t seed_turn_ = 0;
-  MemberId retried_away_, retried_absent_;  // last in turn
-  MemberId accusations_told_;  // last in turn
+  MemberId retried_away_, retried_absent_;  // the last ones retried
+  MemberId accusations_told_;  // the last one sent
   MemberId sync_soon_with_;
   std::uint64_t sync_unless_known_ = 0;
   std::uint64_t saved_ = 0;  // hash of the record as saved
 
   // ---- saying things once
   std::map<std::pair<Topic, MemberId>, Instant> said_;
-  std::map<std::string, SeenAt> seen_as_;  // by address; those that are not our own
+  std::map<std::string, SeenAt> seen_as_;  // by address; this node's own address is not among them
   std::uint32_t copies_seen_ = 0;
 };
 

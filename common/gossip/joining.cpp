@@ -1,10 +1,10 @@
 // Join, and the retries that never end.
 //
-// A node without a cluster asks its seeds until one admits it. A node that comes back asks three at once of
-// those it knew, so that all hear of its new life within a round trip and a flood: some of those that were in
-// service when it wrote its record, then its seeds, then all others. After a day of churn most of the others are
-// gone for good. Whoever does not answer is tried for ever, one at a time: members dead or down, peers whose
-// rows were reaped, seeds, whose names are resolved anew each time (rule 13).
+// A node without a cluster asks its seeds until one admits it. A node that comes back asks three contacts at once, so
+// that all members hear of its new life within a round trip and a flood: first some of those that were in service
+// when it wrote its record, then its seeds, then all others, of whom most may be gone for good after a day of
+// changes. Whatever does not answer is retried for ever, one at a time: dead or down members, peers whose rows were
+// reaped, and seeds, whose names are resolved anew each time (rule 13).
 #include <algorithm>
 
 #include "common/gossip/core.h"
@@ -14,12 +14,12 @@ namespace dtrain::gossip {
 
 namespace {
 constexpr std::size_t kJoinsAtOnce = 3;
-constexpr std::size_t kJoinsBeforeSeeds = 15;  // five rounds of those that were in service
-constexpr std::size_t kJoinsOpen = 64;       // unanswered; the oldest is forgotten
+constexpr std::size_t kJoinsBeforeSeeds = 15;  // five rounds of contacts that were in service
+constexpr std::size_t kJoinsOpen = 64;       // unanswered; beyond, the oldest is forgotten
 constexpr std::size_t kSeedEndpoints = 256;  // of one resolution; further ones are not used
-constexpr std::uint32_t kJoinRounds = 5;     // of a node that has a cluster; then the retries go on
+constexpr std::uint32_t kJoinRounds = 5;     // of a node that has a cluster; then only the retries go on
 constexpr std::size_t kRecordedPeers = 256;  // enough to find the cluster again
-constexpr Duration kSyncAgain = 3s;  // to twice that after an admission: this node is known to all by then
+constexpr Duration kSyncAgain = 3s;  // up to twice that after an admission: by then all know this node
 }  // namespace
 
 void Core::join_round() {
@@ -27,7 +27,7 @@ void Core::join_round() {
   timers_.set(Timers::of(Wait::join), now_ + jittered(options_.join_retry));
   joins_this_round_ = 0;
   if (!seeds_.empty()) out_->resolve_seeds = true;
-  if (active() || seeds_.empty()) join_contacts();  // who waits asks where its seeds are now
+  if (active() || seeds_.empty()) join_contacts();  // a waiting node asks at its seeds' present addresses
   if (active() && ++join_rounds_ >= kJoinRounds && contact_turn_ >= contacts_.size()) {
     joining_ = false;
     timers_.cancel(Timers::of(Wait::join));
@@ -40,8 +40,7 @@ void Core::join_contacts() {
     send_join(contacts_[contact_turn_++ % contacts_.size()]);
 }
 
-// Contacts of a record: those in service then come first. All nodes of a mass restart ask at once: not all the
-// same few.
+// Contacts of a record that were in service come first. In a mass restart not all nodes should ask the same few.
 void Core::remember_contacts(const MemberRecord& record) {
   std::size_t in_service = 0;
   for (std::size_t i = 0; i < record.book.size() && contacts_.size() < options_.book; ++i) {
@@ -59,7 +58,7 @@ void Core::remember_contacts(const MemberRecord& record) {
   preferred_contacts_ = std::min(in_service, kJoinsBeforeSeeds);
 }
 
-// A seed is asked after those that are preferred already, or next.
+// A seed is asked after the contacts that are preferred already, or next.
 void Core::prefer_contact(const wire::Endpoint& seed) {
   const std::size_t place = std::min(std::max(preferred_contacts_, contact_turn_), contacts_.size());
   const auto known = std::ranges::find(contacts_, seed);
@@ -97,8 +96,8 @@ void Core::act(const SeedsResolved& resolved) {
 }
 
 bool Core::is_member_seed(const wire::Endpoint& seed) const {
-  if (in_service_at(seed) != kNone) return true;   // oneself included
-  const auto answered = seed_members_.find(seed);  // by another address than it advertises
+  if (in_service_at(seed) != kNone) return true;   // this node itself included
+  const auto answered = seed_members_.find(seed);  // at another address than the one it advertises
   if (answered == seed_members_.end()) return false;
   const Slot slot = table_.find(answered->second);
   return slot != kNone && table_.at(slot).in_service();
@@ -138,7 +137,7 @@ bool Core::retry_away() {
   const Slot slot = table_.find(retried_away_);
   if (slot == kNone) return false;
   if (table_.at(slot).state() == State::down)
-    check_gone(table_.at(slot));  // a connect is cheap, and tells whether the host is there
+    check_gone(table_.at(slot));  // a connect is cheap, and shows whether the host is up
   else
     probe(slot, Probe::Why::retry);
   return true;
@@ -149,7 +148,7 @@ bool Core::retry_absent() {
   auto next = absent_.upper_bound(retried_absent_);
   if (next == absent_.end()) next = absent_.begin();
   retried_absent_ = next->first;
-  if (in_service_at(next->second->address) != kNone) return false;  // its address is another's now
+  if (in_service_at(next->second->address) != kNone) return false;  // its address belongs to another member now
   send_join(next->second->address);
   return true;
 }
@@ -187,7 +186,7 @@ void Core::receive(const Received& m, const wire::Join& body) {
   Claim claimed = claim(*who, true);
   if (claimed.verdict == Verdict::replaces && !m.observed_ip.empty() && m.observed_ip != who->address.ip &&
       !m.observed_ip.starts_with("127.")) {
-    claimed.verdict = Verdict::taken;  // another machine that says the address is its own
+    claimed.verdict = Verdict::taken;  // another machine claims the same address
     claimed.why = "it advertises " + who->address.text() + " but comes from " + m.observed_ip +
                   ", and a node " + who->name + " is known at that address";
   }
@@ -207,7 +206,7 @@ void Core::receive(const Received& m, const wire::Join& body) {
   } else if (buried(who->id, body.self.incarnation)) {
     reply.accused = tombstones_.at(who->id).incarnation;
   }
-  // Accused, it comes again above the accusation: only the subject raises its incarnation.
+  // An accused joiner must come again above the accusation: only the subject raises its incarnation.
   const wire::Rumour alive{wire::RumourKind::alive, who->id, body.self.incarnation, {}, who, nullptr, {}};
   hear(alive, who->id);
   for (const wire::FactPtr& fact : body.self.facts)
@@ -239,12 +238,12 @@ void Core::receive(const Received& m, const wire::JoinReply& body) {
   if (first) enter(body.cluster_id);
   for (const wire::Row& row : body.rows) merge_row(row, m.header.sender);
   if (wanted || accused) announce_myself();
-  if (accused) send_join(seed);  // with the raised incarnation: the table has it only now
+  if (accused) send_join(seed);  // with the raised incarnation, which is in the table only now
   if (first) change(ChangeKind::joined, *identity_, incarnation_, "admitted by " + name_of(m.header.sender));
   seen_as(body.observed_ip, m.header.sender);
   sync_soon(m.header.sender);
-  // And once more when everybody knows this node. What was on its way when the table was copied is told by
-  // nobody to one who is not known yet, and the next periodic sync is minutes away in a large cluster.
+  // Syncs once more when everybody knows this node. A rumour that was under way when the table was copied is not sent
+  // to a member that is not known yet, and the next periodic sync is minutes away in a large cluster.
   timers_.set(Timers::of(Wait::sync), now_ + kSyncAgain + phase(kSyncAgain));
   rearm_ = true;
 }

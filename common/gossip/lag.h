@@ -1,5 +1,5 @@
-// How far this node is behind: how late its own timers come. What keeps it from running keeps the answers
-// that came in from being read, and those it asks, when they share its processors, from giving them.
+// Measures how late this node's own timers run. Whatever delays this node also delays reading the answers that
+// arrived, and delays the answers of peers that share its processors.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@ namespace dtrain::gossip {
 
 class Lag {
  public:
-  static constexpr Duration kMost = 10s;       // more counts as that much
-  static constexpr Duration kRemembered = 2s;  // to twice that long
+  static constexpr Duration kMost = 10s;       // larger values count as this
+  static constexpr Duration kRemembered = 2s;  // up to twice as long
 
-  // A timer ran that much after it was due. `now` does not fall.
+  // A timer ran `late` after it was due. `now` never decreases.
   void felt(Duration late, Instant now) {
     turn(now);
     newer_ = std::max(newer_, std::min(late, kMost));
   }
-  // The most that was felt lately.
+  // The largest lateness of late.
   Duration at(Instant now) const {
     if (now - since_ >= 2 * kRemembered) return {};
     return now - since_ >= kRemembered ? newer_ : std::max(older_, newer_);

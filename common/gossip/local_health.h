@@ -1,6 +1,5 @@
-// How well this node itself keeps up: Lifeguard's Local Health Multiplier (arXiv 1707.00788, section IV-A).
-// A node that misses nacks, is accused or was stopped doubts itself before it accuses others: it multiplies
-// its deadlines.
+// How well this node itself keeps up: Lifeguard's Local Health Multiplier (arXiv 1707.00788, section IV-A). A node
+// that misses nacks, is accused or was stopped multiplies its deadlines before it accuses others.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@ class LocalHealth {
 
   std::uint32_t score() const { return score_; }
   bool healthy() const { return score_ == 0; }
-  std::uint32_t factor() const { return score_ + 1; }  // of probe deadlines
+  std::uint32_t factor() const { return score_ + 1; }  // multiplies probe deadlines
 
  private:
   std::uint32_t worst_;

@@ -1,9 +1,9 @@
-// The rows of Membership: who is known, found by id, name and address. It keeps counts and the sync tree in
-// step with the rows; what may become of a row is decided elsewhere (merging.cpp).
+// The rows of Membership: the known members, found by id, name and address. The table keeps its counts and the sync
+// tree in step with the rows; merging.cpp decides how a row may change.
 //
-// A row has 48 bytes; identities and facts are shared immutable blocks. Rows lie in chunks that are copied
-// when written while another table shares them, and so does the index: tables of simulated nodes begun with
-// share() cost only what differs. Slots stay the same while a member stays; freed ones are used again.
+// A row has 48 bytes; identities and facts are shared immutable blocks. Rows lie in chunks that are copied when
+// written while another table shares them, and so does the index: simulated tables that begin with share() cost only
+// what differs. A member's slot stays the same while the member stays; freed slots are used again.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Member {
   wire::IdentityPtr identity;  // null: a free slot
   FactsPtr facts;
   std::uint64_t incarnation = 0;
-  std::int64_t since_ms : 56 = 0;  // of this state, on our clock; before its start when told by others
+  std::int64_t since_ms : 56 = 0;  // when this state began, on this node's clock; may lie before its start
   std::uint64_t state_bits : 8 = 0;
 
   wire::MemberState state() const { return static_cast<wire::MemberState>(state_bits); }
@@ -65,7 +65,7 @@ class MemberTable {
   template <class Visit>
   void each_at(const wire::Endpoint& address, const Visit& visit) const;
 
-  Slot slots() const { return slots_; }  // all rows are below; some may be free
+  Slot slots() const { return slots_; }  // all rows have lower numbers; some may be free
   bool used(Slot slot) const { return at(slot).identity != nullptr; }
   const Member& at(Slot slot) const { return (*chunks_[slot / kChunk])[slot % kChunk]; }
 
@@ -89,7 +89,7 @@ class MemberTable {
   using Chunk = std::array<Member, kChunk>;
   struct Index {
     SlotIndex by_id, by_name, by_address;
-    std::vector<Slot> free;  // last one first
+    std::vector<Slot> free;  // the last is used first
   };
 
   static std::uint32_t tag(const MemberId& id);

@@ -10,9 +10,9 @@ namespace dtrain::gossip {
 
 namespace {
 
-// A timer that is due for longer: messages that waited as long are heard before anybody is judged by it.
+// If a timer is overdue by more than this, messages that waited as long are read before anybody is judged by it.
 constexpr Duration kLate = 100ms;
-constexpr std::size_t kSaidThings = 512;  // remembered so as not to be repeated; beyond: all are forgotten
+constexpr std::size_t kSaidThings = 512;  // remembered so as not to be repeated; beyond, all are forgotten
 
 ChangeKind kind_of(wire::MemberState state) {
   return static_cast<ChangeKind>(state);
@@ -44,13 +44,13 @@ Core::Core(Self self, Options options, Rng rng, Log& log)
       order_(rng_.next(), with(Rule::shuffle_probes)),
       queue_(queue_limits(options_)) {
   identity_ = std::make_shared<const wire::Identity>(std::move(self.identity));
-  // A life is durable, so incarnations survive a restart; 2^20 refutations fit in one life.
+  // A life is stored, so incarnations survive a restart; 2^20 refutations fit in one life.
   const std::uint64_t life = std::min(identity_->life, kMostLives);
   incarnation_ = std::max<std::uint64_t>(1, life << 20);
-  sequence_ = identity_->life << 32;  // no pong to an earlier life fits
+  sequence_ = identity_->life << 32;  // no pong to an earlier life matches
   std::vector<wire::FactPtr> facts;
   for (wire::Fact& fact : self.facts) {
-    // A life may repeat when an older disk is put back: its versions should not.
+    // A life may repeat when an older disk is restored: its versions should not.
     fact.version = (life << 32) + 1 + rng_.below(1 << 24);
     facts.push_back(std::make_shared<const wire::Fact>(std::move(fact)));
   }
@@ -106,7 +106,7 @@ void Core::step(Instant now, const Input& input, Outputs& out) {
   const Instant due = deadline();
   now_ = std::max(now, now_);
   const Duration gap = now_ - last_step_;
-  // Rule 16. Nothing to do for a while is no stall: something must have been due for long.
+  // Rule 16. Having nothing to do for a while is no stall: something must have been overdue.
   if (active() && gap > options_.tick_gap && due < now_ && now_ - due > options_.tick_gap / 2) stalled(gap);
   last_step_ = now_;
   std::visit([this](const auto& what) { act(what); }, input);
@@ -120,7 +120,7 @@ void Core::step(Instant now, const Input& input, Outputs& out) {
 }
 
 void Core::start() {
-  for (Slot slot = 0; slot < table_.slots(); ++slot) {  // what was preloaded
+  for (Slot slot = 0; slot < table_.slots(); ++slot) {  // preloaded rows
     if (slot == self_slot_) continue;
     const Member& member = table_.at(slot);
     if (!member.in_service()) absent_from_service(member);
@@ -149,7 +149,7 @@ Duration Core::jittered(Duration period) {
   return period * 3 / 4 + phase(period / 2);
 }
 
-// Timers that have something to do are running.
+// Starts the timers that have something to do.
 void Core::arm() {
   rearm_ = false;
   const auto begin = [this](Wait wait, Duration period) {
@@ -163,18 +163,18 @@ void Core::arm() {
   if (!away_.empty() || !absent_.empty() || !seeds_.empty()) begin(Wait::retry, options_.retry_period);
 }
 
-// What others may take longer because of us: there and back.
+// How much longer others' answers may take because of this node: there and back.
 Duration Core::own_lag() {
   return with(Rule::lag_counts) ? 2 * lag_.at(now_) : Duration{};
 }
 
-// This node has too much to do: it opens no connection for another's question, which would be late anyway.
+// An overloaded node opens no connection for another's question, whose answer would be late anyway.
 bool Core::overloaded() {
   return own_lag() > kLate;
 }
 
 void Core::run_timers() {
-  // Each runs at most once in a step, whatever they set: no loop without end.
+  // Each timer runs at most once in a step, whatever it sets, so that there is no endless loop.
   std::size_t most = timers_.size() + 1;
   while (most-- > 0) {
     const Instant due = timers_.next();
@@ -185,7 +185,7 @@ void Core::run_timers() {
     const bool judges =
         key->wait == Wait::probe_direct || key->wait == Wait::probe_total || key->wait == Wait::suspicion;
     if (judges && late > kLate && with(Rule::tick_gap_discards_verdicts)) {
-      // What came meanwhile waits to be read, and for as long as we had to wait.
+      // Messages that arrived meanwhile wait to be read, for as long as this node was stopped.
       timers_.set(*key, now_ + (with(Rule::lag_counts) ? std::min(late, Lag::kMost) : kLate));
       continue;
     }
@@ -212,7 +212,7 @@ void Core::run(const Timers::Key& timer) {
     case Wait::freeze:
       return watch_freeze();
     case Wait::batch:
-      return;  // flushed at the end of the step
+      return;  // sent at the end of the step
     case Wait::links:
       return keep_links();
     case Wait::sync:
@@ -262,7 +262,7 @@ MemberTable::Slot Core::named(std::string_view name) const {
 }
 
 std::size_t Core::memory_bytes() const {
-  constexpr std::size_t kNode = 48;  // of a tree, about
+  constexpr std::size_t kNode = 48;  // a tree's node, about
   std::size_t bytes = sizeof(*this) + table_.memory_bytes() + queue_.memory_bytes() + timers_.memory_bytes();
   bytes += suspicions_.size() * (sizeof(Suspicion) + sizeof(MemberId) * (1 + options_.confirmations) + kNode);
   bytes += (gone_.size() + silent_.size()) *

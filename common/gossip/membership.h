@@ -1,12 +1,14 @@
-// Membership: who belongs to the cluster, who of them is alive, what each says of itself.
+// Membership: who belongs to the cluster, which members are alive, and what each says of itself.
 //
-// SWIM (Das, Gupta, Motivala, DSN 2002) with Lifeguard's refinements (Dadgar, Phillips, Currey, arXiv 1707.00788) over
-// connections. Two classes of evidence: a process that is gone (its connection closed and a new one is refused, seen by two)
-// is `down` in well under a second; silence needs a suspicion that runs out unrefuted and ends in `dead`.
+// SWIM (Das, Gupta, Motivala, DSN 2002) with Lifeguard's refinements (Dadgar, Phillips, Currey, arXiv 1707.00788)
+// over connections. There are two classes of evidence. A process that is gone (its connection closed and a new one is
+// refused, as two members saw) makes its member `down` in well under a second. Silence needs a suspicion that runs
+// out unrefuted, and makes the member `dead`.
 //
-// A sans-IO core: told the time and what happened, it answers with what to do. It owns no clock, descriptor or thread.
-// Cost per node does not grow with the cluster: up to eight stable neighbours are probed in turn, rumours are forwarded to
-// them, and state sync compares hashes. A row of the table takes at most 48 bytes beside the shared Identity and Facts.
+// A sans-IO core: it is told the time and what happened, and answers with what to do. It owns no clock, descriptor or
+// thread. The cost for each node does not grow with the cluster: up to eight stable neighbours are probed in turn,
+// rumours are forwarded to them, and state sync compares hashes. A row of the table takes at most 48 bytes besides
+// the shared Identity and Facts.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +28,12 @@
 
 namespace dtrain::gossip {
 
-// What outlives the agent. Lost or older: the node still comes back, more slowly.
+// What this node keeps on its disk. With an old or lost record the node still comes back, but more slowly.
 struct MemberRecord {
-  MemberId cluster_id;                    // none: belongs to no cluster
-  std::vector<wire::Identity> book;       // peers last known: those in service first; at most 256, and Options::book
-  std::uint32_t in_service = 0;           // so many of the book were in service; more than it holds: all
-  bool left = false;                      // left for good: does not join by itself again
+  MemberId cluster_id;                    // none: this node belongs to no cluster
+  std::vector<wire::Identity> book;       // peers last known, those in service first; at most 256, and Options::book
+  std::uint32_t in_service = 0;           // how many peers were in service; may be more than the book holds
+  bool left = false;                      // this node left for good and does not join again by itself
   std::string encode() const;             // append-only, for the store
   static Result<MemberRecord> decode(std::string_view bytes);
 };
@@ -40,14 +42,15 @@ struct Self {
   wire::Identity identity;
   std::string cluster_name;
   MemberRecord record;
-  bool found = false;                     // no record: this node begins a cluster of its own with `new_cluster_id`
+  bool found = false;                     // there is no record: this node begins a cluster of its own with `new_cluster_id`
   MemberId new_cluster_id;
   std::vector<std::string> seeds;         // "gpu01", "10.0.0.1:7400": resolved by the agent, anew at each try
-  std::vector<wire::Fact> facts;          // values; versions are set here
+  std::vector<wire::Fact> facts;          // values; Membership sets the versions
 };
 
 // ---- what happened
-// How to answer on the connection that a message came by; 0: none, answer to the sender's address.
+//
+// Names the connection that a message came by, for the answer; 0: none, the answer goes to the sender's address.
 using ReplyPath = std::uint64_t;
 struct Received {
   wire::PeerHeader header;                // checked (wire/peer.h)
@@ -56,47 +59,49 @@ struct Received {
   std::string observed_ip;                // of the sender
 };
 struct Dropped { wire::Drop why = wire::Drop::malformed; std::string from_ip; };  // by the checks before parsing
-// Evidence of links that this node opened (to members or addresses).
-struct LinkLost { wire::Endpoint to; };     // was up and closed; a CheckGone was not asked yet
-struct LinkUp { wire::Endpoint to; };       // handshake done
-struct GoneChecked { wire::Endpoint to; enum class Answer : unsigned char { refused, accepts, silent } answer{}; };  // of CheckGone
-struct SendFailed { wire::Endpoint to; };   // could not be handed to the network: a failed probe, not a skipped one
-struct SeedsResolved { std::vector<wire::Endpoint> endpoints; };  // of ResolveSeeds; may be empty
-struct FactChanged { wire::FactKey key{}; std::string value; };   // of this node
-struct IdentityChanged { wire::Identity identity; };              // address or key changed while running
-struct LeaveAsked {};                       // for good
-// leave N / forget-node N by an operator: a down or dead member becomes left; so does a suspect of who is frozen and judges nobody,
-// and whom only the record names.
+// Evidence about links that this node opened.
+struct LinkLost { wire::Endpoint to; };     // the link was up and closed; a CheckGone is yet to be asked for
+struct LinkUp { wire::Endpoint to; };       // the handshake is done
+// the answer to CheckGone
+struct GoneChecked { wire::Endpoint to; enum class Answer : unsigned char { refused, accepts, silent } answer{}; };
+struct SendFailed { wire::Endpoint to; };   // the message could not be handed to the network: a failed probe, not a skipped one
+struct SeedsResolved { std::vector<wire::Endpoint> endpoints; };  // the answer to ResolveSeeds; may be empty
+struct FactChanged { wire::FactKey key{}; std::string value; };   // a fact of this node
+struct IdentityChanged { wire::Identity identity; };              // this node's address or key changed while it runs
+struct LeaveAsked {};                       // this node leaves for good
+// An operator's `leave N` or `forget-node N`: a down or dead member becomes left; so does a suspect, if this node is
+// frozen and judges nobody, and a member that only the record names.
 struct RemoveAsked { MemberId member; };
-struct StopAsked {};                        // SIGTERM: say "down (restarting)", stay a member
+struct StopAsked {};                        // SIGTERM: send "down (restarting)" and stay a member
 struct Tick {};                             // deadline() was reached
-struct OthersLost {};                       // an operator's word that who does not answer is lost: suspects are dead, also while frozen
+// an operator says that members which do not answer are lost: suspects become dead, even while frozen
+struct OthersLost {};
 
 using Input = std::variant<Received, Dropped, LinkLost, LinkUp, GoneChecked, SendFailed, SeedsResolved, FactChanged,
                            IdentityChanged, LeaveAsked, RemoveAsked, StopAsked, Tick, OthersLost>;
 
 // ---- what to do
 struct Send {
-  ReplyPath reply = 0;                    // not 0: on that connection
-  wire::Endpoint to;                      // else here; opened for it when no link is there
-  MemberId member;                        // whom we expect there (its node key); none: a seed, join link
-  bool anew = false;                      // on a connection made for it, beside the one that is open
+  ReplyPath reply = 0;                    // not 0: send on that connection
+  wire::Endpoint to;                      // otherwise send here, opening a link if there is none
+  MemberId member;                        // the member expected there (its node key); none: a seed, over a join link
+  bool anew = false;                      // on a new connection besides the open one
   wire::PeerHeader header;
   wire::GossipBody body;
 };
 struct Peer { MemberId id; wire::Endpoint address; std::string key_print; };
-// The links to keep open and warm, neighbours first; replaces the last list. Others may be closed when idle.
+// The links to keep open and warm, neighbours first; replaces the previous list. Other links may be closed when idle.
 struct KeepLinks { std::vector<Peer> peers; };
-struct CheckGone { wire::Endpoint to; };  // one raw connect, without waiting -> GoneChecked
+struct CheckGone { wire::Endpoint to; };  // one bare connect, without waiting -> GoneChecked
 struct ResolveSeeds {};                   // -> SeedsResolved
-struct SaveRecord { MemberRecord record; };  // make durable, soon; the newest counts
+struct SaveRecord { MemberRecord record; };  // make durable soon; the newest counts
 
 enum class ChangeKind : std::uint8_t {
   alive, suspect, down, dead, left, restarted, rebooted, refute, conflict, fact, address_mismatch, joined, frozen, thawed, stalled,
-  refused,  // by a node that this one asked to be admitted
-  moved,    // a member's state is what it was; its address or key is another
+  refused,  // a node refused to admit this one
+  moved,    // a member's address or key changed, but not its state
 };
-struct Change {                           // in order of happening; for events, logs and the views
+struct Change {                           // in order of time; for events, logs and the views
   ChangeKind kind{};
   MemberId id;
   std::string name;
@@ -142,22 +147,24 @@ class Membership {
   std::optional<MemberView> find(const MemberId& id) const;
   std::optional<MemberView> find(const std::string& name) const;
   struct Counts { std::uint32_t alive = 0, suspect = 0, down = 0, dead = 0, left = 0; };
-  Counts counts() const;                  // oneself included
-  bool frozen() const;                    // it may be cut off, and judges nobody
-  // A peer without a row: the record named it and nobody has since the start, or it was reaped. Null: none such. Until the next step.
+  Counts counts() const;                  // including this node
+  bool frozen() const;                    // this node may be cut off, and judges nobody
+  // A peer without a row: the record named it and no member has since the start, or its row was reaped. nullptr:
+  // there is none. Valid until the next step.
   const wire::Identity* absent(const MemberId& id) const;
-  const wire::Identity* absent(const std::string& name) const;  // any of that name
-  MemberId cluster_id() const;            // none: still waiting to be admitted
+  const wire::Identity* absent(const std::string& name) const;  // any peer of that name
+  MemberId cluster_id() const;            // none: this node waits for admission
   std::uint64_t incarnation() const;
   std::uint32_t local_health() const;     // 0: healthy
   const Counters& counters() const;
-  std::string seen_elsewhere() const;     // the address that at least three members see this node at, in place of its own; "": none
+  std::string seen_elsewhere() const;     // the address at which at least three members see this node, if it is not its own; "": none
   std::size_t memory_bytes() const;       // of tables and queues, for the bounds of the simulator
 
-  // Begins with a table as if state sync had brought it (simulation of large clusters, tests). Before the first step.
+  // Begins with a table as if state sync had brought it (for simulations of large clusters and tests). Only before
+  // the first step.
   void preload(const std::vector<wire::Row>& rows);
-  // The same with the table of another member, which must not have begun to change it: rows are shared until written, so
-  // that 10,000 simulated tables of 10,000 rows fit in memory. Replaces what was preloaded; oneself stays.
+  // Begins with the table of another member that has not changed it yet: rows are shared until written, so that
+  // 10,000 simulated tables of 10,000 rows fit in memory. Replaces what was preloaded; this node's own row stays.
   void preload(const Membership& like);
 
  private:

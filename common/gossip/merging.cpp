@@ -1,7 +1,7 @@
 // What rumours and synced rows do to the table.
 //
-// Evidence is ordered by (incarnation, state): alive < suspect < down < dead < left at one incarnation, so
-// that any order of arrival ends in the same row (rule 1). Only the subject raises its incarnation.
+// Evidence is ordered by (incarnation, state): alive < suspect < down < dead < left at one incarnation, so that any
+// order of arrival ends in the same row (rule 1). Only the subject raises its incarnation.
 #include <algorithm>
 
 #include "common/gossip/core.h"
@@ -17,7 +17,7 @@ bool beats(std::uint64_t incarnation, MemberState state, const Member& member) {
   return std::pair(incarnation, state) > std::pair(std::uint64_t{member.incarnation}, member.state());
 }
 
-// Two contents of one incarnation: the same one wins everywhere until the subject refutes.
+// Two different contents of one incarnation: the same one wins everywhere until the subject refutes.
 bool outranks(const wire::Identity& a, const wire::Identity& b) {
   const auto rank = [](const wire::Identity& who) {
     return std::tie(who.life, who.boot_id, who.address, who.name, who.key_print, who.format_max,
@@ -79,7 +79,7 @@ bool Core::hear_alive(const wire::Rumour& rumour, const MemberId& teller) {
   if (!higher) {
     const Member& member = table_.at(slot);
     if (rumour.incarnation == member.incarnation && *rumour.identity != *member.identity) {
-      // Rule 2: the subject hears of it and goes above both.
+      // Rule 2: the subject hears of it and rises above both.
       if (once(Topic::told, rumour.subject, 1s)) send(member, wire::Gossip{{rumour}});
       if (!outranks(*rumour.identity, *member.identity) ||
           claim(*rumour.identity, false).verdict == Verdict::taken)
@@ -112,7 +112,7 @@ void Core::hear_of_myself(const wire::Rumour& rumour) {
   if (!active()) return;
   if (rumour.kind == RumourKind::fact) {
     if (!rumour.fact || rumour.fact->version == 0) return;
-    // From a life of ours that is no longer on disk: versions repeat, so that ours must go above.
+    // From a life of this node that is no longer on disk: versions repeat, so this node's must rise above.
     const auto key = static_cast<std::size_t>(rumour.fact->key);
     const std::uint64_t version = self_row().fact_version(key);
     if (rumour.fact->version > version ||
@@ -123,8 +123,8 @@ void Core::hear_of_myself(const wire::Rumour& rumour) {
   if (rumour.incarnation < incarnation_) return;
   if (rumour.kind != RumourKind::alive) return refute(rumour.incarnation, rumour.kind, rumour.from);
   if (!rumour.identity || (rumour.incarnation == incarnation_ && *rumour.identity == *identity_)) return;
-  // Another run speaks for this id. Once: our own past, from a disk that was put back. Again and again: a
-  // copy of the data directory that runs elsewhere and refutes us as we refute it.
+  // Another run uses this node's id. Once: this node's own past, if an older disk was restored. Repeatedly: a copy of
+  // the data directory runs elsewhere and refutes this node as this node refutes it.
   if (rumour.identity->address != identity_->address || rumour.identity->boot_id != identity_->boot_id) {
     if (++copies_seen_ > 1 && once(Topic::copied, id_, 60s)) {
       ++counters_.conflicts;
@@ -145,7 +145,7 @@ void Core::raise_fact(wire::FactKey key, std::uint64_t above) {
   if (!place) return;
   wire::Fact raised = *place;
   raised.version = std::min(std::max(place->version, above) + 1, wire::kMostFactVersion);
-  if (raised.version <= place->version) return;  // at the end: nothing goes above
+  if (raised.version <= place->version) return;  // at the limit, nothing is higher
   place = std::make_shared<const wire::Fact>(std::move(raised));
   wire::Rumour rumour{RumourKind::fact, id_, incarnation_, {}, nullptr, place, {}};
   me.facts = std::make_shared<const Facts>(std::move(facts));
@@ -178,8 +178,7 @@ bool Core::hear_fact(const wire::Rumour& rumour) {
   if (table_.at(slot).fact_version(key) == rumour.fact->version) {
     const wire::Fact& known = *(*table_.at(slot).facts)[key];
     if (known.value == rumour.fact->value) return false;
-    // Two values of one version: the subject hears of it and goes above; until then the same one wins
-    // everywhere.
+    // Two different values of one version: the subject hears of it and rises above; until then the same one wins everywhere.
     if (once(Topic::told_fact, rumour.subject, 1s)) send(table_.at(slot), wire::Gossip{{rumour}});
     if (known.value > rumour.fact->value) return false;
   }
@@ -218,19 +217,19 @@ void Core::merge_state(const wire::Row& row, const MemberId& teller) {
     const bool knew_better =
         accused && buried->second.reaped && buried->second.incarnation >= row.incarnation;
     if (knew_better || table_.size() >= options_.members) return;
-    // Accused of more than the row tells: what is older than that does not bring it back.
+    // The member is accused of a higher incarnation than the row's: an older row does not bring it back.
     const std::uint64_t incarnation = accused && buried->second.until > now_
                                           ? std::max(row.incarnation, buried->second.incarnation)
                                           : row.incarnation;
     Member member{row.identity, facts_of(row.facts), incarnation};
-    // Its time until it is reaped does not begin anew with each that joins.
+    // The time until it is reaped does not begin anew with each joiner.
     const auto longest = static_cast<std::uint64_t>(kept_for(row.state) / 1ms);
     const std::chrono::milliseconds gone(static_cast<std::int64_t>(std::min(row.gone_ms, longest)));
     member.enter(row.state, now_ - gone);
     return insert(std::move(member), "told by another member");
   }
   if (in_service) {
-    // Rule 6 for suspicions as well: a table is no accuser, we are.
+    // Rule 6 for suspicions as well: a synced table is no accuser; this node becomes one.
     if (row.state == State::alive || slot == kNone)
       hear(alive, teller);
     else
@@ -252,7 +251,7 @@ void Core::merge_state(const wire::Row& row, const MemberId& teller) {
   accuse_told(id, row.incarnation);
 }
 
-// A row accuses whom we know as less than it does. Who was suspect or dead here is not alive for a moment.
+// A row accuses a member of more than is known here. A member that was suspect or dead here does not become alive for a moment.
 void Core::know_before_accusing(Slot slot, const wire::Row& row, const MemberId& teller) {
   const Member& member = table_.at(slot);
   if (row.incarnation > member.incarnation && member.state() != State::alive)
@@ -294,7 +293,7 @@ void Core::transition(Slot slot, State state, std::uint64_t incarnation, const w
   }
   table_.set(slot, next);
 
-  // A timer of the suspicion goes on and finds that there is none any more (rule 5).
+  // The suspicion's timer continues and finds no suspicion any more (rule 5).
   if (state != State::suspect || incarnation != was.incarnation) forget_suspicion(id);
   if (!next.in_service() || incarnation != was.incarnation) gone_.erase(id);
   if (state != State::down || incarnation != was.incarnation) silent_.erase(id), silences_.erase(id);
@@ -319,8 +318,8 @@ void Core::each_candidate(const Rings::Visit& visit) const {
       visit(table_.at(slot).identity->id);
 }
 
-// Rumours travel along a fixed graph, not to random members: two transmissions times four reach each of the
-// eight neighbours once, and a rumour comes by up to eight ways. More would not grow the coverage.
+// Rumours travel along a fixed graph, not to random members: two transmissions to four neighbours reach each of the
+// eight once, and a rumour arrives in up to eight ways. More transmissions would not reach more members.
 std::uint64_t Core::transmission_members() const {
   const std::uint64_t n = table_.in_service();
   return n > 4 ? std::clamp<std::uint64_t>(n, 10, 99) : n;
@@ -336,7 +335,7 @@ void Core::members_changed(bool neighbours_changed) {
   save_later(kSaveDelay);
 }
 
-// Those gone are tried for ever, and their rows kept for a time.
+// Members that are gone are retried for ever, and their rows kept for a time.
 void Core::absent_from_service(const Member& member) {
   const MemberId& id = member.identity->id;
   if (member.state() == State::left)
@@ -363,7 +362,7 @@ void Core::reap(const MemberId& id) {
   table_.remove(slot);
   if (member.state() != State::left) {
     if (absent_.emplace(id, member.identity).second) absent_order_.push_back(id);
-    while (absent_.size() > options_.book) {  // the oldest is forgotten
+    while (absent_.size() > options_.book) {  // forgets the oldest
       absent_.erase(absent_order_.front());
       absent_order_.pop_front();
     }
@@ -376,7 +375,7 @@ void Core::forget_absent(const MemberId& id) {
   absent_order_.erase(std::ranges::find(absent_order_, id));
 }
 
-// Rule 14: what a lagging peer still says about it does not bring it back.
+// Rule 14: a lagging peer's message about it does not bring it back.
 bool Core::buried(const MemberId& id, std::uint64_t incarnation) const {
   const auto found = tombstones_.find(id);
   return found != tombstones_.end() && found->second.until > now_ && found->second.incarnation >= incarnation;
@@ -387,7 +386,7 @@ void Core::bury(const MemberId& id, std::uint64_t incarnation, bool reaped) {
   Tombstone& stone = tombstones_[id];
   stone.incarnation = std::max(stone.incarnation, incarnation);
   stone.reaped = stone.reaped || reaped;
-  // Said over and over of one, it must not fill the list of burials and push the others out of it.
+  // Repeated messages about one member must not fill the list of burials and push the others out.
   if (stone.until > now_ && stone.until + kBuryAgain > now_ + options_.tombstone) return;
   stone.until = now_ + options_.tombstone;
   burials_.emplace_back(stone.until, id);

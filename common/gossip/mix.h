@@ -1,5 +1,5 @@
-// 64-bit mixing for ring positions, buckets and row hashes: the same on every node, and no secret: nobody is
-// kept out by it. Finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), a bijection.
+// 64-bit mixing for ring positions, buckets and row hashes: the same on every node, and not meant to resist
+// attackers. Finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), a bijection.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ constexpr std::uint64_t mix64(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Of an ordered pair: (a, b) and (b, a) differ.
+// Mixes an ordered pair: (a, b) and (b, a) differ.
 constexpr std::uint64_t mix64(std::uint64_t a, std::uint64_t b) {
   return mix64(mix64(a) ^ b);
 }

@@ -20,7 +20,7 @@ bool Rings::offer(const MemberId& id) {
       Place& place = places_[2 * ring + side];
       const Place& offered = places[side];
       const bool nearer = std::tie(offered.distance, offered.id) <
-                          std::tie(place.distance, place.id);  // ids part equal positions
+                          std::tie(place.distance, place.id);  // ids decide between equal positions
       if (!place.id.none() && !nearer) continue;
       place = offered;
       taken = true;

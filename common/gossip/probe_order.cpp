@@ -34,7 +34,7 @@ std::uint64_t ProbeOrder::permute(std::uint64_t index) const {
 
 std::optional<ProbeOrder::Slot> ProbeOrder::next(Slot slots, const Eligible& eligible) {
   if (slots == 0) return std::nullopt;
-  bool whole_pass = false;  // was searched from its beginning: when it holds none, nobody is eligible
+  bool whole_pass = false;  // the pass was searched from its beginning: if it holds none, no slot is eligible
   while (true) {
     while (position_ < end_) {
       const std::uint64_t slot = permute(position_++);

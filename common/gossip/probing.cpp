@@ -1,5 +1,5 @@
-// Probing: a ping, helpers when it is not answered, a verdict when they get no answer either (SWIM,
-// section 4.1). A link that was not up yet proves nothing by its silence before the connect deadline.
+// Probing: a ping, helpers if it is not answered, and a verdict if they get no answer either (SWIM, section 4.1). On
+// a link that was not up yet, silence proves nothing before the connect deadline.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace dtrain::gossip {
 
 void Core::probe_next() {
-  if (table_.in_service() < 2) return;  // armed again when somebody comes
+  if (table_.in_service() < 2) return;  // set again when a member comes
   timers_.set(Timers::of(Wait::probe), now_ + options_.probe_period);
   if (++probe_turn_ % options_.random_every == 0) {
     const auto eligible = [this](Slot slot) {
@@ -18,7 +18,7 @@ void Core::probe_next() {
     if (slot && !probed_already(table_.at(*slot).identity->id)) probe(*slot, Probe::Why::watch);
     links_changed();
   }
-  // Whoever becomes a neighbour has its turn behind the others, who keep theirs: they know when to expect it (feel_pulse()).
+  // A new neighbour gets its turn after the others, which keep theirs and know when to expect a ping (feel_pulse()).
   std::erase_if(turns_, [this](const MemberId& id) { return !rings_.is_neighbour(id); });
   for (const MemberId& id : rings_.neighbours())
     if (std::ranges::find(turns_, id) == turns_.end()) turns_.push_back(id);
@@ -32,22 +32,23 @@ void Core::probe_next() {
   }
 }
 
-// Everybody pings its neighbours in turn, a period apart: so one of them misses its ping within a period of a
-// member's end, whatever the phases of those who probe it. Who misses it probes at once; nobody is accused
-// for it. The pings are there anyway: it costs nothing.
+// Each member pings its neighbours in turn, one period apart; so one of them misses its ping within a period of a
+// member's end, whatever the phases of its probers. That neighbour probes it at once; nobody is accused for a missed
+// ping. The pings are sent anyway, so this costs nothing.
 void Core::feel_pulse(const MemberId& from) {
   if (!rings_.is_neighbour(from)) return;
   Pulse& pulse = pulses_[from];
   const Duration since = now_ - pulse.last;
-  const bool regular = since > pulse.interval / 2;  // else one out of turn: a question, a helper's ping
+  const bool regular = since > pulse.interval / 2;  // otherwise the ping was out of turn: a question, or a helper's ping
   if (!regular) return;
   const bool known = pulse.last != Instant{};
   pulse = {now_, known ? std::min(since, longest_turn()) : Duration{}};
   timers_.set(Timers::of(Wait::expect, from), now_ + (known ? pulse.interval : longest_turn()) + kPulseGrace);
 }
 
-// When members come and go, others' turns change: a ping may come later than the ones before it did, once. Until it does the
-// neighbour is probed each period: if it ended now, the one that it would have pinged next might not expect it for a whole turn.
+// When members come and go, others' turns change, and one ping may come later than those before. Until it does, the
+// neighbour is probed each period: if it ended now, the member that it would have pinged next might not expect that
+// for a whole turn.
 void Core::pulse_missed(const MemberId& of) {
   const auto pulse = pulses_.find(of);
   if (pulse == pulses_.end()) return;
@@ -61,7 +62,7 @@ void Core::pulse_missed(const MemberId& of) {
   timers_.set(Timers::of(Wait::expect, of), now_ + options_.probe_period);
 }
 
-// Between two pings of a neighbour that has as many others as there can be.
+// The time between two pings of a neighbour with the greatest possible number of neighbours.
 Duration Core::longest_turn() const {
   return options_.probe_period * std::min<std::size_t>(2 * options_.neighbour_rings, std::max<std::size_t>(table_.in_service(), 2) - 1);
 }
@@ -95,8 +96,8 @@ std::uint64_t Core::ping(Probe probe) {
   probe.cold = up_.count(probe.address) == 0;
   ++counters_.probes;
   ask(sequence, probe);
-  // Who has just come back from a cut would hear it too late: TCP says again what was lost only at the end of a pause that doubles,
-  // and whatever follows on that connection waits for it. The first packet of another one goes out now.
+  // A member that has just come back from a cut would hear of it too late on the old connection: TCP repeats lost data
+  // only after a pause that doubles, and all later data waits for it. A new connection sends its first packet now.
   if (probe.why == Probe::Why::question) {
     const bool has_link = !probe.cold || rings_.is_neighbour(probe.target);
     if (has_link) out_->sends.push_back(Send(out_->sends.back()));
@@ -113,7 +114,7 @@ void Core::ask(std::uint64_t sequence, const Probe& probe) {
   body.target = probe.target;
   body.rumours = piggyback();
   body.out_of_turn = !probe.in_turn;
-  // Rule 7: who is accused hears of it first from the one who asks, and refutes in its answer.
+  // Rule 7: an accused member hears of it first from its prober, and refutes in its answer.
   const Slot slot = table_.find(probe.target);
   if (slot != kNone && table_.at(slot).state() != State::alive && with(Rule::probe_carries_suspicion))
     body.rumours.insert(body.rumours.begin(), accusation_of(table_.at(slot)));
@@ -157,17 +158,18 @@ void Core::ask_helpers(std::uint64_t sequence) {
     ++probe.asked;
     send(table_.at(helper), wire::PingRequest{sequence, target.identity, target.incarnation, {}});
   }
-  if (probe.cold) check_gone(target);  // refused already? That is quicker than silence
+  if (probe.cold) check_gone(target);  // is the connection refused? That is quicker than silence
 }
 
-// Whom we accuse already has heard of it, or will; who is cut off knows that the helpers are, too. Asking them again
-// would find out nothing, and keep connections to everybody under way, which would all come up together.
+// A member that is accused already has heard of it or will; a node that is cut off knows that its helpers are, too.
+// Asking them again would find out nothing, and would keep connections to everybody being opened, which would all
+// come up together.
 bool Core::known_silent(const MemberId& id) const {
   const auto suspicion = suspicions_.find(id);
   return frozen_ || (suspicion != suspicions_.end() && suspicion->second.accused_by(id_));
 }
 
-// Neighbours first: our links to them are warm, and they are as good a sample as any.
+// Neighbours first: the links to them are warm, and they are as good a sample as any.
 std::vector<MemberTable::Slot> Core::some_others(const MemberId& target, std::uint32_t count) {
   std::vector<MemberId> not_these{target};
   std::vector<Slot> others;
@@ -199,7 +201,7 @@ std::optional<MemberTable::Slot> Core::random_member(const std::vector<MemberId>
   for (int i = 0; i < kTries; ++i)
     if (const auto slot = static_cast<Slot>(rng_.below(table_.slots())); fits(slot)) return slot;
   const auto start = static_cast<Slot>(rng_.below(table_.slots()));
-  constexpr Slot kSteps = 256;  // a table with so few left alive is not searched through
+  constexpr Slot kSteps = 256;  // a table with so few living members is not searched completely
   for (Slot i = 0; i < std::min(kSteps, table_.slots()); ++i)
     if (const Slot slot = (start + i) % table_.slots(); fits(slot)) return slot;
   return std::nullopt;
@@ -217,7 +219,7 @@ void Core::probe_fails(std::uint64_t sequence) {
   end_probe(sequence);
   ++counters_.probe_failures;
   judge_probes(true);
-  // Helpers that did not even say that they have no answer: we may be the one who is not heard.
+  // Helpers that did not even report a missing answer: this node may be the one that is not heard.
   if (probe.asked > probe.nacks)
     health_.worse(probe.asked - probe.nacks);
   else if (probe.asked == 0 && !known_silent(probe.target))
@@ -243,7 +245,7 @@ void Core::nack(std::uint64_t sequence) {
 void Core::receive(const Received& m, const wire::Ping& body) {
   hear_all(body.rumours, m.header.sender);
   if (!body.out_of_turn) feel_pulse(m.header.sender);
-  if (body.target != id_) {  // rule 10: an address that was another's
+  if (body.target != id_) {  // rule 10: the address belonged to another member
     ++counters_.pings_refused;
     return;
   }
@@ -252,12 +254,12 @@ void Core::receive(const Received& m, const wire::Ping& body) {
   pong.incarnation = incarnation_;
   pong.boot_hash = boot_hash(*identity_);
   pong.sent = body.sent;
-  // Only what the asker does not know: a pong a second is the steady cost. That it is ours says its header.
+  // Only what the asker does not know, because a pong a second is the steady cost. The header shows that the pong is this node's.
   const Slot asker = table_.find(m.header.sender);
   if (asker == kNone || table_.at(asker).identity->address.ip != m.observed_ip)
     pong.observed_ip = m.observed_ip;
   pong.rumours = piggyback();
-  // Whoever accuses us hears the refutation here, whatever waits in the queue.
+  // An accuser gets the refutation here, whatever waits in the queue.
   for (const wire::Rumour& rumour : body.rumours)
     if (rumour.subject == id_ && rumour.kind != wire::RumourKind::fact) {
       pong.rumours.insert(pong.rumours.begin(), alive_rumour(self_row()));
@@ -350,12 +352,12 @@ void Core::receive(const Received& m, const wire::ProbeNow& body) {
   if (!probed_already(member.identity->id)) probe(slot, Probe::Why::watch);
 }
 
-// Where peers see us come from is where others would reach us, or a translation on the way that they must
-// know of.
+// The address at which peers see this node is where others would reach it, or a translation on the way that operators
+// must know of.
 void Core::seen_as(const std::string& observed_ip, const MemberId& by) {
   const auto loopback = [](const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; };
   const std::string& advertised = identity_->address.ip;
-  // Who sees us where it knows us to be says nothing.
+  // A peer that sees this node at its advertised address adds nothing.
   const bool right = observed_ip.empty() || observed_ip == advertised || (loopback(observed_ip) && loopback(advertised));
   for (auto& [ip, seen] : seen_as_)
     if (right || ip != observed_ip) seen.by.erase(by);

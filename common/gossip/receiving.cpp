@@ -1,4 +1,4 @@
-// What arrives: messages, evidence of links, wishes of the node itself.
+// What arrives: messages, evidence of links, and requests of the node itself.
 #include <algorithm>
 
 #include "common/gossip/core.h"
@@ -16,7 +16,7 @@ void Core::act(const Received& m) {
     return;
   }
   if (!active()) return;
-  // Rule 15, in depth: the envelope's check comes before.
+  // Rule 15 once more: the envelope's check comes first.
   const bool ours = m.header.cluster == cluster_ || (join && m.header.cluster.none());
   if (!ours && with(Rule::other_cluster_dropped)) {
     ++counters_.drops[static_cast<std::size_t>(wire::Drop::other_cluster)];
@@ -26,7 +26,7 @@ void Core::act(const Received& m) {
   if (!join) answer_stale(m);
 }
 
-// Who accuses us hears at once that we refute it: what we tell may not come to it, when most are cut off.
+// An accuser gets the refutation at once: this node's rumours may not reach it when most members are cut off.
 void Core::receive(const Received& m, const wire::Gossip& body) {
   const std::uint64_t accused = incarnation_;
   hear_all(body.rumours, m.header.sender);
@@ -49,8 +49,7 @@ void Core::answer_stale(const Received& m) {
     const Member& member = table_.at(slot);
     const bool current = member.state() == State::alive ? m.header.incarnation >= member.incarnation
                                                         : m.header.incarnation > member.incarnation;
-    // A raised incarnation that we have not heard of: its rumour may still be on its way, or we missed what
-    // was told.
+    // A raised incarnation that is unknown here: its rumour may be under way, or was missed.
     if (m.header.incarnation > member.incarnation && once(Topic::missed, sender, 5s))
       sync_soon(sender, m.header.incarnation);
     if (current) return;
@@ -62,7 +61,7 @@ void Core::answer_stale(const Received& m) {
 void Core::act(const Dropped& dropped) {
   const auto why = static_cast<std::size_t>(dropped.why);
   if (why < wire::kDrops) ++counters_.drops[why];
-  // Our own id from elsewhere. From here it is our own join that came back by one of our names.
+  // This node's own id from elsewhere. From this address it is its own join, which came back by one of its names.
   const std::string& ip = dropped.from_ip;
   if (dropped.why != wire::Drop::self || ip.empty() || ip == identity_->address.ip ||
       ip.starts_with("127.") || ip == "::1")
@@ -95,8 +94,8 @@ void Core::act(const LinkLost& link) {
 
 void Core::act(const LinkUp& link) {
   up_.insert(link.to);
-  // What was asked before the link was up is only now on its way: its time begins anew. What was asked on the one before it is
-  // lost: it is asked again.
+  // A ping that was sent before the link was up is only now on its way: its time begins anew. A ping on the previous
+  // link is lost: it is sent again.
   for (auto& [sequence, probe] : probes_) {
     if (probe.address != link.to) continue;
     if (!probe.cold && active()) ask(sequence, probe);
@@ -107,7 +106,7 @@ void Core::act(const LinkUp& link) {
   }
 }
 
-// Rule 9: it is a failed direct probe, not a skipped one. Helpers may still reach it.
+// Rule 9: a failed direct probe, not a skipped one. Helpers may still reach the member.
 void Core::act(const SendFailed& failed) {
   if (!active()) return;
   std::vector<std::uint64_t> hit;
@@ -179,7 +178,7 @@ void Core::act(const LeaveAsked&) {
   out_->save = SaveRecord{record()};
 }
 
-// To all neighbours at once: there is no later.
+// To all neighbours at once: this node is about to end.
 void Core::say_goodbye(wire::Rumour rumour) {
   wire::Gossip gossip{{std::move(rumour)}};
   queue_.take(options_.gossip_bytes, wire::kRumoursPerMessage - 1, gossip.rumours);

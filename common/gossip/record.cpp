@@ -1,4 +1,4 @@
-// What outlives the agent, as the store keeps it: a msgpack map; unknown keys of later versions are skipped.
+// The record that outlives the agent, in the store's form: a msgpack map; unknown keys of later versions are skipped.
 #include "common/gossip/membership.h"
 #include "common/wire/codec.h"
 
@@ -29,7 +29,7 @@ struct StoredRecord {
   std::string cluster_id;  // "": none
   std::vector<StoredPeer> book;
   bool left = false;
-  std::uint32_t in_service = ~0u;  // not said by earlier versions: all may have been
+  std::uint32_t in_service = ~0u;  // missing in records of earlier versions: all may have been
   template <class V>
   void fields(V& v) {
     v("version", version);

@@ -31,8 +31,8 @@ enum class Rule : std::uint8_t {
   freeze_without_quorum,           // 18
   confirm_on_demand,               // the suspector asks k others to probe now
   gone_needs_two,                  // witnesses of a process that is gone
-  lag_counts,                      // who runs late itself waits longer and tells more seldom
-  frozen_tells_suspicions,         // to whom it syncs with: a cut may leave it no neighbour on its side
+  lag_counts,                      // a node that runs late itself waits longer and sends less often
+  frozen_tells_suspicions,         // to the node that it syncs with, because a cut may leave it no neighbour on its side
 };
 constexpr Rule enum_last(Rule) {
   return Rule::frozen_tells_suspicions;

@@ -93,7 +93,7 @@ void RumourQueue::end_beaten_accusations(const Rumour& state) {
 void RumourQueue::make_room_for_accuser(const Key& key) {
   const auto first = slots_.lower_bound({key.subject, key.kind, {}});
   std::uint32_t count = 0;
-  auto last = slots_.end();  // the one to give way
+  auto last = slots_.end();  // the accusation to drop
   const auto worse = [](const Slot& a, const Slot& b) {
     if (a.rumour.incarnation != b.rumour.incarnation) return a.rumour.incarnation < b.rumour.incarnation;
     return a.transmitted > b.transmitted;
@@ -169,7 +169,7 @@ std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector
         static_cast<std::uint32_t>(std::min<std::size_t>(budget, std::numeric_limits<std::uint32_t>::max()));
     for (auto rank = order_.begin(); rank != order_.end() && taken.size() < limit;) {
       const std::uint32_t bytes = ~rank->smallness;
-      if (bytes > left) {  // on to the largest that fits, of the same kind and number of transmissions or after them
+      if (bytes > left) {  // continue with the largest that fits, of the same kind and number of transmissions or after them
         rank = order_.lower_bound(
             {.transmitted = rank->transmitted, .fact = rank->fact, .smallness = ~left, .age = 0, .slot = {}});
         continue;
@@ -178,7 +178,7 @@ std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector
       taken.push_back(rank++);
     }
   }
-  // Only now: what goes back with one transmission more must not be met again in this message.
+  // Only now, so that a rumour that goes back with one more transmission is not taken again for this message.
   std::size_t bytes = 0;
   for (const auto rank : taken) {
     Slot& slot = rank->slot->second;
@@ -201,7 +201,7 @@ std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector
 }
 
 std::size_t RumourQueue::memory_bytes() const {
-  constexpr std::size_t kTreeNode = 4 * sizeof(void*) + 16;  // links and colour, and what the allocator adds
+  constexpr std::size_t kTreeNode = 4 * sizeof(void*) + 16;  // pointers and colour, and the allocator's share
   return sizeof(*this) + slots_.size() * (sizeof(Slots::value_type) + sizeof(Rank) + 2 * kTreeNode);
 }
 

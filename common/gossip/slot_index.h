@@ -26,7 +26,7 @@ class SlotIndex {
       if (cells_[hole].slot_plus_one == 0) return;
       hole = (hole + 1) & mask;
     }
-    // Those behind move up, so that no search ends too early.
+    // Entries after it move up, so that no search ends too early.
     for (std::size_t next = (hole + 1) & mask; cells_[next].slot_plus_one != 0; next = (next + 1) & mask) {
       const std::size_t home = cells_[next].tag & mask;
       if (((next - home) & mask) < ((next - hole) & mask)) continue;
@@ -37,7 +37,7 @@ class SlotIndex {
     --used_;
   }
 
-  // Calls visit(slot) for those with this tag until it returns true.
+  // Calls visit(slot) for all slots with this tag until it returns true.
   template <class Visit>
   void each(std::uint32_t tag, const Visit& visit) const {
     if (cells_.empty()) return;

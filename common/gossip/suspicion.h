@@ -1,10 +1,10 @@
-// One member accused of silence: who accuses it, and when it is dead unless it refutes.
+// The suspicion of one member: who accuses it of silence, and when it is dead unless it refutes.
 //
-// Lifeguard's suspicion (arXiv 1707.00788, section IV-B; as in memberlist's suspicion.go): the wait begins
-// long and each independent accuser shortens it from its original start,
+// Lifeguard's suspicion (arXiv 1707.00788, section IV-B; as in memberlist's suspicion.go): the wait begins long, and
+// each independent accuser shortens it from its original start,
 //   timeout(C) = max(min, max - (max - min) * ln(C + 1) / ln(k + 1)),   C of k wanted confirmations.
-// The first accuser is no confirmation, each accuser counts once, none counts after k (rule 4).
-// Logarithms come from a table of 1/1024ths: decisions use no floating point.
+// The first accuser is no confirmation, each accuser counts once, and none counts after k (rule 4). Logarithms come
+// from a table of 1/1024ths: decisions use no floating point.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +36,15 @@ struct SuspicionTimes {
 
 class Suspicion {
  public:
-  // By the first accuser, of this incarnation of the subject.
+  // Begins with the first accuser, for this incarnation of the subject.
   Suspicion(std::uint64_t incarnation, const MemberId& accuser, Instant now, const SuspicionTimes& times);
 
   std::uint64_t incarnation() const { return incarnation_; }  // a timer that fires compares it (rule 5)
   Instant started() const { return started_; }
-  Instant deadline() const;  // may lie in the past after confirm(): it is dead at once
+  Instant deadline() const;  // may lie in the past after confirm(): the member is dead at once
 
-  // True when this accuser is new and wanted: pass it on, look at deadline() again. False: known, or enough.
+  // True when this accuser is new and wanted: pass the accusation on and look at deadline() again. False: it is
+  // known, or there are enough.
   bool confirm(const MemberId& accuser);
   bool accused_by(const MemberId& accuser) const;
   std::uint32_t confirmations() const { return static_cast<std::uint32_t>(accusers_.size()) - 1; }
@@ -52,8 +53,7 @@ class Suspicion {
     return accusers_;
   }  // first accuser first; at most kMostConfirmations + 1
 
-  // Rule 16: we were stopped, so the member had no fair chance to refute. Its full remaining right begins
-  // anew at now.
+  // Rule 16: this node was stopped, so the member had no fair chance to refute. Its full remaining time begins anew at `now`.
   void restart(Instant now) { started_ = now; }
 
  private:

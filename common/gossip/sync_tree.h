@@ -24,10 +24,10 @@
 
 namespace dtrain::gossip {
 
-// Of the versions known by fact key, 0: not known. For RowSummary::facts_hash; 0 when none is known.
+// Hash of the known versions by fact key, 0: not known. For RowSummary::facts_hash; 0 when none is known.
 std::uint64_t facts_hash(const std::array<std::uint64_t, wire::kFactKeys>& versions);
 
-// The row as two tables compare it: rows whose comparable() are equal need no exchange.
+// The part of a row that two tables compare: rows whose comparable() are equal need no exchange.
 wire::RowSummary comparable(wire::RowSummary row);
 bool same_for_sync(const wire::RowSummary& a, const wire::RowSummary& b);
 
@@ -44,8 +44,8 @@ class SyncTree {
   std::uint64_t root() const { return root_; }  // 0: no rows
   const std::vector<std::uint64_t>& buckets() const { return buckets_; }
 
-  // Which buckets differ, ascending. A list of another length (a peer with another setting) cannot be
-  // compared: all of ours.
+  // The buckets that differ, ascending. A list of another length (from a peer with another setting) cannot be
+  // compared: all buckets are returned.
   std::vector<std::uint16_t> differing(const std::vector<std::uint64_t>& others) const;
 
  private:

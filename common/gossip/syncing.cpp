@@ -1,4 +1,4 @@
-// State sync: what rumours missed. Roots, then the buckets that differ, then the rows that differ, both ways.
+// State sync: exchanges what rumours missed, in both directions: roots, then the buckets that differ, then the rows that differ.
 #include <algorithm>
 #include <bit>
 
@@ -8,7 +8,7 @@ namespace dtrain::gossip {
 
 namespace {
 
-// Generous: what a row takes in a message.
+// An upper estimate of a row's bytes in a message.
 std::size_t row_bytes(const Member& member) {
   std::size_t bytes = 128 + member.identity->name.size() + member.identity->address.ip.size() +
                       member.identity->boot_id.size() + member.identity->key_print.size();
@@ -16,12 +16,12 @@ std::size_t row_bytes(const Member& member) {
     for (const wire::FactPtr& fact : *member.facts) bytes += fact ? fact->value.size() + 24 : 0;
   return bytes;
 }
-constexpr std::size_t kAccusationBytes = 64;  // generous, too
+constexpr std::size_t kAccusationBytes = 64;  // an upper estimate, too
 constexpr std::size_t kRowsBytes = wire::kBulkMessageBytes * 7 / 8;
 
 }  // namespace
 
-// Grows with log n: the same traffic per node whatever the size, and rumours do the work.
+// Grows with log n: the same traffic for each node at any size, since rumours do most of the work.
 Duration Core::sync_period() const {
   const auto log2 = static_cast<std::int64_t>(std::bit_width(std::uint64_t{table_.in_service()}));
   return options_.sync_period * std::max<std::int64_t>(5, log2) / 5;
@@ -36,9 +36,9 @@ void Core::sync_round() {
   if (tells_suspicions()) send(table_.at(*slot), accusations());
 }
 
-// A cut may leave a member no neighbour on its side, and nobody is declared dead, which would give it others: no rumour
-// of its side comes to it then, nor from it. So who is frozen tells its suspicions, which a sync leaves out, to those
-// with whom it syncs, which it does more often, and to who syncs with it.
+// A cut may leave a member without a neighbour on its side, and as nobody is declared dead it gets no others: no
+// rumour of its side reaches it, nor the reverse. So a frozen node sends its suspicions, which a sync leaves out, to
+// the members that it syncs with, which it does more often, and to those that sync with it.
 bool Core::tells_suspicions() const { return frozen_ && with(Rule::frozen_tells_suspicions); }
 
 wire::Gossip Core::accusations() {
@@ -57,7 +57,7 @@ wire::Gossip Core::accusations() {
 }
 
 void Core::sync_soon(const MemberId& with, std::uint64_t unless_known) {
-  // One of those who came back stands for all; a request with a condition stands for none without.
+  // One member that came back stands for all; a request with a condition never replaces one without.
   const bool waits = timers_.waits(Timers::of(Wait::sync_soon));
   if (waits && (sync_unless_known_ == kAlways || unless_known != kAlways)) return;
   sync_soon_with_ = with;
@@ -75,7 +75,7 @@ void Core::receive(const Received& m, const wire::SyncRoot& body) {
   const SyncTree& tree = table_.tree();
   if (body.root == tree.root()) return;
   if (!body.reply) return answer(m, wire::SyncRoot{tree.root(), tree.buckets(), true});
-  // Whole buckets per message, so that what is not listed in one is lacking.
+  // Whole buckets in each message, so that what is not listed is missing.
   std::vector<bool> differs(tree.buckets().size());
   std::vector<std::vector<wire::RowSummary>> rows(differs.size());
   const std::vector<std::uint16_t> differing = tree.differing(body.buckets);
@@ -91,7 +91,7 @@ void Core::receive(const Received& m, const wire::SyncRoot& body) {
       answer(m, std::move(summaries));
       summaries = {};
     }
-    if (rows[bucket].size() > wire::kRowsPerMessage) continue;  // cannot be told in one piece
+    if (rows[bucket].size() > wire::kRowsPerMessage) continue;  // it cannot be sent in one piece
     summaries.buckets.push_back(bucket);
     summaries.rows.insert(summaries.rows.end(), rows[bucket].begin(), rows[bucket].end());
   }
@@ -117,7 +117,7 @@ void Core::receive(const Received& m, const wire::SyncSummaries& body) {
       continue;
     }
     if (!same_for_sync(mine, found->second)) {
-      // Versions of facts are not ordered by their hash: both tell, each keeps the higher.
+      // The hash of versions of facts gives no order: both sides send theirs, and each keeps the higher.
       const auto rank = [](const wire::RowSummary& row) { return std::pair(row.incarnation, row.state); };
       if (rank(mine) >= rank(found->second)) ours.push_back(slot);
       if (rank(mine) <= rank(found->second)) wanted.push_back(mine.id);
@@ -138,7 +138,7 @@ void Core::receive(const Received& m, const wire::SyncRows& body) {
   send_rows(m, slots, {});
 }
 
-// In as many messages as it takes; the wishes go with the first.
+// In as many messages as needed; the wanted rows are listed in the first.
 void Core::send_rows(const Received& m, const std::vector<Slot>& slots, std::vector<MemberId> wanted) {
   if (wanted.size() > wire::kRowsPerMessage)
     wanted.resize(wire::kRowsPerMessage);  // the next sync asks for the rest

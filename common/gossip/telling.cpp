@@ -1,4 +1,4 @@
-// What goes out: rumours to the neighbours in batches, messages, the list of links to keep.
+// What is sent: rumours to the neighbours in batches, other messages, and the list of links to keep.
 #include <algorithm>
 
 #include "common/gossip/core.h"
@@ -6,18 +6,17 @@
 namespace dtrain::gossip {
 
 void Core::tell(wire::Rumour rumour) {
-  if (!active() || table_.size() == 1) return;  // nobody is there to be told; who joins gets the table
+  if (!active() || table_.size() == 1) return;  // nobody is there; a joiner gets the whole table
   queue_.add(std::move(rumour));
   if (!timers_.waits(Timers::of(Wait::batch)))
     timers_.set(Timers::of(Wait::batch), std::max(now_, next_flush_));
 }
 
-// One round: `fanout` neighbours get the same rumours. In turn, but that those come first whom the rumour told least
-// has not reached: a rumour that goes in every second round would else meet the same half of them each time, and one
-// member of 10,000 never hear of it (world membership, 500 killed at once, seed 8). The first news after a pause goes out
-// at once. News without end (many are suspected and refute it) are told at a slower pace, together: else
-// telling them would take the time in which pings are answered, and so make more of them. Who runs late tells more
-// seldom still.
+// One round: `fanout` neighbours get the same rumours. They take turns, but neighbours that the least transmitted
+// rumour has not reached come first: otherwise a rumour that is sent in every second round would meet the same half
+// of them each time, and one member of 10,000 might never hear of it. The first news after a pause is sent at once.
+// While news is endless (many are suspected and refute it), rounds are slower and fuller: otherwise sending would
+// take the time in which pings are answered, and cause more suspicions. A node that runs late sends still less often.
 void Core::flush() {
   const auto& neighbours = rings_.neighbours();
   timers_.cancel(Timers::of(Wait::batch));
@@ -114,7 +113,7 @@ void Core::keep_links() {
   const auto same = [](const Peer& a, const Peer& b) {
     return a.id == b.id && a.address == b.address && a.key_print == b.key_print;
   };
-  // A link that is not kept may be closed by ourselves at any time: its silence is no evidence any more.
+  // An unkept link may be closed by this node at any time: its silence is no evidence any more.
   std::erase_if(up_, [&](const wire::Endpoint& to) {
     return std::ranges::none_of(peers, [&](const Peer& peer) { return peer.address == to; });
   });

@@ -1,5 +1,4 @@
-// Everything that Membership waits for, in one ordered set: what is due first, and when. O(log waiting) a
-// call.
+// All that Membership waits for, in one ordered set, by time. O(log waiting) for each call.
 #pragma once
 
 #include <compare>
@@ -15,29 +14,29 @@
 namespace dtrain::gossip {
 
 enum class Wait : std::uint8_t {
-  probe,         // the next probe begins
+  probe,         // begin the next probe
   expect,        // by member: a neighbour's ping is overdue
   probe_direct,  // by sequence: no answer yet, ask helpers
-  probe_total,   // by sequence: no answer at all
-  relay_nack,    // by sequence: a helper says that it has no answer
-  relay_end,     // by sequence: a helper forgets
-  suspicion,     // by member: not refuted
-  freeze,        // are we still without quorum?
-  batch,         // rumours go out
-  links,         // the list of links to keep is made anew
+  probe_total,   // by sequence: no answer at all, the probe failed
+  relay_nack,    // by sequence: a helper reports that it has no answer
+  relay_end,     // by sequence: a helper forgets the request
+  suspicion,     // by member: the suspicion ends unrefuted
+  freeze,        // look whether quorum is still lacking
+  batch,         // send rumours
+  links,         // make the list of links to keep anew
   sync,          // periodic state sync
-  sync_soon,     // with one member that came back
-  retry,         // one address that does not answer is tried
-  join,          // nobody has admitted us yet
-  reap,          // by member: its row is forgotten
-  save,          // the record is to be saved
+  sync_soon,     // state sync with one member that came back
+  retry,         // try one address that does not answer
+  join,          // ask for admission again
+  reap,          // by member: forget its row
+  save,          // save the record
 };
 
 class Timers {
  public:
   struct Key {
     Wait wait{};
-    MemberId id;  // of a member; of a sequence: {0, sequence}; none: there is one only
+    MemberId id;  // of a member; of a sequence: {0, sequence}; none: there is only one
     auto operator<=>(const Key&) const = default;
   };
   static Key of(Wait wait) { return {wait, {}}; }
@@ -58,7 +57,7 @@ class Timers {
   }
   bool waits(const Key& key) const { return at_.count(key) != 0; }
   Instant next() const { return order_.empty() ? kNever : order_.begin()->first; }
-  // Removes and returns the first that is due.
+  // Removes and returns the first key that is due.
   std::optional<Key> pop(Instant now) {
     if (order_.empty() || order_.begin()->first > now) return std::nullopt;
     const Key key = order_.begin()->second;

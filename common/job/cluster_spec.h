@@ -1,5 +1,5 @@
-// What one task is given to find the others: argv, environment, per framework.
-// Rules: docs/frameworks.md (sources are named there).
+// What one task is given so that it finds the others: argv and environment, by framework. Rules: docs/frameworks.md
+// (which names the sources).
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 namespace dtrain::job {
 
 struct TaskAddress {
-  std::string host;         // what goes into cluster specs: the host's task address
+  std::string host;         // the host's task address, as it stands in cluster specs
   std::uint16_t port = 0;   // reserved for this task in this generation
-  // An address of IPv6 in brackets: nobody could tell its port else.
+  // Puts an IPv6 address in brackets, since its port could not be told apart otherwise.
   std::string text() const {
     return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
   }
@@ -30,7 +30,7 @@ struct Restore {
   template <class V> void fields(V& v) { v("path", path); v("step", step); }
 };
 
-// One generation as all its tasks see it.
+// One generation, as all its tasks see it.
 struct ClusterView {
   std::string job_name;
   JobId job = 0;
@@ -39,23 +39,23 @@ struct ClusterView {
   std::optional<Restore> restore;
 };
 
-// By which names each maker's runtime finds the GPUs of a task; both empty: it has none.
+// The names by which each maker's runtime finds a task's GPUs; both empty: it has none.
 struct GpuIds {
   std::vector<std::string> cuda, rocr;
-  bool cuda_by_number = false;  // not all by UUID: CUDA has to count in the order of PCI addresses
+  bool cuda_by_number = false;  // some are given by number: CUDA must count in the order of PCI addresses
 };
 
-// What only this task and its host know.
+// What differs for this task and its host.
 struct TaskView {
   TaskId task;
-  std::string node;                      // name
+  std::string node;                      // its name
   GpuIds gpu_ids;
   std::string work_dir;                  // the directory it starts in
   std::string package_dir;               // the job's writable copy
   std::string interface;                 // of the task address; "": unknown
   std::string notify_socket;
-  std::string user;                      // "": its host finds out
-  std::map<std::string, std::string> pass_env;  // tasks.passEnv of the host, already read
+  std::string user;                      // "": its host looks it up
+  std::map<std::string, std::string> pass_env;  // tasks.passEnv of the host, with values
 };
 
 struct Rendered {
@@ -75,8 +75,8 @@ struct Rendered {
 Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
                                     const TaskView& task);
 
-// Position of a task among all of its generation, from 0, by RoleRules::order: chief or master, then workers, then the
-// other roles in alphabetical order, evaluators last, each by index. 0 when it is not in the generation.
+// Position of a task among all of its generation, from 0, by RoleRules::order: chief or master, then workers, then
+// the other roles in alphabetical order, evaluators last, each by index. 0 when the task is not in the generation.
 std::uint32_t rank_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task);
 
 // The names a template may use, checked at submit: no placement is needed. Returns each unknown "{name}".
@@ -85,7 +85,7 @@ std::vector<std::string> unknown_templates(std::string_view text, const JobSpec&
 // TF_CONFIG for one task; nullopt where the rules say it is not set (one replica in all).
 std::optional<std::string> tf_config(const JobSpec& spec, const ClusterView& cluster, const TaskId& task);
 
-// The whole of it: framework variables, DTRAIN_*, templates rendered, the user's env last.
+// Everything together: framework variables, DTRAIN_*, rendered templates, and the user's env last.
 Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const TaskView& task);
 
 }  // namespace dtrain::job

@@ -10,13 +10,13 @@ namespace dtrain::job {
 struct Exit {
   std::int32_t code = 0;
   std::int32_t signal = 0;
-  bool unknown = false;  // the end is proven (shim or host gone) but not how
+  bool unknown = false;  // the end is proven (shim or host gone), but not how it came
   bool out_of_memory = false;
   std::string
       cause;  // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
   std::string stderr_tail;  // last lines, bounded by limits::kStderrTailBytes
-  bool with_host = false;   // its host was being stopped and had asked it to end: whatever the code, it is not done, nor at fault
-  bool port_taken = false;  // it failed soon after its start, and another program has its port: its place is at fault
+  bool with_host = false;   // its host was being stopped and asked it to end: whatever the code, the task is neither done nor at fault
+  bool port_taken = false;  // it failed soon after its start while another program had its port: its place is at fault
 
   bool success() const { return !unknown && !with_host && signal == 0 && code == 0; }
   template <class V>
@@ -32,7 +32,7 @@ struct Exit {
   }
 };
 
-// Who a task runs as. A job never runs as a user that its submitter is not.
+// Who a task runs as: always the user who submitted the job.
 struct User {
   std::string name;
   std::uint32_t uid = 0;

@@ -1,4 +1,4 @@
-// Any command: tasks learn of each other by the templates in their arguments and variables, and of nothing else.
+// Any command: tasks learn of each other only by the templates in their arguments and variables.
 #include <algorithm>
 #include <initializer_list>
 
@@ -7,7 +7,7 @@
 namespace dtrain::job {
 namespace {
 
-// Does any command or env value of the job contain one of the words?
+// True if any command or env value of the job contains one of the words.
 bool mentions(const JobSpec& spec, std::initializer_list<std::string> words) {
   const auto hit = [&](const std::string& text) {
     return std::any_of(words.begin(), words.end(),

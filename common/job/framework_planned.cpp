@@ -1,4 +1,4 @@
-// Frameworks that are known by name only: a job of one is refused. What is written here is how their jobs would count.
+// Frameworks that are known only by name, and whose jobs are refused. The rules here say how such jobs would be classified.
 #include "common/job/framework_roles.h"
 
 namespace dtrain::job {

@@ -1,4 +1,4 @@
-// The roles of distributed TensorFlow, whose names and habits other frameworks and many scripts have taken over.
+// The roles of distributed TensorFlow, whose names and rules other frameworks and many scripts use, too.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ inline constexpr std::array kUsualRoles{
     RoleRules{.name = "evaluator", .ends = false, .order = 3},
 };
 
-// FrameworkRules::check of who has these roles and nothing else to check.
+// FrameworkRules::check for frameworks that have these roles and nothing else to check.
 void check_usual_roles(const JobSpec& spec, std::vector<FileError>& errors);
 
 }  // namespace dtrain::job

@@ -1,5 +1,5 @@
-// TensorFlow: which of its tasks must not run twice, and TF_CONFIG, as its TFConfigClusterResolver and Estimator's RunConfig read it.
-// Rules: docs/frameworks.md.
+// TensorFlow: which of its tasks must not run twice, and TF_CONFIG in the form that TFConfigClusterResolver and
+// Estimator's RunConfig read. Rules: docs/frameworks.md.
 #include <algorithm>
 #include <vector>
 
@@ -15,7 +15,7 @@ constexpr std::string_view kEvaluator = "evaluator";
 // The shortest entry of a list of addresses: "1.2.3.4:20000", with quotes and comma.
 constexpr std::uint64_t kShortestAddress = 16;
 
-// Two of the same would damage the training, but for workers: of them the first counts where nobody leads.
+// Two instances of any of these would damage the training. Workers are not among them, except the first where no role leads.
 constexpr auto kRoles = [] {
   auto roles = kUsualRoles;
   for (RoleRules& role : roles) {
@@ -51,7 +51,7 @@ std::string task_object(const TaskId& task) {
   return "\"task\":{\"type\":" + json_text(task.role) + ",\"index\":" + std::to_string(task.index) + "}";
 }
 
-// Role -> what stands for it in "cluster".
+// By role: its value in "cluster".
 using Cluster = std::map<std::string, std::string>;
 
 Cluster whole_cluster(const JobSpec& spec, const ClusterView& view, const TaskId& self) {
@@ -64,12 +64,11 @@ Cluster whole_cluster(const JobSpec& spec, const ClusterView& view, const TaskId
   return out;
 }
 
-// Only what a task of a job with a changing number of workers has to know, so that a change restarts nobody
-// else.
+// Only what a task must know in a job with a changing number of workers, so that a change restarts no other task.
 Cluster sparse_cluster(const ClusterView& view, const TaskId& self, const TaskAddress& own) {
   Cluster out;
   if (self.role == "ps") {
-    // A list says the index by position: right for ps-0 only.
+    // A list gives the index by position, which is right for ps-0 only.
     out["ps"] = self.index == 0 ? address_list({own.text()}) : one_by_index(self, own);
     return out;
   }
@@ -92,7 +91,7 @@ std::string cluster_object(const Cluster& cluster) {
   return out + "},";
 }
 
-// A worker of a sparse cluster is told of no other worker.
+// A worker of a sparse cluster is given no other worker's address.
 bool scales_alone(const JobSpec& spec, const std::string& role) {
   return spec.policy.enable_dynamic_worker && role == "worker";
 }

@@ -1,5 +1,5 @@
-// The table of frameworks, one line each. A new one is a file framework_NAME.cpp with its rules, and here its number, its declaration and
-// its line: docs/adding.md. What a line's rules are asked: framework.h.
+// The table of frameworks, one line each. A new one needs a file framework_NAME.cpp with its rules, and here its
+// number, its declaration and its line: docs/adding.md. framework.h declares the rules.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ inline constexpr Framework kFrameworkUnlessSaid = Framework::generic;
 
 struct FrameworkRules;
 extern const FrameworkRules kTensorflow, kGeneric;
-extern const FrameworkRules kPlannedOfRanks, kPlannedOfServers;  // known by name, refused until somebody builds them
+extern const FrameworkRules kPlannedOfRanks, kPlannedOfServers;  // known by name, refused until they are supported
 
 struct FrameworkLine {
   Framework framework;

@@ -10,7 +10,7 @@ namespace dtrain::job {
 
 namespace {
 
-// Task 0 of the first role of the job for which that holds.
+// Task 0 of the job's first role for which the rule holds.
 std::optional<TaskId> first_with(const JobSpec& spec, bool RoleRules::*rule) {
   for (const RoleRules& role : rules_of(spec.framework).roles)
     if (role.*rule && has_role(spec, role.name)) return TaskId{std::string(role.name), 0};

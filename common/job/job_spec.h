@@ -1,6 +1,6 @@
-// What a user asked for: the validated form of a job file (format: docs/job-file.md). Pure data; the parser and the
-// rules are manifest.h, the way back to text job_yaml.h. Every field holds its effective value: defaults are filled in
-// by the parser.
+// What a user asked for: the validated form of a job file (format: docs/job-file.md). Pure data; manifest.h has the
+// parser and the rules, job_yaml.h turns a spec back into text. Every field holds its effective value: the parser
+// fills in defaults.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ constexpr SignalTo enum_last(SignalTo) { return SignalTo::main; }
 
 struct Resources {
   std::uint64_t cpu_millis = 0;    // 0: reserves nothing, limits nothing
-  std::uint64_t memory_bytes = 0;  // 0: likewise; otherwise a hard limit
+  std::uint64_t memory_bytes = 0;  // 0: reserves nothing, limits nothing; otherwise a hard limit
   std::uint32_t gpus = 0;
   std::string gpu_model;           // "" any
   template <class V> void fields(V& v) {
@@ -65,22 +65,22 @@ struct Resources {
 
 struct RoleSpec {
   std::uint32_t replicas = 1;
-  std::uint32_t min_replicas = 0;                   // = replicas unless the job may shrink
+  std::uint32_t min_replicas = 0;                   // equals replicas unless the job may shrink
   std::vector<std::string> command;                 // templates not yet rendered
-  std::map<std::string, std::string> env;           // on top of the job's
+  std::map<std::string, std::string> env;           // added to the job's
   Resources resources;
   std::map<std::string, std::string> node_selector;
   std::string anti_affinity = "none";               // none | host | a label's name
   AvoidGpuHosts avoid_gpu_hosts = AvoidGpuHosts::no;
   RestartPolicy restart_policy = RestartPolicy::on_failure;
-  std::map<std::string, StartAfter> start_after;    // role -> what it must have reached; the order is resolved here
+  std::map<std::string, StartAfter> start_after;    // by role: the state that it must have reached; defaults are filled in
   OnDisconnect on_disconnect = OnDisconnect::by_class;
   bool exclusive = false;                           // every task of the role; for one task ask is_exclusive()
   bool notify = false;                              // ready means READY=1 was sent
   Duration watchdog{0};                             // 0: off
   std::int32_t stop_signal = 15;
-  SignalTo signal_to = SignalTo::all;               // which of a task's processes get the stop signal and the deadline's
-  Duration start_timeout{0};                        // not Running (with notify: ready) by then is a death; 0: off
+  SignalTo signal_to = SignalTo::all;               // which of a task's processes get the stop signal and the signal before the deadline
+  Duration start_timeout{0};                        // a task that is not Running (with notify: ready) by then is killed; 0: off
   template <class V> void fields(V& v) {
     v("replicas", replicas); v("min_replicas", min_replicas); v("command", command); v("env", env);
     v("resources", resources); v("node_selector", node_selector); v("anti_affinity", anti_affinity);
@@ -90,7 +90,7 @@ struct RoleSpec {
   }
 };
 
-// Which formats are looked for, as it is stored and sent: 0 all, else one more than the number of the only one. Words: names.h.
+// The formats that are looked for, as stored and sent: 0 for all, else one more than the number of the only one. Words: names.h.
 enum class CheckpointFormat : unsigned char {};
 CheckpointFormat enum_last(CheckpointFormat);
 constexpr CheckpointFormat only(transfer::FormatId format) { return CheckpointFormat(static_cast<unsigned>(format) + 1); }
@@ -132,7 +132,7 @@ struct SignalBeforeDeadline {
 inline constexpr Duration kWaitForUnlessSaid = 10min;
 
 struct Policy {
-  std::optional<std::uint32_t> backoff_limit;  // restarts of one run; unset: only the failure threshold bounds
+  std::optional<std::uint32_t> backoff_limit;  // restarts in one run; unset: only the failure threshold limits them
   RestartBackoff restart_backoff;
   FailureThreshold failure_threshold;          // per task
   OnPsFailure on_ps_failure = OnPsFailure::halt;
@@ -148,7 +148,7 @@ struct Policy {
   bool gang = true;
   Duration stop_grace_period = 30s;
   std::optional<SignalBeforeDeadline> signal_before_deadline;
-  std::map<std::string, Duration> wait_for = {};  // roles that the job's success waits for, and how long at most
+  std::map<std::string, Duration> wait_for = {};  // roles that the job's success waits for, and for how long at most
   template <class V> void fields(V& v) {
     v("backoff_limit", backoff_limit); v("restart_backoff", restart_backoff);
     v("failure_threshold", failure_threshold); v("on_ps_failure", on_ps_failure);
@@ -169,7 +169,7 @@ struct NotifyHook {
   template <class V> void fields(V& v) { v("command", command); v("on", on); }
 };
 
-// What the ledger appends to generate_name: the job's id in decimal. A prefix must leave room for it.
+// Space for what the ledger appends to generate_name: the job's id in decimal.
 inline constexpr std::size_t kGeneratedSuffixBytes = 20;
 
 struct JobSpec {
@@ -186,7 +186,7 @@ struct JobSpec {
   Policy policy;
   NotifyHook notify;
   bool suspend = false;
-  std::string package_content;                 // as package_digest, but whatever the times of its files; "": of an older client
+  std::string package_content;                 // as package_digest, but without the times of its files; "": from an older client
   std::string rehearsal;                       // only in tests of an upgrade (wire::kRehearsal)
   template <class V> void fields(V& v) {
     v("name", name); v("generate_name", generate_name); v("labels", labels); v("framework", framework);
@@ -197,7 +197,7 @@ struct JobSpec {
   }
 };
 
-// Is what was submitted (encoded specs) the same, but for the times of the package's files?
+// True if two submitted specs (encoded) are equal but for the times of the package's files.
 bool same_content(const std::string& a, const std::string& b);
 
 bool looks_for(const CheckpointSpec& spec, transfer::FormatId format);
@@ -206,21 +206,23 @@ std::string_view to_string(Framework f);
 std::uint32_t total_replicas(const JobSpec& spec);
 bool has_role(const JobSpec& spec, std::string_view role);
 
-// True where every member must restart when one dies (torch DDP, MPI, MultiWorkerMirrored, JAX): a framework of ranks,
+// True if every member must restart when one dies (torch DDP, MPI, MultiWorkerMirrored, JAX): a framework of ranks,
 // or a tensorflow job without parameter servers and with more than one replica of chief, master and worker together.
 bool is_collective(const JobSpec& spec);
 
-// True where two instances of this task at once would damage the training, so that it runs under a lease: every task of
-// a role with `exclusive` (the parser sets it for ps, chief, master and evaluator of a tensorflow job), and, since one
-// flag per role cannot say it, task 0 of the role that leads: worker-0 of a tensorflow job without chief and master.
+// True if two instances of this task at once would damage the training, so that it runs under a lease: every task of
+// a role with `exclusive` (the parser sets it for ps, chief, master and evaluator of a tensorflow job), and task 0 of
+// the role that stands in as leader (worker-0 of a tensorflow job without chief and master), which one flag for the
+// whole role cannot say.
 bool is_exclusive(const JobSpec& spec, const TaskId& task);
 
-// True where a death means recovery (halt, new generation, restore) rather than a restart in place:
-// ps, chief, master, and every rank of a collective job. Evaluators are never ranks: they restart in place.
+// True if a death means recovery (halt, new generation, restore) rather than a restart in place: ps, chief, master,
+// and every rank of a collective job. Evaluators are never ranks: they restart in place.
 bool is_stateful(const JobSpec& spec, const TaskId& task);
 
-// True for what runs under a lease (docs/leases.md) where there is more than one host: a second one is begun only where the
-// first cannot run any more. Exempt is what its user wants kept running while its host is cut off (onDisconnect: keep).
+// True if the task runs under a lease (docs/leases.md) in a cluster of several hosts: a second instance begins only
+// when the first cannot run any more. Exempt are tasks that their user wants to keep running while the host is cut
+// off (onDisconnect: keep).
 bool wants_lease(const JobSpec& spec, const TaskId& task);
 
 // True where another instance of the task is begun only once the first cannot run any more: it is exclusive, or stateful unless its user

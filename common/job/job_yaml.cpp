@@ -15,8 +15,7 @@ namespace dtrain::job {
 
 namespace {
 
-// In double quotes whatever it is: no rule of YAML can make anything else of it. JSON's escapes are YAML's,
-// too.
+// Always in double quotes, so that no rule of YAML gives it another meaning. JSON's escapes are valid in YAML, too.
 std::string text(std::string_view value) {
   return json_text(escape_params(value));
 }
@@ -27,7 +26,7 @@ std::string list(const std::vector<std::string>& values) {
   return out + "]";
 }
 
-// Block style with two spaces a level.
+// Block style with two spaces for each level.
 class Writer {
  public:
   void open(std::string_view key) {
@@ -89,7 +88,7 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.line("antiAffinity", text(role.anti_affinity));
   w.word("avoidGpuHosts", role.avoid_gpu_hosts);
   w.word("restartPolicy", role.restart_policy);
-  // In one line, for it has its default as a whole or not at all.
+  // In one line, because it has its default as a whole or not at all.
   std::string after;
   for (const auto& [other, reached] : role.start_after)
     after += (after.empty() ? "" : ", ") + json_text(other) + ": " + std::string(word_for(reached));
@@ -179,7 +178,7 @@ std::vector<Line> lines_of(const std::string& yaml) {
   return lines;
 }
 
-// Those that are chosen, and what they stand in.
+// Keeps the chosen lines and the lines that enclose them.
 template <class Chosen>
 std::string text_of(const std::vector<Line>& lines, Chosen chosen) {
   std::string out;

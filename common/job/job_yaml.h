@@ -1,4 +1,4 @@
-// A spec as the job file that means it: every field written out, defaults too.
+// Writes a spec as the job file that means it, with every field, defaults too.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace dtrain::job {
 // package_digest (a package's path is not part of a spec) and for generate_name once the job has its name.
 std::string to_yaml(const JobSpec& spec);
 
-// The same without what has its default value: about as somebody would write it.
+// The same without defaults: about as a user would write it.
 std::string to_short_yaml(const JobSpec& spec);
 
 }  // namespace dtrain::job

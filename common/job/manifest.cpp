@@ -30,7 +30,7 @@ void read_roles(const YamlNode& node, const std::string& path, Report& report, J
   if (node.kind != Kind::mapping)
     return report.add("wrong-type", path,
                       "must be a map of roles such as {worker: {...}}, not " + std::string(kind_name(node)));
-  std::set<std::string> ordered;  // roles that say themselves what they start after
+  std::set<std::string> ordered;  // roles that name what they start after
   for (const auto& entry : node.entries) {
     bool has_start_after = false;
     read_role(entry.value, join_path(path, entry.key), entry.key, out.framework, report, out.roles[entry.key],
@@ -80,7 +80,7 @@ void read_spec(const YamlNode& node, const std::string& path, Report& report, Pa
   map.done();
 }
 
-// False when the document is another kind of thing, of which every further mistake would be noise.
+// False when the document is of another kind, so that every further mistake would be noise.
 bool is_ours(MapReader& root, Report& report) {
   std::string version(kApiVersion), kind(kKind);
   for (const char* key : {"apiVersion", "kind"})

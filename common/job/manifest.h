@@ -1,4 +1,4 @@
-// The job file of a user: YAML text in, validated JobSpec out. Every mistake is reported at once, with line and path.
+// The user's job file: YAML text in, validated JobSpec out. All mistakes are reported at once, with line and path.
 // Format: docs/job-file.md. Pure: relative paths are returned as written; the caller resolves them.
 #pragma once
 
@@ -19,31 +19,31 @@ struct FileError {
   // unknown-key | wrong-type | out-of-range | missing | conflict | unsupported | syntax | limit | template
   std::string code;
   std::string file;
-  std::uint32_t line = 0;  // from 1; 0: of the file as a whole
+  std::uint32_t line = 0;  // from 1; 0: the mistake concerns the file as a whole
   std::string path;     // spec.roles.worker.replicas, spec.roles.worker.command[1]
   std::string message;  // what is wrong and what would be right
   std::string next;
-  std::string text() const;  // without LINE where it is 0, without PATH where it is empty
+  std::string text() const;  // without LINE if it is 0, without PATH if it is empty
   template <class V> void fields(V& v) {
     v("code", code); v("file", file); v("line", line); v("path", path); v("message", message); v("next", next);
   }
 };
 
-// At most this many mistakes are reported of one file; one more says that there are others.
+// At most this many mistakes of one file are reported; one more says that there are others.
 inline constexpr std::size_t kReportedMistakes = 100;
 
 struct ParseOptions {
   std::string file_name = "-";                      // for messages
   std::map<std::string, std::string> params;        // --param K=V: fills ${param:K}
   // --set PATH=V: PATH from the document's root, names joined by dots (`\.` is a dot in a name, a number an element of a
-  // list), maps on the way are made. V is literal text. A mistake in it is reported of the file "--set".
+  // list); missing maps on the way are made. V is literal text. Mistakes in it are reported for the file "--set".
   std::vector<std::pair<std::string, std::string>> sets;
 };
 
 struct ParsedJob {
   JobSpec spec;
   std::string package_path;              // as written; "" none. The digest is filled in after packing
-  std::vector<std::string> warnings;     // "50 workers on one ps", what a foreign manifest asks that is not honoured
+  std::vector<std::string> warnings;     // "50 workers on one ps"; parts of a foreign manifest that are not supported
   std::vector<FileError> errors;         // empty: spec is valid
 };
 
@@ -51,8 +51,8 @@ struct ParsedJob {
 // kJobFileBytes, kYamlNodes or kYamlDepth is refused. Exactly one document of apiVersion dtrain/v1, kind Job.
 ParsedJob parse_manifest(std::string_view text, const ParseOptions& options);
 
-// The rules that need no file: run again by the agent on what a client sends, so nothing in `spec` is trusted. Lines
-// are 0, the file is empty.
+// The rules that need no file. The agent checks them again on what a client sends, so nothing in `spec` is trusted.
+// Lines are 0, the file is empty.
 std::vector<FileError> validate(const JobSpec& spec);
 
 // What is allowed but probably not meant ("50 workers on 1 ps").

@@ -1,5 +1,4 @@
-// The sections of a job file, each read into its part of the spec. Rules over more than one field are
-// validate()'s.
+// The sections of a job file, each read into its part of the spec. validate() checks rules over more than one field.
 #pragma once
 
 #include "common/job/job_spec.h"
@@ -12,8 +11,8 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
 void read_policy(const YamlNode& node, const std::string& path, Report& report, Policy& out);
 void read_checkpoint(const YamlNode& node, const std::string& path, Report& report, CheckpointSpec& out);
 
-// True for the roles of which there must never be two of the same: every task of ps, chief, master and
-// evaluator of a tensorflow job. Of a generic job none.
+// True for the roles whose tasks must never run twice at once: ps, chief, master and evaluator of a tensorflow job.
+// None in a generic job.
 bool is_exclusive_role(Framework framework, std::string_view role);
 
 }  // namespace dtrain::job

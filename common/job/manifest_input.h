@@ -1,4 +1,4 @@
-// What happens to a job file's tree before it is understood: --set, --param, and where every field stands.
+// Prepares a job file's tree before its fields are read: --set, --param, and the place of every field.
 #pragma once
 
 #include <map>
@@ -14,13 +14,12 @@ namespace dtrain::job {
 
 void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::string>>& sets, Report& report);
 
-// Replaces ${param:K} in every scalar (not in keys); `$${param:` is the text `${param:`. What a parameter
-// brings in is not looked at again. Notes the place of every field, refuses keys that stand twice, and adds
-// each K used to `used`.
+// Replaces ${param:K} in every scalar (not in keys); `$${param:` stands for the text `${param:`. The value of a parameter
+// is not searched again. Notes the place of every field, refuses duplicate keys, and adds each K used to `used`.
 void resolve(YamlNode& root, const std::map<std::string, std::string>& params, std::set<std::string>& used,
              Report& report);
 
-// The inverse for one text: resolve() gives it back unchanged.
+// The inverse for one text: resolve() turns it back unchanged.
 std::string escape_params(std::string_view text);
 
 }  // namespace dtrain::job

@@ -9,7 +9,7 @@ namespace dtrain::job {
 namespace {
 
 using Kind = YamlNode::Kind;
-constexpr std::int64_t kMostRestarts = 1'000'000;  // of backoffLimit and failureThreshold: more is no bound
+constexpr std::int64_t kMostRestarts = 1'000'000;  // of backoffLimit and failureThreshold: more would be no limit
 
 void read_backoff(const YamlNode& node, const std::string& path, Report& report, RestartBackoff& out) {
   if (node.kind == Kind::scalar) {
@@ -26,7 +26,7 @@ void read_backoff(const YamlNode& node, const std::string& path, Report& report,
   map.duration("resetAfter", out.reset_after);
   map.boolean("jitter", out.jitter);
   map.done();
-  // A default gives way to what was written.
+  // A default yields to what the user wrote.
   if (has_max && !map.has("initial")) out.initial = std::min(out.initial, out.max);
   if (!map.has("max"))
     out.max = std::max(out.max, has_initial ? std::max(out.initial, out.first) : out.first);
@@ -54,7 +54,7 @@ void read_signal_before(const YamlNode& node, const std::string& path, Report& r
   map.done();
 }
 
-// A role for each key. One name alone, or a list, is short for kWaitForUnlessSaid each.
+// A duration for each role. A single name, or a list, means kWaitForUnlessSaid for each.
 void read_wait_for(const YamlNode& node, const std::string& path, Report& report, std::map<std::string, Duration>& out) {
   const auto role = [&](const YamlNode& name, const std::string& at) {
     if (name.kind == Kind::scalar) out[name.text] = kWaitForUnlessSaid;

@@ -166,7 +166,7 @@ void MapReader::done() {
   for (const auto& entry : node_.entries) {
     if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
     if (report_.full())
-      return report_.add("unknown-key", path_, "unknown key");  // not kept: spare the search
+      return report_.add("unknown-key", path_, "unknown key");  // further mistakes are not kept: spare the search
     const std::string near = nearest(entry.key, known_);
     std::string message = "unknown key " + in_quotes(entry.key);
     message += near.empty() ? ", not " + one_of(known_) : "; did you mean " + in_quotes(near) + "?";

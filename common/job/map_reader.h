@@ -1,6 +1,6 @@
-// Reads the fields of one map of a job file: each getter leaves its target alone when the key is absent,
-// reports what is wrong with it otherwise, and remembers the key, so that done() can name the nearest for
-// every key nobody asked for.
+// Reads the fields of one map of a job file. Each getter leaves its target alone when the key is absent, and reports
+// what is wrong with it otherwise. The getters remember their keys, so that done() can report every other key with
+// its nearest match.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace dtrain::job {
 
-// A whole number from least to most, else reported.
+// A whole number from `least` to `most`; anything else is reported.
 bool read_whole_number(const YamlNode& value, const std::string& path, std::int64_t least, std::int64_t most,
                        Report& report, std::int64_t& out);
 
@@ -83,7 +83,7 @@ class MapReader {
 
   void wrong_word(const std::string& at, const std::string& text, const std::vector<std::string>& words);
   bool is_text(const YamlNode& value, const std::string& at, std::string_view wanted = "text");
-  void done();  // reports the keys that nobody asked for
+  void done();  // reports the keys that no getter asked for
 
  private:
   const YamlNode& node_;

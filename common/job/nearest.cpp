@@ -6,7 +6,7 @@ namespace dtrain::job {
 
 namespace {
 
-constexpr std::size_t kComparedBytes = 64;  // longer words are near nothing: bounds the work on hostile input
+constexpr std::size_t kComparedBytes = 64;  // longer words have no near match, which bounds the work on hostile input
 
 char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -41,7 +41,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
     if (candidate.empty() || candidate.size() > kComparedBytes) continue;
     const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
     const std::size_t distance = edit_distance(word, candidate);
-    // Words of one or two letters would match anything of that length: something must be the same.
+    // Words of one or two letters would match anything of that length: some letter must be equal.
     if (distance > allowed || distance >= std::max(word.size(), candidate.size())) continue;
     if (distance < best_distance) {
       best = candidate;

@@ -1,4 +1,4 @@
-// What a host saw of one of its tasks: the upward half of the conversation between hosts and the ledger.
+// What a host observed of one of its tasks, as hosts report it to the ledger.
 #pragma once
 
 #include <cstdint>
@@ -38,18 +38,18 @@ struct TaskObservation {
   std::int32_t pid = 0;       // while it runs
   WallTime started{};
   bool ready = false;
-  bool ended = false;              // nothing runs and nothing will: the last observation of an assignment
-  AttemptNumber exit_attempt = 0;  // 0: no exit to tell
+  bool ended = false;              // nothing runs and nothing will: the last observation of the assignment
+  AttemptNumber exit_attempt = 0;  // 0: there is no exit to report
   std::optional<Exit> exit;
-  bool on_request = false;    // the end was ordered: no fault, no budget
-  bool stage_failed = false;  // it never could start here
+  bool on_request = false;    // the end was ordered: no fault, and no budget spent
+  bool stage_failed = false;  // it could not start here
   ErrorCode stage_error = ErrorCode::internal;
   std::string reason;
-  Duration lease{0};  // it runs under a lease of this length; 0: without one
+  Duration lease{0};  // of the lease that it runs under; 0: it has none
   bool lease_frozen = false;  // it is frozen for want of a lease, not by an order
-  bool spared = false;        // `exit` came while the job stood still, with its host, or before its attempt began: no budget
-  Duration stood_still{0};    // frozen for want of a lease, in all of this assignment, up to the last thaw
-  std::string host_refused = {};  // of a failed staging: why this host will not have the job, though others may; "": that is not it
+  bool spared = false;        // `exit` came while the job stood still, with its host, or before its attempt began, and spends no budget
+  Duration stood_still{0};    // total time frozen for want of a lease in this assignment, up to the last thaw
+  std::string host_refused = {};  // after a failed staging: why this host refuses the job, though others may take it; "": it does not
   template <class V>
   void fields(V& v) {
     v("id", id);

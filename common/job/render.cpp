@@ -1,4 +1,4 @@
-// What one task is started with. Order of the environment, later wins: the host's basics, passEnv, the
+// Renders what one task is started with. Order of the environment, later wins: the host's basics, passEnv, the
 // framework's, dtrain's, the job's env, the role's env.
 #include "common/base/limits.h"
 #include "common/job/cluster_spec.h"
@@ -21,7 +21,7 @@ std::string joined(const std::vector<std::string>& parts) {
   return out;
 }
 
-// HOME and SHELL are added where the task is launched: only that host knows its user's entry.
+// HOME and SHELL are added where the task is launched, because only that host knows its user's entry.
 void add_basics(const TaskView& task, Env& env) {
   env["PATH"] = kDefaultPath;
   if (!task.user.empty()) env["USER"] = env["LOGNAME"] = task.user;
@@ -33,8 +33,8 @@ void add_framework(const JobSpec& spec, const ClusterView& cluster, const TaskVi
   rules_of(spec.framework).environment(spec, cluster, task.task, env);
   env["PYTHONUNBUFFERED"] = "1";
   if (!task.interface.empty()) env["GLOO_SOCKET_IFNAME"] = env["NCCL_SOCKET_IFNAME"] = task.interface;
-  // An empty list hides every GPU of the other maker, which the task was not given. HIP reads CUDA_VISIBLE_DEVICES too, and takes
-  // an empty one for none (ROCclr: "GPU isolation").
+  // An empty list hides every GPU of the other maker, since the task was given none of them. HIP reads
+  // CUDA_VISIBLE_DEVICES too, and an empty one hides all GPUs (ROCclr: "GPU isolation").
   env["CUDA_VISIBLE_DEVICES"] = joined(task.gpu_ids.cuda);
   env["ROCR_VISIBLE_DEVICES"] = joined(task.gpu_ids.rocr);
   if (task.gpu_ids.cuda_by_number) env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
@@ -64,7 +64,7 @@ Status add_users(const Env& from, TemplateRenderer& renderer, Env& env) {
   return {};
 }
 
-// The kernel refuses what is larger, with an error nobody understands.
+// The kernel refuses larger arguments with an error that users do not understand.
 Status check_sizes(const Rendered& rendered, const TaskId& task) {
   std::size_t total = 0;
   const auto too_long = [&](std::size_t bytes) {

@@ -18,18 +18,18 @@ class Report {
   // Where the field with this path stands. line 0: it came with --set.
   void place(const std::string& path, std::uint32_t line) { places_.emplace(path, line); }
 
-  // Takes the line of the field, or of the nearest that encloses it.
+  // Uses the line of the field, or of the nearest field that encloses it.
   void add(std::string code, std::string path, std::string message, std::string next = "");
   void add_at(std::uint32_t line, std::string code, std::string path, std::string message,
               std::string next = "");
 
-  // Adds what validate() found, but not what only follows from a mistake already reported of the same field.
+  // Adds what validate() found, without consequences of mistakes already reported for the same field.
   void add_rules(std::vector<FileError> found);
 
   bool empty() const { return errors_.empty(); }
   bool full() const { return errors_.size() >= kReportedMistakes; }  // further ones are not kept
 
-  std::vector<FileError> take();  // by line, those of --set last
+  std::vector<FileError> take();  // ordered by line, those of --set last
 
  private:
   void push(FileError error);

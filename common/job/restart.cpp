@@ -34,7 +34,7 @@ Duration backoff_delay(const RestartBackoff& policy, std::uint32_t in_row, std::
 }
 
 std::string signal_name(std::int32_t signal) {
-  // Linux numbers, the same on all architectures we build for; strsignal() would speak the user's language.
+  // Linux numbers, the same on all supported architectures; strsignal() would use the user's language.
   static constexpr const char* kNames[] = {
       "",          "SIGHUP",  "SIGINT",    "SIGQUIT", "SIGILL",   "SIGTRAP", "SIGABRT", "SIGBUS",
       "SIGFPE",    "SIGKILL", "SIGUSR1",   "SIGSEGV", "SIGUSR2",  "SIGPIPE", "SIGALRM", "SIGTERM",

@@ -1,4 +1,4 @@
-// Restart rules that the ledger and the host share: what may run again, and when.
+// Restart rules that the ledger and the host share: which task may run again, and when.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace dtrain::job {
 
-// May a task that ended so be run again? Kubeflow's training operator, pkg/core/pod.go: OnFailure restarts on
-// any failure, Always on success too, Never not at all, ExitCode only from 128 upwards (death by signal n
-// counts as 128+n). An end that is proven but not explained may be retried by every policy but Never. A
-// program that could not be executed at all would fail the same way again: never retried.
+// True if a task that ended like this may run again. Source: Kubeflow's training operator, pkg/core/pod.go: OnFailure
+// restarts after any failure, Always after success too, Never not at all, ExitCode only from 128 upwards (death by
+// signal n counts as 128+n). An end that is proven but not explained may be retried under every policy but Never. A
+// program that could not be executed would fail the same way again and is never retried.
 bool may_restart(RestartPolicy policy, const Exit& exit);
 
 // Delay before the restart after `in_row` earlier ones without a healthy period: first, initial, 2*initial,

@@ -16,7 +16,7 @@ std::map<std::string, StartAfter> default_start_after(const JobSpec& spec, const
 }
 
 std::vector<std::string> find_start_cycle(const JobSpec& spec) {
-  // Remove roles that wait for nothing any more until none is left, or only those in or behind a circle.
+  // Removes roles that wait for nothing any more, until none is left or only those in or behind a cycle.
   std::set<std::string> left;
   for (const auto& entry : spec.roles) left.insert(entry.first);
   const auto next_of = [&](const std::string& role) -> const std::string* {
@@ -31,7 +31,7 @@ std::vector<std::string> find_start_cycle(const JobSpec& spec) {
     if (removed) left.erase(free);
   }
   if (left.empty()) return {};
-  // Everything left waits for something left: walking on must come back.
+  // Each remaining role waits for a remaining one, so following them must come back.
   std::vector<std::string> walk{*left.begin()};
   for (;;) {
     const std::string next = *next_of(walk.back());

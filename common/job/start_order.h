@@ -1,4 +1,4 @@
-// In which order the roles of a job start: ps, then chief or master, then all others.
+// The order in which a job's roles start: ps, then chief or master, then all others.
 #pragma once
 
 #include <map>

@@ -86,7 +86,7 @@ bool is_known(const TemplateName& name, const JobSpec& spec) {
   }
 }
 
-// A job that shrinks has no such task then.
+// A shrunk job has no such task at present.
 bool may_be_left_out(const TemplateName& name, const JobSpec& spec) {
   if (name.kind != Kind::host) return false;
   const std::uint32_t least = spec.roles.at(std::string(name.role)).min_replicas;

@@ -1,4 +1,4 @@
-// The grammar of templates: which braces are one, and what its name means. Rendering is in templates.cpp.
+// The grammar of templates: which braces form a template, and what its name means. templates.cpp renders them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TemplatePiece {
 // The pieces in order. Every template starts with one of the known prefixes; its name may still be unknown.
 std::vector<TemplatePiece> split_templates(std::string_view text);
 
-// What a piece asks for, e.g. "host:ps:0" -> {host, "ps", 0}, "job.name" -> {job_name}.
+// What a template's name asks for, e.g. "host:ps:0" -> {host, "ps", 0}, "job.name" -> {job_name}.
 struct TemplateName {
   enum class Kind : unsigned char {
     hosts,
@@ -50,9 +50,8 @@ struct TemplateName {
 };
 std::optional<TemplateName> parse_template_name(std::string_view name);
 
-// Renders the texts of one task. Each name is looked up once, however often it is written: a generation may
-// have 10,000 tasks, and a text may hold as many templates. What would be longer than limits::kArgumentBytes
-// is refused.
+// Renders the texts of one task. Each name is looked up once, however often it occurs: a generation may have 10,000
+// tasks, and a text may hold as many templates. A result longer than limits::kArgumentBytes is refused.
 class TemplateRenderer {
  public:
   // Keeps references to all three.
@@ -66,7 +65,7 @@ class TemplateRenderer {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// Names that can be written for this job, to suggest the nearest from.
+// The names that are valid for this job, for suggestions.
 std::vector<std::string> known_template_names(const JobSpec& spec);
 
 // `text` as a template that renders to it.

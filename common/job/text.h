@@ -1,4 +1,4 @@
-// Small questions about text that came from a user.
+// Checks and quotes text that came from a user.
 #pragma once
 
 #include <cstddef>

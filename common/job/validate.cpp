@@ -1,5 +1,5 @@
-// Rules of a whole job, whoever wrote it. Values are checked here even where the parser checked them already:
-// an agent gets its spec from a client.
+// Rules of a whole job, whoever wrote it. Values are checked even if the parser checked them, because an agent gets
+// its spec from a client.
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -21,11 +21,11 @@ namespace dtrain::job {
 namespace {
 
 constexpr std::size_t kVariableNameBytes = 256;
-constexpr std::size_t kRequiredPaths = 128;  // each may take a host some 20 ms to look at
+constexpr std::size_t kRequiredPaths = 128;  // a host may need some 20 ms to look at each
 constexpr std::size_t kDigestBytes = 64;     // BLAKE2b-256 in hex
-constexpr std::uint32_t kWorkersPerPs = 20;  // beyond: one ps becomes the bottleneck
+constexpr std::uint32_t kWorkersPerPs = 20;  // beyond, one ps becomes the bottleneck
 
-// Of a framework's roles the first that is so.
+// The first of the framework's roles for which the rule holds.
 template <class Which>
 const RoleRules* first_role(Framework framework, Which which) {
   const auto roles = rules_of(framework).roles;
@@ -40,7 +40,7 @@ class Rules {
   std::vector<FileError> check() {
     TextCheck texts{*this};
     const_cast<JobSpec&>(spec_).fields(texts);  // fields() is shared with the decoder; it only reads here
-    if (!errors_.empty()) return std::move(errors_);  // messages would quote it
+    if (!errors_.empty()) return std::move(errors_);  // messages would quote the invalid text
     names();
     job_fields();
     roles();
@@ -83,8 +83,7 @@ class Rules {
     }
   };
 
-  // One more than is ever shown, so that Report can say that there are more. Searching for near words stops
-  // here, too.
+  // One more than is ever shown, so that Report can say that there are more. The search for near words stops here, too.
   bool full() const { return errors_.size() > kReportedMistakes; }
   void add(std::string code, std::string path, std::string message, std::string next = "") {
     if (full()) return;

@@ -20,7 +20,7 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-// Leaves the library's parser from inside an event; never leaves this file.
+// Leaves the library's parser from inside an event; caught in this file.
 struct Refused {
   YamlError error;
 };
@@ -123,7 +123,7 @@ class Builder final : public YAML::EventHandler {
            "leave it out: every value is read as text");
   }
 
-  // Adds to what the whole document would be, written out. `extent.depth` is below the open containers.
+  // Adds to the size of the document with aliases written out. `extent.depth` is the depth below the open containers.
   void count(const Extent& extent, const YAML::Mark& mark) {
     nodes_ += extent.nodes;
     bytes_ += extent.bytes;
@@ -168,7 +168,7 @@ class Builder final : public YAML::EventHandler {
     }
     attach(std::move(done.node));
   }
-  // The copy counts too, so that anchors inside anchors cost no more memory than their text written out.
+  // The copy counts too, so that nested anchors cost no more memory than their text written out.
   void remember(const YamlNode& node, YAML::anchor_t anchor, const YAML::Mark& mark) {
     count(extent_of(node), mark);
     anchored_[anchor] = node;
@@ -200,7 +200,7 @@ std::uint32_t line_at(std::string_view text, std::size_t offset) {
          1;
 }
 
-// What can be said without knowing YAML. The library would guess UTF-16 or UTF-32 from a BOM or NULs.
+// Checks that need no knowledge of YAML. The library would guess UTF-16 or UTF-32 from a BOM or NULs.
 std::optional<YamlError> check_bytes(std::string_view text) {
   if (text.size() > limits::kJobFileBytes)
     return YamlError{"limit", 0,
@@ -222,8 +222,8 @@ std::optional<YamlError> check_bytes(std::string_view text) {
   return std::nullopt;
 }
 
-// The library keeps every token of a line until it knows whether an opening bracket starts a key, and answers
-// an endless run of them only after reading all. Nobody writes that many in a row.
+// The library keeps every token of a line until it knows whether an opening bracket starts a key, and reports an
+// endless run of them only after reading all. No real file has that many in a row.
 std::optional<YamlError> check_brackets(std::string_view text) {
   std::size_t run = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -247,8 +247,8 @@ std::optional<std::uint32_t> hex_code(std::string_view text) {
   return std::from_chars(text.data() + kEscape.size(), end, code, 16).ptr == end ? std::optional(code) : std::nullopt;
 }
 
-// JSON is YAML, but for one thing: it writes a character beyond 0xFFFF as two escapes (surrogates), YAML as one of eight digits. All text
-// of a JSON file stands in double quotes, so an escape there is an escape.
+// JSON is YAML with one exception: it writes a character beyond 0xFFFF as two escapes (surrogates), YAML as one of
+// eight digits. All text of a JSON file stands in double quotes, so every escape is one.
 std::string join_surrogates(std::string_view text) {
   constexpr std::size_t kPair = 12;
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -265,22 +265,23 @@ std::string join_surrogates(std::string_view text) {
       i += kPair;
       continue;
     }
-    if (text[i] == '\\' && i + 1 < text.size()) out += text[i++];  // with what it escapes, maybe another backslash
+    if (text[i] == '\\' && i + 1 < text.size()) out += text[i++];  // with the character that it escapes, which may be another backslash
     out += text[i++];
   }
   return out;
 }
 
-// Does a text of lines of its own (| or >) begin at the end of this line?
+// True if a block text (| or >) begins at the end of this line.
 bool begins_text(std::string_view line) {
   const std::size_t last = line.find_last_not_of(" \t\r+-0123456789");
   return last != std::string_view::npos && (line[last] == '|' || line[last] == '>');
 }
 
-// The library has another word for each place where a tab may stand. The first line at fault is the one that it stopped at, or one above.
+// The library has a different message for each place with a wrong tab. The first faulty line is the one where it
+// stopped, or one above.
 std::optional<YamlError> indenting_tab(std::string_view text, std::uint32_t line) {
   constexpr std::size_t kNowhere = std::string_view::npos;
-  std::size_t text_above = kNowhere;  // indentation of the line that a text began in
+  std::size_t text_above = kNowhere;  // indentation of the line that a block text began in
   std::uint32_t at = 1;
   for (std::size_t begin = 0; begin < text.size() && at <= line; ++at) {
     const std::string_view here = text.substr(begin, text.find('\n', begin) - begin);

@@ -1,6 +1,5 @@
-// YAML text as a tree of literal text with lines: no scalar has a type here, `true`, `3` and `on` stay what
-// was written. Built from yaml-cpp's events, so that every limit is checked while reading and nothing grows
-// beyond it.
+// YAML text as a tree of literal text with lines. No scalar has a type here: `true`, `3` and `on` stay what was
+// written. Built from yaml-cpp's events, so that every limit is checked while reading and nothing grows beyond it.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +38,7 @@ struct YamlError {
   std::string next;
 };
 
-// What an alias or an anchored value adds is counted as if it were written out once more.
+// An alias counts as if its value were written out once more.
 inline constexpr std::size_t kExpandedBytes = 4
                                               << 20;  // of scalars and keys in all, aliases expanded: refused
 

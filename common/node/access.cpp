@@ -30,7 +30,7 @@ std::string_view to_string(Role role) {
 }
 
 std::string difference(const Access& before, const Access& after) {
-  std::map<std::string, std::pair<std::string, std::string>> roles;  // of each user, before and after
+  std::map<std::string, std::pair<std::string, std::string>> roles;  // by user: the role before and after
   for (const auto& [user, role] : before.users) roles[user] = {std::string(to_string(role)), "none of their own"};
   for (const auto& [user, role] : after.users) {
     std::string& was = roles.try_emplace(user, "none of their own", "").first->second.first;
@@ -58,7 +58,7 @@ Role role_of(const Caller& caller, const Access& access, std::uint32_t agent_uid
 }
 
 bool owns(const Caller& caller, const cluster::JobRecord& job) {
-  // A job runs as who has its user's name on each host; a number may be somebody else's there.
+  // A job runs as the user with the submitter's name on each host; another host's uid may be somebody else's.
   return caller.uid == 0 || (caller.uid == job.user.uid && caller.user == job.user.name);
 }
 

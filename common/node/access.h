@@ -1,7 +1,8 @@
-// Who may do what: the roles of the configuration's section `access`.
+// Decides who may do what, by the roles in the configuration's section `access`.
 //
-// The agent that a client is connected to judges by its own configuration. Where another carries the request out (without a copy of
-// the ledger; logs and exec on the task's host) that one judges again: what both let through is done.
+// The agent that a client is connected to judges by its own configuration. Where another agent carries the request
+// out (because the first has no copy of the ledger, or because logs and exec live on the task's host), that agent
+// judges again: a request is carried out only if both permit it.
 #pragma once
 
 #include <cstdint>
@@ -21,35 +22,35 @@ namespace dtrain::node {
 
 struct Caller;
 
-enum class Role : std::uint8_t { view, submit, operate };  // each may what the one before may
+enum class Role : std::uint8_t { view, submit, operate };  // each role may do all that the role before it may
 std::string_view to_string(Role role);
 
 struct Access {
-  std::map<std::string, Role> users;  // by name; not by uid, which differs between hosts more often
-  Role fallback = Role::view;         // of all others
+  std::map<std::string, Role> users;  // by user name: hosts agree on names more often than on uids
+  Role fallback = Role::view;         // the role of all users that `users` does not name
 };
 
 enum class Deed : std::uint8_t {
-  read,    // logs, cluster spec, checkpoints, environment: of one's own jobs, as operator of all
-  change,  // cancel, restart, scale ...: likewise, and no longer by whom the configuration lets view alone
-  enter,   // exec runs as the job's user: nobody's but one's own, and root's
+  read,    // logs, cluster spec, checkpoints, environment: of one's own jobs; an operator may read those of all jobs
+  change,  // cancel, restart, scale ...: likewise, but not for a user whose role is view
+  enter,   // exec runs as the job's user: permitted to that user and to root only
 };
 
-// What of `before` is other in `after`, for people: "ada: submit -> view, others: view -> submit"; "": nothing. At most
-// kDifferenceBytes, and how many are left out.
+// Describes for people how `after` differs from `before`: "ada: submit -> view, others: view -> submit"; "" where
+// they are equal. At most kDifferenceBytes long, with the number of differences that did not fit.
 inline constexpr std::size_t kDifferenceBytes = 512;
 std::string difference(const Access& before, const Access& after);
 
-// Root and the user as whom the agent runs operate, whatever `access` says.
+// Returns Role::operate for root and for the user that the agent runs as, whatever `access` says.
 Role role_of(const Caller& caller, const Access& access, std::uint32_t agent_uid);
 
 bool owns(const Caller& caller, const cluster::JobRecord& job);
 
-// `could_not` begins the error.
+// Error text begins with `could_not`.
 Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobRecord& job, const std::string& could_not);
 Status permit_submit(const Caller& caller, Role role);
 Status permit_operate(const Caller& caller, Role role, const std::string& could_not);
-// What this agent does not carry out itself: whose job it is others know.
+// Judges a request that this agent passes on because it does not know whose job it is; the agent that carries it out judges that.
 Status permit_passing(wire::MessageType type, const Caller& caller, Role role, const std::string& could_not);
 
 }  // namespace dtrain::node

@@ -10,7 +10,7 @@
 
 namespace dtrain::node {
 
-// The place of T among the alternatives; of what is none of them their number.
+// The index of T among the alternatives, or the number of alternatives if T is none of them.
 template <class T, class Variant>
 inline constexpr std::size_t kPlaceAmong = 0;
 template <class T, class... All>
@@ -23,7 +23,7 @@ inline constexpr std::size_t kPlaceAmong<T, std::variant<All...>> = [] {
 template <class T, class Variant>
 concept AlternativeOf = kPlaceAmong<std::remove_cvref_t<T>, Variant> < std::variant_size_v<Variant>;
 
-// An alternative that is handed to a function without its type.
+// A value of one of the alternatives, passed to a function that does not know its type.
 struct Alternative {
   template <class Variant, class T>
   static Alternative among(T&& value) {
@@ -32,7 +32,7 @@ struct Alternative {
   }
   std::size_t place = 0;
   const void* value = nullptr;
-  bool copied = false;  // else moved from
+  bool copied = false;  // false: the value is moved from
 };
 
 template <class Variant, std::size_t place>

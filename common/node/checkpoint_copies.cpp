@@ -28,7 +28,7 @@ std::uint64_t bytes_of(const std::vector<wire::CheckpointFiles::File>& files) {
 
 // ---------------------------------------------------------------- tasks of this host
 
-// Where one of the generation began already, the files were here then.
+// If a task of the generation has begun here, the checkpoint's files were here then.
 bool CheckpointCopies::needed(const JobRecord* job, const Stage& stage) const {
   if (c_.options.broken_rule == "copied-is-staged" || !c_.among_others()) return false;
   if (job == nullptr || !job->spec.checkpoint || !job->restored || job->generation != stage.id.generation) return false;
@@ -78,7 +78,7 @@ void CheckpointCopies::fail_all(Copies::iterator it, const Error& error) {
 
 // ---------------------------------------------------------------- a copy
 
-// What lies there: the checkpoint itself, or another one under its name.
+// Looks at what lies under the checkpoint's path: the checkpoint itself, or another one.
 void CheckpointCopies::look(Copies::iterator it) {
   Copy& copy = it->second;
   const JobRecord* job = c_.ledger.find(it->first.first);
@@ -97,7 +97,7 @@ bool CheckpointCopies::scanned(const CheckpointsScanned& e) {
   copy.token = 0;
   const JobRecord* job = c_.ledger.find(it->first.first);
   if (job == nullptr) return true;
-  // The stager says what is wrong with the user; anything else shows when it is written.
+  // The stager reports what is wrong with the user; any other problem shows when the files are written.
   if (!e.found && e.found.error().code == ErrorCode::refused) return release(it), true;
   if (!e.found || e.found->empty()) return lacks(it), true;
   const auto own = std::ranges::find(*e.found, copy.info.path, &transfer::CheckpointInfo::path);
@@ -106,7 +106,7 @@ bool CheckpointCopies::scanned(const CheckpointsScanned& e) {
     c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), *own, job->user, job->spec.checkpoint->dir});
     return lacks(it), true;
   }
-  // These very files were verified, by whoever sees them; a copy of them was not, and may have decayed since.
+  // Some host has verified these very files. A copy of them was not verified and may have decayed since.
   if ((own->place == job->restored_place && own->place != 0) || c_.options.broken_rule == "own-copy-is-verified") return release(it), true;
   copy.own = *own;
   copy.token = c_.next_token();
@@ -121,7 +121,7 @@ void CheckpointCopies::lacks(Copies::iterator it) {
   for (const auto& [id, stage] : it->second.stages) reasons_.emplace_back(id, "fetches checkpoint " + it->second.info.path);
 }
 
-// Only damage condemns it, for all who see these files; what cannot be read now is looked at anew.
+// Only damage condemns the files, for all hosts that see them; files that cannot be read now are looked at again.
 bool CheckpointCopies::verified(const CheckpointVerified& e) {
   const auto it = of_token(e.token);
   if (it == copies_.end()) return false;
@@ -147,7 +147,7 @@ void CheckpointCopies::own_is_damaged(Copies::iterator it, const transfer::Check
   lacks(it);
 }
 
-// Those that are known to have it, then whoever may have come to have it.
+// First the hosts that are known to have the checkpoint, then all that may have got it since.
 std::deque<NodeId> CheckpointCopies::sources_of(JobId id, const Copy& copy) const {
   std::deque<NodeId> sources;
   const auto add = [&](const NodeId& host) {
@@ -199,8 +199,8 @@ void CheckpointCopies::next_source(Copies::iterator it) {
 void CheckpointCopies::round_failed(Copies::iterator it) {
   Copy& copy = it->second;
   copy.in_round = false;
-  // Somebody removed it meanwhile, or all of them decayed. Where the generation runs already, its parameters live in the others: the
-  // task begins without it. Else another one is chosen.
+  // Somebody removed the checkpoint meanwhile, or all copies decayed. If the generation runs already, its other tasks
+  // hold the parameters, and this task begins without the checkpoint. Otherwise another one is chosen.
   const JobRecord* job = c_.ledger.find(it->first.first);
   const bool runs = job != nullptr && std::ranges::any_of(job->tasks, [](const auto& entry) {
     return !entry.second.ended && entry.second.attempt >= entry.second.first_attempt;
@@ -230,11 +230,11 @@ void CheckpointCopies::answered(const RelayAnswered& e) {
   if (it == copies_.end() || it->second.part == 0) return;
   Copy& copy = it->second;
   const auto message = wire::decode<wire::Message>(e.message);
-  if (message && message->type == MessageType::error) return;  // RelayEnded says it
+  if (message && message->type == MessageType::error) return;  // RelayEnded reports the error
   const auto wrong = [&] {
     copy.all_lack = false;
     if (copy.problem.empty()) copy.problem = "host " + host_name(c_, copy.source) + " sent what was not asked for";
-    start_over(copy);  // drive() goes on
+    start_over(copy);  // drive() then continues
   };
   if (!message || copy.complete) return wrong();
   copy.came = c_.now.boot;
@@ -330,7 +330,7 @@ void CheckpointCopies::drive() {
     const auto at = it++;
     const Copy& copy = at->second;
     if (!copy.looked || copy.busy() || (!copy.in_round && copy.retry > c_.now.boot) || busy >= kCopiesAtOnce) continue;
-    next_source(at);  // may end it
+    next_source(at);  // may end the copy
     ++busy;
   }
 }

@@ -1,7 +1,8 @@
-// The checkpoint that a generation restores, on every host with tasks of it: where it is not, or does not verify, the files are
-// fetched from a host that has them, and put under the same path, before the tasks are staged. The bytes go over relayed streams and
-// to the disk (WriteCheckpoint), which accepts them only if all of it verifies. What was written is kept when a stream ends: the next
-// source goes on behind it.
+// Brings the checkpoint that a generation restores to every host that has tasks of the generation. Where the
+// checkpoint is missing or does not verify, its files are fetched from a host that has them and are put under the
+// same path before the tasks are staged. The bytes travel over relayed streams to the disk (WriteCheckpoint), which
+// accepts the checkpoint only if all of it verifies. What was written is kept when a stream ends: the next source
+// continues from there.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +20,29 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kCopiesAtOnce = 2;        // further ones wait
-inline constexpr Duration kCopyAgain = 1s;             // after all sources failed
-inline constexpr std::uint32_t kCopyRounds = 3;        // then the task's staging fails, and the job looks for a checkpoint anew
-inline constexpr Duration kCopyStalls = 120s;          // nothing came of an open stream for so long: the next source
-inline constexpr Duration kOwnLookWithin = 30s;        // this host's disk hangs: staging fails
-inline constexpr std::size_t kCopiedFiles = 10'000;    // of one checkpoint: more are refused by who has them
+inline constexpr std::size_t kCopiesAtOnce = 2;        // further copies wait
+inline constexpr Duration kCopyAgain = 1s;             // pause after all sources failed
+// rounds that may fail; then the task's staging fails, and the job chooses a checkpoint anew
+inline constexpr std::uint32_t kCopyRounds = 3;
+// an open stream that delivers nothing for so long is given up for the next source
+inline constexpr Duration kCopyStalls = 120s;
+// a scan of this host's disk that takes longer counts as hanging: staging fails
+inline constexpr Duration kOwnLookWithin = 30s;
+inline constexpr std::size_t kCopiedFiles = 10'000;    // files of one checkpoint: a host refuses to send more
 
 class CheckpointCopies {
  public:
   CheckpointCopies(Context& context, Relays& relays, Packages& packages, CheckpointWatch& watch)
       : c_(context), relays_(relays), packages_(packages), watch_(watch) {}
 
-  void stage(Stage stage);  // goes on to the packages once the checkpoint is here
+  void stage(Stage stage);  // passes the stage on to Packages once the checkpoint is here
   std::vector<AssignmentId> waiting(JobId job) const;
   void give_up(const AssignmentId& id);
   std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
   std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
 
-  bool scanned(const CheckpointsScanned& e);   // true: ours
-  bool verified(const CheckpointVerified& e);  // true: ours
+  bool scanned(const CheckpointsScanned& e);   // true: the scan was asked for by this class
+  bool verified(const CheckpointVerified& e);  // true: the verification was asked for by this class
   void answered(const RelayAnswered& e);
   void ended(const RelayEnded& e);
   void written(const CheckpointWritten& e);
@@ -46,30 +50,30 @@ class CheckpointCopies {
   void drive();
   Instant deadline() const;
 
-  // Another agent asks for the files of one.
+  // Answers another agent that asks for the files of a checkpoint.
   void send(const Request& e, const wire::GetCheckpointRequest& q);
 
  private:
   struct Copy {
     std::map<AssignmentId, Stage> stages;
     transfer::CheckpointInfo info;
-    std::uint64_t token = 0;     // what lies here is looked for, or verified
-    Instant asked_at{};          // then
-    std::optional<transfer::CheckpointInfo> own;  // it lies here, and is being verified
-    bool looked = false;         // it is not here
+    std::uint64_t token = 0;     // of the scan or verification of this host's disk that is under way; 0: none
+    Instant asked_at{};          // when that scan or verification was asked for
+    std::optional<transfer::CheckpointInfo> own;  // the checkpoint as found on this host, while it is being verified
+    bool looked = false;         // this host's disk was scanned, and the checkpoint is not there
     std::vector<wire::CheckpointFiles::File> files;
-    ConnectionId writer = 0;     // 0: nothing of it was written
+    ConnectionId writer = 0;     // 0: nothing of the checkpoint was written
     std::uint64_t have = 0;      // bytes given to the disk
-    bool complete = false;       // with the last of them
-    ConnectionId part = 0;       // the stream; 0: none
-    NodeId source;               // of it
-    Instant came{};              // when something of it last came
-    std::deque<NodeId> sources;  // to be asked yet in this round
+    bool complete = false;       // the last byte was given to the disk
+    ConnectionId part = 0;       // the open stream; 0: none
+    NodeId source;               // the host that the stream comes from
+    Instant came{};              // when the stream last delivered something
+    std::deque<NodeId> sources;  // hosts that are yet to be asked in this round
     bool in_round = false;
-    bool all_lack = true;        // everybody who was asked in this round says so
-    std::string problem;         // the first of this round
-    std::uint32_t rounds = 0;    // that failed
-    Instant retry{};             // the next begins then
+    bool all_lack = true;        // every host that was asked in this round lacks the checkpoint
+    std::string problem;         // the first problem of this round
+    std::uint32_t rounds = 0;    // failed rounds
+    Instant retry{};             // when the next round begins
     bool busy() const { return part != 0 || complete || token != 0; }
   };
   using Copies = std::map<std::pair<JobId, Generation>, Copy>;

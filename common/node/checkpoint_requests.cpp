@@ -102,7 +102,7 @@ void CheckpointRequests::ended(const RelayEnded& e) {
     const Question q = std::move(it->second);
     open_.erase(it);
     if (e.how == RelayEnded::How::done) return settle(q, {});
-    // Of a lost stream the code says nothing about the checkpoint.
+    // The code of a lost stream says nothing about the checkpoint.
     const std::string host = "host " + host_name(c_, q.host);
     if (e.how == RelayEnded::How::refused) {
       const ErrorCode code = e.error.code == ErrorCode::unavailable ? ErrorCode::io : e.error.code;
@@ -232,7 +232,7 @@ bool CheckpointRequests::quarantined(const CheckpointQuarantined& e) {
 
 void CheckpointRequests::closed(ConnectionId connection) {
   for (auto& [token, asker] : askers_)
-    if (asker.connection == connection) asker.connection = 0;  // the disk finishes it all the same
+    if (asker.connection == connection) asker.connection = 0;  // the disk completes the request all the same
 }
 
 }  // namespace dtrain::node

@@ -1,7 +1,8 @@
-// Checkpoints on other hosts: what the coordinator asks about them, and what other agents ask this host.
+// Questions about checkpoints between hosts: those that the coordinator asks, and those that other agents ask this host.
 //
-// A question to this host is the effect itself; one to another goes over a relayed stream, and is answered by the same event, so
-// that who asks sees no difference but the time. What gives no answer is Error{unavailable}.
+// A question to this host is the effect itself; one to another host goes over a relayed stream and is answered by the
+// same event, so that the caller sees no difference but the time. A question that gets no answer is answered with
+// Error{unavailable}.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +17,33 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kQuestionsAtOnce = 48;      // of this host, to all others; further ones wait
-inline constexpr std::size_t kQuestionsOfHost = 8;       // of them to one: its disk may hang
-inline constexpr std::size_t kQuestionsWaiting = 4096;   // a further one is answered with Error{limit}
-inline constexpr Duration kScanWithin = 30s;             // a disk may hang, also this host's: then there is nothing
-inline constexpr Duration kVerifyWithin = 1h;            // then it is asked anew: some 4 TB at 1 GB/s
-inline constexpr Duration kQuarantineWithin = 60s;       // then it is passed over
-inline constexpr std::size_t kFoundBytes = 256 << 10;    // of what a scan found: the newest that fit are told
-inline constexpr std::size_t kQuestionsOfOthers = 256;   // being answered here; a further one is refused
+inline constexpr std::size_t kQuestionsAtOnce = 48;      // questions of this host to all others; further ones wait
+inline constexpr std::size_t kQuestionsOfHost = 8;       // of kQuestionsAtOnce, those to one host, whose disk may hang
+inline constexpr std::size_t kQuestionsWaiting = 4096;   // a further question is answered with Error{limit}
+// a disk may hang, this host's too: the scan then counts as having found nothing
+inline constexpr Duration kScanWithin = 30s;
+// then the verification is asked for anew: enough for some 4 TB at 1 GB/s
+inline constexpr Duration kVerifyWithin = 1h;
+inline constexpr Duration kQuarantineWithin = 60s;       // then the checkpoint is passed over
+inline constexpr std::size_t kFoundBytes = 256 << 10;    // of a scan's answer: the newest checkpoints that fit are sent
+// questions of other agents that are being answered here; a further one is refused
+inline constexpr std::size_t kQuestionsOfOthers = 256;
 
 class CheckpointRequests {
  public:
   CheckpointRequests(Context& context, Relays& relays) : c_(context), relays_(relays) {}
 
-  // ---- this host asks -> the effects' events, with their tokens. Job, spec and user are of the ledger.
+  // ---- questions of this host; the answers are the effects' events, with the tokens given. Job, spec and user come
+  // from the ledger.
   void scan(const NodeId& host, ScanCheckpoints effect);
   void verify(const NodeId& host, VerifyCheckpoint effect);
   void quarantine(const NodeId& host, QuarantineCheckpoint effect);
-  // Of other hosts, since the last call.
+  // Returns the answers of other hosts since the last call.
   std::vector<Event> take_answers() { return std::exchange(answers_, {}); }
 
-  // ---- other agents ask
+  // ---- questions of other agents
   void asked(const Request& e, const wire::CheckpointQuestion& q);
-  // True: it answers another agent's question.
+  // Each returns true if the event answers another agent's question.
   bool scanned(const CheckpointsScanned& e);
   bool verified(const CheckpointVerified& e);
   bool quarantined(const CheckpointQuarantined& e);
@@ -66,7 +71,7 @@ class CheckpointRequests {
     ConnectionId connection = 0;
     std::uint64_t request = 0;
   };
-  bool is_open_to(const NodeId& host) const;  // less than its share
+  bool is_open_to(const NodeId& host) const;  // the host has fewer open questions than kQuestionsOfHost
   void ask(Question question);
   void open(Question question);
   void settle(const Question& q, const Status& result);
@@ -74,9 +79,9 @@ class CheckpointRequests {
 
   Context& c_;
   Relays& relays_;
-  std::map<ConnectionId, Question> open_;  // by the connection of their stream
+  std::map<ConnectionId, Question> open_;  // by the connection of its stream
   std::deque<Question> waiting_;
-  std::map<std::uint64_t, Question> own_;  // of this host's disk, by token: for their deadlines
+  std::map<std::uint64_t, Question> own_;  // questions to this host's disk, by token: kept for their deadlines
   std::map<std::uint64_t, Asker> askers_;  // by the effect's token
   std::vector<Event> answers_;
 };

@@ -14,7 +14,7 @@ using cluster::CheckpointState;
 using cluster::JobRecord;
 using transfer::CheckpointInfo;
 
-// Token of a verification that nobody waits for: the agent takes its time over it (storage.checkpointRate).
+// Token of a verification that nobody waits for, which the agent does slowly (storage.checkpointRate).
 constexpr std::uint64_t kInBackground = 0;
 
 std::string identity(const CheckpointInfo& info) { return info.digest + " " + info.path; }
@@ -33,7 +33,7 @@ bool runs_on(const JobRecord& job, const NodeId& host) {
   return std::ranges::any_of(job.tasks, [&](const auto& t) { return !t.second.ended && t.second.place.node == host; });
 }
 
-// The first that has it and sees what becomes of it.
+// The verifier is the first host that has the checkpoint and sees what becomes of it.
 bool is_verifier(const JobRecord& job, const CheckpointRecord& r, const NodeId& host) {
   for (const auto& p : r.places)
     if (runs_on(job, p.host)) return p.host == host;
@@ -42,7 +42,7 @@ bool is_verifier(const JobRecord& job, const CheckpointRecord& r, const NodeId& 
 
 }  // namespace
 
-// What a verdict of this host is about: its own files.
+// This host judges its own files.
 CheckpointInfo CheckpointWatch::as_here(const CheckpointRecord& r) const {
   CheckpointInfo info = r.info;
   info.place = 0;
@@ -71,12 +71,14 @@ void CheckpointWatch::follow(JobId id) {
   find_work(*job, soft);
 }
 
-// What lies there before its tasks begin here is not theirs. Where some began already, this agent was restarted.
+// Takes note of what lies in the directory before this host's tasks begin, since it is not theirs. If some have begun
+// already, the agent was restarted.
 void CheckpointWatch::look_before(const JobRecord& job, Job& soft) {
   soft.generation = job.generation;
   soft.meanwhile.reset();
   soft.token = 0;
-  // The ledger may not know yet that one did, or not any more: its entry was lost with a majority of the voters.
+  // The ledger may not know that a task began here: not yet, or not any more because the entry was lost with a
+  // majority of the voters.
   const bool begun = std::ranges::any_of(job.tasks, [&](const auto& entry) {
     const cluster::TaskRecord& t = entry.second;
     if (t.place.node != c_.facts.id) return false;
@@ -89,9 +91,10 @@ void CheckpointWatch::look_before(const JobRecord& job, Job& soft) {
   c_.emit(ScanCheckpoints{job.id, soft.token, *job.spec.checkpoint, job.user});
 }
 
-// Who wrote what lies here before our tasks begin, and nobody has told of. A directory that others see, too, has what ran last anywhere:
-// of this generation, where this host was added to it after others had begun (three hosts, seeds 8182 and 18110). One of our own has
-// what ran here last, for we may have been away over generations (15151).
+// The generation that wrote what lies here before this host's tasks begin and what nobody has reported. In a
+// directory that other hosts see, too, that is the generation that ran last anywhere, which may be the present one if
+// this host was added after other tasks had begun. In a directory of this host alone it is the generation that ran
+// last here, since this host may have missed generations.
 Generation CheckpointWatch::written_before(const JobRecord& job, const Job& soft, const std::vector<CheckpointInfo>& list) const {
   const bool shared = std::ranges::any_of(list, [&](const CheckpointInfo& info) {
     const CheckpointRecord* r = record_of(job, info);
@@ -142,7 +145,8 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
     if (!info.complete || !soft.known.insert(identity(info)).second) continue;
     soft.verified.erase(identity(info));
     const CheckpointRecord* r = record_of(job, info);
-    // Judged before, or all who shall be noted are; what is known to be here may have been written anew, with the same bytes.
+    // Skips a checkpoint that was judged before, or that has all the places that are noted; one that is known to be
+    // here may have been written again with the same bytes.
     const bool back = r != nullptr && r->state == CheckpointState::deleted && soft.removed.erase(identity(info)) != 0;
     if (r != nullptr && !back && (!cluster::is_good(r->state) ||
                                   is_at(*r, c_.facts.id) || r->places.size() >= limits::kCheckpointPlaces)) continue;
@@ -151,14 +155,14 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
   find_work(job, soft);
 }
 
-// A job may rotate its checkpoints itself: what was there at the look before, and is not now, is gone.
+// A job may rotate its checkpoints itself: a checkpoint that the previous scan found, and this one does not, is gone.
 void CheckpointWatch::note_removed(const JobRecord& job, Job& soft, const std::vector<CheckpointInfo>& list) {
   std::set<std::string> paths;
   for (const CheckpointInfo& info : list) paths.insert(info.path);
   for (const CheckpointRecord& r : job.checkpoints) {
     const bool removed = soft.listed.contains(r.info.path) && !paths.contains(r.info.path);
     if (!removed || !cluster::is_good(r.state) || !is_verifier(job, r, c_.facts.id) || soft.deleted.contains(identity(r.info))) continue;
-    soft.known.erase(identity(r.info));  // it may be put there again
+    soft.known.erase(identity(r.info));  // it may be written again
     soft.removed.insert(identity(r.info));
     say({job.id, as_here(r), CheckpointState::deleted, "it is not there any more", c_.facts.id, {}});
   }
@@ -189,7 +193,7 @@ bool CheckpointWatch::verified(const CheckpointVerified& e) {
   if (it == jobs_.end() || job == nullptr || !it->second.verifying || it->second.verifying->path != e.path) return true;
   Job& soft = it->second;
   const CheckpointInfo info = *std::exchange(soft.verifying, {});
-  // What changed or went away while it was read is looked at again when the directory changes.
+  // A checkpoint that changed or vanished while it was read is looked at again when the directory changes.
   if (e.result)
     say({job->id, info, CheckpointState::verified, "", c_.facts.id, {}});
   else if (e.result.error().code == ErrorCode::damaged)
@@ -200,8 +204,9 @@ bool CheckpointWatch::verified(const CheckpointVerified& e) {
   return true;
 }
 
-// checkpoint.keep: the newest verified ones stay; the one that tasks may still read from is pinned. What was left behind, or is on
-// hosts that are gone only, keeps nothing; what is not of the job's directory is not ours to delete.
+// checkpoint.keep: the newest verified ones stay, and so does the one that tasks may still read from. A checkpoint
+// that was left behind, or that only lost hosts have, counts for nothing; one outside the job's directory is not
+// dtrain's to delete.
 void CheckpointWatch::delete_surplus(const JobRecord& job, Job& soft) {
   std::vector<const CheckpointRecord*> good;
   for (const auto& r : job.checkpoints)

@@ -1,5 +1,5 @@
-// The checkpoint directories of jobs with tasks on this host: what appears there is told to the ledger, verified by one of the hosts
-// that see it, and, with checkpoint.keep, what is surplus is deleted here.
+// Watches the checkpoint directories of jobs with tasks on this host. It reports new checkpoints to the ledger, has
+// one of the hosts that see a checkpoint verify it, and deletes surplus ones here if checkpoint.keep is set.
 #pragma once
 
 #include <cstdint>
@@ -15,36 +15,37 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kSeenAtOnce = 16;    // told and not applied yet; further ones wait
-inline constexpr std::size_t kSeenWaiting = 4096; // a further one is told when its directory changes again
+inline constexpr std::size_t kSeenAtOnce = 16;    // reports that were proposed and are not applied yet; further ones wait
+inline constexpr std::size_t kSeenWaiting = 4096; // a further checkpoint is reported when its directory changes again
 
 class CheckpointWatch {
  public:
   CheckpointWatch(Context& context, Proposals& proposals) : c_(context), proposals_(proposals) {}
 
-  void follow(JobId id);  // the ledger's record of it changed
-  // True: ours.
+  void follow(JobId id);  // to be called when the ledger's record of the job changed
+  // Each returns true if the event belongs to this class.
   bool scanned(const CheckpointsScanned& e);
   bool verified(const CheckpointVerified& e);
-  // A copy is of no use.
+  // To be called when a copy of a checkpoint proved useless.
   void damaged(JobId id, transfer::CheckpointInfo info, const Error& cause);
-  // A copy was put there.
+  // To be called when a copy of a checkpoint was written to this host.
   void placed(JobId id, transfer::CheckpointInfo info);
-  // A command is in the ledger, or was given up.
+  // To be called when a command is applied to the ledger, or was given up.
   void applied(const MemberId& command);
   void given_up(const MemberId& command);
 
  private:
   struct Job {
     Generation generation = 0;
-    std::uint64_t token = 0;  // of the look before its tasks begin
-    bool beside = false;      // tasks of the generation had begun elsewhere by then
-    std::optional<std::vector<transfer::CheckpointInfo>> meanwhile;  // came while that look was under way
-    std::set<std::string> known;     // told, or judged
-    std::set<std::string> verified;  // or tried to
+    std::uint64_t token = 0;  // of the scan before this host's tasks begin; 0: none
+    bool beside = false;      // tasks of the generation had begun on other hosts before that scan ended
+    // what changed in the directory while that scan was under way
+    std::optional<std::vector<transfer::CheckpointInfo>> meanwhile;
+    std::set<std::string> known;     // paths that were reported, or that were judged not worth a report
+    std::set<std::string> verified;  // paths that were verified, or whose verification was tried
     std::set<std::string> deleted;
-    std::set<std::string> listed;   // paths that the newest look found
-    std::set<std::string> removed;  // by the job itself, as this watch saw
+    std::set<std::string> listed;   // paths that the newest scan found
+    std::set<std::string> removed;  // paths that the job itself removed, as this watch saw
     std::vector<transfer::CheckpointInfo> to_verify;
     std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
   };

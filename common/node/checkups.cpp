@@ -24,7 +24,7 @@ void cut(Findings& findings, std::size_t most, const std::string& node) {
   findings.push_back({"host", node, "warn", more, "mend those that are said, or run dtrainctl doctor on this very host"});
 }
 
-// Of what a member says nothing is too far off to be reckoned with.
+// Limit for a peer's clock: a larger difference is nonsense, and must not overflow.
 constexpr std::int64_t kAheadMost = std::chrono::milliseconds(std::chrono::years(100)).count();
 
 }  // namespace
@@ -68,7 +68,7 @@ void Checkups::begin(const Request& e, const Caller& caller) {
     report.state = m.state;
     report.version = facts ? facts->version : "";
     if (wire::in_service(m.state)) checkup.to_ask.push_back(checkup.peers.size());
-    peers.push_back({report.name, report.address});  // of one that is gone: does an agent listen there all the same?
+    peers.push_back({report.name, report.address});  // also for a member that is gone: an agent may listen there all the same
     checkup.peers.push_back(std::move(report));
     checkup.ids.push_back(m.identity->id.text());
   });
@@ -123,9 +123,9 @@ void Checkups::examined(const Examined& e) {
     checkup.unseen = e.error;
     if (e.error) continue;
     checkup.seen = e.seen;
-    checkup.seen->terms.gpus = c_.facts.gpus;  // with those that fell sick since the agent's start
+    checkup.seen->terms.gpus = c_.facts.gpus;  // including those that fell sick since the agent's start
     checkup.seen->terms.unfit = c_.facts.unfit;
-    // The agent may look into all processes; who is no operator may not.
+    // The agent can look into all processes; a caller who is no operator must not see through it.
     if (role_of(checkup.caller, c_.options.access, c_.options.agent_uid) < Role::operate)
       for (Listener& stranger : checkup.seen->strangers) stranger.owner.clear();
   }
@@ -143,8 +143,9 @@ void Checkups::answered(const RelayAnswered& e) {
   }
   auto reply = wire::decode<wire::DoctorReply>(message->payload);
   if (!reply) return;
-  cut(reply->findings, kPeerFindings + 1, peer.name);  // what is left out there is one more
-  // It told its time when it answered, which is as long ago as a message takes: up to what is left of the whole.
+  cut(reply->findings, kPeerFindings + 1, peer.name);  // what is left out here counts as one more finding
+  // The peer read its clock when it answered, so its answer is as old as the message's way took: at most the time
+  // since the question without the time that the peer took.
   const Duration passed = c_.now.boot - question->second.asked;
   const Duration waited = passed - std::clamp(Duration{reply->took_ns}, Duration{}, passed);
   const std::int64_t here = c_.now.wall.time_since_epoch().count();
@@ -174,7 +175,8 @@ void Checkups::drop_questions(std::uint64_t token) {
   });
 }
 
-// A client's examination goes on, and counts until it has ended: else who asks and goes again and again has any number of them.
+// A client's examination goes on and counts until it has ended; otherwise a client that asks and leaves again and
+// again could have any number of them.
 void Checkups::closed(ConnectionId connection) {
   for (auto& [token, checkup] : checkups_) {
     if (checkup.connection != connection) continue;
@@ -233,7 +235,7 @@ Instant Checkups::deadline() const {
   return next;
 }
 
-// Where others see this node come from, when it is not where it says that it is.
+// Reports the address at which other members see this node, if it is not the one that this node advertises.
 std::optional<wire::Finding> Checkups::seen_elsewhere() const {
   const std::string at = c_.members->table().seen_elsewhere();
   if (at.empty()) return std::nullopt;
@@ -244,7 +246,7 @@ std::optional<wire::Finding> Checkups::seen_elsewhere() const {
                        "set network.advertise to the address that others reach it by"};
 }
 
-// Of what only the cluster as a whole has.
+// Findings about the cluster as a whole.
 Findings Checkups::of_cluster() const {
   const std::string& name = c_.facts.name;
   if (const std::string waiting = c_.members->waiting_for(); !waiting.empty())

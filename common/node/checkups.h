@@ -1,7 +1,8 @@
-// `dtrainctl doctor`: this host is examined, and every member is asked how it is and how it sees this one; what is found of all
-// that (doctor.h) is the answer. Another agent's doctor is answered with what is wrong here, and with how this host sees it.
+// Answers `dtrainctl doctor`. This host is examined, and every member is asked how it is and how it sees this host;
+// doctor.h turns all that into findings. A doctor request of another agent is answered with what is wrong here and
+// with how this host sees that agent.
 //
-// Works in any state of a node: without a cluster, without a quorum, with a disk that failed.
+// Works in any state of a node: without a cluster, without a quorum, with a failed disk.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +18,21 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kCheckups = 8;          // at a time, of clients: a further one is refused
-inline constexpr std::size_t kCheckupsOfUser = 2;    // of them of one user: likewise; also while the examination of one who went lasts
-inline constexpr std::size_t kCheckupsOfAgents = 64;  // at a time, of other agents: likewise; less than kRelaysAccepted, so that logs go on
-inline constexpr std::size_t kPeersAskedAtOnce = 32;  // by all checkups together; the others wait. Less than kRelaysOpened, likewise
+inline constexpr std::size_t kCheckups = 8;          // of clients at a time; a further one is refused
+// of kCheckups, those of one user; an examination counts until it ends, even if its client has left
+inline constexpr std::size_t kCheckupsOfUser = 2;
+// of other agents at a time; a further one is refused. Less than kRelaysAccepted, so that logs still have room
+inline constexpr std::size_t kCheckupsOfAgents = 64;
+// by all checkups together; further ones wait. Less than kRelaysOpened, so that logs still have room
+inline constexpr std::size_t kPeersAskedAtOnce = 32;
 inline constexpr Duration kExamineWithin = 15s;      // then this host counts as hanging
-inline constexpr Duration kPeerAnswersWithin = 18s;  // a member, from when it is asked: it examines itself first
-inline constexpr Duration kCheckupWithin = 25s;      // all of it: less than a client waits (dtrainctl: kAnswerTime)
-inline constexpr std::size_t kPeerFindings = 64;     // of one member; further ones are left out, there and here, and that is said
-inline constexpr std::size_t kPeerAnswerBytes = 256 << 10;  // of one member; a longer answer is none
-inline constexpr std::size_t kFindings = 4096;       // of all: first what is well is left out, then likewise
+// time for one member's answer from when it is asked: the member examines itself first
+inline constexpr Duration kPeerAnswersWithin = 18s;
+inline constexpr Duration kCheckupWithin = 25s;      // for the whole checkup: less than a client waits (dtrainctl: kAnswerTime)
+// findings of one member; the sender and this host leave out further ones, and say so
+inline constexpr std::size_t kPeerFindings = 64;
+inline constexpr std::size_t kPeerAnswerBytes = 256 << 10;  // a member's answer; a longer one counts as no answer
+inline constexpr std::size_t kFindings = 4096;       // findings of one answer; `ok` findings are left out first, then others
 
 class Checkups {
  public:
@@ -38,30 +44,31 @@ class Checkups {
   void ended(const RelayEnded& e);
   void closed(ConnectionId connection);
   void members_changed();
-  // Before the end of each turn.
+  // To be called before the end of each turn.
   void drive();
   Instant deadline() const;
 
  private:
-  struct Question {  // to one member
-    std::uint64_t token = 0;   // of its checkup
+  struct Question {  // a question to one member
+    std::uint64_t token = 0;   // of the checkup that it belongs to
     std::size_t peer = 0;      // index in Checkup::peers
     ConnectionId part = 0;
     Instant asked{};
   };
   struct Checkup {
-    ConnectionId connection = 0;     // 0: whoever asked went
+    ConnectionId connection = 0;     // 0: the client has left
     std::uint64_t request = 0;
     Caller caller;
     Instant began{};
-    bool of_agent = false;           // another one asks, for a client of it
-    std::optional<ExamPeer> asker;   // that one, where it is known
-    std::uint64_t examination = 0;   // its token; 0: an agent's, which waits for the next one
+    bool of_agent = false;           // another agent asks, for one of its clients
+    std::optional<ExamPeer> asker;   // that agent, where it is known
+    // token of the examination; 0: the checkup is another agent's and waits for the next examination
+    std::uint64_t examination = 0;
     std::optional<Examination> seen;
-    std::optional<Error> unseen;     // why there is none; the message is the cause alone
-    std::vector<PeerReport> peers;   // none of another agent's
-    std::deque<std::size_t> to_ask;  // of peers
-    std::vector<NodeId> ids;         // of peers
+    std::optional<Error> unseen;     // why there is no examination; the message holds the cause alone
+    std::vector<PeerReport> peers;   // empty if another agent asks
+    std::deque<std::size_t> to_ask;  // indices in `peers`
+    std::vector<NodeId> ids;         // ids of `peers`, in the same order
   };
   using Questions = std::map<ConnectionId, Question>;
 
@@ -78,12 +85,12 @@ class Checkups {
 
   Context& c_;
   Relays& relays_;
-  std::map<std::uint64_t, Checkup> checkups_;  // by a token of their own
-  // One examination at a time serves all agents that asked before it began: they come by the hundred when dtrainctl doctor is run
+  std::map<std::uint64_t, Checkup> checkups_;  // by the checkup's token
+  // One examination serves all agents that asked before it began: hundreds ask at once when dtrainctl doctor is run
   // on all hosts.
-  std::uint64_t for_agents_ = 0;               // under way; 0: none
+  std::uint64_t for_agents_ = 0;               // token of the examination that is under way for them; 0: none
   Instant for_agents_began_{};
-  Questions questions_;                        // by their own connection
+  Questions questions_;                        // by the connection of the question
 };
 
 }  // namespace dtrain::node

@@ -15,9 +15,9 @@ constexpr const char* kToJoinAgain =
     "stop the agent, remove the file members of its data directory, start it with --join HOST";
 
 struct KindWords {
-  const char* event;  // of the log
+  const char* event;  // the name in the log
   LogLevel level;
-  bool listed;  // in `events` too
+  bool listed;  // also listed by `dtrainctl events`
 };
 
 KindWords kind_of(ChangeKind kind) {
@@ -69,7 +69,7 @@ std::optional<T> fact_of(const gossip::MemberView& member, wire::FactKey key) {
   return std::move(*value);
 }
 
-// FNV-1a over the texts, each ended by a byte that none of them holds.
+// FNV-1a over the texts, each followed by a byte that occurs in none of them.
 std::uint64_t running_hash(const ClusterMembers::Running& running) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   const auto add = [&](const std::string& text) {
@@ -143,9 +143,9 @@ void ClusterMembers::start(const Started& e) {
   start_.record = record_of_members(start_);
   life_ = e.life;
   left_ = start_.record.left;
-  events_.begin_above(life_ << 32);  // goes on above what earlier lives said, without a file
+  events_.begin_above(life_ << 32);  // numbers continue above those of earlier lives, without a file
   if (!start_.network && !start_.found &&
-      start_.record.cluster_id.none()) {  // --dev, tests: nobody else will ever be there
+      start_.record.cluster_id.none()) {  // --dev, tests: there will never be another member
     start_.found = start_.holds_ledger;
     start_.new_cluster_id = MemberId::parse(c_.options.cluster_id).value_or(kNameless);
   }
@@ -166,7 +166,7 @@ void ClusterMembers::begin_membership(bool with_seeds) {
   self.found = start_.found;
   self.new_cluster_id = start_.new_cluster_id;
   if (asks_seeds_ = with_seeds; with_seeds) self.seeds = start_.seeds;
-  // What is known already travels with the first word to others, and costs no rumours of its own.
+  // Facts that are known already travel with the first message to the others and cost no rumours.
   const auto fact = [&](wire::FactKey key) -> std::string& { return facts_[static_cast<std::size_t>(key)]; };
   fact(wire::FactKey::resources) = own_resources();
   if (!start_.holds_ledger) {
@@ -186,7 +186,7 @@ void ClusterMembers::enter(const MemberId& cluster) {
   start_.record.cluster_id = cluster;
   refused_.clear();
   self_announced_ = false;
-  if (cluster.none()) {  // what was written of the other may not bring it back
+  if (cluster.none()) {  // the other cluster's entries must not bring it back
     record_ = start_.record.encode();
     save();
   }
@@ -242,11 +242,12 @@ void ClusterMembers::saved(const MembersSaved& e) {
   c_.log.write(
       LogLevel::error, "members.not-saved",
       {{"cause", e.result.error().text()}, {"next", "look at the disk; it is tried again every minute"}});
-  if (e.ticket == save_ticket_) retry_save_at_ = c_.now.boot + kSaveRetry;  // else a newer one is on its way
+  if (e.ticket == save_ticket_) retry_save_at_ = c_.now.boot + kSaveRetry;  // otherwise a newer record is being written
 }
 
 std::optional<Error> ClusterMembers::bound() const {
-  // Without a copy of the log, or let go by it: nobody tells it any more what it has, but what is left here it knows itself.
+  // Without a copy of the log, or removed from it, this node is not told what the ledger says it has; but it knows by
+  // itself what is left here.
   if (!c_.holds_ledger()) {
     if (c_.host == nullptr || c_.host->quiet()) return std::nullopt;
     const auto& jobs = c_.ledger.state().jobs;
@@ -292,7 +293,7 @@ Result<std::uint64_t> ClusterMembers::leave() {
   if (!left_) {
     left_ = true;
     step(gossip::LeaveAsked{});
-  } else if (durable_ < save_ticket_) {  // asked twice: the first write failed, or is not done
+  } else if (durable_ < save_ticket_) {  // asked a second time: the first write failed, or is not done yet
     save();
   }
   return durable_ < save_ticket_ ? save_ticket_ : 0;
@@ -309,8 +310,10 @@ Status ClusterMembers::remove(const std::string& name) {
                 "dtrainctl nodes shows those there are");
   const MemberId id = member ? member->identity->id : absent->id;
   const std::string known_as = member ? member->identity->name : absent->name;
-  const wire::MemberState state = member ? member->state : wire::MemberState::dead;  // nobody has spoken of it since this agent's start
-  // Who is cut off calls nobody dead, and would for ever when only it is left. With a coordinator an operator may know better.
+  // no member has spoken of it since this agent's start
+  const wire::MemberState state = member ? member->state : wire::MemberState::dead;
+  // A node that is cut off declares nobody dead, and never would when it is the last one left. Where somebody
+  // coordinates, an operator may know better.
   const bool judged_by_nobody = state == wire::MemberState::suspect && membership_->frozen() && !without_leader(c_);
   if (state == wire::MemberState::left) return {};
   if (wire::in_service(state) && !judged_by_nobody)
@@ -378,13 +381,13 @@ std::string ClusterMembers::cluster_id() const {
 void ClusterMembers::step(const gossip::Input& input) {
   outputs_.clear();
   membership_->step(c_.now.boot, input, outputs_);
-  // The links learn whom to believe before anything is sent.
+  // The links must know which members to accept before anything is sent.
   if (const MemberId cluster = membership_->cluster_id(); cluster != cluster_) {
     cluster_ = cluster;
     c_.emit(EnterCluster{cluster});
   }
   for (const gossip::Change& change : outputs_.changes) {
-    // Whoever is in the table may connect; one that left is no member any more.
+    // Every member in the table may connect; one that left is no member any more.
     if (change.kind > ChangeKind::dead && change.kind != ChangeKind::moved) continue;
     const auto member = membership_->find(change.id);
     if (member && member->state != wire::MemberState::left) c_.emit(KnowMember{*member->identity});
@@ -404,7 +407,7 @@ void ClusterMembers::step(const gossip::Input& input) {
 
 void ClusterMembers::note(const gossip::Change& change) {
   if (change.kind == ChangeKind::alive && change.id == identity().id) {
-    if (self_announced_) return;  // oneself is alive: said once
+    if (self_announced_) return;  // that this node is alive is reported once
     self_announced_ = true;
   }
   if (change.kind == ChangeKind::left && change.id == identity().id) left_ = true;
@@ -461,8 +464,8 @@ void ClusterMembers::set_fact(wire::FactKey key, std::string value) {
 }
 
 void ClusterMembers::announce(const std::function<Running()>& running) {
-  // That there is no leader any more no event says: a suspected one counts as gone after a while (is_up). How far its own log reaches
-  // the others wait for then.
+  // No event says that there is no leader any more: a suspected leader counts as gone after a while (is_up). The
+  // others then wait to hear how far this node's log reaches.
   if (begun_ && !touched_ && c_.replicated && c_.now.boot >= next_announcement_ && c_.holds_ledger() && without_leader(c_))
     touched_ = facts_[static_cast<std::size_t>(wire::FactKey::council)] != wire::encode(council_fact());
   if (!begun_ || !touched_ || c_.now.boot < next_announcement_ || alone()) return;

@@ -35,7 +35,7 @@ void show_facts(const HostFacts& host, const FreeFacts& free, wire::NodeView& v)
   v.schedulable = v.schedulable && host.unfit.empty();
 }
 
-// As this node's copy of the log says.
+// By this node's copy of the log.
 std::string role_of(const Context& c, const MemberId& id) {
   if (!c.holds_ledger()) return "member";
   const raft::Raft& raft = c.replicated->raft();
@@ -43,13 +43,13 @@ std::string role_of(const Context& c, const MemberId& id) {
   return raft.configuration().votes(id) ? "voter" : raft.configuration().learns(id) ? "learner" : "member";
 }
 
-// As far as this node's copy of the ledger says; without one it knows of none that is not.
+// By this node's copy of the ledger; a node without a copy takes every host to be allowed.
 bool may_be_given_tasks(const Context& c, const NodeId& id) {
   const auto& state = c.ledger.state();
   return !c.members->cluster_id().empty() && !state.lost.contains(id) && !state.drained.contains(id);
 }
 
-// Of this node: from its own facts, without the way over gossip.
+// This node's view, from its own facts and not by way of gossip.
 wire::NodeView own_view(const Context& c, const gossip::MemberView& m) {
   wire::NodeView v;
   v.name = c.facts.name;
@@ -92,7 +92,8 @@ wire::MembershipView membership_view(const gossip::Membership& table) {
 
 namespace {
 
-// The leader that this copy of the log follows, while it is there: a learner's would be silent for ever.
+// The leader that this copy of the log follows, while it is up. A learner that was removed would otherwise name its
+// last leader for ever.
 std::optional<gossip::MemberView> leader_of(const Context& c) {
   const MemberId leader = c.replicated->raft().leader();
   const auto m = leader.none() ? std::nullopt : c.members->table().find(leader);
@@ -138,7 +139,7 @@ HostFacts host_facts_here(const Context& c) {
 
 FreeFacts free_here(const Context& c) {
   FreeFacts used;
-  std::set<std::uint32_t> gpus;  // healthy and nobody's
+  std::set<std::uint32_t> gpus;  // healthy GPUs that no task has
   for (const Gpu& gpu : c.facts.gpus)
     if (gpu.healthy) gpus.insert(gpu.index);
   for (const auto& [id, job] : c.ledger.state().jobs) {
@@ -245,9 +246,9 @@ std::string status_line(const Context& c) {
 
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name) {
   std::vector<wire::NodeView> views;
-  bool first = true;  // oneself
+  bool first = true;  // this node itself comes first
   const gossip::Membership& table = c.members->table();
-  // Of several that have or had one name: the one in service.
+  // Among several members that have or had the same name: true for the one in service.
   const auto stands_for_its_name = [&](const gossip::MemberView& m) {
     const auto holder = table.find(m.identity->name);
     return !holder || holder->identity->id == m.identity->id;

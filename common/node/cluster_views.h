@@ -1,5 +1,4 @@
-// What people are shown of the cluster's nodes, built from this host's facts and from what the others say of
-// themselves. Pure.
+// What people are shown of the cluster's nodes, from this host's facts and from what the others say of themselves. Pure.
 #pragma once
 
 #include <optional>
@@ -12,19 +11,19 @@
 namespace dtrain::node {
 
 wire::StatusView status_view(const Context& c);
-// The same in one line, for the service manager: coordinator, members, jobs, tasks of this host.
+// The status in one line, for the service manager: coordinator, members, jobs, tasks of this host.
 std::string status_line(const Context& c);
-// This node first, then by name. One that left is not shown once another has its name. `name`: only that
-// node, by its name or id.
+// Returns this node first, the others by name. A member that left is omitted if another has its name. `name`: only
+// that node, by its name or id; "" for all.
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name);
-// This host, whole.
+// All that this host has.
 HostFacts host_facts_here(const Context& c);
-// What nothing of this host's tasks takes.
+// What no task of this host uses.
 FreeFacts free_here(const Context& c);
 
-// Nobody in service is known to lead: what is read here may be old, and nothing can be written.
+// True if no member in service is known to lead: the ledger that is read here may be old, and nothing can be written.
 bool without_leader(const Context& c);
-// Of the configuration in force here.
+// The voters' names, by the configuration in force here.
 std::vector<std::string> voter_names(const Context& c);
 
 struct LedgerHolder {
@@ -32,15 +31,16 @@ struct LedgerHolder {
   std::string name, address;
   std::uint64_t epoch = 0;
   bool alive = false;
-  bool suspected = false;  // it may be long gone: who lost most others at once never calls them dead
+  bool suspected = false;  // it may be long gone: a node that lost most others at once never declares them dead
 };
-// Who coordinates, as far as this node knows: the holder of the highest epoch, whether it lives or not.
+// The holder of the highest epoch that this node knows of, alive or not.
 std::optional<LedgerHolder> ledger_holder(const Context& c);
-// A suspect counts as up for so long after a leader was heard, or led here: an election may be all that is missing. Who lost most others
-// at once, or is cut off from them, suspects them for ever (docs/membership.md): then it is every leader's silence that tells.
+// A suspect counts as up for so long after a leader was last heard, or led here: an election may be under way. A node
+// that lost most others at once, or is cut off from them, suspects them for ever (docs/membership.md); so a leader's
+// longer silence counts.
 inline constexpr Duration kSilence = 10s;
 bool is_up(const Context& c, wire::MemberState state);
-// Another node says that it does, of this term or a later one, and answers.
+// True if another node that answers says that it coordinates, in this term or a later one.
 bool somebody_coordinates(const Context& c);
 
 }  // namespace dtrain::node

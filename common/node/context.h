@@ -1,5 +1,4 @@
-// What the parts of Node share: the ledger and its log, this host's facts, the time of this turn, and the way
-// out.
+// What the parts of Node share: the ledger and its log, this host's facts, the time of this turn, and the list of effects.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +25,7 @@ namespace dtrain::node {
 class ClusterMembers;
 class Forming;
 
-// Of an id that is none of ours (tests): such a node is never heard of elsewhere.
+// Id of a node whose own id cannot be parsed (in tests); such a node has no other members.
 inline constexpr MemberId kNameless{0, 1};
 
 struct Context {
@@ -36,15 +35,15 @@ struct Context {
   Rng rng;
   Log& log;
   NodeFacts facts;
-  ClusterMembers* members = nullptr;  // whom this node knows
-  Forming* forming = nullptr;         // what it does until there is a cluster
+  ClusterMembers* members = nullptr;  // the membership
+  Forming* forming = nullptr;         // the formation of a cluster
   cluster::Ledger ledger;
   std::optional<Replica> replicated;
-  bool serving = false;         // this node coordinates: it leads, and its own entry of this term is applied
-  bool current = false;         // an entry of this life is applied: what the ledger says of this host is not old
-  Instant led{};                // this node led the log, last
-  Instant last_led{};           // somebody did, as far as this node knows
-  bool let_go = false;          // the log goes on without this learner, though its copy does not say so
+  bool serving = false;         // this node coordinates: it leads, and its first entry of this term is applied
+  bool current = false;         // an entry of this agent's life is applied, so what the ledger says of this host is not old
+  Instant led{};                // when this node last led the log
+  Instant last_led{};           // when any node last led, as far as this node knows
+  bool let_go = false;          // the leader removed this learner, though this copy of the log does not show that
   bool storage_failed = false;  // nothing is decided any more
   // What this copy of the ledger says of itself (node/copy_check.h).
   struct {
@@ -55,33 +54,34 @@ struct Context {
   std::vector<Effect>* out = nullptr;
   std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable
   const task::Assignments* host = nullptr;  // this host's tasks; nullptr: not adopted yet
-  // Of host_capacities(): what members told, and what was made of it.
+  // Used by host_capacities(): each member's fact as it came, and what was made of it.
   mutable std::map<MemberId, std::pair<std::string, cluster::HostCapacity>> capacities;
   std::uint64_t last_token = 0;
   ConnectionId last_own = kFirstOwn - 1;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }
   std::uint64_t next_token() { return ++last_token; }
-  ConnectionId next_own() { return ++last_own; }  // for one stream of this node's own
-  // A copy of the log that goes on: this node votes or learns, and its program reads what is in it.
+  ConnectionId next_own() { return ++last_own; }  // connection number for one stream of this node's own
+  // True if this node has a copy of the ledger that is kept up to date: it votes or learns, and its program
+  // understands the log.
   bool holds_ledger() const {
     return replicated && !let_go && !ledger.behind() && replicated->raft().configuration().has(replicated->raft().id());
   }
-  // The log has more than one copy.
+  // True if there are, or were, other nodes with a copy of the log.
   bool among_others() const {
     if (!replicated) return false;
     const raft::Configuration& configuration = replicated->raft().configuration();
-    // After recover-quorum nobody else is in it, and the lost ones have tasks all the same.
+    // After recover-quorum this node is alone in the configuration, but the lost ones may still run tasks.
     return configuration.voters.size() + configuration.learners.size() > 1 || replicated->raft().history().number > 1;
   }
-  // By the coordinator's clock, or by the log's.
+  // The cluster's elapsed time, by the coordinator's clock or by the log's.
   Duration elapsed() const {
     if (serving || !replicated || replicated->alone()) return ledger.elapsed_at(now.boot);
     const Duration since = replicated->raft().elapsed(now.boot) - ledger.state().log_elapsed;
     return ledger.state().elapsed + std::max<Duration>(since, 0ns);
   }
 
-  // Index at which the command will be applied; 0: refused.
+  // Returns the index at which the command will be applied, or 0 if it was refused.
   template <class T>
   std::uint64_t propose(cluster::CommandType type, const T& body) {
     return propose_encoded(type, wire::encode(body), {});

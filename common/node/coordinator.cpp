@@ -57,7 +57,7 @@ void Coordinator::consider(const std::set<JobId>& ids) {
   start_waiting();
 }
 
-// True: it wants a place, or something that it held may be free.
+// Returns true if the job wants a place, or if something that it held may be free.
 bool Coordinator::look_at(JobId id) {
   const JobRecord* job = c_.ledger.find(id);
   if (job == nullptr) {
@@ -66,7 +66,7 @@ bool Coordinator::look_at(JobId id) {
   } else {
     Job& soft = jobs_[id];
     soft.deadline = kNever;
-    // A choice made for a generation that is not wanted any more; its outstanding answer finds nobody.
+    // A choice for a generation that is not wanted any more; its outstanding answer is ignored.
     if (job->goal != cluster::Goal::run || !job->needs_generation) soft.choosing.reset();
     if (soft.proposed == 0) watch_time(*job, soft);
     watch_room(*job, soft);
@@ -75,7 +75,7 @@ bool Coordinator::look_at(JobId id) {
       return true;
     }
     const bool waits = job->goal == cluster::Goal::run && !is_final(job->state) && job->needs_generation;
-    if (!waits) {  // else for its turn, a checkpoint, or the end of what runs
+    if (!waits) {  // otherwise it waits for its turn, a checkpoint, or the end of its running tasks
       unplaced_.erase(id);
       soft.waiting.clear();
     }
@@ -87,7 +87,7 @@ bool Coordinator::look_at(JobId id) {
   return job == nullptr || job->nothing_runs();
 }
 
-// Deadlines of the job as a whole: when one has passed something is proposed.
+// Watches the deadlines of the job as a whole, and proposes what must follow when one has passed.
 void Coordinator::watch_time(const JobRecord& job, Job& soft) {
   const Duration now = c_.elapsed();
   const auto due = [&](Duration when) {
@@ -110,7 +110,7 @@ void Coordinator::watch_time(const JobRecord& job, Job& soft) {
   }
   const auto limit = job.spec.policy.active_deadline;
   if (job.still_since) return;
-  // What stood still while nobody coordinated says so first.
+  // Hosts must first report what stood still while nobody coordinated.
   const bool leased = limit && std::ranges::any_of(job.tasks, [](const auto& t) { return !t.second.ended && t.second.lease > 0ns; });
   if (leased && leases_.known_from() > c_.now.boot) {
     soft.deadline = std::min(soft.deadline, leases_.known_from());
@@ -130,7 +130,7 @@ void Coordinator::watch_time(const JobRecord& job, Job& soft) {
   }
 }
 
-// False: it cannot begin now, and its place is free for others.
+// Returns false if the job cannot begin now, so that its place is free for others.
 bool Coordinator::begin_generation(const JobRecord& job, Job& soft, std::vector<cluster::TaskPlacement> placements) {
   const Restoring restoring = look_for_restore(job, soft);
   if (restoring != Restoring::ready) return restoring == Restoring::under_way;

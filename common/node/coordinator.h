@@ -1,6 +1,5 @@
-// The coordinator's thinking: looks at every job that changed and proposes what should come next - a
-// generation, an end, a removal. It changes nothing itself; what it proposes takes effect when the log
-// commits it.
+// The coordinator's decisions: looks at every job that changed and proposes what comes next - a generation, an end, a
+// removal. Changes nothing itself; a proposal takes effect when the log commits it.
 #pragma once
 
 #include <map>
@@ -23,57 +22,60 @@ class Coordinator {
       : c_(context), leases_(leases), checkpoints_(checkpoints),
         queue_({.preempt = true, .back_fill_by_time = true, .broken_rule = context.options.broken_rule}) {}
 
-  // Another node coordinates: nothing of this is known here any more.
+  // To be called when another node coordinates: discards all that this class knows.
   void reset();
-  // These jobs changed, or are gone.
+  // To be called when these jobs changed or were removed.
   void consider(const std::set<JobId>& ids);
-  // Entries up to this index are applied: what was proposed with them may be proposed anew. Returns the jobs
-  // meant.
+  // To be called when entries up to this index are applied: those jobs may be decided about again. Returns their ids.
   std::set<JobId> applied(std::uint64_t index);
   void tick();
   Instant deadline() const;
-  // Hosts may have come, gone, died or changed: looked at when it is due.
+  // To be called when hosts may have come, gone, died or changed; look_at_hosts() then looks at them when it is due.
   void hosts_changed() { next_look_ = {}; }
   void look_at_hosts();
-  // A host was drained, or is no more.
+  // To be called when a drain began or ended.
   void drains_changed();
 
   void scanned(const CheckpointsScanned& e);
   void verified(const CheckpointVerified& e);
   void quarantined(const CheckpointQuarantined& e);
 
-  // What a job would get now: for `plan`. Nothing is booked.
+  // The placement that the job would get now, for `plan`. Reserves nothing.
   Result<std::vector<cluster::TaskPlacement>> try_place(const job::JobSpec& spec) const;
-  // Why a job that waits does so; "" when it does not wait.
+  // Why the job waits; "" when it does not wait.
   std::string waiting_for(JobId id) const;
 
  private:
   struct Choosing {
     Choosing(cluster::RestoreChoice c, std::int64_t newest) : choice(std::move(c)), newest_known(newest) {}
     cluster::RestoreChoice choice;
-    std::int64_t newest_known;              // step of the newest good one that the ledger knew when it began; -1: none
-    std::map<std::uint64_t, NodeId> asked;  // who is looking, by token
-    std::set<NodeId> looked;                // whoever was asked to
+    // step of the newest good checkpoint that the ledger knew at the beginning; -1: none
+    std::int64_t newest_known;
+    std::map<std::uint64_t, NodeId> asked;  // hosts that are scanning, by token
+    std::set<NodeId> looked;                // hosts that were asked to scan
     std::vector<cluster::RestoreChoice::Found> found;
-    std::optional<Error> problem;           // the first of those who could not
+    std::optional<Error> problem;           // the first error of a scan
     bool everywhere = false;                // all hosts were asked
-    std::uint64_t token = 0;                // of the verdict or quarantine that is awaited; 0: none
-    NodeId host;                            // where
-    Instant asked_at{};                     // the newest question without an answer
-    Instant retry = kNever;                 // after what failed, or while a host is awaited
-    std::uint32_t unreadable = 0;           // reads that failed for another reason than damage
+    std::uint64_t token = 0;                // of the verification or quarantine that is awaited; 0: none
+    NodeId host;                            // where that verification or quarantine happens
+    Instant asked_at{};                     // when the newest unanswered question was asked
+    Instant retry = kNever;                 // when to try again, after a failure or while a host is awaited
+    std::uint32_t unreadable = 0;           // reads that failed for a reason other than damage
     bool under_way() const { return token != 0 || !asked.empty(); }
   };
   struct Job {
-    std::uint64_t proposed = 0;  // index of our proposal in flight; 0: none
+    std::uint64_t proposed = 0;  // index of the proposal in flight; 0: none
     std::optional<Choosing> choosing;
     std::string waiting;                                // why no generation can begin
-    std::string told;                                   // of `waiting`, to the ledger
-    std::optional<std::string> told_after;              // the ledger's reason before; nullopt: it knows `told`
-    std::optional<cluster::WaitKind> waits_as;          // of `told`, in the queue; nullopt: it waits for something else
-    std::optional<Instant> short_since;                 // since when the queue finds no room for all of it (shrink.h)
-    Instant all_there_since = kNever;                   // while it is in doubt: its hosts; kNever: they are not, or were not looked at yet
-    Instant too_wide_until{};                           // it found places on more hosts than may have tasks: looked at again then
+    std::string told;                                   // the value of `waiting` that was last sent to the ledger
+    // the reason that the ledger had before `told`; nullopt: the ledger has `told`
+    std::optional<std::string> told_after;
+    std::optional<cluster::WaitKind> waits_as;          // the kind of `told`, if it was the queue that gave it
+    std::optional<Instant> short_since;                 // since when the queue finds no room for all of the job (shrink.h)
+    // while the job is in doubt: since when all its hosts are up; kNever: they are not, or were not looked at yet
+    Instant all_there_since = kNever;
+    // placement needed more hosts than may have tasks: tried again at this instant
+    Instant too_wide_until{};
     Instant deadline = kNever;
   };
   bool look_at(JobId id);
@@ -98,7 +100,7 @@ class Coordinator {
   static bool is_told(const cluster::JobRecord& job, Job& soft);
   void choose(const cluster::JobRecord& job, Job& soft);
   void drive_choice(const cluster::JobRecord& job, Job& soft);
-  // coordinator_restore.cpp
+  // ---- coordinator_restore.cpp
   static bool wants_restore(const cluster::JobRecord& job);
   std::string why_restored(const cluster::RestoreChoice::Step& step) const;
   std::set<NodeId> hosts_to_ask(const cluster::JobRecord& job, const Choosing& choosing) const;
@@ -109,7 +111,7 @@ class Coordinator {
   std::string hosts_text(const std::vector<NodeId>& hosts) const;
   void wait(const cluster::JobRecord& job, Job& soft, const std::string& reason, bool for_restore = false);
   void watch_time(const cluster::JobRecord& job, Job& soft);
-  // What is free now: proposals in flight are taken off, and so are held places, those of `except` excepted.
+  // Free capacity now, without what proposals in flight and held places use; the places held for `except` count as free.
   cluster::Capacity capacity(JobId except = 0) const;
   cluster::PortRange task_ports() const { return {c_.options.task_port_first, c_.options.task_port_last}; }
   void note_hosts(const cluster::Capacity& hosts);
@@ -118,13 +120,13 @@ class Coordinator {
   void watch_copy(const NodeId& id, const std::string& name, bool waits);
   void watch_leases();
   bool watches_hosts() const { return has_others() || !c_.ledger.state().drained.empty(); }
-  bool has_others() const;  // who may have tasks, be it without a copy of the log
-  // What was asked or proposed by this coordinator would be lost by giving leadership away now.
+  bool has_others() const;  // other hosts may have tasks, with or without a copy of the log
+  // True if giving leadership away now would lose questions or proposals of this coordinator.
   bool in_the_middle() const;
-  // coordinator_preempt.cpp
+  // ---- coordinator_preempt.cpp
   bool preempt(const std::vector<cluster::Preemption>& victims);
   bool makes_way(const cluster::JobRecord& job, Job& soft);
-  // coordinator_moves.cpp: drained hosts.
+  // ---- coordinator_moves.cpp: drained hosts
   void move_jobs();
   bool is_over(const cluster::DrainedHost& drain) const;
   void move_from(const NodeId& host, const cluster::DrainedHost& drain, const cluster::JobRecord& job, Job& soft);
@@ -143,12 +145,12 @@ class Coordinator {
     std::vector<cluster::TaskPlacement> placements;
   };
 
-  // Places of a job that is to leave a drained host, until it takes them or they are of no use any more.
+  // Places kept for a job that is to leave a drained host, until the job takes them or has no use for them.
   struct Held {
-    NodeId host;  // that it leaves
+    NodeId host;  // the drained host
     Generation generation = 0;
-    std::uint64_t proposal = 0;  // MoveJob in flight, by index; 0: applied
-    bool whole = false;          // of all of the job; else of the tasks that move alone
+    std::uint64_t proposal = 0;  // index of the MoveJob in flight; 0: it is applied
+    bool whole = false;          // places for the whole job; false: only for the tasks that move
     job::JobSpec spec;
     std::vector<cluster::TaskPlacement> placements;
   };
@@ -163,32 +165,34 @@ class Coordinator {
   Leases& leases_;
   CheckpointRequests& checkpoints_;
   std::map<JobId, Job> jobs_;
-  std::map<std::uint64_t, JobId> proposals_;  // in flight, by index
-  std::vector<Booking> bookings_;             // placed, not yet applied: the next placement must see them
-  std::set<JobId> unplaced_;                  // want a place: the queue says who gets one
+  std::map<std::uint64_t, JobId> proposals_;  // by index of the proposal in flight
+  std::vector<Booking> bookings_;             // placed but not yet applied: the next placement must count them
+  std::set<JobId> unplaced_;                  // jobs that want a place; the queue decides who gets one
   struct Away {
     Instant since{};
-    Instant back{};  // in service since then, for the moment; 0: it is away
+    Instant back{};  // in service again since then; 0: it is away
   };
-  std::map<NodeId, Away> away_;               // hosts with tasks that are down, or were just now
+  std::map<NodeId, Away> away_;               // hosts with tasks that are down, or were until recently
   struct WithoutCopy {
     Instant since{};
-    bool waits = false;  // for its turn to be sent a snapshot
+    bool waits = false;  // it waits for its turn to be sent a snapshot
   };
-  std::map<NodeId, WithoutCopy> without_copy_;  // hosts with tasks that have none of the log, though they are there
-  Instant copy_came_{};                       // to one of them, last
-  std::map<NodeId, std::uint64_t> losing_;    // HostLost in flight, by index
-  std::uint64_t shape_ = 0;                   // of the hosts that may be given tasks, as last looked at
-  bool hosts_differ_ = false;                 // from those that the jobs which wait were last looked at with
-  std::map<JobId, Held> held_;                // what is not free for others
-  std::map<std::pair<NodeId, JobId>, Instant> stays_said_;  // when last
-  std::pair<NodeId, JobId> tried_last_;       // to move: the next look goes on behind it
-  std::uint64_t leads_elsewhere_ = 0;         // for the drain of this host of that index leadership is being handed over
-  std::uint64_t led_elsewhere_ = 0;           // and was: not again for that one
-  Instant moves_wait_{};                      // for the next coordinator, who shall hold the places
+  std::map<NodeId, WithoutCopy> without_copy_;  // hosts that are up and have tasks but no copy of the log
+  Instant copy_came_{};                       // when such a host last got its copy
+  std::map<NodeId, std::uint64_t> losing_;    // index of the HostLost in flight, by host
+  std::uint64_t shape_ = 0;                   // a hash of the hosts that may be given tasks, as last looked at
+  bool hosts_differ_ = false;                 // the hosts changed since the waiting jobs were last tried on them
+  std::map<JobId, Held> held_;                // places that are not free for other jobs
+  std::map<std::pair<NodeId, JobId>, Instant> stays_said_;  // when "stays on drained host" was last reported
+  std::pair<NodeId, JobId> tried_last_;       // the move that was tried last: the next look continues after it
+  std::uint64_t leads_elsewhere_ = 0;         // index of this host's drain for which leadership is being handed over; 0: none
+  std::uint64_t led_elsewhere_ = 0;           // index of the drain for which it was handed over: not again for the same drain
+  // no job is moved before this instant: leadership is being handed over, and the next coordinator is to hold the
+  // places
+  Instant moves_wait_{};
   Instant next_lead_elsewhere_{};
   bool drains_changed_ = false;
-  Instant next_look_{};                       // at the hosts
+  Instant next_look_{};                       // when the hosts are looked at next
   cluster::JobQueue queue_;
 };
 

@@ -1,4 +1,4 @@
-// The coordinator's hosts: which may be given tasks, and which are lost.
+// The coordinator's view of the hosts: which may get tasks, and which are lost.
 #include <algorithm>
 #include <utility>
 
@@ -14,17 +14,18 @@ using cluster::CommandType;
 using cluster::JobRecord;
 using HostSeen = cluster::HostSeen::State;
 
-// Between two looks at the hosts where nothing says that they changed: what a host has comes without a word.
+// Between two looks at the hosts when nothing indicates a change: changes of what a host has are not announced here.
 constexpr Duration kLookEvery = 1s;
-// An agent that has been up for so long is back.
+// An agent counts as back when it has been up for so long.
 constexpr Duration kStaysBack = 10s;
-// A job is not failed before so long after its last fault, where tasks of it are on several hosts: a silent one is suspected by then.
+// A job with tasks on several hosts is not failed earlier than this after its last fault: by then a silent host is suspected.
 constexpr Duration kDoubtFor = 3s;
-// A proposal that the log refused (it hands over, or is full) is made again after this.
+// Pause before a proposal that the log refused (it is handing over, or is full) is made again.
 constexpr Duration kTryAgain = 200ms;
-// A host that is alive and was given tasks has begun to copy the log after so long, or is counted as lost: the log does not reach
-// it, or its disk takes nothing. Longer than a snapshot takes, and than it takes to follow a newer history (raft::Options). Where more
-// need a snapshot than are sent one at a time, it counts from its turn; while it waits for that, from when another's came last.
+// A host that is up and was given tasks must have begun to copy the log after this time, or it counts as lost: the
+// log does not reach it, or its disk fails. Longer than a snapshot takes, and longer than following a newer history
+// takes (raft::Options). If more hosts need a snapshot than are sent one at a time, the time counts from the host's
+// turn; while it waits for its turn, from when another host's copy arrived last.
 constexpr Duration kCopyWithin = 1min;
 
 }  // namespace
@@ -50,7 +51,7 @@ bool Coordinator::in_the_middle() const {
   return looks || !proposals_.empty();
 }
 
-// A host may go and come back between two looks: who was looked at meanwhile is looked at again (seed 527 of three hosts).
+// A host may go and come back between two looks, so jobs that were looked at in between are looked at again.
 void Coordinator::note_hosts(const cluster::Capacity& hosts) {
   if (std::exchange(shape_, hosts.shape()) != hosts.shape()) hosts_differ_ = true;
 }
@@ -68,7 +69,7 @@ void Coordinator::look_at_hosts() {
   move_jobs();
   note_hosts(cluster::Capacity(host_capacities(c_), task_ports()));
   if (!std::exchange(hosts_differ_, false)) return;
-  // Whoever waits for a checkpoint looks again: its host may be there.
+  // A job that waits for a checkpoint looks again: the checkpoint's host may be back.
   for (const JobId id : unplaced_)
     if (const auto soft = jobs_.find(id); soft != jobs_.end() && soft->second.choosing && soft->second.choosing->retry != kNever)
       soft->second.choosing->retry = c_.now.boot;
@@ -80,7 +81,8 @@ void Coordinator::drains_changed() {
   look_at_hosts();
 }
 
-// A job stands still from when a task of it must be frozen, long before its host is given up, until all are granted again.
+// A job stands still from the moment when a task of it must be frozen, long before its host is given up, until all
+// its leases are granted again.
 void Coordinator::watch_leases() {
   for (auto& [id, soft] : jobs_) {
     const JobRecord* job = c_.ledger.find(id);
@@ -98,9 +100,9 @@ void Coordinator::watch_leases() {
   }
 }
 
-// What failed for good may have done so since a host with other tasks of the job is being lost, or was stopped. That shows within moments:
-// a silent host is suspected, and then lost; one that is back tells what ended with it. Of one that nobody has seen since this agent's
-// start nothing is known. What has ended has told how.
+// A task that failed for good may have done so because a host with other tasks of the job is being lost, or was stopped.
+// That shows soon: a silent host is suspected and then lost, and a host that is back reports what ended with it. Nothing
+// is known of a host that nobody has seen since this agent's start. A task that has ended has reported how.
 void Coordinator::watch_doubt(const JobRecord& job, Job& soft) {
   if (job.goal != cluster::Goal::run) return;
   const auto is_away = [&](const auto& entry) {
@@ -122,8 +124,8 @@ void Coordinator::watch_doubt(const JobRecord& job, Job& soft) {
     soft.deadline = std::min({soft.deadline, settled, c_.now.boot + kLookEvery});
 }
 
-// What is placed there has not begun: a task begins when its host has told, through the log, that it is staged. What began there in an
-// older history, and must not run twice, the ledger keeps (Ledger::heard).
+// Tasks placed on such a host have not begun, because a task begins only after its host has reported, through the log,
+// that it is staged. What began there in an older history, and must not run twice, is kept by the ledger (Ledger::heard).
 void Coordinator::watch_copy(const NodeId& id, const std::string& name, bool waits) {
   WithoutCopy& without = without_copy_.try_emplace(id, WithoutCopy{c_.now.boot}).first->second;
   if (waits)
@@ -149,7 +151,7 @@ void Coordinator::watch_copy(const NodeId& id, const std::string& name, bool wai
                 {"next", "look at its agent's log and at its disk"}});
 }
 
-// An agent that ends again and again is not down for a moment each time: it is away since the first.
+// An agent that ends again and again counts as away since the first time, not for a moment each time.
 void Coordinator::came_back(const NodeId& id) {
   const auto away = away_.find(id);
   if (away == away_.end()) return;
@@ -157,7 +159,7 @@ void Coordinator::came_back(const NodeId& id) {
   if (c_.now.boot - away->second.back >= kStaysBack) away_.erase(away);
 }
 
-// What membership sees is not in the log: it becomes a command, which all apply at the same place.
+// What membership sees is not in the log: it becomes a command, which all replicas apply at the same place.
 void Coordinator::watch_hosts() {
   const std::set<NodeId> busy = busy_hosts(c_.ledger);
   std::erase_if(away_, [&](const auto& entry) { return !busy.contains(entry.first); });
@@ -172,7 +174,7 @@ void Coordinator::watch_hosts() {
   for (const NodeId& id : busy) {
     const auto member_id = MemberId::parse(id);
     const auto member = member_id ? c_.members->table().find(*member_id) : std::nullopt;
-    // Nobody has spoken of it since this agent's start: it is waited for as for an agent that is down.
+    // No member has spoken of the host since this agent's start: it is waited for like a host whose agent is down.
     const bool absent = member_id && !member && id != c_.facts.id;
     if (!absent && (id == c_.facts.id || !member || wire::in_service(member->state))) {
       came_back(id);
@@ -193,7 +195,7 @@ void Coordinator::watch_hosts() {
     Instant due = down ? since + c_.options.down_grace : since;
     const auto known = c_.ledger.state().lost.find(id);
     if (known != c_.ledger.state().lost.end() && known->second.gone >= lost.gone) {
-      // Then for what it has under leases: nothing more was placed there since.
+      // After that, until its leases are over: nothing was placed there since.
       due = known->second.gone ? kNever : leases_.over_at(id, {down ? HostSeen::down : HostSeen::dead, since});
       lost.leases_over = c_.ledger.state().applied;
     }

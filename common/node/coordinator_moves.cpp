@@ -1,6 +1,6 @@
-// The coordinator's drained hosts: a job leaves one when it has places elsewhere, which are held for it until it takes them; else
-// it stays and says why. Nothing of this is in the log but its outcome: the next coordinator begins anew, and what was halted
-// already waits in the queue.
+// The coordinator's drained hosts: a job leaves one when it has places elsewhere, which are held until it takes them;
+// otherwise it stays, with a reason. Only the outcome is in the log: the next coordinator begins anew, and jobs that
+// were halted already wait in the queue.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -16,12 +16,12 @@ namespace {
 using cluster::CommandType;
 using cluster::JobRecord;
 
-// Jobs on drained hosts that places are searched for in one look; the next look goes on behind them.
+// Jobs on drained hosts for which places are searched in one look; the next look continues after them.
 constexpr int kMoveTries = 16;
-// Between two words to the ledger on why one job stays: numbers in them change with every start and end.
+// Pause between two updates in the ledger of why one job stays: numbers in the reason change with every start and end.
 constexpr Duration kStaysPause = 5s;
-// Leadership was asked to go elsewhere: until it is asked again. The first time no job is moved meanwhile, as held places would be
-// forgotten.
+// Pause between two attempts to hand leadership over. After the first attempt no job is moved meanwhile, because held
+// places would be forgotten.
 constexpr Duration kLeadElsewherePause = 3s;
 
 std::vector<cluster::TaskPlacement> standing(const JobRecord& job, const std::vector<TaskId>& without) {
@@ -33,8 +33,8 @@ std::vector<cluster::TaskPlacement> standing(const JobRecord& job, const std::ve
 
 }  // namespace
 
-// For each drained host and each job with tasks there. Jobs that could not move are tried anew at each look, and whenever
-// something becomes free.
+// Goes through each drained host and each job with tasks there. Jobs that could not move are tried again at each
+// look, and whenever something becomes free.
 void Coordinator::move_jobs() {
   const auto& drained = c_.ledger.state().drained;
   if (drained.empty() && held_.empty()) return;
@@ -61,7 +61,7 @@ void Coordinator::move_jobs() {
   }
 }
 
-// Its deadline has passed.
+// True if the drain's deadline has passed.
 bool Coordinator::is_over(const cluster::DrainedHost& drain) const { return drain.deadline && *drain.deadline <= c_.elapsed(); }
 
 void Coordinator::move_from(const NodeId& host, const cluster::DrainedHost& drain, const JobRecord& job, Job& soft) {
@@ -78,7 +78,7 @@ void Coordinator::move_from(const NodeId& host, const cluster::DrainedHost& drai
   const bool whole = !cluster::move_alone(job.spec, there);
   cluster::Capacity free = capacity();
   std::vector<cluster::TaskPlacement> stands;
-  if (whole) {  // all of them end, but their ports rest
+  if (whole) {  // all its tasks end, but their ports rest
     const std::vector<cluster::TaskPlacement> own = standing(job, {});
     free.release(job.spec, own);
     for (const auto& place : own)
@@ -124,7 +124,7 @@ void Coordinator::drop_unused_holds() {
   });
 }
 
-// Is it still there? Only a host that changed can have taken it away.
+// True if the held places are still free. Only a change of the hosts can have taken them.
 bool Coordinator::fits(const JobId& id, const job::JobSpec& spec, const std::vector<cluster::TaskPlacement>& placements) const {
   cluster::Capacity free = capacity(id);
   for (const auto& place : placements) {
@@ -141,7 +141,7 @@ bool Coordinator::fits(const JobId& id, const job::JobSpec& spec, const std::vec
   return true;
 }
 
-// Before the queue decides for others.
+// Gives held places to their jobs, before the queue decides for the other jobs.
 void Coordinator::give_held_places() {
   for (auto it = held_.begin(); it != held_.end();) {
     const JobId id = it->first;
@@ -157,12 +157,12 @@ void Coordinator::give_held_places() {
       ++it;
       continue;
     }
-    // Another number of tasks is wanted, or a host changed: the queue looks for places.
+    // If another number of tasks is wanted, or a host changed, the queue looks for places instead.
     const bool good = (!held.whole || now.size() == cluster::wanted_tasks(job->spec).size()) && fits(id, held.spec, now);
     bool done = !good;
     if (good && held.whole) {
       const bool begins = begin_generation(*job, soft->second, std::move(now));
-      done = !begins || soft->second.proposed != 0;  // else a checkpoint is being looked for
+      done = !begins || soft->second.proposed != 0;  // otherwise its checkpoint is being chosen
     } else if (good) {
       extend(*job, soft->second, std::move(now));
       held.placements = std::move(later);
@@ -172,7 +172,7 @@ void Coordinator::give_held_places() {
   }
 }
 
-// A drained coordinator: another voter shall lead, once for each drain. Should this one be elected again, it stays.
+// A drained coordinator hands leadership to another voter, once for each drain. If it is elected again, it keeps leading.
 void Coordinator::lead_elsewhere() {
   const auto& drained = c_.ledger.state().drained;
   const auto own = drained.find(c_.facts.id);
@@ -196,7 +196,7 @@ void Coordinator::lead_elsewhere() {
     leads_elsewhere_ = own->second.index;
     moves_wait_ = c_.now.boot + kLeadElsewherePause;
   }
-  if (in_the_middle() && moves_wait_ > c_.now.boot) return;  // the next look may find it at rest; not for ever
+  if (in_the_middle() && moves_wait_ > c_.now.boot) return;  // the next look may find nothing in flight; but this does not wait for ever
   next_lead_elsewhere_ = c_.now.boot + kLeadElsewherePause;
   c_.log.write(LogLevel::info, "council.hands-over",
                {{"node", host_name(c_, best->id.text())}, {"reason", "host " + c_.facts.name + " is drained"}});

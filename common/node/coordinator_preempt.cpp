@@ -1,5 +1,6 @@
-// The coordinator's preemptions: who makes room for the first that waits is ended with its stop grace. The queue chooses whom, and keeps
-// their places for it; what was decided is in the log, so that the next coordinator finds them ending and ends nobody else.
+// The coordinator's preemptions: a job that must make room for the first waiting job is ended with its stop grace.
+// The queue chooses the victims and reserves their places. The decision is in the log, so that the next coordinator
+// finds them ending and ends no others.
 #include <algorithm>
 
 #include "common/node/coordinator.h"
@@ -10,10 +11,10 @@ namespace {
 using cluster::CommandType;
 using cluster::JobRecord;
 
-// A decision that could not be proposed now, or was refused, is looked at again after this; and so is a job that makes way.
+// Pause before looking again at a decision that could not be proposed or was refused, and at a job that makes way.
 constexpr Duration kLookAgain = 1s;
 
-// Its last generation ends, or has ended, and the next is to come soon.
+// True if the job's last generation ends or has ended, and the next is to come soon.
 bool between_generations(const JobRecord& job, const cluster::LedgerState& state, Duration now) {
   if (job.goal != cluster::Goal::run || is_final(job.state) || !job.needs_generation || job.generation == 0) return false;
   const bool away = std::ranges::any_of(
@@ -23,8 +24,8 @@ bool between_generations(const JobRecord& job, const cluster::LedgerState& state
 
 }  // namespace
 
-// All for the same job. Nobody is ended for one that could not begin then: what it restores is found first. True: there is nothing to
-// restore, and the others are to be looked at without it.
+// Ends the victims, all for the same job. Nobody is ended for a job that could not begin then, so its checkpoint is
+// found first. Returns true if that job has nothing to restore from, and the others are to be looked at without it.
 bool Coordinator::preempt(const std::vector<cluster::Preemption>& victims) {
   if (victims.empty()) return false;
   const JobRecord& by = *c_.ledger.find(victims.front().beneficiary);
@@ -40,8 +41,8 @@ bool Coordinator::preempt(const std::vector<cluster::Preemption>& victims) {
   return false;
 }
 
-// A job that was preempted does not go back to its place while the one that got it is between two of its generations: it would be
-// preempted at each of that one's recoveries.
+// A job that was preempted does not go back to its place while the job that got the place is between two generations;
+// otherwise it would be preempted at each recovery of that job.
 bool Coordinator::makes_way(const JobRecord& job, Job& soft) {
   const JobRecord* by = job.preempted.by == 0 ? nullptr : c_.ledger.find(job.preempted.by);
   if (by == nullptr || !between_generations(*by, c_.ledger.state(), c_.elapsed())) return false;

@@ -1,4 +1,4 @@
-// The coordinator's waiting jobs: what the queue is told of the ledger, and what is made of its decisions.
+// The coordinator's waiting jobs: makes the queue's input from the ledger, and carries out its decisions.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -16,22 +16,23 @@ namespace {
 using cluster::CommandType;
 using cluster::JobRecord;
 
-// Decisions in a row, where one made room for the next or was not at its end; the rest waits for the next change.
+// Decisions in a row, if one made room for the next or was incomplete; the rest waits for the next change.
 constexpr int kDecisionsInARow = 16;
 
-// A job that was placed on more hosts than may have tasks is looked at again after this, and its places are free for others meanwhile.
+// Pause before looking again at a job that was placed on more hosts than may have tasks; meanwhile its places are
+// free for others.
 constexpr Duration kTooWideAgain = 5s;
 
 bool stops(const JobRecord& job) {
   return (job.goal != cluster::Goal::run || is_final(job.state) || job.halt != cluster::Halt::none) && !job.leave_running;
 }
 
-// It has a place, or is to get one: of its next generation.
+// True if the job has a place, or is to get one, for its next generation.
 bool begins(const JobRecord& job) {
   return job.goal == cluster::Goal::run && !is_final(job.state) && job.needs_generation && job.nothing_runs();
 }
 
-// The same before and after the proposal that begins it is applied.
+// A number that is the same before and after the proposal that begins the run is applied.
 std::uint64_t run_of(const JobRecord& job) { return job.generation + (begins(job) ? 1 : 0); }
 
 }  // namespace
@@ -45,7 +46,7 @@ std::string Coordinator::waiting_for(JobId id) const {
   return it == jobs_.end() ? "" : it->second.waiting;
 }
 
-// Until when what a lost majority had begun of it, behind the survivor's last entry, may run under a lease that nobody renews.
+// Until when tasks may run under leases that nobody renews because a lost majority began them after the survivor's last entry.
 Instant Coordinator::may_run_unknown(const JobRecord& job) const {
   const cluster::LedgerState& state = c_.ledger.state();
   if (!state.recovered || job.history == cluster::history_of(state.epoch)) return {};
@@ -54,7 +55,8 @@ Instant Coordinator::may_run_unknown(const JobRecord& job) const {
   return leased ? at(*state.recovered + counted_lease(c_.options.lease)) : Instant{};
 }
 
-// Which tasks of the job want a place now. None: it has one, or waits for something else, of which soft.deadline knows.
+// The tasks of the job that want a place now. Empty: it has a place, or waits for something else, for which
+// soft.deadline is set.
 std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft) {
   if (soft.proposed != 0 || job.goal != cluster::Goal::run || is_final(job.state)) return {};
   if (soft.too_wide_until > c_.now.boot) {
@@ -91,7 +93,8 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
   watch_refusals(job, soft);
   const bool in_parts = cluster::begins_in_parts(job, c_.ledger.state().version);
   if (!missing.empty()) return in_parts ? std::vector{missing.front()} : missing;
-  // All with which it runs are placed; where that is fewer than wanted, more can come beside them if nobody notices.
+  // All tasks with which the job runs are placed. If these are fewer than wanted, more can be added if the running
+  // ones do not notice.
   for (const auto& [name, whole] : job.shrunk)
     for (std::uint32_t i = job.spec.roles.at(name).replicas; i < whole && cluster::scales_alone(job.spec, name); ++i)
       missing.push_back({name, i});
@@ -99,12 +102,13 @@ std::vector<TaskId> Coordinator::tasks_to_place(const JobRecord& job, Job& soft)
   return missing;
 }
 
-// Its place may be where it was refused: it is looked at again when that is over.
+// The job's place may be on a host that refuses it: looked at again when the refusal is over.
 void Coordinator::watch_refusals(const JobRecord& job, Job& soft) {
   for (const auto& [host, refusal] : c_.ledger.refusals(job, c_.elapsed())) soft.deadline = std::min(soft.deadline, at(refusal.until));
 }
 
-// Every host that could have it has refused it for what only its user can mend. A host that is away could be another.
+// True if every host that could run the job refuses it for something that only its user can mend. A host that is away
+// could be another one.
 bool Coordinator::no_host_can(const JobRecord& job, const cluster::WaitingJob& waiting) const {
   cluster::Refusals for_good = waiting.refused;
   std::erase_if(for_good, [](const auto& entry) { return !entry.second.for_good; });
@@ -114,8 +118,8 @@ bool Coordinator::no_host_can(const JobRecord& job, const cluster::WaitingJob& w
   return !cluster::place(job.spec, waiting.tasks, empty, {}, for_good) && cluster::place(job.spec, waiting.tasks, empty);
 }
 
-// For how long there must be no room for all of a job before it begins with fewer is said by timing.downGrace: so long its hosts
-// may be about to come back. The time that goes by while there is room, and its checkpoint is chosen, is none of it.
+// How long there must be no room for all of a job before it begins with fewer tasks: timing.downGrace, during which
+// its hosts may come back. Time in which there is room and its checkpoint is being chosen does not count.
 void Coordinator::watch_room(const JobRecord& job, Job& soft) {
   if (!begins(job) || !cluster::may_shrink(job, c_.ledger.state().version)) return soft.short_since.reset();
   if (soft.proposed != 0 || !soft.short_since) return;
@@ -156,7 +160,7 @@ std::vector<cluster::RunningJob> Coordinator::running_jobs() const {
       entry.started = job->created_elapsed;  // the same before and after its proposal is applied
       const auto most = cluster::runs_for(job->spec);
       if (most) entry.ends_by = job->run_started.value_or(c_.elapsed()) + *most;
-      entry.ending = stops(*job) && !held_.contains(id);  // else its places are to be its own again
+      entry.ending = stops(*job) && !held_.contains(id);  // otherwise its own places would be counted as becoming free for others
       entry.returns = entry.ending && job->goal == cluster::Goal::run && job->needs_generation;
       entry.spared = held_.contains(id) || (!cluster::can_leave(*job) && !begins(*job));
       entry.run = run_of(*job);
@@ -175,22 +179,22 @@ void Coordinator::start_waiting() {
 std::string Coordinator::cluster_too_wide(const std::vector<cluster::TaskPlacement>& placements) const {
   const raft::Configuration& configuration = c_.replicated->raft().configuration();
   const auto counts = c_.members->table().counts();
-  if (counts.alive + counts.suspect <= configuration.voters.size() + wire::kMostLearners) return "";  // nearly always
+  if (counts.alive + counts.suspect <= configuration.voters.size() + wire::kMostLearners) return "";  // nearly always true
   std::set<NodeId> busy = busy_hosts(c_.ledger);
   for (const Booking& b : bookings_)
     for (const auto& place : b.placements) busy.insert(place.node);
   return too_wide(configuration, std::move(busy), placements);
 }
 
-// One decision of the queue. True: the next can come at once.
+// Makes one decision of the queue. Returns true if the next can be made at once.
 bool Coordinator::decide() {
   std::vector<cluster::WaitingJob> waiting;
-  std::deque<job::JobSpec> whole;  // of jobs that ran with fewer tasks than wanted
+  std::deque<job::JobSpec> whole;  // specs of jobs that ran with fewer tasks than wanted
   for (const JobId id : unplaced_) {
     const JobRecord* job = c_.ledger.find(id);
     const auto soft = jobs_.find(id);
     if (job == nullptr || soft == jobs_.end()) continue;
-    if (const auto held = held_.find(id); held != held_.end() && held->second.whole) continue;  // its places are there
+    if (const auto held = held_.find(id); held != held_.end() && held->second.whole) continue;  // its places are held
     cluster::WaitingJob entry;
     entry.tasks = tasks_to_place(*job, soft->second);
     if (entry.tasks.empty()) continue;
@@ -215,7 +219,8 @@ bool Coordinator::decide() {
     if (!job->needs_generation)
       for (const auto& [task, record] : job->tasks)
         if (!record.ended) entry.standing.push_back(record.place);
-    // Where its other tasks are about to go it stands already: two of one job on a host, with antiAffinity, else.
+    // The places that its other tasks are about to move to count as taken by the job: otherwise, with antiAffinity,
+    // two of its tasks could meet on one host.
     if (const auto held = held_.find(id); held != held_.end())
       for (const cluster::TaskPlacement& place : held->second.placements)
         if (std::ranges::find(entry.tasks, place.task) == entry.tasks.end()) entry.standing.push_back(place);
@@ -250,8 +255,8 @@ bool Coordinator::decide() {
   return preempt(decision.preemptions) || again;
 }
 
-// The ledger hears of it when another kind of waiting begins; numbers that change with every start and end are shown to who
-// asks the coordinator.
+// The ledger gets a new reason only when the kind of waiting changes. Numbers in it change with every start and end,
+// and are shown only by the coordinator.
 void Coordinator::wait_in_queue(const JobRecord& job, Job& soft, const cluster::Waits& waits) {
   std::string reason = waits.reason;
   if (job.preempted.by != 0) reason = "preempted by " + job.preempted.name + "; " + reason;
@@ -263,18 +268,19 @@ void Coordinator::wait_in_queue(const JobRecord& job, Job& soft, const cluster::
   soft.waits_as = waits.kind;
 }
 
-// Or is about to be: what a user did meanwhile may have taken its place.
+// True if the ledger has, or is about to have, this reason; a user's action may have replaced it meanwhile.
 bool Coordinator::is_told(const JobRecord& job, Job& soft) {
   if (job.reason == soft.told) soft.told_after.reset();
   return job.reason == soft.told || job.reason == soft.told_after;
 }
 
-// No proposal that this job waits for: meanwhile it keeps its place in the queue.
+// Sets the reason for a wait that involves no proposal; the job keeps its place in the queue.
 void Coordinator::wait(const JobRecord& job, Job& soft, const std::string& reason, bool for_restore) {
   soft.waits_as.reset();
   const bool said = soft.waiting == reason && is_told(job, soft);
   soft.waiting = reason;
-  // What it says now may be about to be replaced: then that is taken back (three hosts, seed 272: "can never run here", for a moment).
+  // The reason in the ledger may be about to be replaced by one in flight that no longer holds: then the present
+  // reason is proposed again.
   const bool replaced = soft.told_after == job.reason && soft.told != reason;
   if (said || (job.reason == reason && !replaced)) return;
   soft.told = reason;

@@ -1,5 +1,5 @@
-// What the next generation of a job restores: the coordinator asks hosts what they have, and one of them to verify it. Which one it
-// is cluster::RestoreChoice decides.
+// What the next generation of a job restores: the coordinator asks hosts for their checkpoints, and one host to
+// verify the chosen one. cluster::RestoreChoice decides which.
 #include <algorithm>
 #include <utility>
 
@@ -18,11 +18,11 @@ using cluster::JobRecord;
 using cluster::RestoreChoice;
 using StepKind = RestoreChoice::Step::Kind;
 
-// A checkpoint directory that could not be read, here or elsewhere, is looked at again after this.
+// Pause before a checkpoint directory that could not be read, here or elsewhere, is scanned again.
 constexpr Duration kScanRetry = 5s, kAskAgain = 1s;
-constexpr Duration kSaidAfter = 10s;  // of a question without an answer
-// A checkpoint that cannot be read (but is not damaged) is tried this often; so is a directory in which a job that begins could not
-// look on some host, and found nothing on the others.
+constexpr Duration kSaidAfter = 10s;  // after that an unanswered question is reported
+// How often a checkpoint that cannot be read (but is not damaged) is tried; and how often a directory is scanned
+// again for a beginning job if some host could not read it and the others found nothing.
 constexpr std::uint32_t kUnreadableTries = 3;
 
 std::int64_t newest_step(const JobRecord& job) {
@@ -38,14 +38,14 @@ bool Coordinator::wants_restore(const JobRecord& job) {
   return job.spec.checkpoint && (job.spec.checkpoint->restore != "never" || job.from_scratch);
 }
 
-// Under way: an answer is awaited; blocked: there is none now, and it says why.
+// under_way: an answer is awaited; blocked: there is nothing to restore now, and the job's reason says why.
 Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& soft) {
   if (!wants_restore(job)) return Restoring::ready;
   const auto over = [&] {
     const StepKind kind = soft.choosing->choice.step().kind;
     return (kind == StepKind::blocked || kind == StepKind::wait) && soft.choosing->retry <= c_.now.boot;
   };
-  // A host that was away may tell of what it has while the others look (three hosts, seed 1838).
+  // A host that was away may report what it has while the others scan, so the choice begins anew.
   const auto newer = [&] { return soft.choosing->newest_known < newest_step(job); };
   if (!soft.choosing || soft.choosing->choice.from_scratch() != job.from_scratch || newer() || over()) choose(job, soft);
   drive_choice(job, soft);
@@ -60,8 +60,7 @@ Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& 
               cluster::FinishJob{job.id, cluster::JobState::failed, "could not restore: " + step.reason});
       return Restoring::blocked;
     }
-    // Another look only when the user acts (restart --from-scratch changes the job) or a directory may
-    // have.
+    // Looks again only when the user acts (restart --from-scratch changes the job) or a directory may have changed.
     const std::string reason =
         "no checkpoint to restore: " + step.reason + "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
     if (soft.choosing->retry == kNever) soft.choosing->retry = c_.now.boot + kScanRetry;
@@ -75,7 +74,7 @@ Coordinator::Restoring Coordinator::look_for_restore(const JobRecord& job, Job& 
   return Restoring::under_way;
 }
 
-// A disk may be slow, or hang.
+// Reports questions that take long: a disk may be slow, or hang.
 void Coordinator::say_what_takes_long(const JobRecord& job, Job& soft) {
   const Choosing& choosing = *soft.choosing;
   const Instant late = choosing.asked_at + kSaidAfter;
@@ -100,7 +99,7 @@ std::string Coordinator::hosts_text(const std::vector<NodeId>& hosts) const {
   return text;
 }
 
-// Its newest checkpoint is on hosts that are away: an older one only after timing.restoreWait.
+// The job's newest checkpoint is only on hosts that are away: an older one is restored only after timing.restoreWait.
 void Coordinator::wait_for_newest(const JobRecord& job, Job& soft) {
   const auto& step = soft.choosing->choice.step();
   const Duration since = job.restore_waits_since.value_or(c_.elapsed());
@@ -123,7 +122,7 @@ void Coordinator::choose(const JobRecord& job, Job& soft) {
   soft.choosing.emplace(RestoreChoice(job, {broken == "verify-before-restore", broken == "restore-by-lineage"}), newest_step(job));
 }
 
-// ---------------------------------------------------------------- what there is
+// ---------------------------------------------------------------- scans
 
 std::set<NodeId> Coordinator::hosts_to_ask(const JobRecord& job, const Choosing& choosing) const {
   std::set<NodeId> all{c_.facts.id};
@@ -136,7 +135,7 @@ std::set<NodeId> Coordinator::hosts_to_ask(const JobRecord& job, const Choosing&
       }
   }
   if (choosing.everywhere) return all;
-  // Those of its last generation, and whoever has the newest that is known.
+  // First the hosts of its last generation, and those that have the newest checkpoint that is known.
   std::set<NodeId> likely;
   const cluster::CheckpointRecord* newest = nullptr;
   for (const auto& r : job.checkpoints)
@@ -172,7 +171,7 @@ void Coordinator::ask_hosts(const JobRecord& job, Choosing& choosing) {
   }
 }
 
-// Those that may come back with what they have.
+// Hosts that may come back with checkpoints.
 std::set<NodeId> Coordinator::hosts_away(const JobRecord& job, const Choosing& choosing) const {
   std::set<NodeId> away;
   for (const auto& r : job.checkpoints)
@@ -207,16 +206,16 @@ void Coordinator::all_looked(const JobRecord& job, Job& soft) {
     ask_hosts(job, choosing);
     if (!choosing.asked.empty()) return;
   }
-  // In the order of hosts, whoever answered first.
+  // Sorted by host, whichever answered first.
   std::ranges::sort(choosing.found, {}, &RestoreChoice::Found::host);
   const bool pinned = choosing.choice.pinned();
   const bool nothing = std::ranges::all_of(choosing.found, [&](const auto& f) {
     return std::ranges::none_of(f.list, [&](const auto& info) { return !pinned || info.path == job.spec.checkpoint->restore; });
   });
-  // Nobody could look; or one of a job that ran says that it cannot read what may be there. Not: that it does not know the user, or
-  // does not answer.
+  // True if no host could look, or if a host of a job that ran cannot read what may be there. A host that does not
+  // know the user, or does not answer, does not count.
   const auto unreadable = [&](ErrorCode code) { return code != ErrorCode::refused && code != ErrorCode::unavailable; };
-  // A job that begins knows of no host that has something: it is patient with all, but not for ever.
+  // A job that begins knows of no host that must have a checkpoint: it waits for all hosts, but not for ever.
   const bool first = (job.generation == 0 || pinned) && choosing.problem && choosing.problem->code != ErrorCode::refused &&
                      choosing.unreadable < kUnreadableTries;
   if (choosing.problem && nothing &&
@@ -238,9 +237,9 @@ void Coordinator::all_looked(const JobRecord& job, Job& soft) {
   }
 }
 
-// ---------------------------------------------------------------- what is good
+// ---------------------------------------------------------------- verification
 
-// Turns the choice's next step into a question, once; steps that need no answer are left to the caller.
+// Asks the question that the choice's next step needs, once; the caller handles steps that need no answer.
 void Coordinator::drive_choice(const JobRecord& job, Job& soft) {
   Choosing& choosing = *soft.choosing;
   if (choosing.under_way()) return;
@@ -285,10 +284,11 @@ void Coordinator::verified(const CheckpointVerified& e) {
   Job& soft = it->second;
   if (!soft.choosing || soft.choosing->token == 0 || soft.choosing->token != e.token) return;
   soft.choosing->token = 0;
-  // Only damage condemns a checkpoint. One that cannot be read now is looked for again before an older one is
-  // taken: its host may be gone.
+  // Only damage condemns a checkpoint. One that cannot be read now is looked for again before an older one is taken,
+  // because its host may be gone.
   const bool here = soft.choosing->host == c_.facts.id;
-  const bool silent = !here && !e.result && e.result.error().code == ErrorCode::unavailable;  // it says nothing of the checkpoint
+  // such an answer says nothing about the checkpoint
+  const bool silent = !here && !e.result && e.result.error().code == ErrorCode::unavailable;
   if (!e.result && e.result.error().code != ErrorCode::damaged && (silent || soft.choosing->unreadable < kUnreadableTries)) {
     const std::uint32_t tries = soft.choosing->unreadable + (silent ? 0 : 1);
     choose(*job, soft);
@@ -316,7 +316,7 @@ void Coordinator::quarantined(const CheckpointQuarantined& e) {
   consider({e.job});
 }
 
-// Of the decision, for the history.
+// The decision in words, for the history.
 std::string Coordinator::why_restored(const RestoreChoice::Step& step) const {
   if (!step.newest) return step.reason;
   const std::int64_t from = step.kind == StepKind::chosen ? step.at.info.step + 1 : 0;

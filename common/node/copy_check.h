@@ -1,10 +1,10 @@
-// The copies of the ledger compare themselves. Replicas agree because all of them apply the same entries by the same rules; a rule that a
-// program changed without a version of its own, or memory that lies, would part them without a word.
+// Copies of the ledger compare themselves. Replicas agree because all of them apply the same entries by the same rules; a rule that
+// a program changed without a new version, or faulty memory, would make them differ unnoticed.
 //
-// After every Options::compare_every-th entry each copy tells the hash of its state, in its fact `council`. A copy whose hash differs from that of
-// more than half of all copies, or where no hash has so many, from the coordinator's, is wrong: it stops there (cluster::Behind: its tasks
-// run on, it takes no new ones and leads nothing), says so, and asks for the coordinator's state (raft::WantState). The coordinator sends
-// that by the log's own way, so that nothing is lost that this copy has acknowledged.
+// After every Options::compare_every-th entry each copy publishes the hash of its state in its fact `council`. A copy is wrong if its
+// hash differs from that of more than half of all copies, or, if no hash has so many, from the coordinator's. A wrong copy stops there
+// (cluster::Behind: its tasks run on, it takes no new ones and leads nothing), reports that, and asks for the coordinator's state
+// (raft::WantState). The coordinator sends it through the log, so that nothing is lost that this copy has acknowledged.
 #pragma once
 
 #include <algorithm>

@@ -62,7 +62,7 @@ void CouncilSeats::follow(const std::set<JobId>& jobs) {
   const raft::Configuration& configuration = c_.replicated->raft().configuration();
   const auto counts = c_.members->table().counts();
   const std::size_t members = counts.alive + counts.suspect + counts.down + counts.dead;
-  if (members <= configuration.voters.size() + configuration.learners.size()) return;  // all have one
+  if (members <= configuration.voters.size() + configuration.learners.size()) return;  // every member has a copy
   for (const JobId id : jobs)
     if (const cluster::JobRecord* job = c_.ledger.find(id))
       for (const auto& [task, t] : job->tasks)

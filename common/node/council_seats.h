@@ -1,5 +1,5 @@
-// Asks cluster::next_council_step() what the next change of the council should be, with what membership and the log
-// say, and has the log make it. Only where this node coordinates.
+// Asks cluster::next_council_step() for the next change of the council, given membership and log, and has the log
+// make that change. Acts only while this node coordinates.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ class CouncilSeats {
  public:
   CouncilSeats(Context& context, const LedgerVersions& versions) : c_(context), versions_(versions) {}
 
-  // Membership or the log may have changed: looked at when it is due.
-  // These jobs changed: who has been given tasks without a copy of the log gets one at once.
+  // To be called when jobs changed: a host that was given tasks and has no copy of the log gets one at once. touch()
+  // is for changes of membership or of the log, which are looked at when it is due.
   void follow(const std::set<JobId>& jobs);
   void touch() { next_ = std::min(next_, c_.now.boot); }
-  // This node is about to leave for good: others shall vote and lead in its place.
+  // To be called when this node is about to leave for good: others shall vote and lead in its place.
   void leave(bool on) {
     leaving_ = on;
     touch();
@@ -42,8 +42,8 @@ class CouncilSeats {
   };
   std::map<MemberId, Held> states_;
   Instant next_{};
-  std::uint64_t numbers_ = 0, asked_ = 0;  // asked_: of the change under way; 0: none
-  std::string why_;                        // as last said
+  std::uint64_t numbers_ = 0, asked_ = 0;  // asked_: number of the change under way; 0: none
+  std::string why_;                        // the reason of the last change, as reported
   bool leaving_ = false;
 };
 

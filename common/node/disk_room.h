@@ -1,5 +1,6 @@
-// Has this host room on its disks for more tasks? Below storage.minFree it is given none: the emptiest host would else draw every new
-// job and fail it. Pure: judges what the agent saw of each file system that tasks need.
+// Decides whether this host has disk space for more tasks. Below storage.minFree the host gets no new tasks:
+// otherwise the emptiest host would attract every new job and fail it. Pure: judges what the agent saw of each file
+// system that tasks need.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace dtrain::node {
 
-// What is to stay free of a file system: so many bytes where not 0, else so many per cent of it.
+// How much of a file system must stay free: `bytes` if not 0, else `percent` of its size.
 struct KeepFree {
   std::uint32_t percent = 5;
   std::uint64_t bytes = 0;
@@ -18,19 +19,21 @@ struct KeepFree {
 
 struct DiskSeen {
   std::string path;
-  std::uint64_t free_bytes = 0, total_bytes = 0;  // free: for users other than root
+  std::uint64_t free_bytes = 0, total_bytes = 0;  // free_bytes: for users other than root
 };
 
 class DiskRoom {
  public:
   explicit DiskRoom(KeepFree keep) : keep_(keep) {}
-  // Takes tasks again once a tenth more than is to stay free is free. True: what reason() says changed between "" and not "".
+  // The host takes tasks again once a tenth more than the minimum is free. Returns true if reason() changed between
+  // "" and not "".
   bool looked(const DiskSeen& seen);
-  std::string reason() const;  // why the host takes no new tasks; "": it does
+  std::string reason() const;  // why the host takes no new tasks; "": it takes them
 
  private:
   KeepFree keep_;
-  std::map<std::string, std::string> short_;  // by path, as it was when it fell short: a figure that moves would be news to all hosts
+  // reason by path, with the figure of when it fell short: a figure that changes would be sent to all hosts each time
+  std::map<std::string, std::string> short_;
 };
 
 }  // namespace dtrain::node

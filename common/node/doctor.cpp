@@ -33,13 +33,13 @@ bool is_loopback(const std::string& ip) { return ip.starts_with("127.") || ip ==
 
 bool has(const std::vector<std::string>& list, const std::string& item) { return std::ranges::find(list, item) != list.end(); }
 
-// Of one host: what its checks said so far.
+// The findings about one host so far.
 class Chart {
  public:
   explicit Chart(const Examination& examined) : seen(examined) {}
   void bad(const char* check, std::string finding, std::string cure) { add(check, "bad", std::move(finding), std::move(cure)); }
   void warn(const char* check, std::string finding, std::string cure) { add(check, "warn", std::move(finding), std::move(cure)); }
-  // Only where the check found nothing.
+  // Adds an `ok` only if the check found nothing else.
   void well(const char* check, std::string finding) {
     const auto same = [&](const wire::Finding& f) { return f.check == check && f.level != "ok"; };
     if (std::ranges::none_of(findings, same)) add(check, "ok", std::move(finding), "");
@@ -96,7 +96,7 @@ void check_task_ports(Chart& chart) {
   for (std::size_t i = 0; i < std::min(strangers.size(), kStrangersSaid); ++i)
     named.push_back(number(strangers[i].port) + (strangers[i].owner.empty() ? "" : " by " + strangers[i].owner));
   if (strangers.size() > named.size()) named.push_back(counted(strangers.size() - named.size(), "further one"));
-  // Only the agent knows which are tasks of its own, and those outlive it.
+  // Only the agent knows which processes are tasks, and tasks outlive the agent.
   if (!strangers.empty() && !terms.agent)
     chart.warn("task-ports", "in use: " + joined(named) + "; these may be tasks that run on without their agent",
                "leave them alone, start the agent and ask again: it names those that are none");
@@ -112,7 +112,7 @@ void check_names(Chart& chart) {
   const ExamTerms& terms = chart.seen.terms;
   std::vector<std::string> unknown, late;
   for (const Lookup& look : chart.seen.lookups) {
-    if (look.of == Lookup::Of::peer) continue;  // judged with what the peer says
+    if (look.of == Lookup::Of::peer) continue;  // judged together with the peer's own answer
     if (!look.answered) {
       late.push_back(look.name);
       continue;
@@ -285,7 +285,7 @@ void check_disks(Chart& chart) {
   chart.well("disk", joined(good));
 }
 
-// ---------------------------------------------------------------- what the operator checks
+// ---------------------------------------------------------------- the administrator's health check
 
 void check_health(Chart& chart) {
   const ExamTerms& terms = chart.seen.terms;
@@ -312,7 +312,7 @@ Findings examine_host(const Examination& seen) {
 std::optional<wire::Finding> task_ports_overlap(const PortSpan& task_ports, const PortSpan& local, const std::vector<PortSpan>& reserved,
                                                 const std::string& node) {
   if (local.first == 0 || task_ports.first > local.last || task_ports.last < local.first) return std::nullopt;
-  // The first that the kernel may pick, behind whatever is reserved of the overlap.
+  // The first port that the kernel may pick: in the overlap, after reserved ones.
   std::uint32_t open = std::max(task_ports.first, local.first);
   const std::uint32_t last = std::min(task_ports.last, local.last);
   for (bool moved = true; moved && open <= last;) {

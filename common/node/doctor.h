@@ -1,7 +1,8 @@
-// What is wrong with a host and with its way to the others, each with its cure (docs/doctor.md). Pure: judges what was seen.
+// Finds what is wrong with a host and with its connections to the others, each with its cure (docs/doctor.md). Pure:
+// judges what was seen.
 //
-// Levels: bad, something does not work or is about to stop; warn, something will not work in a case that may come, or works
-// worse than it could; ok, a check that found nothing.
+// Levels: bad: something does not work or is about to stop; warn: something will not work in a case that may come, or
+// works worse than it could; ok: a check that found nothing.
 #pragma once
 
 #include <optional>
@@ -14,33 +15,35 @@
 
 namespace dtrain::node {
 
-inline constexpr Duration kClockWarn = 1s, kClockBad = 1min;  // between the clocks of two hosts
-inline constexpr std::uint32_t kDiskWarnTimes = 2;            // free space below so many times what must be free
-inline constexpr std::uint32_t kInodesPercent = 1;            // fewer free ones are too few
-inline constexpr std::size_t kStrangersSaid = 8;              // listeners on task ports that are named; of the rest the number
+inline constexpr Duration kClockWarn = 1s, kClockBad = 1min;  // difference between the clocks of two hosts
+inline constexpr std::uint32_t kDiskWarnTimes = 2;            // warn if less than this multiple of the required minimum is free
+inline constexpr std::uint32_t kInodesPercent = 1;            // fewer free inodes than this are too few
+// listeners on task ports that are named; further ones are counted
+inline constexpr std::size_t kStrangersSaid = 8;
 
 using Findings = std::vector<wire::Finding>;
 
-// Of the host alone, in the order of docs/doctor.md. Each check is there at least once: as `ok` where it found nothing.
+// Checks the host alone, in the order of docs/doctor.md. Each check yields at least one finding: `ok` if nothing is wrong.
 Findings examine_host(const Examination& seen);
 
-// What another member is to the host that asks.
+// What the examining host knows of another member.
 struct PeerReport {
   std::string name;
   wire::Endpoint address;
   wire::MemberState state{};
-  std::string version;                     // of its agent; "": not heard of yet
+  std::string version;                     // of its agent; "": not known yet
   std::optional<wire::DoctorReply> reply;
-  std::optional<Error> error;              // why there is none; the message is the cause alone. Neither: it was not asked
-  Duration ahead{};                        // its clock before the one here, as `reply` shows it,
-  Duration doubt{};                        // give or take
+  // why there is no reply; the message holds the cause alone. Neither reply nor error: it was not asked
+  std::optional<Error> error;
+  Duration ahead{};                        // how far its clock is ahead of the clock here, as `reply` shows,
+  Duration doubt{};                        // plus or minus this
 };
-// How the host reaches the others and they it, their clocks, names and versions, and what is wrong with them themselves.
+// Checks connections in both directions, clocks, names and versions, and includes what is wrong with the members themselves.
 Findings examine_peers(const Examination& seen, const std::string& version, const std::vector<PeerReport>& peers);
-// To be told to the one that asks.
+// What this host tells `asker` about how it sees it.
 wire::PeerSight sight_of(const Examination& seen, const ExamPeer& asker);
 
-// ---- single checks that an agent makes at its start, too. Nothing: it is well.
+// ---- single checks that an agent also makes at its start. nullopt or empty: all is well.
 std::optional<wire::Finding> task_ports_overlap(const PortSpan& task_ports, const PortSpan& local, const std::vector<PortSpan>& reserved,
                                                 const std::string& node);
 Findings limits_too_low(const std::vector<TaskLimit>& limits, const std::string& node);

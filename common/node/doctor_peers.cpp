@@ -1,4 +1,4 @@
-// Of the way to the other members and back.
+// Findings about the connections to the other members and back.
 #include <algorithm>
 #include <set>
 
@@ -44,7 +44,7 @@ struct Ward {
   }
 };
 
-// False: nothing else is to be expected of it.
+// Returns false if no other check of this peer makes sense.
 bool check_state(Ward& ward, const PeerReport& peer) {
   const bool listens = std::ranges::any_of(ward.seen.contacts, [&](const Contact& contact) {
     return contact.peer == peer.name && !contact.bulk && contact.answer == Answer::accepts;
@@ -119,19 +119,19 @@ void check_name(Ward& ward, const PeerReport& peer) {
   }
 }
 
-// The clock that most agree with: of three or more the middle one, else the one here.
+// The clock that most hosts agree with: with three or more the median, otherwise the clock here.
 Duration common_time(const std::vector<PeerReport>& peers) {
   std::vector<Duration> ahead{Duration{}};
   for (const PeerReport& peer : peers)
     if (peer.reply) ahead.push_back(peer.ahead);
   if (ahead.size() < 3) return Duration{};
   std::ranges::sort(ahead);
-  // Of an even number what between the middle two is nearest to the clock here.
+  // With an even number, the value between the middle two that is nearest to the clock here.
   const Duration low = ahead[(ahead.size() - 1) / 2], high = ahead[ahead.size() / 2];
   return std::max(low, std::min(high, Duration{}));
 }
 
-// `other`: "", or the one host that is the measure, whose clock may be the wrong one.
+// `other`: the only other host, whose clock may be the wrong one; "": there are several.
 void judge_clock(Ward& ward, const std::string& node, Duration off, Duration doubt, const std::string& other) {
   const Duration sure = (off < Duration{} ? -off : off) - doubt;
   if (sure <= kClockWarn) return;
@@ -190,7 +190,7 @@ Findings examine_peers(const Examination& seen, const std::string& version, cons
     if (peer.error && peer.error->code == ErrorCode::limit) {
       ward.add("reach", peer.name, "warn", "it was not asked: " + peer.error->message, "run dtrainctl doctor again in a moment");
     } else if (peer.error) {
-      // Its answers come by connections of its own.
+      // The peer answers over connections that it opens itself.
       const std::string back = "see whether its agent works (journalctl -u dtraind there); else " +
                                open_ports({ward.seen.terms.advertise, ward.seen.terms.port}, ward.here());
       ward.add("reach", peer.name, "bad", "its agent does not answer " + ward.here() + ": " + peer.error->message,

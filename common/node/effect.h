@@ -1,5 +1,5 @@
-// What Node wants done. Effects are values; the agent performs them in order, the simulator pretends to.
-// Asynchronous ones answer with exactly one event each (named behind ->).
+// What Node wants done. Effects are values; the agent performs them in order, the simulator pretends to. An
+// asynchronous effect is answered with exactly one event, which is named after ->.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,17 @@
 
 namespace dtrain::node {
 
-// One atomic, durable commit, in the order of the fields (raft::Persist says what most of them mean). -> Persisted |
-// PersistFailed
+// One atomic, durable commit, in the order of the fields (raft::Persist explains most of them). -> Persisted | PersistFailed
 struct Persist {
   std::uint64_t ticket = 0;
-  bool forget_log = false;               // hard state, snapshot and entries are dropped before what follows
+  bool forget_log = false;               // drop hard state, snapshot and entries before what follows
   std::optional<std::string> formation;  // an encoded cluster::formation::Record; replaces the older one
   std::optional<raft::HardState> hard;
   std::optional<raft::StoredSnapshot> snapshot;  // replaces older ones; entries up to its index are dropped
   bool reset_log = false;                        // with a snapshot: all entries are dropped
   std::optional<std::uint64_t> truncate_from;    // entries from this index on are dropped
   std::vector<raft::LogEntry> append;
-  std::map<std::string, std::string> put_task_records;  // by names of Node's own (host_hooks.h, gpu_reclaim.h)
+  std::map<std::string, std::string> put_task_records;  // by names that Node chooses (host_hooks.h, gpu_reclaim.h)
   std::vector<std::string> erase_task_records;
 };
 
@@ -55,15 +54,17 @@ struct WriteBlob {
   std::string digest;  // expected, BLAKE2b-256 hex
 };
 
-// What such a connection wrote and did not finish is dropped. No completion
+// Drops what a connection wrote of an unfinished upload. No completion
 struct DropBlob {
   ConnectionId connection = 0;
 };
-// Is it on this host's disk? It counts as used then, and is not the next to go when the cache is full. -> BlobFound
+// Asks whether a blob is on this host's disk. The blob then counts as used, so that a full cache does not remove it
+// next. -> BlobFound
 struct FindBlob {
   std::string digest;
 };
-// The bytes of a blob from `offset` on, as wire::BlobChunk replies of the agent; it ends them with last = true.
+// Sends the bytes of a blob from `offset` on. The agent sends the wire::BlobChunk replies itself and ends them with
+// last = true.
 struct SendBlob {
   ConnectionId connection = 0;
   std::uint64_t request = 0;
@@ -71,8 +72,8 @@ struct SendBlob {
   std::uint64_t offset = 0;
 };
 
-// Streams handled by the agent between a file or process and the connection; Node only decides that it may
-// be. The agent sends wire::LogChunk / wire::ExecOutput replies itself and ends them with last = true.
+// Opens a stream between a file or process and a connection; Node only permits it. The agent sends the wire::LogChunk
+// / wire::ExecOutput replies itself and ends them with last = true.
 struct LogSource {
   AssignmentId id;
 };
@@ -83,7 +84,7 @@ struct OpenLog {
   std::vector<AssignmentId> sources;  // in order of generation, then task
   bool ended = false;                 // nothing more will come: do not follow
 };
-// The job went on or ended: follow these too. Sent while an OpenLog of that connection/request is open.
+// The job continued or ended: the open OpenLog of this connection and request has these sources now.
 struct UpdateLog {
   ConnectionId connection = 0;
   std::uint64_t request = 0;
@@ -97,47 +98,48 @@ struct OpenExec {
   std::string query;  // encoded wire::ExecRequest
 };
 
-// ---- requests at other hosts. The agent moves the bytes (common/relay), Node decides that they may be moved.
+// ---- requests at other hosts. The agent moves the bytes (common/relay); Node decides which requests are passed on.
 struct RelayPeer {
   wire::Endpoint to;
   MemberId member;
-  wire::PeerHeader header;  // without a type
+  wire::PeerHeader header;  // its type is to be filled in
 };
-// A client's request, or a part of it, at another host or at this one: its answers go on to the client. -> RelayEnded
+// Opens a client's request, or a part of it, at another host or at this one. Its answers are passed on to the client. -> RelayEnded
 struct OpenRelay {
-  ConnectionId part = 0;       // chosen by Node. A part at this host answers on this connection, its request 1
+  ConnectionId part = 0;       // chosen by Node; a part at this host answers on this connection, as its request 1
   ConnectionId connection = 0; // the client's
   std::uint64_t request = 0;
-  bool whole = false;          // it is the whole request: its last answer goes to the client, too
-  std::optional<RelayPeer> peer;  // none: this host
+  bool whole = false;          // this part is the whole request: its last answer, too, goes to the client
+  std::optional<RelayPeer> peer;  // unset: this host
   wire::RelayOpen open;
   std::string query;           // an encoded wire::Message, its request 1
 };
-// Nothing more of it is wanted; no RelayEnded follows.
+// Nothing more of the part is wanted; no RelayEnded follows.
 struct CloseRelay {
   ConnectionId part = 0;
 };
-// Another agent's stream becomes a connection. What comes by it: Request, ConnectionClosed
+// Makes another agent's stream a connection, which then yields Request and ConnectionClosed.
 struct AcceptRelay {
   ConnectionId connection = 0;  // chosen by Node
   RelayPeer peer;
   std::uint64_t stream = 0;
   std::uint64_t allowed = 0;
 };
-// Lost like any message.
+// Sends one message about a stream; it may be lost.
 struct SendRelay {
   RelayPeer peer;
   wire::RelayMessage message;
 };
 
 // ---- tasks
-// Prepares the host: user exists, required paths, job's working copy (extracted from the package once per
-// job), the start directory, a bind test of the port. -> Staged (with the start directory)
+//
+// Prepares the host: checks that the user and the required paths exist, makes the job's working copy (extracted from the
+// package once per job) and the start directory, and tests the port by binding it. -> Staged (with the start directory)
 struct Stage {
   AssignmentId id;
   std::string job_name;
   task::User user;
-  std::string package_digest;  // "" none: a fresh directory
+  std::string package_digest;  // "": none, the working copy is an empty directory
   std::string work_dir;        // JobSpec::work_dir
   std::vector<std::string> require_paths;
   std::string address;
@@ -155,8 +157,8 @@ struct SignalTask {
   AssignmentId id;
   std::int32_t signal = 0;
   bool whole_tree = false;
-  Duration grace{0};  // what outlives its main process is left alone that long; 0: it is killed then
-};  // no completion; a dead target is no error
+  Duration grace{0};  // processes that outlive the main process are left alone for so long; 0: they are killed at once
+};  // no completion; signalling a dead target is no error
 struct KillTask {
   AssignmentId id;
 };  // SIGKILL to every process; AttemptExited follows
@@ -164,15 +166,16 @@ struct FreezeTask {
   AssignmentId id;
   bool freeze = true;
 };  // -> FreezeDone
-// The coordinator's answer to LeaseAsked. Not granted: the assignment is another's, or nobody's; what runs is killed as
-// it is, and AttemptExited follows. A lower `epoch` than the shim has seen is ignored there. No completion
+// The coordinator's answer to LeaseAsked. Not granted: the assignment belongs to another host or to nobody; the shim kills
+// what runs, and AttemptExited follows. The shim ignores an answer with a lower `epoch` than it has seen. No completion
 struct AnswerLease {
   AssignmentId id;
   std::uint64_t nonce = 0;
   bool granted = false;
   std::uint64_t epoch = 0;
 };
-// It was launched without a lease (a cluster of one host): from now on it needs one, the first within `lease`. No completion
+// The assignment was launched without a lease (in a cluster of one host) and needs one from now on, the first within
+// `lease`. No completion
 struct RequireLease {
   AssignmentId id;
   Duration lease{};
@@ -180,7 +183,7 @@ struct RequireLease {
 struct EndShim {
   AssignmentId id;
 };  // kills what is left, ends the shim -> ShimGone{expected}
-// What is removed of an ended job on this host; each includes the one before.
+// Which files of an ended job this host removes; each value includes the one before it.
 enum class JobFiles : unsigned char { temporary, copy, logs };
 constexpr JobFiles enum_last(JobFiles) {
   return JobFiles::logs;
@@ -214,16 +217,17 @@ struct QuarantineCheckpoint {
   std::uint64_t token = 0;
   transfer::CheckpointInfo info;
   task::User user;
-  std::string dir;  // checkpoint.dir: it may be the checkpoint itself, and is not renamed then
+  std::string dir;  // checkpoint.dir, which may be the checkpoint itself and is then not renamed
 };  // renamed -> CheckpointQuarantined
 struct DeleteCheckpoint {
   JobId job = 0;
   transfer::CheckpointInfo info;
   task::User user;
-  std::string dir;  // likewise
-};  // checkpoint.keep; no completion
+  std::string dir;  // checkpoint.dir, as above
+};  // for checkpoint.keep; no completion
 
-// The bytes of its files from `offset` on, as replies of the agent (wire::GetCheckpointRequest); it ends them with last = true.
+// Sends the bytes of a checkpoint's files from `offset` on. The agent sends the replies itself
+// (wire::GetCheckpointRequest) and ends them with last = true.
 struct SendCheckpoint {
   ConnectionId connection = 0;
   std::uint64_t request = 0;
@@ -231,7 +235,7 @@ struct SendCheckpoint {
   task::User user;
   std::uint64_t offset = 0;
 };
-// One piece of a checkpoint that another host has: to `info.path` when `last` came and all of it verifies.
+// Writes one piece of a checkpoint that another host has. With `last` the whole is verified and moved to `info.path`.
 // -> CheckpointWritten when `last`, or at the first failure
 struct WriteCheckpoint {
   ConnectionId writer = 0;
@@ -241,9 +245,9 @@ struct WriteCheckpoint {
   std::uint64_t offset = 0;
   std::string bytes;
   bool last = false;
-  std::string dir;  // checkpoint.dir: it may be the checkpoint itself, and is written into then, not beside
+  std::string dir;  // checkpoint.dir: if it is the checkpoint itself, the files are written into it instead of beside it
 };
-// What it wrote and did not finish is dropped. No completion
+// Drops what a writer wrote of an unfinished checkpoint. No completion
 struct DropCheckpoint {
   ConnectionId writer = 0;
 };
@@ -253,24 +257,26 @@ struct RunHook {
   std::uint64_t token = 0;
   std::vector<std::string> command;
   std::map<std::string, std::string> env;
-  std::optional<task::User> user;  // unset: the agent's own. Such a one never waits for those of users
-  Duration limit{0};               // then it is killed; 0: the agent's for notify commands
-  JobId job = 0;                   // of a notify command
+  std::optional<task::User> user;  // unset: the agent's own user; such a hook never waits for hooks of other users
+  Duration limit{0};               // after this the hook is killed; 0: the agent's limit for notify commands
+  JobId job = 0;                   // the job whose notify command this is; else 0
 };  // -> HookEnded
-// The job is gone: those of its notify commands that run or wait are ended, too. No completion but theirs
+// The job is gone: its notify commands that run or wait are ended. Their HookEnded are the only completion
 struct EndHooks {
   JobId job = 0;
 };
 
 // ---- GPUs
-// Which processes have opened the device nodes of these? -> GpuHoldersFound
+//
+// Asks which processes have the device nodes of these GPUs open. -> GpuHoldersFound
 struct FindGpuHolders {
   std::uint64_t token = 0;
   std::vector<task::OwnGpu> gpus;
 };
 
 // ---- doctor
-// Looks at this host, and at the way to these members. Never waited for by anything else. -> Examined
+//
+// Looks at this host and at the connections to these members. Nothing else waits for it. -> Examined
 struct Examine {
   std::uint64_t token = 0;
   std::vector<ExamPeer> peers;
@@ -280,26 +286,26 @@ struct Examine {
 struct SaveMembers {
   std::uint64_t ticket = 0;
   std::string record;  // gossip::MemberRecord::encode(); the newest counts
-};                     // -> MembersSaved, one for all that were asked before it was written
-// To another member, about the log; lost like any message. Goes where membership last saw that member.
+};                     // -> MembersSaved, one for all SaveMembers before the write
+// Sends a message about the log to another member, at the address where membership last saw it. It may be lost.
 struct SendLog {
   wire::Endpoint to;
   MemberId member;
-  wire::PeerHeader header;  // without a type
+  wire::PeerHeader header;  // its type is to be filled in
   wire::LogMessage message;
 };
-// To another founder (cluster/formation.h), by the name that `join` has for it; lost like any message. Every address that
-// the name stands for now gets it.
+// Sends a message to another founder (cluster/formation.h) by the name that `join` has for it. Every address that the
+// name resolves to gets it. It may be lost.
 struct SendFormation {
   std::string founder;
-  wire::PeerHeader header;  // without a type
+  wire::PeerHeader header;  // its type is to be filled in
   wire::FormationReport report;
 };
 struct KnowMember {
   wire::Identity identity;  // its node key may connect from now on
 };
 struct EnterCluster {
-  MemberId cluster;  // other clusters' messages are dropped from now on
+  MemberId cluster;  // messages of other clusters are dropped from now on
 };
 
 using EffectAlternatives =
@@ -310,7 +316,7 @@ using EffectAlternatives =
                  RunHook, EndHooks, FindGpuHolders, gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds,
                  SaveMembers, SendLog, SendFormation, KnowMember, EnterCluster, Examine>;
 
-// One of these. How it is made, copied, moved and destroyed is out of line (effect.cpp): alternative.h says why.
+// One of the alternatives. It is made, copied, moved and destroyed out of line (effect.cpp); alternative.h says why.
 struct Effect : EffectAlternatives {
   template <AlternativeOf<EffectAlternatives> T>
   Effect(T&& alternative) : Effect(Alternative::among<EffectAlternatives>(std::forward<T>(alternative))) {}

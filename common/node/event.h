@@ -1,5 +1,5 @@
-// What the world tells Node. Each asynchronous effect (effect.h) has exactly one completion event here,
-// failures included; the rest arrives unasked.
+// What the world tells Node. Each asynchronous effect (effect.h) has exactly one completion event here, failures
+// included; the other events arrive unasked.
 #pragma once
 
 #include <cstdint>
@@ -31,24 +31,25 @@ namespace dtrain::node {
 
 // Identifies an open control connection; never reused within one life of the agent.
 using ConnectionId = std::uint64_t;
-// Those of the control socket are below; these are no sockets.
-inline constexpr ConnectionId kFirstOwn = 1ull << 61;      // what this node asks other hosts itself (OpenRelay): answers are RelayAnswered
+// Connections of the control socket have lower numbers; the following are no sockets.
+// requests of this node itself at other hosts (OpenRelay); the answers are RelayAnswered
+inline constexpr ConnectionId kFirstOwn = 1ull << 61;
 inline constexpr ConnectionId kFirstPart = 1ull << 62;     // a client's request at one of several hosts (OpenRelay)
-inline constexpr ConnectionId kFirstRelayed = 1ull << 63;  // opened by another agent, for a client of it (AcceptRelay)
+inline constexpr ConnectionId kFirstRelayed = 1ull << 63;  // opened by another agent, for one of its clients (AcceptRelay)
 inline bool is_own(ConnectionId connection) { return connection >= kFirstOwn && connection < kFirstPart; }
 inline bool is_part(ConnectionId connection) { return connection >= kFirstPart && connection < kFirstRelayed; }
 inline bool is_relayed(ConnectionId connection) { return connection >= kFirstRelayed; }
 
-// Who is at the other end of a control connection, as the kernel says (SO_PEERCRED); of a relayed one, as the agent says to
-// which they are connected.
+// The user at the other end of a control connection, as the kernel says (SO_PEERCRED); for a relayed connection, as
+// the agent says that the client is connected to.
 struct Caller {
   std::string user;  // "" when the uid has no name
   std::uint32_t uid = 0;
-  std::uint64_t applied = 0;  // of a relayed one: an answer needs a ledger that has this entry
-  std::string at = {};        // of a relayed one: name of the host that they are connected to; "": this one
+  std::uint64_t applied = 0;  // relayed only: the answer needs a ledger that has the entry of this index
+  std::string at = {};        // relayed only: name of the host that the client is connected to; "": this host
 };
 
-// ---- first event of a life: what the disk and the machine say
+// ---- the first event of a life: what the disk and the machine say
 struct NodeFacts {
   NodeId id;
   std::string name;
@@ -56,39 +57,40 @@ struct NodeFacts {
   std::string address;  // advertised
   std::string task_address;
   std::string task_interface;
-  std::uint64_t cpu_millis = 0;    // after reserve
-  std::uint64_t memory_bytes = 0;  // after reserve
+  std::uint64_t cpu_millis = 0;    // without resources.reserve
+  std::uint64_t memory_bytes = 0;  // without resources.reserve
   using Gpu = node::Gpu;
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> labels;
   std::string topology;  // for people: packages, NUMA nodes, cores, GPUs, one line each; at most 2 KiB; may be empty
   std::uint32_t packages = 0, numa_nodes = 0;
-  std::vector<task::HostCpu> cpus;  // that tasks get for themselves; empty: none do
-  std::string unfit;     // why the host is given no new tasks, by its health check (host_health.h) or epilogs (host_hooks.h); "": it is fit
+  std::vector<task::HostCpu> cpus;  // that tasks may have for themselves; empty: none
+  // why the host gets no new tasks, by its health check (host_health.h) or epilogs (host_hooks.h); "": it is fit
+  std::string unfit;
 };
-// This node's place among others, as the disk and the command line say it.
+// This node's place in a cluster, by its disk and its command line.
 struct MemberStart {
-  bool network = false;        // membership begins with NetworkUp; false: at once, and nobody is ever heard
-  bool holds_ledger = true;    // this node founded the cluster; else it is a member that answers from what it hears
-  gossip::MemberRecord record; // what the last life kept; a founder's names its cluster
-  bool found = false;          // a new cluster, `new_cluster_id`
+  bool network = false;        // true: membership begins with NetworkUp; false: at once, and no other member is ever heard
+  bool holds_ledger = true;    // this node founded the cluster; false: it is a member that answers from what it hears
+  gossip::MemberRecord record; // what the last life kept; a founder's record names its cluster
+  bool found = false;          // found a new cluster, with id `new_cluster_id`
   MemberId new_cluster_id;
   wire::Endpoint endpoint;     // advertised
-  std::string key_print;       // of the cluster key that serves; "": plain
+  std::string key_print;       // fingerprint of the cluster key in use; "": messages are not encrypted
   std::vector<std::string> seeds;
-  std::string waiting_for;     // while no cluster admitted it: for what it waits, for people
-  // Of a machine that is to begin a cluster with others: their names in `seeds`, this one included (check_founders() holds),
-  // and which of them it is. None: it takes no part.
+  std::string waiting_for;     // what this node waits for until a cluster admits it, for people
+  // Of a founder: the founders' names in `seeds`, its own included (check_founders() holds), and its own name. Empty:
+  // this machine is no founder.
   std::vector<std::string> founders;
   std::string founder;
-  cluster::formation::Record formation;  // what it has promised them, ever
+  cluster::formation::Record formation;  // what this founder has ever promised the others
 };
 struct Started {
-  std::uint64_t life = 0;  // counts the starts of this agent on this data directory
+  std::uint64_t life = 0;  // number of starts of this agent on this data directory
   NodeFacts facts;
-  raft::Stored replica;                             // of the log
-  std::map<std::string, std::string> task_records;  // as Persist put them
-  std::vector<task::FoundShim> shims;               // every assignment directory on this host
+  raft::Stored replica;                             // the log as stored
+  std::map<std::string, std::string> task_records;  // as stored by Persist
+  std::vector<task::FoundShim> shims;               // one for each assignment directory on this host
   MemberStart members;
 };
 
@@ -128,8 +130,10 @@ struct BlobFound {
 struct Staged {
   AssignmentId id;
   Result<std::string> work_dir;
-  bool lacks_package = false;  // that is why it failed: this host has no such blob
-  std::string host_refused = {};  // likewise: job::TaskObservation::host_refused. Of its prolog by Node itself (host_hooks.h)
+  bool lacks_package = false;  // it failed because this host does not have the package's blob
+  // not "": it failed because this host refuses the job (job::TaskObservation::host_refused). Node itself fills this
+  // in for a prolog (host_hooks.h)
+  std::string host_refused = {};
 };
 struct ShimUp {
   AssignmentId id;
@@ -145,16 +149,16 @@ struct AttemptRefused {
   AssignmentId id;
   AttemptNumber attempt = 0;
   Error error;
-};  // did not start; nothing runs
+};  // the attempt did not start, and nothing of it runs
 struct AttemptExited {
   AssignmentId id;
   AttemptNumber attempt = 0;
   task::Exit exit;
-};  // its whole tree is gone
+};  // the attempt's whole process tree is gone
 struct ShimGone {
   AssignmentId id;
   bool expected = false;
-};  // the shim ended: asked to (EndShim) or died
+};  // the shim ended, because it was asked to (EndShim) or because it died
 struct FreezeDone {
   AssignmentId id;
   bool frozen = false;
@@ -164,14 +168,15 @@ struct JobFilesRemoved {
   JobId job = 0;
   Status result;
 };
-// unasked
-// The shim of an exclusive task asks whether it is still its assignment's: docs/leases.md. -> AnswerLease, or nothing.
+// ---- unasked
+//
+// The shim of an exclusive task asks whether the assignment is still its own (docs/leases.md). -> AnswerLease, or nothing.
 struct LeaseAsked {
   AssignmentId id;
   AttemptNumber attempt = 0;
   std::uint64_t nonce = 0;
 };
-// Its lease ran out, and it stands still; or a new one came, and it runs again.
+// The task's lease ran out and the task is frozen, or a new lease came and the task runs again.
 struct LeaseFroze {
   AssignmentId id;
   AttemptNumber attempt = 0;
@@ -185,11 +190,11 @@ struct Notified {  // sd_notify datagram of a task
 };
 
 // ---- checkpoints
-struct CheckpointsScanned {  // of ScanCheckpoints, or unasked for a watched directory that changed
+struct CheckpointsScanned {  // the answer to ScanCheckpoints, or unasked because a watched directory changed
   JobId job = 0;
   std::uint64_t token = 0;                              // 0: unasked
   Result<std::vector<transfer::CheckpointInfo>> found;  // newest step first
-  std::string unrecognised = {};                        // unasked: what else lies there, in no format that is known; "": nothing
+  std::string unrecognised = {};                        // unasked only: what else lies there in no known format; "": nothing
 };
 struct CheckpointVerified {
   JobId job = 0;
@@ -205,11 +210,11 @@ struct CheckpointQuarantined {
 };
 struct CheckpointWritten {
   ConnectionId writer = 0;
-  Status result;  // damaged: what came is not what it should be
+  Status result;  // ErrorCode::damaged: the files are not what they should be
 };
 
 // ---- hooks
-inline constexpr const char* kHookTimeLimit = "time limit";  // cause of the exit of one that took too long
+inline constexpr const char* kHookTimeLimit = "time limit";  // cause of the exit of a hook that took too long
 struct HookEnded {
   std::uint64_t token = 0;
   task::Exit exit;
@@ -219,60 +224,60 @@ struct HookEnded {
 struct Examined {
   std::uint64_t token = 0;
   Examination seen;
-  std::optional<Error> error{};  // set: the host could not be examined, and `seen` means nothing; the message is the cause alone
+  std::optional<Error> error{};  // the host could not be examined and `seen` means nothing; the message holds the cause alone
 };
 
 // ---- other agents
-struct NetworkUp {};  // the links are open, the host's tasks adopted: membership begins
+struct NetworkUp {};  // the links are open and the host's tasks are adopted: membership begins
 struct Gossiped {
   gossip::Input input;
-};  // what the links saw and received
-// From another member, about the log; `header` is checked, the sender authenticated.
+};  // what the links saw or received
+// A message about the log from another member. `header` is checked and the sender authenticated.
 struct LogReceived {
   wire::PeerHeader header;
   wire::LogMessage message;
 };
-// From another founder; `header` is checked, the sender authenticated.
+// A message from another founder. `header` is checked and the sender authenticated.
 struct FormationReceived {
   wire::PeerHeader header;
   wire::FormationReport report;
 };
-// From another member, about a stream that the agent does not know; `header` is checked, the sender authenticated.
+// A message from another member about a stream that the agent does not know. `header` is checked and the sender authenticated.
 struct RelayReceived {
   wire::PeerHeader header;
   wire::RelayMessage message;
 };
-struct RelayEnded {  // of OpenRelay
+struct RelayEnded {  // the completion of OpenRelay
   ConnectionId part = 0;
   enum class How : unsigned char {
-    done,     // its last answer came
-    refused,  // that was an error, in `error`
-    lost,     // there is none: why, in `error` (the message is the cause alone)
+    done,     // the part's last answer came
+    refused,  // the last answer was an error, which `error` holds
+    lost,     // there is no last answer; the message of `error` holds the cause alone
   } how{};
   Error error;
 };
-// Of OpenRelay whose connection is this node's own (is_own): one message of the other host, an error included.
+// One message of the other host, an error included, for an OpenRelay whose connection is this node's own (is_own).
 struct RelayAnswered {
   ConnectionId connection = 0;
   std::string message;  // an encoded wire::Message, under the number of OpenRelay's request
 };
 struct MembersSaved {
-  std::uint64_t ticket = 0;  // of the newest SaveMembers that this covers; older ones with it
+  std::uint64_t ticket = 0;  // of the newest SaveMembers that this completes; it completes older ones, too
   Status result;
 };
 struct Reconfigured {
   std::map<std::string, std::string> labels;
   std::string key_print;
   Access access;
-  Caller by = {};             // whose signal it was
-  bool health_check = false;  // there is one
+  Caller by = {};             // who sent the signal
+  bool health_check = false;  // a health check is configured
 };  // SIGHUP
 
 // ---- hardware, unasked
-struct GpusSampled {  // how the GPUs are: about once a minute
+struct GpusSampled {  // the state of the GPUs, about once a minute
   std::vector<GpuSample> gpus;
 };
-struct GpuFaulted {  // the kernel's log says it, at once
+struct GpuFaulted {  // a fault that the kernel's log reports, as soon as it does
   GpuFault fault;
 };
 
@@ -280,25 +285,25 @@ struct GpuHolder {
   std::string pci;      // of the GPU
   std::int32_t pid = 0;
   std::uint32_t uid = 0;  // the real one
-  std::string program;  // its name as the kernel has it, for people
-  Instant began{};      // the process
-  bool in_task = false;  // of this host, whichever
+  std::string program;  // the name that the kernel has for it, for people
+  Instant began{};      // start of the process
+  bool in_task = false;  // it belongs to a task of this host
 };
 struct GpuHoldersFound {
   std::uint64_t token = 0;
   Result<std::vector<GpuHolder>> holders;
 };
 
-struct HostChecked {  // a run of the health check ended, or has to be told of
+struct HostChecked {  // the health check ended, or its run so far has something to report
   HostCheck check;
 };
 
-struct DiskLooked {  // at a file system that tasks need
+struct DiskLooked {  // the agent looked at a file system that tasks need
   DiskSeen seen;
 };
 
 struct Tick {};      // deadline() was reached
-struct Stopping {};  // SIGTERM: say goodbye; tasks run on
+struct Stopping {};  // SIGTERM: this node takes leave of the others; tasks run on
 
 using EventAlternatives =
     std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed, BlobWritten, BlobFound,
@@ -308,7 +313,7 @@ using EventAlternatives =
                  RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick, Stopping, Examined,
                  HostChecked, GpuHoldersFound, DiskLooked>;
 
-// One of these. How it is made, copied, moved and destroyed is out of line (event.cpp): alternative.h says why.
+// One of the alternatives. It is made, copied, moved and destroyed out of line (event.cpp); alternative.h says why.
 struct Event : EventAlternatives {
   template <AlternativeOf<EventAlternatives> T>
   Event(T&& alternative) : Event(Alternative::among<EventAlternatives>(std::forward<T>(alternative))) {}

@@ -10,7 +10,7 @@ struct Level {
   std::string_view event;
   LogLevel level;
 };
-// In docs/events.md, too: tests/tidy/test_events.py compares. What is not here is the course of things: info.
+// Also in docs/events.md: tests/tidy/test_events.py compares them. Events that are not listed here have level info.
 constexpr std::array kLevels{
     Level{"job.failed", LogLevel::error},
     Level{"job.recovering", LogLevel::warn},

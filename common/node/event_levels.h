@@ -1,4 +1,4 @@
-// With which priority an event of the history stands in the agent's log: what an operator would filter by (docs/events.md).
+// The priority of an event of the history in the agent's log, by which operators filter (docs/events.md).
 #pragma once
 
 #include <string_view>

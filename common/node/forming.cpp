@@ -10,7 +10,7 @@ namespace {
 
 namespace formation = cluster::formation;
 
-constexpr std::string_view kUsualPort = ":7400";  // that founders are named without
+constexpr std::string_view kUsualPort = ":7400";  // the port if a founder is named without one
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void Forming::start(const MemberStart& start) {
   self.founders = start.founders;
   self.name = start.founder;
   self.record = start.formation;
-  // A cluster that began here is known by the record; its log says whether it works.
+  // The record names a cluster that began here; its log shows whether the cluster works.
   if (!start.formation.started) self.cluster = start.found ? start.new_cluster_id : record_of_members(start).cluster_id;
   settled_ = !self.cluster.none();
   formation_.emplace(std::move(self), formation::Options{}, Rng(c_.rng.next()));
@@ -46,7 +46,8 @@ void Forming::network_up() {
   step(formation::Tick{});
 }
 
-// Members admit each other by their cluster's name: who has another must not begin one with this node, and says so in front.
+// Prefix of a founder's report: members admit each other by their cluster's name, so a founder with another name must
+// not begin a cluster with this node.
 std::string Forming::mark() const { return c_.options.cluster_name + ": "; }
 
 void Forming::received(const FormationReceived& e) {
@@ -102,7 +103,7 @@ void Forming::admitted(const MemberId& cluster) {
   step(formation::Admitted{cluster});
 }
 
-// Who has promised something meanwhile joins nobody.
+// A founder that has promised something meanwhile joins no other cluster.
 MemberId Forming::cluster_to_join() const {
   return takes_part() && !settled_ && formation_->record().promise.none() ? to_join_ : MemberId{};
 }

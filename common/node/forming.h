@@ -1,7 +1,7 @@
-// This machine among the founders of a cluster (cluster/formation.h): carries between Formation and the world what they say
-// to each other and what must be durable. What follows for the log and for membership is Node's, who asks after each step.
+// This machine among the founders of a cluster (cluster/formation.h): passes messages and durable records between Formation
+// and the world. Node does what follows from them for the log and for membership; it asks after each step.
 //
-// It stays when the cluster is formed: a founder that comes late, or without its disk, is told of it.
+// Forming continues once the cluster is formed, so that a founder that comes late, or without its disk, hears of the cluster.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace dtrain::node {
 
-inline constexpr Duration kWaitsSaidEvery = 1s;  // least time between two lines that say what is waited for
+inline constexpr Duration kWaitsSaidEvery = 1s;  // least time between two log lines that say what is waited for
 
-// What the record of members says once what was promised is known: a log that began here names the cluster, and one that was
-// given up does so no more, whatever else could be written before the agent ended.
+// The record of members, corrected by what this founder promised: the record names the cluster whose log began here,
+// and names none whose log was given up. The agent may have ended between the two writes.
 gossip::MemberRecord record_of_members(const MemberStart& start);
 
 class Forming {
@@ -30,31 +30,34 @@ class Forming {
   void tick();
   Instant deadline() const;
 
-  // Whether a Persist with that ticket is of this part. Its answer: what is durable now, if it was the one under way.
+  // True if the Persist with that ticket belongs to this class.
+  //
+  // persisted() returns what has become durable, if the ticket is that of the write under way.
   static bool owns(std::uint64_t ticket) { return (ticket & kTickets) != 0; }
   std::optional<cluster::formation::Persist> persisted(std::uint64_t ticket);
-  // Node has done what that means for the log.
+  // To be called when Node has done for the log what the persisted record asks for.
   void carried_out() { step(cluster::formation::Persisted{}); }
-  // A log is about to begin or to go: until that is durable the one that is here stands still.
+  // A log is about to begin or to be given up: until that is durable, the present log makes no progress.
   bool log_changes() const { return under_way_ && (under_way_->begin || under_way_->abandon); }
 
-  // The log that began here has committed an entry; a cluster took this node in.
+  // To be called when the log that began here has committed an entry, or when a cluster admitted this node.
   void established();
   void admitted(const MemberId& cluster);
   bool begun() const { return takes_part() && formation_->record().started; }
-  bool settled() const { return settled_; }  // either was said
-  // Whose members this node may ask to be admitted by; none: nobody.
+  bool settled() const { return settled_; }  // established() or admitted() was called
+  // The cluster whose members this node may ask for admission; none: there is no such cluster yet.
   MemberId cluster_to_join() const;
-  // What it may belong to by their answers: that, or what began here.
+  // The cluster that this node may belong to, by the founders' answers or because its log began here.
   MemberId cluster_to_enter() const;
 
-  // `form --without`.
+  // Carries out `form --without`.
   Status form_without(std::vector<std::string> names);
-  // What is waited for, for people; "" when nothing is, or this machine takes no part.
+  // What is waited for, for people; "" if nothing is, or if this machine is no founder.
   std::string waiting_for() const;
 
  private:
-  static constexpr std::uint64_t kTickets = std::uint64_t{1} << 63;  // those of the log count from 1
+  // marks this class's tickets; those of the log count from 1
+  static constexpr std::uint64_t kTickets = std::uint64_t{1} << 63;
 
   bool takes_part() const { return formation_.has_value(); }
   std::string mark() const;
@@ -63,7 +66,7 @@ class Forming {
 
   Context& c_;
   std::optional<cluster::formation::Formation> formation_;
-  std::vector<std::string> founders_;  // by seat
+  std::vector<std::string> founders_;  // names, by seat
   bool begun_ = false;                 // the network is up
   bool settled_ = false;
   std::uint64_t tickets_ = 0;

@@ -5,7 +5,7 @@
 namespace dtrain::node {
 namespace {
 
-// For good; "": nothing.
+// Why the GPU is sick for good; "": it is not.
 std::string broken(const GpuSample& sample) {
   if (!sample.lost.empty()) return sample.lost;
   if (const std::uint64_t errors = sample.uncorrected.value_or(0); errors > 0)

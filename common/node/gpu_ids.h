@@ -1,4 +1,4 @@
-// By which names a task finds its GPUs: its environment's CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES.
+// The names by which a task finds its GPUs: CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES in its environment.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace dtrain::node {
 
-// Of the GPUs with these numbers: NVIDIA's for CUDA, AMD's for ROCm; one that is of neither (pretended, or not known) for both. By
-// UUID; where that is not known (a driver may learn it at the first use) by the number that the maker's own runtime counts to.
+// For the GPUs with these indices: NVIDIA's for CUDA, AMD's for ROCm, and those of neither maker (pretended or
+// unknown) for both. Each is named by its UUID, or by the ordinal of its maker's runtime while the UUID is not known
+// (a driver may learn it only at the first use).
 job::GpuIds gpu_ids(const std::vector<Gpu>& host, const std::vector<std::uint32_t>& indices);
 
 }  // namespace dtrain::node

@@ -6,7 +6,7 @@
 
 namespace dtrain::node {
 
-// ---------------------------------------------------------------- who has which
+// ---------------------------------------------------------------- notes
 
 void GpuReclaim::start(const std::map<std::string, std::string>& records) {
   if (c_.options.broken_rule == "gpu-notes-are-read") return;
@@ -81,7 +81,7 @@ void GpuReclaim::end_shim(const AssignmentId& id) {
   c_.emit(EndShim{id});
 }
 
-// ---------------------------------------------------------------- are they free?
+// ---------------------------------------------------------------- looks
 
 void GpuReclaim::begin(const task::TaskOrder& order, Instant since) {
   Use& use = use_of(order, since);
@@ -89,7 +89,7 @@ void GpuReclaim::begin(const task::TaskOrder& order, Instant since) {
     over_.push_back(order.id);
     return forget(uses_.find(order.id));
   }
-  // An earlier life of the agent knew already; whether it was told nobody knows.
+  // An earlier life of the agent knew the holders already; whether the end was reported is not known.
   if (!use.note.held.empty()) return over_.push_back(order.id);
   use.ended = use.next = c_.now.boot;
 }
@@ -173,7 +173,7 @@ void GpuReclaim::judge(Uses::iterator it, const Result<std::vector<GpuHolder>>& 
   held = describe(use.note, holders);
   if (!first) return;
   c_.members->tell("gpu.held", held);
-  write_note(use);  // then its end may be told: from now on also a later life of the agent knows of it
+  write_note(use);  // once it is written the end may be reported, because a later life of the agent knows of the holders, too
 }
 
 void GpuReclaim::forget(Uses::iterator it) {

@@ -1,5 +1,5 @@
-// How a GPU is while the agent runs: what is measured (GpuSample) and what the kernel's log says (GpuFault). What follows from
-// it: gpu_health.h
+// The state of a GPU while the agent runs: measurements (GpuSample) and reports of the kernel's log (GpuFault).
+// gpu_health.h judges them.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@ namespace dtrain::node {
 struct GpuSample {
   std::string pci;
   std::string lost;                       // why it cannot be reached: "is not on the bus any more"; "": it can
-  std::optional<std::int32_t> celsius;    // unset: not known, as all that follows
-  std::optional<std::int32_t> slowdown;   // celsius at which the hardware slows itself down
-  std::optional<std::uint64_t> uncorrected;  // memory errors that ECC saw and could not correct, since the driver was loaded
-  // By its maker's library: why it tells nothing of the GPU, which may pass; "": it tells. Unset: it was not asked, or hangs.
+  std::optional<std::int32_t> celsius;    // unset: not known; likewise below
+  std::optional<std::int32_t> slowdown;   // temperature in celsius at which the hardware slows itself down
+  std::optional<std::uint64_t> uncorrected;  // memory errors that ECC saw and could not correct since the driver was loaded
+  // Why its maker's library does not report on the GPU, which may pass; "": the library reports. Unset: the library
+  // was not asked, or hangs.
   std::optional<std::string> refused;
   bool remap_pending = false;             // memory rows are to be replaced, which takes a reset of the GPU
-  bool remap_failed = false;              // they could not be: no spare rows are left
+  bool remap_failed = false;              // memory rows could not be replaced: there are no spare rows left
   template <class V>
   void fields(V& v) {
     v("pci", pci);
@@ -32,9 +33,9 @@ struct GpuSample {
 };
 
 struct GpuFault {
-  std::string pci;   // "": of which GPU is not said
-  std::uint32_t xid = 0;  // NVIDIA's number of the error
-  std::string text;  // what the log says of it; may be empty
+  std::string pci;   // "": the log does not name the GPU
+  std::uint32_t xid = 0;  // NVIDIA's error number
+  std::string text;  // the log's text; may be empty
   template <class V>
   void fields(V& v) {
     v("pci", pci);

@@ -42,7 +42,8 @@ bool History::applied(bool leads) {
   hooked_ = std::max(hooked_, told);
   if (hooks)
     note();
-  else if (newest > std::max(told, proposed_) && due_ == kNever && !c_.replicated->alone())  // who reads its log alone tells nothing anew
+  // a node that reads its log alone reports nothing again
+  else if (newest > std::max(told, proposed_) && due_ == kNever && !c_.replicated->alone())
     due_ = c_.now.boot + kNoteEvery;
   return any;
 }

@@ -1,10 +1,11 @@
-// The ledger's events on their way to people who do not ask: lines in the log of the node that coordinates, and the notify hooks of
-// jobs. Each event is logged and each hook run once in the event's life, over restarts of agents, changes of the coordinator and
-// snapshots: the ledger keeps the number of the newest event that was told (LedgerState::told).
+// Carries the ledger's events to people who do not ask for them: as lines in the log of the coordinator's agent, and
+// as runs of the jobs' notify hooks. Each event is logged once and each hook runs once, over restarts of agents,
+// changes of the coordinator and snapshots, because the ledger keeps the number of the newest event that was carried
+// out (LedgerState::told).
 //
-// A line is written as soon as the event is applied, and that it was is noted in the ledger within kNoteEvery: where all agents end
-// within that time, the last lines are written again by the next coordinator. A hook runs once the note is in the ledger: where the
-// coordinator is lost in that moment it does not run at all, for it must not run twice.
+// A line is written as soon as the event is applied, and within kNoteEvery the ledger notes that it was: if all
+// agents end within that time, the next coordinator writes the last lines again. A hook runs only once the note is in
+// the ledger: if the coordinator is lost at that moment, the hook does not run at all, because it must not run twice.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,18 @@
 
 namespace dtrain::node {
 
-inline constexpr Duration kNoteEvery = 5s;  // of events that no hook waits for
+inline constexpr Duration kNoteEvery = 5s;  // pause between notes, for events that no hook waits for
 
 class History {
  public:
   explicit History(Context& context) : c_(context) {}
 
-  // Another ledger is here: what it tells of is no news.
+  // To be called when another ledger is loaded: its events are no news.
   void begin_anew();
-  // Entries were applied; `leads`: with them this node begins to coordinate. True: there are events that nobody here has seen.
+  // To be called when entries were applied. `leads`: with them this node began to coordinate. Returns true if there
+  // are events that this class had not seen.
   bool applied(bool leads);
-  // The job is gone: its hooks that this node runs end.
+  // To be called when the job is gone: its hooks that run here are ended.
   void forget(JobId id) {
     if (ran_.erase(id) != 0) c_.emit(EndHooks{id});
   }
@@ -38,11 +40,11 @@ class History {
   void note();
 
   Context& c_;
-  std::set<JobId> ran_;         // jobs whose hooks this node ran
-  std::uint64_t seen_ = 0;      // newest event that was looked at here
-  std::uint64_t hooked_ = 0;    // newest whose hook was run, or is another's
-  std::uint64_t proposed_ = 0;  // newest that a note in flight names
-  Instant due_ = kNever;        // of the next note
+  std::set<JobId> ran_;         // jobs whose hooks ran on this node
+  std::uint64_t seen_ = 0;      // number of the newest event that was looked at here
+  std::uint64_t hooked_ = 0;    // number of the newest event whose hook was run here, or is another coordinator's
+  std::uint64_t proposed_ = 0;  // number of the newest event that a note in flight covers
+  Instant due_ = kNever;        // when the next note is due
 };
 
 }  // namespace dtrain::node

@@ -16,7 +16,7 @@ std::optional<gossip::MemberView> member_of(const Context& c, const NodeId& id) 
   return member ? c.members->table().find(*member) : std::nullopt;
 }
 
-// A member that the record names and nobody has seen since this agent's start.
+// The identity of a member that the record names and that no member has seen since this agent's start.
 const wire::Identity* absent(const Context& c, const NodeId& id) {
   const auto named = MemberId::parse(id);
   return named ? c.members->table().absent(*named) : nullptr;
@@ -34,11 +34,11 @@ void add_others(const Context& c, bool lost_ones, std::vector<cluster::HostCapac
     if (host == nullptr || (c.ledger.state().lost.contains(host->id) && !lost_ones)) return;
     (raft.configuration().has(id) ? with_copy : without).push_back(*host);
   });
-  if (c.capacities.size() > 2 * members) c.capacities.clear();  // of members that are no more
+  if (c.capacities.size() > 2 * members) c.capacities.clear();  // drop those of members that are gone
   const auto own = with_copy.begin() + (with_copy.empty() || with_copy.front().id != c.facts.id ? 0 : 1);
   std::ranges::sort(own, with_copy.end(), {}, &cluster::HostCapacity::id);
   std::ranges::sort(without, {}, &cluster::HostCapacity::id);
-  // The log has no room for all of them at once: where so many have tasks no further host is given any.
+  // The log has no room for copies on all of them: when as many hosts have tasks as may have copies, no further host gets any.
   if (raft.configuration().learners.size() + without.size() <= wire::kMostLearners) return;
   const std::set<NodeId> busy = busy_hosts(c.ledger);
   if (copies_needed(raft.configuration(), busy) < wire::kMostLearners) return;
@@ -89,7 +89,7 @@ std::vector<cluster::HostCapacity> host_capacities(const Context& c) {
 }
 
 std::vector<std::string> place_warnings(const Context& c, job::JobSpec spec) {
-  // What it is content with at first: fewer tasks, or without a gang any.
+  // The sizes with which the job can begin: fewer tasks, or without a gang any number.
   for (auto& [name, role] : spec.roles) role.replicas = std::min(role.replicas, spec.policy.gang ? role.min_replicas : 1);
   const std::vector<TaskId> tasks = cluster::wanted_tasks(spec);
   std::vector<cluster::HostCapacity> hosts;
@@ -103,7 +103,7 @@ std::vector<std::string> place_warnings(const Context& c, job::JobSpec spec) {
   };
   const auto add = [&](const cluster::HostCapacity& host) {
     hosts.push_back(host);
-    hosts.back().schedulable = true;  // drained, or not fit: that passes
+    hosts.back().schedulable = true;  // drained or unfit now, which may pass
     if (hosts.size() < look_at) return;
     look_at *= 2;
     look();
@@ -116,7 +116,7 @@ std::vector<std::string> place_warnings(const Context& c, job::JobSpec spec) {
     all_known = all_known && host != nullptr;
     if (host != nullptr) add(*host);
   });
-  if (c.capacities.size() > 2 * members) c.capacities.clear();  // of members that are no more
+  if (c.capacities.size() > 2 * members) c.capacities.clear();  // drop those of members that are gone
   if (!fits) look();
   if (fits || !all_known) return {};
   return {"it has no place in the cluster as it is now, even with nothing else there: " + why + "; it waits until that changes"};
@@ -166,7 +166,7 @@ bool is_gone(const Context& c, const NodeId& id) {
   if (lost != c.ledger.state().lost.end() && lost->second.gone) return true;
   if (id == c.facts.id) return false;
   if (const auto member = member_of(c, id)) return member->state == wire::MemberState::left;
-  // Not seen since this agent's start, as after a power cut of all: it may come yet (world cluster, three hosts, seed 1287).
+  // A member that was not seen since this agent's start may come yet, as after a power cut of all hosts.
   return absent(c, id) == nullptr;
 }
 

@@ -6,7 +6,7 @@ namespace dtrain::node {
 
 CutFacts encode_within(HostFacts facts, std::size_t most) {
   CutFacts cut{wire::encode(facts), {}};
-  // First what is only shown, last what decides where tasks may run.
+  // What is only shown goes first, what decides where tasks may run goes last.
   const std::pair<const char*, void (*)(HostFacts&)> parts[] = {
       {"topology", [](HostFacts& f) { f.topology.clear(); }},
       {"surroundings of GPUs",
@@ -24,7 +24,7 @@ CutFacts encode_within(HostFacts facts, std::size_t most) {
     if (cut.value.size() <= most) break;
     clear(facts);
     std::string shorter = wire::encode(facts);
-    if (shorter.size() == cut.value.size()) continue;  // there was none of it
+    if (shorter.size() == cut.value.size()) continue;  // it was empty
     cut.value = std::move(shorter);
     cut.left_out += (cut.left_out.empty() ? "" : ", ") + std::string(name);
   }

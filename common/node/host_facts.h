@@ -1,4 +1,4 @@
-// What a node tells the others about its machine: the values of the facts `resources` and `free`.
+// What a node tells the others about its machine: the values of its facts.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ struct Gpu {
   std::int32_t numa = -1;
   bool healthy = true;
   bool pretended = false;
-  std::string reason;                // why it is not healthy; "": it is
-  std::int32_t group = -1;           // of GPUs that NVLink or XGMI joins, be it through others; -1: it is joined with none
+  std::string reason;                // why it is not healthy; "": it is healthy
+  // number of the set of GPUs that NVLink or XGMI joins, directly or through others; -1: it is joined with none
+  std::int32_t group = -1;
   std::int32_t minor = -1;           // NVIDIA: N of /dev/nvidiaN; AMD: N of /dev/dri/renderDN; -1: not known
   std::int32_t ordinal = -1;         // among its maker's GPUs here, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID or of ROCm; -1: not known
-  std::vector<std::string> bridges;  // PCI addresses of those above it, the one at the root first
+  std::vector<std::string> bridges;  // PCI addresses of the bridges above it, the root's first
   std::vector<std::string> nics;     // the nearest network devices: "mlx5_0", or "eth0" where there is no RDMA
   template <class V>
   void fields(V& v) {
@@ -47,7 +48,7 @@ struct Gpu {
 
 struct HostFacts {  // fact `resources`
   std::string task_address, task_interface, version;
-  std::uint64_t cpu_millis = 0, memory_bytes = 0;  // after reserve
+  std::uint64_t cpu_millis = 0, memory_bytes = 0;  // without resources.reserve
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> labels;
   std::string topology;  // NodeFacts::topology
@@ -69,12 +70,12 @@ struct HostFacts {  // fact `resources`
   }
 };
 
-// A fact that is too long would be refused by every peer, and with it all that this node says.
+// The peers refuse everything that a node says if one of its facts is too long, so a long one is shortened.
 struct CutFacts {
   std::string value;     // encoded HostFacts
-  std::string left_out;  // for people; "": nothing
+  std::string left_out;  // what was left out, for people; "": nothing
 };
-// Leaves out what it must so that at most `most` bytes are left: first the topology.
+// Encodes the facts in at most `most` bytes, leaving out what it must, the topology first.
 CutFacts encode_within(HostFacts facts, std::size_t most);
 
 struct FreeFacts {  // fact `free`
@@ -89,7 +90,7 @@ struct FreeFacts {  // fact `free`
 };
 
 struct RunningFact {       // fact `running`
-  std::uint64_t hash = 0;  // over (job, task, generation, attempt) of what runs, in order
+  std::uint64_t hash = 0;  // over (job, task, generation, attempt) of all that runs, in order
   template <class V>
   void fields(V& v) {
     v("hash", hash);
@@ -109,11 +110,11 @@ struct CopyMark {            // of a copy of the ledger
 struct CouncilFact {            // fact `council`
   std::string role = "member";  // coordinator | voter | learner | member
   std::uint64_t epoch = 0;
-  std::uint64_t history = 0;                    // of its log; 0: it has none
-  std::uint64_t last_index = 0, last_term = 0;  // how far that reaches; only while it has no leader, else 0
-  std::uint32_t knows = cluster::kFirstVersion;  // the newest version of the ledger that its program knows
-  std::uint32_t version = 0;                     // that its copy has; 0: it has none
-  bool behind = false;                           // its program cannot read on in its copy: it applies nothing any more
+  std::uint64_t history = 0;                    // number of its log's history; 0: it has no log
+  std::uint64_t last_index = 0, last_term = 0;  // of its log, only while it has no leader; else 0
+  std::uint32_t knows = cluster::kFirstVersion;  // newest version of the ledger that its program knows
+  std::uint32_t version = 0;                     // version of the ledger that it has; 0: it has none
+  bool behind = false;                           // its program is too old for its copy of the log, and applies nothing any more
   CopyMark mark{};                               // the newest
   bool wants_state = false;                      // its copy differs from the others: the coordinator's is to take its place
   template <class V>

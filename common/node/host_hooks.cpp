@@ -13,7 +13,7 @@ using cluster::JobRecord;
 
 constexpr const char* kPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-// "prolog ended with 3: /scratch is full"; "": it succeeded.
+// Why the program failed: "prolog ended with 3: /scratch is full"; "": it succeeded.
 std::string problem_of(const std::string& what, const job::Exit& exit) {
   if (exit.success()) return "";
   std::string cause = exit.cause;
@@ -64,7 +64,7 @@ void HostHooks::stage(Stage stage) {
   const bool more = gpus != here.note.gpus;
   here.note.gpus = std::move(gpus);
   if (c_.options.broken_rule == "prolog-first") return copies_.stage(std::move(stage));
-  // The prolog is not run again for further GPUs, for its tasks run by now; the epilog hears of them.
+  // The prolog does not run again for further GPUs, because its tasks run by now; the epilog is told of them.
   if (more && (here.noted || here.ticket != 0) && here.hook != Hook::epilog) write_note(it, false);
   if (!here.said.empty()) reasons_.emplace_back(stage.id, here.said);
   const AssignmentId id = stage.id;
@@ -87,14 +87,14 @@ std::size_t HostHooks::running() const {
   return static_cast<std::size_t>(std::ranges::count_if(jobs_, [](const auto& entry) { return entry.second.hook != Hook::none; }));
 }
 
-// Nothing of it is here, but its next generation may be: a recovery, or another host that refused it.
+// True if nothing of the job is here now but its next generation may come, after a recovery or because another host refused it.
 bool HostHooks::comes_back(JobId id) const {
   const JobRecord* job = c_.ledger.find(id);
   if (job == nullptr || is_final(job->state) || job->deleting || job->goal != cluster::Goal::run || !job->needs_generation) return false;
   return std::ranges::any_of(job->tasks, [&](const auto& entry) { return entry.second.place.node == c_.facts.id; });
 }
 
-// Its epilog runs then; nullopt: not as things are.
+// When the job's epilog runs; nullopt: not while things stay as they are.
 std::optional<Instant> HostHooks::leaves_at(JobId id, const JobHere& here) const {
   if (here.hook != Hook::none || here.ticket != 0 || !here.stages.empty()) return std::nullopt;
   if (here.owed) return here.again;
@@ -109,7 +109,7 @@ std::optional<Instant> HostHooks::leaves_at(JobId id, const JobHere& here) const
   return here.left ? *here.left + kEpilogHeldFor : kNever;
 }
 
-// Another one waits for its GPUs.
+// True if another job waits for this job's GPUs.
 bool HostHooks::is_awaited(JobId id, const JobHere& here) const {
   return std::ranges::any_of(jobs_, [&](const auto& entry) {
     return entry.first != id && !entry.second.stages.empty() &&
@@ -126,7 +126,7 @@ const HostHooks::JobHere* HostHooks::before(JobId id, const JobHere& here) const
   return nullptr;
 }
 
-// Does the next thing that can be done for it.
+// Does the next step that can be done for the job.
 void HostHooks::advance(Jobs::iterator it) {
   JobHere& here = it->second;
   if (!here.stages.empty() && (here.owed || here.stuck)) return refuse(it, here.problem);
@@ -139,7 +139,9 @@ void HostHooks::advance(Jobs::iterator it) {
     } else if (*leaves > c_.now.boot) {
       if (!here.left) here.left = c_.now.boot;
     } else if (!c_.options.epilog.empty() && here.note.ready && !c_.options.prolog.empty()) {
-      here.note.ready = false;  // from now on also for the next life of the agent: half of it may be taken back by then (one host, seed 18)
+      // also for the agent's next life, which must run the prolog again: by then the epilog may have undone half of
+      // it
+      here.note.ready = false;
       write_note(it, true);
     } else if (!c_.options.epilog.empty()) {
       run(it, Hook::epilog);
@@ -181,7 +183,7 @@ void HostHooks::persisted(std::uint64_t ticket) {
 void HostHooks::run(Jobs::iterator it, Hook hook) {
   JobHere& here = it->second;
   if (hook == Hook::prolog) say(it, "runs the prolog of this host");
-  if (running() >= kHostHooksAtOnce) return;  // drive() goes on
+  if (running() >= kHostHooksAtOnce) return;  // drive() continues later
   const bool prolog = hook == Hook::prolog;
   std::string gpus;
   for (const std::uint32_t gpu : here.note.gpus) gpus += (gpus.empty() ? "" : ",") + std::to_string(gpu);
@@ -307,7 +309,7 @@ Instant HostHooks::deadline() const {
   for (const auto& [id, here] : jobs_) {
     if (here.hook != Hook::none && !here.stuck) next = std::min(next, here.began + kHostHookTime + kHostHookDies);
     const auto leaves = leaves_at(id, here);
-    if (leaves == kNever) next = std::min(next, c_.now.boot);  // drive() sees since when
+    if (leaves == kNever) next = std::min(next, c_.now.boot);  // drive() notes since when nothing of the job is here
     else if (leaves && room) next = std::min(next, *leaves);
   }
   return next;

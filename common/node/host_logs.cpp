@@ -16,7 +16,7 @@ using wire::MessageType;
 
 bool means(const wire::LogsRequest& query, const TaskId& task) { return query.task.empty() || task.text() == query.task; }
 
-// Attempts that may have run where the task is no more; so may have tasks that were scaled away.
+// True if the query may be about attempts on hosts that the task has left, or about tasks that were scaled away.
 bool of_the_past(const wire::LogsRequest& query, const cluster::JobRecord& job) {
   return query.all_attempts || query.attempt > 0 || query.previous ||
          std::any_of(job.former_tasks.begin(), job.former_tasks.end(), [&](const auto& t) { return means(query, t.first); });
@@ -40,7 +40,7 @@ std::map<NodeId, HostLogs::Wanted> HostLogs::hosts(const Log& log, const cluster
   for (const auto& [id, t] : job.tasks)
     if (means(log.query, id) && !t.place.node.empty()) found.try_emplace(t.place.node, Wanted{id.text(), true});
   if (!of_the_past(log.query, job)) return found;
-  // Who has a copy of the ledger may have had tasks. What it answers counts, that it is away does not.
+  // Every host with a copy of the ledger may have had tasks. Its answer counts; that it is away does not.
   const raft::Configuration& all = c_.replicated->raft().configuration();
   for (const auto* members : {&all.voters, &all.learners})
     for (const MemberId& id : *members) found.try_emplace(id.text(), Wanted{});
@@ -76,7 +76,7 @@ void HostLogs::open(ConnectionId connection, std::uint64_t request, const Caller
   log.job = job;
   log.query = query;
   log.caller = caller;
-  // Which attempt that is knows the ledger; a host knows only those that it had.
+  // The ledger knows which attempt is the previous one; a host knows only the attempts that it had.
   const cluster::JobRecord* record = c_.ledger.find(job);
   if (query.previous && !query.task.empty() && record != nullptr)
     for (const auto& [id, t] : record->tasks)
@@ -108,7 +108,7 @@ bool HostLogs::advance(const Key& key, Log& log) {
     const auto away = was_lost ? relays_.away(host) : std::nullopt;
     if (was_lost && !away) {
       if (missed->second.told) note(key, "host " + host_name(c_, host) + " is back");
-      c_.emit(CloseConnection{key.connection});  // see above
+      c_.emit(CloseConnection{key.connection});  // because the client knows what it has printed
       return false;
     }
     if (was_lost && what.needed) tell_missed(key, missed->second, away->message);
@@ -129,9 +129,9 @@ bool HostLogs::advance(const Key& key, Log& log) {
     }
     log.asked.insert(host);
   }
-  // Who follows is told at once; else what there is comes first.
+  // A client that follows is told at once; otherwise what there is comes first.
   if (!log.parts.empty() && !(going_on && log.failed)) return true;
-  // One task of which no more attempts were asked for is over before its job.
+  // The log of one task without other attempts is complete before its job is over.
   const bool complete = !log.query.task.empty() && log.any && log.missed.empty();
   if (going_on && !complete && !log.failed) return true;
   for (const auto& [host, missed] : log.missed) {
@@ -161,7 +161,7 @@ void HostLogs::lose(const Key& key, Log& log, const NodeId& host, const Error& c
     return;
   }
   log.asked.erase(host);
-  // A host that never had a task of the job has told nothing, so that it may simply be asked again.
+  // A host that never had a task of the job has sent nothing, and may simply be asked again.
   if (!is_needed && !c_.ledger.find(log.job)->ran.contains(host)) {
     log.idle.insert(host);
     return;
@@ -176,7 +176,8 @@ void HostLogs::refuse(Log& log, const NodeId& host, const Error& error) {
     if (!goes_on(log)) return;
     log.asked.erase(host);
     log.idle.insert(host);
-  } else if (error.code != ErrorCode::not_found && !log.failed) {  // that it never had the attempt is no failure while another host has
+  // a host that never had the attempt is no failure while another host has it
+  } else if (error.code != ErrorCode::not_found && !log.failed) {
     log.failed = error;
   }
 }
@@ -199,7 +200,7 @@ bool HostLogs::ended(const RelayEnded& e) {
         refuse(log, host, e.error);
         break;
       case RelayEnded::How::lost:
-        // One stream too many there: asked again at once it would be one again.
+        // The host has too many streams open; asked again at once, it would refuse again.
         if (cause.code == ErrorCode::limit)
           refuse(log, host, {cause.code, could_not(log.query) + ": " + cause.message, cause.next});
         else

@@ -1,8 +1,9 @@
-// `dtrainctl logs` of tasks that are, or may come to be, on other hosts: one part at each host, merged as they come. Each
-// host answers from its own disk and ends its part when, by its copy of the ledger, the job is over.
+// Answers `dtrainctl logs` for tasks that are, or may come to be, on other hosts: opens one part at each host and
+// merges the parts in order of arrival. Each host answers from its own disk and ends its part when the job is over,
+// by its copy of the ledger.
 //
-// Followed, a log goes on over the loss of a host: a note says that something is missing, and where the task goes on. When
-// the host is back the client is disconnected: it asks again, and knows best what it has printed.
+// A followed log survives the loss of a host: a note says what is missing and where the task continues. When the host
+// is back the client is disconnected, so that it asks again; only the client knows what it has printed.
 #pragma once
 
 #include <map>
@@ -21,7 +22,7 @@ class HostLogs {
  public:
   HostLogs(Context& context, Relays& relays, Streams& streams) : c_(context), relays_(relays), streams_(streams) {}
 
-  // Is that for here, or are this host's own files all there is (Streams::open_log)?
+  // True if this class is needed; false if this host's own files are all there is (Streams::open_log).
   bool wanted(const wire::LogsRequest& query, const cluster::JobRecord& job) const;
   void open(ConnectionId connection, std::uint64_t request, const Caller& caller, const wire::LogsRequest& query, JobId job);
 
@@ -29,7 +30,7 @@ class HostLogs {
   void closed(ConnectionId connection);
   void changed(JobId job);
   void members_changed();
-  // False: no part of any of these.
+  // False: the part belongs to no log of this class.
   bool ended(const RelayEnded& e);
 
  private:
@@ -39,31 +40,32 @@ class HostLogs {
     auto operator<=>(const Key&) const = default;
   };
   struct Missed {
-    bool lost = false;  // its part was lost; else none could be opened
+    bool lost = false;  // its part was lost; false: none could be opened
     bool told = false;
   };
   struct Log {
     JobId job = 0;
     wire::LogsRequest query;
     Caller caller;
-    std::map<ConnectionId, NodeId> parts;  // open, and at which host
-    std::set<NodeId> asked;                // hosts that have or had a part, or never will
-    std::set<NodeId> idle;                 // that brought nothing and have no part any more: asked once a task is there; followed logs only
+    std::map<ConnectionId, NodeId> parts;  // open parts, each with its host
+    std::set<NodeId> asked;                // hosts that have or had a part, or are not to get one
+    // followed logs only: hosts whose part brought nothing and ended; asked again once a task is there
+    std::set<NodeId> idle;
     std::map<NodeId, Missed> missed;       // followed logs only
-    std::optional<Error> failed, refused;  // the first of each
-    bool any = false;                      // a part ended well
+    std::optional<Error> failed, refused;  // the first error of each kind
+    bool any = false;                      // a part ended without an error
   };
   using Logs = std::map<Key, Log>;
   struct Wanted {
-    std::string task;     // one of those that are there
-    bool needed = false;  // without it the answer is incomplete
+    std::string task;     // one of the tasks there
+    bool needed = false;  // without that host the answer is incomplete
   };
 
   std::map<NodeId, Wanted> hosts(const Log& log, const cluster::JobRecord& job) const;
-  // By the tasks of now: a job that was Pending has some since.
+  // By the job's tasks at this moment: a job that was Pending may have got tasks since.
   bool needed(const Log& log, const NodeId& host) const;
   bool goes_on(const Log& log) const;
-  // Opens what is wanted by now; ends what is over. False: it is gone.
+  // Opens the parts that are wanted and ends those that are over. Returns false if the log itself is gone.
   bool advance(const Key& key, Log& log);
   void tell_missed(const Key& key, Missed& missed, const std::string& cause);
   void refuse(Log& log, const NodeId& host, const Error& error);

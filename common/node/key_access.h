@@ -1,4 +1,4 @@
-// Who may call from another machine, under a key that access.keys maps to a user of this host.
+// Decides who may call from another machine, under a key that access.keys maps to a user of this host.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace dtrain::node {
 
-// Root and the agent's own user operate whatever `access` says, for the kernel vouches for them. A key does so only by the
-// configuration's word: access.users must name them as operators. ErrorCode::refused.
+// Refuses a key that stands for root or for the agent's own user, unless access.users names that user as an operator:
+// such users may do everything, and only locally does the kernel vouch for them. ErrorCode::refused.
 Status permit_key(const Caller& caller, const Access& access, std::uint32_t agent_uid);
 
 }  // namespace dtrain::node

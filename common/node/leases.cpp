@@ -21,7 +21,7 @@ void Leases::ask(const LeaseAsked& asked) {
   c_.emit(SendLog{leader->identity->address, raft.leader(), c_.members->header(), request});
 }
 
-// This copy of the log follows a later coordinator already: that one may have given the task away.
+// This copy of the log follows a later coordinator already, which may have given the task to another host.
 void Leases::received(const wire::LeaseAnswer& answer) {
   if (answer.epoch < c_.replicated->epoch() && c_.options.broken_rule != "epoch-fence") return;
   answers_.push_back({answer.id, answer.nonce, answer.granted, answer.epoch});
@@ -113,7 +113,7 @@ Leases::Frozen Leases::frozen(JobId id) const {
   const auto placed = placed_.find(id);
   if (placed == placed_.end()) return found;
   for (const auto& [assignment, node] : placed->second) {
-    // What has not begun, or has ended, or is frozen by an order, asks for no grant.
+    // A task that has not begun, has ended, or is frozen by an order asks for no grant.
     const cluster::TaskRecord& t = c_.ledger.find(id)->tasks.at(assignment.task);
     if (t.lease == 0ns || (t.state != job::TaskState::running && !t.lease_frozen)) continue;
     const cluster::Renewed renewed = grants_.renewed(assignment);

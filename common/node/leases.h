@@ -1,9 +1,10 @@
-// Leases of exclusive tasks (docs/leases.md): this host's questions on their way to who coordinates, and, where this node
-// does, cluster::LeaseGrants beside the ledger.
+// Leases of exclusive tasks (docs/leases.md): passes this host's lease questions to the coordinator, and, where this
+// node coordinates, keeps cluster::LeaseGrants in step with the ledger.
 //
-// The ledger stands for most of what proves an end there: a host's word that nothing of an assignment is left counts once it
-// is applied, and only that of the host's newest life. So here no reports are looked at, and no boots: a rebooted host says
-// that its attempts are over like any other. What is left is the time that a host which says nothing may still run what it has.
+// Most proofs that LeaseGrants needs are in the ledger: a host's report that nothing of an assignment is left counts
+// once it is applied, and only from the host's newest life. So this class looks at no reports and no boots: a
+// rebooted host reports that its attempts are over like any other. What is left to this class is how long a silent
+// host may still run what it has.
 #pragma once
 
 #include <cstdint>
@@ -17,40 +18,43 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kLeaseRequests = 4096;  // that wait for the next round; a further one is dropped: its shim asks again
+// requests that wait for the next round; a further one is dropped, and its shim asks again
+inline constexpr std::size_t kLeaseRequests = 4096;
 
 class Leases {
  public:
   explicit Leases(Context& context);
 
   // ---- of this host
-  // Its question goes to the coordinator, or is lost: the shim asks again.
+  //
+  // Passes a question on to the coordinator; a lost question is asked again by its shim.
   void ask(const LeaseAsked& asked);
   void received(const wire::LeaseAnswer& answer);
-  // What came for this host's shims since the last call.
+  // Returns the answers for this host's shims since the last call.
   std::vector<AnswerLease> take_answers() { return std::exchange(answers_, {}); }
 
   // ---- while this node coordinates
-  // All that the ledger has must be told by follow() then.
+  //
+  // After begin(), follow() must be called for every job of the ledger.
   void begin();
   void end();
   void follow(JobId id);
   void requested(const MemberId& host, const wire::LeaseRequest& request);
-  // Of a round. What the step before it applied must have been followed.
+  // The answer to a round. follow() must have been called for all that the previous step applied.
   void answered(const raft::Answer& answer);
-  // From when on nothing that this host, which is away, had under a lease can run; kNever: it has nothing of that kind, or all
-  // of it was said to be over.
+  // The instant from which on nothing that this absent host had under leases can run; kNever: it had nothing under a
+  // lease, or reported the end of all of it.
   Instant over_at(const NodeId& host, const cluster::HostSeen& seen) const;
-  // What of the job runs under leases, as its hosts said last.
+  // What of a job runs under leases, as its hosts last reported.
   struct Frozen {
-    std::optional<AssignmentId> one;  // that must be frozen by now: it was granted nothing for so long
-    bool none = true;                 // all were granted again, by this coordinator
-    Instant next = kNever;            // when the next of them will be, unless it is granted
+    std::optional<AssignmentId> one;  // one that must be frozen by now, because it was granted no lease for so long
+    bool none = true;                 // this coordinator has renewed all of the job's leases
+    Instant next = kNever;            // when the next one must be frozen unless it is granted a lease
   };
   Frozen frozen(JobId id) const;
-  // Before, it is not known how long what its predecessor granted stood still meanwhile.
+  // Before this instant the coordinator does not know how long a task stood still that its predecessor granted a lease.
   Instant known_from() const { return began_ + c_.options.lease; }
-  // HostLost with the end of its leases is proposed: nothing is granted to it any more, until that is applied.
+  // HostLost with the end of the host's leases is proposed: the host is granted nothing until that is applied.
   void decided(const NodeId& host) { decide(host, true); }
   void applied(const NodeId& host) { decide(host, false); }
 
@@ -60,7 +64,7 @@ class Leases {
 
   Context& c_;
   cluster::LeaseGrants grants_;
-  std::map<JobId, std::map<AssignmentId, NodeId>> placed_;  // as grants_ knows it
+  std::map<JobId, std::map<AssignmentId, NodeId>> placed_;  // what grants_ was told of each job
   std::vector<AnswerLease> answers_;
   Instant began_{};
 };

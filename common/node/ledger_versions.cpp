@@ -8,7 +8,7 @@
 namespace dtrain::node {
 namespace {
 
-constexpr std::size_t kNamed = 5;  // hosts in a message
+constexpr std::size_t kNamed = 5;  // hosts named in a message
 
 std::uint32_t known_by(const gossip::MemberView* member) {
   return (member == nullptr ? CouncilFact{} : council_fact_of(*member)).knows;
@@ -38,7 +38,7 @@ void LedgerVersions::drive() {
     if (m.state != wire::MemberState::left) seen_ = std::max(seen_, council_fact_of(m).version);
   });
   if (c_.ledger.knows <= coming()) return;
-  next_ = c_.now.boot + kVersionPause;  // this node may come to coordinate meanwhile
+  next_ = c_.now.boot + kVersionPause;  // this node may become coordinator meanwhile
   if (!c_.serving) return;
   const std::uint32_t to = known_to_all();
   if (to <= coming()) return;

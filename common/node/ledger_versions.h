@@ -1,5 +1,6 @@
-// Which versions of the ledger the programs of this cluster know (cluster/versions.h). The coordinator raises the ledger's version once
-// all that have a copy know the next one; a host whose own program is too old says so and takes no new tasks.
+// Which versions of the ledger the programs of this cluster know (cluster/versions.h). The coordinator raises the
+// ledger's version once all nodes with a copy know the next version. A host whose own program is too old reports so
+// and takes no new tasks.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace dtrain::node {
 
-inline constexpr Duration kVersionPause = 5s;  // between two looks at what the members say
+inline constexpr Duration kVersionPause = 5s;  // between two looks at the members' facts
 
 class LedgerVersions {
  public:
@@ -18,11 +19,11 @@ class LedgerVersions {
 
   void drive();
   Instant deadline() const { return next_; }
-  // What the others say may have changed: looked at soon.
+  // To be called when the members' facts may have changed.
   void touch() { touched_ = true; }
-  // Why this host takes no new tasks; "" where its program is new enough.
+  // Why this host takes no new tasks; "": its program is new enough.
   std::string unfit() const;
-  // What needs this version can be proposed now; else why it cannot, after `could_not`.
+  // Succeeds if commands that need this version can be proposed now; the error's text begins with `could_not`.
   Status may_propose(std::uint32_t needs, const std::string& could_not) const;
   // The version that the ledger has, or is about to have.
   std::uint32_t coming() const;
@@ -33,9 +34,9 @@ class LedgerVersions {
   Context& c_;
   Instant next_{};
   bool touched_ = true;
-  std::uint32_t seen_ = cluster::kFirstVersion;    // the highest that any member's copy has
-  std::uint32_t raised_ = cluster::kFirstVersion;  // proposed by this coordinator
-  std::uint64_t epoch_ = 0;                        // when it did
+  std::uint32_t seen_ = cluster::kFirstVersion;    // the highest version that any member's copy has
+  std::uint32_t raised_ = cluster::kFirstVersion;  // the version that this coordinator proposed
+  std::uint64_t epoch_ = 0;                        // the epoch in which it did
 };
 
 }  // namespace dtrain::node

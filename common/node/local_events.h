@@ -1,8 +1,8 @@
-// The events of one node alone, which only its own agent tells (`dtrainctl events`): what it saw of the others, and what it did or
-// refused to do beside the ledger. In memory; its log has them all.
+// Events of this node alone, which only its own agent shows (`dtrainctl events`): what the node saw of the others, and what
+// it did or refused outside the ledger. Kept in memory; the agent's log has all of them.
 //
-// Bounds: kLocalEvents in all, and kLocalOfType of one type of what this node says of itself, so that what somebody can bring about
-// again and again (refusals, exec, a health check that comes and goes) pushes nothing else out. The oldest go.
+// Bounds: kLocalEvents in all, and kLocalOfType of each type of event that somebody can bring about again and again
+// (refusals, exec, a health check that comes and goes), so that such events push nothing else out. The oldest are dropped.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ inline constexpr std::size_t kLocalOfType = 100;
 
 class LocalEvents {
  public:
-  // Numbers go on above this one.
+  // Numbers continue above this one.
   void begin_above(std::uint64_t number) { local_ = number; }
-  // Numbers it: `local` is its number, which only grows. Answers that.
+  // Sets the event's `local` number, which only grows, and returns it.
   std::uint64_t add(wire::EventView event);
-  // The same of an event that one of its type may push out, and only such a one while there are kLocalOfType of them.
+  // The same for an event of a bounded type: if there are kLocalOfType of the type, the oldest of them is dropped.
   std::uint64_t add_bounded(wire::EventView event);
-  // A newer one says all that this one said. Nothing where it is gone already.
+  // Removes an event that a newer one supersedes, if it is still there.
   void replace(std::uint64_t local);
   // Ascending by `local`.
   const std::deque<wire::EventView>& all() const { return events_; }

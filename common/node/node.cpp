@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kEarlyEvents = 65'536;
 
-// Of what a shim tells: whose it is; of any other event null.
+// Returns the assignment that a shim's event belongs to; nullptr for any other event.
 const AssignmentId* shim_of(const Event& event) {
   return std::visit([](const auto& e) -> const AssignmentId* {
     using E = std::decay_t<decltype(e)>;
@@ -38,7 +38,7 @@ Node::~Node() = default;
 void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->c.now = now;
   impl_->c.out = &out;
-  // With that word nothing is decided any more (three hosts, seed 9733).
+  // A failed disk ends all decisions of this node, also those that watch_word() would make.
   if (!std::holds_alternative<PersistFailed>(event)) impl_->watch_word();
   impl_->watch_copy();
   impl_->watch_quorum();
@@ -132,7 +132,7 @@ bool Node::Impl::wants(const AssignmentId& id) const {
   return t != nullptr && t->order().desire == task::Desire::run;
 }
 
-// Recomputes what this host is to do for one job.
+// Recomputes the orders of one job for this host.
 void Node::Impl::give_orders(JobId id) {
   const JobRecord* job = c.ledger.find(id);
   if (job == nullptr || job->nothing_runs()) {
@@ -166,7 +166,7 @@ void Node::Impl::remove_files(JobId id, JobFiles files) {
   most = std::max(most, files);
 }
 
-// Whose package is not here, and what became of those that were waited for.
+// Takes stagings that lack a package, and results of those that waited for one.
 void Node::Impl::follow_packages() {
   if (!c.replicated || c.storage_failed) return;
   packages.drive();
@@ -195,9 +195,9 @@ void Node::Impl::follow_host_hooks() {
   for (const std::string& problem : host_hooks.take_problems()) tell_sick(problem);
 }
 
-// Observations become one proposal; forgotten jobs lose their files once nothing of them runs.
+// Turns observations into one report; removes the files of forgotten jobs once nothing of them runs.
 void Node::Impl::report() {
-  // What the ledger says of this host may be old until it shows a report of this life: before that nothing is done.
+  // What the ledger says of this host may be old until it contains a report of this life: before that nothing is done.
   if (!c.current && !asked_for_current && c.holds_ledger() && !c.replicated->alone()) {
     asked_for_current = true;
     proposals.report({});
@@ -207,10 +207,10 @@ void Node::Impl::report() {
   const auto lost = c.ledger.state().lost.find(c.facts.id);
   if (lost != c.ledger.state().lost.end() && lost->second.index != said_back && host->settled() && gpu_reclaim.settled())
     proposals.report_back(said_back = lost->second.index);
-  // What finds no room stays with the tasks, where only the newest state of each is kept.
+  // Observations that find no room stay with the tasks, where only the newest state of each is kept.
   auto seen = host->take_observations(proposals.report_room());
   if (!seen.empty()) proposals.report(std::move(seen));
-  // What was taken from this host may run on here for a while after the ledger has seen its end.
+  // What was taken from this host may run on here for a while after the ledger has recorded its end.
   std::erase_if(files_to_remove, [&](const auto& entry) {
     const bool quiet = host->quiet(entry.first);
     if (quiet) c.emit(RemoveJobFiles{entry.first, entry.second});
@@ -218,15 +218,14 @@ void Node::Impl::report() {
   });
 }
 
-// What this node says of itself, once the step is decided; and what it saw of the others, to those who
-// follow.
+// Announces this node's facts once the step's decisions are made, and sends events about the others to followers.
 void Node::Impl::tell_members() {
   members.announce([this] { return host ? host->running() : ClusterMembers::Running{}; });
   if (members.take_facts_changed()) copy_check.touch();
   const auto& events = members.local_events();
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;
-  if (c.holds_ledger() && without_leader(c)) members.touch();  // then it tells how far its log reaches
+  if (c.holds_ledger() && without_leader(c)) members.touch();  // it then announces how far its log reaches
   seats.touch();
   versions.touch();
   coordinator.hosts_changed();
@@ -239,15 +238,15 @@ void Node::Impl::tell_members() {
   checkups.members_changed();
 }
 
-// Until the ledger is current here nothing is decided for this host: what its tasks say meanwhile waits; and so do
-// clients where that is a matter of this node's disk alone. Bounded: a shim says little, and the control server limits
+// Until the ledger is current here, nothing is decided for this host: events of its tasks wait, and so do requests of
+// clients that concern only this node's disk. Bounded, because a shim sends little and the control server limits
 // connections and frames; texts beyond kEarlyEvents are dropped.
 void Node::Impl::handle(const Event& event) {
   const bool storage = std::holds_alternative<Started>(event) || std::holds_alternative<Persisted>(event) ||
                        std::holds_alternative<PersistFailed>(event);
   const bool connection =
       std::holds_alternative<ConnectionOpened>(event) || std::holds_alternative<ConnectionClosed>(event);
-  // What others do does not wait for this node's disk.
+  // Events of other members do not wait for this node's disk.
   const bool of_members = std::holds_alternative<NetworkUp>(event) ||
                           std::holds_alternative<Gossiped>(event) ||
                           std::holds_alternative<LogReceived>(event) ||
@@ -261,14 +260,15 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<GpuHoldersFound>(event) ||
                           std::holds_alternative<HookEnded>(event) ||
                           std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
-  // What an earlier life of the agent left is of no task here before there are orders again: also while no ledger is here, for another
-  // history's is about to come.
+  // Until there are orders again, shims of an earlier life of the agent belong to no task here; also while there is
+  // no ledger, because another history's is about to come.
   const AssignmentId* told_by = shim_of(event);
   const bool unclaimed = host && !c.current && told_by != nullptr && host->unclaimed(*told_by);
   const bool waits = c.holds_ledger() || unclaimed;
   if (storage || connection || of_members || c.current || c.storage_failed || !waits) return decide(event);
   if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);
-  if (std::holds_alternative<LeaseAsked>(event)) {  // asked again soon; of what runs on while this program cannot read the log: now
+  // asked again soon; if the program cannot read the log, the question of a running task is passed on now
+  if (std::holds_alternative<LeaseAsked>(event)) {
     if (unclaimed && c.ledger.behind()) decide(event);
     return;
   }
@@ -279,7 +279,7 @@ void Node::Impl::handle(const Event& event) {
 void Node::Impl::decide(const Event& event) {
   const Instant now = c.now.boot;
   const auto with_task = [&](const AssignmentId& id, auto&& act) {
-    if (!host || c.storage_failed) return;  // what cannot be written down is not acted on
+    if (!host || c.storage_failed) return;  // what cannot be stored is not acted on
     if (task::Task* t = host->find(id)) act(*t);
     host->settle(now, id.job);
   };
@@ -371,7 +371,7 @@ void Node::Impl::decide(const Event& event) {
       if (!n.c.storage_failed) n.checkpoint_copies.written(e);
     }
     void operator()(const HookEnded& e) {
-      if (n.c.storage_failed) return;  // what cannot be noted is not acted on (three hosts, seed 7601)
+      if (n.c.storage_failed) return;  // what cannot be stored is not acted on
       if (n.host_hooks.ended(e)) return;
       if (!e.exit.success())
         n.c.log.write(LogLevel::warn, "hook.failed",
@@ -424,7 +424,7 @@ void Node::Impl::decide(const Event& event) {
       if (n.c.serving && !n.c.storage_failed) n.history.tick();
       if (!n.c.storage_failed && !n.forming.log_changes() && n.c.replicated->deadline() <= now) {
         n.c.replicated->step(now, raft::Tick{});
-        n.take_office();  // where the log refused it
+        n.take_office();  // if the log refused the earlier proposal
       }
       n.streams.tick();
       n.requests.drive_refusals();
@@ -433,7 +433,7 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const Stopping&) {
       n.c.log.write(LogLevel::info, "agent.stopping", {{"node", n.c.facts.name}});
-      // Whoever is left elects at once instead of waiting for this node's silence.
+      // The remaining voters then elect at once instead of waiting for this node's silence to be noticed.
       if (n.c.serving && !n.c.storage_failed && !n.c.replicated->alone())
         n.c.replicated->step(now, raft::TransferAsked{});
       n.members.stop();

@@ -1,4 +1,4 @@
-// What formation means for the log and for membership: a log begins or goes, a cluster is entered.
+// What formation means for the log and for membership: a log begins or is given up, a cluster is entered.
 #include <utility>
 
 #include "common/node/node_impl.h"
@@ -25,7 +25,7 @@ void Node::Impl::formation_persisted(std::uint64_t ticket_of_it) {
   forming.carried_out();
 }
 
-// The log that was here promised nothing that anybody relies on: it was empty, or never had a majority.
+// Replaces a log of which nobody relies on anything: it was empty, or never had a majority.
 void Node::Impl::replace_log(raft::Stored stored) {
   ticket = 0;
   held_sends.clear();
@@ -42,7 +42,7 @@ void Node::Impl::replace_log(raft::Stored stored) {
   c.replicated->step(c.now.boot, raft::Tick{});
 }
 
-// At the end of a step. A log's first committed entries are the founding and the first leader's own.
+// To be called at the end of a step. A log's first committed entries are its founding and the first leader's own.
 void Node::Impl::follow_forming() {
   if (forming.settled() || c.storage_failed) return;
   if (forming.begun()) {
@@ -55,7 +55,7 @@ void Node::Impl::follow_forming() {
   if (members.table().cluster_id() == to_join) forming.admitted(to_join);
 }
 
-// A cluster that may never work admits nobody; and who is to join one joins that one.
+// A cluster that may never work admits nobody; and a node that is to join a cluster accepts only that one's answer.
 bool Node::Impl::may_hear(const gossip::Input& input) const {
   const auto* received = std::get_if<gossip::Received>(&input);
   if (received == nullptr || forming.settled()) return true;

@@ -1,4 +1,4 @@
-// What Node does with the health of its host and of its GPUs.
+// Node's handling of the health of its host and of its GPUs.
 #include <algorithm>
 #include <utility>
 
@@ -10,22 +10,22 @@ using cluster::JobRecord;
 
 namespace {
 
-constexpr Duration kFaultExplains = 30s;  // a task's end, from the fault on
+constexpr Duration kFaultExplains = 30s;  // a fault explains the end of a task for so long
 
 }  // namespace
 
 void Node::Impl::gpu_changed(const GpuHealth::Change& change) {
   const auto gpu = std::ranges::find(c.facts.gpus, change.pci, &Gpu::pci);
-  if (gpu == c.facts.gpus.end()) return;  // excluded: it is nobody's
+  if (gpu == c.facts.gpus.end()) return;  // the GPU is excluded, and no task can have it
   const bool sick = !change.reason.empty();
-  // What was not fit for tasks when the agent started (no driver, MIG) does not become so by being watched.
+  // A GPU that was unfit when the agent started (no driver, MIG) does not become fit because it is watched.
   if (!gpu->healthy && !fell_sick.contains(change.pci)) return;
   if (sick) fell_sick.insert(change.pci);
   else fell_sick.erase(change.pci);
   gpu->healthy = !sick;
   gpu->reason = change.reason;
   const std::string which = "GPU " + std::to_string(gpu->index) + " (" + gpu->pci + ")";
-  coordinator.drains_changed();  // what a host offers is other now, as after an undrain: whoever waits is looked at again
+  coordinator.drains_changed();  // what the host offers changed, as after an undrain: waiting jobs are looked at again
   members.tell(sick ? "gpu.sick" : "gpu.well", sick ? which + ": " + change.reason : which);
 }
 
@@ -35,7 +35,8 @@ void Node::Impl::gpus_sampled(const GpusSampled& e) {
 
 void Node::Impl::gpu_faulted(const GpuFaulted& e) {
   c.log.write(LogLevel::warn, "gpu.fault", {{"gpu", e.fault.pci}, {"xid", std::to_string(e.fault.xid)}, {"text", e.fault.text}});
-  if (std::ranges::find(c.facts.gpus, e.fault.pci, &Gpu::pci) == c.facts.gpus.end()) return;  // excluded, or of none that is said
+  // the GPU is excluded, or the log names none
+  if (std::ranges::find(c.facts.gpus, e.fault.pci, &Gpu::pci) == c.facts.gpus.end()) return;
   gpu_faults[e.fault.pci] = {c.now.boot, describe(e.fault)};
   if (const auto change = gpu_health.faulted(e.fault)) gpu_changed(*change);
 }
@@ -75,7 +76,7 @@ void Node::Impl::set_unfit() {
   c.facts.unfit = reason;
   members.touch();
   coordinator.drains_changed();
-  // Once none of its reasons is left, whichever was the last.
+  // Reported once no reason is left, whichever was the last.
   if (reason.empty() && std::exchange(told_sick, false)) members.tell("host.well", "");
 }
 
@@ -88,7 +89,7 @@ task::Exit Node::Impl::with_gpu_fault(const AttemptExited& e) const {
   task::Exit exit = e.exit;
   const bool explained = exit.success() || exit.with_host || exit.out_of_memory || !exit.cause.empty();
   const JobRecord* job = c.ledger.find(e.id.job);
-  // 126 and 127 with a cause mean that it was not executed (job/restart.h).
+  // 126 and 127 with a cause mean that the program was not executed (job/restart.h).
   if (explained || gpu_faults.empty() || job == nullptr || (exit.signal == 0 && exit.code >= 126)) return exit;
   const auto task = job->tasks.find(e.id.task);
   if (task == job->tasks.end() || job->generation != e.id.generation || task->second.place.node != c.facts.id) return exit;

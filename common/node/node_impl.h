@@ -1,9 +1,9 @@
-// The inside of Node: its parts, and what routes between them.
+// The inside of Node: its parts, and the routing between them.
 //
-//   node.cpp          events in; orders for this host, reports of it
-//   node_log.cpp      the log: what it wants, who leads, what is applied
-//   node_leases.cpp   what its shims ask and hear of their leases
-//   node_hardware.cpp the health of its GPUs, and of the host
+//   node.cpp          events in; orders for this host, reports about it
+//   node_log.cpp      the log: outputs, leadership, applied entries
+//   node_leases.cpp   lease questions of this host's shims, and the answers
+//   node_hardware.cpp the health of this host and its GPUs
 //   node_forming.cpp  how a cluster begins
 #pragma once
 
@@ -42,7 +42,7 @@
 
 namespace dtrain::node {
 
-// Turns what the host's tasks want into effects.
+// Turns the task core's actions into effects.
 class EffectActions final : public task::HostActions {
  public:
   EffectActions(Context& c, HostHooks& hooks, GpuReclaim& reclaim) : c_(c), hooks_(hooks), reclaim_(reclaim) {}
@@ -132,32 +132,35 @@ struct Node::Impl {
   GpuHealth gpu_health;
   HostHealth host_health;
   DiskRoom disk_room;
-  std::string failed_check;         // why the host is unfit, by its health check alone; "": it is fit
-  bool told_sick = false;           // host.sick was told, and not yet host.well
-  std::set<std::string> fell_sick;  // since the start, of this host's GPUs, by PCI address
-  std::map<std::string, std::pair<Instant, std::string>> gpu_faults;  // the newest of each of this host's GPUs, by PCI address
+  std::string failed_check;         // why the health check alone finds the host unfit; "": it is fit
+  bool told_sick = false;           // host.sick was reported, and host.well was not since
+  std::set<std::string> fell_sick;  // PCI addresses of this host's GPUs that fell sick since the start
+  // newest fault of each of this host's GPUs, by PCI address
+  std::map<std::string, std::pair<Instant, std::string>> gpu_faults;
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>>
-      contexts;                     // of active jobs, per generation and size
-  std::map<JobId, JobFiles> files_to_remove;  // of ended and of forgotten jobs, until nothing of them runs here
-  std::set<JobId> shim_jobs;        // whose shims were found at the start
-  std::vector<Event> early;         // arrived before the ledger was current here: kept until then
-  bool asked_for_current = false;   // by a report of this life
-  std::uint64_t current_from = 0;   // its number: an older one of this life may stand in a log that began anew
+      contexts;                     // of active jobs; made anew for each generation and size
+  std::map<JobId, JobFiles> files_to_remove;  // of ended and of forgotten jobs, removed once nothing of them runs here
+  std::set<JobId> shim_jobs;        // jobs whose shims were found at the start
+  std::vector<Event> early;         // events that arrived before the ledger was current here
+  bool asked_for_current = false;   // a report of this life was sent for that purpose
+  std::uint64_t current_from = 0;   // number of that report: an older report of this life may stand in a log that began anew
   std::uint64_t ticket = 0;         // of the log's Persist in flight; 0: none
-  std::vector<raft::Send> held_sends;  // say what is durable with that
-  std::map<MemberId, raft::Send> early_hellos;  // of this life, to members whose addresses it does not know yet; at most kEarlyHellos
-  std::deque<wire::Forward> before_office;  // said by others to a leader that does not coordinate yet
+  std::vector<raft::Send> held_sends;  // messages that may be sent only once that Persist is durable
+  // first messages of this life, to members whose addresses Raft does not know yet; at most kEarlyHellos
+  std::map<MemberId, raft::Send> early_hellos;
+  std::deque<wire::Forward> before_office;  // forwarded to this node when it led but did not coordinate yet
   std::uint64_t life = 0;
-  std::uint64_t said_back = 0;         // of the newest HostLost of this host that was answered
-  std::uint64_t own_entry = 0;         // by which this node coordinates, once it is applied; 0: none proposed
-  std::uint64_t own_term = 0;          // of it
-  Instant last_word{};             // of who coordinates
-  bool quorum_lost = false;        // that was told
-  bool stopped_reading = false;    // the log, and that was told
-  Instant last_entry{};            // of a leader to this learner, be it a heartbeat
-  Instant next_copy_look{};        // whether the log goes on without it
-  std::uint64_t told_local = 0;    // newest event of members that followers were told
+  std::uint64_t said_back = 0;         // index of the newest HostLost of this host that was answered
+  // index of the entry that makes this node coordinator once it is applied; 0: none is proposed
+  std::uint64_t own_entry = 0;
+  std::uint64_t own_term = 0;          // term of that entry
+  Instant last_word{};             // when the coordinator was last heard
+  bool quorum_lost = false;        // that was reported
+  bool stopped_reading = false;    // this node's program cannot read on in the log, and that was reported
+  Instant last_entry{};            // when a leader last sent this learner anything, a heartbeat included
+  Instant next_copy_look{};        // when to check next whether the log goes on without this learner
+  std::uint64_t told_local = 0;    // number of the newest event of this node that followers were sent
 
   void start(const Started& e);
   void start_ledger(const Started& e);
@@ -196,14 +199,14 @@ struct Node::Impl {
   void follow_reclaims();
   void set_unfit();
   void tell_sick(const std::string& reason);
-  task::Exit with_gpu_fault(const AttemptExited& e) const;  // the exit, with what its GPUs did shortly before as its cause
+  task::Exit with_gpu_fault(const AttemptExited& e) const;  // adds a recent fault of the task's GPUs to the exit as its cause
   void watch_word();
   void watch_copy();
   void watch_reading();
   void watch_quorum();
   void give_orders(JobId id);
-  void remove_files(JobId id, JobFiles files);  // once nothing of the job runs here
-  bool wants(const AssignmentId& id) const;  // that it runs here
+  void remove_files(JobId id, JobFiles files);  // removes them once nothing of the job runs here
+  bool wants(const AssignmentId& id) const;  // true: the assignment is to run here
   void report();
   void persist(raft::Persist wanted);
   void handle(const Event& event);

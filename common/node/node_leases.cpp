@@ -1,4 +1,4 @@
-// Node and the leases of this host's tasks: between their shims and node/leases.h.
+// Node's part in the leases of this host's tasks: between their shims and node/leases.h.
 #include "common/base/lease.h"
 #include "common/node/node_impl.h"
 
@@ -7,7 +7,7 @@ namespace dtrain::node {
 // Before the tasks are adopted nobody can say whether they are still wanted: the shim asks again.
 void Node::Impl::lease_asked(const LeaseAsked& e) {
   if (!host || c.storage_failed || forming.log_changes()) return;
-  // Nobody here will adopt it, and the coordinator knows what is to run where.
+  // This agent will not adopt the task, but the coordinator knows what is to run where.
   if (c.ledger.behind() && host->unclaimed(e.id)) return leases.ask(e);
   task::Task* task = host->find(e.id);
   if (task == nullptr || !c.current) return;
@@ -21,7 +21,7 @@ void Node::Impl::lease_froze(const LeaseFroze& e) {
   streams.changed(e.id.job);
 }
 
-// Without a word of who coordinates for so long whoever asked the same one for grants is frozen.
+// If no coordinator was heard for one lease, all tasks whose leases the same coordinator granted are frozen.
 void Node::Impl::watch_word() {
   if (!host || !c.replicated || c.storage_failed || !host->needs_leases()) return;
   const bool own = c.serving || c.replicated->alone() || last_word == Instant{};
@@ -40,7 +40,7 @@ void Node::Impl::answer_leases() {
   }
 }
 
-// A coordinator that was deposed may still be believed.
+// A deposed coordinator may still be believed.
 void Node::Impl::log_received(const LogReceived& e) {
   if (c.storage_failed || forming.log_changes()) return;
   struct Visitor {

@@ -1,4 +1,4 @@
-// Node and its log: what the log wants done, who leads, what is applied (rules: docs/consensus.md).
+// Node and its log: carries out what the log wants, follows who leads, and applies entries (rules: docs/consensus.md).
 #include <algorithm>
 #include <utility>
 
@@ -11,15 +11,15 @@
 namespace dtrain::node {
 namespace {
 
-// Of entries in one message of the log: it goes, in order with the heartbeats, on the lane of small messages.
+// Entries in one message of the log: it goes, in order with the heartbeats, on the lane of small messages.
 constexpr std::size_t kAppendBytes = 32 << 10;
-// Forwarded commands that wait until this leader coordinates; further ones are dropped: whoever sent them sends them again.
+// Forwarded commands that wait until this leader coordinates; further ones are dropped, and their senders send them again.
 constexpr std::size_t kBeforeOffice = 256;
-// Longer than a dead coordinator is taken for alive, and than another needs to be elected and to add this node.
+// Longer than a dead coordinator is taken to be alive, and longer than it takes to elect another one that adds this node.
 constexpr Duration kLetGoAfter = 15s;
-constexpr Duration kQuorumLostAfter = 10s;  // longer than an election, and than those of a cluster that begins
-constexpr Duration kLookForLeader = 1s;  // meanwhile, among all members
-// Beyond, a Hello is lost as other messages are, and said again by the log.
+constexpr Duration kQuorumLostAfter = 10s;  // longer than an election, and than the elections of a cluster that begins
+constexpr Duration kLookForLeader = 1s;  // how often to look for one among all members meanwhile
+// Beyond, a Hello is lost like any message, and the log sends it again.
 constexpr std::size_t kEarlyHellos = 64;
 
 }  // namespace
@@ -47,7 +47,7 @@ void Node::Impl::start_ledger(const Started& e) {
   history.begin_anew();
 }
 
-// The state that a snapshot holds replaces what was here.
+// The state in a snapshot replaces the present one.
 void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
   auto restored = cluster::Ledger::restore(snapshot.payload, snapshot.index, c.options.ledger_knows);
   if (!restored) {
@@ -60,8 +60,8 @@ void Node::Impl::install(const raft::StoredSnapshot& snapshot) {
   copy_check.begin_anew();
 }
 
-// What comes next in the log this program cannot read: its tasks run on, and it decides nothing for them any more. It stands for no
-// election, for it could not act as the coordinator.
+// This program cannot read the log's next entry: its tasks run on, and it decides nothing for them any more. It
+// stands for no election, because it could not act as coordinator.
 void Node::Impl::watch_reading() {
   const auto& behind = c.ledger.behind();
   if (!c.replicated || behind.has_value() == stopped_reading) return;
@@ -75,8 +75,8 @@ void Node::Impl::watch_reading() {
                behind->cause);
 }
 
-// This node's log was given up for that of a newer history, which is about to come. Its tasks run on: what is to become of
-// them the new ledger says, once it is current here as after a start. Of what it does not know nothing is left then.
+// This node's log was given up for that of a newer history, which is about to come. Its tasks run on: the new ledger
+// decides about them once it is current here, as after a start. Tasks that it does not know are ended then.
 void Node::Impl::forget_ledger() {
   for (const auto& [id, job] : c.ledger.state().jobs) shim_jobs.insert(id);
   members.tell("council.followed", "history " + std::to_string(c.replicated->raft().history().number) +
@@ -91,7 +91,7 @@ void Node::Impl::forget_ledger() {
   said_back = 0;
 }
 
-// What the log wants, until it wants nothing more of this turn: all that is proposed in it goes to the disk together.
+// Carries out what the log wants until it wants nothing more in this turn: all proposals of the turn go to the disk together.
 void Node::Impl::follow_log() {
   if (!c.replicated || forming.log_changes()) return;
   while (!c.storage_failed) {
@@ -119,7 +119,7 @@ void Node::Impl::take_outputs(raft::Outputs out) {
   for (const raft::Send& message : out.sends) send(message);
   if (out.forgotten) forget_ledger();
   if (out.installed) {
-    std::vector<JobId> gone;  // also those that had ended: their files are still here
+    std::vector<JobId> gone;  // including jobs that had ended, whose files are still here
     for (const auto& [id, job] : c.ledger.state().jobs) gone.push_back(id);
     install(*out.installed);
     if (c.ledger.behind()) gone.clear();  // nothing new is known
@@ -143,9 +143,10 @@ void Node::Impl::take_outputs(raft::Outputs out) {
   if (out.persist) persist(std::move(*out.persist));
 }
 
-// Who is taken out of the log is not told, for the leader speaks to members of it alone. A learner that no leader speaks to while
-// somebody coordinates for all to see was let go: it answers as a member without a copy, until a leader speaks to it again. What it has
-// may be old by then.
+// A learner that the leader removes from the configuration gets no message about it, because the leader only speaks
+// to members of the configuration. So a learner that hears no leader while another node says that it coordinates
+// takes itself to be removed: it answers as a member without a copy, since its copy may be old, until a leader speaks
+// to it again.
 void Node::Impl::watch_copy() {
   if (!c.replicated) return;
   const raft::Raft& raft = c.replicated->raft();
@@ -162,7 +163,7 @@ void Node::Impl::watch_copy() {
   if (gone && host->running().empty()) c.current = asked_for_current = false;
 }
 
-// Nothing is decided any more: that is no matter of those alone who ask for the status.
+// Reports that nothing is decided any more, which concerns more people than those who ask for the status.
 void Node::Impl::watch_quorum() {
   if (!c.replicated || !host || !c.holds_ledger()) return;
   if (!without_leader(c) || c.last_led == Instant{}) c.last_led = c.now.boot;
@@ -176,7 +177,7 @@ void Node::Impl::watch_quorum() {
     members.tell(LogLevel::info, "quorum.back", c.facts.name, node, "");
 }
 
-// Whoever leads and has applied its own entry of this term coordinates: nobody else decides anything for others.
+// A node that leads and has applied its own entry of this term coordinates; no other node decides anything for others.
 void Node::Impl::lead_or_follow() {
   const raft::Raft& raft = c.replicated->raft();
   proposals.leadership_changed();
@@ -204,8 +205,8 @@ void Node::Impl::take_office() {
 void Node::Impl::send(const raft::Send& message) {
   const auto member = members.table().find(message.to);
   if (!member || members.cluster_id().empty()) {  // lost, as on any network
-    // But for the first word of all: it is ready before anybody is known here, and this member neither votes nor acknowledges
-    // until it is answered.
+    // A Hello is the exception: it is ready before any member is known here, and this member neither votes nor
+    // acknowledges until it is answered.
     if (std::holds_alternative<wire::Hello>(message.message.body) && early_hellos.size() < kEarlyHellos)
       early_hellos.insert_or_assign(message.to, message);
     return;
@@ -213,7 +214,7 @@ void Node::Impl::send(const raft::Send& message) {
   c.emit(SendLog{member->identity->address, message.to, members.header(), message.message});
 }
 
-// From a member that believes this node to lead. It sends again until it sees it applied.
+// From a member that believes that this node leads. The member sends the command again until it sees it applied.
 void Node::Impl::forwarded(wire::Forward forward) {
   const auto type = static_cast<cluster::CommandType>(forward.type);
   const bool of_user = type == cluster::CommandType::submit || type == cluster::CommandType::action ||
@@ -225,7 +226,7 @@ void Node::Impl::forwarded(wire::Forward forward) {
     return;
   }
   if (c.replicated->pending() >= limits::kPendingProposals) return;
-  // Its program is newer than this one, or than that of another that has a copy.
+  // The sender's program is newer than this one, or than that of another member with a copy.
   if (const auto needs = cluster::version_needed(type, forward.body); !needs || *needs > c.ledger.state().version) {
     c.log.write(LogLevel::warn, "ledger.request-refused",
                 {{"type", std::to_string(forward.type)}, {"cause", needs ? "it needs version " + std::to_string(*needs) + " of the ledger"
@@ -255,7 +256,7 @@ void Node::Impl::gossiped(const gossip::Input& input) {
     for (const auto& [to, hello] : hellos) send(hello);
 }
 
-// A sole voter's entries were applied when it started: they come again once they are known to be committed.
+// A sole voter applied its entries when it started; they come again once they are known to be committed.
 void Node::Impl::apply(const raft::LogEntry& entry) {
   if (entry.index <= c.ledger.state().applied || c.ledger.behind()) return;
   CHECK(entry.index == c.ledger.state().applied + 1);
@@ -276,7 +277,7 @@ void Node::Impl::after_commit() {
   if (reports != state.reports.end()) proposals.reported(reports->second);
   const bool leads = !c.serving && own_entry != 0 && state.applied >= own_entry;
   c.serving = c.serving || leads;
-  // A snapshot of a history that this member follows may be older than its last report (five hosts, seed 386).
+  // A snapshot of a history that this member follows may be older than its last report.
   const bool reported = asked_for_current && reports != state.reports.end() && reports->second.life == c.replicated->raft().life().number &&
                         reports->second.sequence >= current_from;
   const std::set<JobId> signalled = c.ledger.take_signalled();
@@ -293,7 +294,7 @@ void Node::Impl::after_commit() {
     remove_files(id, JobFiles::logs);
     history.forget(id);
   }
-  // Files of a job that the ledger does not know (its removal was cut short): they go too.
+  // Files of a job that the ledger does not know (its removal was interrupted) are removed, too.
   if (begins)
     for (const JobId id : std::exchange(shim_jobs, {}))
       if (c.ledger.find(id) == nullptr) {
@@ -327,7 +328,7 @@ void Node::Impl::after_commit() {
     for (const auto& event : std::exchange(early, {})) decide(event);
 }
 
-// signalBeforeDeadline: to those that run here.
+// signalBeforeDeadline: sends the signal to the tasks that run here.
 void Node::Impl::signal_tasks(JobId id) {
   const cluster::JobRecord* job = c.ledger.find(id);
   if (job == nullptr || !job->spec.policy.signal_before_deadline) return;

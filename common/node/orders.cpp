@@ -16,8 +16,7 @@ bool serves(const JobRecord& job, const TaskId& id) {
   return job::role_rules(job.spec.framework, id.role).serves;
 }
 
-// onPsFailure: freeze - a ps that ran and does not run now is being restarted alone while the others are
-// frozen.
+// onPsFailure: freeze - true if a ps that ran does not run now: it is being restarted alone while the others are frozen.
 bool ps_is_away(const JobRecord& job) {
   if (job.spec.policy.on_ps_failure != job::OnPsFailure::freeze) return false;
   return std::any_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) {
@@ -44,7 +43,7 @@ task::Desire desire(const JobRecord& job, const TaskId& id) {
   const task::Desire stop = job.graceful ? task::Desire::stop : task::Desire::kill;
   if (job.deleting) return stop;
   if (is_final(job.state)) {
-    // What was left running and has died since is begun by nobody: it would keep its room for good (three hosts, seed 16190).
+    // A task that was left running and has died since is not begun again, and is ended so that its room becomes free.
     return job.leave_running && runs_on(job.tasks.at(id)) ? task::Desire::run : stop;
   }
   if (job.goal == cluster::Goal::suspend || job.halt != cluster::Halt::none) return stop;
@@ -53,7 +52,8 @@ task::Desire desire(const JobRecord& job, const TaskId& id) {
   return wanted && !job.tasks.at(id).moving ? task::Desire::run : task::Desire::stop;
 }
 
-// The GPUs that a task may open; nullopt: all, for a number counts every GPU of the host, and who is told one must see all.
+// The GPUs that a task may open; nullopt: all, because GPU numbers count every GPU of the host, so that a task which
+// is given numbers must see all.
 std::optional<std::vector<task::OwnGpu>> own_gpus(const NodeFacts& facts, const std::vector<std::uint32_t>& indices) {
   std::vector<task::OwnGpu> own;
   for (const std::uint32_t index : indices) {
@@ -65,7 +65,7 @@ std::optional<std::vector<task::OwnGpu>> own_gpus(const NodeFacts& facts, const 
   return own;
 }
 
-// Those whose device nodes are known: not pretended ones.
+// The GPUs whose device nodes are known, which excludes pretended ones.
 std::vector<task::OwnGpu> with_nodes(const NodeFacts& facts, const std::vector<std::uint32_t>& indices) {
   std::vector<task::OwnGpu> found;
   for (const Gpu& gpu : facts.gpus)
@@ -74,7 +74,7 @@ std::vector<task::OwnGpu> with_nodes(const NodeFacts& facts, const std::vector<s
   return found;
 }
 
-// Those that are known.
+// The NUMA nodes of these GPUs, where they are known.
 std::vector<std::int32_t> numa_nodes_of(const NodeFacts& facts, const std::vector<std::uint32_t>& indices) {
   std::vector<std::int32_t> nodes;
   for (const std::uint32_t index : indices) {

@@ -1,4 +1,4 @@
-// From the ledger's record of a job to the orders for one host. Pure.
+// Makes the orders for one host from the ledger's record of a job. Pure.
 #pragma once
 
 #include <map>
@@ -10,19 +10,19 @@
 
 namespace dtrain::node {
 
-// One generation's shared context, made once and kept while the generation lasts.
+// The context that all tasks of a generation share; made once and kept while the generation lasts.
 std::shared_ptr<const task::JobContext> make_context(const cluster::JobRecord& job);
 
-// Is it still that of the job?
+// True if the context is still that of the job's present generation and size.
 bool is_current(const task::JobContext& context, const cluster::JobRecord& job);
 
-// May this task start now? All of the generation are staged (the barrier), and every role it starts after has
-// reached what it must.
+// True if the task may start now: all of the generation are staged (the barrier), and every role that this task
+// starts after has reached the state that it must.
 bool may_start(const cluster::JobRecord& job, const TaskId& task);
-// Has that task come so far that who waits for it by startAfter may start?
+// True if that task has reached the state that startAfter requires of it.
 bool has_reached(const cluster::JobRecord& job, const TaskId& id, const cluster::TaskRecord& t, job::StartAfter need);
 
-// Was it left running when its job ended (cleanPodPolicy: None), and has not died since?
+// True if the task was left running when its job ended (cleanPodPolicy: None) and has not ended since.
 bool runs_on(const cluster::TaskRecord& task);
 
 struct OrderClock {

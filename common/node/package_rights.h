@@ -1,5 +1,5 @@
-// Who may name which package in a job: who has given all of its bytes to this agent, and who has a job with it. A digest alone is no right
-// to what it stands for: others may come to know it.
+// Decides who may use which package in a job: a user who uploaded all of its bytes to this agent, and a user who has
+// a job with it. Knowing the digest is not enough, since others may come to know it.
 #pragma once
 
 #include <deque>
@@ -11,8 +11,9 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kGiftsOfUser = 64;    // of one user, remembered; the oldest is forgotten, and is to be given again
-inline constexpr std::size_t kGivingUsers = 1024;  // at so many all are forgotten
+// uploads remembered of one user; the oldest is forgotten, and its package must be uploaded again
+inline constexpr std::size_t kGiftsOfUser = 64;
+inline constexpr std::size_t kGivingUsers = 1024;  // users whose uploads are remembered; beyond, all are forgotten
 
 class PackageRights {
  public:
@@ -27,10 +28,10 @@ class PackageRights {
     auto operator<=>(const User&) const = default;
   };
   const cluster::Ledger& ledger_;
-  std::map<User, std::deque<std::string>> gifts_;  // in the life of this agent
+  std::map<User, std::deque<std::string>> gifts_;  // uploads in this agent's life
 };
 
-// What may be shown of a digest to everybody: it tells packages apart, and gets nobody one.
+// The part of a digest that everybody may see: it tells packages apart, and nobody can get a package with it.
 inline std::string shown_digest(const std::string& digest) { return digest.substr(0, 12); }
 
 }  // namespace dtrain::node

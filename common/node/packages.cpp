@@ -55,7 +55,8 @@ void Packages::give_up(const AssignmentId& id) {
 
 // ---------------------------------------------------------------- a fetch
 
-// Those that are known to have had it, then whoever has a copy of the ledger: only there are tasks staged and jobs submitted.
+// First the hosts that are known to have had the package, then all with a copy of the ledger: only there are tasks
+// staged and jobs submitted.
 std::deque<NodeId> Packages::sources_of(const std::string& digest, const Fetch& f) const {
   std::deque<NodeId> sources;
   const auto add = [&](const NodeId& host) {
@@ -71,7 +72,8 @@ std::deque<NodeId> Packages::sources_of(const std::string& digest, const Fetch& 
   return sources;
 }
 
-// They name a host that has it: the next of a round under way, too, which may have asked it before it did.
+// Keepers name a host that has the package. It is added to a round in progress even if that round asked it before,
+// because it may have got the package since.
 void Packages::add_keepers(Fetch& f, const std::vector<Keeper>& keepers) {
   for (const Keeper& keeper : keepers) {
     f.keepers.push_back(keeper);
@@ -89,7 +91,7 @@ void Packages::next_source(const std::string& digest, Fetch& f) {
   if (!f.in_round) {
     f.in_round = true;
     f.problem.clear();
-    // It may have come by another way since somebody found it missing: a user's upload, or a fetch that was just ending.
+    // The package may have come in another way since it was found missing: by a user's upload, or by a fetch that was just ending.
     f.looks = true;
     c_.emit(FindBlob{digest});
     return;
@@ -129,7 +131,7 @@ void Packages::close(Fetch& f) {
   if (f.part != 0) relays_.close(std::exchange(f.part, 0));
 }
 
-// Nothing of what was written counts.
+// Drops what was written.
 void Packages::start_over(Fetch& f) {
   close(f);
   if (f.writer != 0) c_.emit(DropBlob{std::exchange(f.writer, 0)});
@@ -146,15 +148,15 @@ void Packages::answered(const RelayAnswered& e) {
   if (found == fetches_.end() || found->second.part == 0) return;
   auto& [digest, f] = *found;
   const auto message = wire::decode<wire::Message>(e.message);
-  if (message && message->request != f.asked) return;  // of a source before
-  if (message && message->type == MessageType::error) return;  // RelayEnded says it
+  if (message && message->request != f.asked) return;  // an answer from an earlier source
+  if (message && message->type == MessageType::error) return;  // RelayEnded reports the error
   auto chunk = message && message->type == MessageType::blob_chunk ? wire::decode<wire::BlobChunk>(message->payload)
                                                                     : Result<wire::BlobChunk>(fail(ErrorCode::damaged, ""));
   if (!chunk || chunk->offset != f.have || chunk->bytes.size() > limits::kBlobChunkBytes ||
       chunk->bytes.size() > limits::kPackageBytes - f.have || f.complete) {
     note_problem(f, "host " + host_name(c_, f.source) + " sent what was not asked for");
     start_over(f);
-    return;  // drive() goes on
+    return;  // drive() continues
   }
   f.came = c_.now.boot;
   f.have += chunk->bytes.size();
@@ -193,11 +195,11 @@ void Packages::written(const BlobWritten& e) {
   if (e.digest) {
     c_.log.write(LogLevel::info, "package.fetched",
                  {{"package", digest}, {"bytes", std::to_string(f.have)}, {"from", host_name(c_, f.source)}});
-    f.writer = 0;  // which ended with it
+    f.writer = 0;  // it ended with the failure
     return is_here(found);
   }
   if (e.digest.error().code != ErrorCode::damaged) return disk_failed(digest, f, e.digest.error());
-  // Whose bytes were wrong is not known where several gave some: all of them again, from the next.
+  // If several sources sent parts, it is not known whose bytes were wrong: all are fetched again, from the next source.
   c_.log.write(LogLevel::warn, "package.damaged", {{"package", digest}, {"from", host_name(c_, f.source)}});
   note_problem(f, "what host " + host_name(c_, f.source) + " sent is damaged");
   start_over(f);
@@ -215,7 +217,7 @@ void Packages::disk_failed(const std::string& digest, Fetch& f, const Error& err
 }
 
 void Packages::is_here(Fetches::iterator found) {
-  start_over(found->second);  // where it came by another way
+  start_over(found->second);  // if it came in another way
   Fetch f = std::move(found->second);
   own_copy(found->first, "");
   fetches_.erase(found);
@@ -274,7 +276,7 @@ void Packages::members_changed() {
       close(f);
       note_problem(f, cause->message);
     } else if (!f.in_round && f.rounds > 0) {
-      f.retry = std::min(f.retry, c_.now.boot + kFetchAgain);  // who has it may be back
+      f.retry = std::min(f.retry, c_.now.boot + kFetchAgain);  // a host that has it may be back
     }
   }
   for (auto& [connection, s] : spreads_) {
@@ -403,7 +405,7 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
   s.digest = digest;
   s.of = all.voters.size();
   s.needed = s.of / 2 + 1;
-  if (votes()) {  // a job may be submitted here whose package was uploaded elsewhere, or is gone from the cache
+  if (votes()) {  // the package of a job that is submitted here may have been uploaded elsewhere, or removed from the cache
     s.own = Spread::Own::looked_for;
     c_.emit(FindBlob{digest});
   }
@@ -421,7 +423,7 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
   return false;
 }
 
-// `problem`: why there is none; else it is on this disk.
+// `problem`: why this voter has no copy; "": it is on this disk.
 void Packages::own_copy(const std::string& digest, const std::string& problem) {
   for (auto& [connection, s] : spreads_) {
     if (s.own == Spread::Own::known || s.digest != digest) continue;
@@ -460,7 +462,7 @@ void Packages::closed(ConnectionId connection) {
   std::erase_if(had_, [&](const auto& request) { return request.first == connection; });
   for (auto& [own, s] : spreads_) {
     std::erase_if(s.waiting, [&](const auto& w) { return w.request.connection == connection; });
-    s.over = s.over || s.waiting.empty();  // who fetches it may go on
+    s.over = s.over || s.waiting.empty();  // a voter that fetches it may go on
   }
   std::erase_if(ready_, [&](const Request& r) { return r.connection == connection; });
 }

@@ -1,9 +1,9 @@
-// Packages, between hosts: a host that is given a task and lacks the job's package fetches it from one that has it, and voters
-// have those of all active jobs, so that no lost host takes the only copy along.
+// Moves packages between hosts: a host that gets a task and lacks the job's package fetches it from a host that has
+// it, and voters keep the packages of all active jobs, so that no lost host takes the only copy with it.
 //
-// Here: who is asked, in which order, from which byte on, and what is done with what comes. The bytes go over relayed streams
-// (common/relay) and to the disk (WriteBlob), which accepts a blob under its digest only. What was written of one is kept when
-// a stream ends: the next source goes on behind it.
+// This class decides which host is asked, in which order, from which byte on, and what becomes of the answer. The
+// bytes travel over relayed streams (common/relay) to the disk (WriteBlob), which accepts a blob only under its own
+// digest. What was written of a blob is kept when a stream ends: the next source continues from there.
 #pragma once
 
 #include <cstdint>
@@ -19,48 +19,55 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kFetchesAtOnce = 4;      // further ones wait
-inline constexpr std::size_t kKeptAtOnce = 2;         // of them copies that nobody waits for: further ones wait, others go before
-inline constexpr std::size_t kKeepers = 256;          // other agents' requests to keep something; a further one is refused
-inline constexpr std::size_t kSpreads = 256;          // clients that wait until voters have their package; likewise
-inline constexpr std::size_t kSpreadBytes = 64 << 20; // of their requests together; likewise
-inline constexpr Duration kFetchAgain = 1s;           // after all sources failed; doubled each time
+inline constexpr std::size_t kFetchesAtOnce = 4;      // further fetches wait
+// of kFetchesAtOnce, copies that nobody waits for: further ones wait, and awaited fetches go first
+inline constexpr std::size_t kKeptAtOnce = 2;
+inline constexpr std::size_t kKeepers = 256;          // requests of other agents to keep a package; a further one is refused
+// clients that wait until voters have their package; a further one is refused
+inline constexpr std::size_t kSpreads = 256;
+inline constexpr std::size_t kSpreadBytes = 64 << 20; // of these clients' requests together; a further one is refused
+inline constexpr Duration kFetchAgain = 1s;           // pause after all sources failed; doubled each time,
 inline constexpr Duration kFetchAgainAtMost = 30s;    // up to this
-inline constexpr Duration kFetchStalls = 120s;        // nothing came of an open stream for so long: the next source
-inline constexpr Duration kLookForKept = 60s;         // voters look again for what they are to have
-inline constexpr std::size_t kKeptPerLook = 256;      // at so many, and as many of new jobs until then; the next look goes on
+// an open stream that delivers nothing for so long is given up for the next source
+inline constexpr Duration kFetchStalls = 120s;
+inline constexpr Duration kLookForKept = 60s;         // how often voters look for packages that they should have
+// packages checked in one look, and as many of new jobs before the next; the next look continues after them
+inline constexpr std::size_t kKeptPerLook = 256;
 
 class Packages {
  public:
   Packages(Context& context, Relays& relays) : c_(context), relays_(relays) {}
 
-  // ---- tasks of this host
+  // ---- for tasks of this host
   void stage(Stage stage);
-  // False: the task is to hear it. Else it is staged again when the package is here; not where it is not `wanted` any more.
+  // Returns false if the task is to be told of the result. Otherwise the package is fetched and the task staged
+  // again, unless the task is no longer `wanted`.
   bool staged(const Staged& e, bool wanted);
   std::vector<AssignmentId> waiting(JobId job) const;
-  void give_up(const AssignmentId& id);  // it waits no more
-  // What tasks are to hear: how their staging ended; why they wait.
+  void give_up(const AssignmentId& id);  // the assignment does not wait any more
+  // What tasks are to be told: results of their staging; reasons why they wait.
   std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
   std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
 
-  // ---- other agents
+  // ---- for other agents
   void keep(const Request& e, const wire::KeepBlobRequest& q);
 
-  // ---- clients: a majority of the voters is to have the package before its job is in the ledger
-  // True: it has, or has to have nothing; this request may go on. Else it is answered with an error, or handled anew.
+  // ---- for clients: a majority of the voters must have the package before its job enters the ledger
+  //
+  // Returns true if they have it, or if there is no package: the request may go on. Otherwise the request is answered
+  // with an error later, or is returned by take_spread().
   bool spread(const Request& e, const std::string& digest, const std::string& could_not);
   std::vector<Request> take_spread() { return std::exchange(ready_, {}); }
 
   // ---- what happens
   void job_changed(JobId id);
   void answered(const RelayAnswered& e);
-  bool ended(const RelayEnded& e);  // false: none of ours
+  bool ended(const RelayEnded& e);  // false: the part does not belong to this class
   void written(const BlobWritten& e);
   void found(const BlobFound& e);
   void closed(ConnectionId connection);
   void members_changed();
-  // Before the end of each turn.
+  // To be called before the end of each turn.
   void drive();
   Instant deadline() const;
 
@@ -73,28 +80,28 @@ class Packages {
   struct Fetch {
     std::map<AssignmentId, Stage> stages;
     std::vector<Keeper> keepers;
-    bool kept = false;           // wanted by the ledger
-    bool spread = false;         // a client's request is to count this voter
+    bool kept = false;           // the ledger wants a copy here
+    bool spread = false;         // a client's request waits for this voter's copy
 
-    ConnectionId writer = 0;     // 0: nothing of it was written
+    ConnectionId writer = 0;     // 0: nothing was written
     std::uint64_t have = 0;      // bytes given to the disk
-    bool complete = false;       // with the last of them
-    ConnectionId part = 0;       // the stream; 0: none
-    std::uint64_t asked = 0;     // number of the request on it: answers of earlier ones may be under way still
-    NodeId source;               // of it
-    Instant came{};              // when something of it last came
-    std::deque<NodeId> sources;  // to be asked yet in this round
+    bool complete = false;       // the last byte was given to the disk
+    ConnectionId part = 0;       // the open stream; 0: none
+    std::uint64_t asked = 0;     // number of the request on that stream: answers to earlier requests may still arrive
+    NodeId source;               // the host that the stream comes from
+    Instant came{};              // when the stream last delivered something
+    std::deque<NodeId> sources;  // hosts that are yet to be asked in this round
     bool in_round = false;
-    bool looks = false;          // at the own disk, with which a round begins
-    std::string problem;         // the first of this round
-    std::uint32_t rounds = 0;    // in a row that failed
-    Instant retry{};             // the next begins then
+    bool looks = false;          // this host's own disk is being asked, with which each round begins
+    std::string problem;         // the first problem of this round
+    std::uint32_t rounds = 0;    // failed rounds in a row
+    Instant retry{};             // when the next round begins
     bool awaited() const { return spread || !stages.empty() || !keepers.empty(); }
     bool wanted() const { return kept || awaited(); }
     bool busy() const { return part != 0 || complete || looks; }
   };
   struct Slots {
-    std::size_t busy = 0, kept = 0;  // of them those that nobody waits for
+    std::size_t busy = 0, kept = 0;  // kept: of the busy ones, those that nobody waits for
     bool room_for(const Fetch& f) const { return busy < kFetchesAtOnce && (f.awaited() || kept < kKeptAtOnce); }
     void count(const Fetch& f) {
       busy += f.busy() ? 1 : 0;
@@ -102,7 +109,7 @@ class Packages {
     }
   };
   using Fetches = std::map<std::string, Fetch>;
-  // One package on its way to the voters, for all who wait for that: a sweep submits one package a hundred times.
+  // One package on its way to the voters, for all clients that wait for it: a sweep submits the same package a hundred times.
   struct Spread {
     struct Waiting {
       Request request;
@@ -111,10 +118,10 @@ class Packages {
     std::vector<Waiting> waiting;
     std::string digest;
     enum class Own : unsigned char { known, looked_for, fetched } own{};  // this voter's copy
-    std::map<ConnectionId, NodeId> asked;  // parts
+    std::map<ConnectionId, NodeId> asked;  // the parts at the other voters
     std::size_t have = 0, needed = 0, of = 0;
-    std::string problem;         // the first
-    bool over = false;           // nobody waits; the rest may finish
+    std::string problem;         // the first problem
+    bool over = false;           // nobody waits any more; the parts that are open may finish
     bool fails() const { return own != Own::looked_for && have + asked.size() + (own == Own::fetched ? 1 : 0) < needed; }
   };
 
@@ -136,17 +143,17 @@ class Packages {
 
   Context& c_;
   Relays& relays_;
-  std::map<AssignmentId, Stage> staging_;                // asked of the agent, with a package
+  std::map<AssignmentId, Stage> staging_;                // packages that the agent is staging
   Fetches fetches_;                                      // by digest
-  std::map<std::string, std::vector<Keeper>> finding_;   // FindBlob for them is under way
-  std::map<ConnectionId, Spread> spreads_;               // by the connection of their parts
-  std::set<std::pair<ConnectionId, std::uint64_t>> had_; // requests whose package is where it is to be
+  std::map<std::string, std::vector<Keeper>> finding_;   // keepers for which a FindBlob is under way
+  std::map<ConnectionId, Spread> spreads_;               // by the connection of its parts
+  std::set<std::pair<ConnectionId, std::uint64_t>> had_; // requests whose package is where it must be
   std::vector<Request> ready_;
   std::vector<Staged> staged_;
   std::vector<std::pair<AssignmentId, std::string>> reasons_;
-  std::set<std::string> kept_;                           // digests of active jobs
+  std::set<std::string> kept_;                           // digests of the active jobs' packages
   std::string looked_last_;
-  std::size_t looked_since_ = 0;                         // for new jobs, since the last look
+  std::size_t looked_since_ = 0;                         // packages of new jobs that were checked since the last look
   Instant next_look_ = kNever;
 };
 

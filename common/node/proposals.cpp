@@ -24,7 +24,7 @@ std::size_t Proposals::report_room() const {
 
 void Proposals::report(std::vector<job::TaskObservation> seen) {
   CHECK(seen.size() <= report_room());
-  if (extendable()) {  // one that nobody was told yet takes them along
+  if (extendable()) {  // a report that was not sent yet takes them along
     auto& tasks = reports_.back().tasks;
     tasks.insert(tasks.end(), std::make_move_iterator(seen.begin()), std::make_move_iterator(seen.end()));
   } else {
@@ -59,7 +59,7 @@ void Proposals::drive() {
     forward();
 }
 
-// What the log refuses now (it hands over, or is full) is tried again soon.
+// What the log refuses now (it is handing over, or is full) is proposed again soon.
 void Proposals::propose_all() {
   if (retry_ != kNever && retry_ > c_.now.boot) return;
   retry_ = kNever;

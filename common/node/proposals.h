@@ -1,8 +1,8 @@
-// What this node wants in the log and cannot see applied yet: its users' commands and its host's reports.
+// What this node wants in the log until it sees it applied: its users' commands and its host's reports.
 //
-// Where this node coordinates it proposes them itself; else it sends them to the leader that it knows, and again until
-// it sees them applied in its own copy of the ledger. A command has an id and a report a number, so that nothing is
-// applied twice. Reports go one after the other, commands in the order in which they came.
+// Where this node coordinates it proposes them itself. Otherwise it forwards them to the leader that it knows, and
+// again until it sees them applied in its own copy of the ledger. Commands have ids and reports have numbers, so that
+// nothing is applied twice. Reports go one after the other; commands go in order of arrival.
 #pragma once
 
 #include <cstdint>
@@ -16,38 +16,40 @@
 
 namespace dtrain::node {
 
-inline constexpr Duration kForwardRetry = 500ms;  // until what was sent to the leader is sent again
+inline constexpr Duration kForwardRetry = 500ms;  // pause before something is forwarded again
 inline constexpr Duration kAnswerWithin = 10s;    // a command that is not applied by then is given up
-// Commands sent to the leader and not applied; further ones wait. A link has room for twice as many messages: what finds none there
-// is lost, and said again only after kForwardRetry.
+// Commands that were forwarded and are not applied yet; further ones wait. A link's queue holds twice as many
+// messages: what does not fit there is lost and forwarded again only after kForwardRetry.
 inline constexpr std::size_t kForwards = 32;
-inline constexpr std::size_t kReportTasks = 256;  // in one report, which fits in an entry; further ones go in the next
-inline constexpr std::size_t kReports = 1024;     // said and not applied; what changes meanwhile waits in report_room()
+// tasks in one report, which fits in one log entry; further tasks go in the next report
+inline constexpr std::size_t kReportTasks = 256;
+// reports that were sent and are not applied; beyond, changes wait until report_room()
+inline constexpr std::size_t kReports = 1024;
 
 class Proposals {
  public:
   explicit Proposals(Context& context) : c_(context) {}
 
-  // Answers the id that Ledger::apply will tell.
+  // Returns the id that Ledger::apply will name.
   template <class T>
   MemberId add(cluster::CommandType type, const T& body) {
     return add_encoded(type, wire::encode(body));
   }
   std::size_t commands() const { return commands_.size(); }
-  // `seen` may be empty: a report all the same. At most report_room() of them.
+  // An empty `seen` makes a report all the same. At most report_room() observations.
   void report(std::vector<job::TaskObservation> seen);
-  // What HostLost of that index took from this host has ended here.
+  // Reports that all which the HostLost of that index took from this host has ended here.
   void report_back(std::uint64_t lost);
   std::size_t report_room() const;
-  std::uint64_t last_report() const { return sequence_; }  // its number
+  std::uint64_t last_report() const { return sequence_; }  // the number of the last report
 
-  // Another leader, or none: everything is said again.
+  // To be called when the leader changed or is not known: everything is sent again.
   void leadership_changed();
-  // At the end of a turn: proposes or sends what is due.
+  // To be called at the end of a turn: proposes or forwards what is due.
   void drive();
   void applied(const MemberId& request);
   void reported(const cluster::ReportMark& mark);
-  // Commands that took too long: nobody proposes them any more, though one may be applied yet.
+  // Returns commands that took too long. Nobody proposes them any more, but one that is under way may still be applied.
   std::vector<MemberId> give_up();
   Instant deadline() const;
 
@@ -61,7 +63,7 @@ class Proposals {
   };
   struct Seen {
     std::uint64_t sequence = 0;
-    bool said = false;  // to anybody, ever: that number means these tasks, and may be applied yet
+    bool said = false;  // it was sent once: its number then stands for exactly these tasks, and it may yet be applied
     std::vector<job::TaskObservation> tasks;
     std::uint64_t back = 0;
   };
@@ -76,7 +78,7 @@ class Proposals {
 
   Context& c_;
   std::deque<Wanted> commands_;
-  std::size_t said_ = 0;  // of commands_, from the front: to this leader
+  std::size_t said_ = 0;  // how many of commands_, from the front, were sent to this leader
   std::deque<Seen> reports_;
   std::size_t reports_said_ = 0;
   std::uint64_t sequence_ = 0;

@@ -12,7 +12,7 @@
 namespace dtrain::node {
 namespace {
 
-// Without a coordinator.
+// The state of a cluster without a coordinator.
 constexpr std::string_view kMeanwhile =
     "nothing is decided; running tasks go on, but those under a lease (ps, chief, ...) stand still once it is over";
 
@@ -32,7 +32,8 @@ bool is_up(const Context& c, const wire::LogReachView& other) {
   return suspect ? is_up(c, wire::MemberState::suspect) : other.state == wire::to_string(wire::MemberState::alive);
 }
 
-// Voters of the configuration in force, by whether they are up. By one of an older history nobody is elected, however many are.
+// The voters of the configuration in force, divided by whether they are up. A configuration of an older history
+// elects nobody, however many are up.
 struct Voters {
   std::vector<std::string> up, away;
   bool elect = true;
@@ -46,11 +47,11 @@ Voters voters(const Context& c) {
     const bool up = id == c.replicated->raft().id() || (m && is_up(c, m->state));
     (up ? all.up : all.away).push_back(name_of(c, id));
   }
-  std::ranges::sort(all.away);  // for people; the configuration's order is that of random ids
+  std::ranges::sort(all.away);  // for people; the configuration orders by random ids
   return all;
 }
 
-// Of the others, who have or had a copy of a log.
+// The other nodes that have or had a copy of a log.
 std::vector<wire::LogReachView> others(const Context& c) {
   std::vector<wire::LogReachView> all;
   const raft::Raft& raft = c.replicated->raft();
@@ -68,7 +69,7 @@ std::string reach(std::uint64_t index, std::uint64_t term) {
   return "entry " + std::to_string(index) + " of term " + std::to_string(term);
 }
 
-// Nothing: none of them stands against it.
+// Whether `other` is a reason against recovering here; success: it is not.
 Status against(const Context& c, const wire::RecoveryView& here, const wire::LogReachView& other, bool force) {
   if (!is_up(c, other)) return {};
   if (other.history > here.history)

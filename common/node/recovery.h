@@ -1,5 +1,5 @@
-// When a majority of the voters is lost: what this node can say of it, and whether recover-quorum may begin a new history
-// here (docs/consensus.md, rule 14). Pure.
+// For when a majority of the voters is lost: what this node knows about it, and whether recover-quorum may begin a
+// new history here (docs/consensus.md, rule 14). Pure.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace dtrain::node {
 
-// What recover-quorum would do here; an error: why it may not. `force`: also where another survivor's log reaches further,
-// or is not known.
+// Describes what recover-quorum would do here, or why it may not. `force`: permit it even if the log of another
+// survivor reaches further, or is not known.
 Result<wire::RecoveryView> recovery_view(const Context& c, bool force);
 
 // What the operator of a cluster without a majority, or with two histories, should know and do next; "": nothing.

@@ -1,5 +1,5 @@
-// What callers were refused for want of rights, so that it can be said without being a way to fill logs: of each caller at once, then
-// at most once in kRefusalEvery, with how often it was in all. Pure.
+// Refusals for want of rights, reported without letting a caller fill the logs: each caller's first refusal at once,
+// later ones at most once in kRefusalEvery with their number. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,28 @@
 namespace dtrain::node {
 
 inline constexpr Duration kRefusalEvery = 60s;
-inline constexpr std::size_t kRefusalBytes = 256;    // of its text; the rest is cut off
-inline constexpr std::size_t kRefusedCallers = 256;  // of so many that is remembered: beyond, the one that was longest not refused is not
+inline constexpr std::size_t kRefusalBytes = 256;    // of the reason; the rest is cut off
+// callers remembered; beyond, the caller that was not refused for longest is forgotten
+inline constexpr std::size_t kRefusedCallers = 256;
 
 class Refusals {
  public:
   struct Report {
     Caller caller;
-    std::string reason;       // the newest one's
-    std::uint64_t count = 0;  // since the agent's start, or since the caller was forgotten
-    std::uint64_t said_as = 0;  // event() of the report before, which this one replaces; 0: none
+    std::string reason;       // of the newest refusal
+    std::uint64_t count = 0;  // refusals since the agent's start, or since the caller was forgotten
+    std::uint64_t said_as = 0;  // number of the event of the report before, which this one supersedes; 0: none
   };
-  // Counts it. What is to be said now; nothing: it was said lately, and due() tells it later.
+  // Counts a refusal. Returns the report to make now, or nullopt if the caller was reported lately; due() reports it later.
   std::optional<Report> refused(Instant now, const Caller& caller, const std::string& reason);
-  // Of callers that went on after they were told of last, once their time is over.
+  // Returns reports of callers that were refused again after their last report, once kRefusalEvery is over.
   std::vector<Report> due(Instant now);
-  // Under which number (LocalEvents) the newest report of that caller was told.
+  // Remembers the number (LocalEvents) of that caller's newest report.
   void told(const Caller& caller, std::uint64_t event);
-  Instant deadline() const;  // of due(); kNever: nothing is held back
+  Instant deadline() const;  // when due() has something; kNever: nothing is held back
 
  private:
-  using Key = std::pair<std::string, std::uint32_t>;  // another host's number may be somebody else's
+  using Key = std::pair<std::string, std::uint32_t>;  // name and uid, since the same uid on another host may be somebody else's
   struct State {
     Report newest;
     Instant quiet_until{};

@@ -110,14 +110,14 @@ std::optional<Relays::Accepted> Relays::received(const RelayReceived& e) {
     c_.emit(SendRelay{std::move(*peer), wire::RelayClose{stream, opener, error.code, error.message, error.next}});
   };
   if (const auto* data = std::get_if<wire::RelayData>(&e.message)) {
-    // A stream of an earlier life, or one that ended here: the other end may not know.
+    // A stream of an earlier life, or one that ended here without the other end knowing.
     close(data->stream, !data->opener,
           {ErrorCode::unavailable, "does not know this stream any more: its agent was restarted", "try again"});
     return std::nullopt;
   }
   const auto* open = std::get_if<wire::RelayOpen>(&e.message);
   if (open == nullptr) return std::nullopt;
-  // Said twice before the agent was told of the first.
+  // The opening was sent again before the agent had been told of the first.
   if (const auto known = peers_.find(member); known != peers_.end() && known->second.open.contains(open->stream)) return std::nullopt;
   if (const auto no = refusal(member, open->stream)) {
     close(open->stream, false, *no);

@@ -1,8 +1,8 @@
-// Requests of clients at the hosts that have what they ask for, and those that other agents ask for their clients.
+// Requests of this node's clients at other hosts, and requests that other agents make here for their clients.
 //
-// Here: whom a stream is opened with, under which number, who may open one here, and when one is over. The bytes are the
-// agent's (common/relay). A stream is opened once: its number is remembered beyond its end, so that a message that comes
-// again begins nothing anew.
+// This class decides with whom a stream is opened, under which number, who may open one here, and when one is over.
+// The agent moves the bytes (common/relay). A stream is opened once: its number is remembered after its end, so that
+// a message that arrives twice opens nothing anew.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,13 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kRelaysOpened = 256;    // at a time, of this node's clients: a further one is refused
-inline constexpr std::size_t kRelaysAccepted = 128;  // at a time, from all other agents: likewise
-inline constexpr std::size_t kRelaysOfOne = 64;      // of them from one agent
-inline constexpr std::size_t kRelayPeers = 4096;     // members whose streams are remembered: of a further one none is accepted
-inline constexpr std::size_t kEndedRelays = 1024;    // of one member; of older ones only that they are over
+inline constexpr std::size_t kRelaysOpened = 256;    // at a time, for this node's clients; a further one is refused
+inline constexpr std::size_t kRelaysAccepted = 128;  // at a time, for all other agents; a further one is refused
+inline constexpr std::size_t kRelaysOfOne = 64;      // of kRelaysAccepted, those of one agent
+// members whose streams are remembered; a further member's streams are refused
+inline constexpr std::size_t kRelayPeers = 4096;
+// ended streams of one member that are remembered one by one; older ones only as a range
+inline constexpr std::size_t kEndedRelays = 1024;
 
 class Relays {
  public:
@@ -34,24 +36,25 @@ class Relays {
     wire::MessageType type{};
     std::string payload;  // encoded
   };
-  // The part, or why there is none: the message is the cause alone, as in RelayEnded.
+  // Returns the part, or why there is none; the error's message holds the cause alone, as in RelayEnded.
   Result<ConnectionId> open(const Asked& asked, const NodeId& host, bool whole);
   void close(ConnectionId part);
-  // One request at one other host, which answers it. `could_not`: what is said where it cannot.
+  // Passes a whole request on to one other host, which answers the client. `could_not` begins the error if that host cannot.
   void pass_on(const Asked& asked, const NodeId& host, const std::string& could_not);
   void ended(const RelayEnded& e);
   void cancel(ConnectionId connection, std::uint64_t request);
-  // Why no stream can be opened with that host, or one that was is lost; nothing: it is in service.
+  // Why no stream can be opened with that host, or why an open one counts as lost; nullopt: the host is in service.
   std::optional<Error> away(const NodeId& host) const;
 
   // ---- for other agents
-  // A caller whose connection was accepted; nothing: refused, or nothing to accept.
+  //
+  // The connection that was accepted, and its caller; nullopt: the stream was refused, or the message opens none.
   struct Accepted {
     ConnectionId connection = 0;
     Caller caller;
   };
   std::optional<Accepted> received(const RelayReceived& e);
-  // Whose connection that is; nothing: none of these.
+  // The member that opened the connection; nullopt: the connection is not relayed.
   std::optional<MemberId> opener(ConnectionId relayed) const;
 
   // ---- both
@@ -59,7 +62,7 @@ class Relays {
   void members_changed();
 
  private:
-  struct Passed {  // a whole request
+  struct Passed {  // one request that was passed on as a whole
     ConnectionId connection = 0;
     std::uint64_t request = 0;
     NodeId host;
@@ -68,7 +71,7 @@ class Relays {
   struct Peer {
     std::set<std::uint64_t> open;
     std::set<std::uint64_t> over;
-    std::uint64_t over_to = 0;  // up to this one those that are not open are over, too
+    std::uint64_t over_to = 0;  // streams up to this number that are not open are over, too
   };
   struct Stream {
     MemberId member;
@@ -81,9 +84,9 @@ class Relays {
   std::uint64_t last_stream_ = 0;
   ConnectionId last_part_ = kFirstPart - 1, last_relayed_ = kFirstRelayed - 1;
   std::set<ConnectionId> parts_;
-  std::map<ConnectionId, Passed> passed_;     // of parts_
+  std::map<ConnectionId, Passed> passed_;     // subset of parts_
   std::map<ConnectionId, Stream> accepted_;
-  std::map<MemberId, Peer> peers_;            // that opened streams here
+  std::map<MemberId, Peer> peers_;            // members that opened streams here
 };
 
 }  // namespace dtrain::node

@@ -60,7 +60,7 @@ std::optional<raft::Outputs> Replica::take() {
 }
 
 bool Replica::alone() const {
-  // By a configuration of an older history nobody is elected: who followed recover-quorum's survivor waits for it.
+  // A configuration of an older history elects nobody: a member that followed recover-quorum's survivor waits for the survivor.
   const raft::Configuration& configuration = raft_.configuration();
   return configuration.voters.size() == 1 && configuration.voters.front() == raft_.id() &&
          configuration.history == raft_.history().number;

@@ -1,8 +1,8 @@
-// This node's copy of the replicated log: owns Raft and gathers what its steps want, so that all of one turn of Node
-// goes to the disk together (group commit).
+// This node's copy of the replicated log: owns Raft and gathers the outputs of its steps, so that all of one turn of
+// Node goes to the disk together (group commit).
 //
-// A copy that founds its log writes the first entry with the first commit: before that nothing of it is promised to
-// anybody.
+// A copy that founds its log writes the first entry together with the first commit; before that, nobody has been
+// promised anything of it.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +15,37 @@
 
 namespace dtrain::node {
 
-// Proposals without an answer. Requests of users are refused long before (limits::kPendingProposals); beside them the
-// coordinator has at most one for each job, and a host one report in each turn.
+// Proposals in flight. Requests of users are refused long before (limits::kPendingProposals); besides, the
+// coordinator has at most one proposal for each job, and a host one report in each turn.
 inline constexpr std::size_t kProposals = 65'536;
 
 class Replica {
  public:
-  // `found`: a disk without a history (empty, or with the log of a version before the council) begins one of this node
-  // alone, with that id. Unset: it waits to be added.
+  // `found`: if the disk has no history (it is empty, or has a log from a version before the council), begin a
+  // history with that id and this node alone. Unset: wait until the leader adds this node.
   Replica(raft::Self self, raft::Options options, Rng rng, Log& log, raft::Stored stored, std::optional<MemberId> found);
 
-  // All of a turn, then flush(). What is committed must be taken before the next step.
+  // All steps of a turn, then flush(). What is committed must be taken before the next step.
   void step(Instant now, const raft::Input& input);
-  // The index that the entry will have when it commits; 0: refused.
+  // Returns the index that the entry will have when it commits, or 0 if it was refused.
   std::uint64_t propose(Instant now, std::string payload);
-  // After the last step of a turn: what must become durable is in the next take().
+  // To be called after the last step of a turn: the next take() then returns what must become durable.
   void flush(Instant now);
   bool dirty() const { return dirty_; }
-  // What the steps want since the last call; nothing: nothing. Of `persist` only after flush().
+  // Returns the outputs of the steps since the last call; nullopt: there are none. `persist` is filled in only after flush().
   std::optional<raft::Outputs> take();
 
   const raft::Raft& raft() const { return raft_; }
   Instant deadline() const { return raft_.deadline(); }
-  // The coordinator's fence: (history, term) in one number. Terms go on over histories, so that a later history is
-  // always the larger number.
+  // The coordinator's fence: history and term in one number. Terms continue over histories, and a later history
+  // always gives the larger number.
   std::uint64_t epoch() const { return (raft_.history().number << 32) - (1ull << 32) + raft_.term(); }
-  // Every durable entry is committed: there is no other voter.
+  // True if there is no other voter, so that every durable entry is committed.
   bool alone() const;
   std::uint64_t pending() const { return raft_.last_index() - raft_.commit(); }
 
  private:
-  std::vector<raft::LogEntry> unwritten_;  // of a log that is being founded; its hard state is raft_'s
+  std::vector<raft::LogEntry> unwritten_;  // entries of a log that is being founded; its hard state is that of raft_
   raft::Raft raft_;
   raft::Outputs out_;
   bool dirty_ = false;

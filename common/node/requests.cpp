@@ -42,12 +42,12 @@ void Requests::closed(ConnectionId connection) {
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
   for (Recovering& r : recovering_)
-    if (r.connection == connection) r.connection = 0;  // it is done all the same
+    if (r.connection == connection) r.connection = 0;  // the recovery is carried out all the same
   std::erase_if(waiting_, [&](const Waiting& w) { return w.request.connection == connection; });
   if (std::erase_if(departures_, [&](const Departure& d) { return d.connection == connection; }) != 0)
     seats_.leave(!departures_.empty());
   for (auto& [index, p] : pending_)
-    if (p.connection == connection) p.connection = 0;  // its command commits all the same
+    if (p.connection == connection) p.connection = 0;  // its command may commit all the same
 }
 
 void Requests::handle(const Request& e) {
@@ -60,7 +60,7 @@ void Requests::handle(const Request& e) {
 
 namespace {
 
-// Decodes the payload and hands it on, or answers with what is wrong with it.
+// Decodes the payload and calls the handler, or refuses with the error.
 template <class T, class Handler, class Refuse>
 void with(const wire::Message& m, Handler handler, Refuse refuse) {
   auto payload = wire::decode<T>(m.payload);
@@ -122,7 +122,7 @@ void Requests::dispatch(const Request& e, const wire::Message& m, const Caller& 
   }
 }
 
-// Reading verbs: answered from local knowledge, with or without a coordinator.
+// Reading verbs: answered from what this node knows, with or without a coordinator.
 void Requests::query(const Request& e, const wire::Message& m, const Caller& caller) {
   const auto wrong = [&](const Error& error) { refuse(e, error); };
   const bool stale = without_leader(c_) || c_.storage_failed;
@@ -140,7 +140,7 @@ void Requests::query(const Request& e, const wire::Message& m, const Caller& cal
             std::size_t bytes = 0;
             for (auto entry = c_.ledger.state().jobs.upper_bound(q.after); entry != c_.ledger.state().jobs.end(); ++entry) {
               const auto& job = entry->second;
-              if (job.replaced && c_.ledger.find(job.spec.name) != &job) continue;  // winding down, and its name is another one's
+              if (job.replaced && c_.ledger.find(job.spec.name) != &job) continue;  // it is ending, and its name belongs to another job
               if (!q.job.empty() && job.spec.name != q.job) continue;
               if (!q.user.empty() && job.user.name != q.user) continue;
               if (!q.state.empty() && title(to_string(job.state)) != q.state) continue;
@@ -309,7 +309,7 @@ void Requests::submit(const Request& e, const wire::SubmitRequest& q, const Call
   if (!packages_.spread(e, spec->package_digest, "could not submit job")) return;
   const MemberId id = proposals_.add(cluster::CommandType::submit, command);
   if (c_.options.broken_rule != "ack-after-commit") return pend(id, e, MessageType::submit, caller, place_warnings(c_, *spec));
-  // For the simulator: an answer before the disk has it.
+  // For the simulator: answers before the disk has the entry.
   answer(e, MessageType::submitted,
          wire::SubmitReply{spec->name, c_.replicated->raft().last_index() + 1, 0, false, {}});
 }
@@ -338,7 +338,7 @@ void Requests::plan(const Request& e, const wire::SubmitRequest& q, const Caller
 void Requests::action(const Request& e, const wire::ActionRequest& q, const Caller& caller) {
   static constexpr const char* kVerbs[] = {"cancel", "suspend", "resume", "restart",
                                            "scale",  "delete",  "rerun"};
-  // Another package is code that runs as the job's user.
+  // Another package is code that would run as the job's user.
   const Deed deed = q.package_digest.empty() ? Deed::change : Deed::enter;
   const JobRecord* job = permitted_job(e, q.job, caller, deed, kVerbs[static_cast<int>(q.action)]);
   if (job == nullptr || !room_for_proposal(e)) return;
@@ -363,7 +363,7 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
       return refuse(e, {ErrorCode::not_found,
                         "could not restart task " + q.task + ": job " + q.job + " has no such task",
                         "dtrainctl tasks " + q.job});
-    // What is said to a host that is away is done by nobody.
+    // A host that is away carries out no action.
     if (const auto away = relays_.away(task->second.place.node); away && !task->second.ended && q.action == wire::Action::restart)
       return refuse(e, {ErrorCode::refused,
                         "could not restart task " + q.task + ": " + away->message,
@@ -389,7 +389,7 @@ void Requests::action(const Request& e, const wire::ActionRequest& q, const Call
       !may)
     return refuse(e, may.error());
   const bool rerun = q.action == wire::Action::rerun;
-  // Of a job that has ended nobody keeps the package.
+  // Nobody keeps the package of a job that has ended.
   if (!packages_.spread(e, rerun ? job->spec.package_digest : q.package_digest,
                         rerun ? "could not rerun job " + q.job : "could not restart job " + q.job + " with another package"))
     return;
@@ -448,7 +448,7 @@ void Requests::blob_written(const BlobWritten& e) {
   reply(c_, e.connection, e.request, MessageType::blob, wire::BlobReply{true});
 }
 
-// One that has it and answers; else this one, which says what it does not find.
+// A host that has the checkpoint and is in service; otherwise this one, which reports what it does not find.
 NodeId Requests::checkpoint_host(const cluster::CheckpointRecord& r) const {
   for (const auto& p : r.places)
     if (p.host == c_.facts.id) return p.host;
@@ -481,7 +481,7 @@ bool Requests::verified(const CheckpointVerified& e) {
     const auto awaited = it->awaited.find(e.token);
     if (awaited == it->awaited.end()) continue;
     wire::CheckpointView& view = it->reply.checkpoints[awaited->second];
-    // What could not be read is not known to be damaged: it is as it was.
+    // A checkpoint that could not be read is not known to be damaged: its state stays as it was.
     const ErrorCode code = e.result ? ErrorCode::internal : e.result.error().code;
     if (e.result) view.state = "verified";
     else if (code == ErrorCode::damaged) view.state = "damaged";

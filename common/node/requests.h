@@ -1,4 +1,5 @@
-// What clients ask: decoded, permitted, answered at once or turned into a proposal whose fate is the answer.
+// Handles clients' requests: decodes them, checks permissions, and answers at once or makes a proposal whose fate
+// becomes the answer.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +25,13 @@
 
 namespace dtrain::node {
 
-inline constexpr Duration kCurrentWithin = 10s;  // a request about jobs waits so long for a copy of the ledger that is not old
-inline constexpr std::size_t kWaitingRequests = 256;  // for that; further ones are refused
-inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of them together: a single one may be as long as a frame
-inline constexpr Duration kHeardWithin = 10s;  // of its start an agent may not have heard yet who is alive: recover-quorum waits
-inline constexpr Duration kLeaveWithin = 10s;  // until others vote and lead in the place of one that leaves; then: refused
+inline constexpr Duration kCurrentWithin = 10s;  // how long a request about jobs waits until the copy of the ledger is current
+inline constexpr std::size_t kWaitingRequests = 256;  // requests that wait for that; further ones are refused
+inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of these requests together: a single one may be as long as a frame
+// for so long after its start an agent may not know who is alive, and recover-quorum waits
+inline constexpr Duration kHeardWithin = 10s;
+// how long `leave` waits until others vote and lead in this node's place; then it is refused
+inline constexpr Duration kLeaveWithin = 10s;
 
 class Requests {
  public:
@@ -44,27 +47,28 @@ class Requests {
   void closed(ConnectionId connection);
   void handle(const Request& e);
   void blob_written(const BlobWritten& e);
-  // May who called there name this package in a job? Who may not is to give it first.
+  // True if the client of that connection may use this package in a job; otherwise the client must upload it first.
   bool may_have_package(ConnectionId connection, const std::string& digest) const;
-  // A command was applied: the client whose it is is answered.
+  // To be called when a command was applied: answers its client.
   void applied(const cluster::Applied& result);
-  // Nobody could carry it out in time.
+  // To be called when a command was not applied in time.
   void given_up(const MemberId& id);
-  // Nothing will be committed any more.
+  // To be called when nothing will be committed any more.
   void storage_failed(const Error& error);
-  // checkpoints --verify: the answers of VerifyCheckpoint. True when it was ours.
+  // For checkpoints --verify: takes the answers to VerifyCheckpoint. Returns true if the verification was asked for here.
   bool verified(const CheckpointVerified& e);
-  // The record of members up to this ticket is durable, or cannot be made so: `leave` is answered.
+  // Answers `leave` when the record of members up to this ticket is durable or cannot be made durable.
   void members_saved(const MembersSaved& e);
-  // At the end of a turn: who waits to leave leaves as soon as the cluster can do without.
+  // To be called at the end of a turn, like the drive functions below: a node that waits to leave does so as soon as
+  // the cluster can do without it.
   void drive_departure();
-  // Likewise: recover-quorum is answered once this node coordinates in the new history.
+  // Answers recover-quorum once this node coordinates in the new history.
   void drive_recovery();
-  // Likewise: what waits for a current ledger is answered once it is, or refused.
+  // Handles requests that waited for a current ledger, or refuses them when their time is over.
   void drive_waiting();
-  // Likewise: of refusals that were held back it is said how many there were.
+  // Reports refusals that were held back.
   void drive_refusals();
-  // SIGHUP: who may do what is another now, by that caller's word. An event where it differs.
+  // To be called when a reload (SIGHUP) by that caller changed who may do what. Adds an event if there is a difference.
   void access_changed(const Access& before, const Access& after, const Caller& by);
   Instant deadline() const {
     return std::min({departures_.empty() ? kNever : departures_.front().until, waiting_.empty() ? kNever : waiting_.front().until,
@@ -79,16 +83,16 @@ class Requests {
     Caller caller;
     std::vector<std::string> warnings;
   };
-  struct Verification {  // one `checkpoints --verify`
+  struct Verification {  // one `checkpoints --verify` under way
     ConnectionId connection = 0;
     std::uint64_t request = 0;
     wire::CheckpointsReply reply;
-    std::map<std::uint64_t, std::size_t> awaited;  // token -> view
+    std::map<std::uint64_t, std::size_t> awaited;  // index of the view, by token
   };
 
-  struct Waiting {  // until the ledger is current here
+  struct Waiting {  // a request that waits for a current ledger
     Request request;
-    std::uint64_t applied = 0;  // and has that entry
+    std::uint64_t applied = 0;  // the ledger must also have the entry of this index
     Instant until{};
   };
   struct Departure {  // one `leave` that waits until the cluster can do without this node
@@ -97,38 +101,40 @@ class Requests {
     Caller caller;
     Instant until{};
   };
-  struct Recovering {  // one `recover-quorum` that is being done
+  struct Recovering {  // one `recover-quorum` under way
     ConnectionId connection = 0;
     std::uint64_t request = 0;
-    Caller caller;  // whose word it is
+    Caller caller;  // who asked for it
     wire::RecoveryView view;
   };
-  struct Leaving {  // one `leave`
+  struct Leaving {  // one `leave` that waits for its record
     ConnectionId connection = 0;
     std::uint64_t request = 0;
-    std::uint64_t ticket = 0;  // of the record that says so
+    std::uint64_t ticket = 0;  // of the record of members that says that this node left
   };
 
   void dispatch(const Request& e, const wire::Message& m, const Caller& caller);
-  // What this node cannot answer the coordinator does, or it is refused with where to ask: without a copy of the ledger
-  // all about jobs, with one what only who coordinates knows. False: it can.
+  // Handles requests that this node cannot answer: passes them on to the coordinator, or refuses them and says where
+  // to ask. A node without a copy of the ledger answers nothing about jobs; one with a copy does not answer what only
+  // the coordinator knows. Returns false if this node can answer.
   bool answer_elsewhere(const Request& e, const wire::Message& m, const Caller& caller);
   void pass_on_to_coordinator(const Request& e, const wire::Message& m, const Caller& caller, const std::string& could_not,
                               const std::string& because);
-  // This node has a copy, but since its start no leader told it yet what of it is committed: what it would say of jobs may
-  // be long past, so the request waits. False: it is current.
+  // Makes a request wait if this node's copy of the ledger may be old: no leader has told it since its start which
+  // entries are committed. Returns false if the copy is current.
   bool wait_until_current(const Request& e, const wire::Message& m, const Caller& caller);
   bool is_current(std::uint64_t applied) const;
-  // Of another agent only what it cannot answer itself. False: that it is.
+  // Refuses a relayed request that the other agent should have answered itself. Returns false if the request is in order.
   bool refuse_relayed(const Request& e, const wire::Message& m);
   void refuse_for_coordinator(const Request& e, const std::string& could_not, const std::string& because);
-  // The task runs or ran on another node, whose agent has its log: refused. False: it is here.
+  // Refuses a request about a task that runs or ran on another node, whose agent has its log. Returns false if the
+  // task is here.
   bool refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node);
   void nodes(const Request& e, const wire::NodeName& q);
   void leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller);
-  // May the caller not do such things to the cluster?
+  // Refuses a request that only operators may make; returns false if the caller is one.
   bool refuse_non_operator(const Request& e, const Caller& caller, const std::string& could_not);
-  void drain(const Request& e, const wire::DrainRequest& q, const Caller& caller);  // requests_drain.cpp
+  void drain(const Request& e, const wire::DrainRequest& q, const Caller& caller);  // in requests_drain.cpp
   void form(const Request& e, const wire::FormRequest& q, const Caller& caller);
   void recover_quorum(const Request& e, const wire::RecoverRequest& q, const Caller& caller);
   void depart(ConnectionId connection, std::uint64_t request, const Caller& caller);
@@ -144,17 +150,17 @@ class Requests {
   void describe(const Request& e, const std::string& name, const Caller& caller);
   Result<job::JobSpec> checked_spec(const Request& e, const std::string& bytes, const Caller& caller);
   const cluster::JobRecord* find_job(const Request& e, const std::string& name);
-  // The job, when the caller may do that to it; else an error was sent.
+  // Returns the job if the caller may do `deed` to it; nullptr: an error was sent.
   const cluster::JobRecord* permitted_job(const Request& e, const std::string& name, const Caller& caller, Deed deed,
                                           const std::string& verb);
   Role role_of(const Caller& caller) const;
   void forbid(const Request& e, const Caller& caller, const Error& error);
   void note_refusal(const Caller& caller, const std::string& reason);
   void tell_refusal(const Refusals::Report& report);
-  // Where they asked: the name of a host.
+  // The name of the host that the client is connected to.
   const std::string& asked_at(const Caller& caller) const;
   cluster::Asker asker(const Caller& caller) const { return {caller.user, caller.uid, asked_at(caller)}; }
-  // What somebody changed and the ledger says nothing of: an event of this node, audit.VERB. `details` come first.
+  // Records a change that the ledger has no entry for as an event of this node, audit.VERB. `details` come first.
   void audit(const Caller& caller, const std::string& verb, const std::string& object, const std::string& reason,
              std::vector<cluster::EventField> details = {});
   Status may_submit(const Caller& caller) const;
@@ -185,7 +191,7 @@ class Requests {
   std::vector<Verification> verifications_;
   std::deque<Waiting> waiting_;  // in order of time
   std::size_t waiting_bytes() const;
-  std::vector<Departure> departures_;  // in order of time; one of a connection
+  std::vector<Departure> departures_;  // in order of time; one for each connection
   std::vector<Leaving> leaving_;
   std::vector<Recovering> recovering_;
   Instant started_{};

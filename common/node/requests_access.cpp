@@ -1,4 +1,4 @@
-// May the caller do what it asks? Who may not is told whom to ask, and the log says so, once in a while.
+// Judges whether the caller may do what it asks. A refused caller is told whom to ask, and the log says so once in a while.
 #include "common/node/access.h"
 #include "common/node/cluster_members.h"
 #include "common/node/reply.h"

@@ -1,4 +1,4 @@
-// drain, undrain: a user's word about a host, which becomes an entry of the log.
+// drain, undrain: a user's command about a host, which becomes an entry of the log.
 #include <algorithm>
 
 #include "common/job/manifest.h"
@@ -14,7 +14,7 @@ struct Host {
   std::string name;
 };
 
-// By name or id: a member that has not left; or one that was drained, wherever it is now.
+// Finds a host by name or id: a member that has not left, or one that was drained, wherever it is now.
 std::optional<Host> find_host(const Context& c, const std::string& wanted) {
   if (wanted == c.facts.name || wanted == c.facts.id) return Host{c.facts.id, c.facts.name};
   std::optional<Host> found;

@@ -1,4 +1,4 @@
-// What clients ask about the nodes, and what a node without the ledger answers instead of doing it.
+// Requests about nodes, and what a node does with requests that it cannot answer without the ledger.
 #include <algorithm>
 
 #include "common/base/duration_text.h"
@@ -15,18 +15,18 @@ namespace {
 
 using wire::MessageType;
 
-// Where a request goes that another node was asked than the one which can answer it.
+// Which node a request is passed on to if this one cannot answer it.
 enum class PassedOn : std::uint8_t { never, to_coordinator, to_host, between_agents };
 
 struct Kind {
   MessageType type;
-  const char* needs_ledger;  // for what, in the words of "could not ..."; nullptr: any node answers it
+  const char* needs_ledger;  // what needs the ledger, in the words of "could not ..."; nullptr: any node answers
   PassedOn passed_on;
 };
 
 constexpr Kind kKinds[] = {
     {MessageType::submit, "submit job", PassedOn::to_coordinator},
-    {MessageType::put_blob, "submit job", PassedOn::never},  // a package lies where it was submitted, and goes on from there
+    {MessageType::put_blob, "submit job", PassedOn::never},  // a package is stored where it was submitted, and spreads from there
     {MessageType::plan, "plan job", PassedOn::to_coordinator},
     {MessageType::action, "change job", PassedOn::to_coordinator},
     {MessageType::drain, "drain or undrain host", PassedOn::to_coordinator},
@@ -53,7 +53,7 @@ Kind kind_of(MessageType type) {
 
 Kind kind_of(const wire::Message& m) {
   if (m.type != MessageType::query_status && m.type != MessageType::query_events) return kind_of(m.type);
-  // Both start with the job's name; "" is the cluster, of which any node answers.
+  // Both begin with the job's name; "" means the cluster, about which any node answers.
   const auto job = wire::decode<wire::JobName>(m.payload);
   if (!job || job->job.empty()) return {m.type, nullptr, PassedOn::never};
   return {m.type, "show job", PassedOn::to_coordinator};
@@ -84,7 +84,7 @@ bool Requests::refuse_for_host(const Request& e, const std::string& could_not, c
 
 bool Requests::refuse_relayed(const Request& e, const wire::Message& m) {
   const PassedOn passed_on = kind_of(m).passed_on;
-  // Files of other users: who may see them a client's verbs check.
+  // These show files of other users; the verbs of clients check who may see them.
   if (passed_on == PassedOn::between_agents && !is_relayed(e.connection)) {
     refuse(e, {ErrorCode::refused, "could not answer request: only other agents may ask it",
                "dtrainctl --help lists what clients may ask"});
@@ -164,7 +164,7 @@ bool Requests::wait_until_current(const Request& e, const wire::Message& m, cons
 }
 
 void Requests::drive_waiting() {
-  if (waiting_.empty()) return;  // nearly always, and in every step: an exchanged deque would be allocated anew
+  if (waiting_.empty()) return;  // nearly always true, and checked in every step: exchanging a deque would allocate anew
   for (const Waiting& w : std::exchange(waiting_, {})) {
     if (is_current(w.applied))
       handle(w.request);

@@ -1,4 +1,4 @@
-// What clients ask of tasks, wherever these are: logs and exec. Served here, passed on to the host that has the task, or
+// Requests about tasks wherever they are: logs and exec. They are served here, passed on to the task's host, or
 // served to a client of another agent.
 #include <algorithm>
 
@@ -11,7 +11,7 @@ using cluster::JobRecord;
 using wire::MessageType;
 
 namespace {
-constexpr std::size_t kProgramBytes = 256;  // of the name of what exec runs, in the event
+constexpr std::size_t kProgramBytes = 256;  // of the name of the program that exec runs, in the event
 }  // namespace
 
 void Requests::logs(const Request& e, const wire::LogsRequest& q, const Caller& caller) {
@@ -43,7 +43,7 @@ void Requests::exec(const Request& e, const wire::ExecRequest& q, const Caller& 
   if (host != c_.facts.id && !is_relayed(e.connection))
     return relays_.pass_on({e.connection, e.request, caller, MessageType::exec, wire::encode(q)}, host, could_not);
   if (refuse_for_host(e, could_not, host)) return;  // it was moved meanwhile
-  // What with: its arguments may hold secrets.
+  // Only the program: its arguments may hold secrets.
   audit(caller, "exec", q.job + "/" + q.task, q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes),
         {{"job", q.job}, {"task", q.job + "/" + q.task}});
   c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});

@@ -17,7 +17,7 @@ using wire::MessageType;
 
 // A reply of events is cut after this many; the rest follows in further replies.
 constexpr std::size_t kEventsPerReply = 1000;
-constexpr std::size_t kEventBytes = 100;  // of one, beside its texts
+constexpr std::size_t kEventBytes = 100;  // of one event, besides its texts
 // The log's sources are named for so many newest generations; a host knows by itself what it has of older ones.
 constexpr Generation kLogGenerations = 64;
 
@@ -40,7 +40,7 @@ void Streams::watch(ConnectionId connection, std::uint64_t request, const wire::
   w.job = job;
   w.interval = std::chrono::milliseconds(std::clamp<std::uint32_t>(query.interval_ms, 10, 60'000));
   w.next = c_.now.boot;
-  // The first update tells the state; older history is for `events`.
+  // The first update gives the state; `events` gives older history.
   w.seq = c_.ledger.events().empty() ? 0 : c_.ledger.events().back().seq;
   const Key key{connection, request};
   if (!push(key, w)) watches_[key] = w;
@@ -86,9 +86,9 @@ void Streams::send_events(const Key& key, Follower& f, bool last) {
     reply(c_, key.connection, key.request, MessageType::events, batch, false);
     batch.events.clear();
   };
-  // Who follows reads as fast as it goes; who asks once asks again.
+  // A follower reads as fast as it can; a client that asks once asks again for the rest.
   const auto full = [&] { return last && bytes >= limits::kAnswerPageBytes; };
-  // This node's own events stand where they happened: behind the history's event that was the newest then.
+  // This node's own events are placed where they happened: after the history's event that was the newest then.
   const auto& own = c_.members->local_events();
   auto next_own = std::upper_bound(own.begin(), own.end(), f.local,
                                    [](std::uint64_t local, const auto& e) { return local < e.local; });

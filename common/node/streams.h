@@ -1,5 +1,5 @@
-// Requests with more than one answer: watches, event followers, and the log streams that the agent serves and
-// Node keeps informed about new generations.
+// Requests with more than one answer: watches, event followers, and the log streams that the agent serves and that
+// Node informs of new generations.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ class Streams {
  public:
   Streams(Context& context, const Coordinator& coordinator) : c_(context), coordinator_(coordinator) {}
 
-  // Each answers with an error reply when limits::kStreams are open already.
+  // Each answers with an error if limits::kStreams are open already.
   void watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query, JobId job);
   void follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query,
                      JobId job);
@@ -25,7 +25,7 @@ class Streams {
 
   void cancel(ConnectionId connection, std::uint64_t request);
   void closed(ConnectionId connection);
-  // The job changed, or only its tasks' STATUS lines did.
+  // To be called when the job changed, or when only its tasks' STATUS lines did.
   void changed(JobId job);
   void new_events();
   void tick();
@@ -40,15 +40,16 @@ class Streams {
   struct Watch {
     JobId job = 0;
     Duration interval{0};
-    Instant next{};         // not before
-    bool pending = true;    // something to tell
-    bool over = false;      // told that nothing more will happen by itself: that, and the job's removal, is told at once
-    std::uint64_t seq = 0;  // newest event told
+    Instant next{};         // not to be sent before
+    bool pending = true;    // there is something to send
+    // the client was sent that nothing more will happen by itself; that, and the job's removal, is sent at once
+    bool over = false;
+    std::uint64_t seq = 0;  // number of the newest event that was sent
   };
   struct Follower {
     JobId job = 0;  // 0: all
     std::uint64_t seq = 0;
-    std::uint64_t local = 0;  // of this node's own events
+    std::uint64_t local = 0;  // number of the newest event of this node that was sent
   };
   struct LogStream {
     JobId job = 0;
@@ -57,7 +58,7 @@ class Streams {
   };
 
   bool room(ConnectionId connection, std::uint64_t request);
-  bool push(const Key& key, Watch& watch);  // true: that was the last
+  bool push(const Key& key, Watch& watch);  // true: the last answer was sent
   void send_events(const Key& key, Follower& follower, bool last);
   std::vector<AssignmentId> log_sources(const cluster::JobRecord& job, const std::string& task) const;
 

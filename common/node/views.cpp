@@ -34,7 +34,7 @@ wire::ExitView exit_view(const job::Exit& e) {
   return v;
 }
 
-// Clocks of hosts may differ.
+// Clocks of hosts may differ, so the result is never negative.
 std::int64_t seconds_between(WallTime from, WallTime to) {
   return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(to - from).count());
 }
@@ -61,7 +61,7 @@ std::string stands_still(const JobRecord& job) {
   return because + "; restarts wait, and no time or budget is counted meanwhile";
 }
 
-// Of tasks that stand at the barrier's other side: for whom their role's startAfter waits.
+// The tasks for which the staged ones wait, by their roles' startAfter.
 std::string waits_for_tasks(const JobRecord& job) {
   if (job.goal != cluster::Goal::run || job.halt != cluster::Halt::none || is_final(job.state)) return "";
   static constexpr std::size_t kNamed = 3;
@@ -84,20 +84,21 @@ std::string waits_for_tasks(const JobRecord& job) {
   return "";
 }
 
-// Of a job that is over, suspended or leaves its place: who of it has not ended yet; "" once all have.
+// Of a job that is over, suspended or leaving its place: the tasks that have not ended yet; "": all have.
 std::string still_ends(const JobRecord& job) {
   if (!is_final(job.state) && job.goal == cluster::Goal::run && job.halt == cluster::Halt::none) return "";
   const auto count = std::ranges::count_if(job.tasks, [](const auto& entry) { return !entry.second.ended && !runs_on(entry.second); });
   return count == 0 ? "" : std::to_string(count) + (count == 1 ? " of its tasks has not ended yet" : " of its tasks have not ended yet");
 }
 
-// Nobody has coordinated for longer than its lease: it stands still wherever it is, for nobody can renew that.
+// True if nobody has coordinated for longer than the task's lease: the task is frozen wherever it is, because nobody
+// can renew the lease.
 bool lease_is_over(const Context& c, const TaskRecord& t) {
   return !t.ended && t.lease > 0ns && t.state == TaskState::running && without_leader(c) && c.last_led != Instant{} &&
          c.now.boot - c.last_led >= t.lease;
 }
 
-// What the ledger cannot know: the host of a task is away, or nobody coordinates. "": neither.
+// What the ledger cannot know: that the host of a task is away, or that nobody coordinates. "": neither.
 std::string nothing_is_heard(const Context& c, const JobRecord& job) {
   for (const auto& [id, t] : job.tasks) {
     if (lease_is_over(c, t)) return "nobody coordinates, and " + id.text() + " stands still until its lease is renewed";
@@ -117,7 +118,7 @@ std::string why_no_progress(const Context& c, const JobRecord& job) {
   return job.generation == 0 ? "it has no place yet" : "it is " + std::string(to_string(job.state));
 }
 
-// Why it does not begin though nothing of it runs: the coordinator told the ledger when it began to wait this way.
+// Why the job does not begin although nothing of it runs, as the coordinator noted in the ledger when this wait began.
 std::string as_the_ledger_says(const Context& c, const JobRecord& job) {
   const bool waits = job.goal == cluster::Goal::run && !is_final(job.state) && job.needs_generation && job.nothing_runs();
   if (!waits || c.serving || job.reason.empty() || job.not_before > c.elapsed()) return "";
@@ -201,7 +202,7 @@ std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
     const auto status = c.status_text.find({job.id, job.generation, id});
     if (status != c.status_text.end()) v.status = status->second;
     v.reason = t.reason;
-    // On a host that cannot say so.
+    // The task is frozen on a host that cannot report it.
     if (!t.ended && t.lease > 0ns && t.state == TaskState::running && t.place.node == job.frozen_on) {
       v.state = title(job::to_string(TaskState::frozen));
       v.reason = job.must_be_frozen;
@@ -210,7 +211,7 @@ std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
       v.state = title(job::to_string(TaskState::frozen));
       v.reason = "nobody coordinates; it goes on when its lease is renewed";
     }
-    // Known here before the ledger can hear of it.
+    // Known here before the ledger can know it.
     const task::Task* here = c.host == nullptr ? nullptr : c.host->find({job.id, job.generation, id});
     if (here != nullptr && here->lease_frozen()) {
       v.state = title(job::to_string(TaskState::frozen));
@@ -244,7 +245,7 @@ std::vector<wire::CheckpointView> checkpoint_views(const JobRecord& job) {
 
 namespace {
 
-// What gives access to something, or may: tokens are given to training in its environment.
+// Hides what gives access to something, or may: users pass tokens to training in its environment.
 void hide_secrets(job::JobSpec& spec) {
   spec.package_digest.clear();
   spec.package_content.clear();

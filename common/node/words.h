@@ -1,4 +1,4 @@
-// Words of sentences for people.
+// Makes parts of sentences for people.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the owner asks for: proposals, reads, changes of the configuration (rules 2, 5, 12; thesis 4, 6.4).
+// Requests of the owner: proposals, reads, changes of the configuration (rules 2, 5, 12; thesis 4, 6.4).
 #include <algorithm>
 #include <utility>
 
@@ -35,8 +35,8 @@ void Raft::Core::act(const Propose& asked) {
 
 // ---------------------------------------------------------------- reads
 
-// Whoever led at a moment after the read was asked, and is known to have led then, has seen every write that
-// was answered before. No clock is trusted for it.
+// A leader that is known to have led at some moment after the read was asked for has seen every write that was
+// answered before. This relies on no clock.
 void Raft::Core::act(const ReadAsked& asked) {
   Refusal refusal = Refusal::none;
   if (role_ != Role::leader)
@@ -54,7 +54,7 @@ void Raft::Core::act(const ReadAsked& asked) {
   confirm_reads();
 }
 
-// One round at a time; reads that come meanwhile share the next.
+// One round at a time; reads that arrive meanwhile share the next round.
 void Raft::Core::confirm_reads() {
   if (role_ != Role::leader || reads_.empty()) return;
   std::vector<std::uint64_t> rounds;
@@ -76,8 +76,8 @@ Refusal Raft::Core::may_change(const ChangeAsked& asked, Configuration& after) {
       refusal != Refusal::none)
     return refusal;
   if (asked.kind == ChangeKind::promote) {
-    // Near the end, heard lately, and it holds the entry that added it: an empty disk is near the end of a
-    // short log, too.
+    // A learner has caught up if it is near the end, was heard lately, and holds the entry that added it: even an
+    // empty disk is near the end of a short log.
     const Progress& learner = followers_.at(asked.member);
     const bool lags = learner.match + options_.promote_lag < log_.last_index() ||
                       learner.match < configurations_.current_index();

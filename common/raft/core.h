@@ -59,34 +59,34 @@ class Raft::Core {
 
  private:
   using Followers = std::map<MemberId, Progress>;
-  // A message that may go when the hard state and the entries up to `index` (0: none) are durable.
+  // A message that may be sent once the hard state and the entries up to `index` (0: none) are durable.
   struct Waiting {
     Send send;
     std::uint64_t index = 0;
   };
-  struct Pending {  // a proposal or change of this leader
+  struct Pending {  // a proposal or change of this leader that is not answered yet
     std::uint64_t number = 0, index = 0, term = 0;
   };
   struct Read {
     std::uint64_t number = 0, round = 0, index = 0;
   };
-  struct Incoming {  // a snapshot on its way here
+  struct Incoming {  // a snapshot that is being received
     MemberId from;
     std::uint64_t index = 0, term = 0, total = 0;
     std::string bytes;
   };
-  struct Newer {  // a history whose leader is heard here
+  struct Newer {  // a newer history whose leader this member hears
     History history;
-    Instant since{}, heard{};  // without a leader of this one, and without a silence; newest
+    Instant since{}, heard{};  // since when this member hears that leader and none of its own, without a pause; when it last did
   };
   struct Transfer {
     MemberId to;
     Instant until{};
   };
 
-  static constexpr std::size_t kWaitingSends = 4096;  // for the disk; beyond: lost, as on any network
-  static constexpr std::size_t kMostLives = wire::kMostVoters + wire::kMostLearners;  // remembered
-  static constexpr std::uint32_t kQuickTries = 3;     // elections after LeaderGone, before the usual pace
+  static constexpr std::size_t kWaitingSends = 4096;  // messages that wait for the disk; further ones are lost, as on any network
+  static constexpr std::size_t kMostLives = wire::kMostVoters + wire::kMostLearners;  // lives that are remembered
+  static constexpr std::uint32_t kQuickTries = 3;     // quick elections after LeaderGone, before the usual pace
 
   // ---- step.cpp
   void start();
@@ -97,16 +97,16 @@ class Raft::Core {
   void act(const Tick&) {}
   bool with(Rule rule) const { return rules_.hold(rule); }
   bool voter() const { return configuration().votes(id_); }
-  bool stands() const;  // for election
+  bool stands() const;  // may stand for election
   bool just_resumed() const { return now_ < resumed_ + options_.stall; }
-  Duration between(Duration from, Duration to);  // random
+  Duration between(Duration from, Duration to);  // a random duration in that range
   void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
     log_sink_.write(level, event, fields);
   }
 
   // ---- receiving.cpp
   void act(const Received& received);
-  bool admits(const wire::RaftMessage& message);  // by history and life
+  bool admits(const wire::RaftMessage& message);  // judges the sender's history and life
   bool knows_life(const wire::RaftHeader& header);
   void remember(const MemberId& id, const Life& life);
   void forget_strangers();
@@ -115,7 +115,7 @@ class Raft::Core {
   void receive(const wire::RaftHeader& from, const wire::Fenced& fenced);
   void receive(const wire::RaftHeader& from, const wire::Hello&);
   void receive(const wire::RaftHeader& from, const wire::Welcome& welcome);
-  void greet();  // tells the others that a new life begins
+  void greet();  // tells the others that a new life of this member begins
 
   // ---- election.cpp
   void receive(const wire::RaftHeader& from, const wire::VoteRequest& request);
@@ -142,14 +142,14 @@ class Raft::Core {
 
   // ---- leading.cpp
   void receive(const wire::RaftHeader& from, const wire::AppendReply& reply);
-  void broadcast();  // one round: to everybody, if only to be heard
+  void broadcast();  // one round: a message to everybody, if only a heartbeat
   bool needs_no_heartbeat(const MemberId& id, const Progress& follower) const;
   void feed(const MemberId& id, Progress& follower);
   void tell_commit();
   void feed_all();
   void send_entries(const MemberId& id, Progress& follower, std::size_t most);
   void append_own(LogEntry entry);
-  void follow_configuration();  // followers and timers, after the configuration changed
+  void follow_configuration();  // brings followers and timers in line after the configuration changed
   void count_matches();
   void commit_to(std::uint64_t index);
   void check_quorum();
@@ -224,12 +224,12 @@ class Raft::Core {
   bool hard_waits_ = false, hard_in_flight_ = false;
   bool snapshot_waits_ = false, snapshot_resets_ = false;
   bool wants_state_ = false;    // the owner: see WantState
-  bool forget_waits_ = false;   // all that is on the disk goes
-  bool persist_whole_ = false;  // the next Persist takes all entries
+  bool forget_waits_ = false;   // the next Persist first drops all that is on the disk
+  bool persist_whole_ = false;  // the next Persist includes all entries
   std::uint64_t token_ = 0;
   bool in_flight_ = false;
-  std::deque<Waiting> waiting_;  // for a Persist that is still to be made
-  std::vector<Send> held_;       // for the one under way
+  std::deque<Waiting> waiting_;  // messages that wait for a Persist that is yet to be made
+  std::vector<Send> held_;       // messages that wait for the Persist under way
 
   // ---- everybody
   Instant now_{}, resumed_{}, expected_{kNever};
@@ -241,26 +241,26 @@ class Raft::Core {
   bool may_lead_ = true;
   MemberId leader_;
   std::uint64_t commit_ = 0, applied_ = 0;
-  std::size_t applied_bytes_ = 0;  // behind the snapshot
+  std::size_t applied_bytes_ = 0;  // applied since the snapshot
   LedgerClock clock_;
   Leadership told_;
 
   // ---- followers and candidates
-  Instant heard_{};           // the leader
-  Instant election_{kNever};  // when one is due
-  MemberId last_leader_;      // of this term
-  bool leader_gone_ = false;  // its process: last_leader_'s
+  Instant heard_{};           // when the leader was last heard
+  Instant election_{kNever};  // when the next election is due
+  MemberId last_leader_;      // the last leader of this term
+  bool leader_gone_ = false;  // last_leader_'s process is gone
   std::uint32_t quick_tries_ = 0;
   std::set<MemberId> granted_, denied_;
   Newer newer_;
   std::optional<Incoming> incoming_;
-  std::set<MemberId> strangers_to_life_;  // who has not said yet that it knows this life
+  std::set<MemberId> strangers_to_life_;  // members that have not confirmed yet that they know this life
   Instant settled_at_{}, next_hello_{kNever};
 
   // ---- leaders
   Followers followers_;
   bool ready_ = false;
-  std::uint64_t own_first_ = 0;  // the entry that opened this term
+  std::uint64_t own_first_ = 0;  // index of the entry that opened this term
   std::uint64_t round_ = 0;
   Instant next_broadcast_{kNever};
   std::deque<Pending> pending_;

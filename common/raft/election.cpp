@@ -10,12 +10,12 @@ namespace dtrain::raft {
 
 // ---------------------------------------------------------------- timers
 
-// Also who is no voter any more by an entry that may not be committed: perhaps nobody else has that entry,
-// and those who have less cannot win (thesis 4.2.2). Its own vote does not count then, and it steps down once
-// the entry is committed.
+// A member that an entry, perhaps uncommitted, made a non-voter may still stand: perhaps nobody else has that entry,
+// and members with less cannot win (thesis 4.2.2). Its own vote does not count then, and it steps down once the entry
+// is committed.
 //
-// Not by a configuration of an older history: what was decided since by the one survivor needs no majority of that one,
-// so the majority may lack it (rule 14).
+// A configuration of an older history does not count: what the one survivor decided since needs no majority of that
+// configuration, so the majority may lack it (rule 14).
 bool Raft::Core::stands() const {
   if (!may_lead_) return false;
   if (with(Rule::own_history_elects) && configuration().history != hard_.history.number) return false;
@@ -38,7 +38,7 @@ void Raft::Core::election_is_due() {
   }
 }
 
-// Heard lately, so that nobody needs another. Its process known to be gone, silence is no longer needed.
+// A leader was heard lately, so no other is needed. If its process is known to be gone, its silence need not be awaited.
 bool Raft::Core::leader_is_heard() const {
   if (role_ == Role::leader || last_leader_.none() || leader_gone_) return false;
   return now_ < heard_ + options_.election_min || just_resumed();
@@ -87,7 +87,7 @@ void Raft::Core::become_follower(std::uint64_t term, const MemberId& leader) {
 void Raft::Core::lose_leadership() {
   ++counters_.stepped_down;
   ready_ = false;
-  newer_.since = now_;  // it was led until now
+  newer_.since = now_;  // this member led its history until now
   followers_.clear();
   transfer_.reset();
   next_broadcast_ = kNever;
@@ -135,7 +135,7 @@ void Raft::Core::go_mute(Mute why) {
 // ---------------------------------------------------------------- asking for votes
 
 void Raft::Core::ask_for_votes(bool pre) {
-  if (hard_.term >= wire::kMostTerm) {  // the numbers have ended: only another's reign can be followed
+  if (hard_.term >= wire::kMostTerm) {  // terms have reached their limit: this member can only follow another leader
     election_ = kNever;
     return;
   }
@@ -162,8 +162,7 @@ void Raft::Core::ask_for_votes(bool pre) {
   count_votes();
 }
 
-// A pre-vote disturbs nobody, so the next try is sooner than the first; after LeaderGone at once, a few
-// times.
+// A pre-vote disturbs nobody, so it is retried sooner than it first began; after LeaderGone at once, a few times.
 void Raft::Core::time_retry(bool pre) {
   if (quick_tries_ == 0) {
     election_ = now_ + between(options_.election_min / 2, options_.election_max / 2);
@@ -178,7 +177,7 @@ void Raft::Core::count_votes() {
   const bool pre = role_ == Role::pre_candidate;
   std::size_t granted = 0, denied = 0;
   for (const MemberId& voter : voters) {
-    // The own vote counts when it is durable, as any other.
+    // This member's own vote counts only when it is durable, like any other.
     if (granted_.contains(voter) && (pre || voter != id_ || hard_durable())) ++granted;
     if (denied_.contains(voter)) ++denied;
   }
@@ -201,8 +200,8 @@ bool Raft::Core::as_new(std::uint64_t last_index, std::uint64_t last_term) const
   return std::tie(last_term, last_index) >= std::make_tuple(log_.last_term(), log_.last_index());
 }
 
-// By log and term alone, whatever this member believes of who votes: its configuration may be older than the
-// candidate's. Only a pre-vote is refused while a leader is heard.
+// Decided by log and term alone, whatever this member believes about who votes: its configuration may be older than
+// the candidate's. Only a pre-vote is refused while a leader is heard.
 bool Raft::Core::would_vote(const wire::RaftHeader& from, const wire::VoteRequest& request) const {
   if (!as_new(request.last_index, request.last_term)) return false;
   if (request.pre) return request.term > hard_.term && role_ != Role::leader && !leader_is_heard();
@@ -215,7 +214,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::VoteRequest& 
   if (!settled()) return;
   const bool granted = would_vote(from, request);
   if (granted && request.pre) {
-    // Two ask at the same time: the one with more, or the larger id, goes first.
+    // If two ask at the same time, the one with more of the log, or the larger id, goes first.
     const auto theirs = std::tie(request.last_term, request.last_index, from.sender);
     if (role_ == Role::pre_candidate && theirs > std::make_tuple(log_.last_term(), log_.last_index(), id_))
       become_follower(hard_.term, {});
@@ -259,8 +258,7 @@ bool Raft::Core::begin_transfer(MemberId to) {
   return true;
 }
 
-// The one that takes over must have the whole log; it begins a term of its own, in which everybody has one
-// vote as in any other.
+// The successor must have the whole log. It begins a term of its own, in which each member has one vote as in any other.
 void Raft::Core::hand_over() {
   if (!transfer_) return;
   const auto follower = followers_.find(transfer_->to);

@@ -14,7 +14,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendRequest
   }
   heard_leader(from.sender);
   clock_.told(request.elapsed, now_);
-  // What is committed here is the same at every leader: the request may begin before it.
+  // What is committed here is the same on every leader, so the request may begin before it.
   if (request.prev_index >= commit_ &&
       (request.prev_index > log_.last_index() || log_.term_at(request.prev_index) != request.prev_term))
     return refuse_append(from.sender, request);
@@ -22,11 +22,11 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendRequest
   const std::uint64_t verified = request.prev_index + request.entries.size();
   const std::uint64_t bound = with(Rule::commit_verified_only) ? verified : log_.last_index();
   if (std::min(request.commit, bound) > commit_) commit_to(std::min(request.commit, bound));
-  // It only says that it hears, until it is known not to be an old copy: one may have promised a later term
-  // to somebody, and its word would let the leader of an older one commit, or read.
+  // A member that is not settled only reports that it hears the leader. It may be an old copy that promised a later
+  // term to another candidate, and its acknowledgement would let the leader of an older term commit, or read.
   if (!settled()) return send(from.sender, wire::AppendReply{0, true, 0, request.prev_index, 0, 0});
-  // Acknowledged is what the request verified, when it is durable; without entries at once, so that a slow
-  // disk is no silence.
+  // Acknowledges what the request verified, once it is durable; a request without entries is acknowledged at once, so
+  // that a slow disk does not look like silence.
   const bool only_heard = request.entries.empty();
   std::uint64_t match = with(Rule::ack_verified_only) ? verified : log_.last_index();
   if (only_heard && with(Rule::durable_before_send)) match = std::min(match, log_.durable());
@@ -34,7 +34,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendRequest
        only_heard ? 0 : match);
 }
 
-// What a correct leader never sends.
+// False for requests that a correct leader never sends.
 bool Raft::Core::sane(const wire::AppendRequest& request, std::uint64_t term) const {
   if (request.prev_index > wire::kMostIndex - wire::kEntriesPerMessage ||
       request.entries.size() > wire::kEntriesPerMessage)
@@ -48,7 +48,7 @@ bool Raft::Core::sane(const wire::AppendRequest& request, std::uint64_t term) co
     if (!configuration || configuration->voters.empty()) return false;
   }
   if (newest > term) return false;
-  // What is committed is the same at every leader: at the last such entry the terms must agree.
+  // What is committed is the same on every leader: at the last such entry the terms must agree.
   const bool spans = request.prev_index < commit_ && commit_ <= index;
   return !spans || request.entries[commit_ - request.prev_index - 1].term == log_.term_at(commit_);
 }

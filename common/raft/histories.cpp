@@ -1,4 +1,4 @@
-// Where one history ends and the next begins: recover-quorum on the survivor, and the others that follow it (rule 14).
+// The boundary between two histories: recover-quorum on the survivor, and the members that follow it (rule 14).
 #include <utility>
 
 #include "common/raft/core.h"
@@ -7,7 +7,7 @@ namespace dtrain::raft {
 
 // ---------------------------------------------------------------- the survivor
 
-// Hard state and configuration go in one Persist, so a crash leaves the one history or the other. Then it elects itself.
+// Hard state and configuration go in one Persist, so that a crash leaves either history whole. Then this member elects itself.
 void Raft::Core::act(const Recover& asked) {
   if (mute_ != Mute::none || role_ == Role::leader || leader_is_heard() || !configuration().has(id_) || asked.mark.none())
     return log(LogLevel::warn, "raft-recover-refused", {{"term", std::to_string(hard_.term)}});
@@ -24,7 +24,7 @@ void Raft::Core::act(const Recover& asked) {
       {{"history", std::to_string(hard_.history.number)}, {"last", std::to_string(log_.last_index())}});
 }
 
-// Nothing that was said or heard in the older one counts.
+// Promises and messages of the older history no longer count.
 void Raft::Core::begin_history() {
   hard_.lives.clear();
   hard_changed();
@@ -42,9 +42,10 @@ void Raft::Core::begin_history() {
 
 // ---------------------------------------------------------------- the others
 
-// Only who leads the newer history, and so has this member in its configuration, is followed; and only who found in
-// Options::abandon_history no leader of its own: a majority that is alive has one by then, and stays together. Counted is
-// from the first such message on, and anew after a silence: the time of a process that was stopped says nothing.
+// Only a leader of the newer history is followed, because it has this member in its configuration; and only by a
+// member that for Options::abandon_history heard no leader of its own: a majority that is alive has one by then and
+// stays together. The time counts from the first such message, and anew after a pause, because the time of a stopped
+// process proves nothing.
 bool Raft::Core::may_follow(const History& newer) {
   if (newer_.history != newer || now_ > newer_.heard + options_.check_quorum) newer_ = {newer, now_, now_};
   newer_.heard = now_;
@@ -53,8 +54,8 @@ bool Raft::Core::may_follow(const History& newer) {
   return now_ >= newer_.since + options_.abandon_history;
 }
 
-// Of the older log nothing is left, in one Persist with the newer history's mark: this member can never again vote or
-// acknowledge in the older one. It is a follower with an empty log, which the leader fills.
+// Drops all of the older log in one Persist that also holds the newer history, so that this member can never again
+// vote or acknowledge in the older one. It becomes a follower with an empty log, which the leader fills.
 void Raft::Core::follow_history(const History& newer) {
   log(LogLevel::warn, "raft-history-given-up",
       {{"history", std::to_string(hard_.history.number)},

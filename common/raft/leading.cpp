@@ -23,13 +23,13 @@ void Raft::Core::broadcast() {
     if (follower.state == State::probe) follower.paused = false;
     if (follower.state == State::snapshot) {
       if (overdue) follower.paused = false;
-      // What is at its place 0 is the same everywhere: this only says who leads.
+      // Every log agrees at index 0, so this message only says who leads.
       send(id, wire::AppendRequest{round_, 0, 0, commit_, clock_.now(now_), {}});
     } else if (follower.state == State::replicate && follower.next >= log_.first_index()) {
       send_entries(id, follower, 0);
     }
     feed(id, follower);
-    // It waits for its turn to get the snapshot: this only says who leads.
+    // The follower waits for its turn to get the snapshot: this message only says who leads.
     if (snapshot_waits(id, follower)) send(id, wire::AppendRequest{round_, 0, 0, commit_, clock_.now(now_), {}});
   }
   hand_over();
@@ -39,8 +39,8 @@ void Raft::Core::feed_all() {
   for (auto& [id, follower] : followers_) feed(id, follower);
 }
 
-// What is committed shows at a follower with the next message; with none under way that would be the next heartbeat,
-// and whoever asked there would wait for it.
+// A follower learns of a commit with the next message. With none in flight that would be the next heartbeat, for
+// which a client there would have to wait.
 void Raft::Core::tell_commit() {
   if (role_ != Role::leader) return;
   for (auto& [id, follower] : followers_)
@@ -49,7 +49,7 @@ void Raft::Core::tell_commit() {
       send_entries(id, follower, 0);
 }
 
-// Whatever may be sent now.
+// Sends all that may be sent now.
 void Raft::Core::feed(const MemberId& id, Progress& follower) {
   if (snapshot_waits(id, follower)) return;
   if (follower.state != State::snapshot && follower.next < log_.first_index()) begin_snapshot(follower);
@@ -68,7 +68,7 @@ void Raft::Core::feed(const MemberId& id, Progress& follower) {
   }
 }
 
-// A learner that has everything elects nobody and is counted for nothing: it is to know that there is a leader, no more.
+// A learner that has everything elects nobody and counts for nothing: it only needs to know that there is a leader.
 bool Raft::Core::needs_no_heartbeat(const MemberId& id, const Progress& follower) const {
   return !configuration().votes(id) && follower.state == State::replicate && follower.window.empty() &&
          follower.next > log_.last_index() && now_ - follower.spoken < options_.learner_heartbeat;
@@ -88,7 +88,7 @@ void Raft::Core::send_entries(const MemberId& id, Progress& follower, std::size_
   if (!request.entries.empty()) follower.sent(request.entries.back().index, now_);
   follower.told = commit_;
   follower.spoken = now_;
-  // A leader's own disk is not waited for: its entries are no promise of its own, and it counts itself only
+  // The leader sends entries before its own disk has them: they are no promise of its own, and it counts itself only
   // when they are durable (thesis 10.2.1).
   send(id, std::move(request));
 }
@@ -157,8 +157,8 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendReply& 
 }
 
 void Raft::Core::refused(const MemberId& id, Progress& follower, const wire::AppendReply& reply) {
-  if (follower.state == State::snapshot || reply.prev_index <= follower.match) return;  // too late
-  if (follower.state == State::probe && reply.prev_index != follower.next - 1) return;  // of an older request
+  if (follower.state == State::snapshot || reply.prev_index <= follower.match) return;  // the answer came too late
+  if (follower.state == State::probe && reply.prev_index != follower.next - 1) return;  // the answer belongs to an older request
   const std::uint64_t hint = std::min(reply.hint_index, reply.prev_index - 1);
   follower.probe_from(log_.last_with_term_at_most(hint, reply.hint_term) + 1);
   feed(id, follower);
@@ -175,8 +175,8 @@ void Raft::Core::count_matches() {
     matches.push_back(voter == id_ ? own_durable() : followers_.at(voter).match);
   const std::uint64_t index = agreed(matches);
   if (index <= commit_) return;
-  // An entry of an older term may be replaced even where a majority has it (thesis, figure 3.7): it is
-  // committed by a later one.
+  // An entry of an older term may be replaced even if a majority has it (thesis, figure 3.7): it is committed only
+  // together with a later one.
   if (log_.term_at(index) != hard_.term && with(Rule::own_term_entry)) return;
   commit_to(index);
 }
@@ -197,10 +197,10 @@ void Raft::Core::commit_to(std::uint64_t index) {
   if (role_ != Role::leader) return;
   ready_ = ready_ || commit_ >= own_first_;
   if (!voter() && !change_under_way())
-    become_follower(hard_.term, {});  // removed: its last entry is committed
+    become_follower(hard_.term, {});  // this leader was removed, and the entry that says so is committed
 }
 
-// Cut off from the majority, it could neither commit nor know whether another leads.
+// A leader that is cut off from the majority could neither commit nor know whether another one leads.
 void Raft::Core::check_quorum() {
   if (!with(Rule::check_quorum) || just_resumed()) return;
   std::vector<Instant> heard;

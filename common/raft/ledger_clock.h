@@ -1,9 +1,8 @@
-// The ledger's time: for how long this history has had a leader and voters that measured it.
+// The ledger's time: how long this history has had a leader, as measured by its voters.
 //
-// Every entry and heartbeat carries the leader's value; a follower goes on from the last one it was told with
-// its own monotonic clock, and that is where it begins when it leads itself. What nobody measured (a whole
-// council down) does not count, so the value never runs ahead of real time but by the clocks' drift. No wall
-// clock is involved.
+// Every entry and heartbeat carries the leader's value. A follower continues from the last value it received with its own
+// monotonic clock, and starts from there when it becomes leader. Time that nobody measured (a whole council down) does
+// not count, so the value never runs ahead of real time by more than the drift of the clocks. No wall clock is involved.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +18,7 @@ class LedgerClock {
 
   void start(Instant now) { at_ = now; }
   Duration now(Instant now) const { return std::min(value_ + (now - at_), wire::kMostElapsed); }
-  // A leader's word. Its newest counts, also when our clock went faster; an older one that comes late says
-  // nothing.
+  // Takes a leader's value. The newest one counts even if the clock here went faster; an older one that arrives late is ignored.
   void told(Duration elapsed, Instant now) {
     if (elapsed <= told_ && elapsed <= this->now(now)) return;
     told_ = value_ = elapsed;

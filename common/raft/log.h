@@ -1,8 +1,7 @@
 // The log in memory, and how much of it is on the disk.
 //
-// Entries come in at the end, are handed over to be made durable in order, and are durable when that landed.
-// An entry that was cut off before it landed is never counted as durable, whatever stands in its place by
-// then.
+// Entries are appended, handed over in order to be made durable, and are durable once the write has landed. An entry
+// that was cut off before its write landed never counts as durable, whatever entry took its place.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +15,25 @@ namespace dtrain::raft {
 
 class RaftLog {
  public:
-  // What a disk holds: everything is durable. `base` is the entry before the first: index and term.
+  // The log as read from a disk: all of it is durable. `base` is index and term of the entry before the first.
   RaftLog(std::uint64_t base_index, std::uint64_t base_term, std::vector<LogEntry> entries);
 
   std::uint64_t first_index() const { return base_index_ + 1; }
   std::uint64_t last_index() const { return base_index_ + entries_.size(); }
   std::uint64_t last_term() const { return entries_.empty() ? base_term_ : entries_.back().term; }
-  // 0: not here. The term of the entry before the first is known.
+  // Returns 0 for an entry that is not here. The term of the entry before the first is known.
   std::uint64_t term_at(std::uint64_t index) const;
   const LogEntry& at(std::uint64_t index) const;  // first_index() .. last_index()
-  std::size_t bytes() const { return bytes_; }    // of the payloads in memory
+  std::size_t bytes() const { return bytes_; }    // size of the payloads in memory
 
-  void append(LogEntry entry);              // its index must be the next
+  void append(LogEntry entry);              // its index must be the next one
   void truncate_from(std::uint64_t index);  // first_index() .. last_index()
-  void compact_to(std::uint64_t index);     // forgets entries up to it; they need not be handed over any more
-  void covered_to(std::uint64_t index);     // a snapshot holds them: not to be handed over; memory keeps them
-  void reset(std::uint64_t index, std::uint64_t term);  // nothing but what a snapshot holds
+  void compact_to(std::uint64_t index);     // forgets the entries up to that index; they need not be handed over any more
+  void covered_to(std::uint64_t index);     // a snapshot holds the entries up to that index: they are not handed over, but stay in memory
+  void reset(std::uint64_t index, std::uint64_t term);  // drops all entries; a snapshot holds those up to `index`
 
-  // The largest index up to which `request` may agree with this log, whose entry there has at most that term
-  // (an answer to a request that did not fit saves the sender from going back one by one).
+  // The largest index, at most `index`, whose entry here has at most that term. In an answer to a request that did
+  // not match, it saves the leader from going back one entry at a time.
   std::uint64_t last_with_term_at_most(std::uint64_t index, std::uint64_t term) const;
 
   // ---- durability
@@ -45,7 +44,7 @@ class RaftLog {
     std::optional<std::uint64_t> truncate_from;
     std::vector<LogEntry> entries;
   };
-  Batch hand_over(std::size_t most_bytes);  // at least one entry when one waits
+  Batch hand_over(std::size_t most_bytes);  // at least one entry if one waits
   void landed() { durable_ = std::max(durable_, in_flight_); }
 
  private:
@@ -54,7 +53,7 @@ class RaftLog {
   std::size_t bytes_ = 0;
   // durable_ <= in_flight_ <= handed_ <= last_index()
   std::uint64_t durable_, in_flight_, handed_;
-  std::optional<std::uint64_t> truncate_from_;  // the disk may hold entries from there on that are no more
+  std::optional<std::uint64_t> truncate_from_;  // the disk may hold entries from that index on that were cut off
 };
 
 }  // namespace dtrain::raft

@@ -1,6 +1,6 @@
-// The unit of the replicated log, and what of a log is on the disk.
+// The unit of the replicated log, and the form of a log on the disk.
 //
-// Everything here only ever gains fields with defaults: records that an older version stored still decode.
+// Structs here only ever gain fields with defaults, so that records which an older version stored still decode.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct StoredSnapshot {
   }
 };
 
-// The highest life seen of one member.
+// The highest life that this member has seen of another member.
 struct SeenLife {
   std::uint64_t high = 0, low = 0;  // its id
   Life life;
@@ -50,13 +50,13 @@ struct SeenLife {
   }
 };
 
-// What is promised to others and so must never be forgotten.
+// What this member has promised to others and must never forget.
 struct HardState {
   History history;
   std::uint64_t term = 0;
   std::uint64_t voted_high = 0, voted_low = 0;  // who has the vote of `term`; 0: nobody
-  std::vector<SeenLife> lives;                  // ascending by id; who was no member when it spoke is not in it
-  bool stale = false;  // an old copy, as another member told: votes no more, whatever its next life
+  std::vector<SeenLife> lives;                  // ascending by id, without senders that were no members
+  bool stale = false;  // another member showed that this disk is an old copy: this member votes no more, in any later life
   MemberId voted_for() const { return {voted_high, voted_low}; }
   void vote_for(const MemberId& id) { voted_high = id.high, voted_low = id.low; }
   bool operator==(const HardState&) const = default;
@@ -71,11 +71,11 @@ struct HardState {
   }
 };
 
-// What a disk holds of one log.
+// A log as it is on a disk.
 struct Stored {
   HardState hard;
   std::optional<StoredSnapshot> snapshot;
-  std::vector<LogEntry> log;  // behind the snapshot, in order, without gaps
+  std::vector<LogEntry> log;  // entries after the snapshot, in order, without gaps
 };
 
 }  // namespace dtrain::raft

@@ -16,8 +16,7 @@ void Raft::Core::send(const MemberId& to, wire::RaftBody body, std::uint64_t dur
   send(Send{to, {header(), std::move(body)}}, durable_to);
 }
 
-// Every message carries the term and so says that it is durable here; an acknowledgement says the same of
-// entries.
+// Every message carries the term, and so claims that the term is durable here; an acknowledgement claims the same of entries.
 void Raft::Core::send(Send send, std::uint64_t durable_to) {
   const bool entries = durable_to > log_.durable();
   const bool waits = hard_waits_ || (entries && (durable_to > log_.handed() || snapshot_waits_));
@@ -32,8 +31,7 @@ void Raft::Core::send(Send send, std::uint64_t durable_to) {
   }
 }
 
-// Acknowledgements of entries that were cut off before they were handed to the disk: they will never be
-// durable.
+// Drops acknowledgements of entries that were cut off before they were handed to the disk, and will never be durable.
 void Raft::Core::drop_waiting_from(std::uint64_t index) {
   std::erase_if(waiting_,
                 [index](const Waiting& waiting) { return waiting.index != 0 && waiting.index >= index; });
@@ -79,8 +77,7 @@ void Raft::Core::act(const Persisted& done) {
   count_matches();
 }
 
-// Whether the bytes are there cannot be known any more, by nobody: the page cache may show what the disk does
-// not have.
+// After a failed write nobody can know whether the bytes are on the disk: the page cache may show what the disk does not have.
 void Raft::Core::act(const PersistFailed& failed) {
   CHECK(in_flight_ && failed.token == token_);
   if (!with(Rule::disk_error_stops_voting)) return act(Persisted{failed.token});

@@ -12,7 +12,7 @@ constexpr std::size_t majority(std::size_t voters) {
   return voters / 2 + 1;
 }
 
-// The largest value that a majority has reached; one value a voter, at least one voter. Consumes the values.
+// The largest value that a majority has reached, given one value for each voter and at least one voter. Reorders the values.
 template <class T>
 T agreed(std::vector<T>& values) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(majority(values.size()) - 1);

@@ -1,4 +1,4 @@
-// A message arrives: whose it is, and whether it still counts (rules 1, 9, 14).
+// A message arrives: who sent it, and does it still count (rules 1, 9, 14)?
 #include <algorithm>
 #include <utility>
 
@@ -38,7 +38,7 @@ void Raft::Core::act(const Received& received) {
 bool Raft::Core::admits(const RaftMessage& message) {
   const wire::RaftHeader& from = message.header;
   if (hard_.history.none()) {
-    // Waits to be added: whoever leads a history may add it.
+    // This member waits to be added: the leader of any history may add it.
     if (!of_a_leader(message) || from.history.none()) {
       ++counters_.dropped;
       return false;
@@ -84,22 +84,21 @@ void Raft::Core::remember(const MemberId& id, const Life& life) {
   hard_changed();
 }
 
-// Who is no member any more makes room for who is. Not before: it may be made a member again, and then come with an old copy
-// of its disk, which knows of nobody else that could object (world council, seed 15393).
+// Forgets lives of members that are gone when room is needed for present ones, and not before: one may be made a
+// member again and return with an old copy of its disk, and then nobody else would know enough to object.
 void Raft::Core::forget_strangers() {
   const auto stranger = [this](const SeenLife& seen) { return !configuration().has(seen.id()); };
   if (std::erase_if(hard_.lives, stranger) == 0) return;
   hard_changed();
-  // A welcome that waits for the disk would say what will not be there.
+  // A welcome that waits for the disk would claim what will not be there.
   std::erase_if(waiting_, [this](const Waiting& waiting) {
     return std::holds_alternative<wire::Welcome>(waiting.send.message.body) &&
            !configuration().has(waiting.send.to);
   });
 }
 
-// A higher term ends whatever reign is here. But who only asks for a pre-vote, or greets, moves nobody: while
-// a leader is heard, a member that came back (or was removed) from a higher term must not unseat it by
-// asking.
+// A higher term ends the present leader's term. But a pre-vote request or a greeting changes no term: while a leader
+// is heard, a member that came back (or was removed) with a higher term must not depose it by asking.
 void Raft::Core::adopt_term(const RaftMessage& message) {
   const wire::RaftHeader& from = message.header;
   if (from.term <= hard_.term || about_lives(message)) return;
@@ -108,7 +107,7 @@ void Raft::Core::adopt_term(const RaftMessage& message) {
   become_follower(from.term, of_a_leader(message) ? from.sender : MemberId{});
 }
 
-// Else a leader that missed the end of its term would go on without ever hearing of it.
+// Otherwise a leader that missed the end of its term would never hear of it.
 void Raft::Core::answer_old_leader(const RaftMessage& message) {
   RaftMessage refusal{header(), wire::AppendReply{}};
   if (const auto* request = std::get_if<wire::AppendRequest>(&message.body))
@@ -118,12 +117,12 @@ void Raft::Core::answer_old_leader(const RaftMessage& message) {
 }
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::Fenced& fenced) {
-  if (fenced.yours != life_) return;  // of an earlier life
+  if (fenced.yours != life_) return;  // meant for an earlier life
   switch (fenced.reason) {
     case wire::FenceReason::other_history:
-      return;  // its leader will be heard if it wants this member
+      return;  // its leader will contact this member if it wants it
     case wire::FenceReason::stale_life: {
-      // Whoever says it: an old copy has an old configuration and may not know who is a member by now.
+      // Any sender may say so: an old copy has an old configuration and may not know the present members.
       const bool newer = fenced.seen.number > life_.number ||
                          (fenced.seen.number == life_.number && fenced.seen.mark != life_.mark);
       if (from.history == hard_.history && newer && with(Rule::fresh_life_only)) go_mute(Mute::stale_life);
@@ -133,7 +132,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::Fenced& fence
 }
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::Hello&) {
-  // Goes when the life is durable here. Of who is no member here it is not kept, so nothing can be said.
+  // Sent once the life is durable here. Lives of non-members are not kept, so they get no answer.
   if (std::ranges::count(hard_.lives, SeenLife{from.sender.high, from.sender.low, from.life}) != 0)
     send(from.sender, wire::Welcome{from.life});
 }
@@ -146,9 +145,9 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::Welcome& welc
   if (voter() && configuration().voters.size() == 1) election_ = std::min(election_, now_);
 }
 
-// A member whose directory is an old copy has forgotten votes and entries that the others count on. Before it
-// votes or acknowledges, the others are told of its life, and have `settle` to object. Who cannot be reached
-// cannot object: without a majority of witnesses this is as much as can be had (docs/consensus.md).
+// A member whose directory is an old copy has forgotten votes and entries that others count on. Before it votes or
+// acknowledges, the others are told of its life and have Options::settle to object. A member that cannot be reached
+// cannot object; without a majority of witnesses no more is possible (docs/consensus.md).
 void Raft::Core::greet() {
   next_hello_ = kNever;
   if (now_ >= settled_at_) return strangers_to_life_.clear();

@@ -37,7 +37,7 @@ RequestWindow::Judged RequestWindow::judge(const RequestId& request, std::uint64
   return {Verdict::fresh, index};
 }
 
-// An entry this old was minted before it was applied: whoever repeats its request is too old by now.
+// An entry this old was minted before it was applied, so a repetition of its request is too old by now.
 void RequestWindow::forget_before(std::uint64_t index) {
   for (; !order_.empty() && order_.front().index < index; order_.pop_front())
     applied_.erase(order_.front().id);

@@ -1,10 +1,10 @@
-// Which requests were applied already: a repeated one is applied once.
+// Recognises requests that were applied already, so that a repeated request is applied once.
 //
-// A client that got no answer sends its request again, perhaps to another node. Every request carries an id
-// and the log index at which it was minted (a commit index that the client's node had seen). Ids are kept for
-// kRequestWindow entries; a request minted longer ago is refused, because nobody knows any more whether it
-// was applied. Part of the replicated state: every member judges the same requests in the same order and must
-// come to the same verdicts, so it is encoded with the ledger's snapshot.
+// A client that got no answer sends its request again, perhaps to another node. Every request carries an id and the
+// log index at which it was minted (a commit index that the client's node had seen). Ids are kept for kRequestWindow
+// entries; a request minted longer ago is refused, because nobody knows any more whether it was applied. The window
+// is part of the replicated state: every member judges the same requests in the same order with the same verdicts, so
+// it is encoded with the ledger's snapshot.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ namespace dtrain::raft {
 inline constexpr std::uint64_t kRequestWindow = 100'000;  // entries
 
 struct RequestId {
-  MemberId id;               // random, of one request; repeated with it
+  MemberId id;               // random, one for each request; the same when the request is repeated
   std::uint64_t minted = 0;  // a committed index that its first sender knew
 };
 
 class RequestWindow {
  public:
   enum class Verdict : std::uint8_t {
-    fresh,     // apply it; it is remembered
-    repeated,  // was applied by the entry `Judged::index`
-    too_old,   // not applied: minted more than the window ago
-    unminted,  // not applied: minted at an index that does not exist yet, or without an id
+    fresh,     // apply it; it is remembered from now on
+    repeated,  // it was applied by the entry `Judged::index`
+    too_old,   // not to be applied: minted more than a window ago
+    unminted,  // not to be applied: minted at an index that does not exist yet, or without an id
   };
   struct Judged {
     Verdict verdict{};
@@ -42,12 +42,12 @@ class RequestWindow {
   explicit RequestWindow(Rules rules = Rules(), std::uint64_t window = kRequestWindow)
       : rules_(rules), window_(window) {}
 
-  // Entry `index` holds this request. Indices ascend from call to call.
+  // Judges the request in the entry `index`. Indices ascend from call to call.
   Judged judge(const RequestId& request, std::uint64_t index);
   std::size_t size() const { return order_.size(); }
 
   std::string encode() const;
-  // Replaces what is here. Damaged bytes leave it as it was.
+  // Replaces the content; malformed bytes leave it as it was.
   Status decode(std::string_view bytes);
 
  private:

@@ -1,4 +1,4 @@
-// Compaction, and snapshots that go out or come in by chunks (rules 6, 7; thesis 5).
+// Compaction, and snapshots that are sent or received in chunks (rules 6, 7; thesis 5).
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ using State = Progress::State;
 // ---------------------------------------------------------------- made here
 
 void Raft::Core::act(const Snapshotted& made) {
-  if (made.index <= snapshot_index()) return;  // one that came in meanwhile holds more
+  if (made.index <= snapshot_index()) return;  // a snapshot that was received meanwhile holds more
   CHECK(made.index <= applied_);
   const LogEntry& last = log_.at(made.index);
   cover(made.index, last.term, last.elapsed, made.state);
@@ -30,9 +30,10 @@ void Raft::Core::cover(std::uint64_t index, std::uint64_t term, Duration elapsed
   for (std::uint64_t behind = index + 1; behind <= applied_; ++behind) applied_bytes_ += log_.at(behind).payload.size();
 }
 
-// Memory keeps a little more than the disk: a follower that is just behind gets entries, not the whole state. Also what
-// comes after a snapshot that is going out, and until its taker has what came meanwhile: who takes longer for that than from
-// one snapshot to the next here would need another, for ever. No more than that: the next snapshot may be the shorter way.
+// Memory keeps a little more than the disk, so that a follower that is just behind gets entries and not the whole
+// state. It also keeps what follows a snapshot that is being sent, until the receiver has caught up with what came
+// meanwhile: a receiver that takes longer for that than the time between two snapshots here would need another one,
+// for ever. No more than that is kept: the next snapshot may be the shorter way.
 void Raft::Core::compact() {
   std::uint64_t wanted = snapshot_index() + 1;
   for (const auto& [id, follower] : followers_) {
@@ -53,8 +54,8 @@ void Raft::Core::compact() {
 
 // ---------------------------------------------------------------- going out
 
-// Each may have a chunk under way, and keeps the snapshot that it began with: so there is a bound on how many do. Who is
-// silent keeps nobody waiting.
+// Each receiver may have a chunk in flight and keeps the snapshot that it began with, so their number is bounded. A
+// silent one delays nobody.
 bool Raft::Core::snapshot_waits(const MemberId& id, const Progress& follower) const {
   if (follower.state == State::snapshot || follower.next >= log_.first_index() || configuration().votes(id)) return false;
   const auto under_way = std::ranges::count_if(followers_, [this](const auto& other) {
@@ -64,7 +65,7 @@ bool Raft::Core::snapshot_waits(const MemberId& id, const Progress& follower) co
 }
 
 void Raft::Core::begin_snapshot(Progress& follower) {
-  CHECK(snapshot_);  // what is gone from the log is in it
+  CHECK(snapshot_);  // it holds what is gone from the log
   follower.send_snapshot(snapshot_);
   ++counters_.snapshots_sent;
 }
@@ -117,7 +118,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotReply
     follower.offset = reply.next_offset;
     follower.paused = false;
   }
-  // Else an answer that came twice: the chunk it asks for is on its way already, or the next retry brings it.
+  // Otherwise the answer came twice: the chunk that it asks for is in flight, or the next retry sends it.
   if (role_ == Role::leader) feed(from.sender, follower);
 }
 
@@ -135,7 +136,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotChunk
   heard_leader(from.sender);
   clock_.told(chunk.elapsed, now_);
   const bool matches = chunk.index > commit_ && log_.term_at(chunk.index) == chunk.term;
-  if (matches) commit_to(chunk.index);  // a snapshot holds what is committed, and the log here agrees with it
+  if (matches) commit_to(chunk.index);  // a snapshot holds only committed entries, and the log here agrees with it
   if (chunk.index <= commit_ && !replaces_state(chunk)) {
     incoming_.reset();
     return say_installed(from.sender, chunk);
@@ -154,14 +155,14 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotChunk
   say_installed(from.sender, chunk);
 }
 
-// Of the state alone: its last entry is here, and so is all behind it.
+// True if only the state is replaced: the snapshot's last entry is here, and so are all later ones.
 bool Raft::Core::replaces_state(const wire::SnapshotChunk& chunk) const {
   return wants_state_ && chunk.index <= commit_ && chunk.index >= snapshot_index() && log_.term_at(chunk.index) == chunk.term;
 }
 
 void Raft::Core::take_state(const wire::SnapshotChunk& chunk) {
   wants_state_ = false;
-  out_->committed.clear();  // it comes again, from there on
+  out_->committed.clear();  // these entries come again, from there on
   applied_ = chunk.index;
   cover(chunk.index, chunk.term, chunk.snapshot_elapsed, std::exchange(incoming_, std::nullopt)->bytes);
   out_->installed = *snapshot_;
@@ -171,7 +172,7 @@ void Raft::Core::take_state(const wire::SnapshotChunk& chunk) {
   compact();
 }
 
-// Not before it is settled, as with entries; the leader sends its last chunk again.
+// As with entries, nothing is acknowledged before this member is settled; the leader then sends its last chunk again.
 void Raft::Core::say_installed(const MemberId& to, const wire::SnapshotChunk& chunk) {
   if (settled()) send(to, wire::SnapshotReply{chunk.round, chunk.index, chunk.total, true}, chunk.index);
 }

@@ -17,7 +17,7 @@ Duration last_elapsed(const Stored& stored) {
   if (!stored.log.empty()) return stored.log.back().elapsed;
   return stored.snapshot ? stored.snapshot->elapsed : Duration{};
 }
-// Of a snapshot that an older version stored, or of entries that hold something else: nobody.
+// An empty configuration for a snapshot that an older version stored, or for entries of another kind.
 Configuration configuration_in(const std::string& bytes) {
   if (bytes.empty()) return {};
   auto decoded = wire::decode_configuration(bytes);
@@ -75,7 +75,7 @@ void Raft::Core::start() {
     next_hello_ = now_;
   }
   time_election();
-  // Nobody else could lead.
+  // No other member could lead.
   if (voter() && configuration().voters.size() == 1) election_ = settled_at_;
   log(LogLevel::info, "raft-started",
       {{"term", std::to_string(hard_.term)},
@@ -84,7 +84,7 @@ void Raft::Core::start() {
        {"voters", std::to_string(configuration().voters.size())}});
 }
 
-// This process was stopped, or its machine: the others' messages may be waiting to be read.
+// This process or its machine was stopped: the others' messages may be waiting to be read.
 void Raft::Core::note_stall() {
   if (expected_ == kNever || now_ < expected_ + options_.stall) return;
   resumed_ = now_;
@@ -120,7 +120,7 @@ void Raft::Core::finish(bool more) {
 
 Instant Raft::Core::deadline() const {
   if (mute_ != Mute::none) return kNever;
-  // Nobody else is there to be told: a council of one costs nothing while nothing happens.
+  // There is nobody to send to: a council of one costs nothing while nothing happens.
   if (role_ == Role::leader) return followers_.empty() ? kNever : next_broadcast_;
   return std::min(next_hello_, election_);
 }

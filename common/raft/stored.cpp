@@ -1,4 +1,4 @@
-// What a disk holds of a log: how a Persist changes it, how it begins, how a survivor begins anew.
+// The log on a disk: how a Persist changes it, how it begins, how a survivor begins anew.
 #include <algorithm>
 #include <utility>
 

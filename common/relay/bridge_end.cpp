@@ -8,7 +8,7 @@
 namespace dtrain::relay {
 namespace {
 
-// Fewer of them than messages; the other side then still has three quarters of the window to go on with.
+// Fewer allow messages than data messages; the other side still has three quarters of the window.
 constexpr std::size_t kAllowBytes = kBridgeWindowBytes / 4;
 
 auto broken(const char* cause) {

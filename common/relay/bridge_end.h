@@ -1,8 +1,9 @@
-// One end of the byte stream between an agent and a dtrainctl on another machine (common/wire/bridge.h), over a connection that
-// loses and reorders nothing. Both ends are alike. Nothing of it waits: bytes go in and out as far as there is room.
+// One end of the byte stream between an agent and a dtrainctl on another machine (common/wire/bridge.h), over a
+// connection that loses and reorders nothing. Both ends work alike. No call blocks: bytes go in and out as far as
+// there is room.
 //
-// Bounds: what was received and not handed on is at most kBridgeWindowBytes, since the other side may not send more before it is
-// allowed; who does is turned out.
+// Bound: at most kBridgeWindowBytes are received and not yet handed on, because the other side may not send more
+// before it is allowed to; a side that does so is disconnected.
 #pragma once
 
 #include <optional>
@@ -15,18 +16,18 @@
 
 namespace dtrain::relay {
 
-inline constexpr std::size_t kBridgeWindowBytes = 256 << 10;  // under way in one direction; as much a round trip
-inline constexpr Duration kBridgePing = 5s;                   // heard nothing for so long: the other side is asked, and again
-inline constexpr Duration kBridgeSilence = 20s;               // then it is given up
+inline constexpr std::size_t kBridgeWindowBytes = 256 << 10;  // in flight in one direction; also the bytes in one round trip
+inline constexpr Duration kBridgePing = 5s;                   // after so long without a message the other side is asked, and asked again
+inline constexpr Duration kBridgeSilence = 20s;               // after so long without a message the other side is given up
 
 class BridgeEnd {
  public:
   explicit BridgeEnd(Instant now) : heard_(now), asked_(now) {}
 
-  // ErrorCode::invalid: against the agreement (more than was allowed, a second hello): end the connection.
+  // ErrorCode::invalid: the message breaks the protocol (more bytes than allowed, a second hello); end the connection.
   Status receive(Instant now, const wire::BridgeMessage& message);
 
-  // Received and still to be handed on, in order.
+  // Bytes received and yet to be handed on, in order.
   std::string_view waiting() const { return std::string_view(waiting_).substr(delivered_); }
   void delivered(std::size_t bytes);
 
@@ -35,19 +36,19 @@ class BridgeEnd {
   // `bytes`: not empty, at most room().
   wire::BridgeMessage say(std::string_view bytes);
 
-  // What is to be said besides data; nullopt: nothing now.
+  // The next message other than data that is to be sent; nullopt: none now.
   std::optional<wire::BridgeMessage> next(Instant now);
-  // When next() or silent() may change without anything received or handed on.
+  // When next() or silent() may change although nothing was received or handed on.
   Instant deadline() const;
   bool silent(Instant now) const { return now - heard_ >= kBridgeSilence; }
-  bool ended() const { return ended_; }  // the other side said so; waiting() is still to be handed on
+  bool ended() const { return ended_; }  // the other side ended the stream; waiting() is yet to be handed on
 
  private:
   std::string waiting_;
-  std::size_t delivered_ = 0;                 // of waiting_
-  std::size_t unanswered_ = 0;                 // handed on and not yet answered with allow
-  std::size_t allowed_ = kBridgeWindowBytes;  // that the other side may still send
-  std::size_t credit_ = kBridgeWindowBytes;   // that we may
+  std::size_t delivered_ = 0;                 // part of waiting_
+  std::size_t unanswered_ = 0;                 // bytes handed on for which no allow was sent yet
+  std::size_t allowed_ = kBridgeWindowBytes;  // bytes that the other side may still send
+  std::size_t credit_ = kBridgeWindowBytes;   // bytes that this side may still send
   Instant heard_, asked_;
   bool owes_pong_ = false, ended_ = false;
 };

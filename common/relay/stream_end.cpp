@@ -8,7 +8,7 @@
 namespace dtrain::relay {
 namespace {
 
-// Drops the front of a buffer once that is most of it, so that bytes are moved seldom.
+// Drops the front of a buffer once that is most of it, so that bytes are rarely moved.
 void shed(std::string& buffer, std::size_t& start) {
   if (start < buffer.size() && start < kWindowBytes) return;
   buffer.erase(0, start);
@@ -37,7 +37,7 @@ void StreamEnd::consume(std::size_t bytes) {
   in_start_ += bytes;
   consumed_ += bytes;
   shed(in_, in_start_);
-  // Half a window at a time: small readers would else cause a message each.
+  // Allows half a window at a time: otherwise a reader of small pieces would cause a message for each.
   if (allowance() - told_allowed_ >= kWindowBytes / 2) answer_due_ = true;
 }
 
@@ -56,7 +56,7 @@ void StreamEnd::receive(Instant now, const wire::RelayData& data) {
   const bool first = !std::exchange(confirmed_, true);
   const bool blocked = waits_for_leave();
   may_send_to_ = std::max(may_send_to_, data.allowed);
-  // What was never sent cannot have been received.
+  // The other end cannot have received what was never sent.
   const bool progress = data.received > acknowledged_ && data.received <= highest_sent_;
   if (progress) {
     out_start_ += static_cast<std::size_t>(data.received - acknowledged_);
@@ -68,7 +68,7 @@ void StreamEnd::receive(Instant now, const wire::RelayData& data) {
   if (data.asks || !data.bytes.empty()) answer_due_ = true;
   if (data.offset > received_ || data.offset + data.bytes.size() <= received_) return;  // a gap, or nothing new
   std::string_view fresh = std::string_view(data.bytes).substr(static_cast<std::size_t>(received_ - data.offset));
-  fresh = fresh.substr(0, static_cast<std::size_t>(allowance() - received_));  // more than that was never allowed
+  fresh = fresh.substr(0, static_cast<std::size_t>(allowance() - received_));  // more was never allowed
   in_.append(fresh);
   received_ += fresh.size();
 }

@@ -1,10 +1,10 @@
-// StreamEnd: one end of a reliable stream of bytes, in each direction, between two agents whose links lose, repeat and
-// reorder messages (wire/relay.h). What was written is kept until the other end has it, and said again when it does not say
-// so; what comes twice or out of turn is left out. The other end decides how much it takes: who does not read stops the
-// sender, so that at each end at most a window of bytes waits unread.
+// One end of a reliable stream of bytes, in each direction, between two agents whose links lose, repeat and reorder
+// messages (wire/relay.h). What was written is kept until the other end acknowledges it, and is sent again if it does
+// not; bytes that arrive twice or out of order are dropped. The other end decides how much it accepts: a reader that
+// stops stops the sender, so that at most one window of bytes waits unread at each end.
 //
-// A machine without I/O and clock: told the time and what arrived, it answers with what to send. It does not end by itself:
-// RelayClose, and what lies in the bytes, are its owner's.
+// A state machine without I/O and clock: it is told the time and what arrived, and answers with what to send. It does
+// not end by itself: RelayClose, and the meaning of the bytes, belong to its owner.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,24 @@
 namespace dtrain::relay {
 
 inline constexpr std::size_t kWindowBytes = 256 << 10;  // sent and not yet read at the other end, in each direction
-inline constexpr Duration kRepeatAfter = 500ms;         // without a sign that it arrived; doubled each time
+inline constexpr Duration kRepeatAfter = 500ms;         // without an acknowledgement; doubled each time,
 inline constexpr Duration kRepeatAtMost = 4s;           // up to this
-inline constexpr Duration kKeepAlive = 5s;              // something is said at least so often
-inline constexpr Duration kSilence = 30s;               // nothing heard for so long: the stream is lost
+inline constexpr Duration kKeepAlive = 5s;              // something is sent at least this often
+inline constexpr Duration kSilence = 30s;               // after so long without a message the stream is lost
 
 class StreamEnd {
  public:
-  // The one that opens it; `open.allowed` is set here.
+  // The opening end; the constructor sets `open.allowed`.
   StreamEnd(Instant now, wire::RelayOpen open);
-  // The one that was asked to.
+  // The accepting end.
   StreamEnd(Instant now, std::uint64_t stream, std::uint64_t allowed);
 
   std::uint64_t stream() const { return open_.stream; }
   bool opener() const { return opener_; }
 
   // ---- this end's bytes
-  // Takes whatever it is given: the owner looks at unacknowledged() before.
+  //
+  // Accepts any number of bytes: the owner must look at unacknowledged() before.
   void write(std::string_view bytes);
   std::size_t unacknowledged() const { return out_.size() - out_start_; }
 
@@ -44,11 +45,11 @@ class StreamEnd {
 
   // ---- the links
   void receive(Instant now, const wire::RelayData& data);
-  // The other end asked again to open what is open.
+  // The other end asked again to open this stream.
   void opened_again(Instant now);
-  // The next message that is due; call until it has none.
+  // The next message that is due; to be called until it returns nullopt.
   std::optional<wire::RelayMessage> next(Instant now);
-  // When next() has one, or silent() becomes true.
+  // When next() will have a message, or silent() becomes true.
   Instant deadline() const;
   bool silent(Instant now) const { return heard_ + kSilence <= now; }
 
@@ -61,18 +62,18 @@ class StreamEnd {
   wire::RelayData message(Instant now);
 
   const bool opener_;
-  wire::RelayOpen open_;       // of the accepting end: the number only
+  wire::RelayOpen open_;       // accepting end: only the number is set
   bool confirmed_;             // the other end was heard
   std::string out_;            // from out_start_ on: written and not acknowledged
   std::size_t out_start_ = 0;
-  std::uint64_t acknowledged_ = 0, sent_ = 0;  // offsets of what was written; sent_ goes back when it is said again
+  std::uint64_t acknowledged_ = 0, sent_ = 0;  // offsets in what was written; sent_ goes back to send again
   std::uint64_t highest_sent_ = 0;
   std::uint64_t may_send_to_ = 0;
   std::string in_;             // from in_start_ on: received and not consumed
   std::size_t in_start_ = 0;
   std::uint64_t received_ = 0, consumed_ = 0, told_allowed_ = 0;
   bool answer_due_ = false;
-  Instant repeat_at_ = kNever;  // what is not acknowledged, the question whether more may be sent, or RelayOpen
+  Instant repeat_at_ = kNever;  // when to repeat: unacknowledged bytes, the question whether more may be sent, or RelayOpen
   Duration repeat_after_ = kRepeatAfter;
   Instant said_, heard_;
 };

@@ -39,7 +39,7 @@ void Assignments::update(Instant now, const JobOrder& order) {
     unwanted_.insert(it->first);
   }
   for (const auto& t : order.tasks) {
-    // Given back: this host may have seen it ordered away meanwhile, or not (three hosts, seed 17652).
+    // The task was given back to this host, which may or may not have seen it ordered away in between.
     if (const auto old = tasks_.find(t.id); old != tasks_.end() && old->second->over() &&
                                             (unwanted_.erase(t.id) > 0 || old->second->order().placed != t.placed))
       tasks_.erase(old);
@@ -132,7 +132,7 @@ std::vector<job::TaskObservation> Assignments::take_observations(std::size_t mos
     for (; first != last && seen.size() < most; ++first)
       if (first->second->dirty()) seen.push_back(first->second->take_observation());
   };
-  // Behind those who had their turn, so that nobody's changes keep the others waiting.
+  // Begins after the tasks that had their turn, so that frequent changes of some do not keep the others waiting.
   const auto begin = tasks_.upper_bound(observed_to_);
   take(begin, tasks_.end());
   take(tasks_.begin(), begin);
@@ -189,7 +189,8 @@ bool Assignments::stands_still(const AssignmentId& id, bool beside_leased) const
   const auto alike = [&](const AssignmentId& other) { return other.job == id.job && other.generation == id.generation; };
   if (std::ranges::any_of(found_frozen_, alike)) return true;
   const auto [first, last] = of(id.job);
-  // What an order holds does not ask for a lease: it is frozen until the order ends, and a ps that this waits for must not wait for it.
+  // A task that an order froze does not count: it stays frozen until the order ends, and the ps that the order waits
+  // for must not wait for it.
   return std::any_of(first, last, [&](const auto& entry) {
     return alike(entry.first) && entry.second->lease_frozen() && !entry.second->order().freeze;
   });

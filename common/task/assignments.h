@@ -1,5 +1,5 @@
-// All assignments of this host: desired (orders) against actual (shims). Routes what happens to the right
-// Task and answers the questions that need more than one of them.
+// All assignments of this host: compares what is ordered with the shims that exist, routes events to the right Task,
+// and answers questions that concern more than one task.
 #pragma once
 
 #include <map>
@@ -18,44 +18,43 @@ class Assignments : private RestartGate {
  public:
   Assignments(HostContext host, HostActions& actions) : host_(std::move(host)), actions_(actions), bound_(host_.cpus) {}
 
-  // What the runner found at start. Call once, before the first update().
+  // Takes what the runner found at the start. To be called once, before the first update().
   void adopt(std::vector<FoundShim> found);
   bool unclaimed(const AssignmentId& id) const { return found_.contains(id); }
-  // Of one of them: for want of a lease.
+  // One of the adopted shims reports that it froze or thawed its task because of its lease.
   void found_frozen(const AssignmentId& id, bool frozen);
-  // The orders of one job. Assignments of that job that are not among them are killed.
+  // Takes the orders of one job. Assignments of the job that are not among them are killed.
   void update(Instant now, const JobOrder& order);
-  // The job is gone from the ledger: what is left of it is killed.
+  // The job is gone from the ledger: its assignments are killed.
   void forget(Instant now, JobId job) { update(now, JobOrder{job, {}, {}}); }
-  // After the orders of every job: shims that nobody ordered end.
+  // To be called after the orders of every job: ends the shims that no order claimed.
   void finish_adoption();
 
-  // The cluster has a second host: from now on what job::wants_lease() names runs under a lease.
+  // The cluster has a second host: from now on the tasks that job::wants_lease() names run under leases.
   void need_leases(Instant now);
   bool needs_leases() const { return host_.needs_leases; }
-  // Nobody has been heard to coordinate for so long that no lease of before holds any more.
+  // No coordinator has been heard for so long that no earlier lease holds any more (or one is heard again).
   void cut_off(Instant now, bool is);
 
   Task* find(const AssignmentId& id);
   const Task* find(const AssignmentId& id) const;
-  // What runs now, in order of id.
+  // The attempts that run now, in order of id.
   std::vector<std::pair<AssignmentId, AttemptNumber>> running() const;
-  // Call after an event was given to a task: neighbours that waited for it go on, finished ones are dropped.
+  // To be called after an event was given to a task: neighbours that waited for it continue, and finished tasks are dropped.
   void settle(Instant now, JobId job);
   void shim_gone(Instant now, const AssignmentId& id);
   void tick(Instant now);
   Instant deadline() const;
 
-  // What changed since the last call, of at most so many tasks: each as it is now. The others' turn comes with the next
-  // call.
+  // Returns the present state of at most `most` tasks that changed since the last call; the others follow with the next call.
   std::vector<job::TaskObservation> take_observations(std::size_t most);
-  // True when nothing of this job is or may come alive on this host.
+  // True when nothing of this job is alive on this host or may still start here.
   bool quiet(JobId job) const;
-  // Of no job at all.
+  // The same for all jobs.
   bool quiet() const;
-  // Something of this assignment is, or may come, alive on this host.
+  // True when something of this assignment is alive on this host or may still start here.
   bool may_run(const AssignmentId& id) const;
-  // Nothing is left of what is not wanted here.
+  // True when nothing is left here that is no longer wanted here.
   bool settled() const;
 
   // For --break in the simulator.
@@ -77,13 +76,13 @@ class Assignments : private RestartGate {
   HostActions& actions_;
   BoundTasks bound_;
   Tasks tasks_;
-  std::set<AssignmentId> unwanted_;  // of tasks_: taken from this host; wanted again later it begins anew
+  std::set<AssignmentId> unwanted_;  // of tasks_: those taken from this host; if wanted again later, they begin anew
   std::map<JobId, std::optional<std::uint32_t>> budget_left_;
   std::map<AssignmentId, FoundShim> found_;  // not yet claimed by an order
-  std::set<AssignmentId> found_frozen_;      // of those
-  std::map<AssignmentId, bool> ending_;      // shims that nobody ordered, being ended
+  std::set<AssignmentId> found_frozen_;      // those of found_ that are frozen
+  std::map<AssignmentId, bool> ending_;      // shims without an order that are being ended
   bool cut_off_ = false;
-  AssignmentId observed_to_;                 // where the last full take_observations() ended
+  AssignmentId observed_to_;                 // where the last take_observations() stopped at its limit
 };
 
 }  // namespace dtrain::task

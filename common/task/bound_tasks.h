@@ -1,5 +1,5 @@
-// Which of this host's tasks have which CPUs for themselves, from before the launch of their shims until those are gone: a shim keeps them
-// from one attempt to the next, and over the lives of the agent.
+// Which CPUs each task of this host has for itself, from before the launch of its shim until the shim is gone: a shim
+// keeps its CPUs from one attempt to the next, and over lives of the agent.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace dtrain::task {
 
 class BoundTasks {
  public:
-  // `host`: the CPUs that may be given out; empty: nobody gets any.
+  // `host`: the CPUs that may be given out; empty: no task gets any.
   explicit BoundTasks(std::vector<HostCpu> host) : host_(std::move(host)) {}
 
-  // A shim that an earlier life of the agent launched has these, also such as are not the host's any more. Empty: none.
+  // A shim that an earlier life of the agent launched has these CPUs, even if the host no longer offers them. Empty: none.
   void found(const AssignmentId& id, const std::vector<std::uint32_t>& cpus);
-  // Fills in spec.cpus and spec.numa_node: CPUs that no other task has, or none (choose_cpus). What the assignment had before is free.
-  // `near`: NUMA nodes of its GPUs. Answers why it gets none though it asks for whole ones; "": nothing to be said.
-  // `shares`: the rule that they are nobody else's is broken, to show that tests notice.
+  // Fills in spec.cpus and spec.numa_node with CPUs that no other task has, or with none (choose_cpus), after freeing
+  // what the assignment had before. `near`: NUMA nodes of its GPUs. Returns why the task gets none although it asks
+  // for whole CPUs; "" otherwise. `shares`: breaks the rule that CPUs are not shared, to show that tests notice.
   std::string bind(ShimSpec& spec, const std::vector<std::int32_t>& near, bool shares = false);
-  // Its shim is gone, or never came to be.
+  // To be called when the shim is gone or was never launched.
   void release(const AssignmentId& id) { held_.erase(id); }
 
  private:

@@ -8,7 +8,7 @@ namespace dtrain::task {
 namespace {
 
 struct Core {
-  std::uint32_t size = 0;           // all its hyperthreads that tasks may have
+  std::uint32_t size = 0;           // including all hyperthreads that tasks may have
   std::vector<std::uint32_t> free;  // ascending
   bool whole() const { return free.size() == size; }
 };
@@ -40,7 +40,7 @@ std::vector<Node> nodes_of(const std::vector<HostCpu>& host, const std::set<std:
   return all;
 }
 
-// The nodes to take from, one after the other. `nodes` is in order of their numbers, which decide among equals.
+// The nodes to take CPUs from, in order. `nodes` is sorted by number, which decides among equals.
 std::vector<const Node*> in_turn(const std::vector<Node>& nodes, std::size_t want) {
   const Node *one_near = nullptr, *one_elsewhere = nullptr;
   std::size_t free_near = 0;
@@ -59,7 +59,7 @@ std::vector<const Node*> in_turn(const std::vector<Node>& nodes, std::size_t wan
   return most_first;
 }
 
-// At most `want` of the node's.
+// Takes at most `want` CPUs of the node.
 void take(const Node& node, std::size_t want, std::vector<std::uint32_t>& out) {
   std::vector<const Core*> rest;
   for (const auto& [number, core] : node.cores) {

@@ -37,8 +37,8 @@ void Lease::enforce(Instant now, LeaseActions& out) {
   if (wants_grant() && now >= next_ask_) ask(now, out);
 }
 
-// In time, it has until the end of the lease. Late, because the shim was stopped, it has no more than the margin
-// of who grants provides for.
+// If begun in time, the freeze has until the end of the lease. If begun late, because the shim was stopped, it has no
+// more than the margin that the coordinator allows for.
 void Lease::begin_freeze(Instant now, LeaseActions& out) {
   phase_ = Phase::freezing;
   freeze_by_ = std::min(now + kFreezeAhead, std::max(until_, now + kLateFreeze));
@@ -111,7 +111,7 @@ bool Lease::granted(Instant now, std::uint64_t nonce, std::uint64_t epoch, Lease
   if (!ask && !rules_.hold(Rule::own_nonce)) ask = asks_.newest();
   if (!ask || !wants_grant() || ask->attempt != attempt_) return false;
   const Instant until = (rules_.hold(Rule::from_asking) ? ask->t0 : now) + options_.lease;
-  if (until - kFreezeAhead <= now) return false;  // too late to be of use
+  if (until - kFreezeAhead <= now) return false;  // too late to be useful
   use(*ask, until, out);
   return true;
 }
@@ -184,9 +184,9 @@ bool Lease::hold(Instant now, bool on, std::uint64_t epoch, LeaseActions& out) {
   return true;
 }
 
-// What the kernel says of now comes before the clock: what is frozen needs no kill, however late that is seen.
+// The kernel's word comes before the clock: a frozen task needs no kill, however late that is seen.
 void Lease::frozen(Instant now, LeaseActions& out) {
-  if (phase_ == Phase::running) {  // the agent did it: the lease had run out while this shim was stopped
+  if (phase_ == Phase::running) {  // the agent froze it: the lease had run out while this shim was stopped
     if (rules_.hold(Rule::thaw_asks)) asks_.forget_asks();
     next_ask_ = now;
   }

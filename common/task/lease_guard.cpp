@@ -25,7 +25,7 @@ void LeaseGuard::granted(Instant now, std::uint64_t nonce, GuardActions& out) {
   if (!ask || ask->t0 + options_.lease - kFreezeAhead <= now) return;  // the shim would not use it either
   until_ = std::max(until_, ask->t0 + options_.lease);
   attempt_ = std::max(attempt_, ask->attempt);
-  phase_ = Phase::watching;  // also while freezing: the shim may thaw by this, and may run until then
+  phase_ = Phase::watching;  // even while freezing: the shim may thaw by this grant, and the task may run until then
 }
 
 void LeaseGuard::frozen(Instant now, GuardActions& out) {
@@ -34,9 +34,9 @@ void LeaseGuard::frozen(Instant now, GuardActions& out) {
 }
 
 void LeaseGuard::told(AttemptNumber attempt, bool runs, Instant until) {
-  if (attempt < attempt_) return;  // said before the newest grant
+  if (attempt < attempt_) return;  // written before the newest grant
   attempt_ = attempt;
-  if (until > until_ && phase_ == Phase::frozen) phase_ = Phase::watching;  // by a grant that this life did not pass on
+  if (until > until_ && phase_ == Phase::frozen) phase_ = Phase::watching;  // because of a grant that another life of the agent passed on
   until_ = std::max(until_, until);
   if (!runs) phase_ = Phase::idle;
   if (runs && phase_ == Phase::idle) phase_ = Phase::watching;

@@ -1,8 +1,7 @@
-// How a task's output lies on disk: raw bytes in log.K (K counts up; K = 0 first), and beside it log.K.idx,
-// one record per write, appended after the bytes. Raw files can be read with any pager; the index tells
-// stream, attempt and time. Bytes behind the last index record (a shim killed between the two writes) count
-// as stdout of the last attempt. A file that has reached its size is followed by log.K+1; only the newest
-// `files` files are kept.
+// The form of a task's output on disk: raw bytes in log.K (K counts up from 0), and beside it log.K.idx with one
+// record for each write, appended after the bytes. Any pager can read the raw files; the index has stream, attempt
+// and time. Bytes after the last index record (the shim was killed between the two writes) count as stdout of the
+// last attempt. A file that has reached its size is followed by log.K+1; only the newest `files` files are kept.
 #pragma once
 
 #include <cstdint>

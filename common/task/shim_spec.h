@@ -1,5 +1,5 @@
 // What a runner needs to run one assignment, and what it answers. Shared by the task core, the launchers in
-// agent/proc, and the simulator's fake.
+// agent/proc, and the simulator's fake runner.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace dtrain::task {
 using job::Exit;
 using job::User;
 
-// A GPU as the launcher needs to know it: node::Gpu has the same.
+// The part of node::Gpu that the launcher needs.
 struct OwnGpu {
   std::string pci, vendor;
   std::int32_t minor = -1;
@@ -32,7 +32,7 @@ struct OwnGpu {
   }
 };
 
-// Everything about an assignment that stays the same over its attempts.
+// All that stays the same over an assignment's attempts.
 struct ShimSpec {
   AssignmentId id;
   std::string job_name;
@@ -40,7 +40,7 @@ struct ShimSpec {
   std::vector<std::string> argv;           // argv[0] is looked up in env's PATH
   std::map<std::string, std::string> env;  // DTRAIN_ATTEMPT is added per attempt by the shim
   std::string work_dir;
-  std::uint16_t port = 0;          // bind-tested before each start; 0: none
+  std::uint16_t port = 0;          // tested by binding it before each start; 0: none
   std::string address;             // the address that port is on
   std::uint64_t memory_bytes = 0;  // 0: no limit
   std::uint64_t cpu_millis = 0;
@@ -48,13 +48,13 @@ struct ShimSpec {
   std::int32_t stop_signal = 15;
   Duration stop_grace{30s};
   bool exclusive = false;
-  Duration lease{0};        // runs under a lease of this length (docs/leases.md); 0: without one
-  std::uint64_t epoch = 0;  // of the coordinator, as far as this agent knows: answers of a lower one are refused
-  // Of the host, for a launcher that can keep it to them (docs/shim.md).
-  std::vector<std::uint32_t> cpus;                  // logical CPUs that are its own (bound_tasks.h); empty: it has none, and may use all
-  std::int32_t numa_node = -1;                      // whose memory comes first; -1: any
-  std::optional<std::vector<OwnGpu>> own_gpus;      // the only ones that it may open; nullopt: any
-  job::SignalTo signal_to = job::SignalTo::all;     // whom a stop that its shim passes on goes to
+  Duration lease{0};        // length of the lease that the task runs under (docs/leases.md); 0: no lease
+  std::uint64_t epoch = 0;  // the highest of a coordinator that this agent knows: answers with a lower one are refused
+  // Resources of the host, for a launcher that can confine the task to them (docs/shim.md).
+  std::vector<std::uint32_t> cpus;                  // logical CPUs of the task's own (bound_tasks.h); empty: none, and it may use all
+  std::int32_t numa_node = -1;                      // memory of this NUMA node is used first; -1: any
+  std::optional<std::vector<OwnGpu>> own_gpus;      // the only GPUs that it may open; nullopt: it may open all
+  job::SignalTo signal_to = job::SignalTo::all;     // who gets the stop signal that the shim passes on
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -80,20 +80,20 @@ struct ShimSpec {
   }
 };
 
-// What a returning agent finds of an assignment: a living shim, or what one left behind.
+// What a new life of the agent finds of an assignment: a living shim, or what a shim left behind.
 struct FoundShim {
   AssignmentId id;
   bool shim_alive = false;
-  AttemptNumber attempt = 0;  // highest that was ever started (0: none)
+  AttemptNumber attempt = 0;  // the highest that was ever started (0: none)
   bool running = false;       // the attempt's process lives
   std::int32_t pid = 0;
   WallTime started{};
-  std::optional<Exit> exit;  // of `attempt`, when it ended
+  std::optional<Exit> exit;  // the exit of `attempt`, if it ended
   bool ready = false;        // READY=1 was received for `attempt`
   bool frozen = false;
   bool leased = false;      // it runs under a lease
-  std::vector<std::uint32_t> cpus;  // that a living shim was launched with: its own
-  std::uint64_t epoch = 0;  // highest of a coordinator that the shim has heard of
+  std::vector<std::uint32_t> cpus;  // the CPUs of its own with which a living shim was launched
+  std::uint64_t epoch = 0;  // the highest of a coordinator that the shim has seen
   std::string status;  // last STATUS=
 };
 

@@ -27,7 +27,7 @@ Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, Resta
 
 void Task::begin(Instant now, const FoundShim* found) {
   since_ = now;
-  // An attempt that the ledger saw, or the host finds, has an end unless a living shim shows it running.
+  // An attempt that the ledger or the host knows has ended unless a living shim shows it running.
   const bool ran_here =
       order_.known_attempt >= order_.first_attempt || (found && found->attempt >= order_.first_attempt);
   if (!ran_here && !(found && found->shim_alive)) {
@@ -51,10 +51,11 @@ void Task::begin(Instant now, const FoundShim* found) {
     enter(Phase::running);
     return advance(now);
   }
-  // Ordered by the agent before this one, and not begun when that ended: it waited for its lease. A living shim would know of it.
+  // The previous life of the agent ordered the attempt, which had not begun when the agent ended: it waited for its
+  // lease. A living shim would know of it.
   const bool end_known = attempt_ <= std::max(order_.exit_attempt + 1, order_.first_attempt);
   if (shim_alive_ && found->attempt < attempt_ && order_.exit_attempt < attempt_ && end_known) --attempt_;
-  if (attempt_ < order_.first_attempt) {  // launched, never started
+  if (attempt_ < order_.first_attempt) {  // launched but never started
     enter(Phase::staged);
     return advance(now);
   }
@@ -148,7 +149,7 @@ void Task::shim_up(Instant now, const Status& result) {
     return stage_failure(result.error());
   }
   shim_alive_ = true;
-  // Launched again after its shim died between two attempts: the delay was served already.
+  // Launched again because its shim died between two attempts: the delay is over already.
   enter(attempt_ >= order_.first_attempt ? Phase::backoff : Phase::staged);
   backoff_until_ = now;
   advance(now);
@@ -156,7 +157,7 @@ void Task::shim_up(Instant now, const Status& result) {
 
 void Task::start_next(Instant now) {
   if (!shim_alive_) {
-    // The working directory is not kept in memory over a life of the agent; staging finds it again.
+    // A new life of the agent does not know the working directory; staging finds it again.
     if (work_dir_.empty()) {
       enter(Phase::staging);
       actions_.stage(order_);
@@ -190,8 +191,8 @@ void Task::attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid,
 void Task::attempt_refused(Instant now, AttemptNumber attempt, const Error& error) {
   if (phase_ != Phase::starting || attempt != attempt_) return;
   Exit e;
-  // Its shim died before it could begin: nothing of it ran, and nothing counts, unless that goes on. Else as env(1), nice(1) and others:
-  // the launcher failed, not the program.
+  // If its shim died before the attempt could begin, nothing of it ran and nothing counts, unless that goes on.
+  // Otherwise as with env(1), nice(1) and others: the launcher failed, not the program.
   never_began_ = !shim_alive_ && ++idle_deaths_ <= kIdleShimDeaths;
   if (!shim_alive_) e.unknown = true;
   else e.code = 125;
@@ -229,15 +230,15 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
   return std::nullopt;
 }
 
-// `counted`: the ledger knows this exit already (an agent that came back decides again what to do next).
+// `counted`: the ledger knows this exit already (a new life of the agent decides again what to do next).
 void Task::after_exit(Instant now, bool counted) {
   const bool asked = attempt_ == order_.restart_attempt;
   stood_ = job_stands_still();
   const bool began = !std::exchange(never_began_, false);
   spared_ = stood_ || exit_->with_host || exit_->port_taken || !began;
   exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_ || superseded_;
-  // What ended well by itself has succeeded, also when its end was about to be asked for. SIGKILL makes no exit 0: a
-  // kill that was sent came too late.
+  // An attempt that ended well by itself has succeeded, even if its end was about to be asked for. SIGKILL makes no
+  // exit 0: a kill that was sent came too late.
   const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known &&
                          role().restart_policy != job::RestartPolicy::always;
   if (order_.desire != Desire::run && !by_itself) return conclude(Outcome::on_request, "");
@@ -245,7 +246,7 @@ void Task::after_exit(Instant now, bool counted) {
   if (!exit_on_request_) {
     if (by_itself) return conclude(Outcome::succeeded, "");
     if (order_.last_attempt) return conclude(Outcome::on_request, "ended after the signal before its job's deadline");
-    // Its place is at fault, and another has other ports.
+    // The place is at fault; a new place has other ports.
     if (exit_->port_taken)
       return stage_failure(Error{ErrorCode::unavailable, "could not start " + order_.id.task.text() + ": " + exit_->cause,
                                  "stop it, or keep the range network.taskPorts free of other programs"});
@@ -257,7 +258,7 @@ void Task::after_exit(Instant now, bool counted) {
     if (auto why = why_no_restart(now)) return conclude(Outcome::failed, *why);
     const std::uint32_t in_row =
         counted && consecutive_failures_ > 0 ? consecutive_failures_ - 1 : consecutive_failures_;
-    // An end with the host is free, but not at once for ever: whoever may signal a shim can feign one.
+    // An end with the host costs nothing, but is delayed if it repeats: whoever may signal a shim can feign one.
     backoff_until_ = stood_ ? now : now + job::backoff_delay(backoff, in_row, order_.id.job * 7919 + attempt_);
     consecutive_failures_ = in_row + (stood_ ? 0 : 1);
   } else {
@@ -280,7 +281,7 @@ void Task::conclude(Outcome outcome, std::string reason) {
   }
 }
 
-// Its shim is gone, with all that it began.
+// Its shim is gone, with all that the shim began.
 void Task::leave() {
   if (order_.gpus.empty() || attempt_ < order_.first_attempt) return enter(Phase::over);
   enter(Phase::reclaiming);
@@ -297,7 +298,7 @@ void Task::shim_gone(Instant now) {
     case Phase::ending:
       leave();
       break;
-    case Phase::staged:  // it died before it had anything to run
+    case Phase::staged:  // the shim died before it had anything to run
       if (++idle_deaths_ <= kIdleShimDeaths) return launch();
       return stage_failure(Error{ErrorCode::unavailable,
                                  "could not start it: " + std::to_string(idle_deaths_) + " shims in a row died before it began",
@@ -306,7 +307,7 @@ void Task::shim_gone(Instant now) {
       advance(now);
       break;  // relaunched when the delay is over
     default:
-      break;  // running, starting: its exit or refusal follows, and then it is launched; launching: its result comes
+      break;  // running, starting: the exit or refusal follows, and then it is launched again; launching: the result follows
   }
 }
 
@@ -318,7 +319,7 @@ void Task::freeze_done(Instant now, bool frozen, const Status& result) {
     stood(now);
     dirty_ = true;
   } else if (!killed_) {
-    // What cannot be frozen must not run on beside the others: its next attempt waits for the thaw.
+    // A task that cannot be frozen must not run on beside the others: its next attempt waits for the thaw.
     killed_ = true;
     reason_ = result.error().text();
     actions_.kill(order_.id);
@@ -345,14 +346,14 @@ void Task::stop(Instant now) {
     return;
   }
   if (stop_signalled_) return;
-  // The ledger knows of the stop before the task does: an exit 0 that answers the signal must not pass for
-  // success, also when this agent dies in between.
+  // The ledger must know of the stop before the task does: an exit 0 in answer to the signal must not pass for
+  // success, even if this agent dies in between.
   if (!stop_announced_) {
     stop_announced_ = true;
     dirty_ = true;
   }
   if (!order_.stop_known) return;
-  // A frozen task cannot hear its signal.
+  // A frozen task cannot receive its signal.
   if (frozen_) {
     if (!freeze_pending_) {
       freeze_pending_ = true;
@@ -389,14 +390,14 @@ void Task::thaw(Instant now) {
   if (std::exchange(lease_frozen_, false)) stood_still_ += now - froze_;
 }
 
-// The watchdog and startTimeout stood still up to now.
+// The watchdog and startTimeout did not run until now.
 void Task::stood(Instant now) { last_sign_of_life_ = not_ready_since_ = now; }
 
-// When it is killed unless it says something until then.
+// When the task is killed unless it shows a sign of life before.
 Instant Task::overdue_at() const {
   const bool runs = phase_ == Phase::running;
   Instant at = runs && role().watchdog > 0ns ? last_sign_of_life_ + role().watchdog : kNever;
-  // What waits for a grant of its lease waits for no program.
+  // A task that waits for the grant of its lease is not waiting for its program.
   const bool starts = runs ? role().notify && !ready_ : phase_ == Phase::starting && lease_ == 0ns;
   if (starts && role().start_timeout > 0ns) at = std::min(at, not_ready_since_ + role().start_timeout);
   return at;
@@ -454,7 +455,7 @@ void Task::proceed(Instant now) {
       if (order_.go && !superseded_ && gate_.predecessor_gone(order_.id)) start_next(now);
       return;
     case Phase::starting:
-      // Its grant may never come.
+      // The grant may never come.
       if (lease_ > 0ns && order_.desire != Desire::run) return conclude(Outcome::on_request, "");
       if (!still) kill_overdue(now);
       return;

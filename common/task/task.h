@@ -1,5 +1,5 @@
-// One assignment on this host: staged, launched, started, restarted in place, stopped. A pure state machine;
-// what it wants done goes to HostActions, what it learned is read from observation().
+// One assignment on this host: staged, launched, started, restarted in place, stopped. A pure state machine: it asks
+// HostActions to act, and observation() shows its state.
 //
 //   phase       on entry                         leaves when
 //   staging     stage()                          staged -> launching | failed
@@ -13,8 +13,7 @@
 //   reclaiming  reclaim()                        its GPUs are free, or their host is known to be held -> over
 //   over        -                                forgotten by Assignments once its end was reported
 //
-// An order to stop takes effect in every phase: what runs is signalled and later killed, what waits goes to
-// ending.
+// An order to stop takes effect in every phase: what runs is signalled and later killed, what waits goes to ending.
 #pragma once
 
 #include <array>
@@ -35,54 +34,54 @@ class HostActions {
   virtual ~HostActions() = default;
   virtual void stage(const TaskOrder& order) = 0;
   virtual void launch(ShimSpec spec) = 0;
-  // It is launched without CPUs of its own, though it asks for whole ones: why, for people.
+  // The task is launched without CPUs of its own although it asks for whole ones; `reason` is for people.
   virtual void unbound(const AssignmentId& id, const std::string& reason) = 0;
   virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;
-  // `grace`: for those of its processes that outlive the main one.
+  // `grace`: for processes that outlive the main one.
   virtual void signal(const AssignmentId& id, std::int32_t signal, job::SignalTo to, Duration grace) = 0;
   virtual void kill(const AssignmentId& id) = 0;
   virtual void freeze(const AssignmentId& id, bool freeze) = 0;
   virtual void end(const AssignmentId& id) = 0;
-  // Nothing of it runs any more: are its GPUs free? `since`: when it began here, or was adopted.
+  // Asks whether the GPUs of an assignment, of which nothing runs any more, are free. `since`: when it began here, or was adopted.
   virtual void reclaim(const TaskOrder& order, Instant since) = 0;
-  // Of a shim that was launched without one; confirmed by its first question.
+  // Tells a shim that was launched without a lease to run under one; the shim's first question confirms it.
   virtual void require_lease(const AssignmentId& id, Duration lease) = 0;
 };
 
-// The job-wide and host-wide questions that a Task cannot answer alone.
+// Questions about the job or the host that a Task cannot answer alone.
 class RestartGate {
  public:
   virtual ~RestartGate() = default;
-  virtual bool budget_allows(const AssignmentId& id) const = 0;  // one more restart in place
+  virtual bool budget_allows(const AssignmentId& id) const = 0;  // the job's budget has one more restart in place
   virtual bool predecessor_gone(
       const AssignmentId& id) const = 0;  // nothing of an older generation is left here
   virtual bool halt_expected(
-      const AssignmentId& id) const = 0;  // a stateful task of its generation failed here
-  // One of its generation is frozen for want of a lease here; or, `beside_leased`, this host has heard of no coordinator for so
-  // long that those elsewhere are as well.
+      const AssignmentId& id) const = 0;  // a stateful task of its generation failed here, so a halt of the generation will follow
+  // True if a task of its generation is frozen here for want of a lease; with `beside_leased` also if this host has
+  // heard no coordinator for so long that leased tasks elsewhere must be frozen.
   virtual bool stands_still(const AssignmentId& id, bool beside_leased) const = 0;
-  // CPUs of its own for a shim that is about to be launched; answers why it gets none, "" where nothing is to be said (bound_tasks.h).
+  // Gives CPUs of its own to a shim that is about to be launched; returns why it gets none, or "" (bound_tasks.h).
   virtual std::string bind(ShimSpec& spec, const std::vector<std::int32_t>& gpu_nodes) = 0;
-  virtual void unbind(const AssignmentId& id) = 0;  // that came to nothing
+  virtual void unbind(const AssignmentId& id) = 0;  // to be called if that launch failed
 };
 
-// Shims of a task, one after the other, that may die before an attempt begins in them. Each is replaced at no cost; one more is a
-// failure: of the attempt that it was to begin, or, before the first, of the staging.
+// How many shims of a task in succession may die before an attempt begins in them. Each is replaced at no cost; one
+// more counts as a failure of the attempt that it was to begin, or of the staging before the first attempt.
 inline constexpr std::uint32_t kIdleShimDeaths = 4;
-// Being staged or launched is reported once it lasts that long. As a rule it takes milliseconds: what follows is told first, and the
-// ledger, through which all reports go one after the other, has two entries less on the way to a task's start.
+// Staging or launching is reported only if it lasts this long. Usually it takes milliseconds and the next phase is
+// reported instead, which saves the ledger, where reports queue one after the other, two entries before a task starts.
 inline constexpr Duration kTellStagingAfter = 200ms;
 
 class Task {
  public:
   Task(TaskOrder order, const HostContext& host, HostActions& actions, RestartGate& gate);
 
-  // A new assignment, or one that `found` shows from an earlier life of the agent.
+  // Begins a new assignment, or continues one that `found` shows from an earlier life of the agent.
   void begin(Instant now, const FoundShim* found);
   void update(Instant now, TaskOrder order);
-  // `host_refused`: as TaskObservation's.
+  // `host_refused`: as in TaskObservation.
   void staged(const Result<std::string>& work_dir, const std::string& host_refused = "");
-  // Its staging waits: for what, for people.
+  // The staging waits; `reason` says for what, for people.
   void waits(const std::string& reason);
   void shim_up(Instant now, const Status& result);
   void attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid, WallTime at);
@@ -92,28 +91,29 @@ class Task {
   void reclaimed();
   void freeze_done(Instant now, bool frozen, const Status& result);
   void notified(Instant now, AttemptNumber attempt, bool ready, bool watchdog);
-  // Its shim asks for a grant: so it runs under a lease. It froze or thawed the attempt for want of one. Answered, but not
-  // granted: the assignment is no longer this host's, and no attempt begins any more.
+  // Its shim asks for a grant, which shows that it runs under a lease; the coordinator answers; the shim froze or
+  // thawed the attempt because of the lease. Answered but not granted: the assignment is no longer this host's, and
+  // no further attempt begins.
   void lease_asked(std::uint64_t nonce);
-  // False: not of a question that this assignment asked of late.
+  // Returns false if the nonce is not that of a recent question of this assignment.
   bool lease_answered(std::uint64_t nonce, bool granted);
   void lease_froze(Instant now, AttemptNumber attempt, bool frozen);
-  // Whatever time or a neighbour's end may have made possible.
+  // Does what time, or the end of a neighbour, has made possible.
   void advance(Instant now);
 
   Instant deadline() const;
   bool over() const { return phase_ == Phase::over; }
   bool running() const { return phase_ == Phase::running; }
   bool lease_frozen() const { return lease_frozen_; }
-  // It failed, and what follows is the coordinator's to decide: a halt of the generation.
+  // It failed, and the coordinator decides what follows: a halt of the generation.
   bool awaits_coordinator() const { return outcome_ == Outcome::failed && !order_.in_place; }
   AttemptNumber attempt() const { return attempt_; }
   std::int32_t pid() const { return pid_; }
-  // Restarts that this host decided on and the ledger does not know yet.
+  // Restarts that this host decided on and that the ledger does not know yet.
   std::uint32_t unreported_restarts() const;
   const TaskOrder& order() const { return order_; }
 
-  // Differs from the last one taken? Then take it and report it.
+  // True if the observation differs from the last one taken and is to be reported.
   bool dirty() const { return dirty_; }
   job::TaskObservation take_observation();
   job::TaskObservation observation() const;
@@ -124,7 +124,7 @@ class Task {
 
   const job::RoleSpec& role() const { return order_.context->spec.roles.at(order_.id.task.role); }
   bool to_be_stopped() const {
-    // A stop that was begun is seen through, whatever is ordered meanwhile.
+    // A stop that has begun is completed, whatever is ordered meanwhile.
     return order_.desire != Desire::run || stop_announced_ ||
            (attempt_ > 0 && order_.restart_attempt == attempt_);
   }
@@ -158,34 +158,34 @@ class Task {
   Phase phase_ = Phase::staging;
   Outcome outcome_ = Outcome::none;
   bool dirty_ = false;
-  bool untold_ = true;  // that it is being staged or launched; true outside of these phases
+  bool untold_ = true;  // the staging or launching is not reported yet; true in all other phases
   Instant tell_at_ = kNever;
   bool shim_alive_ = false;
   std::string work_dir_;
-  AttemptNumber attempt_ = 0;  // newest that was started
+  AttemptNumber attempt_ = 0;  // the newest that was started
   AttemptNumber exit_attempt_ = 0;
   std::int32_t pid_ = 0;
   WallTime started_wall_{};
-  Instant since_{};  // begin()
+  Instant since_{};  // when begin() was called
   Instant started_{};
   std::optional<Exit> exit_;
   bool exit_on_request_ = false;
   bool ready_ = false;
-  bool frozen_ = false, freeze_pending_ = false;  // by an order
+  bool frozen_ = false, freeze_pending_ = false;  // because of an order
   const bool wants_lease_;
-  Duration lease_{0};  // under which its shim runs; 0: none
-  std::array<std::uint64_t, 8> questions_{};  // about it, the last ones; 0: none
+  Duration lease_{0};  // of the lease that its shim runs under; 0: none
+  std::array<std::uint64_t, 8> questions_{};  // nonces of its last questions; 0: none
   std::size_t next_question_ = 0;
-  Instant require_at_{};  // again, while its shim did not ask: it may not have been there
+  Instant require_at_{};  // when require_lease is repeated if its shim has not asked: the shim may not have been there
   bool lease_frozen_ = false, superseded_ = false;
-  Instant froze_{};  // when, if lease_frozen_
+  Instant froze_{};  // when lease_frozen_ became true
   Duration stood_still_{0};
-  bool stood_ = false;   // job_stands_still(), when last looked at
-  bool spared_ = false;  // so it did at the newest exit, or the host ended it, or its shim died before it began
-  bool never_began_ = false;  // the newest exit, while it is looked at
-  std::uint32_t idle_deaths_ = 0;  // of shims, since an attempt began
+  bool stood_ = false;   // job_stands_still() as last looked at
+  bool spared_ = false;  // the newest exit is spared: the job stood still, the host ended it, or its shim died before it began
+  bool never_began_ = false;  // of the newest exit, while it is handled
+  std::uint32_t idle_deaths_ = 0;  // shims that died in succession since an attempt began
   bool stop_announced_ = false, stop_signalled_ = false, killed_ = false;
-  std::string overdue_;  // why this host killed the attempt by itself: its watchdog, or startTimeout
+  std::string overdue_;  // why this host killed the attempt: its watchdog, or startTimeout
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;
   std::string host_refused_;
@@ -193,7 +193,7 @@ class Task {
   Instant stop_deadline_ = kNever;
   Instant backoff_until_ = kNever;
   Instant last_sign_of_life_{};
-  Instant not_ready_since_{};  // for startTimeout
+  Instant not_ready_since_{};  // when startTimeout began to count
   std::uint32_t consecutive_failures_ = 0;
   std::vector<Instant> failures_;
 };

@@ -1,4 +1,4 @@
-// What the ledger is told of a task, and when.
+// When and what the ledger is told about a task.
 #include <algorithm>
 
 #include "common/task/task.h"
@@ -13,7 +13,7 @@ void Task::watch_preparation(Instant now) {
 
 std::uint32_t Task::unreported_restarts() const {
   const AttemptNumber known = std::max(order_.known_attempt, order_.first_attempt);
-  // A task in back-off has its next restart booked already.
+  // The next restart of a task in back-off is counted already.
   const AttemptNumber mine = attempt_ + (phase_ == Phase::backoff && !exit_on_request_ && !spared_ ? 1 : 0);
   const AttemptNumber spared = spared_ && exit_attempt_ + 1 == attempt_ ? 1 : 0;
   return mine > known + spared ? mine - known - spared : 0;
@@ -30,7 +30,7 @@ job::TaskObservation Task::observation() const {
   o.ended = phase_ == Phase::over;
   o.exit_attempt = exit_attempt_;
   o.exit = exit_;
-  // Though the attempt before was ended by an order: that another cannot begin is nobody's wish (three hosts, seed 12003).
+  // The attempt before was ended by an order, but nobody ordered that another cannot begin.
   o.on_request = outcome_ == Outcome::on_request || (exit_on_request_ && !stage_failed_);
   o.stage_failed = stage_failed_;
   o.stage_error = stage_error_;

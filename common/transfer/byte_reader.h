@@ -1,6 +1,6 @@
-// A cursor over hostile bytes. Every answer is nullopt once something did not fit; nothing is ever read beyond the end.
-// Numbers are little-endian, variable-length ones (LEB128, as in LevelDB and protobuf) only in their shortest form:
-// a longer spelling of the same number is what a flipped bit looks like.
+// A cursor over untrusted bytes. Every call returns nullopt once something did not fit; nothing is ever read beyond
+// the end. Numbers are little-endian. Variable-length ones (LEB128, as in LevelDB and protobuf) are accepted only in
+// their shortest form, because a longer form of the same number suggests a flipped bit.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ struct ProtoField {
   bool is(std::uint32_t n, Wire w) const { return number == n && wire == w; }
 };
 
-// Reads the fields of one message in the order they lie there. next() answers false at the end and at the first
-// malformed field; failed() tells the two apart. Groups (wire types 3 and 4) are malformed: no format here has them.
+// Reads the fields of one message in their order. next() returns false at the end and at the first malformed field;
+// failed() tells the two apart. Groups (wire types 3 and 4) count as malformed: no format here has them.
 class ProtoReader {
  public:
   explicit ProtoReader(std::string_view message) : reader_(message) {}

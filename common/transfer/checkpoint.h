@@ -1,5 +1,5 @@
-// What a checkpoint is on disk, and how complete it is. The readers here take bytes; walking directories and reading
-// files is the agent's (agent/store/checkpoint_store.h). Formats: docs/checkpoints.md.
+// What a checkpoint on disk is, and how complete it is. The readers here take bytes; the agent walks directories and
+// reads files (agent/store/checkpoint_store.h). Formats: docs/checkpoints.md.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace dtrain::transfer {
 
-// Which format: its place in the table (formats.cpp), as it is stored and sent. What follows from it: format.h.
+// A format's index in the table (formats.cpp), as it is stored and sent. format.h has the format's rules.
 enum class FormatId : unsigned char {};
 FormatId enum_last(FormatId);
 
 // One candidate found under checkpoint.dir.
 struct CheckpointInfo {
   FormatId format{};
-  std::string path;        // what DTRAIN_RESTORE_FROM would be: directory, or TensorFlow prefix
+  std::string path;        // the value for DTRAIN_RESTORE_FROM: a directory, or a TensorFlow prefix
   std::int64_t step = 0;
   bool complete = false;   // the shallow check held: index or manifest parses, every file has its size
   std::string defect;      // why not, when not complete
   std::uint64_t bytes = 0;
   std::string digest;      // BLAKE2b-256 hex over the manifest or index bytes: identity of this content
-  std::uint64_t place = 0; // of these very files: hosts that see one directory see the same number; 0: not known
+  std::uint64_t place = 0; // identifies these very files: hosts that see the same directory get the same number; 0: not known
   template <class V> void fields(V& v) {
     v("format", format); v("path", path); v("step", step); v("complete", complete); v("defect", defect);
     v("bytes", bytes); v("digest", digest); v("place", place);
   }
 };
 
-// Of that directory, or the directory or prefix itself.
+// True if the checkpoint lies in that directory, or is that directory or prefix itself.
 inline bool is_in(const CheckpointInfo& info, std::string_view dir) {
   while (dir.size() > 1 && dir.ends_with('/')) dir.remove_suffix(1);
   return info.path.starts_with(dir) && (info.path.size() == dir.size() || dir == "/" || info.path[dir.size()] == '/');

@@ -1,5 +1,6 @@
-// All that differs between formats of checkpoints. A format takes names and bytes and opens no file: who walks directories, reads, renames
-// and removes is agent/store/checkpoint_*. The table: formats.cpp; each format has a file of its own. Adding one: docs/adding.md.
+// All that differs between checkpoint formats. A format takes names and bytes and opens no file;
+// agent/store/checkpoint_* walks directories, reads, renames and removes. formats.cpp has the table; each format has
+// a file of its own. docs/adding.md says how to add one.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ struct Part {
   bool whole = false;  // the file has no other bytes
 };
 
-// Are a part's bytes what was written? They stream by, once.
+// Checks one part's bytes as they stream by, once.
 class PartCheck {
  public:
   virtual ~PartCheck() = default;
@@ -31,64 +32,68 @@ class PartCheck {
   virtual bool finish() = 0;
 };
 
-// What belongs to one checkpoint, as its table of contents says: the one file that is written last.
+// The files of one checkpoint, by its table of contents: the one file that is written last.
 class Contents {
  public:
   struct File {
     std::string name;
     std::uint64_t size = 0;
-    bool exactly = false;  // else: at least so many bytes
+    bool exactly = false;  // false: at least so many bytes
   };
   virtual ~Contents() = default;
   std::int64_t step = 0;
   std::vector<File> files;  // all others
 
-  // What the deep check reads, parts of one file in a row. Each file that is not `exactly` of a size is looked at beside them.
+  // The parts that the deep check reads; parts of one file follow each other. A file that is not `exactly` of a size
+  // is looked at separately.
   virtual std::size_t part_count() const = 0;
   virtual Part part(std::size_t i) const = 0;
   virtual std::unique_ptr<PartCheck> check(std::size_t i) const = 0;
-  virtual std::string damage(std::size_t i) const = 0;  // what to say, behind the file's name, where the check fails
+  virtual std::string damage(std::size_t i) const = 0;  // the text that follows the file's name if the check fails
 };
 
-// A file beside checkpoints by which scripts find the newest. Nothing is decided by it; it is kept true.
+// A file beside checkpoints that scripts use to find the newest one. dtrain does not decide by it, but keeps it correct.
 struct Hint {
   std::string_view name;
   std::size_t bytes;  // larger: refused unread
-  // Checkpoints in directories below `directory`, relative to it. Of what cannot be read: none.
+  // Paths of the checkpoints in directories below `directory`, relative to it; empty if the text cannot be read.
   std::vector<std::string> (*mentioned)(std::string_view text, std::string_view directory);
-  // The text without the checkpoint `removed`; where it was the newest, `successor` ("": none) is named instead. Paths are absolute, `home`
-  // is the hint's directory. nullopt: it says nothing of it; "": nothing is left to name.
+  // The text without the checkpoint `removed`; if that was the newest, the text names `successor` ("": none) instead. Paths
+  // are absolute; `home` is the hint's directory. nullopt: the text does not mention it; "": nothing is left to name.
   std::optional<std::string> (*without)(std::string_view text, std::string_view home, std::string_view removed,
                                         std::string_view successor);
-  // The text that names home/`relative` as the newest, as of `changed_ns`. nullopt: it stays, since `only_first` and another one is named.
+  // The text that names home/`relative` as the newest, as of `changed_ns`. nullopt: the text stays, because
+  // `only_first` is set and it names another one.
   std::optional<std::string> (*with)(std::string_view text, const std::string& home, const std::string& relative, std::int64_t changed_ns,
                                      bool only_first);
 };
 
-// What may be a checkpoint, by its name. `surely`: no other program's files are called so.
+// A possible checkpoint, by its name. `surely`: files of other programs are never named like this.
 struct Found {
   std::string base;
   bool surely = false;
 };
 
-// A checkpoint is a directory of its own, or files beside others that are named alike: `base`, the end of its path, with endings.
+// The rules of one format. A checkpoint is a directory of its own, or files among others with a common beginning:
+// `base`, the end of its path, with endings.
 struct Format {
   std::string_view name;      // in job files
-  std::string_view seen_as;   // what is looked for, and what a user may name, for messages
+  std::string_view seen_as;   // for messages: what is looked for, and what a user may name
   std::string_view named_as;
   bool directory;
   std::string (*contents_name)(std::string_view base);
   std::size_t contents_bytes;  // larger: refused unread
   Result<std::unique_ptr<Contents>> (*parse)(std::string_view bytes, std::string_view base);  // Error: the cause alone
-  // May a file of this name be one of its own, the contents included?
+  // True if a file of this name may belong to the checkpoint, the contents included.
   bool (*is_file_of)(std::string_view file_name, std::string_view base);
 
-  // Of files that are named alike. In a directory that holds these names, sorted: what may be checkpoints.
+  // For formats without a directory: the possible checkpoints in a directory that holds these names, sorted.
   std::vector<Found> (*find)(const std::vector<std::string>& names) = [](const auto&) { return std::vector<Found>{}; };
-  bool (*may_be)(std::string_view contents) = [](std::string_view) { return true; };  // what was not found `surely`
+  bool (*may_be)(std::string_view contents) = [](std::string_view) { return true; };  // for one that was not found `surely`
   std::string_view (*base_of)(std::string_view contents_name) = [](std::string_view) { return std::string_view(); };  // "": none
-  std::int64_t (*step_of)(std::string_view base) = [](std::string_view) { return std::int64_t{0}; };  // where the contents cannot be read
-  std::string (*optional_file)(std::string_view base) = [](std::string_view) { return std::string(); };  // that contents do not name
+  std::int64_t (*step_of)(std::string_view base) = [](std::string_view) { return std::int64_t{0}; };  // if the contents cannot be read
+  // a file that the contents do not name
+  std::string (*optional_file)(std::string_view base) = [](std::string_view) { return std::string(); };
   const Hint* hint = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// A directory with MANIFEST.json, which names every other file of it with its size and digest.
+// A directory with MANIFEST.json, which lists every other file with its size and digest.
 #include "common/transfer/digest.h"
 #include "common/transfer/format.h"
 #include "common/transfer/manifest.h"

@@ -55,7 +55,7 @@ bool has_data(const std::vector<std::string>& names, const std::string& base) {
   return at != names.end() && is_bundle_data_file(*at, base);
 }
 
-// Another program's file may end in .index: one without data files has to look like a table.
+// Files of other programs may end in .index: without data files it must look like a table.
 std::vector<Found> find(const std::vector<std::string>& names) {
   std::vector<Found> found;
   for (const std::string& name : names) {
@@ -90,17 +90,17 @@ std::optional<std::string> without(std::string_view text, std::string_view home,
   return state->model_checkpoint_path.empty() ? std::string() : render_checkpoint_state(*state);
 }
 
-// The newest is the last of all, as TensorFlow writes it.
+// The newest comes last, as TensorFlow writes it.
 std::optional<std::string> with(std::string_view text, const std::string& home, const std::string& relative, std::int64_t changed_ns,
                                 bool only_first) {
-  CheckpointState state = parse_checkpoint_state(text).value_or(CheckpointState{});  // what cannot be parsed hints at nothing
+  CheckpointState state = parse_checkpoint_state(text).value_or(CheckpointState{});  // a text that cannot be parsed is no hint
   if (only_first && !state.model_checkpoint_path.empty()) return std::nullopt;
   const bool absolute = state.model_checkpoint_path.starts_with('/');
   auto& paths = state.all_model_checkpoint_paths;
   auto& times = state.all_model_checkpoint_timestamps;
   const bool timed = times.size() == paths.size() && (!paths.empty() || state.model_checkpoint_path.empty());
   (void)drop_from_state(state, home, home + "/" + relative, "");
-  if (paths.size() >= kCheckpointStatePaths) {  // else nobody could read it
+  if (paths.size() >= kCheckpointStatePaths) {  // otherwise no reader would accept it
     paths.erase(paths.begin());
     if (!times.empty()) times.erase(times.begin());
   }

@@ -1,4 +1,4 @@
-// The table of formats, one line each, by their stored numbers: a new one comes last.
+// The table of formats, one line each, in the order of their stored numbers: a new one comes last.
 #include <array>
 
 #include "common/transfer/format.h"

@@ -26,7 +26,7 @@ std::optional<BlockHandle> read_handle(ByteReader& reader) {
   return BlockHandle{*offset, *size};
 }
 
-// Every check of size is written so that no sum can wrap around.
+// Every check of sizes is written so that no sum can wrap around.
 bool fits(const BlockHandle& handle, std::size_t limit) {
   return handle.offset <= limit && limit - handle.offset >= kTableTrailerBytes &&
          handle.size <= limit - handle.offset - kTableTrailerBytes;
@@ -87,7 +87,7 @@ Status read_table(std::string_view bytes, const TableVisitor& visit) {
   if (!index || !fits(*metaindex, body) || !fits(*index, body)) return damaged("its footer is malformed");
   while (const auto padding = footer.take(1))
     if (padding->front() != '\0') return damaged("its footer is malformed");
-  // Nothing in the metaindex is of use here, but damage there is damage.
+  // The metaindex is not used, but damage there is damage.
   if (auto block = read_block(bytes, *metaindex, "the metaindex block"); !block) return fail(block.error());
   const auto index_block = read_block(bytes, *index, "the index block");
   if (!index_block) return fail(index_block.error());

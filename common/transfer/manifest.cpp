@@ -12,12 +12,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Where in the document a value stands. Below `foreign` everything is skipped.
+// The position of a value in the document. Everything below `foreign` is skipped.
 enum class Place : unsigned char { start, document, files, file, foreign };
 
 enum Seen : unsigned { kVersion = 1, kStep = 2, kFiles = 4, kName = 8, kSize = 16, kSha256 = 32 };
 
-// Fed by the JSON parser value by value, so that a hostile text costs no tree.
+// Fed by the JSON parser value by value, so that hostile text builds no tree.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   Manifest manifest;
@@ -126,7 +126,7 @@ class Builder : public nlohmann::json_sax<Json> {
     if (cause.empty()) cause = std::move(why);
     return false;
   }
-  // A scalar that no known key takes.
+  // A scalar of an unknown key.
   bool scalar(const char* what) {
     if (foreign_depth_ > 0) return true;
     if (place_ == Place::start) return refuse("it is not an object");
@@ -144,7 +144,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   Place place_ = Place::start;
-  std::string key_;                  // the known key whose value comes next; "" a foreign one
+  std::string key_;                  // the known key whose value comes next; "": a foreign one
   std::size_t foreign_depth_ = 0;
 };
 

@@ -1,7 +1,7 @@
-// MANIFEST.json: how any training script says that its checkpoint is complete (docs/checkpoints.md).
+// MANIFEST.json, by which any training script can declare its checkpoint complete (docs/checkpoints.md).
 //   {"version":1,"step":N,"files":[{"name":"w.npy","size":4096,"sha256":"64 hex digits"}, ...]}
-// Read strictly where it matters for safety: every value's type, no key twice, sizes and counts limited, names that
-// stay inside the checkpoint. Keys that are not ours are skipped: a script may add its own.
+// Read strictly where safety needs it: every value's type, no key twice, limited sizes and counts, names that stay
+// inside the checkpoint. Unknown keys are skipped, so that a script may add its own.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which names are checkpoints at all, what a quarantined one is called, and which checkpoint is the newest.
+// Which names are checkpoints at all, how a quarantined one is named, and which checkpoint is the newest.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace dtrain::transfer {
 
-// A name, of a directory or a file, that is never looked at: unfinished (.tmp) or quarantined.
+// A name of a directory or file that is never looked at: unfinished (.tmp) or quarantined.
 bool is_ignored_name(std::string_view name);
 
 // "step-100" -> "step-100.quarantined-1"
 std::string quarantined_name(std::string_view name, std::uint32_t k);
 
-// A candidate together with when its bytes last changed: the writer's clock, so only a tie-break.
+// A candidate with the time when its bytes last changed. That is the writer's clock, so it only breaks ties.
 struct Candidate {
   CheckpointInfo info;
   std::int64_t changed_ns = 0;
-  std::uint64_t stamp = 0;   // of every file's identity, size and time: equal stamps mean nothing moved meanwhile
+  std::uint64_t stamp = 0;   // hash of every file's identity, size and time: equal stamps mean that nothing changed in between
 };
 
 // Newest step first; equal steps by time of change, then by path, so that the order is always the same.

@@ -108,7 +108,7 @@ Result<BundleIndex> parse_bundle_index(std::string_view bytes) {
   std::sort(index.entries.begin(), index.entries.end(), [](const BundleEntry& a, const BundleEntry& b) {
     return std::tie(a.shard, a.offset, a.size) < std::tie(b.shard, b.offset, b.size);
   });
-  // Overlap would let a small file cost any amount of reading.
+  // Overlapping entries would let a small file cost any amount of reading.
   for (std::size_t i = 1; i < index.entries.size(); ++i) {
     const auto &before = index.entries[i - 1], &entry = index.entries[i];
     if (before.shard == entry.shard && before.offset + before.size > entry.offset)
@@ -117,9 +117,9 @@ Result<BundleIndex> parse_bundle_index(std::string_view bytes) {
   return index;
 }
 
-// What the checksum covers: plain types their bytes. Text: each length (as 32 bits, or 64 where it needs them), then
-// the masked checksum so far as stored, then all payloads; stored as all lengths (varint), checksum, all payloads.
-// Variants: for each element its length (64 bits), payload, and the masked checksum so far as stored.
+// What the checksum covers. Plain types: their bytes. Text: each length (as 32 bits, or 64 where it needs them), then
+// the stored masked checksum of these, then all payloads; stored as all lengths (varint), checksum, all payloads.
+// Variants: for each element its length (64 bits), payload, and the stored masked checksum so far.
 BundleEntryCheck::BundleEntryCheck(const BundleEntry& entry)
     : text_(entry.dtype == kDtString),
       variant_(entry.dtype == kDtVariant),
@@ -136,7 +136,7 @@ void BundleEntryCheck::feed(std::string_view bytes) {
   }
   while (!bytes.empty() && good_) {
     if (part_ == Part::payload || (part_ == Part::done && text_)) {
-      // Text: everything behind the lengths' checksum; end_of_checksum has set payload_left_ to the sum of lengths.
+      // Text: everything after the checksum of the lengths; end_of_checksum has set payload_left_ to their sum.
       const auto part = bytes.substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), payload_left_)));
       if (part.empty()) {
         good_ = false;

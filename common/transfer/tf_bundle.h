@@ -1,4 +1,4 @@
-// TensorFlow's V2 checkpoint format ("tensor bundle"): P.index, a table of what lies where, and the data files
+// TensorFlow's V2 checkpoint format ("tensor bundle"): P.index, a table of contents, and the data files
 // P.data-KKKKK-of-NNNNN. Written from the public format description; see docs/checkpoints.md.
 #pragma once
 
@@ -46,7 +46,7 @@ class BundleEntryCheck {
  public:
   explicit BundleEntryCheck(const BundleEntry& entry);
   void feed(std::string_view bytes);
-  bool finish();  // after exactly entry.size bytes: are they what was written
+  bool finish();  // after exactly entry.size bytes: true if they are what was written
 
  private:
   enum class Part : unsigned char { length, payload, checksum, done };
@@ -68,13 +68,13 @@ class BundleEntryCheck {
 std::string bundle_index_name(std::string_view prefix);
 std::string bundle_data_name(std::string_view prefix, std::uint32_t shard, std::uint32_t shards);
 
-// "P" when the name is an index, data or meta file of a bundle P, "" else.
+// "P" when the name is an index file of a bundle P, else "". is_bundle_file(): an index, data or meta file.
 std::string_view bundle_prefix_of_index(std::string_view file_name);
 bool is_bundle_file(std::string_view file_name, std::string_view prefix);
 bool is_bundle_data_file(std::string_view file_name, std::string_view prefix);
 
-// The number that the writer put behind the prefix's last '-' ("model.ckpt-1200" -> 1200; a ".ckpt" behind it is
-// overlooked: "cp-0007.ckpt" -> 7); 0 where there is none.
+// The number after the prefix's last '-' ("model.ckpt-1200" -> 1200; a ".ckpt" after it is ignored: "cp-0007.ckpt" ->
+// 7); 0 if there is none.
 std::int64_t bundle_step(std::string_view prefix);
 
 }  // namespace dtrain::transfer

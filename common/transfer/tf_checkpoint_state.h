@@ -1,6 +1,6 @@
 // The text file `checkpoint` that TensorFlow keeps beside its bundles (a CheckpointState in protobuf's text format).
-// It is a hint for scripts that restore by themselves: dtrain decides from the bundles, and rewrites the hint when it
-// takes a bundle away.
+// It is a hint for scripts that restore by themselves: dtrain decides by the bundles, and rewrites the hint when it
+// removes a bundle.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ struct CheckpointState {
   std::string last_preserved_timestamp;
 };
 
-// Error::damaged with the cause alone. Fields that are not known are skipped.
+// ErrorCode::damaged with the cause alone. Unknown fields are skipped.
 Result<CheckpointState> parse_checkpoint_state(std::string_view text);
 std::string render_checkpoint_state(const CheckpointState& state);
 
 // An absolute path for one that the file in `directory` mentions; "." components and double slashes removed.
 std::string resolve_state_path(std::string_view directory, std::string_view mentioned);
 
-// Takes `removed` (absolute) out of a state that lies in `directory`. Where it was the newest, `successor` (absolute,
-// in the same style as it was written; "" none) takes its place. True when the state changed.
+// Removes the checkpoint `removed` (absolute) from a state that lies in `directory`. If it was the newest,
+// `successor` (absolute, written in the same style; "" none) takes its place. Returns true when the state changed.
 bool drop_from_state(CheckpointState& state, std::string_view directory, std::string_view removed,
                      std::string_view successor);
 

@@ -1,13 +1,13 @@
-// What an agent and a dtrainctl on another machine say to each other: one message each way carries one of these. The bytes that
-// they carry are those of a control socket (common/wire/control.h), which both ends see as if the other were on this machine.
+// What an agent and a dtrainctl on another machine send each other, one message at a time in each direction. The
+// bytes inside are those of a control socket (common/wire/control.h), as if the other end were on this machine.
 //
 //     hello  version        the client first; then the agent, which from then on serves it
 //     data   bytes          at most kBridgeChunkBytes, within what the other side allowed
 //     allow  count          so many more bytes may be sent (little-endian, 4 bytes)
-//     ping, pong            who hears nothing asks, and gives the other up when that is not answered
+//     ping, pong            a side that hears nothing asks, and gives the other up when there is no answer
 //     end                   nothing follows; in answer to anything but a hello: you are not known (any more)
 //
-// Encoded: a byte for the word, then its argument.
+// Encoded as a byte for the word, then its argument.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct BridgeMessage {
 };
 
 std::string encode_bridge(const BridgeMessage& message);
-// ErrorCode::invalid: it is none.
+// ErrorCode::invalid: the bytes are no such message.
 Result<BridgeMessage> decode_bridge(std::string_view bytes);
 
 }  // namespace dtrain::wire

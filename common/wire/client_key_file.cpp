@@ -21,7 +21,7 @@ auto damaged(const std::string& cause) {
 std::string render_client_key_file(const ClientKeyText& keys) {
   constexpr std::size_t kLineBytes = 160;
   std::string out;
-  out.reserve(kHead.size() + kLineBytes * (1 + keys.agents.size()));  // no copy of the secret is left behind in freed memory
+  out.reserve(kHead.size() + kLineBytes * (1 + keys.agents.size()));  // so that growing leaves no copy of the secret in freed memory
   out.append(kHead).append(kOwn).append(" ");
   append_key(out, keys.own.public_key);
   out += ' ';
@@ -42,7 +42,7 @@ Result<ClientKeyText> parse_client_key_file(std::string_view text) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    // What stands in a line is never repeated: it may be a secret in the wrong place.
+    // The content of a line is never quoted: it may be a secret in the wrong place.
     const auto wrong = [number](const std::string& cause) { return damaged("line " + std::to_string(number) + ": " + cause); };
     const std::string_view word = next_key_word(line);
     if (word.empty() || word.front() == '#') continue;

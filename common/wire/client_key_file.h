@@ -1,6 +1,6 @@
-// The text of a client's key file: what dtrainctl keygen --client writes and dtrainctl --key-file reads. It holds the client's own
-// pair, whose public half the agents name under access.keys, and the public keys that agents of the cluster serve clients with:
-// none of the cluster's secrets.
+// The text of a client's key file, which dtrainctl keygen --client writes and dtrainctl --key-file reads. It holds
+// the client's own pair, whose public half the agents name under access.keys, and the public keys with which the
+// agents serve clients; none of the cluster's secrets.
 //
 //     # dtrain client key of one user. ...
 //     dtrain-client-v1 <public, 64 hex digits> <secret, 64 hex digits>
@@ -18,7 +18,7 @@ namespace dtrain::wire {
 
 struct ClientKeyText {
   KeyText own;
-  std::vector<KeyBytes> agents;  // 1 to kKeyPairs: one of each pair of the cluster's key file, in its order
+  std::vector<KeyBytes> agents;  // 1 to kKeyPairs: one for each pair in the cluster's key file, in the same order
 };
 std::string render_client_key_file(const ClientKeyText& keys);
 // ErrorCode::damaged. Errors name the line; secrets never appear in messages.

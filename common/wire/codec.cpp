@@ -101,8 +101,8 @@ Result<Document> Document::parse(std::string_view bytes, const DecodeLimits& lim
                 "the sender may run another version of dtrain");
   };
   if (bytes.size() > limits.bytes) return damaged("longer than " + std::to_string(limits.bytes) + " bytes");
-  // Without limits a 5-byte array header asks for gigabytes. An element needs at least a byte, so the input's own
-  // size bounds what can honestly be announced.
+  // Without limits a 5-byte array header could ask for gigabytes. An element needs at least one byte, so the input's
+  // size bounds what can truly follow.
   const std::size_t elements = std::min<std::size_t>(limits.elements, bytes.size());
   const msgpack::unpack_limit unpack_limit(elements, elements, bytes.size(), bytes.size(), 0, limits.depth);
   try {

@@ -10,10 +10,10 @@
 // field. It never throws and never CHECKs. decode_strictly<T>(bytes) takes an unknown key for an error, too: what the ledger is
 // made of must mean the same to every program that reads it.
 //
-// A field of the ledger that came after the first release names the version of the ledger that it belongs to
-// (common/cluster/versions.h): v("name", name, wire::Since{2}). While it is empty (its type's own default) it is not written, so that
-// older programs read what they know. An enumeration whose values came at different times has since_version(E), found by ADL; so has a struct
-// of which what was there before began to mean something.
+// A field of the ledger that came after the first release names the version of the ledger that introduced it
+// (common/cluster/versions.h): v("name", name, wire::Since{2}). While it has its type's default it is not written, so that older
+// programs read what they know. An enumeration whose values came at different times has since_version(E), found by ADL; so has a
+// struct whose older fields got a meaning later.
 // needed_version(x) says which version x needs: 1 where all of it is of the first release.
 //
 // Field types: bool, integers, std::string (bin or str on input), enum class with enum_last(E) found by ADL,
@@ -120,7 +120,7 @@ struct is_set : std::false_type {};
 template <class T>
 struct is_set<std::set<T>> : std::true_type {};
 
-// Of a later field: it holds nothing, and so is not written.
+// True if a later field holds its default, and so is not written.
 template <class T>
 bool is_empty(const T& value) {
   Writer here, empty;

@@ -65,16 +65,16 @@ enum class MessageType : unsigned char {
   drain,            // DrainRequest       -> ok
   recover_quorum,   // RecoverRequest     -> recovery
   recovery,         // RecoveryView (a reply)
-  // between agents only (docs/packages.md)
+  // ---- between agents only (docs/packages.md)
   get_blob,         // GetBlobRequest     -> blob_chunk ...
   blob_chunk,       // BlobChunk (a reply)
   keep_blob,        // KeepBlobRequest    -> blob, once it is on the disk there
-  // likewise (docs/checkpoints.md)
+  // ---- between agents only (docs/checkpoints.md)
   ask_checkpoint,   // CheckpointQuestion -> checkpoint_answer
   checkpoint_answer,// CheckpointAnswer (a reply)
   get_checkpoint,   // GetCheckpointRequest -> checkpoint_files, blob_chunk ...
   checkpoint_files, // CheckpointFiles (a reply)
-  // of clients, and between agents
+  // ---- from clients, and between agents
   query_doctor,     // Empty              -> doctor
   doctor,           // DoctorReply (a reply)
 };
@@ -103,10 +103,10 @@ struct NodeName {
   template <class V> void fields(V& v) { v("node", node); }
 };
 
-// A failure: one or more, as the contract's {"errors":[...]}.
+// A failure: one or more errors, as the contract's {"errors":[...]}.
 struct ErrorItem {
   ErrorCode code = ErrorCode::internal;
-  std::string kind;          // "unknown-key", ... for a job file; else the code's name
+  std::string kind;          // "unknown-key", ... for a job file; otherwise the name of the error code
   std::string file;
   std::uint32_t line = 0;
   std::string path, message, next;
@@ -123,7 +123,7 @@ struct ErrorReply {
 struct SubmitRequest {
   std::string spec;          // encoded job::JobSpec
   std::string request_id;    // the same id submitted again is the same job
-  bool replace = false;      // a finished job of that name gives way
+  bool replace = false;      // replace a finished job of that name
   template <class V> void fields(V& v) { v("spec", spec); v("request_id", request_id); v("replace", replace); }
 };
 struct SubmitReply {
@@ -149,7 +149,7 @@ struct JobsRequest {
 struct JobsReply {
   std::vector<JobView> jobs;                        // by id
   bool stale = false;
-  bool more = false;                                // the rest is to be asked for, after the last of these
+  bool more = false;                                // there are more: ask again after the last of these
   template <class V> void fields(V& v) { v("jobs", jobs); v("stale", stale); v("more", more); }
 };
 struct TasksReply {
@@ -172,7 +172,7 @@ struct EventsRequest {
 };
 struct EventsReply {
   std::vector<EventView> events;
-  bool more = false;                                // this answer is full: the rest is to be asked for, after the last of these
+  bool more = false;                                // this answer is full: ask again after the last of these
   template <class V> void fields(V& v) { v("events", events); v("more", more); }
 };
 
@@ -183,7 +183,7 @@ struct TaskSpecsRequest {
 struct TaskSpecsReply {
   std::vector<TaskSpecView> tasks;
   std::vector<std::string> warnings;
-  std::string waiting_for;   // plan: why it could not be placed now; "" it could
+  std::string waiting_for;   // plan: why the job could not be placed now; "": it could
   template <class V> void fields(V& v) { v("tasks", tasks); v("warnings", warnings); v("waiting_for", waiting_for); }
 };
 
@@ -205,11 +205,11 @@ struct ActionRequest {
   }
 };
 
-// One job's progress, pushed at changes (coalesced), first and last at once. A job that is deleted meanwhile: gone = true.
+// One job's progress, sent at changes (coalesced); the first and the last update at once. gone = true if the job is deleted meanwhile.
 struct WatchRequest {
   std::string job;
   std::uint64_t id = 0;              // 0: the job that has the name now
-  std::uint32_t interval_ms = 100;   // least time between updates
+  std::uint32_t interval_ms = 100;   // the shortest time between updates
   template <class V> void fields(V& v) { v("job", job); v("id", id); v("interval_ms", interval_ms); }
 };
 struct JobUpdate {
@@ -219,7 +219,7 @@ struct JobUpdate {
   bool final = false;                // the job and every task of it reached a final state
   bool gone = false;
   std::vector<std::string> passed;   // every state reached in this run, in order of first reaching
-  std::string waiting_for;           // as JobDescription's
+  std::string waiting_for;           // as in JobDescription
   template <class V> void fields(V& v) {
     v("job", job); v("tasks", tasks); v("events", events); v("final", final); v("gone", gone); v("passed", passed);
     v("waiting_for", waiting_for);
@@ -247,7 +247,8 @@ struct LogChunk {
   std::int64_t time_ms = 0;          // wall clock of arrival
   std::string bytes;
   std::string note;                  // for the client's stderr: "worker-1: attempt 2 begins"
-  bool open = false;                 // of a whole job: its last line goes on; a progress bar, which carriage returns write anew
+  // only in the log of a whole job: the last line is unfinished, such as a progress bar that carriage returns rewrite
+  bool open = false;
   template <class V> void fields(V& v) {
     v("task", task); v("generation", generation); v("attempt", attempt); v("is_stderr", is_stderr);
     v("time_ms", time_ms); v("bytes", bytes); v("note", note); v("open", open);
@@ -289,7 +290,7 @@ struct CheckpointsRequest {
 };
 struct CheckpointsReply {
   std::vector<CheckpointView> checkpoints;
-  std::string unrecognised;          // what lies in the directory in no format that is known; "": nothing was seen
+  std::string unrecognised;          // files in the directory in no known format; "": none were seen
   template <class V> void fields(V& v) { v("checkpoints", checkpoints); v("unrecognised", unrecognised); }
 };
 
@@ -319,19 +320,19 @@ struct BlobChunk {
   std::string bytes;                 // the message that says `last` may have none
   template <class V> void fields(V& v) { v("offset", offset); v("bytes", bytes); }
 };
-// "Have this blob, too": fetched, where it is not there yet.
+// Asks an agent to keep a copy of a blob, and to fetch it if it is missing.
 struct KeepBlobRequest {
   std::string digest;
-  std::string host;                  // NodeId that has it
+  std::string host;                  // NodeId of a host that has it
   template <class V> void fields(V& v) { v("digest", digest); v("host", host); }
 };
 enum class CheckpointAsk : unsigned char { scan, verify, quarantine };
 constexpr CheckpointAsk enum_last(CheckpointAsk) { return CheckpointAsk::quarantine; }
-// What the host asked does with the checkpoints of a job on its own disk, by its own copy of the ledger.
+// Asks a host about the checkpoints of a job on its own disk. The host answers by its own copy of the ledger.
 struct CheckpointQuestion {
   CheckpointAsk ask = CheckpointAsk::scan;
   std::uint64_t job = 0;
-  std::string dir;                   // scan: where; "": the job's directory
+  std::string dir;                   // scan: the directory; "": the job's
   std::string info;                  // verify, quarantine: an encoded transfer::CheckpointInfo
   template <class V> void fields(V& v) { v("ask", ask); v("job", job); v("dir", dir); v("info", info); }
 };
@@ -340,7 +341,7 @@ struct CheckpointAnswer {
   std::string moved_to;              // of a quarantine
   template <class V> void fields(V& v) { v("found", found); v("moved_to", moved_to); }
 };
-// The bytes of a checkpoint's files, one after the other, from `offset` on; first which files these are.
+// The bytes of a checkpoint's files, one after the other, from `offset` on; a list of the files comes first.
 struct GetCheckpointRequest {
   std::uint64_t job = 0;
   std::string info;                  // an encoded transfer::CheckpointInfo
@@ -364,27 +365,27 @@ struct VersionReply {
 };
 // A node leaves its cluster for good.
 struct LeaveRequest {
-  std::string node;          // "" this one; else one that is down or dead: a name or an id
+  std::string node;          // "": this node; otherwise one that is down or dead, by name or id
   template <class V> void fields(V& v) { v("node", node); }
 };
-// Founders that will not come: the others form the cluster without them.
+// Names founders that will not come: the others form the cluster without them.
 struct FormRequest {
   std::vector<std::string> without;  // as `join` names them
   template <class V> void fields(V& v) { v("without", without); }
 };
-// A host is to be given nothing, and its tasks are to go elsewhere; or that is over. Asked again it is no error.
+// Drains a host, so that it gets no tasks and its tasks go elsewhere, or ends that. Repeating it is no error.
 inline constexpr std::size_t kDrainReasonBytes = 1'000;
 struct DrainRequest {
   std::string node;          // a name or an id
   std::string reason;        // for people
   bool on = true;
-  std::int64_t deadline_ms = 0;  // from now on; then what has not moved is ended all the same; 0: never
+  std::int64_t deadline_ms = 0;  // from now on; then tasks that have not moved are ended; 0: never
   template <class V> void fields(V& v) { v("node", node); v("reason", reason); v("on", on); v("deadline_ms", deadline_ms); }
 };
-// This node's log begins a new history of the cluster: a majority of the voters is lost for good.
+// This node's log is to begin a new history of the cluster, because a majority of the voters is lost for good.
 struct RecoverRequest {
-  bool go = false;           // false: only says what it would do, or why it may not
-  bool force = false;        // also where another survivor's log reaches further
+  bool go = false;           // false: only say what it would do, or why it may not
+  bool force = false;        // do so even if another survivor's log reaches further
   template <class V> void fields(V& v) { v("go", go); v("force", force); }
 };
 struct CancelRequest {
@@ -402,15 +403,15 @@ Message make_message(MessageType type, std::uint64_t request, const T& payload, 
   return m;
 }
 
-// ErrorReply of one Error.
+// An ErrorReply of one Error.
 ErrorReply error_reply(const Error& e);
 std::string to_string(ErrorCode code);  // "invalid", "not-found", ...
 
-// Puts the length in front. The result is ready for a stream socket.
+// Puts the length in front, so that the result can be written to a stream socket.
 std::string frame(const Message& m);
 
-// Cuts a byte stream into messages. Feed what arrived; then call next() until it answers nullopt.
-// A length above the limit, or a frame that does not decode, is an error after which the stream is unusable.
+// Splits a byte stream into messages. Feed what arrived, then call next() until it returns nullopt. A length above
+// the limit, or a frame that does not decode, is an error after which the stream is unusable.
 class Deframer {
  public:
   void feed(std::string_view bytes) { buffer_.append(bytes); }

@@ -1,4 +1,4 @@
-// What `dtrainctl doctor` is told.
+// The answer to `dtrainctl doctor`.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,28 @@ namespace dtrain::wire {
 
 struct Finding {
   std::string check;    // "disk", "clock", ...
-  std::string node;     // whose fault it is, as far as can be told: a node's name
+  std::string node;     // name of the node at fault, as far as can be told
   std::string level;    // ok | warn | bad
   std::string finding;  // one sentence for people
-  std::string cure;     // what to do; "" where nothing is to be done
+  std::string cure;     // what to do; "" if nothing is to be done
   template <class V> void fields(V& v) {
     v("check", check); v("node", node); v("level", level); v("finding", finding); v("cure", cure);
   }
   bool operator==(const Finding&) const = default;
 };
 
-// How the host asked sees the one that asks, which is another agent.
+// How the host that was asked sees the asking agent.
 struct PeerSight {
-  std::string address;               // advertised, as the host asked knows it
-  std::string gossip, bulk;          // why no connection could be made to that port; "": one could
-  std::vector<std::string> named;    // what its name means there; none: it is not known there
+  std::string address;               // advertised, as known to the host that was asked
+  std::string gossip, bulk;          // why no connection to that port could be made; "": one could
+  std::vector<std::string> named;    // addresses that its name resolves to there; empty: the name is not known there
   template <class V> void fields(V& v) { v("address", address); v("gossip", gossip); v("bulk", bulk); v("named", named); }
 };
 
 struct DoctorReply {
-  std::vector<Finding> findings;     // to another agent: without those that are well
-  std::int64_t wall_ms = 0;          // the clock of the host asked when it answered, since the epoch
-  std::int64_t took_ns = 0;          // it looked for so long before it answered
+  std::vector<Finding> findings;     // to another agent: without those that are `ok`
+  std::int64_t wall_ms = 0;          // clock of the host that was asked, when it answered; ms since the epoch
+  std::int64_t took_ns = 0;          // how long it looked before it answered
   PeerSight sight;                   // to another agent only
   template <class V> void fields(V& v) { v("findings", findings); v("wall_ms", wall_ms); v("took_ns", took_ns); v("sight", sight); }
 };

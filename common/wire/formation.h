@@ -1,8 +1,8 @@
-// What founders say to each other until they have formed a cluster (common/cluster/formation.h). There is one
-// message: a report of what the sender has on its disk, sent as question and as answer.
+// What founders send each other until they have formed a cluster (common/cluster/formation.h). There is one message:
+// a report of what the sender has on its disk, sent as question and as answer.
 //
-// encode_formation()/decode_formation() write an append-only array: a shorter one leaves defaults, a longer
-// one is cut. Limits are checked before anything is allocated.
+// encode_formation()/decode_formation() write an append-only array: a shorter one leaves defaults, a longer one is
+// cut. Limits are checked before anything is allocated.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 namespace dtrain::wire {
 
 inline constexpr std::uint16_t kFormationType = 128;  // types 128 to 131 are formation's
-inline constexpr std::size_t kMostFounders = 16;      // as many and more may have a copy of the log
-inline constexpr std::size_t kFoundersBytes = 4096;   // of their names in all
-inline constexpr std::size_t kMostWithdrawn = 16;     // attempts given up by one founder
+inline constexpr std::size_t kMostFounders = 16;      // of one cluster; all of them, and further nodes, may have a copy of the log
+inline constexpr std::size_t kFoundersBytes = 4096;   // their names together
+inline constexpr std::size_t kMostWithdrawn = 16;     // foundings that one founder has given up
 inline constexpr std::size_t kFormationBytes = 8192;  // larger: dropped unread
 
-// A founder's place: which of the names, in ascending order, and who is there.
+// A founder: the seat of its name among all names in ascending order, and its id.
 struct Founder {
   std::uint16_t seat = 0;  // from 0
   MemberId id;
@@ -34,7 +34,7 @@ struct Founder {
   }
 };
 
-// A cluster that shall come to be.
+// A cluster that is to be formed.
 struct Founding {
   MemberId cluster;  // none: no founding
   MemberId proposer;
@@ -51,20 +51,20 @@ struct Founding {
     v("members", members);
   }
 };
-const char* defect(Founding& founding);  // what is wrong with one that was read; nullptr: nothing
+const char* defect(Founding& founding);  // what is wrong with a decoded founding; nullptr: nothing
 
 struct FormationReport {
-  std::string founders;      // their names, ascending, with commas: alike on all
+  std::string founders;      // the founders' names, ascending, joined by commas; the same on all
   std::uint16_t seat = 0;    // the sender's
-  bool asks = false;         // for an answer
-  std::uint64_t round = 0;   // the sender's, drawn: to be echoed
-  std::uint64_t echo = 0;    // of the addressee, whose question this answers; 0: none is known
-  Founding promise;          // that is on the sender's disk
-  MemberId cluster;          // that the sender belongs to: its promise's, started, or another; none: none
+  bool asks = false;         // the sender wants an answer
+  std::uint64_t round = 0;   // drawn by the sender, to be echoed
+  std::uint64_t echo = 0;    // round of the addressee's question that this answers; 0: none is known
+  Founding promise;          // the one on the sender's disk
+  MemberId cluster;          // the cluster that the sender belongs to: that of its promise, begun, or another; none: none
   bool established = false;  // that cluster's log has committed entries
-  bool doubts = false;       // the promise: follows nobody into it who did not answer since
-  std::vector<std::uint16_t> without;  // an operator's word here: form without these seats
-  std::vector<MemberId> withdrawn;     // clusters that the sender promised to once and never takes part in
+  bool doubts = false;       // about its promise: the sender follows no member into it that has not answered since
+  std::vector<std::uint16_t> without;  // form without these seats, as an operator told the sender
+  std::vector<MemberId> withdrawn;     // clusters that the sender once promised and will never take part in
   bool operator==(const FormationReport&) const = default;
 };
 

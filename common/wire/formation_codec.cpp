@@ -7,8 +7,8 @@
 namespace dtrain::wire {
 namespace {
 
-constexpr std::uint32_t kElements = 64;  // of any list; ours are shorter, and say so by name
-constexpr std::uint32_t kDepth = 16;     // ours is 4; newer versions may nest deeper in what is skipped
+constexpr std::uint32_t kElements = 64;  // of any list; the lists here are shorter and have limits of their own
+constexpr std::uint32_t kDepth = 16;     // 4 are used here; newer versions may nest deeper in what is skipped
 
 Error undecodable(const std::string& cause) {
   return {ErrorCode::damaged, "could not decode formation report: " + cause,

@@ -1,5 +1,4 @@
-// The order of every formation struct's fields on the wire, and what a decoded one must hold. Append only:
-// docs/protocol.md.
+// The order of every formation struct's fields on the wire, and the checks of a decoded one. Append only: docs/protocol.md.
 #pragma once
 
 #include <algorithm>

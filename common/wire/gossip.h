@@ -29,8 +29,8 @@ inline constexpr std::size_t kWordBytes = 64;                 // boot id, key fi
 inline constexpr std::size_t kProseBytes = 64;                // text for people; longer: cut when written, refused when read
 inline constexpr std::size_t kRefusedBytes = 256;             // the same of JoinReply::refused
 inline constexpr std::size_t kIpBytes = 45;
-// Counters that only grow, and that everybody would follow to the end: no honest one comes near, and one below the end can
-// always be counted up without wrapping to 0.
+// Limits of counters that only grow and that every member adopts: no honest counter comes near, and one below the
+// limit can always be raised without wrapping to 0.
 inline constexpr std::uint64_t kMostIncarnation = (std::uint64_t{1} << 62) - 1;  // of rumours, rows, JoinReply::accused
 inline constexpr std::uint64_t kMostFactVersion = std::uint64_t{1} << 62;        // and at least 1: 0 is "not known"
 
@@ -41,26 +41,26 @@ struct Endpoint {
   std::string text() const;  // "10.0.0.11:7400", "[fd00::1]:7400"
 };
 
-// Which agent run, where. A changed identity needs a higher incarnation.
+// One run of an agent, and where it runs. A changed identity needs a higher incarnation.
 struct Identity {
   MemberId id;
   std::string name;
   Endpoint address;              // advertised
   std::string boot_id;           // the kernel's
   std::uint64_t life = 0;        // of the agent, counted on its data directory
-  std::uint16_t format_min = 1, format_max = 1;  // wire formats it speaks
+  std::uint16_t format_min = 1, format_max = 1;  // wire formats that the agent understands
   std::string key_print;         // fingerprint of the cluster key that it serves with; "" without CURVE
   bool operator==(const Identity&) const = default;
 };
 using IdentityPtr = std::shared_ptr<const Identity>;
 
-// What a node says of itself, one key at a time. Only the subject raises a version; the higher version wins. Versions
-// begin anew at (life << 32) with each life.
+// What a node says of itself, one key at a time. Only the node itself raises a version; the higher version wins.
+// Versions begin anew at (life << 32) with each life.
 enum class FactKey : std::uint8_t {
   resources,  // encoded HostFacts: GPUs, CPUs, memory, labels (common/node/host_facts.h)
-  free,       // encoded FreeFacts: what is not taken of them
+  free,       // encoded FreeFacts: resources that no task uses
   running,    // hash over the (job, task, generation, attempt) that it runs
-  council,    // "coordinator", "voter", "learner", "member", and the epoch that it knows
+  council,    // its role (coordinator, voter, learner or member) and the epoch that it knows
 };
 inline constexpr std::size_t kFactKeys = 4;
 constexpr FactKey enum_last(FactKey) { return FactKey::council; }
@@ -72,21 +72,21 @@ struct Fact {
 };
 using FactPtr = std::shared_ptr<const Fact>;
 
-// In the order in which they beat each other at one incarnation (left beats all).
+// In the order in which they override each other at one incarnation (left overrides all).
 enum class MemberState : std::uint8_t { alive, suspect, down, dead, left };
 constexpr MemberState enum_last(MemberState) { return MemberState::left; }
 const char* to_string(MemberState state);  // "alive", ...
-// Alive as far as is known: to be probed, told and counted.
+// Alive as far as is known: to be probed, sent rumours and counted.
 constexpr bool in_service(MemberState state) { return state == MemberState::alive || state == MemberState::suspect; }
 
 enum class RumourKind : std::uint8_t {
   alive,    // identity, incarnation
-  suspect,  // silence: from accuses subject's incarnation
-  gone,     // process gone: from saw the connection close and a new one refused
-  down,     // two gone, decided: agent down, host up
+  suspect,  // silence: `from` accuses the subject's incarnation
+  gone,     // process gone: `from` saw the connection close and a new one refused
+  down,     // decided after two gone: agent down, host up
   dead,     // decided after silence
-  left,     // the subject said so itself, or an operator for it
-  fact,     // fact of subject
+  left,     // the subject left, by its own decision or an operator's
+  fact,     // a fact of the subject
 };
 constexpr RumourKind enum_last(RumourKind) { return RumourKind::fact; }
 
@@ -100,15 +100,15 @@ struct Rumour {
   std::string reason;    // left, down: "restarting", "operator", ...; short
 };
 
-// One member as state sync carries it.
+// One member, as state sync carries it.
 struct Row {
   MemberState state = MemberState::alive;
   std::uint64_t incarnation = 0;
   IdentityPtr identity;
-  std::vector<FactPtr> facts;  // in order of key; those the sender has
-  std::uint64_t gone_ms = 0;   // down, dead, left: for how long the sender has held that
+  std::vector<FactPtr> facts;  // in order of key; those that the sender has
+  std::uint64_t gone_ms = 0;   // down, dead, left: how long the sender has had it in that state
 };
-// What a row's version is, for comparing two tables cheaply.
+// The version of a row, for comparing two tables cheaply.
 struct RowSummary {
   MemberId id;
   std::uint64_t incarnation = 0;
@@ -117,43 +117,43 @@ struct RowSummary {
 };
 
 // ---- bodies
-struct Join {  // on a link authenticated by the cluster key alone; nothing else is accepted there
+struct Join {  // only this message is accepted on a link that is authenticated by the cluster key alone
   std::string cluster_name;
   Row self;
 };
 struct JoinReply {
-  std::string refused;           // "": welcome; else why not, for people
+  std::string refused;           // "": admitted; otherwise why not, for people
   MemberId cluster_id;
-  std::uint64_t accused = 0;     // the highest incarnation known of the joiner: it starts above
-  std::string observed_ip;       // what the joiner looks like from here
-  std::vector<Row> rows;         // the whole table where it fits (kRowsPerMessage), else the first part: sync brings the rest
+  std::uint64_t accused = 0;     // the highest incarnation known of the joiner, which must start above it
+  std::string observed_ip;       // the joiner's address as seen from here
+  std::vector<Row> rows;         // the whole table if it fits (kRowsPerMessage), else its first part; sync brings the rest
 };
 struct Ping {
   std::uint64_t sequence = 0;
   MemberId target;                       // a ping for another node is refused
-  std::int64_t sent = 0;                 // comes back in the pong, means nothing to others; 0: not wanted
-  std::vector<Rumour> rumours;           // the suspicion of the target first, if there is one
-  bool out_of_turn = false;              // says nothing of when the next one comes
+  std::int64_t sent = 0;                 // returned in the pong, without meaning for the target; 0: not wanted
+  std::vector<Rumour> rumours;           // first the suspicion of the target, if there is one
+  bool out_of_turn = false;              // does not predict the time of the next ping
 };
 struct Pong {
   std::uint64_t sequence = 0;
-  MemberId target;                       // who was probed; none: the sender. Given when a helper relays
+  MemberId target;                       // the probed node, if a helper relays its pong; none: the sender
   std::uint64_t incarnation = 0;         // of the target
   std::uint64_t boot_hash = 0;           // of the target's boot id and life
   std::int64_t sent = 0;                 // echoed
-  std::string observed_ip;               // what the asker looks like from the target
+  std::string observed_ip;               // the asker's address as seen from the target
   std::vector<Rumour> rumours;
 };
-struct PingRequest {                     // probe target for me
+struct PingRequest {                     // asks a helper to probe the target
   std::uint64_t sequence = 0;
   IdentityPtr target;
   std::uint64_t incarnation = 0;
   std::vector<Rumour> rumours;
 };
-struct Nack {                            // helper: no answer from the target at 80 % of the deadline
+struct Nack {                            // from a helper: no answer from the target at 80 % of the deadline
   std::uint64_t sequence = 0;
 };
-struct ProbeNow {                        // confirm on demand: the sender suspects subject; probe it yourself now
+struct ProbeNow {                        // confirm on demand: the sender suspects the subject; probe it now
   IdentityPtr subject;
   std::uint64_t incarnation = 0;
 };
@@ -172,8 +172,8 @@ struct SyncSummaries {                   // of the buckets that differ
   bool reply = false;
 };
 struct SyncRows {
-  std::vector<Row> rows;                 // the sender's, which the receiver lacks or has older
-  std::vector<MemberId> wanted;          // the receiver's, which the sender lacks or has older
+  std::vector<Row> rows;                 // rows of the sender that the receiver lacks or has older
+  std::vector<MemberId> wanted;          // rows of the receiver that the sender lacks or has older
 };
 
 using GossipBody = std::variant<Join, JoinReply, Ping, Pong, PingRequest, Nack, ProbeNow, Gossip, SyncRoot,
@@ -188,12 +188,13 @@ std::optional<Lane> lane_of(std::uint16_t type);  // of a header; unset: a type 
 inline constexpr std::uint16_t kGossipTypes = std::variant_size_v<GossipBody>;
 inline std::uint16_t type_of(const GossipBody& body) { return static_cast<std::uint16_t>(body.index() + 1); }
 
-// The body's bytes. Written as given: what exceeds a limit above is refused by its reader, so fill messages by encoded_size().
+// Encodes the body. Values above a limit are written as they are and refused by the reader, so fill messages by encoded_size().
 std::string encode_gossip(const GossipBody& body);
-// limit: longer than its lane allows. damaged: anything else. Whatever it answers holds the limits above; identities and facts
-// that a kind needs are there (never null), and a rumour's subject is its identity's.
+// ErrorCode::limit: longer than its lane allows; damaged: anything else. A decoded body keeps the limits above, has
+// the identities and facts that its kinds need (never null), and a rumour's subject is that of its identity.
 Result<GossipBody> decode_gossip(std::uint16_t type, std::string_view bytes);
-// Exact, without encoding. Bytes that the rumour or row adds to a message (its list's own head aside: at most 2 bytes more).
+// Exact, without encoding: the bytes that the rumour or row adds to a message (without its list's own header of at
+// most 2 bytes).
 std::size_t encoded_size(const Rumour& rumour);
 std::size_t encoded_size(const Row& row);
 std::size_t encoded_size(const GossipBody& body);  // of the body frame

@@ -12,7 +12,7 @@ using positional::Get;
 using positional::Put;
 using positional::Sizer;
 
-constexpr std::uint32_t kDepth = 16;  // ours is 5; newer versions may nest deeper in what is skipped
+constexpr std::uint32_t kDepth = 16;  // 5 are used here; newer versions may nest deeper in what is skipped
 
 struct Type {
   const char* name;

@@ -1,5 +1,4 @@
-// The order of every gossip struct's fields on the wire, and what a decoded one must hold. Append only:
-// docs/protocol.md.
+// The order of every gossip struct's fields on the wire, and the checks of a decoded one. Append only: docs/protocol.md.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +23,7 @@ void fields(V& v, Ref<V, Identity> x) {
   v.number("life", x.life);
   v.number("format_min", x.format_min);
   v.number("format_max", x.format_max);
-  v.keep();  // formats default to 1: a 0 in them is written, too
+  v.keep();  // formats default to 1, so that a 0 must be written, too
   v.word("key_print", x.key_print, kWordBytes);
 }
 inline const char* defect(Identity& x) {
@@ -43,7 +42,7 @@ inline const char* defect(Fact& x) {
   return x.version == 0 || x.version > kMostFactVersion ? "a fact's version out of range" : nullptr;
 }
 
-// An identity names its member already: the subject is left out beside it.
+// An identity names its member, so the subject is left out beside it.
 inline MemberId written_subject(const Rumour& x) {
   return x.identity && x.identity->id == x.subject ? MemberId{} : x.subject;
 }

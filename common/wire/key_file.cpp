@@ -72,7 +72,7 @@ Result<std::vector<KeyText>> parse_key_file(std::string_view text) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    // What stands in a line is never repeated: it may be a secret in the wrong place.
+    // The content of a line is never quoted: it may be a secret in the wrong place.
     const auto wrong = [number](const std::string& cause) {
       return damaged("line " + std::to_string(number) + ": " + cause);
     };

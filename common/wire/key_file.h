@@ -1,4 +1,4 @@
-// The text of a cluster key file: what dtrainctl keygen writes and dtraind reads.
+// The text of a cluster key file, which dtrainctl keygen writes and dtraind reads.
 //
 //     # dtrain cluster key. Copy it to all hosts, mode 0600. First pair: serves; all: accepted.
 //     dtrain-key-v1 <public, 64 hex digits> <secret, 64 hex digits>

@@ -9,7 +9,7 @@
 namespace dtrain::wire {
 namespace {
 
-// As it stands on the wire. The first two places keep their meaning in every format.
+// The header's form on the wire. The first two fields keep their meaning in every format.
 struct Envelope {
   std::uint32_t magic = kPeerMagic;
   PeerHeader header;
@@ -32,7 +32,7 @@ constexpr std::uint16_t kJoin = 1, kJoinReply = 2;
 static_assert(std::is_same_v<std::variant_alternative_t<kJoin - 1, GossipBody>, Join>);
 static_assert(std::is_same_v<std::variant_alternative_t<kJoinReply - 1, GossipBody>, JoinReply>);
 
-// What comes first decides: bytes, format, cluster, sender, type.
+// The first failing check decides: bytes, format, cluster, sender, type.
 std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, const MemberId& self,
                            const MemberId& cluster, const LinkAuth& auth) {
   const auto lane = lane_of(header.type);
@@ -47,7 +47,7 @@ std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, con
                                                    : kBulkMessageBytes;
   if (body_bytes > most) return Drop::too_large;
   if (forming) {
-    // Of no cluster, or of any.
+    // Types that need no cluster, or accept any.
   } else if (cluster.none()) {
     if (header.type != kJoinReply || header.cluster.none()) return Drop::other_cluster;
   } else if (header.cluster != cluster && !(header.type == kJoin && header.cluster.none())) {

@@ -1,14 +1,13 @@
-// Messages whose size and speed matter: structs as msgpack arrays, fields by position instead of by name.
+// Messages whose size and speed matter: structs as msgpack arrays, with fields by position instead of by name.
 //
 // A struct's order is stated once (wire/gossip_fields.h):
 //
-//     template <class V> void fields(V& v, Ref<V, Nack> x) { v.number("sequence", x.sequence); }
+//   template <class V> void fields(V& v, Ref<V, Nack> x) { v.number("sequence", x.sequence); }
 //
-// Three visitors use it: Extent finds how much of the tail is default and is left out; Put writes to a Writer
-// or to a Sizer, which only counts; Get reads hostile input. Fields are only ever appended: a shorter array,
-// and nil in any place, leave the default; a longer one is cut. A choice that this version does not know
-// makes the innermost list element that holds it be skipped. Get never throws and never CHECKs; the names
-// appear in its errors only.
+// Three visitors use it: Extent finds how many trailing fields have their default and are left out; Put writes to a
+// Writer, or to a Sizer, which only counts; Get reads untrusted input. Fields are only ever appended: a shorter array,
+// and nil in any place, leave the default; a longer one is cut. A choice that this version does not know makes Get skip
+// the innermost list element that holds it. Get never throws and never CHECKs; names occur only in its errors.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +52,7 @@ class Sizer {
   std::size_t total_ = 0;
 };
 
-// Text for people as it travels: printable ASCII, cut at the limit.
+// Text for people as it is sent: printable ASCII, cut at the limit.
 inline std::string plain(std::string_view text, std::size_t limit) {
   std::string out(text.substr(0, limit));
   for (char& c : out)
@@ -63,7 +62,7 @@ inline std::string plain(std::string_view text, std::size_t limit) {
 
 // ---------------------------------------------------------------- writing
 
-// How many fields are there up to the last that is not its default.
+// Counts the fields up to the last one that is not its default.
 class Extent {
  public:
   template <class T>
@@ -93,7 +92,7 @@ class Extent {
   void list(const char*, const std::vector<T>& value, std::size_t) {
     field(!value.empty());
   }
-  void keep() { count_ = fields_; }  // all up to here, default or not
+  void keep() { count_ = fields_; }  // count all fields up to here, default or not
 
   std::uint32_t count() const { return count_; }
 
@@ -202,7 +201,7 @@ class Put {
 
 // ---------------------------------------------------------------- reading
 
-// What is wrong with a value that was read; nullptr: nothing. Overloads stand beside fields().
+// What is wrong with a decoded value; nullptr: nothing. Overloads stand beside fields().
 template <class T>
 const char* defect(T&) {
   return nullptr;
@@ -213,7 +212,7 @@ bool get_value(Reader r, std::uint64_t& out, DecodeError& error, bool& unknown);
 bool get_value(Reader r, std::uint16_t& out, DecodeError& error, bool& unknown);
 template <class T>
 bool get_value(Reader r, std::shared_ptr<const T>& out, DecodeError& error, bool& unknown);
-// False: the error says why. `unknown`: written by a newer version, to be skipped.
+// Returns false if `error` says what is wrong. `unknown`: written by a newer version, to be skipped.
 template <class T>
 bool get_value(Reader r, T& out, DecodeError& error, bool& unknown);
 

@@ -1,8 +1,8 @@
-// What the voters and learners of one log say to each other, and what the log consists of.
+// What the voters and learners of one log send each other, and what the log consists of.
 //
-// encode_raft()/decode_raft() (raft_codec.cpp) write [header, body] as append-only arrays: a shorter array
-// leaves defaults, a longer one is cut. Limits are checked before anything is allocated. Numbers that only
-// grow end at kMostTerm and kMostIndex, so that one more never wraps.
+// encode_raft()/decode_raft() (raft_codec.cpp) write [header, body] as append-only arrays: a shorter array leaves
+// defaults, a longer one is cut. Limits are checked before anything is allocated. Numbers that only grow end at
+// kMostTerm and kMostIndex, so that adding one never wraps.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline constexpr std::size_t kSnapshotChunkBytes = 1 << 20;            // longer
 inline constexpr std::size_t kRaftMessageBytes =
     kEntryBytes + (std::size_t{64} << 10);  // larger: dropped unread
 
-// One life of one log's quorum. recover-quorum mints the next; voters of another are refused. Ordered: by
+// One history of a cluster's log. recover-quorum begins the next; voters of other histories are refused. Ordered by
 // number, then id.
 struct History {
   std::uint64_t number = 0;  // from 1; 0: none yet
@@ -45,8 +45,8 @@ struct History {
   }
 };
 
-// One run of an agent on its data directory. A directory that was copied, or put back to an older state,
-// counts the same number twice: the mark, drawn anew by each run, tells the two apart.
+// One run of an agent on its data directory. A directory that was copied, or restored to an older state, counts the
+// same number twice: the mark, drawn anew by each run, tells the two apart.
 struct Life {
   std::uint64_t number = 0;  // counted on the data directory, from 1
   std::uint64_t mark = 0;    // random
@@ -86,8 +86,7 @@ struct LogEntry {
   std::uint64_t term = 0;
   std::string payload;
   EntryKind kind = EntryKind::command;
-  Duration elapsed{};  // of this history, as its leader measured it: the ledger's time. Never less than the
-                       // entry's before
+  Duration elapsed{};  // the ledger's time: of this history, as its leader measured it. Never less than that of the entry before
   bool operator==(const LogEntry&) const = default;
   template <class V>
   void fields(V& v) {
@@ -99,7 +98,7 @@ struct LogEntry {
   }
 };
 
-// On every message. `sender` is that of the checked PeerHeader: it is not sent twice.
+// The beginning of every message. `sender` is that of the checked PeerHeader and is not sent twice.
 struct RaftHeader {
   History history;
   std::uint64_t term = 0;  // the sender's own current term, also in a request to vote and in a refusal
@@ -110,9 +109,9 @@ struct RaftHeader {
 
 // ---- bodies
 struct VoteRequest {
-  bool pre = false;        // only asks whether a vote would be given: nothing is promised, no term begins
-  std::uint64_t term = 0;  // that the sender would lead
-  std::uint64_t last_index = 0;  // of its log
+  bool pre = false;        // only asks whether a vote would be given: nothing is promised, and no term begins
+  std::uint64_t term = 0;  // the term that the sender would lead
+  std::uint64_t last_index = 0;  // of the sender's log
   std::uint64_t last_term = 0;
   bool operator==(const VoteRequest&) const = default;
 };
@@ -123,7 +122,7 @@ struct VoteReply {
   bool operator==(const VoteReply&) const = default;
 };
 struct AppendRequest {      // without entries: a heartbeat
-  std::uint64_t round = 0;  // counts the leader's broadcasts within its term; the reply names it
+  std::uint64_t round = 0;  // number of the leader's broadcast within its term; the reply repeats it
   std::uint64_t prev_index = 0;
   std::uint64_t prev_term = 0;
   std::uint64_t commit = 0;
@@ -134,9 +133,9 @@ struct AppendRequest {      // without entries: a heartbeat
 struct AppendReply {
   std::uint64_t round = 0;
   bool accepted = false;
-  std::uint64_t match = 0;       // accepted: durable here and verified by the request
+  std::uint64_t match = 0;       // accepted: durable here, and verified by the request
   std::uint64_t prev_index = 0;  // refused: of the request
-  std::uint64_t hint_index = 0;  // refused: the last entry here that may be the leader's, too
+  std::uint64_t hint_index = 0;  // refused: the last entry here that the leader may also have
   std::uint64_t hint_term = 0;
   bool operator==(const AppendReply&) const = default;
 };
@@ -155,11 +154,11 @@ struct SnapshotChunk {
 struct SnapshotReply {
   std::uint64_t round = 0;
   std::uint64_t index = 0;        // of the snapshot
-  std::uint64_t next_offset = 0;  // of it, that is wanted next
-  bool done = false;              // durable here, or covered by what is here already
+  std::uint64_t next_offset = 0;  // of the chunk that is wanted next
+  bool done = false;              // durable here, or covered by what is already here
   bool operator==(const SnapshotReply&) const = default;
 };
-struct TimeoutNow {              // the leader hands over: campaign at once
+struct TimeoutNow {              // the leader hands over: begin an election at once
   std::uint64_t last_index = 0;  // of the leader's log
   bool operator==(const TimeoutNow&) const = default;
 };
@@ -167,16 +166,16 @@ enum class FenceReason : std::uint8_t { stale_life, other_history };
 constexpr FenceReason enum_last(FenceReason) {
   return FenceReason::other_history;
 }
-struct Fenced {  // "I do not count you"; whom it meets stops voting
+struct Fenced {  // the sender does not count the receiver, which then stops voting
   FenceReason reason = FenceReason::stale_life;
-  Life seen;   // stale_life: the one known here
-  Life yours;  // of the message that was refused
+  Life seen;   // stale_life: the life that the sender knows
+  Life yours;  // the life in the refused message
   bool operator==(const Fenced&) const = default;
 };
-struct Hello {  // of a voter in a new life, to the other voters
+struct Hello {  // from a voter in a new life to the other voters
   bool operator==(const Hello&) const = default;
 };
-struct Welcome {  // this life is known here, durably
+struct Welcome {  // the sender knows this life durably
   Life yours;
   bool operator==(const Welcome&) const = default;
 };

@@ -9,7 +9,7 @@ namespace {
 
 using positional::Sizer;
 
-constexpr std::uint32_t kDepth = 16;  // ours is 5; newer versions may nest deeper in what is skipped
+constexpr std::uint32_t kDepth = 16;  // 5 are used here; newer versions may nest deeper in what is skipped
 constexpr std::size_t kConfigurationBytes = 32 * (kMostVoters + kMostLearners);  // a member takes 19 bytes
 
 constexpr const char* kNames[] = {"vote request",   "vote reply",     "append request", "append reply",
@@ -45,7 +45,7 @@ Error undecodable(std::string_view name, const std::string& cause, ErrorCode cod
 
 template <class T>
 Result<RaftMessage> read(const Document& document, const char* name) {
-  // Both must be there: of what is left out nobody asks whether it makes sense.
+  // Both must be present, since fields that were left out are not checked.
   const Reader root = document.root();
   const auto array = [](const Reader& r) { return r.kind() == Reader::Kind::array; };
   if (!array(root) || root.size() < 2 || !array(root.at(0)) || !array(root.at(1)))

@@ -1,5 +1,4 @@
-// The order of every raft struct's fields on the wire, and what a decoded one must hold. Append only:
-// docs/protocol.md.
+// The order of every raft struct's fields on the wire, and the checks of a decoded one. Append only: docs/protocol.md.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@ namespace dtrain::wire {
 
 using positional::Ref;
 
-// Durations are natural numbers of nanoseconds; what does not fit is negative here, and a defect.
+// Durations are natural numbers of nanoseconds; one that is too large becomes negative here, which is a defect.
 template <class V>
 void span(V& v, const char* name, const Duration& x) {
   v.number(name, static_cast<std::uint64_t>(x.count()));
@@ -59,8 +58,7 @@ inline const char* defect(Configuration& x) {
   return x.history > kMostTerm ? "a history out of range" : nullptr;
 }
 
-// A choice that this version does not know would be skipped, and the entries behind it get wrong numbers: it
-// is a defect.
+// An unknown kind must be a defect: a skipped entry would give wrong numbers to all entries after it.
 template <class V>
 void kind_of(V& v, const LogEntry& x) {
   v.number("kind", static_cast<std::uint16_t>(x.kind));
@@ -71,7 +69,7 @@ inline void kind_of(positional::Get& v, LogEntry& x) {
   x.kind = static_cast<EntryKind>(std::min<std::uint16_t>(number, 255));
 }
 
-// Without its index: the request's prev_index says it.
+// Without its index, which follows from the request's prev_index.
 template <class V>
 void fields(V& v, Ref<V, LogEntry> x) {
   v.number("term", x.term);

@@ -47,7 +47,7 @@ const char* defect(RelayClose& x) {
 
 namespace {
 
-constexpr std::uint32_t kElements = 64;  // of any list; ours has none
+constexpr std::uint32_t kElements = 64;  // of any list; there is none here
 constexpr std::uint32_t kDepth = 16;     // newer versions may nest in what is skipped
 
 template <class T>

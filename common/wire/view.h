@@ -1,5 +1,5 @@
 // What a cluster shows of itself. Field names are the JSON keys of docs/contract.md: the client prints these structs
-// with the same fields() that carry them over the wire.
+// with the same fields() that encode them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace dtrain::wire {
 
-struct ExitView {                       // JSON: {"code":N} or {"signal":"SIGKILL"}; the client renders one of the two
+struct ExitView {                       // JSON: {"code":N} or {"signal":"SIGKILL"}; the client prints one of the two
   std::optional<std::int32_t> code;
   std::optional<std::string> signal;
   std::optional<std::string> cause;
@@ -46,11 +46,11 @@ struct RoleView {
   }
 };
 
-// Does a job train, as far as the ledger knows?
+// Whether a job trains, as far as the ledger knows.
 struct ProgressView {
-  bool value = false;  // false: not begun, or over, or what it needs is frozen, gone or unreachable
-  std::string since;   // when that changed; RFC 3339
-  std::string why;     // why not; "": it does, or it is over
+  bool value = false;  // false: not begun, or over, or something that it needs is frozen, gone or unreachable
+  std::string since;   // when `value` changed; RFC 3339
+  std::string why;     // why it does not train; "": it does, or it is over
   template <class V> void fields(V& v) { v("value", value); v("since", since); v("why", why); }
 };
 
@@ -81,13 +81,13 @@ struct ConditionView {
   std::string type;
   bool status = false;
   std::string time, reason;
-  std::int64_t age_s = 0;               // since it was reached last
+  std::int64_t age_s = 0;               // since it was last reached
   template <class V> void fields(V& v) {
     v("type", type); v("status", status); v("time", time); v("reason", reason); v("age_s", age_s);
   }
 };
 struct FaultView {
-  std::string task, node, time, cause;  // cause: what a person reads first: "signal SIGKILL", "exit code 3", ...
+  std::string task, node, time, cause;  // cause: what a person should read first: "signal SIGKILL", "exit code 3", ...
   std::uint32_t generation = 0, attempt = 0;
   std::optional<ExitView> exit;
   std::string stderr_tail;
@@ -141,8 +141,8 @@ struct GpuView {
   std::int32_t numa = -1;
   bool healthy = true, pretended = false;
   std::string reason;                   // why it is not healthy
-  std::int32_t group = -1;              // GPUs that NVLink or XGMI joins have the same; -1: none
-  std::vector<std::string> bridges;     // PCI addresses of those above it, the one at the root first
+  std::int32_t group = -1;              // equal for GPUs that NVLink or XGMI joins; -1: joined with none
+  std::vector<std::string> bridges;     // PCI addresses of the bridges above it, the root's first
   std::vector<std::string> nics;        // the nearest network devices
   template <class V> void fields(V& v) {
     v("index", index); v("pci", pci); v("vendor", vendor); v("model", model); v("uuid", uuid);
@@ -170,15 +170,15 @@ struct MemoryView {
 // A job that still has tasks on a drained host.
 struct DrainedJobView {
   std::string job;
-  std::uint32_t tasks = 0;              // there
-  std::string why;                      // they are there still
+  std::uint32_t tasks = 0;              // on the host
+  std::string why;                      // why they are still there
   template <class V> void fields(V& v) { v("job", job); v("tasks", tasks); v("why", why); }
 };
 struct DrainView {
   std::string reason, by, since;
-  std::optional<std::int64_t> deadline_s;  // from now; below 0: it has passed
+  std::optional<std::int64_t> deadline_s;  // from now; negative: it has passed
   std::uint32_t tasks = 0;              // on the host that have not ended
-  std::vector<DrainedJobView> jobs;     // at most kDrainedJobsShown, and only where one node was asked for
+  std::vector<DrainedJobView> jobs;     // at most kDrainedJobsShown, and only in the answer about a single node
   template <class V> void fields(V& v) {
     v("reason", reason); v("by", by); v("since", since); v("deadline_s", deadline_s); v("tasks", tasks); v("jobs", jobs);
   }
@@ -195,10 +195,10 @@ struct NodeView {
   std::map<std::string, std::string> labels;
   std::string version, boot_id, key_print, task_address;   // "": not known
   std::uint64_t life = 0;               // starts of the agent on its data directory
-  std::string topology;                 // packages, NUMA nodes, cores, GPUs, a line each; only where one node was asked for
+  std::string topology;                 // packages, NUMA nodes, cores, GPUs, one line each; only in the answer about a single node
   std::optional<DrainView> drained;     // nullopt: it is not
   std::uint32_t packages = 0, numa_nodes = 0;
-  std::string unfit;                    // why new tasks are kept away: health check, epilog, held GPUs; "": they are not
+  std::string unfit;                    // why the host takes no new tasks (health check, epilog, held GPUs); "": it takes them
   template <class V> void fields(V& v) {
     v("name", name); v("id", id); v("address", address); v("state", state); v("incarnation", incarnation);
     v("role", role); v("schedulable", schedulable); v("gpus", gpus); v("cpus", cpus); v("memory", memory);
@@ -220,22 +220,22 @@ struct CoordinatorView {
 struct QuorumView {
   std::vector<std::string> voters;
   bool healthy = false;
-  std::uint64_t history = 0;                   // which life of the quorum this is; 0: not known here
+  std::uint64_t history = 0;                   // number of the cluster's history; 0: not known here
   std::string next;                            // without a majority, or with two histories: what to know and do; else ""
   template <class V> void fields(V& v) { v("voters", voters); v("healthy", healthy); v("history", history); v("next", next); }
 };
-// How far the log of a member reaches, as it says itself.
+// How far the log of a member reaches, by its own statement.
 struct LogReachView {
   std::string node, state, role;
-  std::uint64_t history = 0, term = 0, index = 0;  // 0: it did not say; it does so while it has no leader
+  std::uint64_t history = 0, term = 0, index = 0;  // 0: it did not say; it does only while it has no leader
   template <class V> void fields(V& v) {
     v("node", node); v("state", state); v("role", role); v("history", history); v("term", term); v("index", index);
   }
 };
-// recover-quorum: what it would do, or did.
+// What recover-quorum would do, or did.
 struct RecoveryView {
   std::string node;                            // the survivor
-  std::uint64_t history = 0, term = 0, index = 0;  // that ends, and how far the survivor's log reaches in it
+  std::uint64_t history = 0, term = 0, index = 0;  // the history that ends, and how far the survivor's log reaches in it
   std::vector<std::string> lost;               // voters that are not up
   std::vector<LogReachView> others;
   std::uint64_t new_history = 0, epoch = 0;    // 0: nothing was done
@@ -250,11 +250,11 @@ struct NodeCountsView {
     v("alive", alive); v("suspect", suspect); v("down", down); v("dead", dead); v("left", left);
   }
 };
-// What the answering node's membership dropped or had to do again since its agent's start.
+// What the answering node's membership dropped or repeated since its agent's start.
 struct MembershipView {
-  std::map<std::string, std::uint64_t> drops;  // messages of peers, by reason (wire::Drop), also of reasons without any
+  std::map<std::string, std::uint64_t> drops;  // messages of peers, by reason (wire::Drop), including reasons without any
   std::uint64_t probe_failures = 0, refutes = 0, rumours_dropped = 0;
-  std::uint32_t health = 0;                    // 0: healthy; else this node doubts itself and judges others more slowly
+  std::uint32_t health = 0;                    // 0: healthy; otherwise this node judges others more slowly
   template <class V> void fields(V& v) {
     v("drops", drops); v("probe_failures", probe_failures); v("refutes", refutes); v("rumours_dropped", rumours_dropped);
     v("health", health);
@@ -268,11 +268,11 @@ struct StatusView {
   GpuCountView gpus;
   std::map<std::string, std::uint32_t> jobs;   // state -> count; empty where `ledger` is false
   bool stale = false;
-  bool ledger = true;                          // the answering node holds the ledger
-  std::string waiting_for;                     // while it belongs to no cluster: for what it waits
+  bool ledger = true;                          // the answering node has a copy of the ledger
+  std::string waiting_for;                     // what it waits for while it belongs to no cluster
   MembershipView membership;
-  std::map<std::string, std::string> drained;  // drained hosts, and why
-  std::map<std::string, std::string> unfit;    // hosts in service that take no new tasks (health check, disk, epilog), and why
+  std::map<std::string, std::string> drained;  // drained hosts, with the reason
+  std::map<std::string, std::string> unfit;    // hosts in service that take no new tasks (health check, disk, epilog), with the reason
   template <class V> void fields(V& v) {
     v("cluster", cluster); v("coordinator", coordinator); v("quorum", quorum); v("nodes", nodes); v("gpus", gpus);
     v("jobs", jobs); v("stale", stale); v("ledger", ledger); v("waiting_for", waiting_for);
@@ -280,7 +280,7 @@ struct StatusView {
   }
 };
 
-// What one task was or would be given: cluster-spec, plan.
+// What one task was or would be given, for cluster-spec and plan.
 struct TaskSpecView {
   std::string task, node, address;
   std::vector<std::string> argv;
