@@ -56,7 +56,8 @@ bool JobTransition::in_doubt(const TaskRecord& task, const std::string& reason) 
   const Duration now = ledger_.state_.elapsed;
   const bool alone = std::ranges::all_of(job_.tasks, [&](const auto& entry) { return entry.second.place.node == task.place.node; });
   // The task's last failure is what would end the job. Version 1 looked at the first failure that still counts.
-  const bool lately = !task.failures.empty() && now - (ledger_.state_.version >= 2 ? task.failures.back() : task.failures.front()) <= kConsequence;
+  const auto counts = [&] { return ledger_.state_.version >= 2 ? task.failures.back() : task.failures.front(); };
+  const bool lately = !task.failures.empty() && now - counts() <= kConsequence;
   if (alone || !lately || job_.goal != Goal::run || ledger_.broken_rule == "consequence-costs-nothing") return false;
   if (job_.doubted) return true;  // the first failure gives the reason
   job_.doubted = now;
