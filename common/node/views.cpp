@@ -100,8 +100,9 @@ bool lease_is_over(const Context& c, const TaskRecord& t) {
 
 // What the ledger cannot know: that the host of a task is away, or that nobody coordinates. "": neither.
 std::string nothing_is_heard(const Context& c, const JobRecord& job) {
-  for (const auto& [id, t] : job.tasks) {
+  for (const auto& [id, t] : job.tasks)
     if (lease_is_over(c, t)) return "nobody coordinates, and " + id.text() + " stands still until its lease is renewed";
+  for (const auto& [id, t] : job.tasks) {
     if (t.ended || t.state != TaskState::running || t.place.node == c.facts.id) continue;
     const std::string state = host_state(c, t.place.node);
     if (state == "down" || state == "dead")

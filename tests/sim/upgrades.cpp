@@ -38,7 +38,7 @@ void Upgrades::roll_back_later(std::size_t host) {
 }
 
 void Upgrades::give(std::size_t host, bool newer) {
-  const std::uint32_t knows = newer ? wire::kRehearsal.version : cluster::kFirstVersion;
+  const std::uint32_t knows = newer ? wire::kRehearsal.version : cluster::kNewestVersion;
   if (world_.host(host).knows() == knows) return;
   world_.note(host, newer ? "upgrade" : "an older program");
   world_.host(host).kill_agent(kLeast + upto(kDown));
