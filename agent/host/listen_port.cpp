@@ -150,8 +150,4 @@ Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering)
   return port;
 }
 
-ListenPort::~ListenPort() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 }  // namespace dtrain::host

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/base/unique_fd.h"
 #include "agent/host/address.h"
 #include "common/base/result.h"
 
@@ -19,14 +20,11 @@ class ListenPort {
   // Port 0 takes any free one. ErrorCode::unavailable: somebody has it; the message names them where it can.
   // `lingering`: connections of an earlier agent may still linger on it, and two may reserve it; who listens first has it.
   static Result<ListenPort> reserve(const Endpoint& endpoint, bool lingering = false);
-  ListenPort(ListenPort&& other) noexcept : fd_(std::exchange(other.fd_, -1)), endpoint_(other.endpoint_) {}
-  ListenPort& operator=(ListenPort&&) = delete;
-  ~ListenPort();
   const Endpoint& endpoint() const { return endpoint_; }
 
  private:
   ListenPort(int fd, Endpoint endpoint) : fd_(fd), endpoint_(std::move(endpoint)) {}
-  int fd_;
+  UniqueFd fd_;
   Endpoint endpoint_;
 };
 

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 #include "agent/proc/device_gate.h"
-#include "agent/proc/small_file.h"
-#include "agent/proc/unique_fd.h"
 #include "common/base/limits.h"
 #include "tests/unit/proc/log_files.h"
 #include "tests/unit/proc/processes.h"
