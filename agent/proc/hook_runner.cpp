@@ -99,7 +99,7 @@ void HookRunner::refuse(std::uint64_t token, const std::string& cause) {
   job::Exit exit;
   exit.code = kNotExecuted;
   exit.cause = cause;
-  ended_.push_back({token, std::move(exit)});
+  ended_.push_back({token, std::move(exit), false});
 }
 
 void HookRunner::run(Instant now, node::RunHook effect) {
@@ -224,11 +224,10 @@ void HookRunner::reap(Hook& hook) {
     exit.signal = WTERMSIG(*status);
   else
     exit.code = WEXITSTATUS(*status);
-  if (hook.timed_out) exit.cause = node::kHookTimeLimit;
   exit.stderr_tail = std::move(hook.tail);
   cgroup_kill(hook.group.v2);  // what it left, whatever session that is in
   left_.push_back(std::move(hook.group));
-  ended_.push_back({hook.token, std::move(exit)});
+  ended_.push_back({hook.token, std::move(exit), hook.timed_out});
   running_.erase(hook.token);
 }
 
