@@ -3,12 +3,13 @@
 #include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <system_error>
+
+#include "agent/base/boot_clock.h"
 
 namespace dtrain::account {
 
@@ -17,21 +18,15 @@ namespace {
 // One entry with its strings: room that nearly all fit into, and the most that is tried. Each look-up would else touch 16 pages.
 constexpr std::size_t kPasswdBytes = 1 << 10;
 constexpr std::size_t kMostPasswdBytes = 64 << 10;
-constexpr std::int64_t kFoundForNs = 1'000'000'000;  // the last answer serves again that long
+constexpr Duration kFoundFor = 1s;  // the last answer serves again that long
 constexpr int kFirstGroups = 64;
 constexpr int kMostGroups = 65536;              // NGROUPS_MAX of the kernel
-
-std::int64_t now_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_BOOTTIME, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 // Of a thread: hundreds of tasks that are launched in one second are mostly one user's, and each look-up reads two files, or asks a server.
 struct Last {
   task::User asked;
   HostUser found;
-  std::int64_t until_ns = 0;
+  Instant until{};
 };
 thread_local Last last;
 
@@ -82,10 +77,10 @@ Result<HostUser> look_up(const task::User& user) {
 void let_jobs_be_roots(bool may) { roots_jobs = may; }
 
 Result<HostUser> find_user(const task::User& user) {
-  if (now_ns() < last.until_ns && user.name == last.asked.name && user.uid == last.asked.uid) return last.found;
+  if (boot_now() < last.until && user.name == last.asked.name && user.uid == last.asked.uid) return last.found;
   auto found = look_up(user);
   // Counted from the answer: the server may be slow. A refusal is not kept: the user may be made the next moment.
-  if (found) last = {user, *found, now_ns() + kFoundForNs};
+  if (found) last = {user, *found, boot_now() + kFoundFor};
   return found;
 }
 

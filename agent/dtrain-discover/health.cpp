@@ -53,8 +53,8 @@ GpuSample look_at(const std::string& root, const host::KnownGpu& gpu) {
   }
   read_sensors(device, sample);
   // "ue: 0" and "ce: 0": errors that were not and that were corrected.
-  const auto errors = read_keys(device + "/ras/umc_err_count", ':');
-  if (const auto found = errors.find("ue"); found != errors.end()) sample.uncorrected = to_number(found->second);
+  const auto counts = read_keys(device + "/ras/umc_err_count", ':');
+  if (const auto found = counts.find("ue"); found != counts.end()) sample.uncorrected = to_number(found->second);
   return sample;
 }
 

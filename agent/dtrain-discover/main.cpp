@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <string>
 
+#include "agent/base/small_file.h"
 #include "agent/dtrain-discover/discover.h"
 #include "agent/dtrain-discover/health.h"
 #include "common/wire/codec.h"
@@ -26,21 +27,12 @@ constexpr const char* kUsage =
     "Says what hardware this machine has. The agent calls it; with --text it is for people. With --health: how the\n"
     "GPUs are that --known names.\n";
 
-bool write_all(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
-    if (sent <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(sent));
-  }
-  return true;
-}
-
 template <class T>
 bool write_frame(const T& answer) {
   const std::string body = wire::encode(answer);
   std::string frame;
   for (int shift = 24; shift >= 0; shift -= 8) frame += static_cast<char>((body.size() >> shift) & 0xff);
-  return write_all(frame + body);
+  return write_all(STDOUT_FILENO, frame + body);
 }
 
 bool write_text(const host::Machine& machine) {
@@ -48,7 +40,7 @@ bool write_text(const host::Machine& machine) {
   if (machine.error) std::fprintf(stderr, "dtrain-discover: %s\n", machine.error->text().c_str());
   for (const Error& warning : machine.warnings)
     std::fprintf(stderr, "dtrain-discover: %s\n", warning.text().c_str());
-  return write_all(machine.topology);
+  return write_all(STDOUT_FILENO, machine.topology);
 }
 
 int run_program(int argc, char** argv) {

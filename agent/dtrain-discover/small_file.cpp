@@ -2,11 +2,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <memory>
+
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 
 namespace dtrain::discover {
 namespace {
@@ -22,16 +24,9 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 std::optional<std::string> read_small_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text(kSmallFileBytes, '\0');
-  std::size_t size = 0;
-  ssize_t got = 0;
-  while (size < text.size() && (got = ::read(fd, text.data() + size, text.size() - size)) > 0)
-    size += static_cast<std::size_t>(got);
-  ::close(fd);
-  if (got < 0) return std::nullopt;
-  text.resize(size);
+  if (!fd || !read_into(fd.get(), text)) return std::nullopt;
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }

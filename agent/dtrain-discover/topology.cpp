@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string_view>
 
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 #include "agent/host/machine.h"
 
 namespace dtrain::discover {
@@ -23,17 +24,14 @@ Result<std::string> read_topology_file(const std::string& path) {
   const auto failed = [&](ErrorCode code, const std::string& cause, const std::string& next) {
     return fail(code, "could not read topology " + path + ": " + cause, next);
   };
-  const int fd =
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer would wait for ever
-  if (fd < 0) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe without a writer would wait for ever
+  if (!fd) {
     const int cause = errno;
     return failed(cause == ENOENT ? ErrorCode::not_found : ErrorCode::io, ::strerror(cause),
                   "give a file that lstopo --of xml has written");
   }
-  const std::unique_ptr<const int, void (*)(const int*)> close_it(&fd,
-                                                                  [](const int* open) { ::close(*open); });
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+  if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return failed(ErrorCode::invalid, "it is not a regular file",
                   "give a file that lstopo --of xml has written");
   if (static_cast<std::uint64_t>(info.st_size) > host::kTopologyFileBytes)
@@ -41,14 +39,7 @@ Result<std::string> read_topology_file(const std::string& path) {
                   "it is larger than " + std::to_string(host::kTopologyFileBytes >> 20) + " MiB",
                   "give a file that lstopo --of xml has written");
   std::string text(static_cast<std::size_t>(info.st_size), '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = ::read(fd, text.data() + size, text.size() - size);
-    if (got < 0) return failed(ErrorCode::io, ::strerror(errno), "check the disk that it lies on");
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  text.resize(size);
+  if (!read_into(fd.get(), text)) return failed(ErrorCode::io, ::strerror(errno), "check the disk that it lies on");
   return text;
 }
 

@@ -1,7 +1,5 @@
 #include "agent/dtrainctl/cli.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>

@@ -83,8 +83,8 @@ Outcome<Connection> Connection::open_local(const std::string& address, Deadline 
                   "give the path of the agent's control.sock with --agent");
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  int cause = fd.valid() ? 0 : errno;
-  if (fd.valid()) {
+  int cause = fd ? 0 : errno;
+  if (fd) {
     // A full backlog makes connect() wait, at most as long as this.
     set_send_timeout(fd.get(), deadline);
     int done;

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 
+#include "agent/base/unique_fd.h"
 #include "agent/dtrainctl/failure.h"
-#include "agent/dtrainctl/unique_fd.h"
 #include "agent/net/client_link.h"
 #include "common/wire/control.h"
 

@@ -8,9 +8,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/json_view.h"
-#include "agent/dtrainctl/unique_fd.h"
 #include "agent/net/cluster_keys.h"
 #include "common/wire/client_key_file.h"
 #include "common/wire/key_file.h"
@@ -53,22 +54,12 @@ auto io_failure(const std::string& what, const KeyPath& key, const std::string& 
   return fail(code, "could not " + what + " " + key.text() + ": " + std::strerror(cause), next);
 }
 
-Status write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail(ErrorCode::io, std::strerror(errno));
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return {};
-}
-
 // A new file with these bytes, durable. It did not exist before, and is not left behind half written.
 Status create(const KeyPath& key, std::string_view bytes, const struct stat* owner) {
   UniqueFd fd(::open(key.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
-  if (!fd.valid() && errno == EEXIST)
+  if (!fd && errno == EEXIST)
     return fail(ErrorCode::refused, "could not make " + key.text() + ": it exists");
-  if (!fd.valid()) {
+  if (!fd) {
     const char* next =
         errno == ENOENT ? "make its directory first" : "choose a directory that you may write to";
     return io_failure("make", key, next);
@@ -84,7 +75,7 @@ Status create(const KeyPath& key, std::string_view bytes, const struct stat* own
 
 Status flush_directory(const KeyPath& key) {
   UniqueFd fd(::open(directory_of(key.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid() || ::fsync(fd.get()) != 0)
+  if (!fd || ::fsync(fd.get()) != 0)
     return io_failure("make durable", key, "see whether its disk is full");
   return {};
 }
@@ -92,10 +83,10 @@ Status flush_directory(const KeyPath& key) {
 // The whole file; its owner and mode.
 Result<std::string> read_guarded(const KeyPath& key, struct stat& info) {
   UniqueFd fd(::open(key.path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!fd.valid() && errno == ELOOP)
+  if (!fd && errno == ELOOP)
     return fail(ErrorCode::refused, "could not add to " + key.text() + ": it is a link",
                 "name the file that it leads to");
-  if (!fd.valid()) return io_failure("open", key, "keygen without --add makes a new one");
+  if (!fd) return io_failure("open", key, "keygen without --add makes a new one");
   if (::fstat(fd.get(), &info) != 0) return io_failure("open", key, "");
   if (!S_ISREG(info.st_mode))
     return fail(ErrorCode::refused, "could not add to " + key.text() + ": it is no file");
@@ -103,15 +94,7 @@ Result<std::string> read_guarded(const KeyPath& key, struct stat& info) {
     return fail(ErrorCode::refused, "could not add to " + key.text() + ": others may read it",
                 "chmod 600 it, and make a new key where somebody may have done so");
   std::string text(wire::kKeyFileBytes + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t n = ::read(fd.get(), text.data() + size, text.size() - size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return io_failure("read", key, "");
-    if (n == 0) break;
-    size += static_cast<std::size_t>(n);
-  }
-  text.resize(size);
+  if (!read_into(fd.get(), text)) return io_failure("read", key, "");
   return text;
 }
 

@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <optional>
 
-#include "agent/dtrainctl/unique_fd.h"
+#include "agent/base/unique_fd.h"
 
 namespace dtrain::ctl {
 

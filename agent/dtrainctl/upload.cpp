@@ -8,8 +8,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 #include "agent/dtrainctl/progress.h"
-#include "agent/dtrainctl/unique_fd.h"
 #include "agent/dtrainctl/words.h"
 #include "agent/store/package.h"
 #include "common/job/manifest.h"
@@ -53,17 +54,9 @@ Outcome<void> send_file(Connection& connection, int fd, const std::string& diges
   chunk.digest = digest;
   while (!chunk.last) {
     chunk.bytes.resize(limits::kBlobChunkBytes);
-    std::size_t have = 0;
-    while (have < chunk.bytes.size()) {
-      const ssize_t n = ::read(fd, chunk.bytes.data() + have, chunk.bytes.size() - have);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0)
-        return failed(ErrorCode::io, "could not read packed package " + path + ": " + std::strerror(errno), "try again");
-      if (n == 0) break;
-      have += static_cast<std::size_t>(n);
-    }
-    chunk.last = have < chunk.bytes.size();   // an exact multiple ends with an empty chunk
-    chunk.bytes.resize(have);
+    if (!read_into(fd, chunk.bytes))
+      return failed(ErrorCode::io, "could not read packed package " + path + ": " + std::strerror(errno), "try again");
+    chunk.last = chunk.bytes.size() < limits::kBlobChunkBytes;   // an exact multiple ends with an empty chunk
     if (chunk.last) {
       auto stored = connection.call<wire::BlobReply>(wire::MessageType::put_blob, chunk, wire::MessageType::blob,
                                                      session.answer_deadline());
@@ -73,7 +66,7 @@ Outcome<void> send_file(Connection& connection, int fd, const std::string& diges
                                                session.answer_deadline());
       if (!more) return failed(more.error());
     }
-    chunk.offset += have;
+    chunk.offset += chunk.bytes.size();
   }
   return {};
 }
@@ -112,7 +105,7 @@ Outcome<LoadedJob> load_job(Session& session, const FileOptions& options) {
     return parse_job(session, *text, "-", options, ".");
   }
   UniqueFd fd(::open(options.file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid())
+  if (!fd)
     return failed(file_mistake(options.file, "", "could not open the job file: " + std::string(std::strerror(errno)),
                                "give a job file that you can read, or - for stdin"));
   auto text = read_text(fd.get(), options.file);
@@ -134,7 +127,7 @@ Outcome<Upload> upload_package(Session& session, const std::string& directory) {
     ~Remove() { ::unlink(path.c_str()); }
   } remove{packed->path};
   UniqueFd file(::open(packed->path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid())
+  if (!file)
     return failed(ErrorCode::io, "could not open packed package " + packed->path + ": " + std::strerror(errno), "try again");
   auto connection = session.connect_to_restarting(session.answer_deadline());
   if (!connection) return failed(connection.error());

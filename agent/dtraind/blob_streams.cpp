@@ -14,7 +14,7 @@ namespace dtrain::daemon {
 
 struct BlobStreams::Source {
   std::string digest;
-  store::File file;
+  UniqueFd file;
 };
 
 namespace {
@@ -76,13 +76,13 @@ void BlobStreams::read(node::ConnectionId connection, Stream& stream) {
     Result<Piece> piece = Piece{};
     if (!source->file) {
       const auto there = blobs_.has(source->digest);  // and it counts as used
-      if (there && *there) source->file = store::File(::open(blobs_.path_of(source->digest).c_str(), O_RDONLY | O_CLOEXEC));
+      if (there && *there) source->file = UniqueFd(::open(blobs_.path_of(source->digest).c_str(), O_RDONLY | O_CLOEXEC));
       if (!there)
         piece = fail(there.error());
       else if (!source->file)
         piece = fail(ErrorCode::not_found, "package " + source->digest.substr(0, 12) + " is not on this host");
     }
-    if (source->file) piece = read_piece(source->file.fd(), source->digest, offset, chunks * proc::kStreamChunkBytes);
+    if (source->file) piece = read_piece(source->file.get(), source->digest, offset, chunks * proc::kStreamChunkBytes);
     return [this, connection, source, piece = std::move(piece)] {
       const auto found = streams_.find(connection);
       if (found == streams_.end() || found->second.source != source) return;  // closed meanwhile

@@ -148,22 +148,18 @@ std::string render_log_line(WallTime time, LogLevel level, std::string_view even
 
 LogSink::LogSink(int fd, LogLevel level, std::string journal_socket)
     : fd_(fd), level_(level), journal_(is_journal(fd)), journal_socket_(std::move(journal_socket)) {
-  if (journal_) socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
-LogSink::~LogSink() {
-  if (socket_ >= 0) ::close(socket_);
+  if (journal_) socket_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 // Addressed anew each time: the journal may be restarted.
 LogSink::Sent LogSink::send_entry(const std::string& entry) const {
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
-  if (socket_ < 0 || entry.size() > kJournalEntryBytes || journal_socket_.size() >= sizeof to.sun_path) return Sent::no;
+  if (!socket_ || entry.size() > kJournalEntryBytes || journal_socket_.size() >= sizeof to.sun_path) return Sent::no;
   std::memcpy(to.sun_path, journal_socket_.data(), journal_socket_.size());
   ssize_t sent = -1;
   do {
-    sent = ::sendto(socket_, entry.data(), entry.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    sent = ::sendto(socket_.get(), entry.data(), entry.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&to), sizeof to);
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return Sent::yes;
   return errno == EAGAIN || errno == ENOBUFS ? Sent::not_now : Sent::no;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "agent/base/unique_fd.h"
 #include "common/base/log.h"
 #include "common/base/time.h"
 
@@ -22,7 +23,6 @@ inline constexpr const char* kJournalSocket = "/run/systemd/journal/socket";
 class LogSink : public Log {
  public:
   LogSink(int fd, LogLevel level, std::string journal_socket = kJournalSocket);
-  ~LogSink() override;
   LogSink(const LogSink&) = delete;
   LogSink& operator=(const LogSink&) = delete;
   using Log::write;
@@ -39,7 +39,7 @@ class LogSink : public Log {
   LogLevel level_;
   bool journal_;               // stderr is systemd's journal
   std::string journal_socket_;
-  int socket_ = -1;            // connected to the journal, for entries; -1: there is none
+  UniqueFd socket_;            // connected to the journal, for entries; none: there is none
   std::uint64_t dropped_ = 0;
 };
 

@@ -23,7 +23,6 @@ namespace {
 // default route.
 constexpr const char* kFarAway = "192.0.2.1";
 constexpr const char* kFarAwayIpv6 = "2001:db8::1";
-constexpr const char* kSeveral = "several";
 
 std::string to_text(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
@@ -210,15 +209,16 @@ Result<std::string> choose_advertise(const Endpoint& listen, const std::string& 
 
 Result<std::string> only_address(const std::vector<Interface>& all, Family family) {
   std::string first, others;
+  bool several = false;
   for (const Interface& interface : all) {
     if (is_loopback(interface.ip) || is_link_local(interface.ip) || family_of(interface.ip) != family) continue;
     others += (others.empty() ? "" : ", ") + interface.ip + " (" + interface.name + ")";
     if (first.empty())
       first = interface.ip;
     else if (interface.ip != first)
-      first = kSeveral;
+      several = true;
   }
-  if (!first.empty() && first != kSeveral) return first;
+  if (!first.empty() && !several) return first;
   const std::string kind = family == Family::ipv4 ? "IPv4" : "IPv6";
   return fail(ErrorCode::unavailable,
               "could not choose an address to advertise: this host has no " + kind + " route to anywhere and " +

@@ -74,7 +74,7 @@ Ending collect(const Child& child, Clock::time_point end, std::string& output, s
 }
 
 bool ends_within(pid_t pid, Duration patience) {
-  const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd waiting{handle.get(), POLLIN, 0};
   const auto end = Clock::now() + patience;
   while (::poll(&waiting, 1, milliseconds_until(end)) <= 0)

@@ -25,11 +25,11 @@ Result<Child> start_child(const std::string& program, std::vector<std::string> a
 
   int output[2], errors[2];
   if (::pipe2(output, O_CLOEXEC) != 0) return not_started(std::string("pipe: ") + ::strerror(errno), "");
-  Child child{-1, Descriptor(output[0]), Descriptor()};
-  const Descriptor output_end(output[1]);
+  Child child{-1, UniqueFd(output[0]), UniqueFd()};
+  const UniqueFd output_end(output[1]);
   if (::pipe2(errors, O_CLOEXEC) != 0) return not_started(std::string("pipe: ") + ::strerror(errno), "");
-  child.errors = Descriptor(errors[0]);
-  const Descriptor errors_end(errors[1]);
+  child.errors = UniqueFd(errors[0]);
+  const UniqueFd errors_end(errors[1]);
 
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "agent/base/unique_fd.h"
 #include "agent/host/machine.h"
 #include "common/base/result.h"
 #include "common/wire/codec.h"
@@ -18,27 +17,9 @@ namespace dtrain::host {
 
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-  void reset() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 struct Child {
   pid_t pid = -1;
-  Descriptor output, errors;  // blocking; close on exec
+  UniqueFd output, errors;  // blocking; close on exec
 };
 
 // Nothing of the agent's environment reaches it but where a maker's library may lie. Its caller waits for it.

@@ -95,12 +95,15 @@ std::vector<node::Lookup> names_to_look_up(const DoctorOptions& options, const s
 
 // ---------------------------------------------------------------- ports
 
+constexpr const char* kAgentProgram = "dtraind";  // as the kernel calls it
+
 std::vector<node::ListenTrial> try_to_listen(const node::ExamTerms& terms) {
   std::vector<node::ListenTrial> trials;
   for (const auto& [what, offset] : {std::pair{"gossip", 0}, std::pair{"bulk", 1}}) {
     const auto port = static_cast<std::uint16_t>(terms.port + offset);
-    const auto reserved = ListenPort::reserve({terms.listen_ip, port}, true);
-    trials.push_back({what, port, reserved ? std::nullopt : std::optional(reserved.error())});
+    std::optional<PortOwner> owner;
+    const auto reserved = ListenPort::reserve({terms.listen_ip, port}, true, &owner);
+    trials.push_back({what, port, reserved ? std::nullopt : std::optional(reserved.error()), owner && owner->name == kAgentProgram});
   }
   return trials;
 }
@@ -111,7 +114,7 @@ std::vector<node::Listener> strangers_on(const DoctorOptions& options) {
   if (span.first == 0) return strangers;
   for (const PortOwner& owner : listeners(span.first, span.last, kListenersMost)) {
     if (owner.pid != 0 && options.is_task && options.is_task(owner.pid)) continue;
-    strangers.push_back({owner.port, owner.pid == 0 ? "" : owner.name + " (pid " + std::to_string(owner.pid) + ")"});
+    strangers.push_back({owner.port, owner.text()});
   }
   return strangers;
 }

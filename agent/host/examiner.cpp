@@ -2,13 +2,13 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include "agent/base/epoll.h"
 
 namespace dtrain::host {
 
@@ -28,36 +28,34 @@ Result<node::Examination> examine_or_say_why(const DoctorOptions& options) {
 struct Examiner::Shared {
   using Done = std::pair<std::uint64_t, Result<node::Examination>>;
 
-  explicit Shared(int fd) : event_fd(fd) {}
-  ~Shared() { ::close(event_fd); }
   void tell(std::uint64_t token, Result<node::Examination> seen) {
     const std::lock_guard lock(mutex);
     --running;
     done.emplace_back(token, std::move(seen));
-    (void)::eventfd_write(event_fd, 1);
+    news.raise();
   }
-  const int event_fd;
+  const WorkFlag news;
   std::mutex mutex;
   std::size_t running = 0;
   std::vector<Done> done;  // not yet delivered
 };
 
 Result<std::unique_ptr<Examiner>> Examiner::open() {
-  const int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::io, std::string("could not create the examiner's eventfd: ") + ::strerror(errno));
-  return std::unique_ptr<Examiner>(new Examiner(std::make_shared<Shared>(fd)));
+  auto shared = std::make_shared<Shared>();
+  if (!shared->news) return fail(ErrorCode::io, std::string("could not create the examiner's eventfd: ") + ::strerror(errno));
+  return std::unique_ptr<Examiner>(new Examiner(std::move(shared)));
 }
 
 Examiner::~Examiner() = default;
 
 int Examiner::fd() const {
-  return shared_->event_fd;
+  return shared_->news.fd();
 }
 
 void Examiner::begin(std::uint64_t token, DoctorOptions options) {
   const auto refuse = [&](const std::string& cause) {
     shared_->done.emplace_back(token, fail(ErrorCode::limit, cause));
-    (void)::eventfd_write(shared_->event_fd, 1);
+    shared_->news.raise();
   };
   const std::lock_guard lock(shared_->mutex);
   if (shared_->running >= kExaminations)
@@ -72,8 +70,7 @@ void Examiner::begin(std::uint64_t token, DoctorOptions options) {
 }
 
 void Examiner::dispatch(const Sink& sink) {
-  eventfd_t count = 0;
-  (void)::eventfd_read(shared_->event_fd, &count);
+  shared_->news.lower();
   std::vector<Shared::Done> done;
   {
     const std::lock_guard lock(shared_->mutex);

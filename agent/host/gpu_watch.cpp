@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,12 +24,7 @@ constexpr int kReadsAtOnce = 8;  // of one pipe, which holds no more; the loop h
 
 enum class Source : unsigned char { log, output, errors, child };
 
-bool watch(int epoll_fd, int fd, Source source, std::uint32_t events = EPOLLIN) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u32 = static_cast<std::uint32_t>(source);
-  return ::epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
+constexpr std::uint64_t tag(Source source) { return static_cast<std::uint64_t>(source); }
 
 Error not_looked(const std::string& cause) {
   return {ErrorCode::unavailable, "could not look at the GPUs: " + cause, "it is tried again every minute"};
@@ -53,27 +47,23 @@ bool read_some(int fd, std::string& to) {
 
 struct GpuWatch::Look {
   Child child;
-  Descriptor pid_fd;
+  UniqueFd pid_fd;
   std::string output, errors;
   Instant limit{};
 };
 
 Result<std::unique_ptr<GpuWatch>> GpuWatch::open(Options options, Sinks sinks) {
-  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::io, std::string("could not watch the GPUs: ") + ::strerror(errno));
-  return std::unique_ptr<GpuWatch>(new GpuWatch(fd, std::move(options), std::move(sinks)));
+  std::unique_ptr<GpuWatch> watch(new GpuWatch(std::move(options), std::move(sinks)));
+  if (!watch->epoll_) return fail(ErrorCode::io, std::string("could not watch the GPUs: ") + ::strerror(errno));
+  watch->open_log();
+  return watch;
 }
 
-GpuWatch::GpuWatch(int epoll_fd, Options options, Sinks sinks)
-    : epoll_fd_(epoll_fd), options_(std::move(options)), sinks_(std::move(sinks)) {
-  open_log();
-}
+GpuWatch::GpuWatch(Options options, Sinks sinks) : options_(std::move(options)), sinks_(std::move(sinks)) {}
 
 GpuWatch::~GpuWatch() {
   if (look_ != nullptr) ::kill(ending_ = look_->child.pid, SIGKILL);
   reap();  // one that is stuck in a driver is left behind: init will have it
-  if (log_ >= 0) ::close(log_);
-  ::close(epoll_fd_);
 }
 
 Instant GpuWatch::deadline() const {
@@ -83,9 +73,9 @@ Instant GpuWatch::deadline() const {
 // Without it, as for an agent that is not root's, what is measured remains.
 void GpuWatch::open_log() {
   const std::string path = options_.root + "/dev/kmsg";
-  log_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (log_ >= 0) ::lseek(log_, 0, SEEK_END);  // what was said before this life was for an earlier one
-  if (log_ >= 0 && watch(epoll_fd_, log_, Source::log, EPOLLIN | EPOLLONESHOT)) return;
+  log_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (log_) ::lseek(log_.get(), 0, SEEK_END);  // what was said before this life was for an earlier one
+  if (log_ && epoll_.add(log_.get(), tag(Source::log), EPOLLIN | EPOLLONESHOT)) return;
   sinks_.failed({ErrorCode::unavailable, "could not read " + path + ": " + ::strerror(errno),
                  "Xid errors of NVIDIA GPUs go unseen; run the agent as root"});
 }
@@ -95,13 +85,10 @@ void GpuWatch::read_log(Instant now) {
   next_log_ = kNever;
   char record[kRecordBytes];
   for (std::size_t i = 0; i < kLogRecords; ++i) {
-    const ssize_t got = ::read(log_, record, sizeof record);
+    const ssize_t got = ::read(log_.get(), record, sizeof record);
     if (got < 0 && (errno == EINTR || errno == EPIPE)) continue;
     if (got < 0 && errno == EAGAIN) break;
-    if (got <= 0) {
-      ::close(std::exchange(log_, -1));
-      return;
-    }
+    if (got <= 0) return log_.reset();
     auto fault = parse_gpu_fault(std::string_view(record, static_cast<std::size_t>(got)));
     if (!fault) continue;
     next_look_ = std::min(next_look_, std::max(now, last_look_ + kLookSoonest));
@@ -124,10 +111,10 @@ void GpuWatch::start_look(Instant now) {
   auto look = std::make_unique<Look>();
   look->child = std::move(*child);
   look->limit = now + kLookPatience;
-  look->pid_fd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, look->child.pid, 0)));
+  look->pid_fd.reset(static_cast<int>(::syscall(SYS_pidfd_open, look->child.pid, 0)));
   for (const int fd : {look->child.output.get(), look->child.errors.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
-  if (look->pid_fd.get() < 0 || !watch(epoll_fd_, look->pid_fd.get(), Source::child) ||
-      !watch(epoll_fd_, look->child.output.get(), Source::output) || !watch(epoll_fd_, look->child.errors.get(), Source::errors)) {
+  if (!look->pid_fd || !epoll_.add(look->pid_fd.get(), tag(Source::child)) ||
+      !epoll_.add(look->child.output.get(), tag(Source::output)) || !epoll_.add(look->child.errors.get(), tag(Source::errors))) {
     const int cause = errno;
     ::kill(ending_ = look->child.pid, SIGKILL);
     return fail_look(not_looked(::strerror(cause)));
@@ -170,10 +157,9 @@ void GpuWatch::fail_look(const Error& error) {
 
 void GpuWatch::dispatch(Instant now) {
   epoll_event events[4];
-  const int n = ::epoll_wait(epoll_fd_, events, 4, 0);
   bool ended = false;
-  for (int i = 0; i < n; ++i) {
-    const auto source = static_cast<Source>(events[i].data.u32);
+  for (const epoll_event& event : epoll_.ready(events)) {
+    const auto source = static_cast<Source>(event.data.u64);
     if (source == Source::log)
       read_log(now);
     else if (look_ != nullptr)
@@ -186,12 +172,9 @@ void GpuWatch::dispatch(Instant now) {
   else if (look_ != nullptr && look_->limit <= now)
     end_look("did not end in time");
   if (look_ == nullptr && next_look_ <= now) start_look(now);
-  if (next_log_ > now || log_ < 0) return;
+  if (next_log_ > now || !log_) return;
   next_log_ = kNever;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLONESHOT;
-  event.data.u32 = static_cast<std::uint32_t>(Source::log);
-  ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, log_, &event);
+  (void)epoll_.change(log_.get(), tag(Source::log), EPOLLIN | EPOLLONESHOT);
 }
 
 }  // namespace dtrain::host

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/base/epoll.h"
 #include "agent/host/known_gpus.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
@@ -45,13 +46,13 @@ class GpuWatch {
   GpuWatch& operator=(const GpuWatch&) = delete;
 
   // Readable or due: dispatch() has something to do.
-  int fd() const { return epoll_fd_; }
+  int fd() const { return epoll_.fd(); }
   Instant deadline() const;
   void dispatch(Instant now);
 
  private:
   struct Look;
-  GpuWatch(int epoll_fd, Options options, Sinks sinks);
+  GpuWatch(Options options, Sinks sinks);
   void open_log();
   void read_log(Instant now);
   void start_look(Instant now);
@@ -60,13 +61,13 @@ class GpuWatch {
   bool reap();
   void fail_look(const Error& error);
 
-  int epoll_fd_;
+  Epoll epoll_;
   Options options_;
   Sinks sinks_;
   std::unique_ptr<Look> look_;  // under way
   pid_t ending_ = -1;           // the child of an earlier look, which was killed: not yet seen to have ended
   Instant next_look_{};
-  int log_ = -1;
+  UniqueFd log_;
   Instant next_log_ = kNever;   // it has more, after a pause
   Instant last_look_{};
   std::string last_failure_;

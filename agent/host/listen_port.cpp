@@ -98,11 +98,13 @@ std::map<std::string, std::string> holders(std::set<std::string> sockets) {
 
 }  // namespace
 
-std::string owner_of_tcp_port(std::uint16_t port) {
+std::optional<PortOwner> owner_of_tcp_port(std::uint16_t port) {
   std::set<std::string> sockets;
   for (const Bound& bound : bound_sockets([port](std::uint16_t p) { return p == port; })) sockets.insert(bound.socket);
   const auto pids = holders(std::move(sockets));
-  return pids.empty() ? "" : name_of(pids.begin()->second) + " (pid " + pids.begin()->second + ")";
+  if (pids.empty()) return std::nullopt;
+  const std::string& pid = pids.begin()->second;
+  return PortOwner{port, static_cast<pid_t>(std::stol(pid)), name_of(pid)};
 }
 
 std::vector<PortOwner> listeners(std::uint16_t first, std::uint16_t last, std::size_t most) {
@@ -123,7 +125,7 @@ std::vector<PortOwner> listeners(std::uint16_t first, std::uint16_t last, std::s
   return owners;
 }
 
-Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering) {
+Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering, std::optional<PortOwner>* taken_by) {
   Address address = to_address(endpoint);
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return fail(ErrorCode::io, std::string("could not create a socket: ") + ::strerror(errno));
@@ -135,8 +137,9 @@ Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering)
     const int cause = errno;
     const std::string what = "could not listen on " + endpoint.text() + ": ";
     if (cause == EADDRINUSE) {
-      const std::string owner = owner_of_tcp_port(endpoint.port);
-      return fail(ErrorCode::unavailable, what + "the port is taken" + (owner.empty() ? "" : " by " + owner),
+      const auto owner = owner_of_tcp_port(endpoint.port);
+      if (taken_by) *taken_by = owner;
+      return fail(ErrorCode::unavailable, what + "the port is taken" + (owner ? " by " + owner->text() : ""),
                   "stop that program (another dtraind?), or give another --listen IP:PORT");
     }
     if (cause == EADDRNOTAVAIL)
@@ -148,10 +151,6 @@ Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering)
                                     ? reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port
                                     : reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_port);
   return port;
-}
-
-ListenPort::~ListenPort() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 }  // namespace dtrain::host

@@ -4,42 +4,43 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "agent/base/unique_fd.h"
 #include "agent/host/address.h"
 #include "common/base/result.h"
 
 namespace dtrain::host {
+
+// Who has a TCP port; pid 0: cannot be found out, as of another user's process.
+struct PortOwner {
+  std::uint16_t port = 0;
+  pid_t pid = 0;
+  std::string name;
+  std::string text() const { return pid == 0 ? "" : name + " (pid " + std::to_string(pid) + ")"; }  // "python3 (pid 4711)"
+};
 
 // Held as long as this lives. Nothing listens yet: connecting to it is refused.
 class ListenPort {
  public:
   // Port 0 takes any free one. ErrorCode::unavailable: somebody has it; the message names them where it can.
   // `lingering`: connections of an earlier agent may still linger on it, and two may reserve it; who listens first has it.
-  static Result<ListenPort> reserve(const Endpoint& endpoint, bool lingering = false);
-  ListenPort(ListenPort&& other) noexcept : fd_(std::exchange(other.fd_, -1)), endpoint_(other.endpoint_) {}
-  ListenPort& operator=(ListenPort&&) = delete;
-  ~ListenPort();
+  // Where `taken_by` is given, it says who has it, as far as can be found out.
+  static Result<ListenPort> reserve(const Endpoint& endpoint, bool lingering = false, std::optional<PortOwner>* taken_by = nullptr);
   const Endpoint& endpoint() const { return endpoint_; }
 
  private:
   ListenPort(int fd, Endpoint endpoint) : fd_(fd), endpoint_(std::move(endpoint)) {}
-  int fd_;
+  UniqueFd fd_;
   Endpoint endpoint_;
 };
 
-// Who listens on a TCP port; pid 0: cannot be found out.
-struct PortOwner {
-  std::uint16_t port = 0;
-  pid_t pid = 0;
-  std::string name;
-};
-// On ports of that range, in order; at most `most`.
+// Who listens on ports of that range, in order; at most `most`.
 std::vector<PortOwner> listeners(std::uint16_t first, std::uint16_t last, std::size_t most);
 
-// "python3 (pid 4711)", or "" when it cannot be found out (another user's process).
-std::string owner_of_tcp_port(std::uint16_t port);
+std::optional<PortOwner> owner_of_tcp_port(std::uint16_t port);
 
 }  // namespace dtrain::host

@@ -5,9 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -16,6 +14,8 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "agent/base/epoll.h"
 
 namespace dtrain::host {
 
@@ -70,25 +70,23 @@ Result<Seed> parse_seed(std::string_view text) {
 }
 
 struct Resolver::Shared {
-  explicit Shared(int fd) : event_fd(fd) {}
-  ~Shared() { ::close(event_fd); }
-  const int event_fd;
+  const WorkFlag news;
   std::mutex mutex;
   bool running = false;                         // a thread looks up
   std::optional<std::vector<Endpoint>> answer;  // not yet delivered
 };
 
 Result<std::unique_ptr<Resolver>> Resolver::open() {
-  const int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (fd < 0)
+  auto shared = std::make_shared<Shared>();
+  if (!shared->news)
     return fail(ErrorCode::io, std::string("could not create the resolver's eventfd: ") + ::strerror(errno));
-  return std::unique_ptr<Resolver>(new Resolver(std::make_shared<Shared>(fd)));
+  return std::unique_ptr<Resolver>(new Resolver(std::move(shared)));
 }
 
 Resolver::~Resolver() = default;
 
 int Resolver::fd() const {
-  return shared_->event_fd;
+  return shared_->news.fd();
 }
 
 void Resolver::resolve(const std::vector<Seed>& seeds, const Sink& sink) {
@@ -114,7 +112,7 @@ void Resolver::resolve(const std::vector<Seed>& seeds, const Sink& sink) {
         const std::lock_guard lock(shared->mutex);
         shared->answer = all;
         if (i + 1 == names.size()) shared->running = false;
-        (void)::eventfd_write(shared->event_fd, 1);
+        shared->news.raise();
       }
     }).detach();
   } catch (const std::system_error&) {  // no thread to be had: asked again at the next try
@@ -124,8 +122,7 @@ void Resolver::resolve(const std::vector<Seed>& seeds, const Sink& sink) {
 }
 
 void Resolver::dispatch(const Sink& sink) {
-  eventfd_t count = 0;
-  (void)::eventfd_read(shared_->event_fd, &count);
+  shared_->news.lower();
   std::optional<std::vector<Endpoint>> answer;
   {
     const std::lock_guard lock(shared_->mutex);

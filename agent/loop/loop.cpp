@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
@@ -20,31 +18,27 @@ std::uint64_t pack(int fd, std::uint32_t serial) {
 }  // namespace
 
 Result<std::unique_ptr<Loop>> Loop::open() {
-  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
-  if (fd < 0)
+  std::unique_ptr<Loop> loop(new Loop);
+  if (!loop->epoll_)
     return fail(ErrorCode::io, std::string("could not create the poll loop: ") + ::strerror(errno),
                 "raise the limit of open files (ulimit -n)");
-  return std::unique_ptr<Loop>(new Loop(fd));
+  return loop;
 }
 
-Loop::Loop(int epoll_fd) : epoll_fd_(epoll_fd), now_(read_clocks()) {}
-
-Loop::~Loop() { ::close(epoll_fd_); }
+Loop::Loop() : now_(read_clocks()) {}
 
 Status Loop::watch(int fd, std::uint32_t events, Callback callback) {
   const auto found = watches_.find(fd);
   const std::uint32_t serial = next_serial_++;
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = pack(fd, serial);
-  if (::epoll_ctl(epoll_fd_, found == watches_.end() ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) != 0)
+  const std::uint64_t tag = pack(fd, serial);
+  if (!(found == watches_.end() ? epoll_.add(fd, tag, events) : epoll_.change(fd, tag, events)))
     return fail(ErrorCode::io, "could not watch descriptor " + std::to_string(fd) + ": " + ::strerror(errno));
   watches_[fd] = Watch{std::move(callback), serial};
   return {};
 }
 
 void Loop::unwatch(int fd) {
-  if (watches_.erase(fd) != 0) ::epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  if (watches_.erase(fd) != 0) epoll_.remove(fd);
 }
 
 int Loop::wait(epoll_event* ready, Instant deadline) {
@@ -57,13 +51,13 @@ int Loop::wait(epoll_event* ready, Instant deadline) {
     timeout.tv_nsec = (left % 1s).count();
     limit = &timeout;
   }
-  const int n = ::epoll_pwait2(epoll_fd_, ready, kReadyPerTurn, limit, nullptr);
+  const int n = ::epoll_pwait2(epoll_.fd(), ready, kReadyPerTurn, limit, nullptr);
   if (n >= 0 || (errno != ENOSYS && errno != EPERM)) return n;
   // Container sandboxes older than the call refuse it: whole milliseconds, rounded up so that it never spins.
   int milliseconds = -1;
   if (limit)
     milliseconds = static_cast<int>(std::min<std::int64_t>((left + 999'999ns) / 1ms, std::numeric_limits<int>::max()));
-  return ::epoll_wait(epoll_fd_, ready, kReadyPerTurn, milliseconds);
+  return ::epoll_wait(epoll_.fd(), ready, kReadyPerTurn, milliseconds);
 }
 
 Status Loop::turn(Instant deadline) {

@@ -15,10 +15,9 @@
 #include <map>
 #include <memory>
 
+#include "agent/base/epoll.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-
-struct epoll_event;
 
 namespace dtrain::loop {
 
@@ -29,7 +28,6 @@ class Loop {
   using Callback = std::function<void(std::uint32_t events)>;  // EPOLLIN | EPOLLOUT | ...
 
   static Result<std::unique_ptr<Loop>> open();
-  ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -46,14 +44,14 @@ class Loop {
   const Now& now() const { return now_; }
 
  private:
-  explicit Loop(int epoll_fd);
+  Loop();
   int wait(epoll_event* ready, Instant deadline);
 
   struct Watch {
     Callback callback;
     std::uint32_t serial = 0;  // tells a new owner of a reused descriptor number from the old one
   };
-  int epoll_fd_;
+  Epoll epoll_;
   std::uint32_t next_serial_ = 1;
   std::map<int, Watch> watches_;
   Now now_;

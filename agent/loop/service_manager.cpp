@@ -45,25 +45,13 @@ ServiceManager ServiceManager::from_environment() {
   const std::uint64_t microseconds = number_of(take_variable("WATCHDOG_USEC"));
   const std::string pid = take_variable("WATCHDOG_PID");
   sockaddr_un address{};
-  if (address_of(manager.name_, address) != 0) manager.fd_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (address_of(manager.name_, address) != 0) manager.fd_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   // Of another process, which handed its environment on, or none at all.
   if (microseconds == 0 || (!pid.empty() && number_of(pid) != static_cast<std::uint64_t>(::getpid()))) return manager;
   manager.watches_ = true;
   const auto limit = std::chrono::microseconds(std::min<std::uint64_t>(microseconds, std::uint64_t{1} << 50));
   manager.period_ = std::clamp<Duration>(limit / kSignsPerWatchdog, kShortestTell, kTellEvery);
   return manager;
-}
-
-ServiceManager::ServiceManager(ServiceManager&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      name_(std::move(other.name_)),
-      watches_(other.watches_),
-      period_(other.period_),
-      next_(std::exchange(other.next_, kNever)),
-      said_(std::move(other.said_)) {}
-
-ServiceManager::~ServiceManager() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 void ServiceManager::send(std::string text, const std::string& status) {
@@ -76,7 +64,7 @@ void ServiceManager::send(std::string text, const std::string& status) {
   sockaddr_un address{};
   const socklen_t length = address_of(name_, address);
   const ssize_t sent =
-      ::sendto(fd_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), length);
+      ::sendto(fd_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), length);
   if (sent >= 0 && news) said_ = std::move(line);
 }
 

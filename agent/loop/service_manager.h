@@ -2,11 +2,13 @@
 // where it asked for that (WatchdogSec= of the unit), a sign of life.
 //
 // A manager that is not there, or does not read, never holds anybody up: a message that cannot be sent at once is lost, and the
-// next one says the same again. Signs of life come kSignsPerWatchdog times in the time that the manager allows between two.
+// next one says the same again (libsystemd's sd_notify() waits for one that does not read). Signs of life come
+// kSignsPerWatchdog times in the time that the manager allows between two.
 #pragma once
 
 #include <string>
 
+#include "agent/base/unique_fd.h"
 #include "common/base/time.h"
 
 namespace dtrain::loop {
@@ -21,11 +23,8 @@ class ServiceManager {
   // Takes NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID out of the environment: no child may speak for this process. Without
   // NOTIFY_SOCKET nobody listens, and every call below does nothing.
   static ServiceManager from_environment();
-  ServiceManager(ServiceManager&& other) noexcept;
-  ServiceManager& operator=(ServiceManager&&) = delete;
-  ~ServiceManager();
 
-  bool listens() const { return fd_ >= 0; }
+  bool listens() const { return static_cast<bool>(fd_); }
   // `status`: one line for people ("": none). From ready() on tell() is wanted at deadline().
   void ready(Instant now, const std::string& status);
   void tell(Instant now, const std::string& status);
@@ -37,7 +36,7 @@ class ServiceManager {
   ServiceManager() = default;
   void send(std::string text, const std::string& status);
 
-  int fd_ = -1;
+  UniqueFd fd_;
   std::string name_;        // of the manager's socket
   bool watches_ = false;
   Duration period_ = kTellEvery;

@@ -6,8 +6,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <utility>
-
 namespace dtrain::loop {
 
 Result<Signals> Signals::open(std::initializer_list<int> signals) {
@@ -21,15 +19,9 @@ Result<Signals> Signals::open(std::initializer_list<int> signals) {
   return Signals(fd);
 }
 
-Signals::Signals(Signals&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-Signals::~Signals() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 std::optional<Signal> Signals::next() {
   signalfd_siginfo info{};
-  if (::read(fd_, &info, sizeof info) != sizeof info) return std::nullopt;
+  if (::read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
   return Signal{static_cast<int>(info.ssi_signo), info.ssi_uid};
 }
 

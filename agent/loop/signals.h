@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include "agent/base/unique_fd.h"
 #include "common/base/result.h"
 
 namespace dtrain::loop {
@@ -18,16 +19,13 @@ class Signals {
  public:
   // Blocks `signals` in the calling thread and in every thread it starts later: call it before the first one.
   static Result<Signals> open(std::initializer_list<int> signals);
-  Signals(Signals&& other) noexcept;
-  Signals& operator=(Signals&&) = delete;
-  ~Signals();
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   // The next signal that arrived, or nullopt.
   std::optional<Signal> next();
 
  private:
   explicit Signals(int fd) : fd_(fd) {}
-  int fd_;
+  UniqueFd fd_;
 };
 
 }  // namespace dtrain::loop

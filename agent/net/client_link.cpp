@@ -8,9 +8,7 @@
 #include <sodium.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/base/boot_clock.h"
 #include "agent/net/bridge.h"
 #include "agent/net/ip_address.h"
 #include "agent/net/peer_socket.h"
@@ -45,12 +44,6 @@ constexpr const char* kNotThereNext =
     "see whether dtraind runs there, has a key file and names your key under access.keys; clients' port is the gossip port + 2";
 
 std::string_view view(const CurveKey& key) { return {reinterpret_cast<const char*>(key.data()), key.size()}; }
-
-Instant now() {
-  timespec t{};
-  ::clock_gettime(CLOCK_BOOTTIME, &t);
-  return Instant(std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec));
-}
 
 int milliseconds_until(Deadline deadline) {
   constexpr std::int64_t kLongest = 3'600'000;
@@ -142,9 +135,9 @@ std::string probe(const std::string& address, Deadline deadline) {
 
 class ZmqClientLink final : public ClientLink {
  public:
-  ZmqClientLink(std::string address, ZmqContext context, Poller poller, int mine, int theirs, int stop)
-      : address_(std::move(address)), context_(std::move(context)), poller_(std::move(poller)), theirs_(theirs), stop_(stop),
-        bridge_(std::make_unique<Bridge>(mine, now())) {}
+  ZmqClientLink(std::string address, ZmqContext context, Poller poller, int mine, int theirs)
+      : address_(std::move(address)), context_(std::move(context)), poller_(std::move(poller)), theirs_(theirs),
+        bridge_(std::make_unique<Bridge>(mine, boot_now())) {}
   ~ZmqClientLink() override;
 
   enum class Handshake : unsigned char { done, unknown_key, failed, silent };
@@ -152,7 +145,8 @@ class ZmqClientLink final : public ClientLink {
   Status greet(Deadline deadline);
   Status start();
 
-  int take_socket() override { return std::exchange(theirs_, -1); }
+  bool can_stop() const { return static_cast<bool>(stop_); }  // false: errno
+  int take_socket() override { return theirs_.release(); }
   std::string cause() const override {
     const std::lock_guard lock(mutex_);
     return cause_;
@@ -175,8 +169,8 @@ class ZmqClientLink final : public ClientLink {
   ZmqSocket socket_;
   std::optional<SocketEvents> events_;
   int connections_ = 0;
-  int theirs_;      // -1: taken
-  const int stop_;  // eventfd
+  UniqueFd theirs_;  // none: taken
+  const WorkFlag stop_;
   std::unique_ptr<Bridge> bridge_;
   std::thread thread_;
   mutable std::mutex mutex_;
@@ -184,14 +178,12 @@ class ZmqClientLink final : public ClientLink {
 };
 
 ZmqClientLink::~ZmqClientLink() {
-  if (theirs_ >= 0) ::close(theirs_);
+  theirs_.reset();
   if (thread_.joinable()) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(stop_, &one, sizeof one);  // an eventfd takes it
+    stop_.raise();
     thread_.join();
   }
   disconnect();
-  ::close(stop_);
 }
 
 void ZmqClientLink::disconnect() {
@@ -273,7 +265,7 @@ Status ZmqClientLink::greet(Deadline deadline) {
 
 Status ZmqClientLink::start() {
   auto added = poller_.add(bridge_->local(), kBridgeEdges, {PollTag::Kind::pipe, 0});
-  if (added) added = poller_.add(stop_, EPOLLIN, {PollTag::Kind::stop, 0});
+  if (added) added = poller_.add(stop_.fd(), EPOLLIN, {PollTag::Kind::stop, 0});
   if (!added) return added;
   // Signals are the program's own business.
   sigset_t all, before;
@@ -290,7 +282,7 @@ bool ZmqClientLink::receive() {
     Frame frame;
     if (!socket_.receive(frame)) return true;
     const auto message = wire::decode_bridge(frame.bytes());
-    if (frame.more() || !message || !bridge_->receive(now(), *message)) return false;
+    if (frame.more() || !message || !bridge_->receive(boot_now(), *message)) return false;
   }
 }
 
@@ -303,7 +295,7 @@ void ZmqClientLink::carry() {
       tell("the agent says what nobody understands");
       break;
     }
-    const Bridge::State state = bridge_->pump(now(), send);
+    const Bridge::State state = bridge_->pump(boot_now(), send);
     if (state == Bridge::State::ended || state == Bridge::State::closed) break;
     if (lost || state == Bridge::State::lost) {
       tell("the connection broke");
@@ -313,14 +305,14 @@ void ZmqClientLink::carry() {
       tell("it does not answer any more");
       break;
     }
-    if (now() >= last) break;
+    if (boot_now() >= last) break;
     if ((socket_.events() & ZMQ_POLLIN) != 0) continue;
-    const Duration left = std::min(bridge_->deadline(), last) - now();
+    const Duration left = std::min(bridge_->deadline(), last) - boot_now();
     wait(static_cast<int>(std::clamp<std::int64_t>((left + 999'999ns) / 1ms, 0, 3'600'000)));
     for (const PollTag& tag : poller_.ready()) {
       if (tag.kind != PollTag::Kind::stop || last != kNever) continue;
-      poller_.remove(stop_);
-      last = now() + kFarewell;
+      poller_.remove(stop_.fd());
+      last = boot_now() + kFarewell;
     }
   }
   if (last != kNever) send(Bridge::farewell());
@@ -361,9 +353,8 @@ Result<std::unique_ptr<ClientLink>> ClientLink::open(const std::string& address,
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
     return could_not(ErrorCode::io, ::strerror(errno), "");
-  const int stop = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  auto link = std::make_unique<ZmqClientLink>(address, std::move(*context), std::move(*poller), pair[0], pair[1], stop);
-  if (stop < 0) return could_not(ErrorCode::io, ::strerror(errno), "");
+  auto link = std::make_unique<ZmqClientLink>(address, std::move(*context), std::move(*poller), pair[0], pair[1]);
+  if (!link->can_stop()) return could_not(ErrorCode::io, ::strerror(errno), "");
   auto handshake = ZmqClientLink::Handshake::failed;
   for (const CurveKey& agents : keys.agents) {
     const auto done = link->connect(reached, keys.own, agents, std::min(deadline, Clock::now() + kHandshakeTime));

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,7 +29,7 @@ void turn_away(int fd, const Error& error) {
   (void)::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
@@ -56,37 +55,27 @@ struct ControlServer::Connection {
 
 Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& path, const ControlLimits& limits,
                                                              std::function<bool(pid_t)> unwelcome) {
-  const auto listener = listen_unix(path, limits.kernel_refuses_descriptors);
-  if (!listener) return fail(listener.error());
-  auto last_close = LastClose::of(*listener);
-  if (!last_close) {
-    ::close(*listener);
-    return fail(last_close.error());
-  }
-  const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kListenerId;
-  if (epoll < 0 || ::epoll_ctl(epoll, EPOLL_CTL_ADD, *listener, &event) != 0) {
-    const int cause = errno;
-    ::close(*listener);
-    if (epoll >= 0) ::close(epoll);
-    return fail(ErrorCode::io, "could not watch control socket " + path + ": " + ::strerror(cause));
-  }
-  return std::unique_ptr<ControlServer>(new ControlServer(path, limits, std::move(unwelcome), *listener, epoll, std::move(*last_close)));
+  const auto listening = listen_unix(path, limits.kernel_refuses_descriptors);
+  if (!listening) return fail(listening.error());
+  UniqueFd listener(*listening);
+  auto last_close = LastClose::of(listener.get());
+  if (!last_close) return fail(last_close.error());
+  Epoll epoll;
+  if (!epoll || !epoll.add(listener.get(), kListenerId))
+    return fail(ErrorCode::io, "could not watch control socket " + path + ": " + ::strerror(errno));
+  return std::unique_ptr<ControlServer>(
+      new ControlServer(path, limits, std::move(unwelcome), listener.release(), std::move(epoll), std::move(*last_close)));
 }
 
 ControlServer::ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd,
-                             int epoll_fd, LastClose last_close)
-    : path_(std::move(path)), limits_(limits), unwelcome_(std::move(unwelcome)), listen_fd_(listen_fd), epoll_fd_(epoll_fd),
-      last_close_(std::move(last_close)), spare_fd_(open_spare()) {}
+                             Epoll epoll, LastClose last_close)
+    : path_(std::move(path)), limits_(limits), unwelcome_(std::move(unwelcome)), listen_fd_(listen_fd), epoll_(std::move(epoll)),
+      last_close_(std::move(last_close)), spare_(open_spare()) {}
 
 ControlServer::~ControlServer() {
   ::unlink(path_.c_str());
   connections_.clear();
   last_close_.close_listener(listen_fd_);
-  ::close(epoll_fd_);
-  if (spare_fd_ >= 0) ::close(spare_fd_);
 }
 
 ControlServer::Connection* ControlServer::find(node::ConnectionId id) const {
@@ -104,10 +93,7 @@ void ControlServer::update_interest(Connection& c) {
   if (!c.paused && !c.closing) wanted |= EPOLLIN;
   if (c.unsent() > 0) wanted |= EPOLLOUT;
   if (wanted == c.interest) return;
-  epoll_event event{};
-  event.events = wanted;
-  event.data.u64 = c.id;
-  ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, c.fd, &event);
+  (void)epoll_.change(c.fd, c.id, wanted);
   c.interest = wanted;
 }
 
@@ -156,10 +142,7 @@ bool ControlServer::is_full(int fd, std::uint32_t uid) const {
 void ControlServer::admit(std::unique_ptr<Connection> connection, const node::Caller& caller, ControlSink& sink) {
   const node::ConnectionId id = connection->id = next_id_++;
   connection->interest = EPOLLIN;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = id;
-  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, connection->fd, &event) != 0) return;
+  if (!epoll_.add(connection->fd, id)) return;
   connection->uid = caller.uid;
   ++of_user_[caller.uid];
   connections_.emplace(id, std::move(connection));
@@ -173,20 +156,17 @@ void ControlServer::adopt(int fd, const node::Caller& caller, ControlSink& sink)
 
 // Out of descriptors: without this the waiting connection would keep the loop awake for ever.
 void ControlServer::refuse_one() {
-  if (spare_fd_ < 0) spare_fd_ = open_spare();
-  if (spare_fd_ < 0) return shut();
-  ::close(spare_fd_);
+  if (!spare_) spare_ = open_spare();
+  if (!spare_) return shut();
+  spare_.reset();
   // Another thread may be faster and take what was given up: the spare is then lost until something is closed.
   const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
   if (fd >= 0) last_close_.close(fd);
-  spare_fd_ = open_spare();
+  spare_ = open_spare();
 }
 
 void ControlServer::watch_listener(bool on) {
-  epoll_event event{};
-  event.events = on ? static_cast<std::uint32_t>(EPOLLIN) : 0;
-  event.data.u64 = kListenerId;
-  ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, listen_fd_, &event);
+  (void)epoll_.change(listen_fd_, kListenerId, on ? static_cast<std::uint32_t>(EPOLLIN) : 0);
 }
 
 // Nobody can be accepted nor refused: who comes waits in the listener's queue.
@@ -196,8 +176,8 @@ void ControlServer::shut() {
 }
 
 void ControlServer::reopen() {
-  if (spare_fd_ < 0) spare_fd_ = open_spare();
-  if (shut_until_ == kNever || (spare_fd_ < 0 && now_ < shut_until_)) return;
+  if (!spare_) spare_ = open_spare();
+  if (shut_until_ == kNever || (!spare_ && now_ < shut_until_)) return;
   watch_listener(true);
   shut_until_ = kNever;
 }
@@ -379,7 +359,7 @@ void ControlServer::bury(ControlSink& sink) {
     if (const auto own = of_user_.find(c.uid); --own->second == 0) of_user_.erase(own);
     connections_.erase(found);
     doomed_.erase(id);
-    if (spare_fd_ < 0) reopen();
+    if (!spare_) reopen();
     sink.on_closed(id);
   }
 }
@@ -393,23 +373,22 @@ void ControlServer::dispatch(Instant now, ControlSink& sink) {
   for (const node::ConnectionId id : backlog)
     if (Connection* c = find(id)) deliver(*c, sink);
   epoll_event events[kEventsPerTurn];
-  const int n = ::epoll_wait(epoll_fd_, events, kEventsPerTurn, 0);
-  for (int i = 0; i < n; ++i) {
-    if (events[i].data.u64 == kListenerId) {
+  for (const epoll_event& event : epoll_.ready(events)) {
+    if (event.data.u64 == kListenerId) {
       accept_some(sink);
       continue;
     }
-    Connection* c = find(events[i].data.u64);
+    Connection* c = find(event.data.u64);
     if (!c) continue;
-    if (events[i].events & EPOLLOUT) {
+    if (event.events & EPOLLOUT) {
       write_some(*c);
       if (c->unsent() == 0 && !doomed_.contains(c->id)) drained_.insert(c->id);
     }
     if (doomed_.contains(c->id)) continue;
-    const bool gone = events[i].events & (EPOLLHUP | EPOLLERR);
+    const bool gone = event.events & (EPOLLHUP | EPOLLERR);
     if (gone && (c->paused || c->closing))
       doom(*c);  // nothing of it will be read: without this the loop would spin on the hang-up
-    else if ((events[i].events & EPOLLIN || gone) && !backlog_.contains(c->id))
+    else if ((event.events & EPOLLIN || gone) && !backlog_.contains(c->id))
       read_some(*c, sink);
   }
   expire();

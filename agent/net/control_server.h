@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/base/epoll.h"
 #include "agent/net/last_close.h"
 #include "agent/net/user_names.h"
 #include "common/base/limits.h"
@@ -65,7 +66,7 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  int fd() const { return epoll_fd_; }
+  int fd() const { return epoll_.fd(); }
   Instant deadline() const;
   void dispatch(Instant now, ControlSink& sink);
   // Serves a non-blocking stream socket that somebody else accepted as that caller's connection; takes ownership of it.
@@ -88,7 +89,7 @@ class ControlServer {
 
  private:
   struct Connection;
-  ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd, int epoll_fd,
+  ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd, Epoll epoll,
                 LastClose last_close);
   void accept_some(ControlSink& sink);
   bool is_full(int fd, std::uint32_t uid) const;
@@ -112,9 +113,9 @@ class ControlServer {
   const ControlLimits limits_;
   const std::function<bool(pid_t)> unwelcome_;
   const int listen_fd_;
-  const int epoll_fd_;
+  Epoll epoll_;
   LastClose last_close_;  // outlives the connections
-  int spare_fd_;  // closed for a moment when descriptors run out, so that a connection can be refused; -1: lost
+  UniqueFd spare_;  // closed for a moment when descriptors run out, so that a connection can be refused; none: lost
   Instant shut_until_ = kNever;  // the listener is not watched until then; kNever: it is watched
   UserNames names_{look_up_user};
   Instant now_{};

@@ -61,16 +61,8 @@ Result<ListenSocket> ListenSocket::open(const wire::Endpoint& at) {
   return could_not(ErrorCode::io, ::strerror(cause), "");
 }
 
-ListenSocket::ListenSocket(int fd) : fd_(fd) {}
-
-ListenSocket::ListenSocket(ListenSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-ListenSocket::~ListenSocket() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 int ListenSocket::duplicate() const {
-  return ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  return ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
 }
 
 // In a process of its own, whose table of descriptors is a copy: one given up here would be taken by ZeroMQ's
@@ -78,7 +70,7 @@ int ListenSocket::duplicate() const {
 std::optional<int> ListenSocket::turn_away() const {
   const pid_t child = ::fork();
   if (child < 0) return std::nullopt;
-  if (child == 0) turn_away_and_exit(fd_);
+  if (child == 0) turn_away_and_exit(fd_.get());
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return std::nullopt;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/base/unique_fd.h"
 #include "common/base/result.h"
 #include "common/wire/gossip.h"
 
@@ -17,9 +18,6 @@ class ListenSocket {
  public:
   // ErrorCode::unavailable: the port is taken.
   static Result<ListenSocket> open(const wire::Endpoint& at);
-  ListenSocket(ListenSocket&& other) noexcept;
-  ListenSocket& operator=(ListenSocket&&) = delete;
-  ~ListenSocket();
 
   // For ZMQ_USE_FD; ZeroMQ closes it. -1: no descriptor is left.
   int duplicate() const;
@@ -27,8 +25,8 @@ class ListenSocket {
   std::optional<int> turn_away() const;
 
  private:
-  explicit ListenSocket(int fd);
-  int fd_;
+  explicit ListenSocket(int fd) : fd_(fd) {}
+  UniqueFd fd_;
 };
 
 }  // namespace dtrain::net

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "agent/base/epoll.h"
 #include "common/base/result.h"
 
 namespace dtrain::net {
@@ -20,11 +21,7 @@ struct PollTag {
 class Poller {
  public:
   static Result<Poller> open();
-  Poller(Poller&& other) noexcept;
-  Poller& operator=(Poller&&) = delete;
-  ~Poller();
-
-  int fd() const { return epoll_fd_; }
+  int fd() const { return epoll_.fd(); }
   // ErrorCode::io. The caller must remove a descriptor before closing it.
   Status add(int fd, std::uint32_t events, PollTag tag);
   void remove(int fd);
@@ -32,8 +29,8 @@ class Poller {
   const std::vector<PollTag>& ready();
 
  private:
-  explicit Poller(int fd) : epoll_fd_(fd) {}
-  int epoll_fd_;
+  Poller() = default;
+  Epoll epoll_;
   std::vector<PollTag> ready_;
 };
 

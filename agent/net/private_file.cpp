@@ -4,36 +4,19 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 #include "common/wire/key_file.h"
 
 namespace dtrain::net {
-namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
-
 Result<std::string> read_private_file(const std::string& path, const std::string& what, const std::string& make_next,
                                       std::optional<uid_t> owner) {
   const auto unreadable = [&](ErrorCode code, const std::string& cause, const std::string& next) {
     return fail(code, "could not read " + what + " " + path + ": " + cause, next);
   };
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) {
     const int cause = errno;
     if (cause == ENOENT) return unreadable(ErrorCode::not_found, ::strerror(cause), make_next);
     return unreadable(cause == EACCES || cause == EPERM ? ErrorCode::refused : ErrorCode::io,
@@ -50,15 +33,7 @@ Result<std::string> read_private_file(const std::string& path, const std::string
                       "make a new key where that user is not to have it; else chown " + std::to_string(*owner) + " " + path);
   // One byte more than allowed tells "too long" without reading further.
   std::string text(wire::kKeyFileBytes + 1, '\0');
-  std::size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t n = ::read(file.get(), text.data() + filled, text.size() - filled);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return unreadable(ErrorCode::io, ::strerror(errno), "");
-    if (n == 0) break;
-    filled += static_cast<std::size_t>(n);
-  }
-  text.resize(filled);
+  if (!read_into(file.get(), text)) return unreadable(ErrorCode::io, ::strerror(errno), "");
   return text;
 }
 

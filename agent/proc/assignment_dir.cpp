@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "agent/base/small_file.h"
 #include "agent/dtrain-shim/protocol.h"
-#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 

@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <sstream>
 
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 #include "agent/dtrain-shim/vfork_clone.h"
-#include "agent/proc/small_file.h"
-#include "agent/proc/unique_fd.h"
 
 namespace dtrain::proc {
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "agent/proc/small_file.h"
-#include "agent/proc/unique_fd.h"
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 
 namespace dtrain::proc {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "agent/proc/small_file.h"
+#include "agent/base/small_file.h"
 
 namespace dtrain::proc {
 

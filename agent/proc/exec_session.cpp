@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -19,9 +18,9 @@
 #include <cstring>
 #include <limits>
 
+#include "agent/base/small_file.h"
 #include "agent/proc/become_user.h"
 #include "agent/proc/helper_program.h"
-#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 
@@ -153,7 +152,6 @@ Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest&
   std::unique_ptr<ExecSession> session(new ExecSession);
   session->terminal_ = request.terminal;
   session->command_ = request.command.front();
-  session->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!session->epoll_) return fail(system_error("execute " + session->command_));
   ChildEnds ends;
   const Status opened =
@@ -228,15 +226,13 @@ ExecSession::~ExecSession() {
 }
 
 void ExecSession::watch(int fd, std::uint32_t events) {
-  epoll_event event{};
-  event.events = events;
   // It can only fail for want of kernel memory; then output comes with the next event.
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  (void)epoll_.add(fd, 0, events);
 }
 
 // Explicitly: a terminal's two descriptors are one file to epoll, which goes only with both.
 void ExecSession::unwatch(UniqueFd& fd) {
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
+  epoll_.remove(fd.get());
   fd.reset();
 }
 
@@ -286,7 +282,7 @@ void ExecSession::write_input() {
     input_watched_ = false;
   } else if (pending_.empty() == input_watched_) {
     if (input_watched_)
-      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, input_.get(), nullptr);
+      epoll_.remove(input_.get());
     else
       watch(input_.get(), EPOLLOUT);
     input_watched_ = !input_watched_;
@@ -299,8 +295,7 @@ void ExecSession::set_paused(bool paused) {
   for (const UniqueFd* fd : {&output_, &errors_}) {
     if (!*fd) continue;
     if (paused)
-      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(),
-                  nullptr);  // a hang-up is told even to who asks for nothing
+      epoll_.remove(fd->get());  // a hang-up is told even to who asks for nothing
     else
       watch(fd->get(), EPOLLIN);
   }

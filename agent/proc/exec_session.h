@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "agent/account/host_user.h"
+#include "agent/base/epoll.h"
 #include "agent/proc/outlet.h"
-#include "agent/proc/unique_fd.h"
 #include "common/base/time.h"
 #include "common/node/event.h"
 
@@ -47,7 +47,7 @@ class ExecSession {
   ExecSession(const ExecSession&) = delete;
   ExecSession& operator=(const ExecSession&) = delete;
 
-  int fd() const { return epoll_.get(); }  // readable when turn() has work
+  int fd() const { return epoll_.fd(); }  // readable when turn() has work
   Status input(const wire::ExecInput& input);
   // Moves bytes in both directions, a bounded amount. True: over, and the last message was sent.
   bool turn(Instant now, node::ConnectionId connection, std::uint64_t request, Outlet& outlet);
@@ -78,7 +78,8 @@ class ExecSession {
   bool terminal_ = false;
   std::string command_;  // argv[0], for messages
   int pid_ = -1;         // also the number of its session and group; not to be used once reaped_
-  UniqueFd epoll_, pidfd_, input_, output_, errors_;
+  Epoll epoll_;
+  UniqueFd pidfd_, input_, output_, errors_;
   UniqueFd launch_error_;  // the child's word that it could not become the command
   std::string pending_;    // input not yet written
   bool input_ended_ = false;
@@ -102,19 +103,18 @@ class ExecSessions {
   void close(Instant now, node::ConnectionId connection);
   void wake(node::ConnectionId connection);  // it has room again
 
-  int fd() const { return epoll_.get(); }
+  int fd() const { return epoll_.fd(); }
   Instant deadline() const;
   void dispatch(Instant now, Outlet& outlet);
   std::size_t size() const { return sessions_.size(); }
 
  private:
   using Key = std::pair<node::ConnectionId, std::uint64_t>;
-  ExecSessions(UniqueFd epoll, UniqueFd work) : epoll_(std::move(epoll)), work_(std::move(work)) {}
+  ExecSessions() = default;
   void fail_later(const Key& key, const Error& error);
-  void set_work(bool wanted);
 
-  UniqueFd epoll_, work_;
-  bool work_set_ = false;
+  Epoll epoll_;
+  WorkFlag work_;
   std::map<Key, std::unique_ptr<ExecSession>> sessions_;
   std::vector<std::unique_ptr<ExecSession>> leaving_;  // hung up; nobody listens any more
   std::map<Key, Error> failed_;                        // to be answered at the next dispatch

@@ -1,44 +1,22 @@
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <cerrno>
 
+#include "agent/base/small_file.h"
 #include "agent/proc/exec_session.h"
-#include "agent/proc/small_file.h"
 #include "common/base/limits.h"
 
 namespace dtrain::proc {
 
-namespace {
-
-bool add_to(int epoll, int fd) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-}  // namespace
-
 Result<ExecSessions> ExecSessions::open() {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd work(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll || !work || !add_to(epoll.get(), work.get()))
+  ExecSessions sessions;
+  if (!sessions.epoll_ || !sessions.work_ || !sessions.epoll_.add(sessions.work_.fd()))
     return fail(ErrorCode::io, "could not prepare exec: " + cause_of(errno), "raise the limit of open files");
-  return ExecSessions(std::move(epoll), std::move(work));
-}
-
-void ExecSessions::set_work(bool wanted) {
-  if (wanted == work_set_) return;
-  std::uint64_t value = 1;
-  const ssize_t done =
-      wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
-  if (done == static_cast<ssize_t>(sizeof value)) work_set_ = wanted;
+  return sessions;
 }
 
 void ExecSessions::fail_later(const Key& key, const Error& error) {
   failed_.insert_or_assign(key, error);
-  set_work(true);
+  work_.set(true);
 }
 
 void ExecSessions::open(node::ConnectionId connection, std::uint64_t request, const std::string& query,
@@ -53,7 +31,7 @@ void ExecSessions::open(node::ConnectionId connection, std::uint64_t request, co
                                  "end some, then try again"});
   auto session = ExecSession::start(*decoded, place);
   if (!session) return fail_later(key, session.error());
-  if (!add_to(epoll_.get(), (*session)->fd()))
+  if (!epoll_.add((*session)->fd()))
     return fail_later(
         key, Error{ErrorCode::io, "could not execute: " + cause_of(errno), "raise the limit of open files"});
   sessions_.insert_or_assign(key, std::move(*session));
@@ -92,7 +70,7 @@ void ExecSessions::wake(node::ConnectionId connection) {
   for (auto at = sessions_.lower_bound(Key{connection, 0});
        at != sessions_.end() && at->first.first == connection; ++at)
     at->second->room_again();
-  set_work(true);
+  work_.set(true);
 }
 
 Instant ExecSessions::deadline() const {
@@ -103,7 +81,7 @@ Instant ExecSessions::deadline() const {
 }
 
 void ExecSessions::dispatch(Instant now, Outlet& outlet) {
-  set_work(false);
+  work_.set(false);
   for (const auto& [key, error] : std::exchange(failed_, {}))
     outlet.send(key.first,
                 wire::make_message(wire::MessageType::error, key.second, wire::error_reply(error)));

@@ -13,7 +13,7 @@
 #include <functional>
 #include <memory>
 
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "agent/base/small_file.h"
 #include "agent/proc/device_nodes.h"
-#include "agent/proc/small_file.h"
 #include "agent/proc/task_of_process.h"
 
 namespace dtrain::proc {

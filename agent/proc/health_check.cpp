@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,8 +11,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/base/unique_fd.h"
 #include "agent/proc/helper_program.h"
-#include "agent/proc/unique_fd.h"
 #include "common/base/duration_text.h"
 
 namespace dtrain::proc {
@@ -51,20 +50,18 @@ struct HealthCheck::Run {
 };
 
 Result<std::unique_ptr<HealthCheck>> HealthCheck::open() {
-  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::io, std::string("could not watch the health check: ") + ::strerror(errno));
-  return std::unique_ptr<HealthCheck>(new HealthCheck(fd));
+  std::unique_ptr<HealthCheck> check(new HealthCheck);
+  if (!check->epoll_) return fail(ErrorCode::io, std::string("could not watch the health check: ") + ::strerror(errno));
+  return check;
 }
 
-HealthCheck::HealthCheck(int epoll_fd) : epoll_fd_(epoll_fd) {}
+HealthCheck::HealthCheck() = default;
 
 // One that is stuck in the kernel is left behind: init will have it.
 HealthCheck::~HealthCheck() {
-  if (run_ != nullptr) {
-    kill_group(run_->pid);
-    ::waitpid(run_->pid, nullptr, WNOHANG);
-  }
-  ::close(epoll_fd_);
+  if (run_ == nullptr) return;
+  kill_group(run_->pid);
+  ::waitpid(run_->pid, nullptr, WNOHANG);
 }
 
 void HealthCheck::configure(Instant now, Options options) {
@@ -104,10 +101,7 @@ node::HostCheck HealthCheck::begin(Instant now) {
   if (run->pid == 0) become_check(argv.data(), env, write_end.get());
   if (run->pid < 0) return because(errno);
   run->pid_fd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, run->pid, 0)));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  if (run->pid_fd.get() < 0 || ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, run->pid_fd.get(), &event) != 0 ||
-      ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, run->output.get(), &event) != 0) {
+  if (!run->pid_fd || !epoll_.add(run->pid_fd.get()) || !epoll_.add(run->output.get())) {
     const int code = errno;
     ::kill(run->pid, SIGKILL);
     ::waitpid(run->pid, nullptr, 0);
@@ -144,7 +138,7 @@ bool HealthCheck::reap(node::HostCheck& seen) {
 
 void HealthCheck::dispatch(Instant now, EventSink& sink) {
   epoll_event events[2];
-  (void)::epoll_wait(epoll_fd_, events, 2, 0);
+  (void)epoll_.ready(events);
   if (run_ != nullptr) {
     read_output();
     node::HostCheck seen;

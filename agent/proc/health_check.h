@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/base/epoll.h"
 #include "agent/proc/runner.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
@@ -34,18 +35,18 @@ class HealthCheck {
   void configure(Instant now, Options options);
 
   // Readable or due: dispatch() has something to do.
-  int fd() const { return epoll_fd_; }
+  int fd() const { return epoll_.fd(); }
   Instant deadline() const;
   void dispatch(Instant now, EventSink& sink);  // -> HostChecked
 
  private:
   struct Run;
-  explicit HealthCheck(int epoll_fd);
+  HealthCheck();
   node::HostCheck begin(Instant now);
   void read_output();
   bool reap(node::HostCheck& seen);
 
-  int epoll_fd_;
+  Epoll epoll_;
   Options options_;
   std::unique_ptr<Run> run_;
   Instant next_ = kNever;  // when the next is due

@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agent/base/unique_fd.h"
 #include "agent/proc/scheduling.h"
-#include "agent/proc/unique_fd.h"
 
 namespace dtrain::proc {
 

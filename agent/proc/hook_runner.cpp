@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -14,9 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 #include "agent/proc/become_user.h"
 #include "agent/proc/helper_program.h"
-#include "agent/proc/small_file.h"
 #include "common/base/limits.h"
 
 namespace dtrain::proc {
@@ -56,30 +56,24 @@ bool same_user(const std::optional<task::User>& a, const std::optional<task::Use
 struct HookRunner::Hook {
   std::uint64_t token = 0;
   pid_t pid = -1;
-  int pid_fd = -1;
-  int errors = -1;       // read end of its stderr
+  UniqueFd pid_fd;
+  UniqueFd errors;       // read end of its stderr
   JobId job = 0;
   std::optional<task::User> user;
   Cgroups::Place group;
   Instant limit{};
   bool timed_out = false;
   std::string tail;
-
-  ~Hook() {
-    if (pid_fd >= 0) ::close(pid_fd);
-    if (errors >= 0) ::close(errors);
-  }
 };
 
 Result<std::unique_ptr<HookRunner>> HookRunner::open(Duration time_limit, Cgroups groups) {
-  const int fd = ::epoll_create1(EPOLL_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::io, std::string("could not watch hooks: ") + ::strerror(errno));
-  groups.clear();
-  return std::unique_ptr<HookRunner>(new HookRunner(fd, time_limit, std::move(groups)));
+  std::unique_ptr<HookRunner> runner(new HookRunner(time_limit, std::move(groups)));
+  if (!runner->epoll_) return fail(ErrorCode::io, std::string("could not watch hooks: ") + ::strerror(errno));
+  runner->groups_.clear();
+  return runner;
 }
 
-HookRunner::HookRunner(int epoll_fd, Duration time_limit, Cgroups groups)
-    : epoll_fd_(epoll_fd), time_limit_(time_limit), groups_(std::move(groups)) {}
+HookRunner::HookRunner(Duration time_limit, Cgroups groups) : time_limit_(time_limit), groups_(std::move(groups)) {}
 
 HookRunner::~HookRunner() {
   for (const auto& [token, hook] : running_) {
@@ -91,7 +85,6 @@ HookRunner::~HookRunner() {
     clear_left();
     if (!left_.empty()) ::usleep(kLastLookPause);  // what still is there then the next life of the agent removes
   }
-  ::close(epoll_fd_);
 }
 
 Instant HookRunner::deadline() const {
@@ -106,7 +99,7 @@ void HookRunner::refuse(std::uint64_t token, const std::string& cause) {
   job::Exit exit;
   exit.code = kNotExecuted;
   exit.cause = cause;
-  ended_.push_back({token, std::move(exit)});
+  ended_.push_back({token, std::move(exit), false});
 }
 
 void HookRunner::run(Instant now, node::RunHook effect) {
@@ -175,6 +168,7 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
 
   int pipe_fds[2];
   if (::pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) != 0) return refuse(effect.token, ::strerror(errno));
+  UniqueFd errors(pipe_fds[0]), theirs(pipe_fds[1]);
   // The hook itself gets an ordinary, blocking stderr: the two ends are separate descriptions.
   ::fcntl(pipe_fds[1], F_SETFL, 0);
   auto hook = std::make_unique<Hook>();
@@ -184,30 +178,23 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
   std::vector<std::string> groups;
   if (!groups_.v2().empty() || !groups_.memory_v1().empty()) {
     const auto made = groups_.create("hook-" + std::to_string(effect.token), kHookMemory, kHookProcesses);
-    if (!made) {
-      for (const int end : pipe_fds) ::close(end);
-      return refuse(effect.token, made.error().message);
-    }
+    if (!made) return refuse(effect.token, made.error().message);
     hook->group = *made;
     if (!made->v2.empty()) groups.push_back(made->v2 + "/task/cgroup.procs");
     if (!made->memory.empty()) groups.push_back(made->memory + "/cgroup.procs");
   }
-  hook->errors = pipe_fds[0];
+  hook->errors = std::move(errors);
   hook->limit = now + (effect.limit > 0ns ? effect.limit : time_limit_);
   hook->pid = ::fork();
-  if (hook->pid == 0) become_hook(*user, argv.data(), env.data(), pipe_fds[1], groups);
-  ::close(pipe_fds[1]);
+  if (hook->pid == 0) become_hook(*user, argv.data(), env.data(), theirs.get(), groups);
+  theirs.reset();
   if (hook->pid < 0) {
     const int cause = errno;
     cgroup_remove(hook->group);
     return refuse(effect.token, ::strerror(cause));
   }
-  hook->pid_fd = static_cast<int>(::syscall(SYS_pidfd_open, hook->pid, 0));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = effect.token;
-  if (hook->pid_fd < 0 || ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, hook->pid_fd, &event) != 0 ||
-      ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, hook->errors, &event) != 0) {
+  hook->pid_fd.reset(static_cast<int>(::syscall(SYS_pidfd_open, hook->pid, 0)));
+  if (!hook->pid_fd || !epoll_.add(hook->pid_fd.get(), effect.token) || !epoll_.add(hook->errors.get(), effect.token)) {
     const int cause = errno;
     ::kill(hook->pid, SIGKILL);
     ::waitpid(hook->pid, nullptr, 0);
@@ -219,14 +206,10 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
 
 void HookRunner::read_errors(Hook& hook) {
   char chunk[limits::kStderrTailBytes];
-  for (std::size_t i = 0; i < kErrorReads && hook.errors >= 0; ++i) {
-    const ssize_t n = ::read(hook.errors, chunk, sizeof chunk);
+  for (std::size_t i = 0; i < kErrorReads && hook.errors; ++i) {
+    const ssize_t n = ::read(hook.errors.get(), chunk, sizeof chunk);
     if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) {
-      ::close(hook.errors);
-      hook.errors = -1;
-      return;
-    }
+    if (n <= 0) return hook.errors.reset();
     hook.tail.append(chunk, static_cast<std::size_t>(n));
     if (hook.tail.size() > limits::kStderrTailBytes) hook.tail.erase(0, hook.tail.size() - limits::kStderrTailBytes);
   }
@@ -241,19 +224,17 @@ void HookRunner::reap(Hook& hook) {
     exit.signal = WTERMSIG(*status);
   else
     exit.code = WEXITSTATUS(*status);
-  if (hook.timed_out) exit.cause = node::kHookTimeLimit;
   exit.stderr_tail = std::move(hook.tail);
   cgroup_kill(hook.group.v2);  // what it left, whatever session that is in
   left_.push_back(std::move(hook.group));
-  ended_.push_back({hook.token, std::move(exit)});
+  ended_.push_back({hook.token, std::move(exit), hook.timed_out});
   running_.erase(hook.token);
 }
 
 void HookRunner::dispatch(Instant now, EventSink& sink) {
   epoll_event events[kEventsPerTurn];
-  const int n = ::epoll_wait(epoll_fd_, events, kEventsPerTurn, 0);
-  for (int i = 0; i < n; ++i) {
-    const std::uint64_t token = events[i].data.u64;  // a copy: the kernel's record is packed
+  for (const epoll_event& event : epoll_.ready(events)) {
+    const std::uint64_t token = event.data.u64;  // a copy: the kernel's record is packed
     const auto found = running_.find(token);
     if (found == running_.end()) continue;
     read_errors(*found->second);

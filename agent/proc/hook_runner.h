@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/base/epoll.h"
 #include "agent/proc/cgroup.h"
 #include "agent/proc/runner.h"
 #include "common/base/result.h"
@@ -40,13 +41,13 @@ class HookRunner {
 
   void run(Instant now, node::RunHook effect);  // -> HookEnded
   void end(JobId job);                          // those of the job -> HookEnded of each
-  int fd() const { return epoll_fd_; }
+  int fd() const { return epoll_.fd(); }
   Instant deadline() const;
   void dispatch(Instant now, EventSink& sink);
 
  private:
   struct Hook;
-  HookRunner(int epoll_fd, Duration time_limit, Cgroups groups);
+  HookRunner(Duration time_limit, Cgroups groups);
   std::size_t running_of(const node::RunHook& effect) const;
   void kill(Hook& hook);
   void clear_left();
@@ -56,7 +57,7 @@ class HookRunner {
   void read_errors(Hook& hook);
   void reap(Hook& hook);
 
-  int epoll_fd_;
+  Epoll epoll_;
   Duration time_limit_;
   Cgroups groups_;
   std::vector<Cgroups::Place> left_;  // groups of hooks that have ended, until nothing is in them

@@ -2,8 +2,8 @@
 
 #include <cerrno>
 
+#include "agent/base/small_file.h"
 #include "agent/dtrain-shim/protocol.h"
-#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 

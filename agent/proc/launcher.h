@@ -4,8 +4,8 @@
 
 #include <functional>
 
+#include "agent/base/unique_fd.h"
 #include "agent/proc/launch_file.h"
-#include "agent/proc/unique_fd.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/task/shim_spec.h"

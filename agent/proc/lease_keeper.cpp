@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/base/small_file.h"
 #include "agent/proc/cgroup.h"
 #include "agent/proc/leftover.h"
-#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 

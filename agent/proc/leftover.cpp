@@ -8,7 +8,7 @@
 #include <memory>
 #include <string_view>
 
-#include "agent/proc/small_file.h"
+#include "agent/base/small_file.h"
 
 namespace dtrain::proc {
 

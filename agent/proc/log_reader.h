@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/task/log_format.h"

@@ -1,7 +1,5 @@
 #include "agent/proc/log_streams.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/inotify.h>
 
 #include <array>
@@ -27,33 +25,15 @@ Error system_error(const std::string& what) {
                "raise fs.inotify limits or nofile"};
 }
 
-bool add_to(int epoll, int fd) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = fd;
-  return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
 }  // namespace
 
 Result<LogStreams> LogStreams::open(std::string tasks_dir) {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd work(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll || !work || !add_to(epoll.get(), work.get())) return fail(system_error("prepare log streams"));
-  return LogStreams(std::move(tasks_dir), std::move(epoll), std::move(work));
+  LogStreams streams(std::move(tasks_dir));
+  if (!streams.epoll_ || !streams.work_ || !streams.epoll_.add(streams.work_.fd())) return fail(system_error("prepare log streams"));
+  return streams;
 }
 
-LogStreams::LogStreams(std::string tasks_dir, UniqueFd epoll, UniqueFd work)
-    : tasks_dir_(std::move(tasks_dir)), epoll_(std::move(epoll)), work_(std::move(work)) {}
-
-void LogStreams::set_work() {
-  const bool wanted = !runnable_.empty() || !failed_.empty();
-  if (wanted == work_set_) return;
-  std::uint64_t value = 1;
-  const ssize_t done =
-      wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
-  work_set_ = done == static_cast<ssize_t>(sizeof value) ? wanted : work_set_;
-}
+void LogStreams::set_work() { work_.set(!runnable_.empty() || !failed_.empty()); }
 
 void LogStreams::open(const node::OpenLog& effect) {
   const Key key{effect.connection, effect.request};
@@ -127,7 +107,7 @@ Status LogStreams::ensure_inotify() {
   if (inotify_) return {};
   UniqueFd inotify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (!inotify || ::inotify_add_watch(inotify.get(), tasks_dir_.c_str(), kDirectoryEvents) < 0 ||
-      !add_to(epoll_.get(), inotify.get()))
+      !epoll_.add(inotify.get()))
     return fail(system_error("follow logs in " + tasks_dir_));
   inotify_ = std::move(inotify);
   return {};

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "agent/base/epoll.h"
 #include "agent/proc/log_stream.h"
-#include "agent/proc/unique_fd.h"
 #include "common/node/effect.h"
 
 namespace dtrain::proc {
@@ -30,7 +30,7 @@ class LogStreams {
   void wake(node::ConnectionId connection);
 
   // Readable when dispatch() has work.
-  int fd() const { return epoll_.get(); }
+  int fd() const { return epoll_.fd(); }
   // Sends what there is, a bounded amount of each stream.
   void dispatch(Outlet& outlet);
   std::size_t size() const { return streams_.size(); }
@@ -43,7 +43,7 @@ class LogStreams {
     std::set<Key> streams;
   };
 
-  LogStreams(std::string tasks_dir, UniqueFd epoll, UniqueFd work);
+  explicit LogStreams(std::string tasks_dir) : tasks_dir_(std::move(tasks_dir)) {}
   Status ensure_inotify();
   Status follow(const Key& key, const LogStream& stream);
   void unfollow(const Key& key);
@@ -55,8 +55,9 @@ class LogStreams {
   void set_work();
 
   std::string tasks_dir_;
-  UniqueFd epoll_, work_, inotify_;
-  bool work_set_ = false;
+  Epoll epoll_;
+  WorkFlag work_;
+  UniqueFd inotify_;
   std::map<Key, LogStream> streams_;
   std::map<Key, Error> failed_;             // to be answered at the next dispatch
   std::set<Key> runnable_;                  // have work

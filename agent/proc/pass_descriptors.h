@@ -9,7 +9,7 @@
 #include <cstring>
 #include <optional>
 
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 
 namespace dtrain::proc {
 

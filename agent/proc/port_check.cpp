@@ -15,8 +15,8 @@
 #include <memory>
 #include <optional>
 
-#include "agent/proc/small_file.h"
-#include "agent/proc/unique_fd.h"
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 
 namespace dtrain::proc {
 

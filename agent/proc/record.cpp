@@ -1,6 +1,6 @@
 #include "agent/proc/record.h"
 
-#include "agent/proc/small_file.h"
+#include "agent/base/small_file.h"
 
 namespace dtrain::proc {
 

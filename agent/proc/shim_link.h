@@ -4,9 +4,9 @@
 #include <string>
 #include <variant>
 
+#include "agent/base/unique_fd.h"
 #include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/record.h"
-#include "agent/proc/unique_fd.h"
 #include "common/base/result.h"
 
 namespace dtrain::proc {

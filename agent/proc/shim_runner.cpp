@@ -1,7 +1,6 @@
 #include "agent/proc/shim_runner.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -13,11 +12,12 @@
 #include <filesystem>
 #include <map>
 
+#include "agent/base/boot_clock.h"
+#include "agent/base/small_file.h"
 #include "agent/proc/assignment_dir.h"
 #include "agent/proc/direct_launcher.h"
 #include "agent/account/host_user.h"
 #include "agent/proc/shm_watch.h"
-#include "agent/proc/small_file.h"
 #include "agent/proc/spare_shims.h"
 #include "agent/proc/stage_work.h"
 #include "agent/proc/systemd_launcher.h"
@@ -54,15 +54,14 @@ std::string hex(std::uint64_t number) {
 class ShimRunner final : public Runner {
  public:
   explicit ShimRunner(RunnerOptions options)
-      : options_(std::move(options)),
-        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    poller_.add(wake_.get(), kWakeTag);
+      : options_(std::move(options)) {
+    poller_.add(wake_.fd(), kWakeTag);
     if (shm_.fd() >= 0) poller_.add(shm_.fd(), kShmTag);
   }
 
   // Before anything else. It may wait for descriptors of its own in poller().
   void use(std::unique_ptr<Launcher> launcher) { launcher_ = std::move(launcher); }
-  Poller& poller() { return poller_; }
+  Epoll& poller() { return poller_; }
 
   std::vector<task::FoundShim> list() override;
   void launch(const task::ShimSpec& spec) override;
@@ -96,10 +95,9 @@ class ShimRunner final : public Runner {
   void forget_if_gone(const AssignmentId& id);
 
   RunnerOptions options_;
-  Poller poller_;
+  Epoll poller_;
   std::unique_ptr<Launcher> launcher_;
-  UniqueFd wake_;  // readable while events_ holds something that no descriptor announces
-  bool woken_ = false;
+  WorkFlag wake_;  // readable while events_ holds something that no descriptor announces
   TrackedShim::Events events_;
   std::deque<task::ShimSpec>
       launches_;  // one per dispatch: each holds the loop until its shim has been executed
@@ -344,16 +342,13 @@ std::vector<task::FoundShim> ShimRunner::list() {
 }
 
 void ShimRunner::wake() {
-  if (woken_ || (events_.empty() && (launches_.empty() || !launcher_->has_room()))) return;
-  woken_ = true;
-  ::eventfd_write(wake_.get(), 1);
+  if (!events_.empty() || (!launches_.empty() && launcher_->has_room())) wake_.set(true);
 }
 
 void ShimRunner::poll_once() {
   epoll_event ready[kEventsPerTurn];
-  const int count = poller_.poll(ready, kEventsPerTurn);
-  for (int i = 0; i < count; ++i) {
-    const std::uint64_t tag = ready[i].data.u64;
+  for (const epoll_event& event : poller_.ready(ready)) {
+    const std::uint64_t tag = event.data.u64;
     if (tag == kLauncherTag) {
       ask_launcher();
       continue;
@@ -409,11 +404,7 @@ void ShimRunner::dispatch(EventSink& sink) {
   enforce_leases();
   poll_once();
   pass_time();
-  if (woken_) {
-    eventfd_t ignored;
-    ::eventfd_read(wake_.get(), &ignored);
-    woken_ = false;
-  }
+  wake_.set(false);
   note_made();
   launch_next();
   // The sink may call back into this runner; what that adds is announced through wake_.

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "agent/account/as_user.h"
+#include "agent/base/boot_clock.h"
+#include "agent/base/small_file.h"
 #include "agent/proc/assignment_dir.h"
-#include "agent/proc/poller.h"
-#include "agent/proc/small_file.h"
 #include "agent/proc/task_of_process.h"
 
 namespace dtrain::proc {

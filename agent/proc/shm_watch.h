@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "agent/account/host_user.h"
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 #include "common/base/ids.h"
 
 namespace dtrain::proc {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 #include "common/base/time.h"
 
 namespace dtrain::proc {

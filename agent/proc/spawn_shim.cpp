@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "agent/base/small_file.h"
 #include "agent/dtrain-shim/protocol.h"
 #include "agent/dtrain-shim/vfork_clone.h"
-#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 #include "common/base/result.h"
 
 namespace dtrain::proc {

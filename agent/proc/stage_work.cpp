@@ -14,10 +14,10 @@
 #include <memory>
 
 #include "agent/account/as_user.h"
+#include "agent/base/unique_fd.h"
 #include "agent/proc/become_user.h"
 #include "agent/proc/helper_program.h"
 #include "agent/proc/port_check.h"
-#include "agent/proc/unique_fd.h"
 
 namespace dtrain::proc {
 

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -80,12 +78,6 @@ struct Answer {
   }
 };
 
-bool add_to(int epoll, int fd) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
 // All that a memory file has; empty when there is nothing, or more than `most` bytes.
 std::string read_all(int fd, std::size_t most) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
@@ -147,29 +139,21 @@ void work_as_worker(const StageDirs& dirs, const UniqueFd& socket) {
 }  // namespace
 
 Result<std::unique_ptr<Stager>> Stager::open(StageDirs dirs) {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll || !wake || !add_to(epoll.get(), wake.get())) return fail(system_error("prepare staging"));
+  Epoll epoll;
+  WorkFlag work;
+  if (!epoll || !work || !epoll.add(work.fd())) return fail(system_error("prepare staging"));
   auto forks = ForkServer::open([dirs](UniqueFd socket) { work_as_worker(dirs, socket); });
   if (!forks) return tl::unexpected(forks.error());
-  std::unique_ptr<Stager> stager(new Stager(std::move(dirs), std::move(*forks), std::move(epoll), std::move(wake)));
+  std::unique_ptr<Stager> stager(new Stager(std::move(dirs), std::move(*forks), std::move(epoll), std::move(work)));
   if (const auto first = stager->begin_worker(); !first) return tl::unexpected(first.error());
   return stager;
 }
 
-Stager::Stager(StageDirs dirs, std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work)
+Stager::Stager(StageDirs dirs, std::unique_ptr<ForkServer> forks, Epoll epoll, WorkFlag work)
     : dirs_(std::move(dirs)), forks_(std::move(forks)), epoll_(std::move(epoll)), work_(std::move(work)) {}
 
 Stager::~Stager() {
   for (const Worker& worker : workers_) end_group(worker.pid);
-}
-
-void Stager::set_work(bool wanted) {
-  if (wanted == work_set_) return;
-  std::uint64_t value = 1;
-  const ssize_t done =
-      wanted ? ::write(work_.get(), &value, sizeof value) : ::read(work_.get(), &value, sizeof value);
-  if (done == static_cast<ssize_t>(sizeof value)) work_set_ = wanted;
 }
 
 void Stager::enqueue(JobId job, Work work) {
@@ -178,7 +162,7 @@ void Stager::enqueue(JobId job, Work work) {
   if (queue.empty() && !at_work) order_.push_back(job);
   queue.push_back(std::move(work));
   ++queued_;
-  set_work(true);
+  work_.set(true);
 }
 
 void Stager::stage(const node::Stage& effect) {
@@ -188,14 +172,14 @@ void Stager::stage(const node::Stage& effect) {
                                    "could not stage " + effect.id.task.text() + ": " +
                                        std::to_string(kStagingQueue) + " tasks are waiting for staging here",
                                    "try again later")});
-  set_work(true);
+  work_.set(true);
 }
 
 // An agent that starts asks this for every ended job that it knows: where there is nothing to remove that costs no worker.
 void Stager::remove(const node::RemoveJobFiles& effect) {
   if (effect.files == node::JobFiles::temporary && !queues_.contains(effect.job) && no_temporary(dirs_, effect.job)) {
     answers_.push_back(node::JobFilesRemoved{effect.job, {}});
-    return set_work(true);
+    return work_.set(true);
   }
   if (queued_ < kStagingQueue) return enqueue(effect.job, effect);
   answers_.push_back(
@@ -203,7 +187,7 @@ void Stager::remove(const node::RemoveJobFiles& effect) {
                                              "could not remove files of job " + std::to_string(effect.job) +
                                                  ": too much is waiting for staging here",
                                              "try again later")});
-  set_work(true);
+  work_.set(true);
 }
 
 Instant Stager::deadline() const {
@@ -226,7 +210,7 @@ Result<Stager::Worker*> Stager::begin_worker() {
   }
   ::setpgid(worker.pid, worker.pid);
   worker.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, worker.pid, 0)));
-  if (!worker.pidfd || !add_to(epoll_.get(), worker.pidfd.get()) || !add_to(epoll_.get(), worker.socket.get())) {
+  if (!worker.pidfd || !epoll_.add(worker.pidfd.get()) || !epoll_.add(worker.socket.get())) {
     const Error error = system_error("watch a staging worker");
     end_group(worker.pid);
     return fail(error);
@@ -413,7 +397,7 @@ void Stager::dispatch(Instant now, EventSink& sink) {
     ++worker;
   }
   start_errands(now, sink);
-  set_work(!answers_.empty() || can_start());
+  work_.set(!answers_.empty() || can_start());
 }
 
 }  // namespace dtrain::proc

@@ -17,10 +17,10 @@
 #include <variant>
 #include <vector>
 
+#include "agent/base/epoll.h"
 #include "agent/proc/fork_server.h"
 #include "agent/proc/runner.h"
 #include "agent/proc/stage_work.h"
-#include "agent/proc/unique_fd.h"
 #include "common/base/time.h"
 #include "common/node/effect.h"
 
@@ -42,7 +42,7 @@ class Stager {
   void stage(const node::Stage& effect);            // -> Staged
   void remove(const node::RemoveJobFiles& effect);  // -> JobFilesRemoved
 
-  int fd() const { return epoll_.get(); }  // readable when dispatch() has work
+  int fd() const { return epoll_.fd(); }  // readable when dispatch() has work
   Instant deadline() const;
   void dispatch(Instant now, EventSink& sink);
 
@@ -63,9 +63,8 @@ class Stager {
     std::optional<Errand> errand;  // unset: idle
   };
 
-  Stager(StageDirs dirs, std::unique_ptr<ForkServer> forks, UniqueFd epoll, UniqueFd work);
+  Stager(StageDirs dirs, std::unique_ptr<ForkServer> forks, Epoll epoll, WorkFlag work);
   void enqueue(JobId job, Work work);
-  void set_work(bool wanted);
   std::size_t busy() const;
   std::deque<JobId>::iterator next_for_worker();  // whose user may have one more; end: none
   bool can_start() { return next_for_worker() != for_workers_.end(); }
@@ -83,8 +82,8 @@ class Stager {
 
   const StageDirs dirs_;
   const std::unique_ptr<ForkServer> forks_;
-  UniqueFd epoll_, work_;
-  bool work_set_ = false;
+  Epoll epoll_;
+  WorkFlag work_;
   std::map<JobId, std::deque<Work>> queues_;
   std::size_t queued_ = 0;
   std::deque<JobId> order_;  // jobs with queued work that nobody has looked at yet, first come first

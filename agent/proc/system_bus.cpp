@@ -8,7 +8,8 @@
 #include <cerrno>
 #include <list>
 
-#include "agent/proc/small_file.h"
+#include "agent/base/boot_clock.h"
+#include "agent/base/small_file.h"
 
 namespace dtrain::proc {
 
@@ -176,7 +177,7 @@ struct Writer {
 
 class SdBus final : public SystemBus {
  public:
-  SdBus(std::unique_ptr<Library> library, Poller& poller, std::uint64_t tag) : lib_(std::move(library)), poller_(poller), tag_(tag) {}
+  SdBus(std::unique_ptr<Library> library, Epoll& poller, std::uint64_t tag) : lib_(std::move(library)), poller_(poller), tag_(tag) {}
   ~SdBus() override { disconnect(); }
 
   void start(const std::string& unit, const std::vector<UnitProperty>& properties, int input, Answer answer) override;
@@ -202,7 +203,7 @@ class SdBus final : public SystemBus {
   bool tell();
 
   std::unique_ptr<Library> lib_;
-  Poller& poller_;
+  Epoll& poller_;
   const std::uint64_t tag_;
   sd_bus* bus_ = nullptr;
   std::list<Pending> pending_;   // whose addresses the library keeps
@@ -241,7 +242,7 @@ void SdBus::used() {
 // What the library wants to wait for may be another thing after each use.
 void SdBus::watch() {
   const int fd = lib_->get_fd(bus_), events = lib_->get_events(bus_);
-  if (fd >= 0 && events >= 0) poller_.set(fd, tag_, (events & POLLOUT) != 0);
+  if (fd >= 0 && events >= 0) poller_.set(fd, tag_, EPOLLIN | ((events & POLLOUT) != 0 ? EPOLLOUT : 0u));
 }
 
 void SdBus::start(const std::string& unit, const std::vector<UnitProperty>& properties, int input, Answer answer) {
@@ -353,7 +354,7 @@ Instant SdBus::deadline() const {
 
 }  // namespace
 
-Result<std::unique_ptr<SystemBus>> SystemBus::open(Poller& poller, std::uint64_t tag) {
+Result<std::unique_ptr<SystemBus>> SystemBus::open(Epoll& poller, std::uint64_t tag) {
   auto library = std::make_unique<Library>();
   if (!library->missing().empty())
     return fail(ErrorCode::unavailable, "could not launch tasks through systemd: " + library->missing(),

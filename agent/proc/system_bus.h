@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/proc/poller.h"
+#include "agent/base/epoll.h"
 #include "agent/proc/unit_properties.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
@@ -24,7 +24,7 @@ inline constexpr Duration kBusIdle = 10s;
 class SystemBus {
  public:
   // Fails where the library is not there, or is too old.
-  static Result<std::unique_ptr<SystemBus>> open(Poller& poller, std::uint64_t tag);
+  static Result<std::unique_ptr<SystemBus>> open(Epoll& poller, std::uint64_t tag);
   virtual ~SystemBus() = default;
 
   enum class Outcome : unsigned char {

@@ -11,9 +11,10 @@
 #include <set>
 #include <vector>
 
+#include "agent/base/boot_clock.h"
+#include "agent/base/small_file.h"
 #include "agent/proc/cgroup.h"
 #include "agent/proc/device_nodes.h"
-#include "agent/proc/small_file.h"
 #include "agent/proc/took_effect.h"
 
 namespace dtrain::proc {
@@ -214,7 +215,7 @@ tl::unexpected<Error> unusable(const std::string& cause) {
 
 }  // namespace
 
-Result<std::unique_ptr<Launcher>> make_systemd_launcher(const RunnerOptions& options, Poller& poller, std::uint64_t tag) {
+Result<std::unique_ptr<Launcher>> make_systemd_launcher(const RunnerOptions& options, Epoll& poller, std::uint64_t tag) {
   auto top = ProcessCgroups("1").in("");
   if (!top) return unusable("there is no cgroup v2");
   const std::string scope = kInitScope;

@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "agent/base/epoll.h"
 #include "agent/proc/launcher.h"
-#include "agent/proc/poller.h"
 #include "agent/proc/runner.h"
 #include "agent/proc/system_bus.h"
 
@@ -15,7 +15,7 @@ namespace dtrain::proc {
 inline constexpr std::size_t kMostStarting = 8;
 
 // `tag`: of the launcher's own descriptor in `poller`. Fails where systemd cannot be used, with the reason.
-Result<std::unique_ptr<Launcher>> make_systemd_launcher(const RunnerOptions& options, Poller& poller, std::uint64_t tag);
+Result<std::unique_ptr<Launcher>> make_systemd_launcher(const RunnerOptions& options, Epoll& poller, std::uint64_t tag);
 
 // The same over a bus of the caller's. `slice`, `memory_slice`: directories of dtrain.slice in the unified hierarchy, and in that of memory
 // of version 1 ("": there is none).

@@ -7,8 +7,8 @@
 #include <limits>
 #include <sstream>
 
+#include "agent/base/small_file.h"
 #include "agent/proc/cgroup.h"
-#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 

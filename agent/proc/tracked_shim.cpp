@@ -9,9 +9,9 @@
 #include <csignal>
 #include <utility>
 
+#include "agent/base/small_file.h"
 #include "agent/proc/leftover.h"
 #include "agent/proc/port_check.h"
-#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 

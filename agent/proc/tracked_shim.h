@@ -7,10 +7,10 @@
 #include <map>
 #include <string>
 
+#include "agent/base/epoll.h"
 #include "agent/proc/cgroup.h"
 #include "agent/proc/launch_file.h"
 #include "agent/proc/lease_keeper.h"
-#include "agent/proc/poller.h"
 #include "agent/proc/shim_link.h"
 #include "agent/proc/spare_shims.h"
 #include "common/node/effect.h"
@@ -24,7 +24,7 @@ class TrackedShim {
   // Which of a shim's descriptors a poller tag means; tag = handle * kTags + this.
   enum Tag : std::uint64_t { kSocketTag = 0, kPidTag = 1, kTags = 4 };
 
-  TrackedShim(AssignmentId id, std::string directory, std::uint64_t handle, Poller& poller, SpareShims& spare, Events& events)
+  TrackedShim(AssignmentId id, std::string directory, std::uint64_t handle, Epoll& poller, SpareShims& spare, Events& events)
       : id_(std::move(id)), directory_(std::move(directory)), handle_(handle), poller_(poller), spare_(spare), events_(events) {}
 
   // ---- how it came to be known
@@ -107,7 +107,7 @@ class TrackedShim {
   AssignmentId id_;
   std::string directory_;
   std::uint64_t handle_;
-  Poller& poller_;
+  Epoll& poller_;
   SpareShims& spare_;
   Events& events_;
 

@@ -39,7 +39,7 @@ bool is_digest(const std::string& text) {
 
 struct BlobStore::Upload {
   std::string digest, path;
-  File file;
+  UniqueFd file;
   std::uint64_t size = 0, flushed = 0;
   bool done = false;
   crypto_generichash_state hash;
@@ -94,7 +94,7 @@ Result<std::unique_ptr<BlobStore::Upload>> BlobStore::begin(const node::WriteBlo
   auto upload = std::make_unique<Upload>();
   upload->digest = chunk.digest;
   upload->path = dir_ + "/" + kUploadPrefix + std::to_string(chunk.connection) + "-" + chunk.digest;
-  upload->file = File(::open(upload->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  upload->file = UniqueFd(::open(upload->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!upload->file) return disk_error("create " + upload->path);
   crypto_generichash_init(&upload->hash, nullptr, 0, kDigestBytes);
   return upload;
@@ -111,12 +111,12 @@ Status BlobStore::append(Upload& upload, const node::WriteBlob& chunk) {
                                       std::to_string(limits::kPackageBytes >> 30) + " GiB",
                 "keep data outside the package");
   if (auto space = check_space(chunk.bytes.size()); !space) return space;
-  if (!write_all(upload.file.fd(), chunk.bytes)) return disk_error("write " + upload.path);
+  if (!write_all(upload.file.get(), chunk.bytes)) return disk_error("write " + upload.path);
   crypto_generichash_update(&upload.hash, reinterpret_cast<const unsigned char*>(chunk.bytes.data()), chunk.bytes.size());
   upload.size += chunk.bytes.size();
   if (upload.size - upload.flushed < kFlushBytes) return {};
   upload.flushed = upload.size;
-  if (::fdatasync(upload.file.fd()) != 0) return disk_error("flush " + upload.path);
+  if (::fdatasync(upload.file.get()) != 0) return disk_error("flush " + upload.path);
   return {};
 }
 
@@ -129,7 +129,7 @@ Status BlobStore::finish(Upload& upload) {
     return fail(ErrorCode::damaged, "could not store the package: what arrived has digest " + std::string(hex) +
                                         " and not " + upload.digest,
                 "submit again");
-  if (::fsync(upload.file.fd()) != 0) return disk_error("flush " + upload.path);
+  if (::fsync(upload.file.get()) != 0) return disk_error("flush " + upload.path);
   if (::rename(upload.path.c_str(), path_of(upload.digest).c_str()) != 0) return disk_error("rename " + upload.path);
   upload.done = true;
   evict();

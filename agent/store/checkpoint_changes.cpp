@@ -81,7 +81,7 @@ class Change {
     return std::move(content->bytes);
   }
 
-  Result<std::string> rename_aside(const FileDescriptor& directory, const std::string& name) const {
+  Result<std::string> rename_aside(const UniqueFd& directory, const std::string& name) const {
     for (std::uint32_t k = 1; k <= kQuarantineNames; ++k) {
       std::string aside = transfer::quarantined_name(name, k);
       if (rename_new(directory, name, directory, aside)) return aside;
@@ -133,13 +133,13 @@ class Change {
     return "";
   }
 
-  Status replace_file(const FileDescriptor& directory, const std::string& name, const std::string& bytes) const {
+  Status replace_file(const UniqueFd& directory, const std::string& name, const std::string& bytes) const {
     constexpr mode_t kMode = 0666;  // the umask decides, as it did for the file that is replaced
     const std::string temporary = name + ".dtrain.tmp";
     ::unlinkat(directory.get(), temporary.c_str(), 0);  // of a life that was cut short
-    const FileDescriptor file(
+    const UniqueFd file(
         ::openat(directory.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
-    if (!file.valid()) return no(temporary, errno);
+    if (!file) return no(temporary, errno);
     int error_number = 0;
     for (std::size_t written = 0; written < bytes.size() && error_number == 0;) {
       const ssize_t n = ::write(file.get(), bytes.data() + written, bytes.size() - written);
@@ -156,21 +156,21 @@ class Change {
 
   Status remove_file(const std::string& relative) const {
     const auto [inner, name] = split_path(relative);
-    FileDescriptor walked;
+    UniqueFd walked;
     if (inner != ".") {
       auto opened = open_beneath(inner);
       if (!opened) return opened.error().code == ErrorCode::not_found ? Status{} : Status(no(opened.error()));
       walked = std::move(*opened);
     }
-    const int at = walked.valid() ? walked.get() : directory_.get();
+    const int at = walked ? walked.get() : directory_.get();
     if (::unlinkat(at, name.c_str(), 0) == 0 || errno == ENOENT) return {};
     return no(relative, errno);
   }
-  Result<FileDescriptor> open_beneath(const std::string& relative) const {
-    FileDescriptor walked;
+  Result<UniqueFd> open_beneath(const std::string& relative) const {
+    UniqueFd walked;
     for (std::size_t start = 0; start <= relative.size();) {
       const std::size_t end = std::min(relative.find('/', start), relative.size());
-      auto next = open_directory_at(walked.valid() ? walked : directory_, relative.substr(start, end - start));
+      auto next = open_directory_at(walked ? walked : directory_, relative.substr(start, end - start));
       if (!next) return next;
       walked = std::move(*next);
       start = end + 1;
@@ -191,8 +191,8 @@ class Change {
     // What holds anything else stays: it is not ours to delete.
     for (const auto& directory : directories) {
       const auto [inner, name] = split_path(directory);
-      const auto walked = inner == "." ? Result<FileDescriptor>(FileDescriptor()) : open_beneath(inner);
-      if (walked) ::unlinkat(walked->valid() ? walked->get() : directory_.get(), name.c_str(), AT_REMOVEDIR);
+      const auto walked = inner == "." ? Result<UniqueFd>(UniqueFd()) : open_beneath(inner);
+      if (walked) ::unlinkat(*walked ? walked->get() : directory_.get(), name.c_str(), AT_REMOVEDIR);
     }
     if (parent_ == checkpoint_dir_) ::rmdir(info_.path.c_str());
     return {};
@@ -214,7 +214,7 @@ class Change {
   const transfer::Format& format_ = transfer::format_of(info_.format);
   const std::string checkpoint_dir_;
   std::string parent_, base_, contents_;
-  FileDescriptor directory_;   // where its files are: the checkpoint itself, or its parent
+  UniqueFd directory_;   // where its files are: the checkpoint itself, or its parent
 };
 
 }  // namespace

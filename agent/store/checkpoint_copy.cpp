@@ -28,7 +28,7 @@ Result<std::vector<std::string>> names_of(const transfer::Format& format, const 
 }
 
 // As open_directory; what is missing on the way is made, its owner's alone.
-Result<FileDescriptor> open_home(const std::string& path) {
+Result<UniqueFd> open_home(const std::string& path) {
   auto opened = open_directory(path);
   if (opened || opened.error().code != ErrorCode::not_found) return opened;
   const auto [parent, name] = split_path(path);
@@ -188,8 +188,8 @@ Status CheckpointTarget::open_next() {
     const auto [inner, name] = split_path(file.name);
     const auto directory = make_beneath(temporary_directory_, inner);
     if (!directory) return failed_here(directory.error());
-    file_ = FileDescriptor(::openat(directory->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!file_.valid()) return failed_here(system_error(file.name, errno));
+    file_ = UniqueFd(::openat(directory->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!file_) return failed_here(system_error(file.name, errno));
     left_ = file.size;
   }
   return {};
@@ -225,7 +225,7 @@ Status CheckpointTarget::check_names() const {
 
 Result<bool> CheckpointTarget::finish(std::uint64_t budget) {
   if (!verification_) {
-    file_ = FileDescriptor();
+    file_ = UniqueFd();
     if (left_ != 0 || next_ != files_.size()) return damaged("fewer bytes came than it has");
     if (Status right = check_names(); !right) return fail(right.error());
     transfer::CheckpointInfo copy = info_;
@@ -242,7 +242,7 @@ Result<bool> CheckpointTarget::finish(std::uint64_t budget) {
   return true;
 }
 
-Status CheckpointTarget::put_one(const FileDescriptor& to, const std::string& name) const {
+Status CheckpointTarget::put_one(const UniqueFd& to, const std::string& name) const {
   const auto [inner, last] = split_path(name);
   const auto directory = make_beneath(to, inner);
   if (!directory) return failed_here(directory.error());
@@ -279,7 +279,7 @@ Status CheckpointTarget::put() {
 }
 
 void CheckpointTarget::drop() {
-  file_ = FileDescriptor();
+  file_ = UniqueFd();
   (void)remove_tree(home_ + "/" + temporary_);
 }
 

@@ -28,7 +28,7 @@ class CheckpointSource {
   Result<std::string> read(std::uint64_t offset, std::size_t most);
 
  private:
-  FileDescriptor directory_, file_;
+  UniqueFd directory_, file_;
   std::optional<std::size_t> opened_;  // number of file_
   CopiedFiles files_;
   std::uint64_t size_ = 0;
@@ -63,7 +63,7 @@ class CheckpointTarget {
   Status make_temporary();
   Status open_next();
   Status put();
-  Status put_one(const FileDescriptor& to, const std::string& name) const;
+  Status put_one(const UniqueFd& to, const std::string& name) const;
   tl::unexpected<Error> damaged(const std::string& cause) const;
   tl::unexpected<Error> failed_here(const Error& cause) const;
 
@@ -75,10 +75,10 @@ class CheckpointTarget {
   std::string base_;            // of a bundle
   std::string temporary_;       // in home_: name
   bool elsewhere_ = false;      // not in checkpoint.dir
-  FileDescriptor home_directory_, temporary_directory_;
+  UniqueFd home_directory_, temporary_directory_;
   std::size_t next_ = 0;        // file to be opened
   std::uint64_t left_ = 0;      // bytes of the one that is open
-  FileDescriptor file_;
+  UniqueFd file_;
   std::optional<Verification> verification_;
 };
 

@@ -38,9 +38,9 @@ FileFacts to_facts(const struct stat& st) {
 }
 
 // Opens the directory that holds the last component of `relative`; `name` is that component.
-Result<FileDescriptor> open_parent(const FileDescriptor& directory, const std::string& relative, std::string& name) {
-  FileDescriptor parent(::fcntl(directory.get(), F_DUPFD_CLOEXEC, 0));
-  if (!parent.valid()) return no(relative, errno);
+Result<UniqueFd> open_parent(const UniqueFd& directory, const std::string& relative, std::string& name) {
+  UniqueFd parent(::fcntl(directory.get(), F_DUPFD_CLOEXEC, 0));
+  if (!parent) return no(relative, errno);
   std::size_t start = 0;
   for (std::size_t slash; (slash = relative.find('/', start)) != std::string::npos; start = slash + 1) {
     auto next = open_directory_at(parent, relative.substr(start, slash - start));
@@ -51,17 +51,13 @@ Result<FileDescriptor> open_parent(const FileDescriptor& directory, const std::s
   return parent;
 }
 
-Result<FileFacts> facts_at(const FileDescriptor& parent, const std::string& name, const std::string& shown) {
+Result<FileFacts> facts_at(const UniqueFd& parent, const std::string& name, const std::string& shown) {
   struct stat st {};
   if (::fstatat(parent.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return no(shown, errno);
   return to_facts(st);
 }
 
 }  // namespace
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
 
 Error system_error(std::string_view path, int error_number) {
   const ErrorCode code = error_number == ENOENT                              ? ErrorCode::not_found
@@ -70,32 +66,32 @@ Error system_error(std::string_view path, int error_number) {
   return Error{code, std::string(path) + ": " + std::generic_category().message(error_number), ""};
 }
 
-Result<FileDescriptor> open_directory(const std::string& path) {
-  FileDescriptor directory(::open(path.c_str(), kDirectoryFlags));
-  if (!directory.valid()) return no(path, errno);
+Result<UniqueFd> open_directory(const std::string& path) {
+  UniqueFd directory(::open(path.c_str(), kDirectoryFlags));
+  if (!directory) return no(path, errno);
   return directory;
 }
 
-Result<FileDescriptor> open_directory_at(const FileDescriptor& parent, const std::string& name) {
-  FileDescriptor directory(::openat(parent.get(), name.c_str(), kDirectoryFlags | O_NOFOLLOW));
-  if (!directory.valid()) return no(name, errno);
+Result<UniqueFd> open_directory_at(const UniqueFd& parent, const std::string& name) {
+  UniqueFd directory(::openat(parent.get(), name.c_str(), kDirectoryFlags | O_NOFOLLOW));
+  if (!directory) return no(name, errno);
   return directory;
 }
 
-Result<FileFacts> facts_beneath(const FileDescriptor& directory, const std::string& relative) {
+Result<FileFacts> facts_beneath(const UniqueFd& directory, const std::string& relative) {
   std::string name;
   const auto parent = open_parent(directory, relative, name);
   if (!parent) return fail(parent.error());
   return facts_at(*parent, name, relative);
 }
 
-Result<FileFacts> facts_of(const FileDescriptor& file) {
+Result<FileFacts> facts_of(const UniqueFd& file) {
   struct stat st {};
   if (::fstat(file.get(), &st) != 0) return no("file", errno);
   return to_facts(st);
 }
 
-Result<FileDescriptor> open_file_beneath(const FileDescriptor& directory, const std::string& relative) {
+Result<UniqueFd> open_file_beneath(const UniqueFd& directory, const std::string& relative) {
   std::string name;
   const auto parent = open_parent(directory, relative, name);
   if (!parent) return fail(parent.error());
@@ -105,15 +101,15 @@ Result<FileDescriptor> open_file_beneath(const FileDescriptor& directory, const 
   if (!before) return fail(before.error());
   if (before->kind == FileFacts::Kind::link) return wrong(relative, "a symbolic link");
   if (before->kind != FileFacts::Kind::regular) return wrong(relative, "not a regular file");
-  FileDescriptor file(::openat(parent->get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file.valid()) return no(relative, errno);
+  UniqueFd file(::openat(parent->get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file) return no(relative, errno);
   const auto after = facts_of(file);
   if (!after) return fail(after.error());
   if (after->kind != FileFacts::Kind::regular) return wrong(relative, "not a regular file");
   return file;
 }
 
-Result<std::vector<std::string>> list_names(const FileDescriptor& directory) {
+Result<std::vector<std::string>> list_names(const UniqueFd& directory) {
   // A descriptor of its own: reading a directory moves the position, and fdopendir takes ownership.
   const int fd = ::openat(directory.get(), ".", kDirectoryFlags);
   if (fd < 0) return no("directory", errno);
@@ -139,7 +135,7 @@ Result<std::vector<std::string>> list_names(const FileDescriptor& directory) {
   return names;
 }
 
-Result<std::size_t> read_at(const FileDescriptor& file, std::uint64_t offset, char* to, std::size_t size) {
+Result<std::size_t> read_at(const UniqueFd& file, std::uint64_t offset, char* to, std::size_t size) {
   std::size_t have = 0;
   while (have < size) {
     const ssize_t n = ::pread(file.get(), to + have, size - have, static_cast<off_t>(offset + have));
@@ -151,7 +147,7 @@ Result<std::size_t> read_at(const FileDescriptor& file, std::uint64_t offset, ch
   return have;
 }
 
-Result<FileContent> read_beneath(const FileDescriptor& directory, const std::string& relative, std::size_t limit) {
+Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& relative, std::size_t limit) {
   const auto file = open_file_beneath(directory, relative);
   if (!file) return fail(file.error());
   const auto facts = facts_of(*file);
@@ -166,7 +162,7 @@ Result<FileContent> read_beneath(const FileDescriptor& directory, const std::str
 }
 
 // Some file systems cannot promise that in one step: then it is looked up first.
-bool rename_new(const FileDescriptor& from, const std::string& name, const FileDescriptor& to, const std::string& new_name) {
+bool rename_new(const UniqueFd& from, const std::string& name, const UniqueFd& to, const std::string& new_name) {
   if (::renameat2(from.get(), name.c_str(), to.get(), new_name.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;
   if (::faccessat(to.get(), new_name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -176,7 +172,7 @@ bool rename_new(const FileDescriptor& from, const std::string& name, const FileD
   return ::renameat(from.get(), name.c_str(), to.get(), new_name.c_str()) == 0;
 }
 
-Result<FileDescriptor> make_beneath(const FileDescriptor& directory, const std::string& relative) {
+Result<UniqueFd> make_beneath(const UniqueFd& directory, const std::string& relative) {
   auto walked = open_directory_at(directory, ".");
   for (std::size_t start = 0; walked && start < relative.size();) {
     const std::size_t end = std::min(relative.find('/', start), relative.size());

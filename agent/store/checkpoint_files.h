@@ -12,27 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "agent/base/unique_fd.h"
 #include "common/base/result.h"
 #include "common/transfer/format.h"
 
 namespace dtrain::store {
-
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 struct FileFacts {
   enum class Kind : unsigned char { regular, directory, link, other };
@@ -46,27 +30,27 @@ inline constexpr std::size_t kDirectoryNames = 100'000;  // entries looked at in
 
 Error system_error(std::string_view path, int error_number);
 
-Result<FileDescriptor> open_directory(const std::string& path);
-Result<FileDescriptor> open_directory_at(const FileDescriptor& parent, const std::string& name);
-Result<FileDescriptor> open_file_beneath(const FileDescriptor& directory, const std::string& relative);
-Result<FileFacts> facts_beneath(const FileDescriptor& directory, const std::string& relative);
-Result<FileFacts> facts_of(const FileDescriptor& file);
-Result<std::vector<std::string>> list_names(const FileDescriptor& directory);  // sorted, without "." and ".."
+Result<UniqueFd> open_directory(const std::string& path);
+Result<UniqueFd> open_directory_at(const UniqueFd& parent, const std::string& name);
+Result<UniqueFd> open_file_beneath(const UniqueFd& directory, const std::string& relative);
+Result<FileFacts> facts_beneath(const UniqueFd& directory, const std::string& relative);
+Result<FileFacts> facts_of(const UniqueFd& file);
+Result<std::vector<std::string>> list_names(const UniqueFd& directory);  // sorted, without "." and ".."
 
 struct FileContent {
   std::string bytes;
   FileFacts facts;
 };
-Result<FileContent> read_beneath(const FileDescriptor& directory, const std::string& relative, std::size_t limit);
+Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& relative, std::size_t limit);
 
 // Up to `size` bytes at `offset`, fewer only at the end of the file. Retries what a signal interrupted.
-Result<std::size_t> read_at(const FileDescriptor& file, std::uint64_t offset, char* to, std::size_t size);
+Result<std::size_t> read_at(const UniqueFd& file, std::uint64_t offset, char* to, std::size_t size);
 
 // Never replaces what is there. False: errno says why; EEXIST or ENOTEMPTY: something is.
-bool rename_new(const FileDescriptor& from, const std::string& name, const FileDescriptor& to, const std::string& new_name);
+bool rename_new(const UniqueFd& from, const std::string& name, const UniqueFd& to, const std::string& new_name);
 
 // mkdir -p below a directory, following no link there; "" or ".": that directory. What is made is its owner's alone (0700).
-Result<FileDescriptor> make_beneath(const FileDescriptor& directory, const std::string& relative);
+Result<UniqueFd> make_beneath(const UniqueFd& directory, const std::string& relative);
 
 // "/a/b//c/" -> {"/a/b", "c"}; "c" -> {".", "c"}.
 std::pair<std::string, std::string> split_path(std::string_view path);

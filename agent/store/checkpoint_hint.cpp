@@ -16,7 +16,7 @@ constexpr mode_t kModeOfNew = 0600;
 }  // namespace
 
 Result<bool> write_hint(const transfer::Hint& hint, const HintHome& home, const std::string& relative, std::int64_t changed_ns,
-                        bool only_first, const FileDescriptor& to) {
+                        bool only_first, const UniqueFd& to) {
   const std::string name(hint.name);
   const auto no = [&](int error_number) { return fail(ErrorCode::io, system_error(home.path + "/" + name, error_number).message); };
   struct stat before {};
@@ -32,8 +32,8 @@ Result<bool> write_hint(const transfer::Hint& hint, const HintHome& home, const 
   }
   const auto text = hint.with(before_text, home.path, relative, changed_ns, only_first);
   if (!text) return false;
-  const FileDescriptor file(::openat(to.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kModeOfNew));
-  if (!file.valid() || !write_all(file.get(), *text)) return no(errno);
+  const UniqueFd file(::openat(to.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kModeOfNew));
+  if (!file || !write_all(file.get(), *text)) return no(errno);
   if (there && S_ISREG(before.st_mode) && ::fchmod(file.get(), before.st_mode & 0777) != 0) return no(errno);
   if (::fsync(file.get()) != 0) return no(errno);
   return true;

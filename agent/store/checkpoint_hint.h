@@ -11,7 +11,7 @@ namespace dtrain::store {
 
 // A directory with its path.
 struct HintHome {
-  const FileDescriptor& directory;
+  const UniqueFd& directory;
   std::string path;
 };
 
@@ -20,6 +20,6 @@ struct HintHome {
 // where none is. False: nothing was written, the one in `home` stays.
 // Error{io}: could not be read or written.
 Result<bool> write_hint(const transfer::Hint& hint, const HintHome& home, const std::string& relative, std::int64_t changed_ns,
-                        bool only_first, const FileDescriptor& to);
+                        bool only_first, const UniqueFd& to);
 
 }  // namespace dtrain::store

@@ -29,7 +29,7 @@ std::uint64_t place_of(const FileFacts& facts) {
 }
 
 // Adds one file that must have `size` bytes, or at least so many. The first thing wrong becomes the defect.
-void expect_file(Candidate& candidate, const FileDescriptor& directory, const std::string& name, std::uint64_t size,
+void expect_file(Candidate& candidate, const UniqueFd& directory, const std::string& name, std::uint64_t size,
                  bool exactly) {
   const auto facts = facts_beneath(directory, name);
   std::string defect;
@@ -47,7 +47,7 @@ void expect_file(Candidate& candidate, const FileDescriptor& directory, const st
 }
 
 // The one called `base` in `directory`, or `directory` itself. nullopt: it went away, or is, where not `surely`, another program's.
-std::optional<Candidate> look_at(FormatId id, const FileDescriptor& directory, const std::string& base, const std::string& path,
+std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path,
                                  bool surely) {
   const Format& format = transfer::format_of(id);
   Candidate candidate;
@@ -80,7 +80,7 @@ std::optional<Candidate> look_at(FormatId id, const FileDescriptor& directory, c
 // One directory's names, as all formats need them.
 class Scan {
  public:
-  Scan(const FileDescriptor& directory, std::string path, std::vector<std::string> names)
+  Scan(const UniqueFd& directory, std::string path, std::vector<std::string> names)
       : directory_(directory), path_(std::move(path)), names_(std::move(names)) {}
 
   Status find(FormatId id) { return transfer::format_of(id).directory ? find_directories(id) : find_files(id); }
@@ -132,7 +132,7 @@ class Scan {
     return {};
   }
 
-  const FileDescriptor& directory_;
+  const UniqueFd& directory_;
   const std::string path_;
   const std::vector<std::string> names_;   // sorted
   std::vector<Candidate> candidates_;
@@ -200,7 +200,7 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
                                                              ".onnx", ".params", ".pkl", ".pt", ".pth", ".safetensors", ".tar"};
   std::size_t count = 0;
   std::string first;
-  const auto look_in = [&](const FileDescriptor& directory, const std::string& below) {
+  const auto look_in = [&](const UniqueFd& directory, const std::string& below) {
     std::vector<std::string> directories;
     for (const std::string& name : list_names(directory).value_or(std::vector<std::string>{})) {
       const bool saved = std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });

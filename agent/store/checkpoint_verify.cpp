@@ -91,7 +91,7 @@ class Verification::Impl {
     position_ = part_.offset;
     part_left_ = part_.size;
     check_ = contents_->check(next_part_);
-    if (part_.file != file_name_ || !file_.valid()) {
+    if (part_.file != file_name_ || !file_) {
       if (auto opened = open_next(part_.file); !opened) return opened;
     }
     in_part_ = true;
@@ -117,11 +117,11 @@ class Verification::Impl {
   }
 
   Status close_file() {
-    if (!file_.valid()) return {};
+    if (!file_) return {};
     const auto now = facts_of(file_);
     if (!now) return no(now.error());
     if (*now != opened_) return changed();
-    file_ = FileDescriptor();
+    file_ = UniqueFd();
     return {};
   }
 
@@ -156,7 +156,7 @@ class Verification::Impl {
   const CheckpointInfo info_;
   const transfer::Format& format_ = transfer::format_of(info_.format);
   const FilesPlace place_ = place_of_files(info_);
-  FileDescriptor directory_;
+  UniqueFd directory_;
   std::unique_ptr<transfer::Contents> contents_;
   bool replaced_ = false;
 
@@ -166,7 +166,7 @@ class Verification::Impl {
   transfer::Part part_;
   std::unique_ptr<transfer::PartCheck> check_;
 
-  FileDescriptor file_;
+  UniqueFd file_;
   std::string file_name_;
   FileFacts opened_;             // as it was when it was opened
   std::string buffer_;

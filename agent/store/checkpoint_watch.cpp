@@ -67,11 +67,11 @@ void arm_children(const CheckpointWatch::Shared& inotify, const std::string& dir
 }  // namespace
 
 CheckpointWatch::CheckpointWatch()
-    : inotify_(std::make_shared<const FileDescriptor>(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC))) {}
+    : inotify_(std::make_shared<const UniqueFd>(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC))) {}
 
 ArmedWatches CheckpointWatch::arm(const Shared& inotify, const std::string& path) {
   ArmedWatches armed;
-  if (!inotify->valid()) {
+  if (!*inotify) {
     armed.complete = false;
     armed.cause = "inotify is not available";
     return armed;

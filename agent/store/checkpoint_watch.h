@@ -30,10 +30,10 @@ class CheckpointWatch {
  public:
   CheckpointWatch();
   int fd() const { return inotify_->get(); }   // -1: this system has no inotify
-  bool available() const { return inotify_->valid(); }
+  bool available() const { return static_cast<bool>(*inotify_); }
 
   // Any thread, with the rights of the job's user. Takes the result of share(): it outlives this object.
-  using Shared = std::shared_ptr<const FileDescriptor>;
+  using Shared = std::shared_ptr<const UniqueFd>;
   Shared share() const { return inotify_; }
   static ArmedWatches arm(const Shared& inotify, const std::string& directory);
 
@@ -46,7 +46,7 @@ class CheckpointWatch {
   void read(const std::function<void(JobId)>& changed, const std::function<void()>& unknown);
 
  private:
-  std::shared_ptr<const FileDescriptor> inotify_;
+  std::shared_ptr<const UniqueFd> inotify_;
   std::map<int, std::map<JobId, std::string>> jobs_of_;   // watch descriptor -> job -> only name
   std::map<JobId, std::set<int>> watches_of_;
 };

@@ -14,8 +14,8 @@ class DataLock {
   static Result<DataLock> take(const std::string& data_dir);
 
  private:
-  explicit DataLock(File file) : file_(std::move(file)) {}
-  File file_;
+  explicit DataLock(UniqueFd file) : file_(std::move(file)) {}
+  UniqueFd file_;
 };
 
 }  // namespace dtrain::store

@@ -18,7 +18,7 @@ constexpr std::uint64_t kFreeBeside = 4;  // times what it is to hold must be fr
 DiskReserve::DiskReserve(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)) {
   struct stat info {};
   struct statvfs disk {};
-  if (!file_ || ::fstat(file_.fd(), &info) != 0 || ::fstatvfs(file_.fd(), &disk) != 0) return;
+  if (!file_ || ::fstat(file_.get(), &info) != 0 || ::fstatvfs(file_.get(), &disk) != 0) return;
   bytes_ = static_cast<std::uint64_t>(info.st_size);
   wanted_ = std::min(kReserveBytes, std::uint64_t{disk.f_blocks} * disk.f_frsize / kReservePart / kReserveStep * kReserveStep);
   refill();
@@ -27,17 +27,17 @@ DiskReserve::DiskReserve(const std::string& path) : file_(::open(path.c_str(), O
 bool DiskReserve::give() {
   if (bytes_ == 0) return false;
   const std::uint64_t left = bytes_ - std::min(bytes_, kReserveStep);
-  if (::ftruncate(file_.fd(), static_cast<off_t>(left)) != 0) return false;
+  if (::ftruncate(file_.get(), static_cast<off_t>(left)) != 0) return false;
   bytes_ = left;
   return true;
 }
 
 void DiskReserve::refill() {
   struct statvfs disk {};
-  if (bytes_ >= wanted_ || ::fstatvfs(file_.fd(), &disk) != 0) return;
+  if (bytes_ >= wanted_ || ::fstatvfs(file_.get(), &disk) != 0) return;
   if (std::uint64_t{disk.f_bavail} * disk.f_frsize < kFreeBeside * wanted_) return;
   // Blocks, not a hole. Some file systems cannot: then there is no reserve.
-  if (::fallocate(file_.fd(), 0, static_cast<off_t>(bytes_), static_cast<off_t>(wanted_ - bytes_)) == 0)
+  if (::fallocate(file_.get(), 0, static_cast<off_t>(bytes_), static_cast<off_t>(wanted_ - bytes_)) == 0)
     bytes_ = wanted_;
   else if (errno == EOPNOTSUPP)
     wanted_ = 0;

@@ -27,7 +27,7 @@ class DiskReserve {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  File file_;
+  UniqueFd file_;
   std::uint64_t wanted_ = 0, bytes_ = 0;
 };
 

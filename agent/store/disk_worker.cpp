@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <system_error>
@@ -10,9 +9,8 @@
 namespace dtrain::store {
 
 Result<std::unique_ptr<DiskWorker>> DiskWorker::start() {
-  const int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::io, std::string("could not create the disk worker's eventfd: ") + ::strerror(errno));
-  std::unique_ptr<DiskWorker> worker(new DiskWorker(fd));
+  std::unique_ptr<DiskWorker> worker(new DiskWorker);
+  if (!worker->news_) return fail(ErrorCode::io, std::string("could not create the disk worker's eventfd: ") + ::strerror(errno));
   try {
     worker->thread_ = std::thread([raw = worker.get()] { raw->run(); });
   } catch (const std::system_error& e) {
@@ -30,7 +28,6 @@ DiskWorker::~DiskWorker() {
   }
   wake_.notify_one();
   if (thread_.joinable()) thread_.join();
-  ::close(event_fd_);
 }
 
 bool DiskWorker::post(Lane lane, Work work) {
@@ -62,7 +59,7 @@ void DiskWorker::run() {
     Done done = work();
     lock.lock();
     running_ = false;
-    if (done_.empty()) ::eventfd_write(event_fd_, 1);
+    if (done_.empty()) news_.raise();
     done_.push_back(std::move(done));
   }
 }
@@ -71,13 +68,12 @@ void DiskWorker::dispatch() {
   std::deque<Done> batch;
   {
     const std::lock_guard lock(mutex_);
-    eventfd_t ignored = 0;
-    ::eventfd_read(event_fd_, &ignored);
+    news_.lower();
     while (!done_.empty() && batch.size() < kDiskDonePerTurn) {
       batch.push_back(std::move(done_.front()));
       done_.pop_front();
     }
-    if (!done_.empty()) ::eventfd_write(event_fd_, 1);
+    if (!done_.empty()) news_.raise();
   }
   for (const Done& done : batch)
     if (done) done();

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "agent/base/epoll.h"
 #include "common/base/result.h"
 
 namespace dtrain::store {
@@ -37,14 +38,14 @@ class DiskWorker {
   // Nothing waits, runs, or is to be delivered.
   bool idle() const;
 
-  int fd() const { return event_fd_; }  // readable when dispatch() has completions to deliver
+  int fd() const { return news_.fd(); }  // readable when dispatch() has completions to deliver
   void dispatch();
 
  private:
-  explicit DiskWorker(int event_fd) : event_fd_(event_fd) {}
+  DiskWorker() = default;
   void run();
 
-  const int event_fd_;
+  const WorkFlag news_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Work> commits_, bulk_;

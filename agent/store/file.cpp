@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <utility>
 
 namespace dtrain::store {
 namespace {
@@ -25,21 +24,6 @@ std::string parent_of(const std::string& path) {
 }
 
 }  // namespace
-
-File& File::operator=(File&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int File::release() { return std::exchange(fd_, -1); }
-
-void File::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
 
 Status make_directories(const std::string& path, unsigned mode) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
@@ -60,29 +44,17 @@ Status make_directories(const std::string& path, unsigned mode) {
   return {};
 }
 
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return false;
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
 Status flush_directory(const std::string& path) {
-  const File directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory || ::fsync(directory.fd()) != 0) return os_error("flush directory " + path);
+  const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory || ::fsync(directory.get()) != 0) return os_error("flush directory " + path);
   return {};
 }
 
 Status write_file_atomically(const std::string& path, std::string_view bytes, unsigned mode) {
   const std::string temporary = path + ".tmp";
-  File file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
+  UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!file) return os_error("create " + temporary);
-  if (!write_all(file.fd(), bytes) || ::fsync(file.fd()) != 0) {
+  if (!write_all(file.get(), bytes) || ::fsync(file.get()) != 0) {
     const int cause = errno;
     ::unlink(temporary.c_str());
     errno = cause;
@@ -94,24 +66,12 @@ Status write_file_atomically(const std::string& path, std::string_view bytes, un
 }
 
 Result<std::string> read_file(const std::string& path, std::size_t limit) {
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) {
-    if (errno == ENOENT) return fail(ErrorCode::not_found, "could not read " + path + ": it does not exist");
-    return os_error("read " + path);
-  }
-  std::string out;
-  char chunk[16 << 10];
-  for (;;) {
-    const ssize_t n = ::read(file.fd(), chunk, sizeof chunk);
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return os_error("read " + path);
-    }
-    if (n == 0) return out;
-    out.append(chunk, static_cast<std::size_t>(n));
-    if (out.size() > limit)
-      return fail(ErrorCode::limit, "could not read " + path + ": it has more than " + std::to_string(limit) + " bytes");
-  }
+  auto text = read_small_file(path, limit);
+  if (text) return std::move(*text);
+  if (errno == ENOENT) return fail(ErrorCode::not_found, "could not read " + path + ": it does not exist");
+  if (errno == EFBIG)
+    return fail(ErrorCode::limit, "could not read " + path + ": it has more than " + std::to_string(limit) + " bytes");
+  return os_error("read " + path);
 }
 
 Status remove_tree(const std::string& path) {

@@ -5,26 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "agent/base/small_file.h"
+#include "agent/base/unique_fd.h"
 #include "common/base/result.h"
 
 namespace dtrain::store {
-
-// Owns a descriptor.
-class File {
- public:
-  File() = default;
-  explicit File(int fd) : fd_(fd) {}
-  File(File&& other) noexcept : fd_(other.release()) {}
-  File& operator=(File&& other) noexcept;
-  ~File() { reset(); }
-  int fd() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 // mkdir -p; the last component gets `mode`, parents that are missing 0755.
 Status make_directories(const std::string& path, unsigned mode);
@@ -32,8 +17,6 @@ Status make_directories(const std::string& path, unsigned mode);
 Status write_file_atomically(const std::string& path, std::string_view bytes, unsigned mode);
 // The whole file; larger than `limit` bytes is an error.
 Result<std::string> read_file(const std::string& path, std::size_t limit);
-// All of `bytes` at the descriptor's position; errno is kept on failure.
-bool write_all(int fd, std::string_view bytes);
 Status flush_directory(const std::string& path);
 // Removes a tree, not following links. Missing is no error.
 Status remove_tree(const std::string& path);

@@ -36,7 +36,7 @@ class Temporary {
     const char* base = ::getenv("TMPDIR");
     std::string path =
         std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/dtrain-package-XXXXXX";
-    File file(::mkostemp(path.data(), O_CLOEXEC));
+    UniqueFd file(::mkostemp(path.data(), O_CLOEXEC));
     if (!file)
       return fail(ErrorCode::io, "could not make temporary file " + path + ": " + std::strerror(errno),
                   "set TMPDIR to a directory that you can write to");
@@ -48,14 +48,14 @@ class Temporary {
   ~Temporary() {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
-  int fd() const { return file_.fd(); }
+  int fd() const { return file_.get(); }
   const std::string& path() const { return path_; }
   std::string keep() { return std::exchange(path_, {}); }
 
  private:
-  Temporary(std::string path, File file) : path_(std::move(path)), file_(std::move(file)) {}
+  Temporary(std::string path, UniqueFd file) : path_(std::move(path)), file_(std::move(file)) {}
   std::string path_;
-  File file_;
+  UniqueFd file_;
 };
 
 [[noreturn]] void run_tar(const std::string& dir, int output, int errors) {
@@ -188,19 +188,19 @@ Result<PackedFile> pack_directory(const std::string& dir) {
     return fail(ErrorCode::invalid, "could not pack " + dir + ": not a directory", "give a directory");
   auto packed = Temporary::create();
   if (!packed) return fail(packed.error());
-  const File errors(::memfd_create("dtrain-tar", MFD_CLOEXEC));
+  const UniqueFd errors(::memfd_create("dtrain-tar", MFD_CLOEXEC));
   int ends[2];
   if (!errors || ::pipe2(ends, O_CLOEXEC) != 0)
     return fail(ErrorCode::io, "could not pack " + dir + ": " + std::strerror(errno), "try again");
-  const File read_end(ends[0]);
-  File write_end(ends[1]);
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
   const pid_t pid = ::fork();
   if (pid < 0) return fail(ErrorCode::io, "could not pack " + dir + ": " + std::strerror(errno), "try again");
-  if (pid == 0) run_tar(dir, write_end.fd(), errors.fd());
+  if (pid == 0) run_tar(dir, write_end.get(), errors.get());
   write_end.reset();
 
   Hashes hashes;
-  const Status copied = copy_and_hash(dir, read_end.fd(), *packed, hashes);
+  const Status copied = copy_and_hash(dir, read_end.get(), *packed, hashes);
   if (!copied) ::kill(pid, SIGKILL);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -210,7 +210,7 @@ Result<PackedFile> pack_directory(const std::string& dir) {
     return fail(ErrorCode::unavailable, "could not pack " + dir + ": there is no tar here",
                 "install GNU tar");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return fail(ErrorCode::invalid, "could not pack " + dir + ": " + first_complaint(errors.fd()),
+    return fail(ErrorCode::invalid, "could not pack " + dir + ": " + first_complaint(errors.get()),
                 "make every file of the package readable for you, and change none meanwhile");
   return PackedFile{packed->keep(), hashes.bytes.hex(), hashes.content.hex()};
 }

@@ -174,7 +174,7 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& data_dir, const st
   if (sodium_init() < 0) return fail(ErrorCode::internal, "could not initialise libsodium");
   std::unique_ptr<Store> store(new Store(data_dir + "/dtrain.db"));
   // Created here, so that the mode does not depend on the umask: it holds what users submitted.
-  const File created(::open(store->path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const UniqueFd created(::open(store->path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!created)
     return fail(ErrorCode::io, "could not open " + store->path_ + ": " + ::strerror(errno),
                 "start the agent as the user who owns the data directory");
@@ -266,13 +266,13 @@ Status Store::put_meta(const std::string& key, const std::string& value) {
 // where overwriting takes 0.2). So the write-ahead log gets at once the length that it has when it is begun anew. Zeroes behind
 // its last frame end it, as the end of the file does. Without them it is only slower: nothing is said of a failure.
 void Store::reserve_wal() {
-  const File wal(::open((path_ + "-wal").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+  const UniqueFd wal(::open((path_ + "-wal").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
   struct stat info {};
-  if (!wal || ::fstat(wal.fd(), &info) != 0) return;
+  if (!wal || ::fstat(wal.get(), &info) != 0) return;
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size >= kWalBytes) return;
-  if (!write_all(wal.fd(), std::string(kWalBytes - size, '\0')) || ::fdatasync(wal.fd()) != 0)
-    (void)!::ftruncate(wal.fd(), info.st_size);  // a full disk: others need the room more
+  if (!write_all(wal.get(), std::string(kWalBytes - size, '\0')) || ::fdatasync(wal.get()) != 0)
+    (void)!::ftruncate(wal.get(), info.st_size);  // a full disk: others need the room more
 }
 
 Result<StoredState> Store::begin_life(const std::string& boot_id, const NodeId& id_if_new) {

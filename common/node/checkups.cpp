@@ -125,6 +125,7 @@ void Checkups::examined(const Examined& e) {
     checkup.seen = e.seen;
     checkup.seen->terms.gpus = c_.facts.gpus;  // including those that fell sick since the agent's start
     checkup.seen->terms.unfit = c_.facts.unfit;
+    checkup.seen->terms.unchecked = c_.facts.unchecked;
     // The agent can look into all processes; a caller who is no operator must not see through it.
     if (role_of(checkup.caller, c_.options.access, c_.options.agent_uid) < Role::operate)
       for (Listener& stranger : checkup.seen->strangers) stranger.owner.clear();

@@ -164,7 +164,7 @@ std::optional<LedgerHolder> holder_by_gossip(const Context& c) {
   std::optional<LedgerHolder> holder;
   c.members->table().each([&](const gossip::MemberView& m) {
     const CouncilFact council = council_fact_of(m);
-    if (council.role != "coordinator" || m.state == wire::MemberState::left) return;
+    if (!council.coordinates() || m.state == wire::MemberState::left) return;
     if (holder && holder->epoch >= council.epoch) return;
     holder = LedgerHolder{m.identity->id.text(), m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state),
                           m.state == wire::MemberState::suspect};

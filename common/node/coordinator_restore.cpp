@@ -93,8 +93,8 @@ void Coordinator::say_what_takes_long(const JobRecord& job, Job& soft) {
 std::string Coordinator::hosts_text(const std::vector<NodeId>& hosts) const {
   std::string text;
   for (const NodeId& host : hosts) {
-    const std::string state = host_state(c_, host);
-    text += (text.empty() ? "" : " and ") + host_name(c_, host) + (state == "alive" ? "" : " (" + state + ")");
+    const auto state = host_state(c_, host);
+    text += (text.empty() ? "" : " and ") + host_name(c_, host) + (state == wire::MemberState::alive ? "" : " (" + state_text(state) + ")");
   }
   return text;
 }

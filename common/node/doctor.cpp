@@ -63,7 +63,7 @@ void check_ports(Chart& chart) {
   const ExamTerms& terms = chart.seen.terms;
   for (const ListenTrial& trial : chart.seen.trials) {
     if (!trial.error) continue;
-    if (trial.error->message.find("by dtraind (pid ") != std::string::npos)
+    if (trial.agent_has_it)
       chart.warn("ports", "an agent has port " + number(trial.port) + " (" + trial.what + "), but not the control socket that was asked",
                  "give its socket with --agent PATH: control.sock in the directory of its --run-dir");
     else
@@ -289,7 +289,7 @@ void check_disks(Chart& chart) {
 
 void check_health(Chart& chart) {
   const ExamTerms& terms = chart.seen.terms;
-  if (terms.unfit == kNotChecked)
+  if (terms.unchecked)
     chart.warn("health", "no new tasks are placed here: " + terms.unfit, "wait for it: healthCheck.timeout says for how long at most");
   else if (!terms.unfit.empty())
     chart.bad("health", "no new tasks are placed here: " + terms.unfit,

@@ -67,6 +67,7 @@ struct NodeFacts {
   std::vector<task::HostCpu> cpus;  // that tasks may have for themselves; empty: none
   // why the host gets no new tasks, by its health check (host_health.h) or epilogs (host_hooks.h); "": it is fit
   std::string unfit;
+  bool unchecked = false;  // because of its health check, which has not ended yet, and of nothing else
 };
 // This node's place in a cluster, by its disk and its command line.
 struct MemberStart {
@@ -214,10 +215,10 @@ struct CheckpointWritten {
 };
 
 // ---- hooks
-inline constexpr const char* kHookTimeLimit = "time limit";  // cause of the exit of a hook that took too long
 struct HookEnded {
   std::uint64_t token = 0;
   task::Exit exit;
+  bool timed_out = false;  // it took too long and was killed
 };
 
 // ---- doctor

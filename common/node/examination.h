@@ -39,6 +39,7 @@ struct ExamTerms {
   std::vector<Gpu> gpus;
   bool health_check = false;         // a health check is configured
   std::string unfit;                 // why the health check finds the host unfit (host_health.h); "": it does not
+  bool unchecked = false;            // it says no more than that it has not ended yet
 };
 
 struct ExamPeer {
@@ -56,6 +57,7 @@ struct ListenTrial {                  // an attempt to listen; made only where n
   std::string what;                   // "gossip", "bulk"
   std::uint16_t port = 0;
   std::optional<Error> error;
+  bool agent_has_it = false;          // of an error: a dtraind listens there
 };
 struct Listener {
   std::uint16_t port = 0;

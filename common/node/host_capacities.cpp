@@ -155,11 +155,13 @@ std::string host_name(const Context& c, const NodeId& id) {
   return lost == c.ledger.state().lost.end() || lost->second.name.empty() ? id : lost->second.name;
 }
 
-std::string host_state(const Context& c, const NodeId& id) {
-  if (id == c.facts.id) return "alive";
+std::optional<wire::MemberState> host_state(const Context& c, const NodeId& id) {
+  if (id == c.facts.id) return wire::MemberState::alive;
   const auto member = member_of(c, id);
-  return member ? wire::to_string(member->state) : "not known";
+  return member ? std::optional(member->state) : std::nullopt;
 }
+
+std::string state_text(std::optional<wire::MemberState> state) { return state ? wire::to_string(*state) : "not known"; }
 
 bool is_gone(const Context& c, const NodeId& id) {
   const auto lost = c.ledger.state().lost.find(id);
@@ -182,7 +184,7 @@ std::string waits_for_host(const Context& c, const cluster::JobRecord& job) {
     if (t.ended || !lost.contains(t.place.node)) continue;
     const std::string name = host_name(c, t.place.node);
     const std::string what = task.text() + " may run there" + (t.lease > 0ns ? " until its lease is over" : "");
-    return "host " + name + " is " + host_state(c, t.place.node) + ", and " + what + "; dtrainctl forget-node " + name +
+    return "host " + name + " is " + state_text(host_state(c, t.place.node)) + ", and " + what + "; dtrainctl forget-node " + name +
            " if it will not return";
   }
   return "";

@@ -42,7 +42,8 @@ std::set<NodeId> busy_hosts(const cluster::Ledger& ledger);
 
 // Facts about a host, for people. host_name() returns the id of a host without a known name.
 std::string host_name(const Context& c, const NodeId& id);
-std::string host_state(const Context& c, const NodeId& id);  // "alive", "down", ...; "not known"
+std::optional<wire::MemberState> host_state(const Context& c, const NodeId& id);  // nullopt: not known
+std::string state_text(std::optional<wire::MemberState> state);                   // "alive", "down", ...; "not known"
 bool is_gone(const Context& c, const NodeId& id);            // gone for good: the tasks that it had do not come back
 HostFacts facts_of_host(const Context& c, const NodeId& id);
 

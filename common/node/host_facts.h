@@ -117,6 +117,7 @@ struct CouncilFact {            // fact `council`
   bool behind = false;                           // its program is too old for its copy of the log, and applies nothing any more
   CopyMark mark{};                               // the newest
   bool wants_state = false;                      // its copy differs from the others: the coordinator's is to take its place
+  bool coordinates() const { return role == "coordinator"; }
   template <class V>
   void fields(V& v) {
     v("role", role);

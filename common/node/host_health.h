@@ -46,6 +46,7 @@ class HostHealth {
     bool turned = false;
   };
   std::optional<Change> checked(Instant now, const HostCheck& check);
+  bool known() const { return known_; }  // one has ended
   // To be called when no check is configured any more.
   void forget() { *this = HostHealth(); }
 

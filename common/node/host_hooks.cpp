@@ -14,10 +14,11 @@ using cluster::JobRecord;
 constexpr const char* kPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 // Why the program failed: "prolog ended with 3: /scratch is full"; "": it succeeded.
-std::string problem_of(const std::string& what, const job::Exit& exit) {
+std::string problem_of(const std::string& what, const HookEnded& e) {
+  const job::Exit& exit = e.exit;
   if (exit.success()) return "";
   std::string cause = exit.cause;
-  if (cause == kHookTimeLimit)
+  if (e.timed_out)
     cause = "did not end within " + duration_text(kHostHookTime) + ", and was killed";
   else if (!cause.empty())
     cause = "could not be run: " + cause;
@@ -212,7 +213,7 @@ bool HostHooks::ended(const HookEnded& e) {
   JobHere& here = it->second;
   const bool prolog = std::exchange(here.hook, Hook::none) == Hook::prolog;
   const std::string what = prolog ? "prolog" : "epilog";
-  const std::string problem = problem_of(what, e.exit);
+  const std::string problem = problem_of(what, e);
   here.stuck = false;
   c_.log.write(problem.empty() ? LogLevel::info : LogLevel::warn, problem.empty() ? "hook.ended" : "hook.failed",
                {{"hook", what}, {"job", here.note.name}, {"reason", problem.empty() ? what + " succeeded" : problem}});

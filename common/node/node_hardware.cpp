@@ -69,9 +69,10 @@ void Node::Impl::follow_reclaims() {
 }
 
 void Node::Impl::set_unfit() {
-  std::string reason;
-  for (const std::string& one : {failed_check, disk_room.reason(), host_hooks.unfit(), gpu_reclaim.reason(), versions.unfit()})
+  std::string reason = failed_check;
+  for (const std::string& one : {disk_room.reason(), host_hooks.unfit(), gpu_reclaim.reason(), versions.unfit()})
     if (!one.empty()) reason += (reason.empty() ? "" : "; ") + one;
+  c.facts.unchecked = !host_health.known() && !failed_check.empty() && reason.size() == failed_check.size();
   if (c.facts.unfit == reason) return;
   c.facts.unfit = reason;
   members.touch();

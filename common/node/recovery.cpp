@@ -27,10 +27,11 @@ std::string name_of(const Context& c, const MemberId& id) {
   return id == c.replicated->raft().id() ? c.facts.name : m ? m->identity->name : id.text();
 }
 
-bool is_up(const Context& c, const wire::LogReachView& other) {
-  const bool suspect = other.state == wire::to_string(wire::MemberState::suspect);
-  return suspect ? is_up(c, wire::MemberState::suspect) : other.state == wire::to_string(wire::MemberState::alive);
-}
+struct Other {
+  wire::LogReachView log;
+  bool up = false;
+  bool coordinates = false;
+};
 
 // The voters of the configuration in force, divided by whether they are up. A configuration of an older history
 // elects nobody, however many are up.
@@ -52,15 +53,16 @@ Voters voters(const Context& c) {
 }
 
 // The other nodes that have or had a copy of a log.
-std::vector<wire::LogReachView> others(const Context& c) {
-  std::vector<wire::LogReachView> all;
+std::vector<Other> others(const Context& c) {
+  std::vector<Other> all;
   const raft::Raft& raft = c.replicated->raft();
   c.members->table().each([&](const gossip::MemberView& m) {
     const CouncilFact fact = council_fact_of(m);
     const bool member = raft.configuration().has(m.identity->id);
     if (m.identity->id == raft.id() || (!member && fact.history == 0)) return;
-    all.push_back({m.identity->name, wire::to_string(m.state), member && fact.role == "member" ? "unknown" : fact.role,
-                   fact.history, fact.last_term, fact.last_index});
+    all.push_back({{m.identity->name, wire::to_string(m.state), member && fact.role == "member" ? "unknown" : fact.role,
+                    fact.history, fact.last_term, fact.last_index},
+                   is_up(c, m.state), fact.coordinates()});
   });
   return all;
 }
@@ -69,13 +71,14 @@ std::string reach(std::uint64_t index, std::uint64_t term) {
   return "entry " + std::to_string(index) + " of term " + std::to_string(term);
 }
 
-// Whether `other` is a reason against recovering here; success: it is not.
-Status against(const Context& c, const wire::RecoveryView& here, const wire::LogReachView& other, bool force) {
-  if (!is_up(c, other)) return {};
+// Whether `whose` is a reason against recovering here; success: it is not.
+Status against(const wire::RecoveryView& here, const Other& whose, bool force) {
+  if (!whose.up) return {};
+  const wire::LogReachView& other = whose.log;
   if (other.history > here.history)
     return refused(other.node + " has begun history " + std::to_string(other.history) + " of this cluster already",
                    "this node follows it by itself, as soon as the coordinator there reaches it");
-  if (other.role == "coordinator")
+  if (whose.coordinates)
     return refused(other.node + " coordinates", "mend what keeps this node from it; dtrainctl nodes shows who is reached");
   if (force || other.history != here.history) return {};
   if (other.index == 0)
@@ -116,9 +119,10 @@ Result<wire::RecoveryView> recovery_view(const Context& c, bool force) {
   view.index = raft.last_index();
   view.term = raft.term_at(raft.last_index());
   view.lost = all.away;
-  view.others = others(c);
-  for (const wire::LogReachView& other : view.others)
-    if (const Status good = against(c, view, other, force); !good) return fail(good.error());
+  for (const Other& other : others(c)) {
+    if (const Status good = against(view, other, force); !good) return fail(good.error());
+    view.others.push_back(other.log);
+  }
   return view;
 }
 
@@ -126,8 +130,8 @@ std::string quorum_advice(const Context& c) {
   if (!c.holds_ledger()) return "";
   const std::uint64_t own = c.replicated->raft().history().number;
   const bool led = !without_leader(c);
-  for (const wire::LogReachView& other : others(c)) {
-    if (!is_up(c, other) || other.role != "coordinator" || other.history == 0 || other.history == own) continue;
+  for (const auto& [other, up, coordinates] : others(c)) {
+    if (!up || !coordinates || other.history == 0 || other.history == own) continue;
     const std::string theirs = other.node + " coordinates history " + std::to_string(other.history) + " of this cluster";
     if (!led && other.history > own) return theirs + ", begun by recover-quorum: this node follows it by itself within a minute";
     if (!led) continue;

@@ -104,9 +104,9 @@ std::string nothing_is_heard(const Context& c, const JobRecord& job) {
     if (lease_is_over(c, t)) return "nobody coordinates, and " + id.text() + " stands still until its lease is renewed";
   for (const auto& [id, t] : job.tasks) {
     if (t.ended || t.state != TaskState::running || t.place.node == c.facts.id) continue;
-    const std::string state = host_state(c, t.place.node);
-    if (state == "down" || state == "dead")
-      return "host " + host_name(c, t.place.node) + " is " + state + ", and nothing is heard of " + id.text();
+    const auto state = host_state(c, t.place.node);
+    if (state == wire::MemberState::down || state == wire::MemberState::dead)
+      return "host " + host_name(c, t.place.node) + " is " + state_text(state) + ", and nothing is heard of " + id.text();
   }
   return "";
 }

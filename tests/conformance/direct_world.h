@@ -12,10 +12,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "agent/base/boot_clock.h"
+#include "agent/base/small_file.h"
 #include "agent/proc/shim_runner.h"
-#include "agent/proc/poller.h"
 #include "agent/proc/record.h"
-#include "agent/proc/small_file.h"
 #include "tests/conformance/runner_suite.h"
 
 namespace dtrain::conformance {
@@ -61,11 +61,11 @@ class DirectWorld : public RunnerWorld {
   proc::Runner& runner() override { return *runner_; }
 
   bool pump(proc::EventSink& sink, const std::function<bool()>& condition) override {
-    const Instant end = proc::boot_now() + kRealBound;
+    const Instant end = boot_now() + kRealBound;
     while (true) {
       if (runner_) runner_->dispatch(sink);
       if (condition()) return true;
-      if (proc::boot_now() > end) return false;
+      if (boot_now() > end) return false;
       pollfd wait{runner_ ? runner_->fd() : -1, POLLIN, 0};
       ::poll(&wait, 1, 5);   // some conditions are about processes, which announce nothing here
     }
@@ -140,7 +140,7 @@ class DirectWorld : public RunnerWorld {
     for (std::filesystem::directory_iterator i("/proc", error), end; !error && i != end; i.increment(error)) {
       const int pid = std::atoi(i->path().filename().c_str());
       if (pid <= 0 || pid == ::getpid()) continue;
-      const auto text = proc::read_small_file(i->path().string() + "/environ");
+      const auto text = read_small_file(i->path().string() + "/environ");
       if (text && (std::string(1, '\0') + *text).find(wanted) != std::string::npos) found.push_back(pid);
     }
     return found;
@@ -174,14 +174,14 @@ class DirectWorld : public RunnerWorld {
 
   static bool is_stopped(std::int32_t pid) {
     const std::string process = "/proc/" + std::to_string(pid);
-    const std::string stat = proc::read_small_file(process + "/stat").value_or("");
+    const std::string stat = read_small_file(process + "/stat").value_or("");
     const std::size_t name_end = stat.rfind(')');
     if (name_end != std::string::npos && stat.size() > name_end + 2 && stat[name_end + 2] == 'T') return true;
-    std::istringstream lines(proc::read_small_file(process + "/cgroup").value_or(""));
+    std::istringstream lines(read_small_file(process + "/cgroup").value_or(""));
     for (std::string line; std::getline(lines, line);) {
       if (line.compare(0, 3, "0::") != 0) continue;
       for (const char* mount : {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"})
-        if (const auto events = proc::read_small_file(mount + line.substr(3) + "/cgroup.events"))
+        if (const auto events = read_small_file(mount + line.substr(3) + "/cgroup.events"))
           return events->find("frozen 1") != std::string::npos;
     }
     return false;

@@ -1,6 +1,7 @@
 """Include order: base <- {wire, transfer} <- {gossip, raft, relay, job} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
 
-Cores of one group never include each other, nor do siblings in agent/, but for agent/account below them; the daemon wires them.
+Cores of one group never include each other, nor do siblings in agent/, but for what is below them: agent/base, which is below all of
+agent/ but the shim, and agent/account; the daemon wires them.
 dtrainctl is a client: it sees common/{base,wire,job} and what CLIENT_SEES names, so that it can never reach into an agent.
 """
 import os
@@ -12,6 +13,7 @@ import tree
 LEVELS = {"base": 0, "wire": 1, "transfer": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "cluster": 3, "task": 3, "node": 4}
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
 BELOW_SIBLINGS = "account"
+BELOW_ALL = "base"
 CLIENT_SEES = {"agent/store/checkpoint_reader.h",      # `verify PATH` needs no agent
                "agent/store/package.h",                # packing happens where the files are
                "agent/net/client_link.h",              # the way to an agent elsewhere: its two ends are one conversation
@@ -48,6 +50,8 @@ def forbidden(path, target):
         return None
     if own == other and target_top == "agent":
         return None
+    if target_top == "agent" and other == BELOW_ALL and own != "dtrain-shim":
+        return None
     if own == "dtrainctl":
         if (target_top == "common" and other in ("base", "wire", "job")) or target in CLIENT_SEES:
             return None
@@ -64,6 +68,8 @@ def forbidden(path, target):
         if target_top == "agent" and other in ("dtrainctl", "dtrain-shim", "dtrain-discover"):
             return "programs do not include each other"
         return None
+    if own == BELOW_ALL:
+        return None if unit(target) == ("common", "base") else "agent/base stands on common/base alone"
     if own in SIBLINGS or own == BELOW_SIBLINGS:
         if target_top == "common" or (own in SIBLINGS and other == BELOW_SIBLINGS) or (own == "proc" and target in LAUNCHER_SEES):
             return None
@@ -104,7 +110,9 @@ class Layers(tree.Tidy):
                              ("common/task/a.h", "common/cluster/ledger.h"), ("common/node/a.h", "agent/proc/runner.h"),
                              ("agent/net/a.h", "agent/store/blobs.h"), ("agent/dtrainctl/a.cpp", "common/node/node.h"),
                              ("agent/dtrainctl/a.cpp", "agent/store/database.h"), ("agent/extra/a.h", "common/base/ids.h"),
-                             ("agent/dtrain-shim/main.cpp", "common/wire/codec.h"), ("common/job/a.h", "job_spec.h"),
+                             ("agent/dtrain-shim/main.cpp", "common/wire/codec.h"), ("agent/dtrain-shim/a.cpp", "agent/base/epoll.h"),
+                             ("agent/base/a.h", "agent/loop/clock.h"), ("agent/base/a.h", "common/wire/codec.h"),
+                             ("common/job/a.h", "job_spec.h"),
                              ("agent/dtraind/main.cpp", "agent/dtrainctl/client.h"),
                              ("agent/dtrain-discover/gpu.h", "agent/host/facts.h"),
                              ("agent/dtraind/main.cpp", "agent/dtrain-discover/gpu.h")):
@@ -114,6 +122,7 @@ class Layers(tree.Tidy):
                              ("agent/dtraind/main.cpp", "agent/net/control_server.h"),
                              ("agent/dtrainctl/a.cpp", "agent/store/checkpoint_reader.h"),
                              ("agent/dtrain-discover/main.cpp", "agent/host/machine.h"),
+                             ("agent/dtrainctl/a.cpp", "agent/base/unique_fd.h"), ("agent/account/a.cpp", "agent/base/unique_fd.h"),
                              ("agent/proc/a.cpp", "agent/dtrain-shim/protocol.h"), ("tests/unit/a.cpp", "agent/net/x.h")):
             self.assertEqual(misordered(path, '#include "%s"\n' % target), [], (path, target))
         self.assertEqual(misordered("common/base/a.h", '// #include "common/wire/codec.h"\n'), [])

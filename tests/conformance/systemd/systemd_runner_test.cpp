@@ -72,7 +72,7 @@ class SystemdUnit : public testing::Test {
     return text;
   }
   std::string property(const std::string& name) const { return says("systemctl show --value -p " + name + " " + unit()); }
-  std::string file(const std::string& name) const { return proc::read_small_file(world_->work() + "/" + name).value_or(""); }
+  std::string file(const std::string& name) const { return read_small_file(world_->work() + "/" + name).value_or(""); }
 
   static Instant now() { return Instant(std::chrono::steady_clock::now().time_since_epoch()); }
 
@@ -97,7 +97,7 @@ TEST_F(SystemdUnit, IsAsItWasOrdered) {
   const auto state = proc::read_record(world_->directory(id_), "state");
   ASSERT_TRUE(state);
   EXPECT_EQ(property("MainPID"), std::to_string(state->fixed.shim_pid));
-  const std::string cgroup = proc::read_small_file("/proc/" + std::to_string(pid) + "/cgroup").value_or("");
+  const std::string cgroup = read_small_file("/proc/" + std::to_string(pid) + "/cgroup").value_or("");
   EXPECT_NE(cgroup.find("0::/dtrain.slice/" + unit() + "/task\n"), std::string::npos) << cgroup;
 }
 

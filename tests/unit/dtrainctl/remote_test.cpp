@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sodium.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "agent/base/boot_clock.h"
 #include "agent/dtrainctl/client.h"
 #include "agent/net/client_door.h"
 #include "agent/net/control_server.h"
@@ -60,9 +60,7 @@ class TwoWays : net::ControlSink {
     while (!stop_) {
       pollfd waiting[] = {{door_->fd(), POLLIN, 0}, {server_->fd(), POLLIN, 0}};
       ::poll(waiting, 2, 1);
-      timespec t{};
-      ::clock_gettime(CLOCK_BOOTTIME, &t);
-      const Instant now(std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec));
+      const Instant now = boot_now();
       door_->dispatch(now);
       server_->dispatch(now, *this);
     }

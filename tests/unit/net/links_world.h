@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/base/boot_clock.h"
 #include "agent/net/peer_links.h"
 
 namespace dtrain::net::testing {
@@ -21,9 +22,7 @@ namespace dtrain::net::testing {
 constexpr Duration kPatience = 20s;
 
 inline Instant now() {
-  timespec t{};
-  ::clock_gettime(CLOCK_BOOTTIME, &t);
-  return Instant(std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec));
+  return boot_now();
 }
 
 inline KeyPair make_pair() {

@@ -399,6 +399,24 @@ TEST_F(CheckupsTest, AnUnfitHostIsFoundWithTheLineOfItsCheck) {
   EXPECT_THAT(said(number), HasSubstr("bad health n1: no new tasks are placed here: health check ended with 1: /scratch is not mounted"));
 }
 
+TEST_F(CheckupsTest, ACheckThatHasNotEndedYetIsAWarning) {
+  town.kill(one());
+  ++one().started.life;
+  one().started.facts.unfit = kNotChecked;
+  one().start();
+  town.run_for(15s);
+  const auto health = [&] {
+    const std::uint64_t number = ask();
+    for (const OpenRelay& open : opened) answer(open, well());
+    examined(one(), examine[0]);
+    return said(number);
+  };
+  EXPECT_THAT(health(), HasSubstr("warn health n1: no new tasks are placed here: its health check has not ended yet"));
+  one().give(HostChecked{{1, 0, "", ""}});
+  town.run_for(2s);
+  EXPECT_THAT(health(), HasSubstr("bad health n1: no new tasks are placed here: health check ended with 1"));
+}
+
 TEST_F(CheckupsTest, AGpuThatFellSickIsFound) {
   one().give(GpuFaulted{{"0000:20:00.0", 79, "GPU has fallen off the bus"}});
   const std::uint64_t number = ask();

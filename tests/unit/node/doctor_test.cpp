@@ -86,7 +86,7 @@ TEST(Doctor, EachIllIsFoundWithItsCure) {
        },
        "bad", "ports", "taken by nc (pid 7) (gossip)", "stop it"},
       {[](auto& s) {
-         s.trials = {{"bulk", 7401, Error{ErrorCode::unavailable, "could not listen: the port is taken by dtraind (pid 7)", "stop"}}};
+         s.trials = {{"bulk", 7401, Error{ErrorCode::unavailable, "could not listen: the port is taken by dtraind (pid 7)", "stop"}, true}};
        },
        "warn", "ports", "an agent has port 7401", "--agent"},
       {[](auto& s) { s.terms.port = 32768; }, "warn", "ports", "32768-32769 lie in 32768-60999", "ip_local_reserved_ports=32768-32769"},
@@ -127,8 +127,8 @@ TEST(Doctor, EachIllIsFoundWithItsCure) {
       {[](auto& s) { s.terms.min_free_bytes = 61 * kGi; }, "bad", "disk", "less than storage.minFree (61.0 GiB)", "storage.minFree"},
       {[](auto& s) { s.terms.unfit = "health check ended with 1: /scratch is not mounted"; }, "bad", "health",
        "no new tasks are placed here: health check ended with 1: /scratch is not mounted", "as soon as that is over"},
-      {[](auto& s) { s.terms.unfit = kNotChecked; }, "warn", "health", "no new tasks are placed here: its health check has not ended yet",
-       "healthCheck.timeout"},
+      {[](auto& s) { s.terms.unfit = kNotChecked, s.terms.unchecked = true; }, "warn", "health",
+       "no new tasks are placed here: its health check has not ended yet", "healthCheck.timeout"},
       {[](auto& s) { s.disks[0].inodes_free = 9; }, "bad", "disk", "9 of 1000000 inodes left", "more inodes"},
       {[](auto& s) { s.disks[0].read_only = true; }, "bad", "disk", "read-only", "remount,rw"},
       {[](auto& s) { s.disks[0].error = "Stale file handle"; }, "bad", "disk", "cannot be looked at: Stale file handle", "mounted"},

@@ -357,10 +357,9 @@ TEST_F(HostHooksTest, OneThatCannotBeKilledMakesTheHostUnfitAndRefusesItsJob) {
   EXPECT_FALSE(any_on("j", "n1"));
   job::Exit killed;
   killed.signal = 9;
-  killed.cause = kHookTimeLimit;
   for (const Effect& effect : houses[0]->effects)
     if (const auto* hook = std::get_if<RunHook>(&effect)) {
-      const HookEnded ended{hook->token, killed};
+      const HookEnded ended{hook->token, killed, true};
       houses[0]->give(ended);
       break;
     }

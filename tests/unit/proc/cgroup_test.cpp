@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "agent/proc/small_file.h"
+#include "agent/base/small_file.h"
 
 namespace dtrain::proc {
 namespace {

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 #include "tests/unit/store/temp_dir.h"
 
 namespace dtrain::proc {

@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/base/boot_clock.h"
+#include "agent/base/unique_fd.h"
 #include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/launch_file.h"
-#include "agent/proc/poller.h"
-#include "agent/proc/unique_fd.h"
 #include "tests/unit/store/temp_dir.h"
 
 namespace dtrain::proc {

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <vector>
 
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 
 namespace dtrain::proc {
 namespace {

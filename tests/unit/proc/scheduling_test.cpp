@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "agent/base/small_file.h"
 #include "agent/proc/helper_program.h"
-#include "agent/proc/small_file.h"
 
 namespace dtrain::proc {
 namespace {

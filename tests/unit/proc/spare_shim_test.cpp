@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "agent/base/small_file.h"
 #include "agent/dtrain-shim/protocol.h"
-#include "agent/proc/small_file.h"
 #include "agent/proc/spare_shims.h"
 #include "tests/conformance/direct_world.h"
 #include "tests/unit/proc/processes.h"

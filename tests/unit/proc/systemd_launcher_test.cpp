@@ -15,9 +15,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/base/boot_clock.h"
+#include "agent/base/small_file.h"
 #include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/assignment_dir.h"
-#include "agent/proc/small_file.h"
 #include "agent/proc/took_effect.h"
 #include "tests/unit/proc/log_files.h"
 

@@ -1,4 +1,4 @@
-#include "agent/proc/small_file.h"
+#include "agent/base/small_file.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -7,23 +7,9 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "agent/proc/unique_fd.h"
+#include "agent/base/unique_fd.h"
 
-namespace dtrain::proc {
-
-namespace {
-
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
-}  // namespace
+namespace dtrain {
 
 std::string cause_of(int error) {
   const char* text = ::strerrordesc_np(error);
@@ -48,6 +34,29 @@ std::optional<std::string> read_small_file(const std::string& path, std::size_t 
   }
 }
 
+bool read_into(int fd, std::string& text) {
+  std::size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t n = ::read(fd, text.data() + have, text.size() - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    if (n == 0) break;
+    have += static_cast<std::size_t>(n);
+  }
+  text.resize(have);
+  return true;
+}
+
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
 bool write_control(const std::string& path, std::string_view text) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   return fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -63,4 +72,4 @@ Status replace_file(const std::string& path, std::string_view bytes) {
               "check free space and permissions of its directory");
 }
 
-}  // namespace dtrain::proc
+}  // namespace dtrain
