@@ -25,9 +25,9 @@ namespace dtrain::account {
 
 class AsUser {
  public:
-  // Error{refused}: this process lacks the right to it.
+  // Error{refused}: this process may not do that.
   static Result<AsUser> enter(const HostUser& user, const std::string& name);
-  // As tasks run: find_user(). Error{refused} also where this host does not know the user.
+  // As for tasks: find_user(). Error{refused} also if this host does not know the user.
   static Result<AsUser> enter(const task::User& user);
   AsUser(AsUser&& other) noexcept;
   AsUser& operator=(AsUser&&) = delete;
@@ -36,7 +36,7 @@ class AsUser {
  private:
   AsUser() = default;
   bool active_ = false;
-  int death_signal_ = 0;  // which each change of rights cancels
+  int death_signal_ = 0;  // each change of rights cancels it
   std::vector<gid_t> previous_groups_;
   std::array<__user_cap_data_struct, 2> previous_capabilities_{};
 };

@@ -1,4 +1,4 @@
-// Users of this host, resolved by the agent: the shim is static and must not load name services.
+// Users of this host, looked up by the agent: the shim is static and must not load name services.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace dtrain::account {
 struct HostUser {
   std::uint32_t uid = 0, gid = 0;
   std::vector<std::uint32_t> groups;   // supplementary, the primary one included
-  std::string name{}, home{}, shell{}; // as the entry has them; "": it does not say
+  std::string name{}, home{}, shell{}; // from the user's entry; "": it is not given there
 };
 
-// May jobs be root's on this host (tasks.allowRoot)? To be said before there are threads and helpers, which inherit it; until then they
-// may.
+// Sets whether jobs may run as root on this host (tasks.allowRoot); they may until this is called. To be called
+// before there are threads and helpers, which inherit it.
 void let_jobs_be_roots(bool may);
 
-// By name; a spec without a name by uid. Fails where the host does not know the user, where the name has another number here than where the
-// job was submitted (who has it is somebody else), and for root where jobs may not be root's. The thread's last answer is good for a
-// second: that long a user's groups may be those of before a change.
+// Finds the user by name, or by uid if the spec has no name. Fails if the host does not know the user, if the name has
+// another uid here than where the job was submitted (it is then somebody else), and for root if jobs may not run as root.
+// The thread's last answer is reused for a second, so a change of the user's groups may show that much later.
 Result<HostUser> find_user(const task::User& user);
 
-// May `user` pass through every directory above `path` (absolute)? Mode bits only: an ACL may say otherwise.
+// True if `user` can pass through every directory above `path` (absolute). By mode bits only: an ACL may differ.
 bool can_reach(const HostUser& user, const std::string& path);
 
 }  // namespace dtrain::account

@@ -1,5 +1,5 @@
-// Asks dtrain-discover what hardware is here. hwloc and the GPU makers' libraries map much memory and may
-// hang or crash; in a child of a moment they cost the agent nothing.
+// Asks dtrain-discover for this machine's hardware. hwloc and the GPU makers' libraries map much memory and may hang
+// or crash; in a short-lived child they cost the agent nothing.
 #pragma once
 
 #include <string>
@@ -20,17 +20,16 @@ inline constexpr std::size_t kDiscoveryErrorBytes = 4096;  // of its stderr; mor
 struct DiscoverOptions {
   std::string program;                    // dtrain-discover
   std::string topology_file;              // hwloc XML to read instead of the machine; "": the machine
-  std::string root;                       // prefix of /proc and /sys; "": none
+  std::string root;                       // prefix of /proc and /sys; "": the real ones
   std::vector<std::string> exclude_gpus;  // PCI addresses or indexes
-  std::vector<KnownGpu> known_gpus;       // the numbers that GPUs have
+  std::vector<KnownGpu> known_gpus;       // GPUs with the numbers that they have already
   std::string nvml;                       // library; "": the system's, where there may be NVIDIA GPUs
   Duration patience = kDiscoveryPatience;
 };
 
-// Blocks until the child has answered or patience is over. A child that answered for the kernel but not for
-// the GPU makers' libraries: its first answer, with a warning and all NVIDIA GPUs marked unhealthy, since the
-// driver behind them is in trouble. Errors: what the child says (not_found, invalid: the topology file), else
-// unavailable.
+// Blocks until the child has answered or the time is over. If the child answered for the kernel but not for the GPU
+// makers' libraries, its first answer is returned with a warning and all NVIDIA GPUs marked unhealthy, since their
+// driver is in trouble. Errors: those of the child (not_found, invalid: the topology file), otherwise unavailable.
 Result<Machine> discover(const DiscoverOptions& options);
 
 }  // namespace dtrain::host

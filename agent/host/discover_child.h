@@ -1,4 +1,4 @@
-// dtrain-discover as a child: how it is started and what its answers look like.
+// dtrain-discover as a child: how it is started, and the form of its answers.
 #pragma once
 
 #include <sys/types.h>
@@ -22,10 +22,10 @@ struct Child {
   UniqueFd output, errors;  // blocking; close on exec
 };
 
-// Nothing of the agent's environment reaches it but where a maker's library may lie. Its caller waits for it.
+// The child gets nothing of the agent's environment but the paths of makers' libraries. Its caller waits for it.
 Result<Child> start_child(const std::string& program, std::vector<std::string> arguments);
 
-// The last whole answer in what a child has written; unset when there is none that can be read.
+// The last complete answer in a child's output; unset when there is none that can be read.
 template <class T>
 std::optional<T> last_answer(std::string_view output) {
   std::optional<T> last;

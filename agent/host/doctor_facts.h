@@ -1,5 +1,5 @@
 // Looks at this host for `dtrainctl doctor`: reads /proc, /sys, disks, names, and tries connections. Decides nothing
-// (common/node/doctor.h does). Waits for disks, name servers and peers: never on the loop's thread (examiner.h).
+// (common/node/doctor.h does). Waits for disks, name servers and peers, so never on the loop's thread (examiner.h).
 #pragma once
 
 #include <sys/types.h>
@@ -12,9 +12,9 @@
 
 namespace dtrain::host {
 
-inline constexpr Duration kLookupsWithin = 5s;         // all names together; what has not come by then has not answered
+inline constexpr Duration kLookupsWithin = 5s;         // all names together; a name without an answer by then counts as unanswered
 inline constexpr Duration kContactWithin = 2s;         // one connection
-inline constexpr Duration kContactsWithin = 6s;        // all of them together; the rest is not tried
+inline constexpr Duration kContactsWithin = 6s;        // all of them together; the rest are not tried
 inline constexpr std::size_t kContactsAtOnce = 128;    // connections under way
 inline constexpr std::size_t kListenersMost = 1000;    // on task ports; further ones are left out
 
@@ -27,16 +27,17 @@ struct DoctorOptions {
 
 node::Examination examine(const DoctorOptions& options);
 
-// ---- parts of it
-// The kernel's range and what is reserved of it: kernels that do not say have none.
+// ---- parts of the examination
+//
+// The kernel's range, and the ports reserved in it; empty if the kernel does not say.
 node::PortSpan local_port_range(const std::string& root = "");
 std::vector<node::PortSpan> reserved_ports(const std::string& root = "");
 // Connects to both ports of each peer, and closes again at once.
 std::vector<node::Contact> try_contacts(const std::vector<node::ExamPeer>& peers, Duration one = kContactWithin,
                                         Duration all = kContactsWithin);
-// What tasks are to be able to use, and what this process can give them.
+// The limits that tasks are to get, and those that this process can give them.
 std::vector<node::TaskLimit> task_limits(const node::ExamTerms& terms);
-// What the resolver says of each name, within that time.
+// Asks the resolver for each name, within that time.
 void look_up(std::vector<node::Lookup>& lookups, Duration within);
 // Of the GPUs of a maker: vendor is "0x10de" or "0x1002".
 node::Driver gpu_driver(const std::string& vendor, const std::string& root = "");

@@ -1,5 +1,5 @@
-// Examinations (doctor_facts.h) beside the loop: each on a thread of its own that ends with it, for it waits for whatever hangs.
-// Whoever asks bounds their number; one that never ends keeps its thread, and its answer comes to nobody.
+// Examinations (doctor_facts.h) beside the loop: each on a thread of its own that ends with it, because it may hang.
+// Callers limit their number; an examination that never ends keeps its thread, and its result is lost.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace dtrain::host {
 
 class Examiner {
  public:
-  // What was seen, or why nothing: the message is the cause alone.
+  // The result, or why there is none; the error's message is the cause alone.
   using Sink = std::function<void(std::uint64_t token, Result<node::Examination> seen)>;
 
   static Result<std::unique_ptr<Examiner>> open();
@@ -21,8 +21,8 @@ class Examiner {
   Examiner(const Examiner&) = delete;
   Examiner& operator=(const Examiner&) = delete;
 
-  // Once there is something to tell, dispatch() does: of each one once, unless it hangs for ever. Where there is no thread to be had,
-  // or kExaminations of earlier ones have not ended, at once.
+  // dispatch() reports the result once, unless the examination hangs for ever. If no thread is available, or
+  // kExaminations earlier ones have not ended, the error is reported at once.
   void begin(std::uint64_t token, DoctorOptions options);
   int fd() const;  // readable: dispatch() has what was seen
   void dispatch(const Sink& sink);

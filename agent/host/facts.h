@@ -1,4 +1,4 @@
-// What this machine is: name, boot, CPUs, memory, GPUs.
+// Facts about this machine: name, boot, CPUs, memory, GPUs.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace dtrain::host {
 
-// What is kept for the system and the agent. Unset: one CPU and 4 GiB, but at most half of the CPUs and a quarter of
-// the memory, so that a small machine still offers something. What was asked for is kept as it is.
+// Resources kept for the system and the agent. Unset: one CPU and 4 GiB, but at most half of the CPUs and a quarter
+// of the memory, so that a small machine still offers something. Given values are used as they are.
 struct ReserveOptions {
   std::optional<std::uint64_t> cpu_millis;
   std::optional<std::uint64_t> memory_bytes;
@@ -27,7 +27,8 @@ struct Capacity {
 Result<Capacity> total_capacity();
 // These CPUs one by one, ascending.
 Result<std::vector<std::uint32_t>> usable_cpus();
-// Those of `usable` with what is known of them; of a machine of which nothing is known each is a core of its own, beside all others.
+// The CPUs of `usable` with what is known of them; if nothing is known, each counts as a core of its own, and all as
+// near each other.
 std::vector<task::HostCpu> describe_cpus(const std::vector<std::uint32_t>& usable, const std::vector<task::HostCpu>& known);
 Capacity after_reserve(const Capacity& total, const ReserveOptions& reserve);
 

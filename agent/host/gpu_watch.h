@@ -1,5 +1,5 @@
-// Watches this host's GPUs while the agent runs: every minute, in a child of a moment (dtrain-discover --health), how they are; and
-// at once what the kernel's log says of them, after which a look is taken soon. Decides nothing.
+// Watches this host's GPUs while the agent runs: samples their state every minute in a short-lived child (dtrain-discover
+// --health), and reads the kernel's log about them at once, which makes the next sample follow soon. Decides nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -18,11 +18,12 @@
 namespace dtrain::host {
 
 inline constexpr Duration kLookEvery = 1min;
-inline constexpr Duration kLookSoonest = 5s;     // after the last one, where the kernel's log asks for it
-// Then the child is killed, and what it said until then counts. One that is stuck in a driver dies when that lets go of it: until
-// then no other look is taken, which is said.
+inline constexpr Duration kLookSoonest = 5s;     // after the previous sample, if the kernel's log asks for one
+// Then the child is killed, and its output until then counts. A child that is stuck in a driver dies when the driver
+// lets go of it: until then no other sample is taken, which is reported.
 inline constexpr Duration kLookPatience = 20s;
-// The log is read that often at most, so many records at a time: a flood in it costs no more. What is overwritten meanwhile is lost.
+// How often the log is read at most, and how many records at a time: a flood of records costs no more. Records
+// overwritten meanwhile are lost.
 inline constexpr Duration kLogPause = 200ms;
 inline constexpr std::size_t kLogRecords = 512;
 
@@ -37,7 +38,7 @@ class GpuWatch {
   struct Sinks {
     std::function<void(std::vector<node::GpuSample>)> sampled;
     std::function<void(node::GpuFault)> faulted;
-    std::function<void(const Error&)> failed;  // a look that came to nothing; of equal ones in a row only the first
+    std::function<void(const Error&)> failed;  // a sample failed; of equal failures in a row only the first is reported
   };
 
   static Result<std::unique_ptr<GpuWatch>> open(Options options, Sinks sinks);
@@ -64,11 +65,11 @@ class GpuWatch {
   Epoll epoll_;
   Options options_;
   Sinks sinks_;
-  std::unique_ptr<Look> look_;  // under way
-  pid_t ending_ = -1;           // the child of an earlier look, which was killed: not yet seen to have ended
+  std::unique_ptr<Look> look_;  // the sample in progress
+  pid_t ending_ = -1;           // the killed child of an earlier sample, which has not been seen to end
   Instant next_look_{};
   UniqueFd log_;
-  Instant next_log_ = kNever;   // it has more, after a pause
+  Instant next_log_ = kNever;   // the log has more, to be read after a pause
   Instant last_look_{};
   std::string last_failure_;
 };

@@ -1,4 +1,4 @@
-// What the kernel's log says of GPUs: NVIDIA's Xid errors.
+// GPU errors in the kernel's log: NVIDIA's Xid errors.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,10 @@
 
 namespace dtrain::host {
 
-inline constexpr std::size_t kFaultTextBytes = 96;  // of what the driver says; longer: cut
+inline constexpr std::size_t kFaultTextBytes = 96;  // of the driver's text; the rest is cut off
 
-// Of one record of /dev/kmsg: "PRIORITY,NUMBER,TIME,FLAGS;TEXT". Unset: it tells of none, or not the kernel wrote it.
+// Parses one record of /dev/kmsg: "PRIORITY,NUMBER,TIME,FLAGS;TEXT". Unset: it reports no fault, or was not written
+// by the kernel.
 std::optional<node::GpuFault> parse_gpu_fault(std::string_view record);
 
 }  // namespace dtrain::host

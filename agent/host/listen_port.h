@@ -1,4 +1,4 @@
-// Reserves the agent's port and says who has it when it is taken.
+// Reserves the agent's port, and finds out who has it if it is taken.
 #pragma once
 
 #include <sys/types.h>
@@ -23,11 +23,12 @@ struct PortOwner {
   std::string text() const { return pid == 0 ? "" : name + " (pid " + std::to_string(pid) + ")"; }  // "python3 (pid 4711)"
 };
 
-// Held as long as this lives. Nothing listens yet: connecting to it is refused.
+// The port is reserved as long as this lives. Nothing listens yet: connecting to it is refused.
 class ListenPort {
  public:
-  // Port 0 takes any free one. ErrorCode::unavailable: somebody has it; the message names them where it can.
-  // `lingering`: connections of an earlier agent may still linger on it, and two may reserve it; who listens first has it.
+  // Port 0 takes any free one. ErrorCode::unavailable: another process has it; the message names it if possible.
+  // `lingering`: connections of an earlier agent may linger on the port, so two processes may reserve it; the first
+  // to listen gets it.
   // Where `taken_by` is given, it says who has it, as far as can be found out.
   static Result<ListenPort> reserve(const Endpoint& endpoint, bool lingering = false, std::optional<PortOwner>* taken_by = nullptr);
   const Endpoint& endpoint() const { return endpoint_; }

@@ -1,6 +1,6 @@
-// What dtrain-discover finds out about a machine, and how it says so: on its standard output, one or two
-// frames of a length (4 bytes, big-endian) and an encoded Machine. The first holds what the kernel says;
-// where a library of a GPU's maker is asked too, which may hang with its driver, a second one replaces it.
+// What dtrain-discover finds out about a machine, and the form of its output: one or two frames of a length (4 bytes,
+// big-endian) and an encoded Machine. The first frame has the kernel's facts; if a GPU maker's library is asked too,
+// which may hang with its driver, a second frame replaces the first.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ inline constexpr std::size_t kReasonBytes = 128;             // why a GPU is not
 struct Machine {
   std::optional<Error> error;  // set: nothing else is
   bool complete = false;       // no further frame follows
-  std::uint64_t cpus = 0;      // logical ones that may be used
+  std::uint64_t cpus = 0;      // logical CPUs that may be used
   std::uint64_t memory_bytes = 0;
   std::uint32_t packages = 0, numa_nodes = 0;
   std::vector<task::HostCpu> cpu_list;  // the same CPUs one by one, in order of index
   std::vector<node::Gpu>
-      gpus;              // in order of index, without excluded ones; with those that were here once
-  std::vector<KnownGpu> known;  // the index of every GPU, as it is to be remembered
+      gpus;              // in order of index, without excluded ones, and with GPUs that were here once
+  std::vector<KnownGpu> known;  // the index of every GPU, as it must be remembered
   std::string topology;  // for people: packages, NUMA nodes, cores, GPUs; at most kTopologyTextBytes
   std::vector<Error> warnings;
   template <class V>
@@ -51,7 +51,7 @@ struct Machine {
   }
 };
 
-// What dtrain-discover --health says, in the same way: one or two frames, the second with what a library of a GPU's maker says.
+// The output of dtrain-discover --health, in the same form: one or two frames, the second including a GPU maker's library.
 struct GpuSamples {
   bool complete = false;  // no further frame follows
   std::vector<node::GpuSample> gpus;

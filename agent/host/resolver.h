@@ -1,6 +1,5 @@
-// Names of seeds into addresses, anew at each asking, without ever making the loop wait: a resolver may take
-// half a minute. IP addresses are answered at once and cost no thread; names are looked up on a thread of its
-// own that ends with the answer.
+// Resolves names of seeds to addresses, anew at each request, without ever blocking the loop: a resolver may take
+// half a minute. IP addresses are answered at once; names are looked up on a thread that ends with the answer.
 #pragma once
 
 #include <functional>
@@ -24,12 +23,12 @@ struct Seed {
 };
 Result<Seed> parse_seed(std::string_view text);
 
-// Addresses of the name; none: not now. Waits for the name server, for as long as that takes.
+// Addresses of the name; empty: there are none now. Waits for the name server as long as that takes.
 std::vector<std::string> addresses_of(const std::string& name);
 
 class Resolver {
  public:
-  // All addresses found so far; called again when a name adds to them.
+  // Gets all addresses found so far; called again when a name adds to them.
   using Sink = std::function<void(std::vector<Endpoint>)>;
 
   static Result<std::unique_ptr<Resolver>> open();
@@ -37,7 +36,7 @@ class Resolver {
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  // While names are still being looked up a further asking is answered by their answer.
+  // A request while names are still being looked up gets the same answer.
   void resolve(const std::vector<Seed>& seeds, const Sink& sink);
   int fd() const;  // readable: dispatch() has addresses
   void dispatch(const Sink& sink);

@@ -21,7 +21,7 @@
 
 namespace dtrain::loop {
 
-inline constexpr int kReadyPerTurn = 64;  // descriptors served in one turn; the rest waits for the next
+inline constexpr int kReadyPerTurn = 64;  // descriptors served in one turn; the rest wait for the next
 
 class Loop {
  public:
@@ -34,10 +34,10 @@ class Loop {
   // Calls `callback` in every turn in which `fd` is ready for one of `events`. The caller keeps the descriptor open
   // until unwatch(). Watching a watched descriptor again changes events and callback.
   Status watch(int fd, std::uint32_t events, Callback callback);
-  // Safe inside any callback, also the descriptor's own; it is not called again.
+  // Safe inside any callback, even the descriptor's own; the callback is not called again.
   void unwatch(int fd);
 
-  // One turn. `deadline`: kNever waits without end, one in the past does not wait.
+  // One turn. `deadline`: kNever waits without end; an instant in the past does not wait.
   Status turn(Instant deadline);
 
   // Both clocks as read once in this turn.
@@ -49,7 +49,7 @@ class Loop {
 
   struct Watch {
     Callback callback;
-    std::uint32_t serial = 0;  // tells a new owner of a reused descriptor number from the old one
+    std::uint32_t serial = 0;  // distinguishes a new owner of a reused descriptor number from the old one
   };
   Epoll epoll_;
   std::uint32_t next_serial_ = 1;

@@ -13,22 +13,22 @@
 
 namespace dtrain::loop {
 
-inline constexpr Duration kTellEvery = 5s;             // longest time between two looks at the line for people
+inline constexpr Duration kTellEvery = 5s;             // longest time between two updates of the status line
 inline constexpr int kSignsPerWatchdog = 3;
-inline constexpr Duration kShortestTell = 100ms;       // whatever the manager asks for
+inline constexpr Duration kShortestTell = 100ms;       // shortest, whatever the manager asks for
 inline constexpr std::size_t kStatusBytes = 1024;      // of the line; what is longer is cut
 
 class ServiceManager {
  public:
-  // Takes NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID out of the environment: no child may speak for this process. Without
-  // NOTIFY_SOCKET nobody listens, and every call below does nothing.
+  // Removes NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID from the environment, so that no child can speak for this
+  // process. Without NOTIFY_SOCKET every call below does nothing.
   static ServiceManager from_environment();
 
   bool listens() const { return static_cast<bool>(fd_); }
-  // `status`: one line for people ("": none). From ready() on tell() is wanted at deadline().
+  // `status`: a line for people ("": none). After ready(), tell() must be called at deadline().
   void ready(Instant now, const std::string& status);
   void tell(Instant now, const std::string& status);
-  // The last word: what is told later would stand in its place.
+  // The last message: a later one would replace it.
   void stopping(const std::string& status);
   Instant deadline() const { return next_; }
 
@@ -41,7 +41,7 @@ class ServiceManager {
   bool watches_ = false;
   Duration period_ = kTellEvery;
   Instant next_ = kNever;
-  std::string said_;        // the line that it knows
+  std::string said_;        // the line that the manager has
 };
 
 }  // namespace dtrain::loop

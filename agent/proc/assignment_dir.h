@@ -11,20 +11,20 @@
 
 namespace dtrain::proc {
 
-// The inverse of AssignmentId::text().
+// Parses AssignmentId::text().
 std::optional<AssignmentId> parse_assignment(std::string_view text);
 
 // Every assignment that has a directory here, in order.
 std::vector<AssignmentId> list_assignments(const std::string& tasks_dir);
 
-// Number behind the newest log file; 0 where there is none. A shim never appends to a predecessor's file.
+// The number after the newest log file; 0 if there is none. A shim never appends to a predecessor's file.
 std::uint32_t next_log_number(const std::string& directory);
 
-// Its launch file was written, and no shim has come up since.
+// True if the launch file was written, and no shim has come up since.
 bool launch_came_to_nothing(const std::string& directory);
 
-// mkdir -p; the last directory gets mode 0711: a task's user passes through to its NOTIFY_SOCKET and sees nothing else.
-// True: it was not there before.
+// Like mkdir -p; the last directory gets mode 0711, so that a task's user can reach its NOTIFY_SOCKET in it and see
+// nothing else. Returns true if the directory did not exist before.
 Result<bool> make_passable_directory(const std::string& path);
 
 }  // namespace dtrain::proc

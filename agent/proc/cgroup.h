@@ -17,8 +17,9 @@ namespace dtrain::proc {
 
 class Cgroups {
  public:
-  // `parent`: the group to use, as a path in every hierarchy ("/dtrain.slice/dtrain-tasks.service"; "": this process's own); it is
-  // not created: without it nothing is limited, and unusable() says why. `name`: of our own directory below it.
+  // `parent`: the group to use, as a path in every hierarchy ("/dtrain.slice/dtrain-tasks.service"; "": this
+  // process's own). It is not created: if it does not exist nothing is limited, and unusable() says why. `name`: of
+  // the directory below it.
   static Cgroups open(const std::string& parent, const std::string& name);
   Cgroups() = default;
   Cgroups(Cgroups&& other) noexcept
@@ -26,22 +27,23 @@ class Cgroups {
         memory_v1_(std::exchange(other.memory_v1_, {})),
         unusable_(std::move(other.unusable_)) {}
   Cgroups& operator=(Cgroups&&) = delete;
-  ~Cgroups();   // removes our own directories if nothing is left in them
+  ~Cgroups();   // removes its own directories if nothing is left in them
 
   struct Place {
     std::string v2;       // "" none
     std::string memory;   // v1; "" none
   };
-  // Creates the cgroups of one assignment. memory_bytes, processes 0: no limit. The latter is set only where its controller can be had.
+  // Creates the cgroups of one assignment. memory_bytes, processes 0: no limit. `processes` is limited only where its
+  // controller is available.
   Result<Place> create(const std::string& assignment, std::uint64_t memory_bytes, std::uint32_t processes = 0) const;
-  // Kills what is in groups that create() made in an earlier life of the agent, and removes those that are empty.
+  // Kills processes in groups that create() made in an earlier life of the agent, and removes empty groups.
   void clear() const;
 
   const std::string& v2() const { return v2_; }           // "" none
-  // Where the next shim is to be born, made where it is missing; "" none.
+  // The cgroup for the next shim, created if it is missing; "": none.
   std::string shims() const;
   const std::string& memory_v1() const { return memory_v1_; }
-  // A group that was named, and in which no process can be started: tasks stay in the agent's own.
+  // The error if the configured group cannot be used: tasks then stay in the agent's own.
   const std::optional<Error>& unusable() const { return unusable_; }
 
  private:
@@ -49,26 +51,26 @@ class Cgroups {
   std::optional<Error> unusable_;
 };
 
-// The name of the groups of an agent with this tasks directory: unique on this host, and the same for every life of it. "": there is no
-// such directory.
+// The name of the groups of an agent with this tasks directory: unique on this host, and the same in every life of
+// the agent. "": there is no such directory.
 std::string cgroup_name_of(const std::string& tasks_dir);
 
-// Where a process was in all hierarchies at one moment.
+// The cgroups of a process in all hierarchies, at one moment.
 class ProcessCgroups {
  public:
-  explicit ProcessCgroups(const std::string& process);   // its number, or "self"
-  // The directory: in the hierarchy of a controller of version 1, or in the unified one (""). nullopt: that is not mounted, or there was
-  // no such process.
+  explicit ProcessCgroups(const std::string& process);   // its pid, or "self"
+  // The directory in the hierarchy of a version 1 controller, or in the unified one (""). nullopt: that is not
+  // mounted, or there was no such process.
   std::optional<std::string> in(const std::string& controller) const;
 
  private:
   std::string cgroups_, mounts_;   // as /proc has them
 };
-// The directory in the hierarchy of that controller of version 1 that has the same path as one in the unified hierarchy: systemd names
-// its groups alike in all. nullopt: there is no such hierarchy.
+// The directory, in the hierarchy of that version 1 controller, with the same path as `unified`: systemd names its
+// groups alike in all hierarchies. nullopt: there is no such hierarchy.
 std::optional<std::string> same_cgroup(const std::string& unified, const std::string& controller);
 
-// Of one assignment's v2 cgroup ("": no-op).
+// For one assignment's v2 cgroup; "" does nothing.
 void cgroup_kill(const std::string& cgroup);          // every process in it and below
 bool cgroup_populated(const std::string& cgroup);     // false also where it does not exist
 // Removes what create() made. Processes must be gone; a directory that is still busy stays.

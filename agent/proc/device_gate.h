@@ -7,8 +7,8 @@
 
 namespace dtrain::proc {
 
-// Processes in this group of the unified hierarchy, and in all below it, open no devices from now on but those that every program needs:
-// null, zero, full, random, urandom, terminals. For as long as the group is there.
+// From now on, as long as the group exists, processes in this group of the unified hierarchy, and in all below it,
+// can open no devices except those that every program needs: null, zero, full, random, urandom, terminals.
 Status close_devices(const std::string& cgroup);
 
 }  // namespace dtrain::proc

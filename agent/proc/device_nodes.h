@@ -1,4 +1,4 @@
-// The device nodes of GPUs, and what their drivers need beside them: what a task that may open its own GPUs alone is let open.
+// The device nodes of GPUs and of their drivers: what a task may open that is confined to its own GPUs.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace dtrain::proc {
 
-// The node that is the GPU's alone; its minor number is known.
+// The node of this GPU alone; its minor number must be known.
 std::string own_device_node(const task::OwnGpu& gpu);
 
-// In the words of systemd's DeviceAllow=: paths, and char-NAME for all devices of a driver. Each once. Fails where the nodes of one of
-// them cannot be told, or its driver is not ready: who then denies the rest denies too much. Asks no driver, which a sick GPU may hold
-// up: numbers of nodes are known from discovery.
+// In the form of systemd's DeviceAllow=: paths, and char-NAME for all devices of a driver; each once. Fails if the
+// nodes of a GPU are not known or its driver is not ready, because denying all others would then deny too much. Asks
+// no driver, which a sick GPU may block: the nodes' numbers are known from discovery.
 Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& gpus, const std::string& root = "");
 
 }  // namespace dtrain::proc

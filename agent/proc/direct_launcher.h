@@ -1,4 +1,4 @@
-// The Launcher for hosts whose PID 1 is not systemd: shims are children of the agent, in cgroups that it makes (cgroup.h).
+// The Launcher for hosts whose PID 1 is not systemd: shims are children of the agent, in cgroups that the agent makes (cgroup.h).
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace dtrain::proc {
 
-// `warn`: of CPUs that a task was given and does not have, once for each kind; may be unset.
+// `warn`: called once for each kind of failure to give a task its own CPUs; may be unset.
 std::unique_ptr<Launcher> make_direct_launcher(std::string shim_path, Cgroups cgroups, std::function<void(const Error&)> warn);
 
 }  // namespace dtrain::proc

@@ -26,7 +26,7 @@
 namespace dtrain::proc {
 
 inline constexpr std::size_t kExecInputBytes =
-    4 << 20;                                // input that the command has not read yet; beyond: it is ended
+    4 << 20;                                // unread input of the command; beyond, the command is ended
 inline constexpr Duration kExecGrace = 2s;  // from SIGHUP to SIGKILL
 
 // Where and as what the command runs; filled in by the daemon from the task's ShimSpec.
@@ -35,13 +35,13 @@ struct ExecPlace {
   std::string work_dir;
   std::map<std::string, std::string> env;  // the task's; TERM is added with a terminal
   std::vector<std::string>
-      cgroups;  // directories to join (v2, v1 memory); "" and missing ones are passed over
+      cgroups;  // directories to join (v2, v1 memory); "" and missing ones are skipped
 };
 
 // The running command. Owned and driven by ExecSessions.
 class ExecSession {
  public:
-  // A command that cannot be executed is only known, and told, by turn().
+  // A command that cannot be executed is reported only by turn().
   static Result<std::unique_ptr<ExecSession>> start(const wire::ExecRequest& request, const ExecPlace& place);
   ~ExecSession();  // kills what still runs
   ExecSession(const ExecSession&) = delete;
@@ -49,11 +49,11 @@ class ExecSession {
 
   int fd() const { return epoll_.fd(); }  // readable when turn() has work
   Status input(const wire::ExecInput& input);
-  // Moves bytes in both directions, a bounded amount. True: over, and the last message was sent.
+  // Moves a bounded number of bytes in both directions. Returns true if it is over and the last message was sent.
   bool turn(Instant now, node::ConnectionId connection, std::uint64_t request, Outlet& outlet);
   void room_again();          // the outlet has room: watch the output again
   void hang_up(Instant now);  // SIGHUP now, SIGKILL at deadline()
-  // After hang_up(): true when the command is gone.
+  // After hang_up(): returns true when the command is gone.
   bool leave(Instant now);
   Instant deadline() const { return act_at_; }
 
@@ -67,7 +67,7 @@ class ExecSession {
   Status launch(const wire::ExecRequest& request, const ExecPlace& place, const account::HostUser& user,
                 const ChildEnds& ends);
   void watch(int fd, std::uint32_t events);
-  void unwatch(UniqueFd& fd);  // and closes it
+  void unwatch(UniqueFd& fd);  // closes it, too
   void write_input();
   void read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection, std::uint64_t request,
                    Outlet& outlet);
@@ -80,7 +80,7 @@ class ExecSession {
   int pid_ = -1;         // also the number of its session and group; not to be used once reaped_
   Epoll epoll_;
   UniqueFd pidfd_, input_, output_, errors_;
-  UniqueFd launch_error_;  // the child's word that it could not become the command
+  UniqueFd launch_error_;  // how the child reports that it could not become the command
   std::string pending_;    // input not yet written
   bool input_ended_ = false;
   bool input_watched_ = false;
@@ -116,7 +116,7 @@ class ExecSessions {
   Epoll epoll_;
   WorkFlag work_;
   std::map<Key, std::unique_ptr<ExecSession>> sessions_;
-  std::vector<std::unique_ptr<ExecSession>> leaving_;  // hung up; nobody listens any more
+  std::vector<std::unique_ptr<ExecSession>> leaving_;  // hung up; no client is left
   std::map<Key, Error> failed_;                        // to be answered at the next dispatch
 };
 

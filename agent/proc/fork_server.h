@@ -19,20 +19,20 @@
 
 namespace dtrain::proc {
 
-inline constexpr Duration kForkTime = 5s;  // until the server has told a child's pid
+inline constexpr Duration kForkTime = 5s;  // for the server to report a child's pid
 
 class ForkServer {
  public:
-  // What a child does. No descriptor of the agent is open in there but the first three and this one.
+  // The work of a child. It has no open descriptors of the agent except the first three and this one.
   using Work = std::function<void(UniqueFd)>;
 
-  // Call it early: how small the calling process is decides what a child costs.
+  // To be called early: the size of the calling process determines what a child costs.
   static Result<std::unique_ptr<ForkServer>> open(Work work);
   ~ForkServer();
   ForkServer(const ForkServer&) = delete;
   ForkServer& operator=(const ForkServer&) = delete;
 
-  // The pid of a new child of this process, which does the work and ends with 0. -errno: there is none.
+  // Returns the pid of a new child of this process, which does the work and exits with 0; -errno on failure.
   pid_t start(int descriptor);
 
   pid_t pid() const { return pid_; }  // of the server; -1: there is none

@@ -1,5 +1,5 @@
-// Which processes of this host have opened the device nodes of GPUs. Reads /proc alone, and nothing there that waits for a process; as
-// an agent that is not root it sees those of its own user.
+// Finds the processes of this host that have opened the device nodes of GPUs. Reads only /proc, and nothing there
+// that waits for a process; an agent that is not root sees only processes of its own user.
 #pragma once
 
 #include <dirent.h>
@@ -18,17 +18,19 @@ namespace dtrain::proc {
 struct HolderPlaces {
   std::string root;       // prefix of /dev
   std::string proc = "/proc";
-  std::string tasks_dir;  // of this agent's tasks: whose processes are in_task
+  std::string tasks_dir;  // of this agent's tasks; their processes are marked in_task
 };
 
-// A user may have hundreds of thousands of descriptors, so a look goes by pieces: what else its thread is for is not held up by one user.
+// A search in pieces, because a user may have hundreds of thousands of descriptors, and one user must not block the
+// thread's other work.
 class GpuHolderSearch {
  public:
   GpuHolderSearch(const std::vector<task::OwnGpu>& gpus, HolderPlaces places);
   ~GpuHolderSearch();
-  // Goes on for so many descriptors and processes. True: all were looked at. io: the processes cannot be listed.
+  // Continues for at most `most` descriptors and processes. Returns true when all were looked at. ErrorCode::io: the
+  // processes cannot be listed.
   Result<bool> look(std::size_t most);
-  // Each process once for each GPU. A GPU whose node is not there is held by nobody.
+  // Each process once for each GPU. A GPU whose node does not exist has no holders.
   std::vector<node::GpuHolder> take() { return std::move(holders_); }
 
  private:
@@ -39,8 +41,8 @@ class GpuHolderSearch {
 
   const HolderPlaces places_;
   std::vector<Target> targets_;
-  Directory processes_, descriptors_;  // where it has got to
-  std::string pid_;                    // whose descriptors
+  Directory processes_, descriptors_;  // the present position
+  std::string pid_;                    // of the process whose descriptors are being read
   std::vector<node::GpuHolder> holders_;
 };
 

@@ -22,7 +22,7 @@ class HealthCheck {
  public:
   struct Options {
     std::vector<std::string> command;  // empty: there is none
-    Duration every{}, timeout{};       // from one's beginning to the next one's; of one
+    Duration every{}, timeout{};       // every: from the beginning of one run to that of the next; timeout: of one run
     std::string node;                  // DTRAIN_NODE
     bool operator==(const Options&) const = default;
   };
@@ -31,7 +31,8 @@ class HealthCheck {
   HealthCheck(const HealthCheck&) = delete;
   HealthCheck& operator=(const HealthCheck&) = delete;
 
-  // From now on these, beginning at once. What runs under others is killed and not told of. The same again: nothing.
+  // Uses these options from now on, beginning at once. A run under other options is killed and not reported. Equal
+  // options change nothing.
   void configure(Instant now, Options options);
 
   // Readable or due: dispatch() has something to do.

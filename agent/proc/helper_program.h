@@ -1,5 +1,5 @@
-// Runs a system program to its end and keeps what it says. Blocking: for short-lived children of the agent,
-// never for its loop thread. And the steps that all who run programs of others have in common.
+// Runs a system program to its end and keeps its output. Blocks: for short-lived children of the agent, never for its
+// loop thread. Also the steps that all who run other programs share.
 #pragma once
 
 #include <sys/types.h>
@@ -29,23 +29,23 @@ inline constexpr std::size_t kHelperErrorBytes = 4096;  // more is read and drop
 
 Result<HelperResult> run_helper(const HelperProgram& program);
 
-// Puts signals, mask, parent death and urgency of a just forked child in order: default handlers, nothing blocked,
-// killed when its parent dies, no more urgent than usual. To be called again after become(), which cancels the death.
+// Resets signals, mask, parent-death signal and priority of a child that was just forked: default handlers, nothing blocked,
+// killed when its parent dies, usual priority. To be called again after become(), which cancels the parent-death signal.
 void prepare_child();
-// Likewise, but as urgent as its parent: it runs nobody's program, and the agent waits for its answer.
+// The same with the parent's priority, for a child that runs no other program and whose answer the agent waits for.
 void prepare_own_child();
 
-// The last step of a forked child, safe there: becomes the program, looked up in the caller's PATH, with no descriptor but the first
-// three. Where that fails it says why on stderr and ends with kNotExecuted.
+// The last step of a forked child (async-signal-safe): executes the program, looked up in the caller's PATH, with
+// only the first three descriptors. On failure it says why on stderr and exits with kNotExecuted.
 [[noreturn]] void execute(char* const* argv, char* const* env);
 
-// Of a child that leads a process group of its own, or is about to: kills all of it.
+// Kills the process group of a child that leads one, or is about to.
 void kill_group(pid_t leader);
 
-// Likewise, and waits for the end of the child.
+// The same, and waits for the end of the child.
 void end_group(pid_t leader);
 
-// Of such a child: once it has ended, what it left in its group is killed, and its status for waitpid() returned. nullopt: it has not.
+// Once such a child has ended, kills what is left in its group and returns its status for waitpid(). nullopt: it has not ended.
 std::optional<int> reap_group(pid_t leader);
 
 }  // namespace dtrain::proc

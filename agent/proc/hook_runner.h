@@ -21,26 +21,26 @@
 
 namespace dtrain::proc {
 
-inline constexpr Duration kNotifyTime = 60s;              // of one that has no limit of its own
+inline constexpr Duration kNotifyTime = 60s;              // for one without a limit of its own
 inline constexpr std::size_t kHooksAtOnce = 8;
-inline constexpr std::size_t kHooksOfUser = 4;            // of them
-inline constexpr std::size_t kHooksWaiting = 1024;        // a further one ends at once with a cause
-inline constexpr std::size_t kHooksOfUserWaiting = 128;   // likewise
-inline constexpr std::uint64_t kHookMemory = 256 << 20;   // bytes of one with all that it begins, where the host has the controller
-inline constexpr std::uint32_t kHookProcesses = 64;       // likewise
-inline constexpr Duration kLeftHookGroup = 100ms;         // until it is looked again whether all in a killed group is gone
+inline constexpr std::size_t kHooksOfUser = 4;            // of one user, at a time
+inline constexpr std::size_t kHooksWaiting = 1024;        // further ones end at once with a cause
+inline constexpr std::size_t kHooksOfUserWaiting = 128;   // of one user; further ones end at once with a cause
+inline constexpr std::uint64_t kHookMemory = 256 << 20;   // bytes for one hook with all its processes, if the host has the controller
+inline constexpr std::uint32_t kHookProcesses = 64;       // of one hook, if the host has the controller
+inline constexpr Duration kLeftHookGroup = 100ms;         // pause before looking again whether a killed group is empty
 
 class HookRunner {
  public:
-  // `groups`: for a group of each hook; what an earlier agent left in there is killed.
+  // `groups`: each hook gets a group in it; processes left there by an earlier agent are killed.
   static Result<std::unique_ptr<HookRunner>> open(Duration time_limit = kNotifyTime, Cgroups groups = {});
-  // Kills what runs: a hook belongs to the agent that started it, and dies with one that is killed, too.
+  // Kills running hooks: a hook belongs to the agent that started it, and dies with it even if the agent is killed.
   ~HookRunner();
   HookRunner(const HookRunner&) = delete;
   HookRunner& operator=(const HookRunner&) = delete;
 
   void run(Instant now, node::RunHook effect);  // -> HookEnded
-  void end(JobId job);                          // those of the job -> HookEnded of each
+  void end(JobId job);                          // ends the hooks of the job -> HookEnded for each
   int fd() const { return epoll_.fd(); }
   Instant deadline() const;
   void dispatch(Instant now, EventSink& sink);

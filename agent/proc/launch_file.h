@@ -28,15 +28,15 @@ struct LaunchFile {
   std::uint32_t first_log = 0, log_files = 0;
   std::uint64_t log_file_bytes = 0;
   std::vector<std::pair<int, std::uint64_t>> rlimits;   // RLIMIT_*, soft and hard
-  Duration lease{0};           // 0: without one
+  Duration lease{0};           // 0: no lease
   std::uint64_t epoch = 0, first_nonce = 0;
-  // A service of systemd: its cgroups are systemd's, which puts the shim there; SIGTERM is for the task, too, which gets stop_signal.
+  // The shim is a service of systemd, which makes its cgroups and puts it there; on SIGTERM the task, too, gets stop_signal.
   bool is_unit = false;
   std::int32_t stop_signal = 15;
   bool signal_main = false;    // a stop that the shim passes on goes to the main process alone
-  Duration stop_grace{0};      // then, for what outlives the main process
-  std::vector<std::uint32_t> cpus;   // its own, below 8 * shim::kCpuBytes; empty: it may use all
-  std::int32_t numa_node = -1;       // whose memory comes first; -1: any
+  Duration stop_grace{0};      // and then the grace for processes that outlive the main one
+  std::vector<std::uint32_t> cpus;   // CPUs of the task's own, below 8 * shim::kCpuBytes; empty: it may use all
+  std::int32_t numa_node = -1;       // memory of this node is used first; -1: any
 };
 
 Result<std::string> encode_launch(const LaunchFile& launch);

@@ -1,5 +1,5 @@
-// Launcher: how a shim comes to be. All else about shims is the same whoever started them: they are spoken to through their socket, die
-// under a pidfd and are buried by their cgroup (tracked_shim.h).
+// How a shim is started. Everything else about shims does not depend on who started them: they are controlled through
+// their socket, watched by a pidfd, and cleaned up by their cgroup (tracked_shim.h).
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ namespace dtrain::proc {
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  // False: those that were launched are to come up first.
+  // False: shims launched before must come up first.
   virtual bool has_room() const { return true; }
-  // Prepares where the assignment's processes are to be, and writes that into `launch` before the shim reads it.
+  // Prepares the place of the assignment's processes, and writes it into `launch` before the shim reads that.
   virtual Status place(const task::ShimSpec& spec, LaunchFile& launch) = 0;
-  // Starts the shim on the launch file in `directory`. `theirs`: its end of its first connection. Answers its pidfd; an empty one where
-  // it is another's child: then on_answer() comes, and the pid is the shim's to tell.
+  // Starts the shim with the launch file in `directory`. `theirs`: its end of its first connection. Returns its
+  // pidfd, or an empty one if it is another process's child: then on_answer() follows, and the shim reports its pid.
   virtual Result<UniqueFd> launch(const task::ShimSpec& spec, const std::string& directory, const LaunchFile& launch, UniqueFd theirs) = 0;
-  // The shim of that launch has said who it is; or (pid 0) it is given up or gone, and must not come any more.
+  // The shim of that launch has reported who it is; or (pid 0) it is given up or gone, and must not come any more.
   virtual void settled(const LaunchFile& /*launch*/, int /*pid*/) {}
   // Such a shim has started an attempt, which is this process.
   virtual void began(const LaunchFile& /*launch*/, int /*pid*/) {}

@@ -1,5 +1,5 @@
-// The agent's own watch over the lease of one shim (common/task/lease_guard.h): freezes the task where the shim, being
-// stopped, does not. Nothing is watched, and no time asked for, unless the shim says that it runs under a lease.
+// The agent's own guard of one shim's lease (common/task/lease_guard.h): freezes the task if the shim, being stopped,
+// does not. Watches nothing, and needs no timer, unless the shim reports that it runs under a lease.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,15 @@ namespace dtrain::proc {
 
 class LeaseKeeper {
  public:
-  // Where its processes are: the assignment's v2 cgroup, or "" and the value of their NOTIFY_SOCKET.
+  // Where the shim's processes are: the assignment's v2 cgroup, or "" and the value of their NOTIFY_SOCKET.
   void of(std::string cgroup, std::string notify);
-  // What the shim's record says: in a new life of the agent before anything else, then whenever it changes.
+  // Takes the shim's record: in a new life of the agent before anything else, then whenever it changes.
   void told(const ShimRecord& record);
   void asked(const shim::AskPacket& ask);
-  void granted(Instant now, std::uint64_t nonce);  // before the answer goes on to the shim
+  void granted(Instant now, std::uint64_t nonce);  // to be called before the answer is passed on to the shim
   void forget();                                   // the shim is gone
 
-  // What the clock says. True: the task has just been frozen from here.
+  // Enforces the clock. Returns true if it has just frozen the task.
   bool enforce(Instant now);
   Instant deadline() const;
   bool is_frozen_here() const { return guard_ && guard_->is_frozen(); }

@@ -6,10 +6,9 @@
 
 namespace dtrain::proc {
 
-// Sends SIGKILL to each and returns how many there still were. Best effort: a process that replaced its environment is
-// not found.
+// Sends SIGKILL to each and returns their number. Best effort: a process that replaced its environment is not found.
 int kill_leftovers(const std::string& notify_socket);
-// Sends SIGSTOP to each that is not stopped and returns how many those were.
+// Sends SIGSTOP to each that is not stopped and returns their number.
 int stop_leftovers(const std::string& notify_socket);
 
 }  // namespace dtrain::proc

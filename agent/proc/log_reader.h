@@ -51,7 +51,7 @@ struct LogPosition {
   std::uint64_t file = 0;
   std::uint64_t index = 0;
   std::uint64_t byte = 0;
-  AttemptNumber attempt = 0;  // of bytes that no record covers
+  AttemptNumber attempt = 0;  // of bytes without a record
 };
 
 // One log.K with its index, open.
@@ -88,7 +88,7 @@ class LogReader {
  public:
   enum class Step : unsigned char {
     segment,  // segment() has bytes to read
-    idle,     // nothing (more) there at the moment
+    idle,     // there is nothing more at the moment
     busy,     // bounded work was done; call again
   };
 
@@ -102,7 +102,7 @@ class LogReader {
   // Nothing more will be written: bytes without a record are given out too, and `idle` then means the end.
   void finish() { finished_ = true; }
 
-  AttemptNumber attempt() const { return attempt_; }  // newest that was come across, wanted or not
+  AttemptNumber attempt() const { return attempt_; }  // the newest that was seen, wanted or not
   std::uint64_t lost_files() const { return lost_files_; }
 
  private:
@@ -127,7 +127,7 @@ class LogReader {
   std::int64_t modified_ms_ = 0;             // likewise
   std::uint64_t position_ = 0;               // every byte before it is delivered or passed over
   std::uint64_t index_at_ = 0;               // every record before it is used
-  std::optional<std::uint64_t> complete_;    // size at which the raw file was found to be complete
+  std::optional<std::uint64_t> complete_;    // size at which the raw file was found complete
   std::vector<task::LogIndexRecord> block_;  // records read ahead
   std::size_t block_used_ = 0;
   LogSegment segment_;

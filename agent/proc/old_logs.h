@@ -1,4 +1,4 @@
-// tasks.logs.keepFor: what tasks wrote is removed when it is old, also of jobs that are still known.
+// tasks.logs.keepFor: removes old output of tasks, even of jobs that still exist.
 #pragma once
 
 #include <set>
@@ -9,8 +9,8 @@
 
 namespace dtrain::proc {
 
-// Removes the log files, and their indexes, that were written last before that time. Of one that lives the newest stays: it is being
-// written to. Answers how many were removed.
+// Removes log files and their indexes that were last written before that time, except the newest file of a living
+// task, which may still be written. Returns the number of removed files.
 std::size_t remove_old_logs(const std::string& tasks_dir, WallTime before, const std::set<AssignmentId>& living);
 
 }  // namespace dtrain::proc

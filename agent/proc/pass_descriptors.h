@@ -27,7 +27,7 @@ struct DescriptorMessage {
   }
 };
 
-// The caller keeps its own. False: nobody can receive them, errno says why.
+// The caller keeps its own descriptors. False: nobody can receive them; errno says why.
 template <std::size_t N>
 bool send_descriptors(int socket, const std::array<int, N>& descriptors) {
   DescriptorMessage<N> message;
@@ -39,7 +39,7 @@ bool send_descriptors(int socket, const std::array<int, N>& descriptors) {
   return ::sendmsg(socket, &message.header, MSG_NOSIGNAL) == 1;
 }
 
-// Waits for them. nullopt: the other end is gone, or sent something else.
+// Waits for a message. nullopt: the other end is gone, or sent something else.
 template <std::size_t N>
 std::optional<std::array<UniqueFd, N>> receive_descriptors(int socket) {
   for (;;) {

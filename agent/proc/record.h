@@ -1,4 +1,4 @@
-// What a shim says about its attempt (dtrain-shim/protocol.h), in the agent's terms.
+// A shim's record of its attempt (dtrain-shim/protocol.h), in the agent's types.
 #pragma once
 
 #include <optional>
@@ -18,15 +18,15 @@ struct ShimRecord {
 
   shim::Phase phase() const { return static_cast<shim::Phase>(fixed.phase); }
   bool has(std::uint16_t flag) const { return (fixed.flags & flag) != 0; }
-  // Its main process, or something else of it, was alive when this was written.
+  // True if the main process, or another process of the attempt, was alive when the record was written.
   bool active() const { return phase() == shim::Phase::running || phase() == shim::Phase::ending; }
 };
 
-// nullopt: not a record (foreign bytes, or one cut short).
+// nullopt: not a record (foreign or truncated bytes).
 std::optional<ShimRecord> parse_record(std::string_view bytes);
 std::optional<ShimRecord> read_record(const std::string& directory, const char* name);
 
-// The end of an attempt whose record says `ended`. `program` is argv[0], for the message about one that did not start.
+// The exit of an attempt whose record says `ended`. `program` is argv[0], for the message about a program that did not start.
 task::Exit to_exit(const ShimRecord& record, const std::string& program, const std::string& work_dir);
 
 WallTime wall_time(std::int64_t realtime_ns);

@@ -35,26 +35,27 @@ struct RunnerOptions {
   std::uint32_t log_files = 8;
   std::string cgroup;               // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own
   std::map<std::string, std::uint64_t> ulimits;   // nofile, memlock, core; RLIM_INFINITY for unlimited
-  std::vector<std::string> devices; // that a task which may open its own GPUs alone may open besides, as DeviceAllow= of systemd names them
-  std::function<void(const Error&)> warn;         // of what is done without; may be unset
+  std::vector<std::string> devices; // devices that a task confined to its own GPUs may also open, in the form of systemd's DeviceAllow=
+  std::function<void(const Error&)> warn;         // called about what is missing but not needed; may be unset
 };
 
 class Runner {
  public:
   virtual ~Runner() = default;
-  // Every assignment directory on this host: called once, before anything else. Living shims are connected to again
-  // (adopted): events that happened meanwhile are in the answer, later ones go to the sink.
+  // Lists every assignment directory on this host; to be called once, before anything else. Connects to living shims
+  // again (adopted): events that happened meanwhile are in the result, later ones go to the sink.
   virtual std::vector<task::FoundShim> list() = 0;
   virtual void launch(const task::ShimSpec& spec) = 0;                                  // -> ShimUp
   virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;                // -> AttemptStarted | AttemptRefused; AttemptExited
   virtual void signal(const node::SignalTask& order) = 0;
   virtual void kill(const AssignmentId& id) = 0;                                        // whole tree, also a frozen one
   virtual void freeze(const AssignmentId& id, bool freeze) = 0;                         // -> FreezeDone
-  // A spec with a lease: start() only orders; LeaseAsked goes to the sink, and the attempt starts when the answer grants
-  // it, or is refused when it is superseded, killed or ended before. LeaseFroze: docs/leases.md. No completions.
+  // For a spec with a lease: start() only orders; LeaseAsked goes to the sink, and the attempt starts when the answer
+  // grants the lease, or is refused if it is superseded, killed or ended before. LeaseFroze: docs/leases.md. These
+  // calls have no completions.
   virtual void answer_lease(const node::AnswerLease& answer) = 0;
   virtual void require_lease(const node::RequireLease& demand) = 0;
-  // -> ShimGone{expected}. One that dies unasked is told by ShimGone first, then what that is the end of: AttemptRefused, AttemptExited.
+  // -> ShimGone{expected}. If a shim dies by itself, ShimGone comes first, then what ended with it: AttemptRefused, AttemptExited.
   virtual void end(const AssignmentId& id) = 0;
   virtual void remove_files(const AssignmentId& id) = 0;                                // after ShimGone: logs and all
   virtual int fd() const = 0;

@@ -1,17 +1,17 @@
-// How urgent processes are to the kernel. What supervises (the agent, its shims) comes before what is supervised: on a host
-// whose processors are all in use, exits are noticed, peers and people answered, all the same.
+// Priorities of processes. What supervises (the agent, its shims) comes before what is supervised, so that on a busy
+// host exits are noticed, and peers and people answered.
 #pragma once
 
 namespace dtrain::proc {
 
-// setpriority(2). One that was started with another than 0 keeps what it was given.
+// setpriority(2). A process that was started with a priority other than 0 keeps it.
 inline constexpr int kAgentNiceness = -10;
 
-// The calling thread and those that it starts from now on. Without the right to it (CAP_SYS_NICE) nothing changes.
+// The calling thread, and threads that it starts later. Without the right to it (CAP_SYS_NICE) nothing changes.
 void become_urgent();
 
-// In a child that is to run a user's program, or a user's files: no more urgent than usual, nor spared when memory is short.
-// Never fails.
+// In a child that will run a user's program, or handle a user's files: the usual priority, and no protection when
+// memory is short. Never fails.
 void become_usual();
 
 }  // namespace dtrain::proc

@@ -15,8 +15,8 @@ class ShimLink {
  public:
   ShimLink() = default;
   explicit ShimLink(UniqueFd socket) : socket_(std::move(socket)) {}
-  // Connects to <directory>/shim.sock without waiting. Path lengths do not matter. On failure errno is kept:
-  // ECONNREFUSED or ENOENT where no shim lives, EAGAIN where one does not accept at the moment.
+  // Connects to <directory>/shim.sock without waiting; long paths work. On failure errno is kept: ECONNREFUSED or
+  // ENOENT if no shim lives, EAGAIN if it does not accept at the moment.
   static ShimLink connect(const std::string& directory);
 
   int fd() const { return socket_.get(); }
@@ -29,7 +29,7 @@ class ShimLink {
   std::uint32_t send(shim::Command command, std::uint32_t a = 0, std::uint32_t b = 0);
   std::uint32_t send(shim::CommandPacket packet);   // its sequence number is set here
 
-  struct Nothing {};   // at the moment
+  struct Nothing {};   // no packet at the moment
   struct Closed {};    // nothing more will come
   using Received = std::variant<Nothing, Closed, shim::ReplyPacket, ShimRecord, shim::AskPacket>;
   // The next packet; unknown ones are skipped.

@@ -1,8 +1,9 @@
-// What tasks leave in /dev/shm: a process that is killed removes nothing there, and it is memory that nobody gives back.
+// Removes files that killed tasks leave in /dev/shm, whose memory nobody else would free.
 //
-// The kernel tells who makes a name there (fanotify). Recorded is what is known to be a task's: its maker descends from the task's shim, or
-// is its main process, and it is of the task's user. A maker that was gone before it could be looked at, and was not that, is not known:
-// what it made stays. So does what others make, whoever they are. Without root, which alone is told, nothing is recorded or removed.
+// The kernel reports who creates a name there (fanotify). Only names that certainly belong to a task are recorded:
+// the creator descends from the task's shim, or is its main process, and has the task's user. If the creator was gone
+// before it could be looked at, and was no main process, its file stays; so do the files of all others. Only root
+// gets these reports: otherwise nothing is recorded or removed.
 #pragma once
 
 #include <sys/types.h>
@@ -22,9 +23,10 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kShmRecordBytes = 1 << 20;  // of one assignment; what it makes beyond stays
-inline constexpr int kShmLooksPerSecond = 300;           // at new names of one user; of more in a second nobody knows whose they are
-// Attempts whose leftovers wait to be removed; those of any more stay until the next agent.
+inline constexpr std::size_t kShmRecordBytes = 1 << 20;  // of one assignment; files beyond that stay
+// checks of new names of one user; the owners of further names in that second stay unknown
+inline constexpr int kShmLooksPerSecond = 300;
+// Attempts whose leftovers wait to be removed; those of further ones stay until the agent's next life.
 inline constexpr std::size_t kShmRemovals = 10'000;
 
 class ShmWatch {
@@ -35,16 +37,17 @@ class ShmWatch {
   struct Task {
     AssignmentId id;
     uid_t uid = 0;
-    pid_t shim = 0;  // that lives; 0: none
-    pid_t main = 0;  // the main process, also one that is gone; 0: none
+    pid_t shim = 0;  // a living shim; 0: none
+    pid_t main = 0;  // the main process, even if it is gone; 0: none
   };
-  // Notes what tasks have made since the last look, where it is their user's; never waits. Of an attempt that has ended all is noted
-  // when its end is told.
+  // Records the files that these tasks made since the last call, if they belong to their user; never waits. All files
+  // of an ended attempt are recorded by the time its end is reported.
   void note(const std::string& tasks_dir, const std::vector<Task>& tasks);
-  // Nothing of its attempt is left: removes what it made, where that is still the same file, with the rights of the task's user.
-  // Directories only where they are empty. A thread does it, since to give back the memory of a large file takes seconds.
+  // To be called when nothing of the attempt is left: removes the files that it made, if they are still the same
+  // files, with the rights of the task's user; directories only if they are empty. A thread does it, because freeing
+  // a large file takes seconds.
   void remove(const std::string& assignment, const account::HostUser& user);
-  ~ShmWatch();  // waits until all that was to be removed is
+  ~ShmWatch();  // waits until all removals are done
   ShmWatch(const ShmWatch&) = delete;
   ShmWatch& operator=(const ShmWatch&) = delete;
 
@@ -58,7 +61,7 @@ class ShmWatch {
     account::HostUser user;
   };
   std::vector<Made> read();
-  bool may_look(uid_t user);  // at one more name in this second
+  bool may_look(uid_t user);  // whether to check one more name in this second
   void remove_all();
   void remove_noted(const Removal& removal) const;
 
@@ -67,7 +70,7 @@ class ShmWatch {
   std::int64_t second_ = 0;
   std::map<uid_t, int> looks_;
 
-  std::thread thread_;  // begun with the first removal
+  std::thread thread_;  // started with the first removal
   std::mutex mutex_;
   std::condition_variable news_;
   std::deque<Removal> removals_;

@@ -1,4 +1,4 @@
-// Starts dtrain-shim: own session, nothing inherited but its first connection, born in its cgroup.
+// Starts dtrain-shim in a session and cgroup of its own, inheriting nothing but its first connection.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace dtrain::proc {
 
-// `cgroup`: the v2 cgroup that it is born in; "": the caller's. `theirs`: its end of its first connection. Answers
-// its pidfd.
+// `cgroup`: the v2 cgroup in which it is born; "": the caller's. `theirs`: its end of its first connection. Returns its pidfd.
 Result<UniqueFd> spawn_shim(const std::string& shim_path, const std::string& directory, const std::string& cgroup, UniqueFd theirs);
 
 }  // namespace dtrain::proc

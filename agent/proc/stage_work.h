@@ -26,10 +26,10 @@ struct StageDirs {
 struct StageOutcome {
   AssignmentId id;
   bool ok = false;
-  std::string work_dir;  // when ok
-  Error error;           // else
-  bool lacks_package = false;  // which is why
-  std::string host_refused;    // likewise: node::Staged::host_refused
+  std::string work_dir;  // if ok
+  Error error;           // if not ok
+  bool lacks_package = false;  // the package is missing: the reason for the failure
+  std::string host_refused;    // node::Staged::host_refused, if that is the reason for the failure
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -41,13 +41,15 @@ struct StageOutcome {
   }
 };
 
-// The copy of the job, at <work_root>/<job>. The directory exists once staging succeeded.
+// Path of the job's copy, <work_root>/<job>, which exists once staging succeeded.
 std::string job_copy(const StageDirs& dirs, JobId job);
 
-// Nothing to unpack, to replace or to look for: staging it is an empty directory on the agent's own disk, which launching writes to anyway.
+// True if there is nothing to unpack, replace or look for: staging only makes an empty directory on the agent's own
+// disk, to which launching writes anyway.
 bool is_brief(const StageDirs& dirs, const node::Stage& stage);
 
-// `stages` are all of one job. One outcome each, in order. `owner`: what is said of who has the port of the first that is taken.
+// `stages` all belong to one job. Returns one outcome for each, in order. `owner`: how to name the owner of the first
+// port that is taken.
 std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vector<node::Stage>& stages, PortOwner owner);
 
 // Missing files are no error: afterwards there are none.
@@ -55,7 +57,7 @@ Status perform_remove(const StageDirs& dirs, JobId job, node::JobFiles files);
 
 // The job's temporary directory. It exists once staging succeeded.
 std::string job_temporary(const std::string& work_root, JobId job);
-// Whether there is none; one that is empty is removed first.
+// True if there is none; an empty one is removed first.
 bool no_temporary(const StageDirs& dirs, JobId job);
 
 }  // namespace dtrain::proc

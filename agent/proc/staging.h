@@ -26,9 +26,10 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kStagingWorkers = 5;     // at once; further jobs wait. One from the start, others when all are busy; kept
-inline constexpr std::size_t kStagingWorkersOfUser = 4;  // of those: one is left to others, whatever a user's jobs make theirs do
-inline constexpr std::size_t kBriefStages = 8;        // of a job that the agent does itself; more are a worker's
+// at once; further jobs wait. One runs from the start; others start when all are busy, and stay
+inline constexpr std::size_t kStagingWorkers = 5;
+inline constexpr std::size_t kStagingWorkersOfUser = 4;  // of kStagingWorkers, so that one is left to other users
+inline constexpr std::size_t kBriefStages = 8;        // stagings of a job that the agent does itself; more go to a worker
 inline constexpr std::size_t kStagingQueue = 20'000;  // effects waiting; further ones fail with a limit error
 inline constexpr Duration kStagingTime = 30min;       // of one errand; then its worker is killed and its tasks fail
 

@@ -48,7 +48,7 @@ class BlobStore {
   // dtrainctl). Answers: the digest when the last chunk is stored, or the first failure, at once and again at the last chunk;
   // chunks between are dropped.
   std::optional<Result<std::string>> write(const node::WriteBlob& chunk);
-  // Ends the uploads of a connection that went.
+  // Ends the uploads of a connection that is gone.
   void drop(node::ConnectionId connection);
 
  private:

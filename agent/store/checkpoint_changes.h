@@ -1,5 +1,5 @@
-// What the agent changes in a checkpoint directory: it moves a bad checkpoint out of the way, and with checkpoint.keep
-// set removes old ones. Rights: as in checkpoint_reader.h.
+// What the agent changes in a checkpoint directory: it renames bad checkpoints away, and with checkpoint.keep removes
+// old ones. Rights: as in checkpoint_reader.h.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace dtrain::store {
 
-inline constexpr std::uint32_t kQuarantineNames = 10'000;  // NAME.quarantined-K tried; none free: Error{limit}
+// values of K in NAME.quarantined-K that are tried; if none is free: Error{limit}
+inline constexpr std::uint32_t kQuarantineNames = 10'000;
 
 // Renames, so that no name is left that looks like a checkpoint; nothing is deleted. Returns what to look at:
 //   a directory NAME below `checkpoint_dir`   NAME.quarantined-K, and MANIFEST.json in it likewise
@@ -20,8 +21,8 @@ inline constexpr std::uint32_t kQuarantineNames = 10'000;  // NAME.quarantined-K
 // Error{not_found}: it is not there any more. Error{unavailable}: there is another one under this name now.
 Result<std::string> quarantine(const transfer::CheckpointInfo& info, const std::string& checkpoint_dir);
 
-// Deletes exactly the files that the manifest or index names, the manifest or index first: what is left of an
-// interrupted removal is no checkpoint. Directories go when nothing else is in them. Errors as above.
+// Deletes exactly the files that the manifest or index names, the manifest or index first, so that an interrupted
+// removal leaves no checkpoint. Directories are removed if nothing else is in them. Errors as above.
 Status remove(const transfer::CheckpointInfo& info, const std::string& checkpoint_dir);
 
 }  // namespace dtrain::store

@@ -1,5 +1,5 @@
-// The files of one checkpoint as one row of bytes: read where it is, written where it is to be, and put in place there when all of it
-// verifies. Rights: as in checkpoint_reader.h. On the disk worker.
+// The files of one checkpoint as one sequence of bytes: read on one host, written on another, and put in place there
+// when all of it verifies. Rights: as in checkpoint_reader.h. Runs on the disk worker.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ namespace dtrain::store {
 
 using CopiedFiles = std::vector<wire::CheckpointFiles::File>;
 
-// Reads one. Error{not_found}: it is not there, or another one has its name; limit: more files than node::kCopiedFiles.
+// Reads a checkpoint. Error{not_found}: it is not there, or another one has its name; limit: more files than node::kCopiedFiles.
 class CheckpointSource {
  public:
   static Result<CheckpointSource> open(const transfer::CheckpointInfo& info);
   const CopiedFiles& files() const { return files_; }
   std::uint64_t size() const { return size_; }
-  // Fewer bytes than `most` only at the end. Error{unavailable}: a file became shorter meanwhile.
+  // Returns fewer bytes than `most` only at the end. Error{unavailable}: a file became shorter meanwhile.
   Result<std::string> read(std::uint64_t offset, std::size_t most);
 
  private:
   UniqueFd directory_, file_;
-  std::optional<std::size_t> opened_;  // number of file_
+  std::optional<std::size_t> opened_;  // index of file_
   CopiedFiles files_;
   std::uint64_t size_ = 0;
 };
 
 struct CopyOptions {
   CopyOwner owner;
-  Reserve reserve;  // of the disk that a copy is written to
+  Reserve reserve;  // of the disk that copies are written to
 };
 
 // Writes into a directory of its own (checkpoint_temporary.h) in checkpoint.dir, or beside info.path where that lies elsewhere, and
@@ -48,10 +48,10 @@ struct CopyOptions {
 // (no space); the user's directory may change at any moment, and then neither the source nor the job is to blame.
 class CheckpointTarget {
  public:
-  // The first piece names the files. Error{limit}: they leave less space than is kept; nothing was written.
+  // The first piece lists the files. Error{limit}: they would leave less space than must stay free; nothing was written.
   static Result<std::unique_ptr<CheckpointTarget>> begin(const node::WriteCheckpoint& first, const CopyOptions& options);
   Status write(std::string_view bytes);
-  // After the last byte: checks about `budget` bytes more; true: it is in place.
+  // After the last byte: checks about `budget` bytes more; returns true when the checkpoint is in place.
   Result<bool> finish(std::uint64_t budget);
   void drop();
 
@@ -70,14 +70,14 @@ class CheckpointTarget {
   transfer::CheckpointInfo info_;
   const transfer::Format& format_;
   CopiedFiles files_;
-  std::string home_;            // a directory; renamed from and into
-  std::string inside_;          // in it: the directory of the files, "" itself
+  std::string home_;            // the directory that files are renamed in
+  std::string inside_;          // the files' directory in it; "": home_ itself
   std::string base_;            // of a bundle
-  std::string temporary_;       // in home_: name
+  std::string temporary_;       // its name in home_
   bool elsewhere_ = false;      // not in checkpoint.dir
   UniqueFd home_directory_, temporary_directory_;
-  std::size_t next_ = 0;        // file to be opened
-  std::uint64_t left_ = 0;      // bytes of the one that is open
+  std::size_t next_ = 0;        // index of the next file to open
+  std::uint64_t left_ = 0;      // bytes left of the open file
   UniqueFd file_;
   std::optional<Verification> verification_;
 };

@@ -1,9 +1,9 @@
-// Opening and reading what a user's directory holds, which may be anything: links that lead out of it, pipes that
-// would block, files that grow or vanish. Below a directory no symbolic link is ever followed, and only regular files
-// are opened, without blocking. Callers add what they were doing: messages here are the cause, with the path.
+// Opens and reads files in a user's directory, which may contain anything: links that lead out of it, pipes that
+// would block, files that grow or vanish. Below a directory no symbolic link is followed, and only regular files are
+// opened, without blocking. Messages here give cause and path; callers add what they were doing.
 //
-// Error codes: not_found (it is not there), damaged (it is not what it should be: a link, a pipe, too large),
-// io (the operating system said no).
+// Error codes: not_found (it is not there), damaged (it is a link, a pipe, too large), io (the operating system
+// reported an error).
 #pragma once
 
 #include <cstdint>
@@ -46,17 +46,18 @@ Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& r
 // Up to `size` bytes at `offset`, fewer only at the end of the file. Retries what a signal interrupted.
 Result<std::size_t> read_at(const UniqueFd& file, std::uint64_t offset, char* to, std::size_t size);
 
-// Never replaces what is there. False: errno says why; EEXIST or ENOTEMPTY: something is.
+// Never replaces an existing file. False: errno says why; EEXIST or ENOTEMPTY: there is one.
 bool rename_new(const UniqueFd& from, const std::string& name, const UniqueFd& to, const std::string& new_name);
 
-// mkdir -p below a directory, following no link there; "" or ".": that directory. What is made is its owner's alone (0700).
+// Like mkdir -p below a directory, following no link there; "" or ".": that directory. New directories are accessible
+// only to their owner (0700).
 Result<UniqueFd> make_beneath(const UniqueFd& directory, const std::string& relative);
 
 // "/a/b//c/" -> {"/a/b", "c"}; "c" -> {".", "c"}.
 std::pair<std::string, std::string> split_path(std::string_view path);
 std::string without_trailing_slashes(std::string_view path);
 
-// The directory in which a checkpoint's files are, and the last component of its path, after which they may be called.
+// The directory that holds a checkpoint's files, and the last component of its path, from which their names may be formed.
 struct FilesPlace {
   std::string directory, base;
 };

@@ -1,5 +1,5 @@
-// The hint beside checkpoints (transfer::Hint), which scripts read, such as TensorFlow's `checkpoint`: kept true when a copy comes.
-// Rights: as in checkpoint_reader.h. When a checkpoint is taken away: checkpoint_changes.h.
+// The hint beside checkpoints (transfer::Hint) that scripts read, such as TensorFlow's `checkpoint`: updated when a
+// copy arrives. Rights: as in checkpoint_reader.h. When a checkpoint is removed: checkpoint_changes.h.
 #pragma once
 
 #include <string>

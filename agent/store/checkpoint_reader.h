@@ -1,7 +1,7 @@
 // Finds checkpoints on disk and says how complete they are. Formats: docs/checkpoints.md.
 //
-// Everything is done with the rights of the calling thread. An agent that runs as root calls these inside AsUser
-// (agent/account/as_user.h), so that no job can make it read, rename or remove what its owner could not.
+// Everything is done with the rights of the calling thread. An agent that runs as root calls these functions inside
+// AsUser (agent/account/as_user.h), so that no job can make it read, rename or remove what its owner could not.
 #pragma once
 
 #include <string>
@@ -15,24 +15,24 @@
 
 namespace dtrain::store {
 
-inline constexpr std::size_t kForeignDirectories = 64;  // looked into for files in no known format
+inline constexpr std::size_t kForeignDirectories = 64;  // directories that are searched for files in no known format
 inline constexpr std::size_t kScanCandidates = 4096;  // checkpoints in one directory; more: Error{limit}
 
-// The shallow look, newest step first: manifests and indexes are parsed, every file has its size. A candidate that
-// fails it is in the answer with complete = false and its defect. A directory that does not exist holds none.
+// The shallow check, newest step first: manifests and indexes are parsed, and every file has its size. A candidate
+// that fails has complete = false and its defect. A directory that does not exist holds none.
 //
-// spec.dir is the directory; where it names a single checkpoint instead (a TensorFlow prefix, or a directory that
-// itself holds MANIFEST.json), that one is found. Error: the directory cannot be read, or holds too much.
+// spec.dir is the directory; if it names a single checkpoint instead (a TensorFlow prefix, or a directory that itself
+// holds MANIFEST.json), that one is found. Error: the directory cannot be read, or holds too much.
 Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& spec);
 
-// The same with what a watcher needs to tell whether anything is still moving.
+// The same, with what a watcher needs to notice further changes.
 Result<std::vector<transfer::Candidate>> look(const job::CheckpointSpec& spec);
 
-// Files that look like what a framework saves, in the directory or one below, in no format that is known here: how many, and the first of
-// them; "": none. For a directory that holds no checkpoint.
+// Describes files that look like a framework's saved state, in the directory or one below, but have no known format:
+// their number, and the first of them; "": none. For a directory without checkpoints.
 std::string unrecognised(const job::CheckpointSpec& spec);
 
-// One checkpoint that verify_path found, and what the deep check says of it.
+// One checkpoint that verify_path found, with the result of the deep check.
 struct PathReport {
   transfer::CheckpointInfo info;
   Status status;

@@ -25,17 +25,17 @@
 
 namespace dtrain::store {
 
-inline constexpr std::size_t kPendingVerifications = 1024;  // more unanswered ones: answered with Error{limit}
+inline constexpr std::size_t kPendingVerifications = 1024;  // unanswered; further ones are answered with Error{limit}
 
 struct CheckpointStoreOptions {
   std::uint64_t bytes_per_second = 200ull << 20;   // storage.checkpointRate; 0: no limit
-  Duration quiet = 50ms;          // a burst of changes is over after so long without one
-  Duration longest_burst = 1s;    // but looked at after so long in any case
-  Duration settle = 150ms;        // between two looks that must agree; doubles while they do not and no news comes
+  Duration quiet = 50ms;          // a burst of changes is over after so long without a change
+  Duration longest_burst = 1s;    // but the directory is scanned after this time in any case
+  Duration settle = 150ms;        // between two scans that must agree; doubles while they do not and no change is reported
   Duration longest_settle = 5s;
-  Duration poll = 5s;             // where changes cannot be learned of, and after an error
-  Duration foreign_after = 30s;   // files in no known format, and no checkpoint beside them: then that is said
-  CopyOwner copies = {};          // the first look of a watch removes what its earlier lives did not finish
+  Duration poll = 5s;             // where changes are not reported, and after an error
+  Duration foreign_after = 30s;   // for files in no known format without a checkpoint: then they are reported
+  CopyOwner copies = {};          // the first scan of a watch removes copies that earlier lives did not finish
 };
 
 class CheckpointStore {

@@ -1,6 +1,6 @@
-// The deep check of one checkpoint: every byte that its manifest or index vouches for is read and compared. Done in
-// slices, so that one worker thread can do other things in between; read(), never mmap: a file cut short under a
-// mapping would be a signal instead of an error.
+// The deep check of one checkpoint: reads and compares every byte that its manifest or index covers. Works in slices,
+// so that one worker thread can do other things in between; uses read(), never mmap, because a file truncated under a
+// mapping would raise a signal instead of an error.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace dtrain::store {
 
 // Errors name the checkpoint, the file and the cause. Only ErrorCode::damaged says that the bytes are wrong (and will
-// stay so); not_found: it went away; unavailable: it changed while it was read, or is another one than `info` now;
-// io: it could not be read; refused: a variant of the format that is not supported.
+// stay so); not_found: it vanished; unavailable: it changed while it was read, or differs from `info`; io: it could
+// not be read; refused: a variant of the format that is not supported.
 class Verification {
  public:
   static Result<Verification> begin(const transfer::CheckpointInfo& info);

@@ -1,5 +1,5 @@
-// Many verifications on one worker thread: in slices, in turn, the awaited before the background ones, and those no
-// faster than a given rate. Loop thread only; the slices run where `post` runs them.
+// Many verifications on one worker thread: in slices, in turn, awaited ones before background ones, and the latter no
+// faster than a given rate. Loop thread only; `post` runs the slices.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class VerificationQueue : public std::enable_shared_from_this<VerificationQueue>
   VerificationQueue(Post post, std::uint64_t bytes_per_second, std::size_t most_pending);
 
   void add(const node::VerifyCheckpoint& effect);
-  void end_background(JobId job);   // what is left of the job's is answered with Error{unavailable}
+  void end_background(JobId job);   // unfinished ones of the job are answered with Error{unavailable}
   Instant deadline() const;
   void dispatch(Instant now, const EventSink& sink);
 

@@ -1,7 +1,7 @@
-// Learns of changes in checkpoint directories from inotify. One descriptor for all jobs.
+// Learns of changes in checkpoint directories from inotify, with one descriptor for all jobs.
 //
 // Watches are added where directories are read, on the disk worker and with the job's rights; everything else happens
-// on the loop thread. A directory that does not exist yet is awaited at its nearest existing ancestor.
+// on the loop thread. For a directory that does not exist yet, its nearest existing ancestor is watched.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@
 
 namespace dtrain::store {
 
-inline constexpr std::size_t kWatchedChildren = 1024;   // directories below one checkpoint.dir; further ones unwatched
+inline constexpr std::size_t kWatchedChildren = 1024;   // directories below one checkpoint.dir; further ones are not watched
 
-// What one look over a directory tree armed.
+// The watches that one scan of a directory tree added.
 struct ArmedWatches {
-  // Watch descriptor -> the only name in there that matters; "" every name.
+  // By watch descriptor: the only name that matters there; "": every name.
   std::map<int, std::string> watches;
-  bool complete = true;   // false: the kernel's limit was reached or inotify is missing, so looks must be repeated
+  bool complete = true;   // false: the kernel's limit was reached or inotify is missing, so scans must be repeated
   std::string cause;      // why not complete
 };
 
@@ -32,17 +32,17 @@ class CheckpointWatch {
   int fd() const { return inotify_->get(); }   // -1: this system has no inotify
   bool available() const { return static_cast<bool>(*inotify_); }
 
-  // Any thread, with the rights of the job's user. Takes the result of share(): it outlives this object.
+  // May be called on any thread, with the rights of the job's user. Takes the result of share(), which outlives this object.
   using Shared = std::shared_ptr<const UniqueFd>;
   Shared share() const { return inotify_; }
   static ArmedWatches arm(const Shared& inotify, const std::string& directory);
 
-  // Loop thread. `armed` replaces what the job had.
+  // Loop thread. `armed` replaces the job's watches.
   void set(JobId job, const ArmedWatches& armed);
   void drop(JobId job) { set(job, {}); }
-  // Reads what the kernel has to say; a bounded amount at a time, fd() stays readable for the rest. Calls `changed`
-  // for each job concerned, and `unknown` when something happened to a directory that no job has: a look that is
-  // under way may be about to claim it.
+  // Reads the kernel's reports, a bounded amount at a time; fd() stays readable for the rest. Calls `changed` for
+  // each job concerned, and `unknown` when something happened in a directory that no job has: a scan in progress may
+  // be about to claim it.
   void read(const std::function<void(JobId)>& changed, const std::function<void()>& unknown);
 
  private:

@@ -22,21 +22,21 @@ namespace dtrain::store {
 
 inline constexpr Duration kFullRetry = 1s;
 inline constexpr Duration kFullLogEvery = 1min;
-inline constexpr std::size_t kWaitingTickets = 1'000'000;  // reached only by hours on a full disk: fails then
+inline constexpr std::size_t kWaitingTickets = 1'000'000;  // reached only after hours with a full disk: commits then fail
 
-// `later` after `first`, as one.
+// Appends `later` to `first`.
 void merge(Transaction& first, Transaction&& later);
 
 class Committer {
  public:
   using OnDone = std::function<void(std::uint64_t ticket, const Status& result)>;  // from the worker's dispatch()
 
-  // `reserve`: what a commit that finds no room gets, before it waits; the disk worker's while that runs. None: nullptr.
+  // `reserve`: space for a commit that finds none, used before it waits; the disk worker uses it while a commit runs. nullptr: none.
   Committer(Store& store, DiskWorker& worker, Log& log, OnDone on_done, DiskReserve* reserve = nullptr);
 
   // Cheap: nothing reaches the disk worker before flush().
   void add(node::Persist effect);
-  // At the end of each turn of the loop.
+  // To be called at the end of each turn of the loop.
   void flush(Now now);
   Instant deadline() const { return retry_at_; }
   bool idle() const { return !in_flight_ && waiting_.tickets.empty(); }

@@ -1,5 +1,5 @@
-// That the disk of the data directory failed, remembered where a reboot of the machine forgets it: RUN/disk-failed holds the boot id.
-// Until a reboot, or until all was written anew (Store::rewrite), what is read need not be what is on the disk.
+// Remembers that the data directory's disk failed until the machine reboots: RUN/disk-failed holds the boot id. Until
+// a reboot, or until everything was written anew (Store::rewrite), data that is read may not be on the disk.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace dtrain::store {
 
 Status note_disk_failure(const std::string& run_dir, const std::string& boot_id);
-// In this boot. What cannot be read was noted: it is asked before anything is promised.
+// True if it failed in this boot. An unreadable note counts as one, since promises depend on it.
 bool disk_failed(const std::string& run_dir, const std::string& boot_id);
 void forget_disk_failure(const std::string& run_dir);
 

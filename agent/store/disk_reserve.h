@@ -1,5 +1,5 @@
-// Room on the ledger's disk that nobody else can take: a file that holds it, and gives it back bit by bit when a commit finds none. Once
-// there is plenty it is filled up again.
+// Disk space for the ledger that nobody else can take: a file occupies it, and gives it up piece by piece when a
+// commit finds no space. It is filled again once there is plenty.
 //
 // For one thread.
 #pragma once
@@ -12,18 +12,18 @@
 namespace dtrain::store {
 
 inline constexpr std::uint64_t kReserveBytes = 16 << 20;
-inline constexpr std::uint64_t kReservePart = 32;           // but at most one such part of the file system
+inline constexpr std::uint64_t kReservePart = 32;           // at most this part of the file system (one 32nd)
 inline constexpr std::uint64_t kReserveStep = 1 << 20;      // given back at one time
 
 class DiskReserve {
  public:
-  // Where it cannot be had, in part or at all, there is less of it: a full disk keeps no agent from starting.
+  // If the space is not available, wholly or in part, the reserve is smaller: a full disk keeps no agent from starting.
   explicit DiskReserve(const std::string& path);
   DiskReserve(const DiskReserve&) = delete;
   DiskReserve& operator=(const DiskReserve&) = delete;
 
   bool give();    // false: nothing is left to give
-  void refill();  // where a good deal more is free than it takes
+  void refill();  // if considerably more is free than it takes
   std::uint64_t bytes() const { return bytes_; }
 
  private:

@@ -1,4 +1,4 @@
-// Small file helpers of the agent: every file is written whole or not at all, also by a kill at any byte.
+// File helpers of the agent: every file is written completely or not at all, even if the agent is killed at any byte.
 #pragma once
 
 #include <cstddef>

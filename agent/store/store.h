@@ -1,7 +1,7 @@
 // The agent's durable state in SQLite (<data>/dtrain.db; WAL, synchronous=FULL): what raft::Persist asks for (hard
-// state, log, newest snapshot), the host's task records, what it promised to other founders, and who this node is. Every
-// row carries a checksum of its own, so that rotten bytes are found when they are read and not when they are believed.
-// Nothing is ever deleted because it is damaged.
+// state, log, newest snapshot), the host's task records, promises to other founders, and this node's identity. Every
+// row has a checksum of its own, so that damage is found when it is read. Nothing is ever deleted because it is
+// damaged.
 //
 // Used by one thread at a time: opened and loaded before the disk worker starts to commit.
 #pragma once
@@ -23,49 +23,51 @@ struct sqlite3;
 
 namespace dtrain::store {
 
-// 1: a log of one voter, before common/raft. It is migrated when it is opened.
+// 1: a log of one voter, from before common/raft, which is migrated when it is opened.
 inline constexpr int kSchemaVersion = 3;
-// Of the write-ahead log (dtrain.db-wal) while the agent runs, but for one long transaction: it is begun anew at half of that.
+// Size limit of the write-ahead log (dtrain.db-wal) while the agent runs, except for one long transaction: it is
+// restarted at half of that.
 inline constexpr std::size_t kWalBytes = 2 << 20;
 
 struct StoredState {
   NodeId node;                      // made at the first start
   std::uint64_t life = 0;           // of this start; counts from 1
-  std::string cluster_id;           // "": belongs to none yet
+  std::string cluster_id;           // "": it belongs to none yet
   std::string previous_boot;        // boot id of the previous life; "": there was none
   raft::Stored replica;             // a hard state without a history: never a member of a council (or schema 1)
   std::map<std::string, std::string> task_records;
-  std::string formation;            // an encoded cluster::formation::Record; "": never took part in one
+  std::string formation;            // an encoded cluster::formation::Record; "": never took part in a formation
 };
 
-// What one transaction does: any number of node::Persist effects in order, merged (see committer.h).
-// In the order of the fields.
+// The content of one transaction: any number of node::Persist effects in order, merged (see committer.h). Applied in
+// the order of the fields.
 struct Transaction {
   bool forget_log = false;                       // hard state, snapshot and log are dropped, before all that follows
   std::optional<raft::HardState> hard;           // replaces the older one
   std::optional<raft::StoredSnapshot> snapshot;  // replaces the older one; log entries up to it are dropped
   bool reset_log = false;                        // with a snapshot: all log entries are dropped
   std::optional<std::uint64_t> truncate_from;    // log entries from this index on are dropped
-  std::vector<raft::LogEntry> append;            // behind what is there; an index that is taken is an error
+  std::vector<raft::LogEntry> append;            // appended; an index that exists is an error
   std::map<std::string, std::optional<std::string>> task_records;  // nullopt: erased
   std::optional<std::string> formation;          // replaces the older one
 };
 
 class Store {
  public:
-  // Opens or creates. ErrorCode::refused: written by a newer version, which the message names; nothing was changed.
-  // ErrorCode::damaged: the database does not verify. ErrorCode::limit: no space. Else ErrorCode::io.
+  // Opens or creates the database. ErrorCode::refused: written by a newer version, which the message names; nothing was
+  // changed. ErrorCode::damaged: the database does not verify. ErrorCode::limit: no space. Otherwise ErrorCode::io.
   static Result<std::unique_ptr<Store>> open(const std::string& data_dir, const std::string& version);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Writes every page anew and flushes it. After a failed write that is due before anything is promised in this boot of the machine again:
-  // the kernel may still show what it could not write, and forget it. What was promised before had been flushed.
+  // Writes every page anew and flushes it. After a failed write this must happen before anything is promised again in
+  // this boot of the machine: the kernel may still show data that it could not write, and forget it later. Earlier
+  // promises had been flushed.
   Status rewrite();
   // Counts a new life (durably) and reads everything.
   Result<StoredState> begin_life(const std::string& boot_id, const NodeId& id_if_new);
-  // Once, when the node gets into a cluster.
+  // To be called once, when the node enters a cluster.
   Status set_cluster_id(const std::string& cluster_id);
   // All or nothing, durable when it returns. ErrorCode::limit: no space, nothing changed, try again later; any other
   // error is fatal to the agent.
