@@ -14,7 +14,7 @@ namespace dtrain::shim {
 
 namespace {
 
-// glibc's set*id functions would try to change every thread of the shared memory; the bare calls change this process.
+// glibc's set*id functions would try to change every thread of the shared memory; the bare system calls change this process only.
 long raw(long number, long a = 0, long b = 0, long c = 0, long d = 0) { return syscall(number, a, b, c, d); }
 
 [[noreturn]] void give_up(ChildPlan& plan, Step step, int error) {
@@ -29,7 +29,7 @@ void apply_limits(ChildPlan& plan) {
     const auto resource = static_cast<int>(h.rlimits[i].resource);
     rlimit wanted{h.rlimits[i].value, h.rlimits[i].value};
     if (raw(SYS_prlimit64, 0, resource, reinterpret_cast<long>(&wanted)) == 0) continue;
-    // Not permitted to raise the hard limit: as much as it allows.
+    // The hard limit may not be raised: the value is as high as it permits.
     rlimit present{};
     if (raw(SYS_prlimit64, 0, resource, 0, reinterpret_cast<long>(&present)) != 0)
       give_up(plan, Step::set_limit, errno);
@@ -39,8 +39,8 @@ void apply_limits(ChildPlan& plan) {
   }
 }
 
-// The agent and its shims may be spared when memory is short (OOMScoreAdjust= of the unit); the task dies first. Written by a
-// child of vfork this is the child's alone. Where /proc cannot be had nobody was spared.
+// The agent and its shims may be protected when memory is short (OOMScoreAdjust= of the unit); the task must die
+// first. Written by a child of vfork this concerns only the child. If /proc is not available, nothing was protected.
 void be_killed_first() {
   const int fd = open_file("/proc/self/oom_score_adj", O_RDWR);
   char sign = 0;
@@ -48,8 +48,9 @@ void be_killed_first() {
   if (fd >= 0) close(fd);
 }
 
-// CPUs of its own, and the memory beside them first. A unit has both from systemd (docs/shim.md). What the kernel refuses (they are offline
-// by now, or not this container's) never keeps an attempt from starting: the agent looks what is in force, and says it.
+// CPUs of the task's own, and their memory first. A unit gets both from systemd (docs/shim.md). A refusal of the
+// kernel (CPUs that are offline by now, or not this container's) never keeps an attempt from starting: the agent
+// checks what is in force, and reports it.
 void take_cpus(const Launch& launch) {
   const LaunchHeader& h = launch.header;
   if ((h.flags & kUnit) != 0) return;
@@ -59,11 +60,12 @@ void take_cpus(const Launch& launch) {
   unsigned long nodes[kNumaNodes / kBits] = {};
   const auto node = static_cast<uint32_t>(h.numa_node);
   nodes[node / kBits] = 1ul << node % kBits;
-  raw(SYS_set_mempolicy, MPOL_PREFERRED, reinterpret_cast<long>(nodes), kNumaNodes + 1);  // it counts one less than it is told
+  // the kernel reads one bit less than this number
+  raw(SYS_set_mempolicy, MPOL_PREFERRED, reinterpret_cast<long>(nodes), kNumaNodes + 1);
 }
 
-// Why a program that is there cannot be executed: what its first line, or its ELF header, asks to be run by is not there, or may not be
-// executed itself. The kernel's word for that is the same as for the program's own. Keeps the first that is found.
+// Finds out why an existing program cannot be executed: the interpreter in its first line or ELF header is missing or
+// may not be executed. The kernel's error is the same as for the program itself. The first one found is kept.
 void note_interpreter(ChildPlan& plan, const char* program) {
   if (plan.interpreter[0] != '\0' || raw(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(program), X_OK) != 0) return;
   const int fd = open_file(program, O_RDONLY | O_NONBLOCK);
@@ -91,11 +93,11 @@ void note_interpreter(ChildPlan& plan, const char* program) {
     }
   }
   close(fd);
-  // It is the program that is at fault after all.
+  // The program itself is at fault after all.
   if (raw(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(name), X_OK) == 0) name[0] = '\0';
 }
 
-// As execvpe does: the first entry of PATH that can be executed. Its cause of failure is the most telling one.
+// Like execvpe: tries the entries of PATH, and keeps the most informative error.
 int execute(ChildPlan& plan) {
   const Launch& launch = *plan.launch;
   const char* name = launch.argv[0];
@@ -132,9 +134,10 @@ void run_child(void* context) {
   ChildPlan& plan = *static_cast<ChildPlan*>(context);
   const LaunchHeader& h = plan.launch->header;
   setsid();
-  // stdin is /dev/null already: the shim's own descriptors 0 to 2 are.
+  // stdin is /dev/null already, like the shim's own descriptors 0 to 2.
   if (dup2(plan.out, 1) < 0 || dup2(plan.err, 2) < 0) give_up(plan, Step::execute, errno);
-  // The shim may be more urgent than others, as the agent is; a task is not. (The system call answers 20 minus niceness.)
+  // The shim may have a higher priority, like the agent; a task has the usual one. (The system call returns 20 minus
+  // the nice value.)
   if (raw(SYS_getpriority, PRIO_PROCESS, 0) > 20) raw(SYS_setpriority, PRIO_PROCESS, 0, 0);
   be_killed_first();
   apply_limits(plan);
@@ -143,7 +146,7 @@ void run_child(void* context) {
       (raw(SYS_setgroups, h.group_count, reinterpret_cast<long>(plan.launch->groups)) != 0 ||
        raw(SYS_setresgid, h.gid, h.gid, h.gid) != 0 || raw(SYS_setresuid, h.uid, h.uid, h.uid) != 0))
     give_up(plan, Step::become_user, errno);
-  // After the change of user, which clears it. Without it a shim killed by somebody would leave its task running.
+  // After the change of user, which clears it. Without it, a shim that is killed would leave its task running.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (raw(SYS_getppid) != plan.parent) _exit(126);
   umask(022);

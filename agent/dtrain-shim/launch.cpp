@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kUsualBytes = 16 << 10;
 
-// Memory for good, asked for at start only. What most launch files need lies beside the shim's other data: a mapping elsewhere has page
-// tables of its own.
+// Memory that is kept for good, requested only at start. Most launch files fit into memory beside the shim's other
+// data: a separate mapping would need page tables of its own.
 char room[kUsualBytes] __attribute__((aligned(alignof(void*))));
 size_t used = 0;
 bool mapped = false;
@@ -67,7 +67,7 @@ bool string_at(char* base, size_t size, uint32_t offset, const char*& out) {
 bool Launch::is_short() { return !mapped; }
 
 bool Launch::load() {
-  // Of an assignment before: lists end where there is nothing.
+  // Clears an earlier assignment's data: lists end at null pointers.
   memset(room, 0, used);
   used = 0;
   size_t size = 0;

@@ -40,7 +40,7 @@ bool Link::accept() {
 
 void Link::close_connection() {
   if (fd_ >= 0) {
-    // By itself it leaves only with its last copy, and of the first connection systemd keeps one.
+    // A descriptor leaves epoll only with its last copy, and systemd keeps a copy of the first connection.
     epoll_ctl(epoll_, EPOLL_CTL_DEL, fd_, nullptr);
     close(fd_);
   }

@@ -12,7 +12,7 @@ constexpr size_t kNameBytes = 32;
 constexpr uint64_t kReserve = 4096;        // kept free of output in each file: some forty lines about dropped bytes
 constexpr uint64_t kRoomStep = 16 << 10;   // asked of the disk at a time
 constexpr int kKeepSize = 1;               // FALLOC_FL_KEEP_SIZE: readers see nothing of it
-constexpr uint64_t kLookEvery = 256 << 10;  // bytes written, at most
+constexpr uint64_t kLookEvery = 256 << 10;  // at most so many bytes between two checks
 
 Text<kNameBytes> raw_name(uint32_t number) {
   Text<kNameBytes> name;
@@ -46,7 +46,7 @@ void LogWriter::configure(uint32_t first, uint64_t file_bytes, uint32_t files) {
   files_ = files > 0 ? files : 1;
 }
 
-// False: the disk is full. A file system that cannot reserve is tried with each write.
+// Returns false if the disk is full. A file system that cannot reserve space is tried with each write.
 bool LogWriter::File::reserve(uint64_t bytes) {
   const uint64_t wanted = at + bytes;
   if (wanted <= room) return true;
@@ -63,12 +63,12 @@ bool LogWriter::File::reserve(uint64_t bytes) {
   return false;
 }
 
-// For so much output, with its record and the reserve behind both.
+// Space for that much output, with its record and the reserve of both files.
 bool LogWriter::has_room(size_t size) {
   return raw_.reserve(size + kReserve) && index_.reserve(sizeof(task::LogIndexRecord) + kReserve);
 }
 
-// The oldest goes first: on a full disk its room is what the new file needs.
+// The oldest file is removed first: on a full disk the new file needs its space.
 bool LogWriter::rotate() {
   if (number_ >= files_) {
     unlink(raw_name(number_ - files_).c_str());
@@ -78,7 +78,7 @@ bool LogWriter::rotate() {
   File raw, index;
   raw.fd = open_file(raw_name(number_).c_str(), flags, 0600);
   if (raw.fd >= 0) index.fd = open_file(index_name(number_).c_str(), flags, 0600);
-  // One without room for anything serves nobody; in the present file there is room for the line about it.
+  // A new file without space is useless; the present file has space for the line about it.
   if (index.fd < 0 || !raw.reserve(kReserve) || !index.reserve(kReserve)) {
     for (const int fd : {raw.fd, index.fd})
       if (fd >= 0) close(fd);
@@ -88,7 +88,7 @@ bool LogWriter::rotate() {
   }
   for (const File& old : {raw_, index_}) {
     if (old.fd < 0) continue;
-    (void)!ftruncate(old.fd, static_cast<off_t>(old.at));  // gives back what was reserved
+    (void)!ftruncate(old.fd, static_cast<off_t>(old.at));  // returns the reserved space
     close(old.fd);
   }
   raw_ = raw;
@@ -98,7 +98,7 @@ bool LogWriter::rotate() {
   return true;
 }
 
-// Nothing of what the disk must have left: f_bavail knows what is kept for root, too.
+// Keeps the free space that the disk must have: f_bavail excludes what is reserved for root.
 bool LogWriter::leaves_room(size_t size) {
   if (size > budget_) {
     struct statvfs disk {};
@@ -113,7 +113,7 @@ bool LogWriter::leaves_room(size_t size) {
   return true;
 }
 
-// Both or neither: bytes without their record would be taken for the output of a later write.
+// Both or neither: bytes without their record would count as output of a later write.
 bool LogWriter::store(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size) {
   task::LogIndexRecord record{};
   record.offset = raw_.at;
@@ -122,7 +122,7 @@ bool LogWriter::store(task::LogStream stream, uint32_t attempt, const char* byte
   record.attempt = attempt;
   record.stream = static_cast<uint8_t>(stream);
   if (!write_all(raw_.fd, raw_.at, bytes, size) || !write_all(index_.fd, index_.at, &record, sizeof(record))) {
-    // Shrinking needs no room. Should it fail all the same, the next write lands on the same offset.
+    // Shrinking needs no space. If it fails all the same, the next write goes to the same offset.
     (void)!ftruncate(raw_.fd, static_cast<off_t>(raw_.at));
     (void)!ftruncate(index_.fd, static_cast<off_t>(index_.at));
     return false;

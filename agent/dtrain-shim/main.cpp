@@ -14,8 +14,8 @@ namespace {
 
 constexpr uint64_t kAllButSigterm = ~(uint64_t{1} << (SIGTERM - 1));
 
-// Until the agent has another assignment for this process: its directory, in at most `room` bytes. False: there will be none. When the host
-// stops (SIGTERM), there is nothing to write down, and the process ends at once.
+// Waits until the agent has another assignment for this process: its directory, in at most `room` bytes. Returns false if
+// there will be none. When the host stops (SIGTERM), there is nothing to record, and the process ends at once.
 bool wait_for_assignment(char* directory, size_t room) {
   while (true) {
     pollfd agent{kBirthSocket, POLLIN, 0};
@@ -25,7 +25,7 @@ bool wait_for_assignment(char* directory, size_t room) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     CommandPacket command;
     if (n <= 0 || !read_struct(packet, static_cast<size_t>(n), kCommandV1Bytes, command)) return false;
-    if (command.command != static_cast<uint16_t>(Command::serve)) continue;  // meant for the assignment before
+    if (command.command != static_cast<uint16_t>(Command::serve)) continue;  // meant for the previous assignment
     if (command.a == 0 || command.a > room || command.a + sizeof(command) > static_cast<size_t>(n)) return false;
     memset(directory, 0, room);
     memcpy(directory, packet + n - command.a, command.a);
@@ -39,9 +39,10 @@ bool wait_for_assignment(char* directory, size_t room) {
 
 int main(int argc, char** argv) {
   using dtrain::shim::Shim;
-  static Shim shim;  // static: its buffers cost nothing until they are used
+  static Shim shim;  // static, so that its buffers cost nothing until they are used
   constexpr int kUsage = 64, kUnavailable = 69;
-  // Its argument is where it is looked for, so it always names the present directory; the empty ones behind it may become part of it.
+  // Processes are looked for by this argument, so it must always name the present directory; the empty arguments
+  // after it may become part of it.
   char* const directory = argc > 1 ? argv[1] : nullptr;
   size_t room = argc > 1 ? strlen(directory) : 0;
   int others = 2;

@@ -10,12 +10,12 @@ namespace dtrain::shim {
 
 namespace {
 
-// No room for descriptors: those stay in the message.
+// No room for descriptors, which then stay in the message.
 struct alignas(cmsghdr) Control {
   char bytes[CMSG_SPACE(sizeof(ucred))];
 };
 
-// The sender's uid as the kernel says, or UINT32_MAX.
+// The sender's uid as the kernel says; UINT32_MAX: there is none.
 uint32_t sender_of(const msghdr& message) {
   const cmsghdr* head = CMSG_FIRSTHDR(&message);
   if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS) return UINT32_MAX;
@@ -35,7 +35,7 @@ void parse_line(const char* line, size_t size, Notification& out) {
   size_t length = size - kPrefix;
   if (length > kStatusBytes) {
     length = kStatusBytes;
-    // Not in the middle of a UTF-8 character.
+    // Not cut in the middle of a UTF-8 character.
     while (length > 0 && (static_cast<unsigned char>(line[kPrefix + length]) & 0xC0) == 0x80) --length;
   }
   memcpy(out.status, line + kPrefix, length);
@@ -69,7 +69,8 @@ bool NotifySocket::open(Launch& launch) {
   return true;
 }
 
-// Looked at before it is taken: what came along must not be dropped here. The kernel always says who sent it; else there was nothing.
+// Looks at the message before taking it, because descriptors in it must not be dropped here. The kernel always adds
+// the sender; without one there was no message.
 bool NotifySocket::receive(Notification& out) {
   static char text[kNotifyBytes];
   static Control control;
@@ -101,7 +102,7 @@ bool NotifySocket::receive(Notification& out) {
   return true;
 }
 
-// Nobody can send any more; what waits is for nobody.
+// Nobody can send any more; waiting messages are dropped.
 bool NotifySocket::shut() {
   static Notification nobodys;
   shutdown(fd_, SHUT_RD);

@@ -14,7 +14,7 @@ struct alignas(cmsghdr) Room {
   char bytes[CMSG_SPACE(sizeof(int) * kPassedDescriptors) + CMSG_SPACE(sizeof(ucred))];
 };
 
-// Takes copies of what came along, says so, and exits when the shim has dropped the message.
+// Takes copies of the descriptors, reports that, and exits when the shim has dropped the message.
 [[noreturn]] void hold(int socket, int go, int held) {
   // All three are above the standard ones, which are /dev/null.
   if (dup2(socket, kSocket) < 0 || dup2(go, kGo) < 0 || dup2(held, kHeld) < 0) _exit(1);
@@ -36,7 +36,8 @@ struct alignas(cmsghdr) Room {
 
 }  // namespace
 
-// They are no children as those of the task are: nothing is told of their end, and who waits for those does not see them.
+// These children are not reaped like the task's: no signal reports their end, and waiting for the task's children
+// does not see them.
 int Passed::reap() {
   while (holders_ > 0 && waitpid(-1, nullptr, __WCLONE | WNOHANG) > 0) --holders_;
   return holders_;

@@ -17,8 +17,9 @@ constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kCgroupFreezeBound = 1000 * kMillisecond;
 constexpr int64_t kStopFreezeBound = 200 * kMillisecond;
 constexpr int64_t kFreezePause = 2 * kMillisecond;
-constexpr int64_t kSyncAfter = 100 * kMillisecond;          // quiet time behind an exit before its record is flushed
-constexpr int64_t kHostStopBound = 60'000 * kMillisecond;   // SIGTERM to the end of an attempt: twice what a stopping host waits
+constexpr int64_t kSyncAfter = 100 * kMillisecond;          // quiet time after an exit before its record is flushed
+// from SIGTERM to the end of an attempt: twice as long as a stopping host waits
+constexpr int64_t kHostStopBound = 60'000 * kMillisecond;
 constexpr size_t kReadBytes = 32 << 10;                     // of one stream in one turn
 constexpr int kCommandsPerTurn = 16;
 constexpr int kDatagramsPerTurn = 64;
@@ -42,11 +43,11 @@ bool Shim::run() {
         case kOut: read_piece(0, kReadBytes); break;
         case kErr: read_piece(1, kReadBytes); break;
         case kCgroup:
-        case kLeaseTimer: break;  // looked at above and below
+        case kLeaseTimer: break;  // handled before and after
       }
     }
     timers();
-    // Whoever asked for the end has been answered, or has gone away: the next one finds the exit record.
+    // The command to end has been answered, or its agent is gone: the next agent finds the exit record.
     if (leaving_ && !runs() && !ends() && end_sequence_ == 0 && !link_.writing()) break;
   }
   if (!stays_) remove_sockets();
@@ -59,8 +60,8 @@ void Shim::remove_sockets() {
   unlink(kNotifyFile);
 }
 
-// What could follow it into the next assignment is none: no memory cgroup that it joined, no urgency of a lease, no memory of its own for a
-// long launch file. A service is one assignment's, and a host that stops has no more of them.
+// True if nothing would follow the shim into the next assignment: no v1 memory cgroup, no real-time priority of a lease,
+// no extra memory for a long launch file. A service belongs to one assignment, and a stopping host gets no more.
 bool Shim::may_stay() const {
   return stay_asked_ && (launch_.header.flags & kUnit) == 0 && launch_.memory_cgroup[0] == '\0' && launch_.is_short() && !lease_ &&
          host_stops_ns_ == 0 && link_.fd() >= 0;
@@ -108,10 +109,10 @@ void Shim::timers() {
 void Shim::new_connection() {
   if (!link_.accept()) return;
   watch_agent();
-  // A command of the earlier agent is carried out all the same; only its answer has nobody to go to.
+  // A command of the earlier agent is carried out all the same; only its answer is dropped.
   freeze_sequence_ = end_sequence_ = start_sequence_ = 0;
   start_owed_ = false;
-  if (lease_) withdraw_start(Outcome::withdrawn);  // this one is not: the new agent orders it again if it wants it
+  if (lease_) withdraw_start(Outcome::withdrawn);  // except this one: the new agent orders the start again if it wants it
 }
 
 void Shim::agent_ready(uint32_t events) {
@@ -174,7 +175,7 @@ void Shim::obey(const CommandPacket& command) {
   reply.outcome = static_cast<uint16_t>(outcome);
   if (answer_now) link_.reply(reply);
   flush();
-  // The answer comes first, whatever is left to do for the attempt.
+  // The answer comes first, before the rest of the attempt's work.
   if (start_owed_) pay_start();
   if (!begun_) return;
   begun_ = false;
@@ -275,7 +276,7 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
 // ---------------------------------------------------------------- freezing
 
 Outcome Shim::freeze(const CommandPacket& command, bool& answer_now) {
-  if (freeze_deadline_ != 0) answer_freeze(Outcome::failed, ECANCELED);  // overtaken
+  if (freeze_deadline_ != 0) answer_freeze(Outcome::failed, ECANCELED);  // a newer command replaced it
   if (!runs()) return Outcome::no_attempt;
   if (command.a == 0) {
     tree_.thaw();
@@ -302,7 +303,7 @@ void Shim::step_freeze() {
   const int64_t now = boot_ns();
   freeze_due_ = now + kFreezePause;
   if (now < freeze_deadline_) return;
-  // What cannot be stopped is ended: whoever asked relies on its not running.
+  // What cannot be frozen is killed: whoever asked relies on its not running.
   record_.flags |= kFreezeFailed;
   kill_tree();
   answer_freeze(Outcome::failed, ETIMEDOUT);
@@ -331,9 +332,9 @@ void Shim::watch_cgroup(bool on) {
 
 // ---------------------------------------------------------------- ending
 
-// Read before anything is reaped: the SIGCHLD of a child that ends later is still to come.
+// Read before children are reaped: a child that ends later raises another SIGCHLD.
 void Shim::signalled() {
-  signalfd_siginfo news[2];  // one of each kind is pending at most
+  signalfd_siginfo news[2];  // at most one of each kind is pending
   const ssize_t n = read(signals_, news, sizeof(news));
   for (ssize_t i = 0; i < n / static_cast<ssize_t>(sizeof(news[0])); ++i)
     if (news[i].ssi_signo == SIGTERM) host_stops();
@@ -350,13 +351,13 @@ void Shim::reap() {
     record_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     record_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     kill_due_ = kill_pause_ = 0;
-    // It may have come after the last look, and is there for sure if it was sent before the task's.
+    // SIGTERM may have come after the last look; it is certainly there if it was sent before the task's.
     sigset_t term;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     const timespec at_once{};
     if (sigtimedwait(&term, nullptr, &at_once) == SIGTERM) host_stops();
-    // Long after it was asked, it ended by itself. Of a service systemd bounds that time.
+    // The attempt ended long after the stop, so it ended by itself. For a service systemd limits that time.
     else if ((launch_.header.flags & kUnit) == 0 && boot_ns() - host_stops_ns_ > kHostStopBound)
       record_.flags &= static_cast<uint16_t>(~kHostStops);
   }
@@ -369,7 +370,7 @@ void Shim::finish_attempt() {
   log_.note_drops(record_.attempt);
   journal_.end_line();
   if (tree_.memory_kills() > memory_kills_) record_.flags |= kOutOfMemory;
-  if ((record_.flags & kFrozen) != 0 || freeze_deadline_ != 0) tree_.thaw();  // or the next attempt is born frozen
+  if ((record_.flags & kFrozen) != 0 || freeze_deadline_ != 0) tree_.thaw();  // otherwise the next attempt would be born frozen
   record_.flags &= static_cast<uint16_t>(~kFrozen);
   record_.phase = static_cast<uint8_t>(Phase::ended);
   record_.dropped_bytes = log_.dropped_bytes();
@@ -386,7 +387,7 @@ void Shim::finish_attempt() {
 
 // ---------------------------------------------------------------- output and notifications
 
-// One read. Returns the bytes taken; 0: nothing there now or ever.
+// One read. Returns the number of bytes; 0: there are none now, or never again.
 size_t Shim::read_piece(int stream, size_t limit) {
   int& fd = output_[stream];
   if (fd < 0) return 0;
@@ -404,8 +405,8 @@ size_t Shim::read_piece(int stream, size_t limit) {
   return size;
 }
 
-// Every writer is gone: what is in the pipe now is all there will ever be, unless somebody outside was given the
-// descriptor; so the amount of this moment is the bound.
+// Every writer is gone, so the pipe holds all the output there will be, unless another process got the descriptor; so
+// the present amount is the limit.
 void Shim::drain_output() {
   for (int stream = 0; stream < 2; ++stream) {
     int left = 0;
@@ -448,7 +449,7 @@ void Shim::read_notifications() {
     anything = anything || news.ready || news.stopping || news.watchdogs > 0 || news.has_status;
   }
   if (notify_.is_stuck() == deaf_) return anything ? changed() : void();
-  // It waits for one of its holders to end, which is looked at whenever something else happens.
+  // It waits for one of its holders to end, which is checked at every other event.
   deaf_ = !deaf_;
   epoll_event event{};
   event.data.u64 = kNotify;
@@ -473,7 +474,7 @@ void Shim::write_state() {
   (void)!pwrite(state_, bytes, encode(bytes, false), 0);
 }
 
-// While there is time: so that a disk that is full at the end has room for the record.
+// Done early, so that a disk that is full at the end has space for the record.
 void Shim::reserve_exit_record() {
   if (draft_ >= 0) close(draft_);
   draft_ = open_file(kExitDraft, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);

@@ -1,4 +1,4 @@
-// The shim of a task that runs under a lease: common/task/lease.h decides, here it is done (docs/leases.md).
+// The shim of a task under a lease: carries out what common/task/lease.h decides (docs/leases.md).
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -11,7 +11,7 @@ namespace dtrain::shim {
 
 namespace {
 
-constexpr int64_t kFreezePause = 2'000'000;  // between looks, besides what cgroup.events announces
+constexpr int64_t kFreezePause = 2'000'000;  // between looks, besides the events of cgroup.events
 #ifndef MCL_ONFAULT
 constexpr int MCL_ONFAULT = 4;
 #endif
@@ -19,13 +19,14 @@ constexpr int MCL_ONFAULT = 4;
 Instant instant(int64_t ns) { return Instant{} + Duration(ns); }
 Instant now() { return instant(boot_ns()); }
 
-// After a pause of the whole host the task would otherwise run for up to 50 ms before its shim does. Without the right
-// to it nothing changes. What the shim has touched stays in memory; the rest of it, mostly tables for hosts without
-// cgroups, need not be there. Neither is inherited by the task.
+// After a pause of the whole host the task could otherwise run for up to 50 ms before its shim does. Without the
+// right to this nothing changes. Pages that the shim has used stay in memory; the rest, mostly tables for hosts
+// without cgroups, need not be loaded. The task inherits neither.
 void become_urgent() {
   sched_param lowest{};
   lowest.sched_priority = 1;
-  (void)syscall(SYS_sched_setscheduler, 0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);  // the bare call: musl's own only fails
+  // the bare system call, because musl's wrapper always fails
+  (void)syscall(SYS_sched_setscheduler, 0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
   (void)mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);
 }
 
@@ -55,14 +56,14 @@ void Shim::enforce_lease() {
   uint64_t ignored;
   (void)!read(lease_timer_, &ignored, sizeof(ignored));
   step_lease([&](task::LeaseActions& out) {
-    // What is frozen needs no kill, whoever did it: the agent does while this shim is stopped.
+    // A frozen task needs no kill, whoever froze it: the agent does so while this shim is stopped.
     if ((runs() || ends()) && tree_.has_cgroup() && tree_.freeze_step()) {
       if (lease_->phase() == task::Lease::Phase::running) record_.flags |= kLeaseFrozen;
       lease_->frozen(at, out);
     } else {
       lease_->wake(at, out);
     }
-    if (out.kill && runs()) record_.flags |= kFreezeFailed;  // the clock alone kills for no other reason
+    if (out.kill && runs()) record_.flags |= kFreezeFailed;  // the clock kills for no other reason
   });
 }
 
@@ -109,11 +110,11 @@ void Shim::act(const task::LeaseActions& actions, uint16_t flags_before) {
     ask.t0_ns = actions.ask->t0.time_since_epoch().count();
     link_.ask(ask);
   }
-  // The agent hears of each grant before this shim does; only its next life must read it. A thaw is told always: the
-  // agent may have frozen what this shim was still about to freeze, and has said so.
+  // The agent sees each grant before this shim does; only its next life must read it. A thaw is always reported,
+  // because the agent may have frozen the task, and reported that, before this shim did.
   if (record_.flags != flags_before || actions.thaw) changed();
   else if (renewed && !actions.start) write_state();
-  if (actions.start || actions.thaw) enforce_lease();  // it may have been stopped in between
+  if (actions.start || actions.thaw) enforce_lease();  // the shim may have been stopped in between
 }
 
 void Shim::stop_freezing() {
@@ -149,7 +150,7 @@ Outcome Shim::order_start(const CommandPacket& command, bool& answer_now) {
 }
 
 void Shim::granted_start() {
-  // While nothing ran the agent may have frozen the empty cgroup; whoever is born there would never come to exec.
+  // While nothing ran the agent may have frozen the empty cgroup; a process born in it would never reach exec.
   if (tree_.has_cgroup()) tree_.thaw();
   ReplyPacket reply;
   const Outcome outcome = begin_attempt(lease_->attempt(), reply);
@@ -175,7 +176,7 @@ void Shim::owe_start(Outcome outcome, ReplyPacket& reply) {
   start_sequence_ = 0;
 }
 
-// Behind the answer to the command that brought it about.
+// After the answer to the command that caused it.
 void Shim::pay_start() {
   if (link_.fd() >= 0 && !link_.reading()) return;
   start_owed_ = false;
@@ -186,13 +187,13 @@ void Shim::pay_start() {
 // ---------------------------------------------------------------- the agent's orders
 
 Outcome Shim::order_freeze(const CommandPacket& command, bool& answer_now) {
-  answer_hold(Outcome::failed, ECANCELED);  // overtaken
+  answer_hold(Outcome::failed, ECANCELED);  // a newer command replaced it
   if (!runs()) return Outcome::no_attempt;
   held_ = command.a != 0;
   const uint16_t flags = record_.flags;
   if (!held_) {
     record_.flags &= static_cast<uint16_t>(~kFrozen);
-    // A release is a thaw, which takes a grant: until then it stands still for that.
+    // A release is a thaw, which needs a grant: until then the task stays frozen because of the lease.
     if (lease_->phase() == task::Lease::Phase::frozen) record_.flags |= kLeaseFrozen;
   }
   step_lease([&](task::LeaseActions& out) { lease_->hold(now(), held_, lease_->epoch(), out); });
@@ -234,7 +235,7 @@ Outcome Shim::lease_answer(const CommandPacket& command) {
   return Outcome::done;
 }
 
-// As if it had been exempt from the beginning.
+// As if the task had been exempt from the beginning.
 Outcome Shim::require_lease(const CommandPacket& command) {
   if (lease_) return Outcome::already;
   if (leaving_ || command.lease_ns <= 0 || !begin_lease(command.lease_ns, command.epoch, command.nonce, true))
@@ -243,7 +244,7 @@ Outcome Shim::require_lease(const CommandPacket& command) {
   if (runs() || ends()) lease_->start(now(), record_.attempt, lease_->epoch(), nothing);
   held_ = (record_.flags & kFrozen) != 0 || freeze_deadline_ != 0;
   if (freeze_deadline_ != 0) freeze_due_ = boot_ns();
-  freeze_deadline_ = 0;  // from here on the lease bounds a freeze that is under way
+  freeze_deadline_ = 0;  // from here on the lease limits a freeze in progress
   if (held_) lease_->hold(now(), true, lease_->epoch(), nothing);
   if ((record_.flags & kFrozen) != 0) lease_->frozen(now(), nothing);
   step_lease([&](task::LeaseActions& out) { lease_->require(now(), out); });
@@ -251,7 +252,7 @@ Outcome Shim::require_lease(const CommandPacket& command) {
   return Outcome::done;
 }
 
-// Nothing of the attempt is left. What the agent may have done to its cgroup meanwhile must not meet the next one.
+// Nothing of the attempt is left. What the agent may have done to its cgroup meanwhile must not affect the next one.
 void Shim::lease_attempt_ended() {
   stop_freezing();
   held_ = false;

@@ -1,4 +1,4 @@
-// Setting a shim up: everything that it will ever need is opened and reserved here.
+// Sets a shim up: opens and reserves everything that it will ever need.
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -49,7 +49,8 @@ bool is_socket(int fd, int wanted) {
 
 }  // namespace
 
-// systemd passes the first connection as descriptor 0, and the journal as 1. Both leave the places of the task's own.
+// systemd passes the first connection as descriptor 0, and the journal as 1. Both are moved from the numbers that the
+// task's descriptors need.
 bool Shim::take_descriptors() {
   if (is_socket(kBirthSocket, SOCK_SEQPACKET) || !is_socket(0, SOCK_SEQPACKET)) return true;
   if (dup2(0, kBirthSocket) < 0) return false;
@@ -60,16 +61,17 @@ bool Shim::take_descriptors() {
 bool Shim::become_daemon() {
   if (again_) return open_events();
   umask(077);
-  setsid();  // fails harmlessly where the launcher has done it
+  setsid();  // fails harmlessly if the launcher has done it
   if (!take_descriptors()) return false;
   const int null = ::open("/dev/null", O_RDWR);
   if (null < 0) return false;
   for (int fd = 0; fd < 3; ++fd)
     if (null != fd && dup2(null, fd) < 0) return false;
   if (null > 2) close(null);
-  // What the launcher ignored must not be ignored by the task, and nothing but SIGKILL ends a shim against its will: at a host's stop
-  // the tasks get their SIGTERM themselves, and their exits are still to be recorded. The shim's says whose doing they are.
-  // The bare calls, since a C library keeps some real-time signals for itself: it would let them through, and what ignored them stay.
+  // What the launcher ignored must not be ignored by the task, and only SIGKILL may end a shim against its will: when
+  // the host stops, the tasks get their own SIGTERM, and their exits must still be recorded; the shim's SIGTERM shows
+  // why they ended. The bare system calls, because a C library reserves some real-time signals: it would let them
+  // through, and leave ignored ones ignored.
   static constexpr char kDefault[32] = {};  // a kernel's sigaction: SIG_DFL, no flags, no mask
   for (int number = 1; number < NSIG; ++number) syscall(SYS_rt_sigaction, number, kDefault, nullptr, kSignalBytes);
   static constexpr uint64_t kAll = UINT64_MAX;
@@ -87,8 +89,8 @@ bool Shim::open_events() {
   return signals_ >= 0 && epoll_ >= 0;
 }
 
-// systemd may start a service long after it was asked. Meanwhile its agent may have died, and the next one have launched another shim
-// here: then the launch file, the sockets and the state in this directory are that one's.
+// systemd may start a service long after it was ordered. Meanwhile the agent may have died, and the next one may have
+// launched another shim here: then launch file, sockets and state in this directory belong to that shim.
 bool Shim::is_meant() const {
   if (unit_ == nullptr) return true;
   const char* slash = strrchr(launch_.cgroup, '/');
@@ -97,7 +99,7 @@ bool Shim::is_meant() const {
   return false;
 }
 
-// Whoever had a service started, and is gone or has given it up, has closed the other end of its first connection.
+// An agent that ordered a service, and is gone or has given it up, has closed its end of the first connection.
 bool Shim::is_wanted() const {
   pollfd birth{kBirthSocket, 0, 0};
   if ((launch_.header.flags & kUnit) == 0 || poll(&birth, 1, 0) == 0 || (birth.revents & (POLLHUP | POLLNVAL)) == 0) return true;
@@ -118,8 +120,9 @@ bool Shim::load_launch() {
   return n > 0;
 }
 
-// The launcher has put this process into the v2 cgroup's `shim`; systemd, which knows no such, into the unit's of every hierarchy. The v1
-// memory cgroup is else joined here and inherited by every attempt: moving each of them would cost it some 10 ms.
+// The launcher has put this process into the v2 cgroup's `shim`; systemd, which has no such child, into the unit's
+// groups in every hierarchy. Otherwise the v1 memory cgroup is joined here, so that attempts inherit it: moving each
+// of them would cost some 10 ms.
 bool Shim::join_cgroups() {
   const bool joined_already = (launch_.header.flags & kUnit) != 0;
   if (launch_.memory_cgroup[0] != '\0' && !joined_already) {
@@ -138,13 +141,13 @@ bool Shim::join_cgroups() {
   return true;
 }
 
-// From here on it leaves traces.
+// From here on the shim leaves files.
 bool Shim::open_files() {
   if (!is_wanted()) return false;
   log_.configure(launch_.header.first_log, launch_.header.log_file_bytes, launch_.header.log_files);
   state_ = open_file(kStateFile, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
   if (state_ < 0) return false;
-  // Takes its room on disk now: later a full disk must not keep the state from being written.
+  // Takes disk space now, so that a full disk cannot keep the state from being written later.
   char reserve[kRecordBytes] = {};
   encode(reserve, false);
   return pwrite(state_, reserve, sizeof(reserve), 0) == static_cast<ssize_t>(sizeof(reserve));

@@ -1,4 +1,5 @@
-// Signals to a running attempt, SIGTERM (the host stops, or a person stops this assignment's service), and the end of what is left then.
+// Signals to a running attempt, SIGTERM to the shim (the host stops, or a person stops this assignment's service),
+// and the end of what is left then.
 #include <signal.h>
 
 #include "agent/dtrain-shim/shim.h"
@@ -21,7 +22,7 @@ Outcome Shim::signal(const CommandPacket& command) {
   return Outcome::done;
 }
 
-// Behind the end of the main process all that is left is the rest.
+// After the end of the main process, the tree consists of the rest.
 void Shim::signal_task(int number, bool whole_tree) {
   const bool still = (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || freeze_due_ != 0 || held_;
   if (whole_tree && still) tree_.signal_all(number);
@@ -29,22 +30,23 @@ void Shim::signal_task(int number, bool whole_tree) {
   else if (runs()) kill(record_.pid, number);
 }
 
-// A later stop may shorten what an earlier signal gave.
+// A later stop may shorten an earlier signal's grace.
 void Shim::give_grace(int64_t grace_ns) {
   if (grace_ns <= 0) return;
   grace_until_ = boot_ns() + (grace_ns < kMostGrace ? grace_ns : kMostGrace);
   kill_due_ = 0;
 }
 
-// SIGKILL is the end of all grace.
+// SIGKILL ends any grace.
 void Shim::kill_tree() {
   grace_until_ = kill_due_ = 0;
   tree_.kill_all();
 }
 
-// The main process is gone. Nothing of the attempt may be left when its end is told: a forked data loader would keep
-// the listening socket or the GPU. Those whom a stop has given grace have it: a main process is often a script around the trainer. As long
-// as one of them lives, this process has children; who is in the cgroup without being one (`dtrainctl exec`) is not waited for.
+// The main process is gone. Nothing of the attempt may be left when its end is reported: a forked data loader could
+// keep the listening socket or the GPU. Processes to which a stop gave grace have it, because a main process is often
+// a script around the trainer. As long as one of them lives, this process has children; a process in the cgroup that
+// is no child (`dtrainctl exec`) is not waited for.
 void Shim::step_ending() {
   if (childless_ && tree_.cgroup_empty()) return finish_attempt();
   watch_cgroup(true);
@@ -61,8 +63,8 @@ void Shim::step_ending() {
   kill_due_ = now + kill_pause_;
 }
 
-// Written down at once: it may be killed before the task has ended. dtrain-hold tells the shim before its task; systemd tells the shim
-// alone.
+// Recorded at once, because the shim may be killed before the task has ended. dtrain-hold signals the shim before its
+// task; systemd signals only the shim.
 void Shim::host_stops() {
   host_stops_ns_ = boot_ns();
   leaving_ = true;
@@ -73,8 +75,8 @@ void Shim::host_stops() {
   if ((launch_.header.flags & kUnit) != 0) pass_stop();
 }
 
-// What an order froze goes on, so that it can end as it likes. What stands still for want of a lease does not: the signal waits for a
-// grant, and systemd for the signal's effect until TimeoutStopSec.
+// A task that an order froze is thawed, so that it can end as it likes. A task that is frozen for want of a lease is
+// not: the signal waits for a grant, and systemd for the signal's effect until TimeoutStopSec.
 void Shim::pass_stop() {
   if (runs() && ((record_.flags & kFrozen) != 0 || freeze_deadline_ != 0 || held_)) {
     CommandPacket thaw;

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kPids = 1 << 22;         // PID_MAX_LIMIT of 64-bit kernels
 constexpr size_t kTreeProcesses = 16'384;   // of one scan; what is beyond is found by the next one
 
-// Result of the newest scan. Static: the pages of an idle shim are never touched.
+// Result of the newest scan. Static: an idle shim never uses these pages.
 struct Scan {
   uint64_t member[kPids / 64];
   int32_t pids[kTreeProcesses];   // parents before their children
@@ -24,7 +24,7 @@ struct Scan {
 };
 Scan scan;
 
-// Whom signal_at_once() has stopped: they go on behind it. Static for the same reason.
+// Processes that signal_at_once() stopped, and must continue. Static for the same reason.
 struct Halted {
   uint64_t member[kPids / 64];
   int32_t pids[kTreeProcesses];
@@ -32,7 +32,7 @@ struct Halted {
 };
 Halted halted;
 
-constexpr int kHaltLooks = 100;                  // a process in an uninterruptible sleep stops later: nobody waits for it
+constexpr int kHaltLooks = 100;                  // a process in an uninterruptible sleep stops later and is not waited for
 constexpr timespec kHaltPause{0, 1'000'000};     // between two looks
 
 bool is_member(uint32_t pid) { return (scan.member[pid / 64] >> (pid % 64) & 1) != 0; }
@@ -50,7 +50,7 @@ bool read_stat(const char* pid, ProcessStat& out) {
   char text[512];
   const ssize_t n = reread(fd, text, sizeof(text));
   close(fd);
-  const char* name_end = n > 0 ? strrchr(text, ')') : nullptr;  // the name may hold anything
+  const char* name_end = n > 0 ? strrchr(text, ')') : nullptr;  // the name may contain anything
   if (name_end == nullptr || name_end[1] != ' ' || name_end[2] == '\0' || name_end[3] != ' ') return false;
   out.state = name_end[2];
   out.parent = 0;
@@ -58,7 +58,7 @@ bool read_stat(const char* pid, ProcessStat& out) {
   return out.parent < kPids;
 }
 
-// One look through /proc. Adds every process whose parent is a member; true when there were any new ones.
+// One pass through /proc. Adds every process whose parent is a member; returns true when there were new ones.
 bool scan_pass() {
   const int proc = open_file("/proc", O_RDONLY | O_DIRECTORY);
   if (proc < 0) return false;
@@ -78,7 +78,7 @@ bool scan_pass() {
       if (scan.count == kTreeProcesses) continue;
       scan.member[pid / 64] |= uint64_t{1} << (pid % 64);
       scan.pids[scan.count] = static_cast<int32_t>(pid);
-      // A zombie may have living threads, so it is a member; but it shows no other state.
+      // A zombie may have living threads, so it is a member, but it has no other state.
       scan.stopped[scan.count] = strchr("TtZX", stat.state) != nullptr;
       ++scan.count;
       grown = true;
@@ -88,7 +88,7 @@ bool scan_pass() {
   return grown;
 }
 
-// All descendants of this process. /proc/*/stat rather than /proc/*/task/*/children, which not every kernel has.
+// All descendants of this process. From /proc/*/stat instead of /proc/*/task/*/children, which not every kernel has.
 void scan_tree() {
   for (size_t i = 0; i < scan.count; ++i) scan.member[scan.pids[i] / 64] = 0;
   scan.count = 0;
@@ -117,13 +117,13 @@ bool Tree::open_controls() {
   Text<PATH_MAX> path;
   path.add(cgroup_).add("/task");
   directory_ = open_file(path.c_str(), O_RDONLY | O_DIRECTORY);
-  // Else the cgroup is systemd's making.
+  // Otherwise systemd made the cgroup.
   if (directory_ < 0 && errno == ENOENT && mkdir(path.c_str(), 0755) == 0) directory_ = open_file(path.c_str(), O_RDONLY | O_DIRECTORY);
   if (directory_ < 0) return false;
   events_ = open_in(directory_, "cgroup.events", O_RDONLY);
   freeze_ = open_in(directory_, "cgroup.freeze", O_WRONLY);
   kill_ = open_in(directory_, "cgroup.kill", O_WRONLY);
-  // Where the controller is on: of the task's own limit, or of its unit's.
+  // If the controller is enabled: of the task's own limit, or of its unit's.
   memory_events_ = open_in(directory_, "memory.events", O_RDONLY);
   if (memory_events_ < 0) memory_events_ = open_in(directory_, "../memory.events", O_RDONLY);
   if (events_ >= 0 && freeze_ >= 0 && kill_ >= 0) return true;
@@ -152,7 +152,7 @@ void Tree::renew() {
   close_controls();
   Text<PATH_MAX> path;
   path.add(cgroup_).add("/task");
-  // Without a new one the attempts go on outside of it: found by descent, as on hosts that have no cgroups.
+  // Without a new cgroup the attempts run outside of it and are found by descent, as on hosts without cgroups.
   if (rmdir(path.c_str()) != 0 || mkdir(path.c_str(), 0755) != 0 || !open_controls()) return;
   if (limit_bytes <= 0) return;
   if (const int fd = open_in(directory_, "memory.max", O_WRONLY); fd >= 0) {
@@ -169,7 +169,7 @@ bool Tree::cgroup_empty() const {
 
 void Tree::kill_all() {
   if (has_cgroup()) killed_ = pwrite(kill_, "1", 1, 0) == 1 || killed_;
-  // Also with a cgroup: a process with the right to may have moved itself out of it.
+  // Even with a cgroup: a process with the right to may have moved itself out of it.
   signal_all(SIGKILL);
 }
 
@@ -179,7 +179,7 @@ void Tree::signal_all(int signal) const {
 }
 
 void Tree::signal_at_once(int signal) const {
-  int quiet = 0;  // looks in a row that found nothing new and everything stopped: twice, as for a freeze
+  int quiet = 0;  // passes in a row that found nothing new and everything stopped: two are needed, as for a freeze
   for (int looks = 0; quiet < 2 && looks < kHaltLooks; ++looks) {
     scan_tree();
     ++quiet;
@@ -219,7 +219,7 @@ bool Tree::freeze_step() {
     quiet = false;
     ::kill(scan.pids[i], SIGSTOP);
   }
-  // Twice quiet: a process that forked while the first look was under way has been seen by the second.
+  // Two quiet passes: a process that forked during the first was seen by the second.
   const bool done = quiet && quiet_pass_;
   quiet_pass_ = quiet;
   return done;

@@ -19,7 +19,7 @@ struct BlobStreams::Source {
 
 namespace {
 
-// What the disk says: bytes, and whether the blob ends with them.
+// What was read: bytes, and whether the blob ends with them.
 struct Piece {
   std::string bytes;
   bool last = false;
@@ -36,7 +36,7 @@ Result<Piece> read_piece(int fd, const std::string& digest, std::uint64_t offset
     if (n == 0) break;
     have += static_cast<std::size_t>(n);
   }
-  piece.last = have < most;  // an exact multiple ends with an empty piece
+  piece.last = have < most;  // a size that is an exact multiple ends with an empty piece
   piece.bytes.resize(have);
   return piece;
 }
@@ -70,12 +70,12 @@ void BlobStreams::wake(node::ConnectionId connection) {
 void BlobStreams::read(node::ConnectionId connection, Stream& stream) {
   if (stream.reading) return;
   const std::size_t chunks = std::min(outlet_.room(connection) / proc::kStreamMessageBytes, kChunksPerRead);
-  if (chunks == 0) return;  // wake() comes
+  if (chunks == 0) return;  // wake() follows
   stream.reading = true;
   post_([this, connection, source = stream.source, offset = stream.offset, chunks]() -> store::DiskWorker::Done {
     Result<Piece> piece = Piece{};
     if (!source->file) {
-      const auto there = blobs_.has(source->digest);  // and it counts as used
+      const auto there = blobs_.has(source->digest);  // which also counts as a use
       if (there && *there) source->file = UniqueFd(::open(blobs_.path_of(source->digest).c_str(), O_RDONLY | O_CLOEXEC));
       if (!there)
         piece = fail(there.error());

@@ -31,7 +31,7 @@ struct CheckpointStreams::Source {
 struct CheckpointStreams::Target {
   task::User user;
   std::unique_ptr<store::CheckpointTarget> opened;
-  bool failed = false;  // it was told; what comes yet is dropped
+  bool failed = false;  // the failure was reported; later pieces are dropped
 };
 
 void CheckpointStreams::fail_with(node::ConnectionId connection, std::uint64_t request, const Error& error) {
@@ -59,7 +59,7 @@ void CheckpointStreams::wake(node::ConnectionId connection) {
 void CheckpointStreams::read(node::ConnectionId connection, Stream& stream) {
   if (stream.reading) return;
   const std::size_t chunks = std::min(outlet_.room(connection) / proc::kStreamMessageBytes, kChunksPerRead);
-  if (chunks == 0) return;  // wake() comes
+  if (chunks == 0) return;  // wake() follows
   stream.reading = true;
   post_([this, connection, source = stream.source, offset = stream.offset, chunks]() -> store::DiskWorker::Done {
     Result<std::string> bytes = fail(ErrorCode::internal, "");
@@ -153,7 +153,7 @@ void CheckpointStreams::finish(node::ConnectionId writer, std::shared_ptr<Target
       const auto found = targets_.find(writer);
       if (found == targets_.end() || found->second != target) return;  // dropped
       if (done && !*done) return finish(writer, target);
-      if (done) targets_.erase(found);  // else drop() follows
+      if (done) targets_.erase(found);  // otherwise drop() follows
       tell_(node::CheckpointWritten{writer, done ? Status{} : Status(fail(done.error()))});
     };
   });

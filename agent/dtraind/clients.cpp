@@ -1,4 +1,5 @@
-// The daemon's side of dtrainctl on other machines: opens the door once access.keys names anybody, and says who a key's user is here.
+// The daemon's side of dtrainctl on other machines: opens the door once access.keys names anybody, and finds the
+// caller that a key's user is here.
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -31,7 +32,7 @@ void Daemon::serve_door() {
     try_door();
 }
 
-// After the configuration or the key was read.
+// To be called after the configuration or the key was read again.
 void Daemon::reload_door() {
   if (!links_ || !control_) return;
   if (!door_) {
@@ -78,7 +79,7 @@ Result<node::Caller> Daemon::caller_of_key(const std::string& user) {
   if (!uid) return could_not(ErrorCode::unavailable, "whom this host's directory of users cannot be asked for", "try again later");
   if (*uid == net::UserIds::kNoUid)
     return could_not(ErrorCode::refused, "whom this host does not know", "create the account there, or ask another agent");
-  // Roles and jobs go by the name that this host gives the account; a directory may know it by several.
+  // Roles and jobs use the name that this host gives the account; a directory may know it by several.
   const std::string& name = user_names_.name_of(*uid, loop_->now().boot);
   if (name != user)
     return could_not(ErrorCode::refused, "whom this host calls " + (name.empty() ? "uid " + std::to_string(*uid) : name),

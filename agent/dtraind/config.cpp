@@ -24,12 +24,12 @@ using job::Report;
 using job::YamlNode;
 using job::in_quotes;
 
-constexpr std::uint32_t kMostGpus = 64;  // pretended ones; they must fit into what one node tells the others
+constexpr std::uint32_t kMostGpus = 64;  // pretended ones; they must fit into a node's facts
 constexpr std::size_t kMostDevices = 64;          // each is a rule of every task's device filter
 constexpr std::size_t kMostLabels = 64;           // of a node; the same
 constexpr std::size_t kMostLabelBytes = 4 << 10;  // of their names and values together
 constexpr std::size_t kMostClientKeys = 1024;
-constexpr std::size_t kShownOfKey = 16;           // a whole one that is wrong may be a secret in the wrong place
+constexpr std::size_t kShownOfKey = 16;           // a whole wrong key may be a secret in the wrong place
 constexpr std::uint32_t kMostNodes = 10'000;
 constexpr std::uint32_t kMostLogFiles = 1000;
 constexpr std::uint16_t kFewestTaskPorts = 16;
@@ -118,7 +118,7 @@ Result<std::string> parse_node_name(std::string_view text) {
   return wrong("lower-case letters, digits and inner dashes, at most " + std::to_string(limits::kNameBytes), text);
 }
 
-// The agent takes the port and the two above it.
+// The agent uses this port and the two above it.
 Result<std::string> parse_listen(std::string_view text) {
   auto endpoint = host::parse_endpoint(text);
   if (!endpoint || endpoint->port > kLastListenPort)
@@ -140,7 +140,7 @@ Result<std::string> parse_absolute_or_empty(std::string_view text) {
   return text.empty() ? Result<std::string>(std::string()) : parse_absolute(text);
 }
 
-// As systemd's DeviceAllow= takes it: any other would fail every launch.
+// True for what systemd's DeviceAllow= accepts: anything else would fail every launch.
 bool names_devices(std::string_view text) {
   const auto rest_of = [&](std::string_view prefix) { return text.starts_with(prefix) ? text.substr(prefix.size()) : ""; };
   const std::string_view path = rest_of("/dev/"), name = text.starts_with("char-") ? rest_of("char-") : rest_of("block-");
@@ -158,14 +158,14 @@ Result<std::uint32_t> parse_gpus(std::string_view text) {
 
 // ---------------------------------------------------------------- sections
 
-// An optional of T, of a key with a reader of its own.
+// Reads an optional value of a key with its own reader.
 template <class T>
 void optional_of(MapReader& map, const char* key, std::optional<T>& out, Result<T> (*parse)(std::string_view)) {
   T value{};
   if (map.parsed(key, value, parse)) out = value;
 }
 
-// Runs `read` on the section where it is there. An empty one ("tasks:") says nothing.
+// Calls `read` on the section if it exists. An empty one ("tasks:") counts as missing.
 template <class Read>
 void section(MapReader& parent, const char* key, Report& report, Read read) {
   const YamlNode* node = parent.node(key);
@@ -359,7 +359,7 @@ YamlNode* at_path(YamlNode& root, std::string_view path) {
   return node;
 }
 
-// "a,b" given with a flag is a list, "k=v,..." a map; an empty value an empty one.
+// In a flag, "a,b" is a list and "k=v,..." a map; an empty value is an empty one.
 void expand_lists(YamlNode& root) {
   const auto pieces_of = [](const YamlNode& node) {
     std::vector<std::string> pieces;
@@ -395,11 +395,11 @@ void place_all(const YamlNode& node, const std::string& path, Report& report) {
   }
 }
 
-// Read and checked, so that a file written for a whole cluster is accepted, but not acted on by this version.
+// Keys that are read and checked, so that a file for a whole cluster is accepted, but have no effect in this version.
 constexpr const char* kWithoutEffect[] = {
     "timing.stopAfter", "http", "node.council"};
 
-// Such a file is as good as none.
+// True if the file has no content but comments.
 bool only_comments(std::string_view text) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));

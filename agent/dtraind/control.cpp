@@ -1,5 +1,6 @@
 // The control socket's side of the daemon. Requests go to Node, with three exceptions that decide nothing: has_blob
-// asks the disk, and Node whether this user may have it; exec_input feeds a running exec, cancel_request also ends a log stream.
+// asks the disk, and Node whether this user may have the blob; exec_input feeds a running exec; cancel_request also
+// ends a log stream.
 #include "agent/dtraind/daemon.h"
 
 namespace dtrain::daemon {
@@ -46,7 +47,7 @@ void Daemon::on_message(node::ConnectionId connection, wire::Message message) {
     case wire::MessageType::exec_input: {
       const auto input = wire::decode<wire::ExecInput>(message.payload);
       if (!input) return answer_error(connection, message.request, input.error());
-      // The exec it belongs to may still wait to be decided: input is fed after this turn's decisions.
+      // The exec may still wait to be decided, so input is fed after this turn's decisions.
       return exec_inputs_.push_back({connection, *input});
     }
     case wire::MessageType::cancel_request:

@@ -27,7 +27,7 @@ Daemon::Daemon(Config config, Prepared prepared, LogSink& log, std::string versi
 }
 
 Daemon::~Daemon() {
-  // Work under way refers to the adapters: it ends first, and nothing of it is delivered any more.
+  // Work in progress refers to the adapters: it ends first, and none of its completions are delivered any more.
   door_.reset();
   control_.reset();
   worker_.reset();
@@ -46,7 +46,7 @@ Status Daemon::add_source(int fd, std::function<Instant()> deadline, std::functi
   if (fd < 0) return {};
   return loop_->watch(fd, EPOLLIN, [this, dispatch = std::move(dispatch)](std::uint32_t) {
     dispatch();
-    drain();  // at once: what follows from an exit does not wait for the other descriptors of this turn
+    drain();  // at once: what follows from an exit must not wait for the other descriptors of this turn
   });
 }
 
@@ -114,7 +114,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   const auto add = [&](int fd, std::function<Instant()> deadline, std::function<void()> dispatch) {
     if (added) added = add_source(fd, std::move(deadline), std::move(dispatch));
   };
-  // The runner first: an exit is what somebody waits for most.
+  // The runner first: exits are the most urgent.
   add(runner_->fd(), [this] { return runner_->deadline(); }, [this, to = sink()]() mutable { runner_->dispatch(to); });
   add(worker_->fd(), never, [this] { worker_->dispatch(); });
   add(stager_->fd(), [this] { return stager_->deadline(); },
@@ -135,7 +135,7 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   return {};
 }
 
-// Users' programs, as tasks are: in groups of their own, not the agent's.
+// Hooks are users' programs, like tasks: they get groups of their own, not the agent's.
 proc::Cgroups Daemon::hook_groups() {
   const std::string name = proc::cgroup_name_of(prepared_.layout.tasks());
   proc::Cgroups groups = name.empty() ? proc::Cgroups() : proc::Cgroups::open(config_.tasks.cgroup, name + ".hooks");
@@ -206,12 +206,12 @@ Status Daemon::watch_health() {
 }
 
 void Daemon::configure_health_check() {
-  if (!health_check_) return;  // a signal while tasks are adopted
+  if (!health_check_) return;  // a signal while tasks are being adopted
   const auto& wanted = config_.health_check;
   health_check_->configure(loop_->now().boot, {wanted.command, wanted.every, wanted.timeout, prepared_.facts.name});
 }
 
-// Beside the loop, and not before it is known who lives.
+// Runs beside the loop, and not before it is known which assignments live.
 void Daemon::remove_old_logs() {
   const Duration keep = config_.tasks.log_keep_for;
   if (keep == Duration{0} || !control_ || loop_->now().boot < next_log_look_) return;
@@ -223,7 +223,7 @@ void Daemon::remove_old_logs() {
   });
 }
 
-// The tasks that run are known and their shims connected before anybody is answered.
+// Running tasks must be known and their shims connected before any client is answered.
 Status Daemon::adopt() {
   node::Started started;
   started.life = prepared_.state.life;
@@ -240,7 +240,7 @@ Status Daemon::adopt() {
   queue(std::move(started));
   drain();
   committer_->flush(loop_->now());
-  // On a full disk the agent answers all the same.
+  // The agent starts to answer even if the disk is full.
   while (!committer_->idle() && !committer_->disk_full() && !storage_failed_)
     if (auto done = turn(kNever); !done) return done;
   return {};
@@ -357,7 +357,7 @@ int Daemon::stop(loop::ServiceManager& manager) {
   while (loop_->now().boot < limit && !storage_failed_ && !(done() && loop_->now().boot >= said))
     if (!turn(done() ? said : limit)) break;
   if (storage_failed_) return fail_storage();
-  if (door_) door_->dispatch(loop_->now().boot);  // the last replies, for clients of other machines
+  if (door_) door_->dispatch(loop_->now().boot);  // the last replies to clients of other machines
   std::string next = "nothing runs";
   if (!shims_.empty())
     next = advice_at_stop(config_, prepared_.facts.name, decider_->among_others()) + "; to end them: " + how_to_end_tasks();
@@ -366,9 +366,9 @@ int Daemon::stop(loop::ServiceManager& manager) {
   return EX_OK;
 }
 
-// Fatal to the agent, never to the tasks.
+// A failed disk is fatal to the agent, never to the tasks.
 int Daemon::fail_storage() {
-  drain();  // Node has been told; it answers what waits
+  drain();  // Node knows of it, and answers the requests that wait
   if (control_) control_->dispatch(loop_->now().boot, *this);
   log_.write(LogLevel::error, "store.failed",
              {{"error", storage_failed_->text()},

@@ -1,4 +1,4 @@
-// What Node wants done, handed to the adapter that does it: one overload for each effect.
+// Performs Node's effects: one overload for each effect passes it to the adapter in charge.
 #include "agent/dtraind/daemon.h"
 #include "agent/dtraind/exam_terms.h"
 #include "agent/dtraind/exec_place.h"
@@ -33,7 +33,7 @@ struct Daemon::Perform {
   void operator()(node::OpenExec& e) { d.open_exec(e); }
   void operator()(node::OpenRelay& e) { d.relays_.open(now(), std::move(e)); }
   void operator()(node::CloseRelay& e) {
-    d.logs_->close(e.part);  // of this host's files
+    d.logs_->close(e.part);  // reads this host's files
     d.relays_.close(e.part);
   }
   void operator()(node::AcceptRelay& e) { d.relays_.accept(now(), e); }
@@ -127,14 +127,14 @@ void Daemon::examine(node::Examine effect) {
   examiner_->begin(effect.token, std::move(options));
 }
 
-// Chunks are written in order on the disk worker. A sender that is faster than the disk is not read on, so that its
-// bytes wait in its own socket and not in the agent's memory.
+// Chunks are written in order on the disk worker. A sender that is faster than the disk is not read, so that its
+// bytes wait in its socket and not in the agent's memory.
 void Daemon::write_blob(node::WriteBlob chunk) {
   const node::ConnectionId connection = chunk.connection;
   const std::size_t size = chunk.bytes.size();
   std::size_t& queued = upload_bytes_[connection];
   queued += size;
-  const bool own = node::is_own(connection);  // fetched: room() of its stream says how much may come
+  const bool own = node::is_own(connection);  // a fetch: room() of its stream limits what may arrive
   if (queued > kUploadQueueBytes && !own) control_->pause(connection);
   auto shared = std::make_shared<const node::WriteBlob>(std::move(chunk));
   post_bulk([this, shared, connection, size, own] {
@@ -147,7 +147,7 @@ void Daemon::write_blob(node::WriteBlob chunk) {
           relays_.wake(connection);
         else if (found->second <= kUploadQueueBytes && control_)
           control_->resume(connection);
-        if (own && answer && *answer) upload_bytes_.erase(found);  // else DropBlob follows
+        if (own && answer && *answer) upload_bytes_.erase(found);  // otherwise DropBlob follows
       }
       if (answer) queue(node::BlobWritten{connection, request, *answer});
     };
@@ -162,7 +162,7 @@ void Daemon::drop_blob(node::ConnectionId connection) {
   });
 }
 
-// Likewise.
+// As for blobs.
 void Daemon::write_checkpoint(node::WriteCheckpoint piece) {
   const node::ConnectionId writer = piece.writer;
   const std::size_t size = piece.bytes.size();
@@ -184,7 +184,7 @@ void Daemon::find_blob(const std::string& digest) {
   });
 }
 
-// Before bulk work: GPUs wait for it. By pieces: commits go on in between.
+// On the lane before bulk work, since GPUs wait for it; in pieces, so that commits go on in between.
 void Daemon::find_gpu_holders(node::FindGpuHolders effect) {
   const proc::HolderPlaces places{device_root_, "/proc", prepared_.layout.tasks()};
   look_for_holders(effect.token, std::make_shared<proc::GpuHolderSearch>(effect.gpus, places));
@@ -216,7 +216,7 @@ void Daemon::post_deferred() {
   while (!deferred_.empty() && worker_->post(store::Lane::bulk, deferred_.front())) deferred_.pop_front();
 }
 
-// Who lives: for the message at the end and for the clean-up of --dev.
+// Keeps track of living shims, for the message at the end and for the clean-up of --dev.
 void Daemon::note(const node::Event& event) {
   if (const auto* up = std::get_if<node::ShimUp>(&event)) {
     if (up->result) shims_.insert(up->id);

@@ -9,14 +9,14 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
   auto launch = proc::read_launch(tasks_dir + "/" + id.text());
   if (!launch) return fail(launch.error());
   proc::ExecPlace place;
-  // By number, as the task was started: USER in its environment is the job's to choose.
+  // By uid, as the task was started: its job chooses USER in the environment.
   place.user = {"", launch->switch_user ? launch->uid : launch->agent_uid};
   place.work_dir = launch->work_dir;
   place.env = std::move(launch->env);
-  // Where the shim and its task lie: agent/proc/cgroup.h. The hierarchy of memory (v1) has one group for both.
+  // Where the shim and its task are: agent/proc/cgroup.h. The memory hierarchy (v1) has one group for both.
   if (!launch->cgroup.empty()) place.cgroups.push_back(launch->cgroup + "/task");
   place.cgroups.push_back(launch->memory_cgroup);
-  // Of a service, what systemd keeps it to by version 1 besides.
+  // For a service: the version 1 groups with which systemd also limits it.
   if (launch->is_unit)
     for (const char* controller : {"devices", "pids", "cpu", "cpuacct", "blkio"})
       place.cgroups.push_back(proc::same_cgroup(launch->cgroup, controller).value_or(""));

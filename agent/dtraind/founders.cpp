@@ -11,7 +11,7 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
-// Where a machine listens on every address, each of its interfaces may be meant.
+// If a machine listens on every address, any of its interfaces may be meant.
 std::vector<std::string> own_addresses(const std::string& advertised) {
   std::vector<std::string> ips{advertised};
   for (const host::Interface& interface : host::interfaces().value_or(std::vector<host::Interface>()))
@@ -75,7 +75,7 @@ Status Founders::open(const std::vector<std::string>& founders, const Watch& wat
   return {};
 }
 
-// While the name server keeps silent: where it was.
+// While the name server does not answer, the last known addresses stay.
 host::Resolver::Sink Founders::Place::sink() {
   return [this](std::vector<host::Endpoint> found) {
     if (!found.empty()) addresses = std::move(found);

@@ -24,11 +24,11 @@ std::string variable(const char* name) {
 
 struct Found {
   host::Machine machine;
-  bool elsewhere = false;  // not this machine: what it says of CPUs and memory counts
+  bool elsewhere = false;  // from a file, not from this machine: its CPUs and memory count
   std::optional<host::GpuWatch::Options> watch;
 };
 
-// As the last lives of this agent gave them out. Unset: that cannot be read now, and is not to be written over.
+// The numbers that earlier lives of this agent gave out. Unset: they cannot be read now and must not be overwritten.
 std::optional<std::vector<host::KnownGpu>> read_known_gpus(const std::string& path, Log& log) {
   using Known = std::vector<host::KnownGpu>;
   const auto bytes = store::read_file(path, host::kKnownGpusBytes);
@@ -58,7 +58,7 @@ void remember_gpus(const std::string& path, const std::vector<host::KnownGpu>& b
                {"next", "when a GPU is missing after the next start the numbers of the others may change; mend the disk"}});
 }
 
-// Unset: could not be discovered, which was logged.
+// Unset: the machine could not be discovered, which was logged.
 Start<std::optional<Found>> ask(const Config& config, std::vector<host::KnownGpu> known, Log& log) {
   host::DiscoverOptions options;
   options.topology_file =
@@ -124,7 +124,7 @@ Start<std::optional<host::GpuWatch::Options>> gather_hardware(const Config& conf
     facts.numa_nodes = machine.numa_nodes;
   }
   host::ReserveOptions reserve{config.resources.reserve_cpu_millis, config.resources.reserve_memory};
-  if (config.dev) {  // somebody's own machine: all of it may be tried out
+  if (config.dev) {  // somebody's own machine: all of it may be used
     reserve.cpu_millis = reserve.cpu_millis.value_or(0);
     reserve.memory_bytes = reserve.memory_bytes.value_or(0);
   }

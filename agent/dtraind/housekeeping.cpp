@@ -22,7 +22,7 @@ struct Mapping {
   }
 };
 
-// The head of a mapping in smaps: "7f12-7f34 r-xp 00000000 08:01 4711   /usr/lib/x.so"
+// The first line of a mapping in smaps: "7f12-7f34 r-xp 00000000 08:01 4711   /usr/lib/x.so"
 bool read_head(const char* line, Mapping& mapping) {
   unsigned long first = 0, last = 0, inode = 0;
   char flags[5] = {};
@@ -77,7 +77,7 @@ void Housekeeping::watch_disks(std::vector<std::string> paths, DiskSink sink) {
   disk_sink_ = std::move(sink);
 }
 
-// A file system that does not answer the question is judged by what fails on it.
+// A file system that does not report its space is judged only by operations that fail on it.
 void Housekeeping::look_at_disks() const {
   for (const std::string& path : disks_) {
     struct statvfs disk {};

@@ -76,7 +76,7 @@ void append_value(std::string& line, std::string_view value) {
   line += '"';
 }
 
-// systemd names the stream that it reads: only if stderr still is that one, priorities mean something.
+// systemd names the stream that it reads: priorities have a meaning only if stderr still is that one.
 bool is_journal(int fd) {
   const char* stream = ::getenv("JOURNAL_STREAM");
   unsigned long long device = 0, inode = 0;
@@ -96,7 +96,7 @@ void append_fields(std::string& line, std::string_view event, std::span<const Lo
   }
 }
 
-// Upper case, digits and underscores are what names may have.
+// Names may have upper case letters, digits and underscores.
 std::string journal_name(std::string_view key) {
   std::string name = "DTRAIN_";
   for (const char c : key) {
@@ -107,7 +107,7 @@ std::string journal_name(std::string_view key) {
   return name;
 }
 
-// A value of several lines has its length in front: 64 bits, little endian.
+// A value of several lines is preceded by its length: 64 bits, little endian.
 void append_entry_field(std::string& entry, std::string_view name, std::string_view value) {
   entry += name;
   if (value.find('\n') == std::string_view::npos) {
@@ -151,7 +151,7 @@ LogSink::LogSink(int fd, LogLevel level, std::string journal_socket)
   if (journal_) socket_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// Addressed anew each time: the journal may be restarted.
+// Addressed anew each time, because the journal may be restarted.
 LogSink::Sent LogSink::send_entry(const std::string& entry) const {
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
@@ -179,7 +179,7 @@ void LogSink::write(LogLevel level, std::string_view event, std::span<const LogF
     if (sent == Sent::yes && dropped_ > 0) dropped_ = 0;
     if (sent == Sent::yes) sent = send_entry(journal_entry(level, event, fields));
     if (sent == Sent::not_now) ++dropped_;
-    if (sent != Sent::no) return;  // else as a line: the journal reads stderr, too
+    if (sent != Sent::no) return;  // otherwise as a line: the journal reads stderr, too
   }
   const WallTime now = loop::read_clocks().wall;
   std::string lines;

@@ -82,14 +82,14 @@ void clean_up_dev(const Layout& layout, bool all_tasks_gone) {
 int run_agent(const CommandLine& line, const Config& config, loop::Signals& signals, loop::ServiceManager& manager, LogSink& log) {
   auto layout = choose_layout(config);
   if (!layout) return report(layout.error());
-  // Nothing of --dev is kept when it did not even start.
+  // Nothing of --dev is kept if it did not even start.
   const auto start_failed = [&](const Failure& failure) {
     clean_up_dev(*layout, true);
     return report(failure);
   };
   auto shim = find_helper("dtrain-shim");
   if (!shim) return start_failed(shim.error());
-  proc::become_urgent();  // before it has threads and helpers: both are as urgent
+  proc::become_urgent();  // before it has threads and helpers, which inherit the priority
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
   auto runner = make_runner(config, *layout, *shim, log);
@@ -112,9 +112,9 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
 }
 
 int run_program(int argc, char** argv) {
-  ::mallopt(M_ARENA_MAX, 1);  // two threads share one heap: the second one's own would cost more than it saves
-  ::mallopt(M_TRIM_THRESHOLD, 4 << 20);    // what work left free serves the next; Housekeeping gives it back
-  ::mallopt(M_MMAP_THRESHOLD, 256 << 10);  // snapshots and packages come and go as a whole: they leave no holes
+  ::mallopt(M_ARENA_MAX, 1);  // two threads share one heap: a second heap would cost more than it saves
+  ::mallopt(M_TRIM_THRESHOLD, 4 << 20);    // free memory serves the next burst; Housekeeping gives it back
+  ::mallopt(M_MMAP_THRESHOLD, 256 << 10);  // snapshots and packages come and go as a whole, and leave no holes
   const auto line = parse_command_line(argc, argv);
   if (!line) return report(Failure{EX_USAGE, line.error()});
   if (line->help) return std::fputs(usage_text().c_str(), stdout) < 0 ? EX_IOERR : EX_OK;

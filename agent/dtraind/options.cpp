@@ -11,8 +11,8 @@ namespace {
 
 struct Flag {
   const char* name;
-  const char* value;    // nullptr: takes none
-  const char* key;      // of the config file; nullptr: handled here
+  const char* value;    // nullptr: it takes none
+  const char* key;      // of the configuration file; nullptr: handled here
   const char* meaning;
 };
 
@@ -44,7 +44,7 @@ tl::unexpected<Error> usage_error(const std::string& cause) {
   return fail(ErrorCode::invalid, "could not understand the command line: " + cause, "see dtraind --help");
 }
 
-// Relative paths are of the directory where the agent is started.
+// Relative paths count from the directory in which the agent is started.
 std::string absolute(const std::string& path) { return path.empty() ? path : std::filesystem::absolute(path).string(); }
 
 bool is_path(const Flag& flag) {
@@ -83,7 +83,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   for (const Flag& flag : kFlags) options.push_back({flag.name, flag.value ? required_argument : no_argument, nullptr, 0});
   options.push_back({nullptr, 0, nullptr, 0});
   CommandLine out;
-  ::opterr = 0;  // the messages are ours
+  ::opterr = 0;  // this program writes its own messages
   ::optind = 0;  // start anew
   for (;;) {
     int index = -1;

@@ -1,5 +1,5 @@
-// The daemon's side of other agents: opens the links once the host's tasks are adopted, performs what
-// Membership wants of the network, and keeps its record on disk.
+// The daemon's side of other agents: opens the links once the host's tasks are adopted, carries out what Membership
+// wants of the network, and keeps its record on disk.
 #include "agent/dtraind/daemon.h"
 #include "agent/store/file.h"
 #include "common/base/check.h"
@@ -15,9 +15,9 @@ Status Daemon::open_network() {
   listens_ = prepared_.port->endpoint();
   options.listen = {listens_.ip, listens_.port};
   options.self = MemberId::parse(prepared_.facts.id).value_or(MemberId{});
-  CHECK(prepared_.keys);  // no port is ever open without
+  CHECK(prepared_.keys);  // no port is ever open without a key
   options.keys = prepared_.keys;
-  // The reservations end here: two sockets of one process cannot both hold a port that is listened on.
+  // The reservations end here: two sockets of one process cannot both hold a port that one of them listens on.
   prepared_.port.reset();
   prepared_.bulk_port.reset();
   auto links = net::PeerLinks::open(std::move(options), log_);
@@ -52,7 +52,7 @@ Status Daemon::open_network() {
   return {};
 }
 
-// Called inside perform(): the answer is queued like everything else.
+// Called inside perform(): the result is queued like every event.
 void Daemon::resolve_seeds() {
   if (resolver_)
     resolver_->resolve(prepared_.seeds, [this](auto found) { seeds_resolved(std::move(found)); });
@@ -65,14 +65,14 @@ void Daemon::seeds_resolved(std::vector<host::Endpoint> found) {
   queue(node::Gossiped{std::move(resolved)});
 }
 
-// To wherever the founder's name leads: a machine with several addresses hears it several times, which is harmless.
+// To every address that the founder's name resolves to: a machine with several gets the message several times, which is harmless.
 void Daemon::send_formation(const node::SendFormation& message) {
   if (!links_) return;
   for (const host::Endpoint& at : founders_.addresses(message.founder, loop_->now().boot))
     links_->send({at.ip, at.port}, message);
 }
 
-// One write at a time; of those that are asked meanwhile only the newest.
+// One write at a time; of records that arrive meanwhile only the newest is kept.
 void Daemon::save_members(node::SaveMembers record) {
   if (saving_members_) {
     next_record_ = std::move(record);
@@ -96,7 +96,8 @@ void Daemon::save_next_record() {
   save_members(*std::exchange(next_record_, std::nullopt));
 }
 
-// A new key serves at once; hosts that still present an old one of the file are let in as before. False: it was refused.
+// A new key is presented at once; hosts that still present an older one of the file are let in as before. Returns
+// false if the key was refused.
 bool Daemon::reload_key(const Config& config) {
   if (!prepared_.keys) return true;  // --dev
   const std::string path = key_path(config, prepared_.layout);

@@ -1,4 +1,4 @@
-// The daemon's side of relays: what they lend from clients' connections, the links and the streams of logs and execs.
+// The daemon's side of relays: gives them access to clients' connections, the links, and the streams of logs and execs.
 #include <algorithm>
 
 #include "agent/dtraind/daemon.h"

@@ -84,7 +84,7 @@ void Relays::say_closed(const Stream& s, const wire::RelayClose& why) {
   world_.to_peer(*s.peer, close);
 }
 
-// A word that is lost is said again when the other end speaks of the stream.
+// A lost message is sent again when the other end mentions the stream.
 void Relays::close(node::ConnectionId id) {
   Stream* s = find(id);
   if (s == nullptr) return;
@@ -131,7 +131,7 @@ bool Relays::received(Instant now, const node::RelayReceived& e) {
   return true;
 }
 
-// Who writes is in the middle of its own work: the end of the stream, which ends that, too, waits for dispatch().
+// The caller of write() is in the middle of its own work, so the end of the stream, which ends that work too, waits for dispatch().
 void Relays::write(Stream& s, const wire::Message& message) {
   touched_.insert(s.id);
   if (s.unread) return;
@@ -177,7 +177,7 @@ void Relays::send(node::ConnectionId connection, wire::Message message) {
     answer(*s, std::move(message));
 }
 
-// An answer for the client. False: the part is over.
+// Passes an answer to the client. Returns false if the part is over.
 bool Relays::answer(Stream& s, wire::Message message) {
   const bool last = message.last;
   const bool failed = message.type == wire::MessageType::error;
@@ -192,7 +192,7 @@ bool Relays::answer(Stream& s, wire::Message message) {
   return false;
 }
 
-// What the other end sent, message by message. False: the stream is gone.
+// Handles what the other end sent, message by message. Returns false if the stream is gone.
 bool Relays::read(Stream& s) {
   const bool relayed = node::is_relayed(s.id);
   while (true) {

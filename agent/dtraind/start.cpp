@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kLoopbackIpv6 = "::1";
-constexpr std::size_t kMembersFileBytes = 16 << 20;  // larger: not one of ours
-constexpr std::uint64_t kKeptFreeOfDev = 64ull << 20;  // of --dev, unless storage.minFree says otherwise
+constexpr std::size_t kMembersFileBytes = 16 << 20;  // a larger file was not written by dtrain
+constexpr std::uint64_t kKeptFreeOfDev = 64ull << 20;  // with --dev, unless storage.minFree says otherwise
 
 int exit_code_of(ErrorCode code) {
   switch (code) {
@@ -49,7 +49,7 @@ Start<void> make_directory(const std::string& path, unsigned mode) {
   return {};
 }
 
-// No port is ever open without a key: who has none gets one that nobody else has. Keys that were named must be right.
+// No port is ever open without a key: an agent without one makes its own. A configured key must be valid.
 Start<void> read_keys(const Config& config, Prepared& out, Log& log) {
   if (config.dev) return {};
   const std::string path = key_path(config, out.layout);
@@ -81,7 +81,7 @@ Start<void> read_keys(const Config& config, Prepared& out, Log& log) {
   return {};
 }
 
-// A host without any address still has an agent: under a key of its own nobody could reach it anyway.
+// A host without any address still gets an agent: under a key of its own, no other could reach it anyway.
 Start<host::Endpoint> choose_listen(const Config& config, const Layout& layout, Log& log) {
   auto listen = host::parse_endpoint(config.network.listen);
   if (!listen) return give_up(EX_CONFIG, listen.error());
@@ -99,8 +99,8 @@ Start<host::Endpoint> choose_listen(const Config& config, const Layout& layout, 
   return *listen;
 }
 
-// An agent that was killed in the instant it started a child leaves its lock and port to that child, which closes them as
-// its first act: what is taken is tried again for a moment.
+// An agent that was killed just as it started a child leaves its lock and port to that child, which closes them
+// first: so what is taken is tried again for a moment.
 constexpr int kHandoverTries = 50;
 constexpr useconds_t kHandoverPause = 20'000;  // microseconds
 
@@ -115,7 +115,7 @@ auto patiently(Take take) {
   }
 }
 
-// What `dtrainctl doctor` would say, too.
+// Logs a finding that `dtrainctl doctor` would also report.
 void warn(Log& log, const char* event, const std::optional<wire::Finding>& finding) {
   if (finding) log.write(LogLevel::warn, event, {{"warning", finding->finding}, {"next", finding->cure}});
 }
@@ -140,7 +140,7 @@ Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
       out.bulk_port = std::make_unique<host::ListenPort>(std::move(*bulk_port));
       break;
     }
-    // Any port will do? Then one whose neighbour is free.
+    // If any port will do, one is chosen whose neighbour is free.
     if (listen->port != 0 || tries == kPortTries) return give_up(exit_code_of(bulk_port.error().code), bulk_port.error());
   }
   const node::PortSpan task_ports{config.network.task_ports.first, config.network.task_ports.last};
@@ -157,7 +157,7 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   if (!config.health_check.command.empty()) facts.unfit = node::kNotChecked;
   std::vector<std::string> peer_ips;
   for (const wire::Identity& peer : out.members.record.book) peer_ips.push_back(peer.address.ip);
-  // Tasks of the last life wait to be adopted: no look-up of names may come before where it can be helped.
+  // Tasks of the last life wait to be adopted: names are looked up before that only if it cannot be avoided.
   auto advertise = host::choose_advertise(out.port->endpoint(), config.network.advertise,
                                           host::route_targets(config.network.join, peer_ips));
   if (!advertise) return give_up(EX_CONFIG, advertise.error());
@@ -175,16 +175,16 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   facts.task_address = *task_address;
   facts.task_interface = host::interface_of(*task_address);
   warn(log, "network.task-address", node::task_address_unknown(facts.task_address, facts.task_interface, facts.name));
-  if (!config.dev)  // which asks for nothing
+  if (!config.dev)  // --dev asks for nothing
     for (const wire::Finding& low : node::limits_too_low(host::task_limits(exam_terms(config)), facts.name))
-      log.write(LogLevel::info, "tasks.ulimits", {{"warning", low.finding}, {"next", low.cure}});  // of containers as good as always
+      log.write(LogLevel::info, "tasks.ulimits", {{"warning", low.finding}, {"next", low.cure}});  // in containers nearly always
   auto watch = gather_hardware(config, out.layout, facts, log);
   if (!watch) return tl::unexpected<Failure>(watch.error());
   out.gpu_watch = std::move(*watch);
   return {};
 }
 
-// What the last life kept of the cluster's members. A record that cannot be read costs time, no more: it is set aside.
+// Reads the last life's record of members. A record that cannot be read costs only time: it is set aside.
 Start<void> read_members(Prepared& out, Log& log) {
   const std::string path = out.layout.members_file();
   const auto bytes = store::read_file(path, kMembersFileBytes);
@@ -202,7 +202,7 @@ Start<void> read_members(Prepared& out, Log& log) {
   return {};
 }
 
-// What this machine has promised to other founders.
+// Reads what this machine has promised to other founders.
 Start<void> read_formation(Prepared& out) {
   node::MemberStart& members = out.members;
   if (!out.state.formation.empty()) {
@@ -214,7 +214,7 @@ Start<void> read_formation(Prepared& out) {
   return {};
 }
 
-// Those that begin a cluster together. Who belongs to one already only tells them so, if the config says who they are.
+// The founders of a cluster. A node that belongs to one already only tells them so, if the configuration names it.
 Start<void> choose_founders(const Config& config, Prepared& out, Log& log) {
   node::MemberStart& members = out.members;
   if (config.cluster.expect <= 1 || !members.network) return {};
@@ -241,8 +241,8 @@ Start<void> choose_founders(const Config& config, Prepared& out, Log& log) {
   return {};
 }
 
-// A cluster is made once, by a node without data that was told to; everybody else is asked in. Who has data goes on with it,
-// whatever the command line says.
+// A cluster is begun once, by a node without data that was told to; every other node joins. A node with data
+// continues with it, whatever the command line says.
 Start<void> form(const Config& config, Prepared& out, Log& log) {
   node::MemberStart& members = out.members;
   members.holds_ledger = true;
@@ -268,7 +268,7 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
       members.waiting_for = "--found (a new cluster of this machine) or --join HOST (an existing one)";
     return {};
   }
-  // The others may have begun the cluster that it promised to begin with them.
+  // The others may have begun the cluster that this node promised to begin with them.
   if (!members.formation.promise.none())
     return give_up(EX_CONFIG,
                    Error{ErrorCode::refused, "could not found a cluster: this machine has promised others to begin one with them",
@@ -284,7 +284,7 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
   return {};
 }
 
-// A member votes only by what its disk has.
+// A member may vote only by what its disk holds.
 Start<void> trust_disk(Prepared& out, Log& log) {
   if (!store::disk_failed(out.layout.run, out.boot_id)) return {};
   if (const auto done = out.store->rewrite(); !done)
@@ -310,7 +310,7 @@ Start<Layout> choose_layout(const Config& config) {
       return give_up(EX_CANTCREAT, Error{ErrorCode::io, "could not create " + name + ": " + ::strerror(errno),
                                          "set TMPDIR to a directory that can be written"});
     layout.temporary = name;
-    // Tasks of other users must be able to pass through.
+    // Tasks of other users must be able to pass through the directory.
     std::filesystem::permissions(name, std::filesystem::perms{0711}, failed);
     if (!config.paths.data_given) layout.data = name + "/data";
     if (!config.paths.run_given) layout.run = name + "/run";
@@ -332,7 +332,7 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   auto stager = proc::Stager::open({layout.work, layout.blobs(), layout.tasks()});
   if (!stager) return give_up(EX_OSERR, stager.error());
   out.stager = std::move(*stager);
-  // Others may pass through to what is theirs (a task's notify socket, its working copy) but not look around.
+  // Other users may pass through to their own files (a task's notify socket, its working copy) but not list the directories.
   for (const auto& [path, mode] : {std::pair{layout.data, 0711u}, {layout.run, 0755u}, {layout.work, 0711u}, {layout.tasks(), 0711u}})
     if (auto made = make_directory(path, mode); !made) return tl::unexpected<Failure>(made.error());
   auto lock = patiently([&] { return store::DataLock::take(layout.data); });
@@ -378,7 +378,7 @@ node::Options node_options(const Config& config, const std::string& cluster_id, 
   options.lease = config.timing.lease;
   options.agent_grace = config.timing.agent_grace;
   options.restore_wait = config.timing.restore_wait;
-  // Somebody's own machine may be as full as they like it.
+  // On somebody's own machine disks may be as full as they like.
   const bool own = config.dev && config.storage.min_free.bytes == 0 && config.storage.min_free.percent == FreeSpace{}.percent;
   options.keep_free = {config.storage.min_free.percent, own ? kKeptFreeOfDev : config.storage.min_free.bytes};
   options.task_port_first = config.network.task_ports.first;

@@ -13,7 +13,7 @@ namespace dtrain::daemon {
 
 Duration start_delay(int failed) {
   if (failed < kStartsAtOnce) return Duration{0};
-  constexpr int kDoublings = 6;  // from there on it is the longest
+  constexpr int kDoublings = 6;  // after so many doublings the delay is the longest
   return std::min<Duration>(kLongestStartDelay, kFirstStartDelay * (1 << std::min(failed - kStartsAtOnce, kDoublings)));
 }
 
@@ -27,7 +27,7 @@ int StartBackoff::begin() const {
   if (file_.empty()) return 0;
   int failed = 0;
   if (std::ifstream before(file_); !(before >> failed) || failed < 0) failed = 0;
-  // Where it cannot be written nothing is counted.
+  // If the file cannot be written, nothing is counted.
   std::ofstream(file_, std::ios::trunc) << failed + 1 << "\n";
   return failed;
 }

@@ -76,7 +76,7 @@ Status BoundRouter::bind(const KeyPair* serves) {
   return fail(ErrorCode::io, "could not listen on " + endpoint_ + ": " + cause);
 }
 
-// Of the connections that end with it libzmq does not tell.
+// libzmq does not report the connections that end with it.
 void BoundRouter::unbind() {
   socket_.unbind(endpoint_);
   bound_ = false;
@@ -85,15 +85,15 @@ void BoundRouter::unbind() {
 }
 
 Status BoundRouter::serve(const KeyPair* serves) {
-  // The listening socket itself stays open: who connects in between waits in its queue.
+  // The listening socket itself stays open: connections in between wait in its queue.
   if (bound_) unbind();
   auto bound = bind(serves);
   shut_until_ = bound ? kNever : Instant{};  // service() tries again
   return bound;
 }
 
-// Nobody can be turned away: libzmq would try to accept for ever, at the cost of a CPU. Who is
-// connected is let go, who comes waits in the listening socket's queue.
+// No connection can be turned away: libzmq would try to accept for ever, at the cost of a CPU. Present connections
+// are dropped, and new ones wait in the listening socket's queue.
 void BoundRouter::shut(Instant now) {
   if (!bound_) return;
   unbind();
@@ -106,14 +106,14 @@ void BoundRouter::service(Instant now, const KeyPair* serves) {
 }
 
 void BoundRouter::note_inbound(int fd) {
-  forget_inbound(fd);  // its end was not told
+  forget_inbound(fd);  // its end was not reported
   if (inbound_.size() >= kInboundNamed) return;
   const std::string& ip = inbound_[fd] = peer_ip(fd);
   ++from_[ip];
   inbound_peak_ = std::max(inbound_peak_, inbound_.size());
 }
 
-// Its address; "" when it is not known.
+// Returns its address; "" when it is not known.
 std::string BoundRouter::forget_inbound(int fd) {
   const auto found = inbound_.find(fd);
   if (found == inbound_.end()) return "";
@@ -128,8 +128,7 @@ std::size_t BoundRouter::connections_from(const std::string& ip) const {
   return found == from_.end() ? 0 : found->second;
 }
 
-// A flood of strangers holds some 14 KiB for each of their connections while they last. The allocator would
-// keep it.
+// A flood of strangers uses some 14 KiB for each connection while they last, which the allocator would keep.
 void BoundRouter::give_memory_back() {
   inbound_peak_ = std::max(inbound_peak_, inbound_.size());
   if (inbound_peak_ < kInboundFlood || inbound_.size() > inbound_peak_ / 4) return;
@@ -175,10 +174,10 @@ bool BoundRouter::watch_events(Instant now, QuietLog& log, int& exhausted) {
         break;
       }
       case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-        // Closed or silent: somebody looked whether we are there, or hung up first. Nothing to tell.
+        // Closed or silent: somebody checked whether the agent is there, or hung up first. Nothing is logged.
         ++handshakes_incomplete_;
         break;
-      default:  // a key that Zap refused: it told
+      default:  // a key that Zap refused, which Zap logged
         break;
     }
     failed_ = false;

@@ -16,7 +16,7 @@ void Bridge::hand_on() {
     const ssize_t n = ::send(local_, end_.waiting().data(), end_.waiting().size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    // It was closed, maybe with last words that take() still reads: what comes for it is for nobody.
+    // The local side closed, maybe with last bytes that take() still reads: data for it is dropped.
     end_.delivered(n < 0 ? end_.waiting().size() : static_cast<std::size_t>(n));
   }
 }
@@ -36,7 +36,7 @@ void Bridge::give(Instant now, const Send& send, std::string message) {
   }
 }
 
-// What the local side says, as far as the other end takes it.
+// Takes from the local side what the other end accepts.
 void Bridge::take(Instant now, const Send& send) {
   std::array<char, wire::kBridgeChunkBytes> chunk;
   while (!heard_all_ && !held_ && !lost_ && end_.room() > 0) {

@@ -17,10 +17,10 @@ namespace dtrain::net {
 namespace {
 
 constexpr int kIoThreadsOfDoor = 1;
-constexpr int kLastWordsMs = 200;            // for what is not sent yet when the agent ends
+constexpr int kLastWordsMs = 200;            // for unsent messages when the agent ends
 constexpr int kSocketsOfDoor = 16;           // the router, its monitor's pair, ZAP, and ZeroMQ's own end of it
 constexpr std::size_t kQuestionsPerTurn = 128;
-constexpr std::size_t kNameBytes = 5;        // of names that ROUTER gives itself: a zero and a number
+constexpr std::size_t kNameBytes = 5;        // of the names that ROUTER assigns: a zero and a number
 constexpr std::string_view kHandshakeNext =
     "it knows none of this cluster's keys for clients, or is no dtrainctl: have its key file made anew (dtrainctl keygen --client)";
 
@@ -32,7 +32,7 @@ bool set_up_door(ZmqSocket& socket, const std::string& ip) {
          (ip.find(':') == std::string::npos || socket.set(ZMQ_IPV6, 1));
 }
 
-// Reads the other frames of a message away. False: there were none.
+// Reads and drops the other frames of a message. Returns false if there were none.
 bool read_rest(ZmqSocket& socket, bool more) {
   if (!more) return false;
   while (more) {
@@ -64,7 +64,7 @@ Result<std::unique_ptr<ClientDoor>> ClientDoor::open(const wire::Endpoint& at, c
   auto router = BoundRouter::open(door->context_, door->poller_, std::move(options), &door->serves_);
   if (!router) return fail(router.error());
   door->router_ = std::move(*router);
-  // A descriptor speaks only after its socket was looked at once.
+  // A descriptor signals only after its socket was looked at once.
   door->unfinished_ = {{PollTag::Kind::zap, 0}, {PollTag::Kind::router, 0}, {PollTag::Kind::router_monitor, 0}};
   return door;
 }
@@ -149,7 +149,7 @@ Result<node::Caller> ClientDoor::may_enter(const CurveKey& key) const {
 }
 
 void ClientDoor::welcome(Instant now, const std::string& name, const CurveKey& key, std::uint32_t version) {
-  // Ours is told in any case: who speaks another says so to its user.
+  // The agent's version is sent in any case, so that a client with another version can tell its user.
   if (send(name, wire::encode_bridge({wire::BridgeWord::hello, "", wire::kBridgeVersion})) != ZmqSocket::Sent::done) return;
   if (version != wire::kBridgeVersion) return void(send(name, Bridge::farewell()));
   const auto caller = may_enter(key);
@@ -168,7 +168,7 @@ void ClientDoor::welcome(Instant now, const std::string& name, const CurveKey& k
   world_.adopt(pair[1], *caller);
 }
 
-// As the control socket does it: dtrainctl shows the error as the answer to whatever it asked.
+// As on the control socket: dtrainctl shows the error as the answer to its request.
 void ClientDoor::turn_away(const std::string& name, const Error& error) {
   const std::string reply = wire::frame(wire::make_message(wire::MessageType::error, 0, wire::error_reply(error)));
   if (reply.size() <= wire::kBridgeChunkBytes) send(name, wire::encode_bridge({wire::BridgeWord::data, reply, 0}));
@@ -187,7 +187,7 @@ void ClientDoor::allow(std::map<CurveKey, std::string> users) {
     }
     if (!stays) end(each, true);
   }
-  unfinished_.insert({PollTag::Kind::router, 0});  // it was touched
+  unfinished_.insert({PollTag::Kind::router, 0});  // the socket was used
 }
 
 Status ClientDoor::rekey(const ClusterKeys& keys) {
@@ -195,7 +195,7 @@ Status ClientDoor::rekey(const ClusterKeys& keys) {
   if (next.public_key == serves_.public_key) return {};
   serves_ = next;
   while (!visits_.empty()) end(visits_.begin(), true);
-  unfinished_.insert({PollTag::Kind::router, 0});  // it was touched
+  unfinished_.insert({PollTag::Kind::router, 0});  // the socket was used
   return router_->serve(&serves_);
 }
 
@@ -203,7 +203,7 @@ Status ClientDoor::rekey(const ClusterKeys& keys) {
 
 ZmqSocket::Sent ClientDoor::send(const std::string& name, std::string_view message) {
   const auto sent = router_->socket().send(name, true);
-  // A ROUTER that took the name takes the rest too.
+  // A ROUTER that accepted the name accepts the rest too.
   return sent == ZmqSocket::Sent::done ? router_->socket().send(message, false) : sent;
 }
 
@@ -226,14 +226,14 @@ void ClientDoor::receive(Instant now, const std::string& name, const Frame& payl
   const auto message = wire::decode_bridge(payload.bytes());
   const auto found = named_.find(name);
   if (found == named_.end()) {
-    // libzmq 4.3.4 may lose properties of the routing id's frame: those of the payload are complete.
+    // libzmq 4.3.4 may lose properties of the routing id's frame; those of the payload are complete.
     const auto key = wire::parse_key(payload.property("User-Id"));
     if (message && key && message->word == wire::BridgeWord::hello) return welcome(now, name, *key, message->count);
     if (!message || message->word != wire::BridgeWord::end) send(name, Bridge::farewell());
     return;
   }
   const auto visit = visits_.find(found->second);
-  // ZeroMQ lets a client choose its name: one that is gone, and whose end was not told yet, is not to be spoken for by another.
+  // ZeroMQ lets a client choose its name: another client must not take that of one that is gone but whose end was not reported yet.
   if (wire::parse_key(payload.property("User-Id")) != visit->second.key) {
     quiet_.warn(now, "net.dropped", "not-the-key-holder", std::string(payload.property("Peer-Address")),
                 "another key spoke on this connection: see who that is, and whether its key should be in access.keys");

@@ -34,10 +34,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Deadline = ClientLink::Deadline;
 
-constexpr std::chrono::seconds kConnectTime{3};    // of one address
+constexpr std::chrono::seconds kConnectTime{3};    // to one address
 constexpr std::chrono::seconds kHandshakeTime{3};  // with one of the agents' keys
-constexpr std::chrono::seconds kHelloTime{10};     // until the agent's loop answers
-constexpr int kClientSockets = 64;  // three for each of the keys that are tried; closed ones count until ZeroMQ has reaped them
+constexpr std::chrono::seconds kHelloTime{10};     // for the agent's loop to answer
+constexpr int kClientSockets = 64;  // three for each key that is tried; closed ones count until ZeroMQ has reaped them
 constexpr int kWatched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED |
                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr const char* kNotThereNext =
@@ -76,7 +76,7 @@ Resolved resolve(const HostAndPort& of) {
   addrinfo* found = nullptr;
   Resolved out;
   int code = ::getaddrinfo(of.host.c_str(), of.port.c_str(), &hints, &found);
-  if (code == EAI_NONAME || code == EAI_ADDRFAMILY) {  // a host without any address but loopback's
+  if (code == EAI_NONAME || code == EAI_ADDRFAMILY) {  // a host without any address but loopback
     hints.ai_flags = AI_NUMERICSERV;
     code = ::getaddrinfo(of.host.c_str(), of.port.c_str(), &hints, &found);
   }
@@ -105,7 +105,7 @@ Resolved resolve_until(const HostAndPort& of, Deadline deadline) {
   return {{}, "its address was not found in time"};
 }
 
-// "" : somebody listens there; else why not. ZeroMQ does not tell.
+// "": somebody listens there; otherwise why not, which ZeroMQ does not report.
 std::string probe(const std::string& address, Deadline deadline) {
   const HostAndPort at = split(address);
   addrinfo hints{}, *found = nullptr;
@@ -236,7 +236,7 @@ Result<ZmqClientLink::Handshake> ZmqClientLink::connect(const std::string& to, c
   }
 }
 
-// The connection is gone; what it brought before may still be there.
+// The connection is gone; data that it brought before may still be there.
 bool ZmqClientLink::was_lost() {
   bool lost = false;
   while (const auto event = events_->next()) lost = lost || event->what == ZMQ_EVENT_DISCONNECTED;
@@ -267,7 +267,7 @@ Status ZmqClientLink::start() {
   auto added = poller_.add(bridge_->local(), kBridgeEdges, {PollTag::Kind::pipe, 0});
   if (added) added = poller_.add(stop_.fd(), EPOLLIN, {PollTag::Kind::stop, 0});
   if (!added) return added;
-  // Signals are the program's own business.
+  // Signals are the program's business.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -276,7 +276,7 @@ Status ZmqClientLink::start() {
   return {};
 }
 
-// False: the agent broke the agreement.
+// Returns false if the agent broke the protocol.
 bool ZmqClientLink::receive() {
   for (;;) {
     Frame frame;
@@ -288,7 +288,7 @@ bool ZmqClientLink::receive() {
 
 void ZmqClientLink::carry() {
   const auto send = [this](std::string_view message) { return socket_.send(message, false); };
-  Instant last = kNever;  // once the owner wants to stop
+  Instant last = kNever;  // set once the owner wants to stop
   for (;;) {
     const bool lost = was_lost();
     if (!receive()) {

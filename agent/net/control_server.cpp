@@ -23,7 +23,7 @@ constexpr std::size_t kReadPerTurn = 512 << 10;    // of one connection
 constexpr std::size_t kKeptBuffer = 4 << 10;       // an idle connection keeps no more memory than this
 constexpr std::uint64_t kListenerId = 0;
 
-// What does not fit is not missed.
+// What does not fit into the socket is dropped.
 void turn_away(int fd, const Error& error) {
   const std::string reply = wire::frame(wire::make_message(wire::MessageType::error, 0, wire::error_reply(error)));
   (void)::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -43,11 +43,11 @@ struct ControlServer::Connection {
   std::size_t counted_input = 0;   // part of total_input_
   std::size_t largest_input = 0;   // since the buffer was last given back
   std::string output;
-  std::size_t sent = 0;            // of output
+  std::size_t sent = 0;            // part of output that was sent
   std::uint32_t interest = 0;
   bool paused = false;
-  bool closing = false;            // reads nothing any more, closes when output is empty
-  Instant timer = kNever;          // unfinished message, or linger
+  bool closing = false;            // reads nothing any more, and closes when output is empty
+  Instant timer = kNever;          // for an unfinished message, or for linger
 
   ~Connection() { last_close.close(fd); }
   std::size_t unsent() const { return output.size() - sent; }
@@ -124,7 +124,7 @@ void ControlServer::accept_some(ControlSink& sink) {
   }
 }
 
-// One user may take no more than a part, and all together leave some to root.
+// One user may have only a part of the connections, and all others together leave some to root.
 bool ControlServer::is_full(int fd, std::uint32_t uid) const {
   const bool root = uid == 0 || uid == ::geteuid();
   const std::size_t room = limits_.connections - (root ? 0 : std::min(limits_.connections, limits_.connections_of_root));
@@ -154,12 +154,12 @@ void ControlServer::adopt(int fd, const node::Caller& caller, ControlSink& sink)
   if (!is_full(fd, caller.uid)) admit(std::move(connection), caller, sink);
 }
 
-// Out of descriptors: without this the waiting connection would keep the loop awake for ever.
+// No descriptor is left: without this the waiting connection would keep the loop awake for ever.
 void ControlServer::refuse_one() {
   if (!spare_) spare_ = open_spare();
   if (!spare_) return shut();
   spare_.reset();
-  // Another thread may be faster and take what was given up: the spare is then lost until something is closed.
+  // Another thread may take the freed descriptor first: the spare is then lost until something is closed.
   const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
   if (fd >= 0) last_close_.close(fd);
   spare_ = open_spare();
@@ -169,7 +169,7 @@ void ControlServer::watch_listener(bool on) {
   (void)epoll_.change(listen_fd_, kListenerId, on ? static_cast<std::uint32_t>(EPOLLIN) : 0);
 }
 
-// Nobody can be accepted nor refused: who comes waits in the listener's queue.
+// Connections can be neither accepted nor refused: new ones wait in the listener's queue.
 void ControlServer::shut() {
   watch_listener(false);
   shut_until_ = now_ + limits_.shut;
@@ -224,7 +224,7 @@ void ControlServer::read_some(Connection& c, ControlSink& sink) {
   }
 }
 
-// Hands on the complete messages, a bounded number of them.
+// Delivers complete messages, a bounded number of them.
 void ControlServer::deliver(Connection& c, ControlSink& sink) {
   backlog_.erase(c.id);
   for (int i = 0; !c.paused && !c.closing && !doomed_.contains(c.id); ++i) {
@@ -243,7 +243,7 @@ void ControlServer::deliver(Connection& c, ControlSink& sink) {
   account_input(c);
 }
 
-// The stream cannot be read any further: say why, then close.
+// The stream cannot be read any further: sends the reason, then closes.
 void ControlServer::reject(Connection& c, const Error& error) {
   send(c.id, wire::make_message(wire::MessageType::error, 0, wire::error_reply(error)));
   close(c.id);
@@ -368,7 +368,7 @@ void ControlServer::dispatch(Instant now, ControlSink& sink) {
   now_ = now;
   last_close_.pass_on();
   if (shut_until_ <= now_) reopen();
-  // Taken before reading: what is left over by this turn's reading belongs to the next turn.
+  // Copied before reading: what this turn's reading leaves over belongs to the next turn.
   const std::set<node::ConnectionId> backlog = backlog_;
   for (const node::ConnectionId id : backlog)
     if (Connection* c = find(id)) deliver(*c, sink);
@@ -387,7 +387,7 @@ void ControlServer::dispatch(Instant now, ControlSink& sink) {
     if (doomed_.contains(c->id)) continue;
     const bool gone = event.events & (EPOLLHUP | EPOLLERR);
     if (gone && (c->paused || c->closing))
-      doom(*c);  // nothing of it will be read: without this the loop would spin on the hang-up
+      doom(*c);  // nothing of it will be read: otherwise the loop would spin on the hang-up
     else if ((event.events & EPOLLIN || gone) && !backlog_.contains(c->id))
       read_some(*c, sink);
   }

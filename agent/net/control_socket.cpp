@@ -27,7 +27,7 @@ Result<sockaddr_un> address_of(const std::string& path) {
   return address;
 }
 
-// What an earlier agent left may be replaced; a living one's socket and anything else may not.
+// An earlier agent's socket may be replaced; a living agent's socket, or anything else, may not.
 Status check_replaceable(const std::string& path, const sockaddr_un& address) {
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0) return {};

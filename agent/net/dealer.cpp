@@ -52,7 +52,7 @@ Status Dealer::connect() {
   }
   if (!set) return fail(ErrorCode::internal, "could not set up socket: " + zmq_cause());
   if (target_.join) {
-    // A name of its own for each time: libzmq frees that of a closed one later.
+    // A new name each time, because libzmq frees that of a closed one later.
     const std::string name = "events-" + std::to_string(serial_) + "-" + std::to_string(++openings_);
     auto events = SocketEvents::open(world_.context, *socket, name, kWatched);
     if (!events) return fail(events.error());
@@ -102,7 +102,7 @@ Status Dealer::reopen(std::size_t pair) {
 
 ZmqSocket::Sent Dealer::hand_over(const Waiting& message) {
   const auto sent = socket_.send(message.header, true);
-  // Once the first frame is taken there is room for the second.
+  // Once the first frame is accepted there is room for the second.
   return sent == ZmqSocket::Sent::done ? socket_.send(message.body, false) : sent;
 }
 
@@ -111,7 +111,7 @@ bool Dealer::send(std::string header, std::string body) {
   Waiting message{std::move(header), std::move(body), std::nullopt};
   if (up_ && waiting_.empty()) {
     if (hand_over(message) == ZmqSocket::Sent::done) return true;
-    // The connection is gone, or its queue of kPeerHighWater is full: the next examination tells which.
+    // The connection is gone, or its queue of kPeerHighWater is full: the next examination shows which.
     if ((socket_.events() & ZMQ_POLLOUT) != 0) return false;
   }
   if (waiting_.size() >= kWaitingMessages) return false;
@@ -147,7 +147,7 @@ bool Dealer::examine(Instant now, std::vector<gossip::Input>& out) {
       else
         out.push_back(gossip::LinkLost{target_.to});
     }
-    if (!up_) opened_at_ = now;  // it connects again by itself
+    if (!up_) opened_at_ = now;  // it reconnects by itself
   }
   if (up_) flush();
   return more || (socket_.events() & ZMQ_POLLIN) != 0;

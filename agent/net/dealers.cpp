@@ -9,7 +9,7 @@ namespace dtrain::net {
 namespace {
 
 constexpr int kLastWordsMs =
-    100;  // what was sent just before closing (a farewell) may take that long to leave
+    100;  // for a message sent just before closing (a farewell) to leave
 constexpr Duration kOpenAgain = 1s;  // after descriptors ran out
 
 }  // namespace
@@ -33,7 +33,7 @@ Dealers::Map::iterator Dealers::close(Map::iterator dealer) {
   return dealers_.erase(dealer);
 }
 
-// Least recently used first; by serial where nothing was used since.
+// The least recently used first; by serial among equals.
 void Dealers::close_idle(std::size_t most) {
   std::vector<std::pair<std::pair<Instant, std::uint64_t>, DealerTarget>> idle;
   for (const auto& [target, dealer] : dealers_)
@@ -80,7 +80,7 @@ void Dealers::keep(const std::vector<gossip::Peer>& peers) {
     kept_[peer.address] = peer.id;
     addresses[peer.id] = peer.address;
   }
-  // A member that has moved leaves its old connection behind.
+  // When a member has moved, its old connection is closed.
   for (auto dealer = dealers_.begin(); dealer != dealers_.end();) {
     const auto moved = addresses.find(dealer->second->member());
     const bool stale = moved != addresses.end() && !dealer->first.join && dealer->first.to != moved->second;
@@ -167,11 +167,11 @@ void Dealers::service(Instant now) {
       if (opened + kOpenAgain <= now) reopen(dealer, dealer.pair());
       next = std::min(next, opened + kOpenAgain <= now ? now + kOpenAgain : opened + kOpenAgain);
     } else if (!dealer.up()) {
-      // The other side may serve with another pair than we think: each has its turn.
+      // The other side may present another pair than expected: each is tried in turn.
       const Duration patience = world_.keys.pairs() > 1 ? kTryNextKey : kStuckTime;
       const bool over = opened + patience <= now;
       if (over) {
-        lost_.insert(dealer.serial());  // from here on its pauses are long
+        lost_.insert(dealer.serial());  // from here on ZeroMQ's pauses are long
         reopen(dealer, world_.keys.plain() ? 0 : (dealer.pair() + 1) % world_.keys.pairs());
       }
       next = std::min(next, over ? now + patience : opened + patience);

@@ -27,7 +27,7 @@ const char* next_step(wire::Drop why) {
   }
 }
 
-// The two frames behind a ROUTER's routing id; whatever follows them is read away.
+// The two frames after a ROUTER's routing id; further frames are dropped.
 struct Message {
   Frame header, body;
   bool complete = false;
@@ -51,7 +51,7 @@ wire::LinkAuth authenticated(std::string_view user) {
   if (const auto node = MemberId::parse(user))
     auth.node = *node;
   else
-    auth.cluster_key = true;  // who is nobody in particular may do the least
+    auth.cluster_key = true;  // a sender without identity may do the least
   return auth;
 }
 
@@ -59,7 +59,7 @@ wire::LinkAuth authenticated(std::string_view user) {
 
 void Gate::drop(Instant now, wire::Drop why, const std::string& from, std::vector<gossip::Input>& out) {
   ++dropped_;
-  // Founders that began a moment earlier, and a cluster that this node asks to be admitted, do nothing wrong.
+  // Founders that began a moment earlier, and a cluster that this node asks for admission, are no offenders.
   const bool expected = why == wire::Drop::other_cluster && cluster_.none();
   if (!expected) quiet_.warn(now, "net.dropped", wire::to_string(why), from, next_step(why));
   out.push_back(gossip::Dropped{why, from});
@@ -68,7 +68,7 @@ void Gate::drop(Instant now, wire::Drop why, const std::string& from, std::vecto
 bool Gate::pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<gossip::Input>& out) {
   Message message;
   if (!read(socket, message)) return false;
-  // libzmq 4.3.4 may lose properties of the routing id's frame: those of the payload are complete.
+  // libzmq 4.3.4 may lose properties of the routing id's frame; those of the payload are complete.
   const Frame& payload = message.complete ? message.body : message.header;
   const std::string from(payload.property("Peer-Address"));
   const bool inbound = side.kind == Side::Kind::inbound;

@@ -17,7 +17,7 @@ namespace {
 
 using Answer = gossip::GoneChecked::Answer;
 
-// Closing resets the connection, so that the other side forgets it at once.
+// Closes with a reset, so that the other side forgets the connection at once.
 void close_hard(int fd) {
   const linger at_once{1, 0};
   ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -31,7 +31,7 @@ GoneChecks::~GoneChecks() {
 }
 
 void GoneChecks::ask(const wire::Endpoint& to) {
-  if (std::find(waiting_.begin(), waiting_.end(), to) != waiting_.end()) return;  // one answer serves both
+  if (std::find(waiting_.begin(), waiting_.end(), to) != waiting_.end()) return;  // one result serves both
   if (waiting_.size() < kGoneChecksWaiting)
     waiting_.push_back(to);
   else if (overflowed_.size() < kGoneChecksWaiting)
@@ -51,7 +51,7 @@ void GoneChecks::end(std::map<std::uint64_t, Check>::iterator check, Answer answ
   under_way_.erase(check);
 }
 
-// What fails here says something about this host and nothing about the other.
+// A failure here says something about this host and nothing about the other.
 GoneChecks::Begun GoneChecks::connect(const wire::Endpoint& to, std::uint64_t serial) {
   const auto silent = [](const char* cause) { return Begun{-1, Answer::silent, cause}; };
   const auto address = SocketAddress::of(to);
@@ -107,7 +107,7 @@ void GoneChecks::examine(std::uint64_t serial, std::vector<gossip::Input>& out) 
     return end(check, Answer::accepts, out);
 }
 
-// Its first word, or the end of the connection.
+// Handles its first bytes, or the end of the connection.
 void GoneChecks::hear(std::map<std::uint64_t, Check>::iterator check, std::vector<gossip::Input>& out) {
   Check& c = check->second;
   char byte = 0;

@@ -79,7 +79,7 @@ void KeyRing::replace(ClusterKeys keys) {
   take(std::move(keys));
   nodes_.clear();
   std::map<std::string, std::vector<MemberId>, std::less<>> anew;
-  // Addresses are a hint only: those already derived are asked for again soon, by whichever address.
+  // Addresses are only a hint: members that were derived before will soon be asked for again, from whatever address.
   for (const auto& [id, print] : known_) anew[""].push_back(id);
   underived_ = std::move(anew);
 }

@@ -21,7 +21,7 @@ constexpr int kPassRights = 83;   // SO_PASSRIGHTS, which not every header has
 constexpr int kServerSocket = 3;  // in the helper, which has nothing else of the agent open
 constexpr const char* kName = "dtraind-close";  // in ps; at most 15 characters
 
-// A byte, with a descriptor that is to be closed, or without: the agent has closed its own copy of the one before.
+// A byte, with a descriptor to be closed, or without one: the agent has closed its own copy of the previous one.
 struct Message {
   char byte = 0;
   iovec part{&byte, 1};
@@ -33,7 +33,7 @@ struct Message {
   }
 };
 
-// Waits until all others have closed theirs, and exits.
+// Waits until all others have closed their copies, and exits.
 [[noreturn]] void hold(int barrier) {
   char byte;
   while (::read(barrier, &byte, 1) < 0 && errno == EINTR) {
@@ -41,7 +41,7 @@ struct Message {
   ::_exit(0);
 }
 
-// Whatever fails, it exits itself: that closes as well, and the agent begins another one.
+// On any failure it exits by itself: that closes the sockets, too, and the agent starts another one.
 [[noreturn]] void serve(int socket) {
   if (::dup2(socket, kServerSocket) < 0 || ::close_range(kServerSocket + 1, ~0u, 0) != 0) ::_exit(1);
   ::prctl(PR_SET_NAME, kName);
@@ -111,7 +111,7 @@ bool LastClose::begin() {
   return true;
 }
 
-// It exits by itself when it has taken what was sent, or was killed already.
+// The helper exits by itself when it has handled what was sent, or was killed already.
 void LastClose::end() {
   if (socket_ >= 0) ::close(std::exchange(socket_, -1));
   if (pid_ > 0) ::waitpid(std::exchange(pid_, -1), nullptr, WNOHANG);
@@ -119,11 +119,11 @@ void LastClose::end() {
 
 void LastClose::prepare(int connection) const {
   const int on = 1;
-  // Else a byte out of band, and what was passed with it, is dropped on the way to the next one.
+  // Otherwise an out-of-band byte, and descriptors with it, would be dropped on the way to the next one.
   if (needed_) ::setsockopt(connection, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
 }
 
-// A look drops nothing, and sees no further than the first that carries descriptors.
+// A peek drops nothing, and sees no further than the first message with descriptors.
 ssize_t LastClose::receive(int connection, char* bytes, std::size_t size) const {
   if (!needed_) return ::recv(connection, bytes, size, MSG_DONTWAIT);
   iovec part{bytes, size};
@@ -138,7 +138,7 @@ ssize_t LastClose::receive(int connection, char* bytes, std::size_t size) const 
 
 void LastClose::close(int connection) {
   int unread = 0;
-  if (needed_) ::shutdown(connection, SHUT_RDWR);  // from here on nothing comes
+  if (needed_) ::shutdown(connection, SHUT_RDWR);  // nothing can arrive from here on
   if (!needed_ || (::ioctl(connection, FIONREAD, &unread) == 0 && unread == 0)) {
     ::close(connection);
     return;
@@ -147,7 +147,7 @@ void LastClose::close(int connection) {
   pass_on();
 }
 
-// Who waits in its queue may have sent already.
+// Connections in its queue may have sent something already.
 void LastClose::close_listener(int listener) {
   if (!needed_) {
     ::close(listener);

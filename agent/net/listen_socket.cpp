@@ -19,9 +19,9 @@ namespace {
 
 constexpr int kCouldNot = 255;  // exit status of the process that turns away
 
-// The rest of its process's life. Only calls that are allowed between fork() and exec().
+// The rest of the child's life. Only calls that are permitted between fork() and exec().
 [[noreturn]] void turn_away_and_exit(int listener) {
-  ::close(listener == 0 ? 1 : 0);  // any but the listener: one is enough for all of them
+  ::close(listener == 0 ? 1 : 0);  // any descriptor but the listener: one is enough
   int turned = 0;
   while (turned < kTurnedAwayAtOnce) {
     const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -65,8 +65,8 @@ int ListenSocket::duplicate() const {
   return ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
 }
 
-// In a process of its own, whose table of descriptors is a copy: one given up here would be taken by ZeroMQ's
-// thread, which waits for just that, for another stranger.
+// In a process of its own, whose table of descriptors is a copy: a descriptor freed in this process would be taken by
+// ZeroMQ's thread, which waits for one, for another stranger.
 std::optional<int> ListenSocket::turn_away() const {
   const pid_t child = ::fork();
   if (child < 0) return std::nullopt;

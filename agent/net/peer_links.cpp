@@ -64,12 +64,12 @@ class ZmqPeerLinks final : public PeerLinks {
   Gate gate_;
   const wire::Endpoint listen_;
   const std::string source_ip_;
-  std::optional<Zap> zap_;  // before the routers: nobody gets in unchecked
+  std::optional<Zap> zap_;  // opened before the routers, so that nobody gets in unchecked
   std::unique_ptr<Router> gossip_, bulk_;
   GoneChecks gone_;
   Dealers dealers_;
-  std::set<PollTag> unfinished_;        // more is waiting there; their descriptors may stay silent
-  std::vector<gossip::Input> results_;  // of calls between two dispatches
+  std::set<PollTag> unfinished_;        // there is more to do for these; their descriptors may stay silent
+  std::vector<gossip::Input> results_;  // results of calls between two dispatches
   Instant now_{};
   std::uint64_t unsent_ = 0;
 };
@@ -85,7 +85,7 @@ Status ZmqPeerLinks::start() {
   auto bulk = Router::open(context_, poller_, listen_, wire::Lane::bulk, keys_);
   if (!bulk) return fail(bulk.error());
   bulk_ = std::move(*bulk);
-  // A descriptor speaks only after its socket was looked at once.
+  // A descriptor signals only after its socket was looked at once.
   for (const auto kind : {PollTag::Kind::router, PollTag::Kind::router_monitor})
     for (const wire::Lane lane : {wire::Lane::gossip, wire::Lane::bulk})
       unfinished_.insert({kind, static_cast<std::uint64_t>(lane)});
@@ -115,7 +115,7 @@ bool ZmqPeerLinks::serve(Instant now, const PollTag& tag) {
     case PollTag::Kind::gone_check:
       gone_.examine(tag.serial, results_);
       return false;
-    case PollTag::Kind::pipe:  // of doors and their clients
+    case PollTag::Kind::pipe:  // used by doors and their clients only
     case PollTag::Kind::stop:
       return false;
   }
@@ -143,7 +143,7 @@ void ZmqPeerLinks::dispatch(Instant now, const Sink& sink) {
   else if (trouble)
     gate_.quiet().warn(now, "net.descriptors-exhausted", "too many open files", listen_.text(),
                        "idle links are closed and others opened later: raise LimitNOFILE of the agent");
-  // Only now: what the sink does may send, open and close.
+  // Only now, because the sink may send, open and close.
   for (gossip::Input& input : std::exchange(results_, {})) sink(node::Gossiped{std::move(input)});
   for (node::Event& received : gate_.take_others()) sink(std::move(received));
 }
@@ -166,7 +166,7 @@ void ZmqPeerLinks::reply(const gossip::Send& message, std::string header, std::s
   const wire::Lane lane =
       Router::is_path(message.reply, wire::Lane::gossip) ? wire::Lane::gossip : wire::Lane::bulk;
   Router& router = lane == wire::Lane::gossip ? *gossip_ : *bulk_;
-  // A full queue: the other side does not read. It will ask again, or be suspected by itself.
+  // The queue is full because the other side does not read. It will ask again, or become suspected itself.
   if (!router.reply(message.reply, header, body)) ++unsent_;
   if (router.readable()) unfinished_.insert({PollTag::Kind::router, static_cast<std::uint64_t>(lane)});
 }
@@ -179,7 +179,7 @@ void ZmqPeerLinks::send(const gossip::Send& message) {
   const wire::Lane lane = wire::lane_of(message.body);
   const std::size_t limit = lane == wire::Lane::gossip ? wire::kGossipMessageBytes : wire::kBulkMessageBytes;
   if (body.size() > limit) {
-    // The other side would cut the connection for it.
+    // The other side would close the connection because of it.
     log_.write(LogLevel::error, "net.message-too-large",
                {{"to", message.to.text()},
                 {"type", std::to_string(head.type)},
@@ -216,7 +216,7 @@ void ZmqPeerLinks::send(const node::RelayPeer& to, const wire::RelayMessage& mes
     ++unsent_;
 }
 
-// Like a Join, and on the same connection: whose node key is there is not known before the cluster is formed.
+// Like a Join, and on the same connection: the node key there is not known before the cluster is formed.
 void ZmqPeerLinks::send(const wire::Endpoint& to, const node::SendFormation& message) {
   wire::PeerHeader head = message.header;
   head.type = wire::kFormationType;
@@ -240,8 +240,8 @@ Status ZmqPeerLinks::rekey(ClusterKeys keys) {
   dealers_.renumber_pairs(before);
   log_.write(LogLevel::info, "net.keys-replaced",
              {{"serves", keys_.print(0)}, {"pairs", std::to_string(keys_.pairs())}});
-  // Inbound connections end with the listening key. So they do when a pair was taken out, which may have been
-  // stolen: whoever holds another comes again.
+  // Inbound connections end with the listening key. They also end when a pair was removed, which may have been
+  // stolen: peers with another pair connect again.
   const bool all_stay = std::all_of(before.begin(), before.end(),
                                     [&](const auto& print) { return keys_.pair_of_print(print); });
   if (all_stay && keys_.print(0) == before.front()) return {};

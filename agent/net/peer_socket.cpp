@@ -14,7 +14,7 @@ bool set_up(ZmqSocket& socket, wire::Lane lane, const std::string& ip) {
          socket.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(largest)) &&
          socket.set(ZMQ_HANDSHAKE_IVL, kHandshakeMs) && socket.set(ZMQ_TCP_MAXRT, kTcpMaxRetransmitMs) &&
          socket.set(ZMQ_BACKLOG, kBacklog) &&
-         // A bit per I/O thread: the second one carries bulk, so that no pong waits behind it.
+         // A bit for each I/O thread: the second one carries bulk, so that no pong waits for it.
          socket.set(ZMQ_AFFINITY, std::int64_t{bulk ? 2 : 1}) &&
          (ip.find(':') == std::string::npos || socket.set(ZMQ_IPV6, 1));
 }

@@ -31,7 +31,7 @@ Result<std::string> read_private_file(const std::string& path, const std::string
   if (owner && status.st_uid != *owner && status.st_uid != 0)
     return unreadable(ErrorCode::refused, "it is user id " + std::to_string(status.st_uid) + "'s, who knows what is in it",
                       "make a new key where that user is not to have it; else chown " + std::to_string(*owner) + " " + path);
-  // One byte more than allowed tells "too long" without reading further.
+  // One byte more than permitted shows "too long" without reading further.
   std::string text(wire::kKeyFileBytes + 1, '\0');
   if (!read_into(file.get(), text)) return unreadable(ErrorCode::io, ::strerror(errno), "");
   return text;

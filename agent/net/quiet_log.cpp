@@ -3,13 +3,12 @@
 namespace dtrain::net {
 
 void QuietLog::forget(Instant now) {
-  if (now - swept_ < kQuietPeriod) return;  // a flood of causes must not make each line a walk over all
+  if (now - swept_ < kQuietPeriod) return;  // in a flood of causes, not every line may cost a pass over all
   swept_ = now;
   std::erase_if(causes_, [&](const auto& entry) {
     return now - entry.second.said >= kQuietPeriod && entry.second.count == 0;
   });
-  // Those that were counted but are over get no line of their own; the next one of their kind carries the
-  // count.
+  // Causes that were counted but are over get no line of their own; the next line of the same cause carries the count.
   if (causes_.size() >= kQuietCauses)
     std::erase_if(causes_, [&](const auto& entry) { return now - entry.second.said >= kQuietPeriod; });
 }

@@ -9,9 +9,8 @@
 namespace dtrain::net {
 namespace {
 
-// ROUTER's own names of connections are a zero and a 32-bit number that counts up, so that a path is the name
-// itself and no table is needed: a vanished connection's name does not come back. A peer that names itself
-// has no path.
+// ROUTER's own names of connections are a zero and a 32-bit number that counts up, so a path is the name itself and
+// no table is needed: a vanished connection's name is not reused. A peer that names itself has no path.
 constexpr std::size_t kNameBytes = 5;
 constexpr int kLaneShift = 32;
 
@@ -79,7 +78,7 @@ bool Router::reply(gossip::ReplyPath path, std::string_view header, std::string_
     default:
       return true;
   }
-  // A ROUTER that took the name takes the rest too.
+  // A ROUTER that accepted the name accepts the rest too.
   bound_->socket().send(header, true);
   bound_->socket().send(body, false);
   return true;

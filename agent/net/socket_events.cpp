@@ -10,7 +10,7 @@ Result<SocketEvents> SocketEvents::open(const ZmqContext& context, ZmqSocket& wa
   auto socket = ZmqSocket::open(context, ZMQ_PAIR);
   if (!socket) return fail(socket.error());
   const std::string endpoint = "inproc://" + name;
-  // Whoever reads "too many" raises limits: only where they are the cause.
+  // "Too many" makes operators raise limits: used only if limits are the cause.
   const auto could_not = [](const std::string& cause) {
     const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     return fail(exhausted ? ErrorCode::limit : ErrorCode::io, "could not watch connections: " + cause,

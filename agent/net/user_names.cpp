@@ -11,9 +11,9 @@ namespace dtrain::net {
 namespace {
 
 constexpr std::size_t kEntryBytes =
-    16 << 10;  // of a line of the directory; a longer one counts as not to be asked
+    16 << 10;  // of a directory's entry; for a longer one the directory counts as unavailable
 
-// How "nobody" is told differs between directories (getpwuid_r(3)).
+// Directories report "nobody" in different ways (getpwuid_r(3)).
 bool is_nobody(int code) { return code == 0 || code == ENOENT || code == ESRCH; }
 
 }  // namespace

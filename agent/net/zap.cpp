@@ -38,8 +38,8 @@ Zap::Verdict Zap::judge(const ZapQuestion& question, KeyRing& keys) {
 }
 
 void Zap::answer(const ZapQuestion& question, const Verdict& verdict) {
-  // 300 closes the connection without a word; after a 400 ZeroMQ's client would never try again, though it
-  // may be known later.
+  // Status 300 closes the connection without a reason; after a 400 ZeroMQ's client would never try again, though its
+  // key may become known.
   const bool accepted = verdict.kind == Verdict::Kind::accept;
   socket_.answer(question, accepted ? kZapAccept : kZapClose, verdict.reason, verdict.user);
 }
@@ -63,7 +63,7 @@ bool Zap::serve(Instant now, KeyRing& keys, QuietLog& log) {
     parked_.erase(parked_.begin());
   }
   for (std::size_t i = 0; i < kZapPerTurn; ++i) {
-    // Nobody is refused because it was not this one's turn: with the shelf full the rest waits in the socket.
+    // No key is refused because it was not its turn: when the parking is full, further ones wait in the socket.
     if (unfinished_ && parked_.size() >= kParkedHandshakes) return true;
     Parked question;
     if (!socket_.read(question)) return false;
