@@ -1,4 +1,4 @@
-// A bench program's connection with an agent's control socket (common/wire/control.h). Blocking; all it needs is speed.
+// A bench program's connection to an agent's control socket (common/wire/control.h). Blocking, since it only has to be fast.
 #pragma once
 
 #include <sys/socket.h>
@@ -37,7 +37,7 @@ inline bool send_all(int fd, std::string_view bytes) {
   return true;
 }
 
-// Requests out, replies in, in any order. One thread may send while another receives.
+// Sends requests and receives replies, in any order. One thread may send while another receives.
 class Client {
  public:
   explicit Client(int fd) : fd_(fd) {}

@@ -1,4 +1,4 @@
-// Says which run it was when a broken invariant of the code under test (CHECK) aborts the simulator.
+// Prints the run's parameters when a broken invariant of the code under test (CHECK) aborts the simulator.
 #pragma once
 
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace dtrain::sim {
 
-// While it lives, an abort prints "replay: COMMAND". One at a time.
+// While an object lives, an abort prints "replay: COMMAND". One at a time.
 class AbortNote {
  public:
   explicit AbortNote(const std::string& replay_command) {
@@ -25,7 +25,7 @@ class AbortNote {
   AbortNote& operator=(const AbortNote&) = delete;
 
  private:
-  // Only what a signal handler may call; returning from it ends the process as without it.
+  // Uses only what a signal handler may call; returning from it ends the process as without it.
   static void tell(int) {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text_, std::strlen(text_));
   }

@@ -1,5 +1,5 @@
-// What the world saw of one job's attempts: which ends were ordered, which tasks completed. Shared by the checkers
-// that must tell a task's own end from one that the agent asked for.
+// The world's view of one job's attempts: which ends were ordered, which tasks completed. Shared by the checkers that
+// must tell a task's own end from one that the agent asked for.
 #pragma once
 
 #include <csignal>
@@ -15,18 +15,18 @@ class AttemptLedger {
  public:
   // Feed it all three, in the order in which they happen.
   void effect(const node::Effect& effect) {
-    // Other signals (signalBeforeDeadline) are a word to the task, no order to end.
+    // Other signals (signalBeforeDeadline) are a message to the task, no order to end.
     if (const auto* e = std::get_if<node::SignalTask>(&effect); e != nullptr && (e->signal == SIGTERM || e->signal == SIGKILL))
       ordered_.insert(e->id);
     if (const auto* e = std::get_if<node::KillTask>(&effect)) ordered_.insert(e->id);
     if (const auto* e = std::get_if<node::EndShim>(&effect)) ordered_.insert(e->id);
   }
-  // Call at the start of an attempt, after judging it.
+  // To be called at the start of an attempt, after judging it.
   void started(const SimShim& shim) {
     ordered_.erase(shim.spec.id);
     started_[shim.spec.id] = shim.attempt;
   }
-  // Call at its end, before judging it: true when the task ended by itself.
+  // To be called at its end, before judging it; returns true when the task ended by itself.
   bool own_end(const SimShim& shim) const { return !ordered_.contains(shim.spec.id); }
   bool ran_in_generation(const AssignmentId& id) const { return started_.contains(id); }
   AttemptNumber last_attempt(const AssignmentId& id) const {

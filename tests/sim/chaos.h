@@ -1,5 +1,5 @@
-// Lets faults happen at random times until a given instant. Each run draws which of the permitted faults occur in it
-// and how often: rare combinations come up as surely as common ones.
+// Makes faults happen at random times until a given instant. Each run draws which of the permitted faults occur in it
+// and how often: rare combinations occur as surely as common ones.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class Chaos {
   void kill_some_shim(SimHost& host);
   void damage_some_checkpoint();
   Duration until_back();  // of a killed agent
-  // Undoes a lasting fault of `host` after up to `longest`, or when the time of faults is over.
+  // Ends a lasting fault of `host` after up to `longest`, or when the time of faults is over.
   void for_a_while(SimHost& host, Duration longest, std::function<void()> undo);
   Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
 

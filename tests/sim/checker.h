@@ -1,5 +1,5 @@
-// A checker watches one invariant. It sees every event, effect, process and answer at the instant they happen, and
-// reports the first break; the run ends there. One file each in checkers/.
+// A checker watches one invariant. It sees every event, effect, process and answer as it happens, and reports the
+// first violation; the run ends there. One file each in checkers/.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@
 
 namespace dtrain::sim {
 
-// What a checker may look at of one host.
+// What a checker may look at on one host.
 class HostView {
  public:
   virtual ~HostView() = default;
@@ -29,39 +29,39 @@ class HostView {
   virtual const SimDisk& disk() const = 0;
   virtual std::uint64_t lives() const = 0;             // of the agent
   virtual const node::Node* node() const = 0;          // nullptr: the agent is down
-  // Node's own, but 0 for a copy of an older history of the cluster: see Checker::undone().
+  // Node's own index, but 0 for a copy of an older history of the cluster: see Checker::undone().
   virtual std::uint64_t ledger_index() const = 0;
   virtual bool of_older_history() const = 0;           // by what is on its disk
   virtual std::uint32_t knows() const = 0;             // its program, of the ledger: the newest version
-  // A Node that has just started from what the disk holds now, beside the real one; its effects go nowhere.
+  // A Node that has just started from the present content of the disk, beside the real one; its effects are dropped.
   virtual std::unique_ptr<node::Node> replayed() const = 0;
-  // Since when the agent has been up, awake, with a disk that works, and nothing kept it from the others.
+  // Since when the agent has been up and awake with a working disk, and nothing separated it from the others.
   virtual Instant undisturbed_since() const = 0;
 };
 
-// And of all of them.
+// The same for all hosts.
 class WorldView {
  public:
   virtual ~WorldView() = default;
   virtual Instant now() const = 0;
   virtual std::size_t hosts() const = 0;
   virtual const HostView& host_view(std::size_t number) const = 0;
-  virtual const SimCheckpoints& checkpoints(std::size_t host) const = 0;  // as it sees them: all may share the same
+  virtual const SimCheckpoints& checkpoints(std::size_t host) const = 0;  // as this host sees them: all hosts may share the same
   virtual Duration restore_wait() const = 0;            // timing.restoreWait
   virtual bool host_hooks() const = 0;                  // tasks.prolog and tasks.epilog, at all hosts
   virtual const SimClient& client() const = 0;
   virtual const JobBook& book() const = 0;
   virtual bool calm() const = 0;                        // faults are over
-  // What hosts saw of their tasks is in the ledger by now.
+  // True if the ledger has all observations of hosts by now.
   virtual bool all_reported() const = 0;
-  // A request takes effect, if it ever does, within this of being made.
+  // A request takes effect within this time, if ever.
   virtual Duration takes_effect() const = 0;
-  // The newest copy that is up; an empty one where none is. Until the agent there goes on.
+  // The newest copy that is up; an empty one if there is none. Valid until the agent there continues.
   virtual const cluster::Ledger& ledger() const = 0;
   virtual void violation(std::string_view invariant, std::string what) = 0;
 
   bool alone() const { return hosts() == 1; }
-  // On whichever host it is; nullptr: nowhere.
+  // On any host; nullptr: there is none.
   const SimShim* find_shim(const AssignmentId& id) const {
     for (std::size_t i = 0; i < hosts(); ++i) {
       const auto& shims = host_view(i).runner().shims();
@@ -87,18 +87,19 @@ class Checker {
   virtual std::string_view name() const = 0;
   virtual void on_event(const node::Event&) {}          // delivered to Node
   virtual void on_effect(const node::Effect&) {}
-  virtual void stepped(std::size_t) {}                   // the Node of that host, its effects are on their way
+  virtual void stepped(std::size_t) {}                   // the Node of that host; its effects are about to be performed
   virtual void process_started(const SimShim&) {}
   virtual void process_thawed(const SimShim&) {}
   virtual void process_ended(const SimShim&) {}
-  // What the observer is told, every few seconds, by the agent with the newest ledger; never older than the last time.
+  // What the observer is told every few seconds by the agent with the newest ledger; never older than the last time.
   virtual void on_jobs(const wire::JobsReply&) {}
   virtual void on_asked(const SentRequest&) {}           // is about to reach the agent
   virtual void on_reply(const SentRequest&, const wire::Message&) {}
   virtual void agent_dies() {}                           // before anything is lost
-  // recover-quorum began a new history of the cluster behind entry `last` of the log: what came after it in the older one is void.
+  // recover-quorum began a new history of the cluster after entry `last` of the log: later entries of the older
+  // history are void.
   virtual void undone(std::uint64_t) {}
-  virtual void at_rest() {}                              // faults were over long enough: all must have converged
+  virtual void at_rest() {}                              // faults were over for long enough: everything must have converged
   virtual void at_end() {}                               // and every job was cancelled
 
  protected:
@@ -106,7 +107,7 @@ class Checker {
   WorldView& world_;
 };
 
-// Watches one host: is told of its events, effects and processes only, and of the end of its agent.
+// Watches one host: is told only of its events, effects and processes, and of the end of its agent.
 class HostChecker : public Checker {
  public:
   HostChecker(WorldView& world, std::size_t host) : Checker(world), host_(host) {}

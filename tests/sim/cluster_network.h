@@ -1,6 +1,6 @@
-// The network between the hosts of world cluster. Gossip goes over the connections of world membership, as TCP and libzmq
-// show them; what members tell each other about the log over the links of world council, which lose, delay and repeat: the
-// log must bear more than the real network does. Partitions and cuts hold for both alike.
+// The network between the hosts of world cluster. Gossip uses the connections of world membership, which behave like
+// TCP and libzmq. Messages about the log use the links of world council, which lose, delay and repeat: the log must
+// tolerate more than the real network does. Partitions and cuts apply to both.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class ClusterNetwork final : private membership::NetworkUser {
   ClusterNetwork(Timeline& timeline, Rng rng, Deliver deliver, Complain complain);
 
   static wire::Endpoint endpoint(std::size_t host);
-  static std::size_t host_at(const wire::Endpoint& endpoint);  // kMostHosts or more: of none
+  static std::size_t host_at(const wire::Endpoint& endpoint);  // kMostHosts or more: it belongs to no host
   void add_host();
   void agent_starts(std::size_t host);
   void agent_ends(std::size_t host, bool host_too);
@@ -42,22 +42,22 @@ class ClusterNetwork final : private membership::NetworkUser {
   void perform(std::size_t host, std::size_t founder, const node::SendFormation& send);
   void set_seeds(std::size_t seeds) { seeds_ = seeds; }
 
-  bool cut(std::size_t a, std::size_t b) const { return blocked(a, b) || blocked(b, a); }  // no stream between them gets on
+  bool cut(std::size_t a, std::size_t b) const { return blocked(a, b) || blocked(b, a); }  // no stream between them makes progress
 
   Instant next() const { return queue_.next(); }
   void run_next();
 
   // Faults. Each cut is ended by the same call with `on` false; cuts may overlap.
-  void mute(std::size_t host, bool on);        // what it sends is lost
-  void isolate(std::size_t host, bool on);     // both ways
-  // These hosts from the others; beyond Cuts::kPartitions at once nothing happens.
+  void mute(std::size_t host, bool on);        // its messages are lost
+  void isolate(std::size_t host, bool on);     // in both directions
+  // Separates these hosts from the others; does nothing if there are Cuts::kPartitions already.
   void part(const HostSet& group, bool on);
   bool blocked(std::size_t from, std::size_t to) const { return network_.cuts().blocked(slot(from), slot(to)); }
   void host_silent(std::size_t host) { network_.set_host_up(slot(host), false); }  // until its agent starts
   void set_loss(std::uint32_t per_mille);
   void set_duplicates(std::uint32_t per_mille);
   void set_delays(bool on) { links_.set_delays(on); }
-  void heal();                                 // loss, copies, delays; cuts end by themselves
+  void heal();                                 // ends loss, copies and delays; cuts end by themselves
 
  private:
   static std::uint32_t slot(std::size_t host) { return static_cast<std::uint32_t>(host); }

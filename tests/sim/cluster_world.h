@@ -1,11 +1,11 @@
-// World `cluster`: hosts, each with its agent (the real Node), disk and tasks; the network between them; users who ask any
-// of them; faults.
+// World `cluster`: hosts, each with its agent (the real Node), disk and tasks; the network between them; users who
+// ask any of them; faults.
 //
 // A run has three parts: busy (users act, faults happen), calm (faults are over, tasks end well: everything must
 // converge), end (every job is cancelled: nothing may run).
 //
-// Of many hosts (more than kFewHosts) it takes longer until users come, jobs may have many tasks, and faults of one host are more
-// frequent: see many().
+// With many hosts (more than kFewHosts) users come later, jobs may have many tasks, and faults of single hosts are
+// more frequent: see many().
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct RunResult {
   Duration covered{0};
 };
 
-// Rules that --break knows here: those of Node (Options::broken_rule), then promises of the world itself.
+// The rules that --break knows here: those of Node (Options::broken_rule), then promises of the world itself.
 std::vector<std::string> cluster_rules();
 
 class ClusterWorld final : public WorldView {
@@ -88,7 +88,7 @@ class ClusterWorld final : public WorldView {
   bool many() const { return options_.nodes > kFewHosts; }
   Instant now() const override { return timeline_.now(); }
   std::size_t hosts() const override { return hosts_.size(); }
-  // How many of the first hosts begin the cluster together; 0: the first does alone.
+  // How many of the first hosts begin the cluster together; 0: the first host alone does.
   std::size_t founders() const { return founders_; }
   const HostView& host_view(std::size_t number) const override { return *hosts_[number]; }
   const SimCheckpoints& checkpoints(std::size_t host) const override { return *hosts_[host]->checkpoints_; }
@@ -109,7 +109,7 @@ class ClusterWorld final : public WorldView {
   Rng stream(std::uint64_t which) const { return Rng(options_.seed * 0x9e3779b97f4a7c15ull + which); }
   Instant undisturbed_since() const { return undisturbed_since_; }
   Duration lease() const { return lease_; }
-  // One that fails is run again, or its job elsewhere, while there is time.
+  // A job that fails is run again, or its tasks elsewhere, while there is time.
   bool hooks_may_fail() const { return options_.faults.has(Fault::stage_error) && now() + kHooksRecover < busy_until_; }
   std::string node_rule() const;   // to break in Node; "": none
   std::size_t newest_host() const;

@@ -1,4 +1,4 @@
-// Figures that are nothing but counters: one list names them, so that none is forgotten in one place.
+// Figures that consist only of counters: one list names them, so that none is forgotten in one place.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The fields of Node's events and effects, for whoever walks over all of them: the trace's hash and its text.
+// The fields of Node's events and effects, for code that visits all of them: the trace's hash and its text.
 //
 //   visit_fields(visitor, value) calls visitor("name", field) for each field and returns the struct's name.
 #pragma once

@@ -1,6 +1,6 @@
-// What waits to happen, in order of time, then of being asked for. Typed and small, where Timeline takes any
-// function: ten thousand members make hundreds of thousands of events for each virtual second. `What` is the
-// world's own enum of the kinds of events.
+// Waiting events, ordered by time, then by when they were added. Typed and small, where Timeline takes any function:
+// ten thousand members make hundreds of thousands of events for each virtual second. `What` is the world's own enum
+// of event kinds.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The simulator's host shown as a Runner: the conformance suite (tests/conformance) tests the fake that Node is
-// simulated with by the same cases as the real launcher. Time is virtual: whoever owns the FakeHost moves it.
+// The simulator's host as a Runner, so that the conformance suite (tests/conformance) tests the fake with which Node
+// is simulated by the same cases as the real launcher. Time is virtual: the owner of the FakeHost advances it.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace dtrain::sim {
 
-// What outlives the agent: hand the same FakeHost to one FakeRunner after the other to simulate restarts.
+// What outlives the agent: pass the same FakeHost to one FakeRunner after the other to simulate restarts.
 class FakeHost {
  public:
   explicit FakeHost(std::uint64_t seed = 1);

@@ -1,4 +1,4 @@
-// What may go wrong in a simulated world: each fault has its own switch on the command line (--faults).
+// The faults of world cluster; each has its own switch on the command line (--faults).
 #pragma once
 
 #include <array>
@@ -22,16 +22,16 @@ enum class Fault : unsigned char {
   checkpoint_damage,  // a good checkpoint rots on disk
   stage_error,        // preparing or launching an assignment fails
   gpu_held,           // processes get out of their tasks, and hold GPUs for a while
-  // Of several hosts.
-  coordinator_kill,   // the agent of whoever coordinates is killed
+  // With several hosts.
+  coordinator_kill,   // the coordinator's agent is killed
   partition,          // some hosts and the others do not hear each other
-  isolate,            // one host and the others
+  isolate,            // one host and the others do not hear each other
   one_way,            // what one host sends is lost
   loss,               // of messages
   duplicate,          // messages about the log come twice, the second time late
   delay,              // messages about the log take long
   drain,              // an operator drains a host, and undrains it later
-  quorum_lost,        // a majority of the voters goes away for long, and an operator recovers the quorum on who is left: once in a run
+  quorum_lost,        // a majority of the voters goes away for long, and an operator recovers the quorum on a survivor: once in a run
   host_stop,          // a host is stopped in order: its tasks are asked to end; it comes back later
   upgrade,            // hosts are given a newer program one after the other, some the older one again for a while
 };

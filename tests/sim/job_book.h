@@ -1,5 +1,5 @@
 // What the simulated user knows: every job file ever submitted (by its tag), every job seen (by its id), and what was
-// asked for each. Checkers judge the agent by it.
+// asked for each. Checkers compare the agent with it.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct KnownJob {
   std::string name;
   Instant known_since{};
   bool acknowledged = false;          // a submit of it was answered with this id
-  std::string state;                  // as the agent said at last look; "" not yet seen
+  std::string state;                  // as the agent last reported; "": not seen yet
   Instant state_since{};
-  std::uint32_t restarts = 0;         // likewise
-  bool gone = false;                  // was listed once and is no more
-  // Asked for, whether or not it was answered: a lost answer may hide a done deed.
+  std::uint32_t restarts = 0;         // as the agent last reported
+  bool gone = false;                  // it was listed once and is no longer
+  // Requests, answered or not: a lost answer may hide that the request was carried out.
   bool removal_asked = false;         // delete, replace
   bool cancel_asked = false, suspend_asked = false, scratch_asked = false;
   std::uint32_t steered = 0;          // restarts, suspends, resumes, scales, reruns
@@ -40,7 +40,7 @@ struct KnownJob {
   Instant restarted{};                // restart of the whole job, or rerun: when last
   std::uint32_t crashes = 0;          // lives of the agent that ended meanwhile
   std::uint32_t reboots = 0;
-  bool may_move = false;              // a host was drained meanwhile: its tasks may be begun elsewhere, at no cost
+  bool may_move = false;              // a host was drained meanwhile: its tasks may begin elsewhere at no cost
 };
 
 class JobBook {
@@ -57,16 +57,16 @@ class JobBook {
 
   void asked(const wire::ActionRequest& action, Instant now);
   void host_drained(Instant now);
-  // With the file of that tag.
+  // The jobs with the file of that tag.
   void replace_asked(const std::string& name, std::uint64_t tag, Instant now);
-  // `index`: of the newest entry in the ledger that the list was made from. False: an older list than was seen before,
-  // which tells nothing new.
+  // `index`: of the newest entry in the ledger from which the list was made. False: the list is older than one seen
+  // before, and adds nothing.
   bool seen(const wire::JobsReply& jobs, std::uint64_t index, Instant now);
   std::uint64_t index() const { return index_; }
   void agent_died(bool host_too);
 
  private:
-  // A job whose submit lost its answer is heard of this late at most.
+  // A job whose submit lost its answer becomes known this late at most.
   static constexpr Duration kUnknownFor = 60s;
   static void apply(KnownJob& job, const wire::ActionRequest& action, Instant now);
 

@@ -1,5 +1,5 @@
-// Random job specs as the job file's parser would deliver them: every framework, role and policy that one host knows,
-// small enough to fit that host.
+// Random job specs as the job file's parser would deliver them: every framework, role and policy that one host
+// supports, small enough to fit that host.
 #pragma once
 
 #include "common/base/rng.h"
@@ -13,16 +13,16 @@ inline constexpr std::uint32_t kHostGpus = 2;
 inline constexpr std::uint32_t kHostCpus = kHostCpuMillis / 1000;  // of two NUMA nodes, two hyperthreads a core
 
 job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
-// Its tasks take so much that few such jobs run at once; one kind takes all `hosts`. What may be bound to one host has room on
-// one, also when it is scaled up.
+// Its tasks take so much that few such jobs run at once; one kind takes all `hosts`. A job that may be bound to one
+// host has room on one, even when it is scaled up.
 void make_hungry(job::JobSpec& spec, std::uint32_t hosts);
-// Beside parameter servers, workers that come and go without the others: one that is lost goes on elsewhere by itself.
+// Parameter servers and workers that come and go without the others: a lost worker continues elsewhere by itself.
 void make_dynamic(job::JobSpec& spec);
-// Half of those with a ps have none that runs under a lease: it goes on where nobody reaches its host, and is waited for.
+// Half of the jobs with a ps have no ps under a lease: it runs on while its host is unreachable, and is waited for.
 void make_keeping(job::JobSpec& spec);
 // In half of them tasks give up when another one of their job is away.
 void make_leaving(job::JobSpec& spec, std::uint64_t tag);
-// As many workers as it may have on so many hosts: it has room there once others made room, whatever else was done to it.
+// The most workers that it may have on so many hosts: it has room there once others made room, whatever else was done to it.
 std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng);
 void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng);
 // The same file with something changed that no default hides.

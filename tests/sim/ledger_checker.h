@@ -1,5 +1,5 @@
-// A checker of what the log decides: it looks at the newest ledger there is after each step that made it newer. One step may apply several
-// entries.
+// A checker of what the log decides: looks at the newest ledger after each step that made it newer. One step may
+// apply several entries.
 #pragma once
 
 #include "tests/sim/checker.h"
@@ -25,7 +25,7 @@ class LedgerChecker : public Checker {
  protected:
   // `before`: the index that was looked at last; 0: none.
   virtual void look(const cluster::Ledger& ledger, std::uint64_t before) = 0;
-  virtual void forget() {}   // what was seen last: it is void
+  virtual void forget() {}   // what was seen last is void
 
  private:
   std::uint64_t index_ = 0;

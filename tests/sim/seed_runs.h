@@ -1,4 +1,4 @@
-// A range of seeds through a world: what all worlds do with it.
+// Runs a range of seeds through a world: the part that all worlds share.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,11 @@ namespace dtrain::sim {
 
 constexpr std::uint64_t kCompareEvery = 16;  // of the seeds run twice; the first one always is
 
-// A world's report begins with this; what it adds up of each run comes behind.
+// The beginning of every world's report; the sums over its runs follow.
 struct SeedReport {
-  std::uint64_t seeds = 0;  // that held
+  std::uint64_t seeds = 0;  // without a violation
   std::uint64_t failed_seed = 0, compared = 0;
-  // Over all that happened: of one seed its own hash, of several a hash over theirs in their order.
+  // Over all that happened: for one seed its own hash, for several a hash over theirs in order.
   std::uint64_t trace_hash = 0;
   std::optional<Violation> violation;
   double virtual_seconds = 0, real_seconds = 0, cpu_seconds = 0;
@@ -60,8 +60,7 @@ void run_each_seed(SeedReport& report, SeedRange seeds, std::uint64_t compare_ev
   report.real_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The same for a world whose runs need nothing between them; add(report, result). Of `base` the seed is not
-// used.
+// The same for a world whose runs share nothing; add(report, result). `base.seed` is not used.
 template <class World, class Report, class Options, class Add>
 Report run_worlds(const Options& base, SeedRange seeds, Add add) {
   Report report;

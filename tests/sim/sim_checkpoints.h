@@ -1,5 +1,5 @@
-// The checkpoint directories: what tasks wrote there, what of it is good, and which agent looks. In some runs all simulated hosts
-// share them, in others each has its own.
+// The checkpoint directories: what tasks wrote there, which of it is good, and which agent looks. In some runs all
+// simulated hosts share them, in others each host has its own.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace dtrain::sim {
 
 struct SimCheckpoint {
   transfer::CheckpointInfo info;
-  bool good = true;                 // the truth: a deep look at every byte would agree
+  bool good = true;                 // the truth: a check of every byte would succeed
   JobId job = 0;                    // who wrote it
   Generation generation = 0;
   Instant written{};
@@ -28,21 +28,21 @@ struct SimCheckpoint {
 class SimCheckpoints {
  public:
   using Post = std::function<void(node::Event)>;
-  // What lies there, and who is to hear of changes.
+  // The content, and who is informed of changes.
   struct Files {
     std::map<std::string, std::vector<SimCheckpoint>> dirs;
     std::uint64_t number = 0;     // of these among others
     std::uint64_t written = 0;
     std::vector<SimCheckpoints*> viewers;
   };
-  // One host's view. Without `files`: of files that nobody else sees.
+  // One host's view. Without `files`: its own files, which no other host sees.
   SimCheckpoints(Timeline& timeline, Rng rng, Post post, std::shared_ptr<Files> files = nullptr);
   SimCheckpoints(const SimCheckpoints&) = delete;
   SimCheckpoints& operator=(const SimCheckpoints&) = delete;
 
-  // A task committed a checkpoint. The same step in the same directory is overwritten.
+  // A task committed a checkpoint. It overwrites the same step in the same directory.
   void write(const std::string& dir, JobId job, Generation generation, std::int64_t step, bool torn, bool rotten);
-  // A copy of one that another host has; what lies there under its name goes.
+  // A copy of another host's checkpoint; it replaces what has its name.
   void put(const SimCheckpoint& copy);
   const SimCheckpoint* find(const std::string& path) const { return const_cast<SimCheckpoints*>(this)->find(path); }
   void rot(const std::string& dir, const std::string& path);  // a good one stops verifying

@@ -1,5 +1,5 @@
-// The simulated users: they submit, watch and steer jobs over control connections, encoding requests and decoding
-// replies exactly as dtrainctl does, and they judge each answer by itself (type, encoding, errors of ours).
+// The simulated users: they submit, watch and change jobs over control connections, encoding requests and decoding
+// replies exactly as dtrainctl does, and check each answer (type, encoding, internal errors).
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class SimClient {
   };
   SimClient(Timeline& timeline, Rng rng, JobBook& book, Hooks hooks);
 
-  void act();                          // one random deed of a user
+  void act();                          // one random action of a user
   void observe();                      // asks for all jobs; the answer goes to hooks.looked
   void cancel_all();                   // every job that was not final at last look
   // `anew`: not as a repetition of an earlier request for that file.

@@ -1,4 +1,4 @@
-// The monotonic clock of one simulated host, seen from the world's.
+// The monotonic clock of one simulated host, relative to the world's.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace dtrain::sim {
 
-// CLOCK_BOOTTIME of a host: begins with each boot, and may run fast or slow.
+// CLOCK_BOOTTIME of a host: begins with each boot, and may be fast or slow.
 class SimClock {
  public:
   void boot(Instant world, Duration up_already) {

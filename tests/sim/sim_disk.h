@@ -1,5 +1,5 @@
-// The agent's storage in the simulated world: commits are atomic, in order, and take time. What a crash leaves is a
-// prefix of what was asked for: every completed commit, and any number of those still under way.
+// The agent's storage in the simulated world: commits are atomic, in order, and take time. A crash leaves a prefix of
+// what was asked for: every completed commit, and any number of those in flight.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ class SimDisk {
     std::string formation;
   };
   using Post = std::function<void(node::Event)>;
-  // Called for a commit that breaks the rules of storage (a gap in the log), with what is wrong.
+  // Called for a commit that breaks the rules of storage (a gap in the log), with a description.
   using Complain = std::function<void(std::string)>;
 
   SimDisk(Timeline& timeline, Rng rng, Post post, Complain complain);
 
   void perform(const node::Persist& persist);        // -> Persisted | PersistFailed
-  void agent_died();                                 // completions are dropped; see above for what stays
+  void agent_died();                                 // completions are dropped; the stored state is as described above
   const Stored& stored() const { return stored_; }
   bool idle() const { return pending_.empty(); }     // stored() is all that was asked for
   std::uint64_t commits() const { return commits_; }
@@ -40,7 +40,7 @@ class SimDisk {
   void set_full(bool full) { full_ = full; }
   void lose() { stored_ = {}; }                      // while no agent runs
   void set_slowest(Duration slowest) { slowest_ = slowest; }  // a commit takes up to this long
-  // Breaks the promise of Persisted: the newest commit is told to be durable, and lost in a crash.
+  // Breaks the promise of Persisted: the newest commit is reported durable, and is lost in a crash.
   void set_forgetful() { forgetful_ = true; }
 
   static constexpr Duration kUsualCommit = 4ms;

@@ -1,5 +1,5 @@
-// One host of world cluster: its agent (the real Node), disk, clock, processes and its view of the checkpoints. It tells
-// Node what happens and does what Node wants.
+// One host of world cluster: its agent (the real Node), disk, clock, processes and its view of the checkpoints. It
+// reports events to Node and performs Node's effects.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,15 @@ class SimHost final : public HostView {
   void post(node::Event event);          // to the agent, if there is one
   void kill_agent(Duration back_after);
   void reboot(Duration back_after);
-  // In order: the agent says goodbye, tasks have that long for their end, and the host comes back after that.
+  // In order: the agent announces its stop, tasks have that long to end, and the host comes back after that.
   void stop(Duration tasks_have, Duration back_after);
   void pause_agent(Duration length);
   // Until come_back(), whatever else happens to it. `host_too`: nothing runs there meanwhile.
   void go_away(bool host_too);
   void come_back();
   void set_knows(std::uint32_t version) { knows_ = version; }  // of its program, from its next start on
-  // Of one that is away with its host: what the agent and the shims wrote, and its own checkpoints. It comes back under another id.
+  // For a host that is away: what the agent and the shims wrote, and its own checkpoints, are lost. It comes back
+  // under another id.
   void lose_disk();
   bool away() const { return away_; }
   bool agent_runs() const { return node_ != nullptr && !paused_; }

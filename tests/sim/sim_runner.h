@@ -24,14 +24,14 @@
 
 namespace dtrain::sim {
 
-// The lease of a shim, and what its agent knows of it.
+// The lease of a shim, and what its agent knows about it.
 struct SimLease {
   SimLease(const task::LeaseOptions& of, std::uint64_t nonce, std::uint64_t epoch) : options(of), held(of, nonce, epoch) {}
   task::LeaseOptions options;
   task::Lease held;
   std::optional<task::LeaseGuard> guard;  // of the agent, while it lives
-  bool froze = false;                     // it stands still for want of a grant: LeaseFroze
-  bool told = false;                      // and the agent has told that
+  bool froze = false;                     // it is frozen for want of a grant: LeaseFroze
+  bool told = false;                      // and the agent has reported that
   Instant tick_at = kNever, guard_tick_at = kNever;
 };
 
@@ -47,25 +47,25 @@ struct SimShim {
   Instant started_at{};
   std::optional<job::Exit> exit;       // of `attempt`
   bool ready = false, frozen = false, hanging = false;
-  bool left = false;                   // it gave up: the task that it watches was away
-  bool host_stops = false;             // it was told so: how it ends is no fault of its own, and it starts nothing any more
-  std::optional<job::Exit> main_ended; // its main process has; its children have their grace
+  bool left = false;                   // it gave up because the task that it watches was away
+  bool host_stops = false;             // it was told that its host stops: its end is no fault, and it starts nothing any more
+  std::optional<job::Exit> main_ended; // its main process has ended; its children have their grace
   std::string status;
   std::int64_t step = 0;               // of training
   std::uint64_t run = 0;               // counts attempts and their ends: what was planned for an older one is void
-  std::uint64_t deaf_in_life = 0;      // the first order of a dead agent that got lost takes the later ones with it
+  std::uint64_t deaf_in_life = 0;      // once an order of a dead agent is lost, its later orders are lost too
   Instant orders_until{};              // the last order given is executed then
   std::vector<Timeline::Action> after_thaw;
   std::optional<SimLease> lease;       // none: it runs without
   bool held = false;                   // frozen by an order
   bool stopped = false;                // the shim itself, by SIGSTOP
-  std::vector<Timeline::Action> inbox; // what it was told meanwhile
+  std::vector<Timeline::Action> inbox; // commands that arrived meanwhile
 };
 
 class SimRunner {
  public:
   using Post = std::function<void(node::Event)>;
-  // What the world wants to know of its processes, at the instant it happens.
+  // What the world wants to know about its processes, as it happens.
   struct Observer {
     std::function<void(const SimShim&)> started = [](const SimShim&) {};   // an attempt's process
     std::function<void(const SimShim&)> thawed = [](const SimShim&) {};
@@ -90,18 +90,18 @@ class SimRunner {
   void remove_directory(const AssignmentId& id) { shims_.erase(id); }
 
   std::vector<task::FoundShim> found() const;
-  void agent_started();                // found() was asked for; frozen by lease is told again, as an event
+  void agent_started();                // found() was called; a freeze by lease is reported again, as an event
   void agent_died();
-  void pause_agent(bool paused);       // its guards sleep as it does
+  void pause_agent(bool paused);       // its guards are stopped with it
   void host_died();                    // every shim and task is gone, the directories stay
   void lose_files();                   // and then these
   // The host is being stopped in order, without its agent: every task is asked to end, as `dtrain-hold end` does.
   void host_stops();
-  // Tasks that watch others (Script::watches). `is_away`: it has ended without success, and does not run again.
+  // Tasks that watch others (Script::watches). `is_away`: the watched task has ended without success and does not run again.
   void set_watched(std::function<bool(const AssignmentId&)> is_away) { is_away_ = std::move(is_away); }
   void watched_ended(const AssignmentId& id);
   void set_wall(std::function<WallTime()> wall) { wall_ = std::move(wall); }
-  // CLOCK_BOOTTIME of this host, and when in the world it will show an instant; the world's own where never said.
+  // CLOCK_BOOTTIME of this host, and when in the world it will show an instant; the world's own time if not set.
   void set_boot_clock(std::function<Instant()> boot, std::function<Instant(Instant)> to_world) {
     boot_ = std::move(boot);
     to_world_ = std::move(to_world);
@@ -113,7 +113,7 @@ class SimRunner {
   void stop_shim(const AssignmentId& id);      // SIGSTOP; its task runs on
   void continue_shim(const AssignmentId& id);
   void set_failing(bool failing) { failing_ = failing; }     // some stages and launches fail
-  // Some that end leave a process outside of all tasks, which holds their GPUs for a while.
+  // Some tasks that end leave a process outside of all tasks, which holds their GPUs for a while.
   void set_leaving(bool leaving) { leaving_ = leaving; }
   // Breaks the promise of ShimGone: what was ended lives on for a while.
   void set_lying() { lying_ = true; }

@@ -1,4 +1,4 @@
-// Values under small numbers that are used again once they are free.
+// Values under small numbers, which are reused once they are free.
 #pragma once
 
 #include <cstdint>

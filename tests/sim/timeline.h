@@ -1,7 +1,6 @@
-// Virtual time: a heap of things to do, in order of time, then of being asked for. Nothing here reads a real clock.
+// Virtual time: a heap of actions, ordered by time, then by when they were added. Nothing here reads a real clock.
 //
-// World time is an Instant that starts at zero with the run and never jumps, whatever the simulated host's own clocks
-// do (HostClock).
+// World time is an Instant that starts at zero with the run and never jumps, whatever the simulated host's own clocks do (HostClock).
 #pragma once
 
 #include <cstdint>
@@ -17,11 +16,11 @@ class Timeline {
   using Action = std::function<void()>;
 
   Instant now() const { return now_; }
-  void at(Instant when, Action action);                       // an instant that has passed: now, after what waits for now
+  void at(Instant when, Action action);                       // an instant that has passed means now, after the actions that wait for now
   void after(Duration delay, Action action) { at(now_ + delay, std::move(action)); }
   Instant next() const { return heap_.empty() ? kNever : heap_.front().at; }
   void advance_to(Instant when);                              // never backwards; runs nothing
-  void run_next();                                            // advances to next() and does it
+  void run_next();                                            // advances to next() and runs it
   std::uint64_t done() const { return done_; }
 
  private:
@@ -37,7 +36,7 @@ class Timeline {
   std::vector<Entry> heap_;
 };
 
-// The two clocks of a simulated host. A reboot starts CLOCK_BOOTTIME anew; the wall clock may jump.
+// The two clocks of a simulated host. A reboot restarts CLOCK_BOOTTIME; the wall clock may jump.
 class HostClock {
  public:
   Now read(Instant world) const {
@@ -45,7 +44,7 @@ class HostClock {
                                                              world.time_since_epoch()) + jump_)};
   }
   Instant to_world(Instant boot) const {
-    // kNever and what would overflow stay kNever.
+    // kNever, and values that would overflow, stay kNever.
     if (boot >= kNever - boot_.time_since_epoch()) return kNever;
     return boot + boot_.time_since_epoch();
   }

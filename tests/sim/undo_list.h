@@ -1,4 +1,4 @@
-// What faults that last have to take back: each when its time is up, all when the world is healed.
+// The lasting faults of a run: each is taken back when its time is over, and all when the world is healed.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class UndoList {
     undo_[++last_] = std::move(undo);
     return last_;
   }
-  // Nothing if that is done already.
+  // Does nothing if that fault is over already.
   void undo(std::uint64_t key) {
     if (auto taken = undo_.extract(key)) taken.mapped()();
   }

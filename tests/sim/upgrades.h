@@ -1,6 +1,6 @@
-// Fault upgrade: the programs of all hosts know the first version of the ledger alone when the run begins. An operator gives each host
-// the newer one, in any order and at any time, and some of them the older one again for a while, also after the ledger was raised. All
-// are new once faults are over. Other faults fall between.
+// Fault upgrade: at the beginning the programs of all hosts know only the first version of the ledger. An operator
+// gives each host the newer program, in any order and at any time, and some of them the older one again for a while,
+// even after the ledger was raised. All are new once faults are over. Other faults happen in between.
 #pragma once
 
 #include "common/base/rng.h"
@@ -14,7 +14,7 @@ class Upgrades {
  public:
   Upgrades(ClusterWorld& world, Rng rng, Instant until);
   void begin();
-  // Faults are over: who is still old is upgraded now.
+  // Faults are over: hosts with the old program are upgraded now.
   void finish();
 
  private:

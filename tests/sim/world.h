@@ -12,7 +12,7 @@
 
 namespace dtrain::sim {
 
-// The command line, read as far as all worlds share it.
+// The command line, parsed as far as all worlds share it.
 struct RunRequest {
   std::uint64_t nodes = 0;  // 0: what the world takes by itself
   SeedRange seeds;

@@ -1,4 +1,4 @@
-// One maker per checker; each lives in the file of its name, which states the invariant.
+// One maker for each checker; the file of its name has the checker and states the invariant.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ std::unique_ptr<Checker> restore_choice(WorldView& world);
 std::unique_ptr<Checker> start_order(WorldView& world);
 std::unique_ptr<Checker> stateful_task_never_twice(WorldView& world);
 
-// Of one host.
+// Checkers of one host.
 std::unique_ptr<Checker> cpus_not_shared(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> gpus_reclaimed(WorldView& world, std::size_t host);
 std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host);

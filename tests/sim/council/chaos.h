@@ -1,6 +1,5 @@
-// Lets faults happen to the council at random times until a given instant, then heals everything. With all
-// faults permitted each run draws a subset of them, so that rare combinations come up too; named ones all
-// occur.
+// Makes faults happen to the council at random times until a given instant, then heals everything. With all faults
+// permitted each run draws a subset of them, so that rare combinations occur too; named ones all occur.
 #pragma once
 
 #include <array>

@@ -1,6 +1,5 @@
-// A checker of world council watches one invariant: it hears of every step of a member, of what is sent, made
-// durable, committed, applied and answered, and reports the first break; the run ends there. One file each in
-// checkers/.
+// A checker of world council watches one invariant. It is told of every step of a member, of what is sent, made durable,
+// committed, applied and answered, and reports the first violation; the run ends there. One file each in checkers/.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +18,7 @@ namespace dtrain::sim::council {
 
 using Slot = std::uint32_t;  // of a machine
 
-// What is true of one machine and the member on it.
+// The truth about one machine and the member on it.
 struct Truth {
   MemberId id;  // of its data directory: another when the disk was lost
   std::string name;
@@ -33,7 +32,7 @@ struct Truth {
       kNever;  // what it sends reaches no majority, or no majority's reach it; kNever: both do
 };
 
-// What a client wants: one read or one write, asked again and again until it is answered or given up.
+// One read or one write of a client, asked again and again until it is answered or given up.
 struct Operation {
   std::uint64_t request = 0;  // unique; a write's request id
   bool write = false;
@@ -87,8 +86,8 @@ class Checker {
   virtual void at_rest() {}                                      // for long enough: all must have converged
 
  protected:
-  // recover-quorum on `slot`: so much of what it had applied is in the new history. Entries that a leader
-  // applied because the others had them need not be on its own disk yet.
+  // recover-quorum on `slot`: the new history includes so much of what it had applied. Entries that a leader applied
+  // because the others had them need not be on its own disk yet.
   std::uint64_t kept(Slot slot) const {
     return std::min(world_.machine(slot).applied(), world_.disk(slot).log.back().index - 1);
   }

@@ -1,6 +1,5 @@
-// Clients of the simulated council. Each has one operation under way: it asks a machine, asks another when it
-// is refused or hears nothing, with the same request id, and gives up after a while without knowing what came
-// of it.
+// Clients of the simulated council. Each has one operation in progress: it asks a machine, asks another, with the
+// same request id, when it is refused or gets no answer, and gives up after a while without knowing the result.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// World `council`: 1 to 5 voters' Rafts, their disks, the network between them, clients, an operator, and
+// World `council`: the Rafts of 1 to 5 voters, their disks, the network between them, clients, an operator, and
 // faults.
 //
-// A run has two parts: busy (clients ask, faults happen) and calm (everything is healed: a leader within 5 s,
-// and all replicas must become equal).
+// A run has two parts: busy (clients ask, faults happen) and calm (everything is healed: there must be a leader
+// within 5 s, and all replicas must become equal).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What may go wrong in world council: each fault has its own switch on the command line (--faults).
+// The faults of world council; each has its own switch on the command line (--faults).
 #pragma once
 
 #include <span>
@@ -26,9 +26,9 @@ enum class Fault : unsigned char {
   lost_disk,       // a machine comes back without its disk: a new member
   old_disk,        // a machine comes back with an older copy of its disk: it may not vote
   resize,          // the council grows 1 -> 3 -> 5 and shrinks again
-  hasty_resize,    // several changes are asked for at once, at whoever thinks that he leads
+  hasty_resize,    // several changes are asked for at once, of any member that believes it leads
   transfer,        // leadership is handed to another voter
-  gone,            // those who connect to a killed leader are refused, and say so
+  gone,            // members that connect to a killed leader are refused, and report it
   false_gone,      // the same evidence about a leader that is well
   recover_quorum,  // most disks are lost for ever: one survivor begins a new history
   new_state,       // the owner of a member wants the leader's state in the place of its own, which differs

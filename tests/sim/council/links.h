@@ -1,5 +1,5 @@
-// What becomes of a message between two machines: lost, late, twice, or cut off. Every direction of every
-// pair is a link of its own; cuts are counted, so that faults may overlap.
+// The fate of a message between two machines: lost, late, twice, or cut off. Every direction of every pair is a link
+// of its own; cuts are counted, so that faults may overlap.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class Links {
  public:
   explicit Links(Rng rng) : rng_(rng) {}
 
-  // When it arrives, counted from now; two times: a copy of it comes too. None: lost.
+  // Arrival times, counted from now; two: a copy arrives too; none: lost.
   struct Fate {
     std::optional<Duration> first, second;
   };

@@ -1,7 +1,6 @@
-// Who decides in world council which machines vote: grows and shrinks the council, replaces members whose
-// disks are lost, and gives those who may not vote any more an empty disk. Asks whoever leads; may be told to
-// ask hastily. In half of the runs that resize, cluster::next_council_step() decides, and members come, die
-// and leave.
+// Decides in world council which machines vote: grows and shrinks the council, replaces members whose disks are lost,
+// and gives an empty disk to members that may not vote any more. Asks the leader; may be told to ask hastily. In half
+// of the runs that resize, cluster::next_council_step() decides, and members come, die and leave.
 #pragma once
 
 #include <map>
@@ -26,10 +25,10 @@ class Operator {
   }
   void set_hasty(bool on) { hasty_ = on; }
 
-  // A voter whose disk may be lost or put back now: all the others of three or more have the same
-  // configuration on their disks and run, so that the rest decides without it.
+  // A voter whose disk may be lost or restored to an older copy now: all the other voters, of three or more, run and
+  // have the same configuration on their disks, so that they decide without it.
   std::optional<Slot> expendable();
-  // From now on `id` is lost: nothing but its removal is asked for until that is done.
+  // From now on `id` is lost: only its removal is asked for until that is done.
   void lost(const MemberId& id) { lost_ = id; }
   // All voters have the same configuration on their disks and run.
   bool settled() const;

@@ -1,6 +1,5 @@
-// The state machine that the simulated council replicates: one register that every command writes. Each write
-// that is carried out makes a new version, so that a history of requests and answers can be judged by
-// versions alone.
+// The state machine that the simulated council replicates: one register that every command writes. Each write that is
+// carried out makes a new version, so that a history of requests and answers can be judged by versions alone.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,7 @@ std::optional<Command> decode_command(std::string_view bytes);
 
 class RegisterMachine {
  public:
-  // Requests are remembered for `window` entries; who was minted before that is refused.
+  // Requests are remembered for `window` entries; older requests are refused.
   RegisterMachine(std::uint64_t window, const raft::Rules& rules)
       : window_(rules, window), window_entries_(window) {}
 

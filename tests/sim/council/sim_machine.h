@@ -1,4 +1,4 @@
-// One machine of world council: what is on its disk, the agent's process that runs, and its clock.
+// One machine of world council: its disk, the running process of its agent, and its clock.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Starts the founders, lets faults happen to them at random times until a given instant, then heals
-// everything. With all faults permitted each run draws a subset of them; named ones all occur.
+// Starts the founders, makes faults happen to them at random times until a given instant, then heals everything. With
+// all faults permitted each run draws a subset of them; named ones all occur.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// A checker of world formation watches one invariant: it hears of what is said, made durable and works, and
-// reports the first break; the run ends there. One file each in checkers/.
+// A checker of world formation watches one invariant. It is told what is sent, what is made durable and which logs
+// work, and reports the first violation; the run ends there. One file each in checkers/.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,7 @@ class Checker {
   virtual std::string_view name() const = 0;
   virtual void said(Slot, const core::FormationReport&) {}
   virtual void stored(Slot, const core::Record& /*before*/, const core::Persist&) {}  // on its disk now
-  // A majority of its voters has the log and hears each other: it commits entries.
+  // A majority of its voters has the log and can communicate: it commits entries.
   virtual void works(const core::Founding&) {}
   virtual void at_rest() {}  // for long enough: all must have converged
 

@@ -1,4 +1,4 @@
-// What may go wrong in world formation: each fault has its own switch on the command line (--faults).
+// The faults of world formation; each has its own switch on the command line (--faults).
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@ enum class Fault : unsigned char {
   slow_disk,   // a disk takes up to a second to persist
   disk_error,  // a disk fails: written or not, nobody knows; the machine reboots later
   lost_disk,   // a machine comes back without its disk
-  without,     // an operator forms the cluster without those who are not reachable, right or wrong
+  without,     // an operator forms the cluster without unreachable founders, rightly or wrongly
 };
 std::string_view to_string(Fault fault);
 std::span<const std::string_view> fault_names(Fault);

@@ -1,9 +1,9 @@
-// World `formation`: founders that shall begin one cluster, their disks, the network between them, an
-// operator, and faults. The logs that begin are not run: a log works when a majority of its voters has it and
-// hears each other.
+// World `formation`: founders that are to begin one cluster, their disks, the network between them, an operator, and
+// faults. The logs that begin are not run: a log counts as working when a majority of its voters has it and can
+// communicate.
 //
-// A run has two parts: busy (machines start, faults happen) and calm (everything is healed: all must come to
-// belong to one cluster).
+// A run has two parts: busy (machines start, faults happen) and calm (everything is healed: all must come to belong
+// to one cluster).
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class FormationWorld final : public WorldView {
  public:
   static constexpr std::uint32_t kMostNodes = wire::kMostFounders;
   static constexpr Duration kRest =
-      45s;  // calm before all must belong to one cluster: what was late has come by then
+      45s;  // calm before all must belong to one cluster: late machines have come by then
   static constexpr Duration kShortest = 60s;
 
   explicit FormationWorld(RunOptions options);

@@ -1,5 +1,5 @@
-// A checker of world lease watches one invariant: it hears of what really happened on the hosts, never of what anybody
-// believes, and reports the first break; the run ends there. One file each in checkers/.
+// A checker of world lease watches one invariant. It is told what really happened on the hosts, never what anybody
+// believes, and reports the first violation; the run ends there. One file each in checkers/.
 #pragma once
 
 #include <memory>
@@ -39,20 +39,20 @@ class Checker {
   virtual ~Checker() = default;
   virtual std::string_view name() const = 0;
 
-  // Its processes began or ceased to be executed. `excused`: its host was stopped when the lease ended, and has gone
-  // on for less than kExposure; excuse_over() follows.
+  // Its processes began to run or ceased to. `excused`: its host was stopped when the lease ended, and continued less
+  // than kExposure ago; excuse_over() follows.
   virtual void executing(const Instance&, bool /*on*/, bool /*excused*/) {}
   virtual void excuse_over(const Instance&) {}
-  // It started or was thawed, by a grant that was asked for at `asked`; the start had been ordered, or its freezing had
-  // begun, at `since`.
+  // It started or was thawed by a grant that was asked for at `asked`; the start had been ordered, or its freezing
+  // had begun, at `since`.
   virtual void let_run(const Instance&, Instant /*asked*/, Instant /*since*/) {}
   virtual void signalled(const Instance&, bool /*frozen*/) {}
-  // An order took effect on a host, or a word on a shim.
+  // An order took effect on a host, or a command on a shim.
   virtual void host_obeyed(Slot, const Fence&) {}
   virtual void shim_obeyed(const Instance&, std::uint64_t /*epoch*/) {}
   virtual void store_wiped(Slot, const Fence& /*highest that its shims remember*/) {}
-  // The end of a run, when all is well: this host is lost, or its agent alone, for good. A successor of the task must
-  // be executed within [earliest, latest].
+  // The end of a run, when all is well: this host, or only its agent, is lost for good. A successor of the task must
+  // run within [earliest, latest].
   virtual void lost_for_good(std::uint32_t /*task*/, Instant /*earliest*/, Instant /*latest*/) {}
   // All was well for long enough. `standing`: instances that exist and do not run.
   virtual void at_rest(const std::vector<Instance>& /*standing*/) {}

@@ -1,5 +1,5 @@
-// What the next session's agent will do around cluster::LeaseGrants, as thinly as it can be: it hears reports, probes
-// hosts, gives orders, and places a successor when it may.
+// The minimal coordinator around cluster::LeaseGrants: receives reports, probes hosts, gives orders, and places a
+// successor when it may.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class Coordinator {
 
   Coordinator(const Setting& setting, Voter& voter, Rng rng, Voter::Send send);
 
-  // After the voter has heard or done something.
+  // To be called after the voter has received or done something.
   void follow_voter(Instant now);
   void receive(Instant now, const Message& message);
   void tick(Instant now);

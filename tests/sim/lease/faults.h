@@ -1,4 +1,4 @@
-// What may go wrong in world lease: each fault has its own switch on the command line (--faults).
+// The faults of world lease; each has its own switch on the command line (--faults).
 #pragma once
 
 #include <span>
@@ -12,21 +12,21 @@ enum class Fault : unsigned char {
   loss,               // messages are lost
   duplicate,          // messages come twice, the second time up to seconds late
   delay,              // messages overtake each other; single ones take up to seconds
-  slow_acks,          // the word of single voters is slow for a while: rounds take seconds
+  slow_acks,          // answers of single voters are slow for a while: rounds take seconds
   slow_freeze,        // freezing takes up to seconds
   partition,          // two groups of machines do not hear each other
   isolate,            // one machine hears and reaches nobody
   one_way,            // what one machine sends to some others is lost
   shim_pause,         // a shim is stopped, its task runs on
   agent_pause,        // an agent is stopped
-  coordinator_pause,  // who coordinates is stopped, often while a round is under way
-  deposed,            // is stopped during a round, deposed, cut off together with some hosts, and goes on
+  coordinator_pause,  // the coordinator is stopped, often during a round
+  deposed,            // the coordinator is stopped during a round, deposed, cut off together with some hosts, and continues
   host_pause,         // a whole host is stopped; its task runs again before its shim does
   agent_kill,         // an agent is killed and started again
   wiped_store,        // and finds its store empty
   reboot,             // a host loses all its processes, and its clock begins anew
   task_crash,         // a task ends: it is started again in place
-  move,               // somebody wants a task on another host
+  move,               // a task is wanted on another host
   clock_drift,        // clocks run fast or slow by up to 1 %
 };
 std::string_view to_string(Fault fault);

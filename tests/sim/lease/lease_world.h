@@ -1,6 +1,6 @@
-// World `lease`: hosts with a shim for each exclusive task on them, three candidates of which one coordinates, the
-// network between them, and faults. Tasks are placed, crash, are restarted in place, moved, and placed anew where
-// their host is lost.
+// World `lease`: hosts with a shim for each exclusive task, three candidates of which one coordinates, the network
+// between them, and faults. Tasks are placed, crash, are restarted in place, moved, and placed anew when their host
+// is lost.
 //
 // A run has three parts: busy (faults happen), calm (everything is healed: every task must run), and an end in which
 // one host, or one agent, is lost for good: a successor must come when it may, and not before.

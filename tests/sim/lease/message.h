@@ -1,5 +1,5 @@
-// What the machines of world lease say to each other: one small struct for all kinds, since a run sends some
-// thousands. Beside it the ledger that the voters agree on, which is nothing but who has which task.
+// The messages between the machines of world lease: one small struct for all kinds, since a run sends some thousands;
+// and the ledger on which the voters agree, which only says which host has which task.
 #pragma once
 
 #include <array>

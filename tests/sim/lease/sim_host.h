@@ -1,5 +1,5 @@
-// One host: its kernel (processes, cgroup.freeze), its agent, and a shim for each assignment. Between agent and shim
-// lies a local socket, in order and quick; each of the two can be stopped by itself, then what it is told waits.
+// One host: its kernel (processes, cgroup.freeze), its agent, and a shim for each assignment. Agent and shim
+// communicate over a local socket, in order and fast; each can be stopped by itself, and its messages then wait.
 #pragma once
 
 #include <deque>
@@ -18,7 +18,7 @@
 
 namespace dtrain::sim::lease {
 
-// What a host asks of the world.
+// What a host needs of the world.
 class Surroundings {
  public:
   virtual ~Surroundings() = default;
@@ -42,8 +42,8 @@ class SimHost {
   void power_off();
   void receive(const Message& message);
 
-  // Faults. Each says whether it did anything.
-  bool pause_shim(Rng& rng);  // one whose agent looks after it
+  // Faults. Each returns whether it did anything.
+  bool pause_shim(Rng& rng);  // one whose agent watches it
   bool pause_agent();
   bool pause_host();
   bool kill_agent(bool wipe);
@@ -73,7 +73,7 @@ class SimHost {
     bool exempt, stopped = false, waking = false, exists = false, frozen = false, freeze_wanted = false;
     bool executing = false, excused = false, gone_unseen = false;
     AttemptNumber started = 0;
-    Fence obeyed;  // all that this order asked of it is done
+    Fence obeyed;  // all that this order asked for is done
     std::uint32_t process = 0, freezing = 0;  // which of them
     Instant tick_at = kNever, stands_since{};
     std::deque<std::pair<std::uint64_t, Instant>> asks;  // the latest, as the world's clock saw them
@@ -82,7 +82,7 @@ class SimHost {
   };
   struct Agent {
     bool asleep() const { return stopped || waking; }
-    // Stopped: by a fault of its own. Waking: its host just went on.
+    // Stopped: by a fault of its own. Waking: its host has just continued.
     bool alive = false, stopped = false, waking = false, found = false, ordered = false;
     std::uint32_t life = 0;
     task::OrderFence fence;

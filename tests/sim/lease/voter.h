@@ -1,6 +1,6 @@
-// An abstract quorum: three voters agree on one small ledger, replaced as a whole. Elections and the rule that a leader
-// serves nothing before it has committed in its own term are raft's (thesis, 3.4 and 3.6); logs, disks and snapshots
-// have world council. A round is an append that a majority answered.
+// An abstract quorum: three voters agree on one small ledger, which is replaced as a whole. Elections, and the rule
+// that a leader serves nothing before it has committed in its own term, are Raft's (thesis, 3.4 and 3.6); logs, disks
+// and snapshots belong to world council. A round is an append that a majority answered.
 #pragma once
 
 #include <array>

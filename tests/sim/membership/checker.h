@@ -1,6 +1,5 @@
-// A checker of world membership watches one invariant: it hears of every change that a member announces and
-// of what the world does to the members, and reports the first break; the run ends there. One file each in
-// checkers/.
+// A checker of world membership watches one invariant. It is told of every change that a member announces and of what
+// the world does to the members, and reports the first violation; the run ends there. One file each in checkers/.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@
 
 namespace dtrain::sim::membership {
 
-// What is true of one slot: a host, and the agent that runs on it.
+// The truth about one slot: a host, and the agent that runs on it.
 struct Truth {
   wire::Identity identity;  // of the process that runs, or ran last
   std::uint32_t cluster = 0;
@@ -29,7 +28,7 @@ struct Truth {
   Instant calm_since{};        // nothing is wrong with process, host and its network; kNever: something is
   Instant stopped{}, resumed{};  // its last pause began, and ended
 
-  // Fit: had the time to answer every accusation that a trouble of its own has caused.
+  // Fit: the member has had time to answer every accusation that a trouble of its own caused.
   static constexpr Duration kFit = 10s;
   bool fit(Instant now) const {
     return runs && !paused && admitted && !impostor && !leaving && !stopping && calm_since != kNever &&

@@ -1,4 +1,4 @@
-// What may go wrong in world membership: each fault has its own switch on the command line (--faults).
+// The faults of world membership; each has its own switch on the command line (--faults).
 #pragma once
 
 #include <span>

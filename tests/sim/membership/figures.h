@@ -1,4 +1,4 @@
-// What a run measured, and how runs add up.
+// The measurements of a run, and how runs are added up.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
-// World `membership`: from a few to ten thousand agents' Memberships, the network between them, and faults.
+// World `membership`: the Memberships of a few to ten thousand agents, the network between them, and faults.
 //
-// A run has two parts: busy (members come and go, faults happen) and calm (everything is healed: all must
-// converge). Small clusters begin with joins through seeds; large ones (kPreloadFrom) with a table that every
-// member has already.
+// A run has two parts: busy (members come and go, faults happen) and calm (everything is healed: all must converge).
+// Small clusters begin with joins through seeds; large ones (kPreloadFrom) with a table that every member has already.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Hosts that share a few processors, as a hundred agents on one test machine do: their work waits for its
-// turn, and what comes too late is what makes them suspect each other.
+// Hosts that share a few processors, as a hundred agents on one test machine do: their work waits for its turn, and
+// lateness makes them suspect each other.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace dtrain::sim::membership {
 
 class Processors {
  public:
-  // About twice what an agent's steps were measured to take, with its kernel's and ZeroMQ's part, at both ends.
+  // About twice what an agent's steps were measured to take, including its kernel and ZeroMQ, at both ends.
   static constexpr Duration kMessage = 240us, kHandshake = 2400us, kConnect = 200us, kOther = 40us;
 
-  // 0: as many as there are hosts, and infinitely quick.
+  // 0: one for each host, and infinitely fast.
   explicit Processors(std::uint32_t count) : count_(count) {}
 
-  // True: its turn is now. Else it waits in line, and a What::processor event at `wake` brings it forth.
+  // Returns true if it is its turn now. Otherwise it waits in line, and a What::processor event at `wake` continues it.
   bool begins(const Event& event, Instant now, EventQueue& queue) {
     if (count_ == 0 || !takes_time(event.what)) return true;
     if (free_ > now || !line_.empty()) {
@@ -28,7 +28,7 @@ class Processors {
     free_ = now + cost(event.what) / count_;
     return true;
   }
-  // Of a What::processor event: the next in line.
+  // For a What::processor event: the next in line.
   Event next(Instant now, EventQueue& queue) {
     const Event event = line_.front();
     line_.pop_front();

@@ -1,5 +1,4 @@
-// World membership as dtrain-sim offers it: a range of seeds, their figures added up, a share of them run
-// twice.
+// World membership as dtrain-sim offers it: a range of seeds, with the sum of their figures; some seeds run twice.
 #pragma once
 
 #include "tests/sim/membership/membership_world.h"
@@ -13,7 +12,7 @@ struct Report : SeedReport {
   Figures figures;
 };
 
-// Stops at the first broken seed. `base.seed` is not used.
+// Stops at the first seed with a violation. `base.seed` is not used.
 Report run_seeds(const RunOptions& base, SeedRange seeds);
 std::string replay_command(const RunOptions& options, std::uint64_t seed);
 

@@ -1,4 +1,4 @@
-// One host and the agent on it, as world membership keeps them: what is durable and what runs.
+// One host and the agent on it, as world membership keeps them: durable state and running state.
 #pragma once
 
 #include <cstdint>

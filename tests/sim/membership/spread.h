@@ -1,4 +1,4 @@
-// Who has heard of one thing, and who has still to: from its begin until all that are fit know it.
+// Which members know one thing and which do not yet: from its beginning until all fit members know it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace dtrain::sim::membership {
 
 class Spread {
  public:
-  // Everybody of the cluster who is fit now has to hear of it, `except` excepted.
+  // All members of the cluster that are fit now must learn of it, except `except`.
   Spread(const WorldView& world, std::uint32_t cluster, std::uint32_t except)
       : begin_(world.now()), waiting_(world.slots()) {
     for (std::uint32_t slot = 0; slot < world.slots(); ++slot) {
