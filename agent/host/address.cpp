@@ -19,8 +19,7 @@
 namespace dtrain::host {
 namespace {
 
-// TEST-NET-1 (RFC 5737) and the documentation prefix (RFC 3849): they belong to nobody, so the route towards them is the
-// default route.
+// TEST-NET-1 (RFC 5737) and the documentation prefix (RFC 3849) belong to nobody, so the route towards them is the default route.
 constexpr const char* kFarAway = "192.0.2.1";
 constexpr const char* kFarAwayIpv6 = "2001:db8::1";
 
@@ -100,7 +99,7 @@ Result<std::vector<Interface>> interfaces() {
     if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP)) continue;
     const int family = entry->ifa_addr->sa_family;
     if (family == AF_INET) v4.push_back({entry->ifa_name, to_text(entry->ifa_addr)});
-    // A link-local address means nothing without its interface: it is no address to give away.
+    // A link-local address is valid only with its interface, so it cannot be advertised.
     if (family == AF_INET6 &&
         !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr))
       v6.push_back({entry->ifa_name, to_text(entry->ifa_addr)});
@@ -201,7 +200,7 @@ Result<std::string> choose_advertise(const Endpoint& listen, const std::string& 
   all.push_back(family == Family::ipv4 ? kFarAway : kFarAwayIpv6);
   for (const std::string& target : all) {
     const auto source = source_address_towards(target, family);
-    // 127/8 is advertised only when asked for: a seed list may name this very machine.
+    // 127/8 is advertised only on request: a seed list may name this very machine.
     if (source && !is_loopback(*source)) return *source;
   }
   return only_address(interfaces().value_or(std::vector<Interface>()), family);

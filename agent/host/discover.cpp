@@ -82,8 +82,7 @@ bool ends_within(pid_t pid, Duration patience) {
   return true;
 }
 
-// How it ended: "ended with 3"; "" when it did well. What cannot even be killed is left behind; init will
-// have it.
+// Returns how it ended: "ended with 3"; "" if it succeeded. A child that cannot be killed is left behind; init will reap it.
 std::string reap(pid_t pid, bool kill_it) {
   if (kill_it) ::kill(pid, SIGKILL);
   if (!ends_within(pid, kKillPatience)) {

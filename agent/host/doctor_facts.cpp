@@ -36,7 +36,7 @@ bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0;
 
 // ---------------------------------------------------------------- limits
 
-// Whether limits above this process's own can be given to a task: a user namespace's root cannot.
+// Whether a task can be given limits above this process's own: root of a user namespace cannot do that.
 bool may_raise_limits() {
   std::ifstream status("/proc/self/status"), map("/proc/self/uid_map");
   std::uint64_t inside = 0, outside = 0, count = 0, effective = 0;
@@ -72,7 +72,7 @@ void look_at_cgroups(node::Examination& out, const std::string& root) {
 
 // ---------------------------------------------------------------- clock
 
-// The kernel's own word; a service that steers the clock keeps it so.
+// The kernel's own state; a service that steers the clock keeps it so.
 std::optional<bool> clock_synchronised() {
   timex asked{};
   const int state = ::adjtimex(&asked);
@@ -133,7 +133,7 @@ std::vector<node::TaskLimit> task_limits(const node::ExamTerms& terms) {
     const auto resource = kResources.find(name);
     rlimit own{};
     if (resource == kResources.end() || ::getrlimit(resource->second, &own) != 0) continue;
-    // Of what dtrainctl itself may do the agent's service knows nothing.
+    // The agent's service does not limit dtrainctl itself.
     std::uint64_t most = raises || !terms.agent || own.rlim_max == RLIM_INFINITY ? node::kUnlimited : own.rlim_max;
     if (name == "nofile") most = std::min(most, most_files);
     limits.push_back({name, wanted == RLIM_INFINITY ? node::kUnlimited : wanted, most});
@@ -167,7 +167,7 @@ node::Disk look_at_disk(const std::string& what, const std::string& path) {
   node::Disk disk;
   disk.what = what;
   disk.path = path;
-  // Not made yet: where it would be.
+  // It does not exist yet: the directory where it would be.
   std::string at = path;
   while (!at.empty() && at != "/" && !exists(at)) at = fs::path(at).parent_path().string();
   struct statvfs room {};

@@ -1,4 +1,4 @@
-// The drivers of GPUs, as far as files tell of them: no library of theirs is loaded here.
+// The drivers of GPUs, as far as files show them: none of their libraries is loaded here.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNvidia = "0x10de";
-// Where a program's loader finds it, in the order of what is usual; ld.so.cache has a format of its own.
+// The usual places where a program's loader looks, in order; ld.so.cache has a format of its own.
 constexpr std::array kLibraryDirectories{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/powerpc64le-linux-gnu",
                                          "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/local/lib", "/usr/local/lib64"};
 

@@ -1,4 +1,4 @@
-// Whether names and members answer.
+// Checks whether names and members answer.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -27,7 +27,7 @@ namespace {
 using Answer = node::Contact::Answer;
 using Clock = std::chrono::steady_clock;
 
-// Closing resets the connection, so that the other side forgets it at once.
+// Closes with a reset, so that the other side forgets the connection at once.
 void close_hard(int fd) {
   const linger at_once{1, 0};
   (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -126,9 +126,9 @@ std::vector<node::Contact> try_contacts(const std::vector<node::ExamPeer>& peers
 
 namespace {
 
-constexpr unsigned kLookUps = 4;  // threads at a time that wait for name servers; beyond, names count as not answered
+constexpr unsigned kLookUps = 4;  // threads at a time that wait for name servers; beyond, names count as unanswered
 
-class LookUpSlot {  // one of them, of this process, whoever asked
+class LookUpSlot {  // one of kLookUps, in the whole process
  public:
   LookUpSlot() : had_(under_way().fetch_add(1) < kLookUps) {}
   ~LookUpSlot() { --under_way(); }
@@ -151,12 +151,13 @@ void look_up(std::vector<node::Lookup>& lookups, Duration within) {
     std::mutex mutex;
     std::condition_variable more;
     std::vector<node::Lookup> done;  // so far, in order
-    LookUpSlot slot;                 // until the thread has ended, too
+    LookUpSlot slot;                 // held until the thread has ended
   };
   const auto shared = std::make_shared<Shared>();
   for (node::Lookup& look : lookups) look.answered = false;
   if (!shared->slot.had()) return;
-  // Detached: a name server may keep silent for longer than anybody waits. What it touches is shared. After that time it is for nobody.
+  // Detached: a name server may be silent for longer than anybody waits. What the thread uses is shared. A late
+  // result is dropped.
   try {
     std::thread([shared, wanted = lookups, until = Clock::now() + within]() mutable {
       try {
@@ -168,7 +169,7 @@ void look_up(std::vector<node::Lookup>& lookups, Duration within) {
           shared->done.push_back(std::move(look));
           shared->more.notify_all();
         }
-      } catch (const std::exception&) {  // short of memory: the rest has not answered
+      } catch (const std::exception&) {  // out of memory: the rest counts as unanswered
       }
     }).detach();
   } catch (const std::system_error&) {

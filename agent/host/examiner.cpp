@@ -60,7 +60,7 @@ void Examiner::begin(std::uint64_t token, DoctorOptions options) {
   const std::lock_guard lock(shared_->mutex);
   if (shared_->running >= kExaminations)
     return refuse(std::to_string(kExaminations) + " earlier examinations of it have not ended");
-  // Detached: the agent must be able to stop while a disk hangs. What it touches is shared.
+  // Detached: the agent must be able to stop while a disk hangs. What the thread uses is shared.
   try {
     std::thread([shared = shared_, token, options = std::move(options)] { shared->tell(token, examine_or_say_why(options)); }).detach();
     ++shared_->running;

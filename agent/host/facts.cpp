@@ -22,7 +22,7 @@ constexpr int kMostCpus = 1 << 16;
 }  // namespace
 
 Result<std::vector<std::uint32_t>> usable_cpus() {
-  // The kernel refuses a set that is smaller than its own, whose size it does not tell.
+  // The kernel refuses a set smaller than its own, whose size it does not reveal.
   for (int cpus = 1024; cpus <= kMostCpus; cpus *= 4) {
     const std::size_t size = CPU_ALLOC_SIZE(cpus);
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus), [](cpu_set_t* s) { CPU_FREE(s); });

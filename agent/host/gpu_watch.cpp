@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t kRecordBytes = 8 << 10;  // the longest that /dev/kmsg gives
 constexpr std::size_t kCauseBytes = 1 << 10;   // of what a child says when it fails; the rest is left out
-constexpr std::size_t kOutputBytes = 64 << 10;  // of one look, and as much of errors; more: it is killed
-constexpr int kReadsAtOnce = 8;  // of one pipe, which holds no more; the loop has other things to do
+constexpr std::size_t kOutputBytes = 64 << 10;  // of one sample, and as many of errors; with more it is killed
+constexpr int kReadsAtOnce = 8;  // of one pipe, which holds no more; the loop has other work
 
 enum class Source : unsigned char { log, output, errors, child };
 
@@ -63,14 +63,14 @@ GpuWatch::GpuWatch(Options options, Sinks sinks) : options_(std::move(options)),
 
 GpuWatch::~GpuWatch() {
   if (look_ != nullptr) ::kill(ending_ = look_->child.pid, SIGKILL);
-  reap();  // one that is stuck in a driver is left behind: init will have it
+  reap();  // one that is stuck in a driver is left behind; init will reap it
 }
 
 Instant GpuWatch::deadline() const {
   return std::min(look_ == nullptr ? next_look_ : look_->limit, next_log_);
 }
 
-// Without it, as for an agent that is not root's, what is measured remains.
+// Without the log, as for an agent that is not root, only measurements remain.
 void GpuWatch::open_log() {
   const std::string path = options_.root + "/dev/kmsg";
   log_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -80,7 +80,7 @@ void GpuWatch::open_log() {
                  "Xid errors of NVIDIA GPUs go unseen; run the agent as root"});
 }
 
-// A record at each read; EPIPE: some were overwritten before they were read.
+// Each read returns a record; EPIPE: some were overwritten before they were read.
 void GpuWatch::read_log(Instant now) {
   next_log_ = kNever;
   char record[kRecordBytes];
@@ -127,7 +127,7 @@ void GpuWatch::read_look() {
   if (look_->child.errors.get() >= 0 && !read_some(look_->child.errors.get(), look_->errors)) look_->child.errors.reset();
 }
 
-// `how` it did, if it is not over by itself: then it is killed.
+// `how` it ended; if it has not ended by itself, it is killed.
 void GpuWatch::end_look(const std::string& how) {
   read_look();
   const auto look = std::move(look_);
@@ -144,7 +144,7 @@ void GpuWatch::end_look(const std::string& how) {
   fail_look(not_looked("dtrain-discover --health " + cause));
 }
 
-// False: a killed child has not ended.
+// Returns false if a killed child has not ended.
 bool GpuWatch::reap() {
   if (ending_ > 0 && ::waitpid(ending_, nullptr, WNOHANG) == 0) return false;
   ending_ = -1;

@@ -45,10 +45,10 @@ std::string words_of(std::string_view text) {
 
 std::optional<node::GpuFault> parse_gpu_fault(std::string_view record) {
   const auto priority = take_number(record);
-  if (!priority || *priority >> kFacilityBits != 0) return std::nullopt;  // a program may write what it likes
+  if (!priority || *priority >> kFacilityBits != 0) return std::nullopt;  // programs may write anything
   record.remove_prefix(std::min(record.find(';'), record.size()));
-  record = record.substr(0, record.find('\n'));  // further lines are the device that it is about
-  // At its beginning: elsewhere it may be what a user made the kernel repeat, as of a mount's options.
+  record = record.substr(0, record.find('\n'));  // further lines name the device
+  // Only at the beginning: elsewhere it may be text that a user made the kernel repeat, such as a mount's options.
   if (!record.empty()) record.remove_prefix(1);
   if (record.starts_with('[')) {  // the time
     const auto behind = record.find("] ");

@@ -76,7 +76,7 @@ std::string name_of(const std::string& pid) {
   return name;
 }
 
-// Who has these sockets open; of several any. Other users' processes show theirs to root only.
+// Who has these sockets open; any of several. Other users' processes show theirs only to root.
 std::map<std::string, std::string> holders(std::set<std::string> sockets) {
   std::map<std::string, std::string> pids;
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(sockets.empty() ? nullptr : ::opendir("/proc"), &::closedir);
@@ -130,7 +130,7 @@ Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering,
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return fail(ErrorCode::io, std::string("could not create a socket: ") + ::strerror(errno));
   ListenPort port(fd, endpoint);
-  // Without SO_REUSEADDR nobody can share the port. With it the minute that closed connections wait does not hold us up.
+  // Without SO_REUSEADDR nobody can share the port. With it, closed connections that wait for a minute do not block it.
   const int on = 1;
   if (lingering) (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0) {

@@ -6,7 +6,7 @@
 namespace dtrain::host {
 namespace {
 
-// Takes the hexadecimal number of 1 to `digits` digits before `end` (or the text's end when 0) off the text.
+// Removes the hexadecimal number of 1 to `digits` digits before `end` (0: the end of the text) from the text.
 std::optional<std::uint32_t> take(std::string_view& text, char end, std::size_t digits) {
   const std::size_t length = end == 0 ? text.size() : text.find(end);
   if (length == std::string_view::npos || length == 0 || length > digits) return std::nullopt;

@@ -24,7 +24,7 @@ std::vector<std::string> addresses_of(const std::string& name) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_ADDRCONFIG;
   addrinfo* raw = nullptr;
-  if (::getaddrinfo(name.c_str(), nullptr, &hints, &raw) != 0) return {};  // asked again at the next try
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &raw) != 0) return {};  // looked up again at the next try
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(raw, &::freeaddrinfo);
   std::vector<std::string> ips;
   for (const addrinfo* entry = found.get(); entry && ips.size() < kAddressesOfName; entry = entry->ai_next) {
@@ -104,7 +104,7 @@ void Resolver::resolve(const std::vector<Seed>& seeds, const Sink& sink) {
     const std::lock_guard lock(shared_->mutex);
     if (std::exchange(shared_->running, true)) return;
   }
-  // Detached: the agent must be able to stop while a name server keeps silent. What it touches is shared.
+  // Detached: the agent must be able to stop while a name server is silent. What the thread uses is shared.
   try {
     std::thread([shared = shared_, names = std::move(names), all = std::move(known)]() mutable {
       for (std::size_t i = 0; i < names.size(); ++i) {
@@ -115,7 +115,7 @@ void Resolver::resolve(const std::vector<Seed>& seeds, const Sink& sink) {
         shared->news.raise();
       }
     }).detach();
-  } catch (const std::system_error&) {  // no thread to be had: asked again at the next try
+  } catch (const std::system_error&) {  // no thread available: looked up again at the next try
     const std::lock_guard lock(shared_->mutex);
     shared_->running = false;
   }

@@ -20,7 +20,7 @@ bool take_number(std::string_view text, T& out) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-// Calls `visit` with each entry's name. An unreadable directory has none.
+// Calls `visit` with each entry's name; never for an unreadable directory.
 template <class F>
 void for_each_name(const std::string& directory, F visit) {
   std::error_code error;

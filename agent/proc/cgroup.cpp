@@ -18,10 +18,10 @@ namespace dtrain::proc {
 
 namespace {
 
-// Two levels, as a task has them: dtrain-hold looks for both alike.
+// Two levels, as for a task, so that dtrain-hold finds both in the same way.
 constexpr const char *kShimsParent = "/shims", *kShims = "/shims/shim";
 
-// Where a hierarchy is mounted and where in it a process is.
+// Where a hierarchy is mounted, and a process's place in it.
 struct Hierarchy {
   std::string mount, own;
   std::string path(const std::string& other = "") const {
@@ -74,7 +74,7 @@ std::optional<Hierarchy> own_hierarchy(const std::string& controller) {
 
 bool make_directory(const std::string& path) { return ::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST; }
 
-// Where the controller can be had at all; refused (EBUSY) below a cgroup that has processes of its own.
+// Only if the controller is available; refused (EBUSY) below a cgroup that has processes of its own.
 void pass_controllers(const std::string& own) {
   for (const char* controller : {"+memory", "+pids"}) {
     write_control(own.substr(0, own.rfind('/')) + "/cgroup.subtree_control", controller);
@@ -84,7 +84,7 @@ void pass_controllers(const std::string& own) {
 
 [[noreturn]] void exit_at_once(void*) { _exit(0); }
 
-// Can a process be born in a child of `directory`, and are the controls that we need there?
+// True if a process can be born in a child of `directory`, and the needed controls exist there.
 bool usable(const std::string& directory) {
   const std::string probe = directory + "/probe-" + std::to_string(getpid());
   if (!make_directory(probe)) return false;
@@ -97,7 +97,7 @@ bool usable(const std::string& directory) {
     args.exit_signal = SIGCHLD;
     args.cgroup = static_cast<std::uint64_t>(fd.get());
     const long pid = shim::vfork_clone(&args, [](void* context) { exit_at_once(context); }, nullptr);
-    // It must also have lived: some kernels kill a newborn here when the cgroup that we are in was ever killed.
+    // The process must also survive: some kernels kill a newborn if the cgroup of its parent was ever killed.
     int status = 0;
     ok = pid > 0 && ::waitpid(static_cast<pid_t>(pid), &status, 0) == pid && WIFEXITED(status);
   }
@@ -167,8 +167,8 @@ Cgroups::~Cgroups() {
   if (!memory_v1_.empty()) ::rmdir(memory_v1_.c_str());
 }
 
-// One that nobody is in is made anew: it may have been killed, and some kernels kill what is born from there. Where it cannot be made, the
-// launch says so.
+// An empty cgroup is made anew: it may have been killed, and some kernels kill what is born from there. If it cannot
+// be made, the launch reports that.
 std::string Cgroups::shims() const {
   if (v2_.empty()) return "";
   const std::string shims = v2_ + kShims;
@@ -186,12 +186,12 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
     place.v2 = v2_ + "/" + assignment;
     bool made = ::mkdir(place.v2.c_str(), 0755) == 0;
     if (!made && errno == ENOENT && make_directory(v2_)) {
-      // dtrain-tasks.service was begun anew beside this agent, and its group with it.
+      // dtrain-tasks.service was restarted beside this agent, and its group with it.
       pass_controllers(v2_);
       made = make_directory(place.v2);
     } else if (!made && errno == EEXIST) {
-      // One that is there is of an agent and a shim that were killed: it may be frozen, and some kernels kill what is born in one that was
-      // killed.
+      // An existing one belongs to an agent and a shim that were killed: it may be frozen, and some kernels kill what
+      // is born in a cgroup that was killed.
       cgroup_remove(place);
       made = make_directory(place.v2);
     }
@@ -245,7 +245,7 @@ bool cgroup_populated(const std::string& cgroup) {
 void cgroup_remove(const Cgroups::Place& place) {
   if (!place.v2.empty()) {
     ::rmdir((place.v2 + "/task").c_str());
-    // An agent of before this version has made a child for the shim, too.
+    // An agent of an earlier version also made a child for the shim.
     if (::rmdir(place.v2.c_str()) != 0 && ::rmdir((place.v2 + "/shim").c_str()) == 0) ::rmdir(place.v2.c_str());
   }
   if (!place.memory.empty()) ::rmdir(place.memory.c_str());

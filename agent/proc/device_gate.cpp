@@ -16,17 +16,18 @@
 namespace dtrain::proc {
 namespace {
 
-// Device numbers, as Documentation/admin-guide/devices.txt of the kernel has them.
+// Device numbers, from Documentation/admin-guide/devices.txt of the kernel.
 constexpr std::int32_t kMemory = 1, kTerminals = 5, kFirstPty = 136, kLastPty = 143;
 constexpr std::int32_t kMemoryDevices[] = {3, 5, 7, 8, 9};  // null, zero, full, random, urandom
 constexpr std::int32_t kTerminalDevices[] = {0, 2};         // tty, ptmx
 constexpr std::int32_t kTypeBits = 0xffff;                  // of access_type: what kind of device; above: what for
 
-// Answers 1 to let a device be opened. Written out: a compiler and a loader for twenty instructions would be more.
+// A program that returns 1 to let a device be opened. Written by hand: a compiler and a loader would be more than
+// these twenty instructions.
 std::vector<bpf_insn> gate() {
   enum : std::uint8_t { answer = BPF_REG_0, context = BPF_REG_1, type = BPF_REG_2, major = BPF_REG_3, minor = BPF_REG_4 };
   std::vector<bpf_insn> code;
-  std::vector<std::size_t> to_yes, to_no;  // jumps, whose ways are known at the end
+  std::vector<std::size_t> to_yes, to_no;  // jumps whose targets are known at the end
   const auto add = [&](int what, std::uint8_t to, std::uint8_t from, std::size_t offset, std::int32_t value) {
     bpf_insn step{};
     step.code = static_cast<std::uint8_t>(what);
@@ -90,7 +91,7 @@ Status close_devices(const std::string& cgroup) {
   attach.target_fd = static_cast<std::uint32_t>(group.get());
   attach.attach_bpf_fd = static_cast<std::uint32_t>(program.get());
   attach.attach_type = BPF_CGROUP_DEVICE;
-  // Without flags: in the place of one that an earlier life attached. What is in force above, by systemd's word, stays so.
+  // Without flags: replaces the program that an earlier life attached. Programs that systemd attached above stay in force.
   if (bpf(BPF_PROG_ATTACH, attach) != 0) return failed();
   return {};
 }

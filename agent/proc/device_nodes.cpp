@@ -8,7 +8,7 @@ namespace dtrain::proc {
 
 namespace {
 
-// Of the driver as a whole. Between hosts NVLink goes through channels, and storage may write into a GPU by itself.
+// Nodes of the driver as a whole. NVLink between hosts uses channels, and storage may write into a GPU directly.
 constexpr const char* kBesideNvidia[] = {"/dev/nvidiactl",   "char-nvidia-uvm", "/dev/nvidia-modeset",
                                          "char-nvidia-caps", "char-nvidia-caps-imex-channels",
                                          "char-nvidia-fs",   "char-gdrdrv"};
@@ -18,7 +18,7 @@ tl::unexpected<Error> unknown(const std::string& pci, const std::string& cause) 
               "check that its driver is loaded, and begin the agent anew; until then its tasks may open every device");
 }
 
-// The module for unified memory is loaded by the first program that needs it, which a task that may not open it yet cannot be.
+// The first program that needs unified memory loads its module, which a task that may not open its node cannot do.
 bool has_unified_memory(const std::string& root) {
   return read_small_file(root + "/proc/devices").value_or("").find(" nvidia-uvm\n") != std::string::npos;
 }

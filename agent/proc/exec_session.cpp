@@ -27,12 +27,12 @@ namespace dtrain::proc {
 namespace {
 
 constexpr int kChunksPerTurn = 4;  // of one stream
-constexpr int kKillRounds = 3;     // looks for processes that appeared meanwhile
+constexpr int kKillRounds = 3;     // repeated, for processes that appeared meanwhile
 constexpr mode_t kTaskUmask = 022;
 constexpr int kLastSignal = 64;
 constexpr char kEndOfInput = '\x04';  // what a terminal takes for it (VEOF)
 
-// What the child says when it fails before it is the command.
+// The child's report when it fails before it becomes the command.
 struct LaunchError {
   enum Step : int { cgroup, user, directory, terminal, command };
   int step = 0;
@@ -64,7 +64,7 @@ winsize window(std::uint32_t rows, std::uint32_t columns) {
   return size;
 }
 
-// Everything the child needs, made before the fork: after it nothing is allocated.
+// Everything that the child needs, made before the fork: nothing is allocated after it.
 struct Launch {
   std::vector<std::string> cgroup_files;
   account::HostUser user;
@@ -124,7 +124,7 @@ struct Belonging {
   int group = 0, session = 0;  // 0: the process is gone
 };
 
-// By /proc/<pid>/stat. The name before them may hold any character.
+// From /proc/<pid>/stat. The name before the numbers may contain any character.
 Belonging belonging_of(const std::string& pid) {
   const std::string stat = read_small_file("/proc/" + pid + "/stat").value_or("");
   Belonging found;
@@ -222,15 +222,15 @@ Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& pl
 ExecSession::~ExecSession() {
   if (pid_ <= 0 || reaped_) return;
   signal_session(SIGKILL);
-  ::waitpid(pid_, nullptr, WNOHANG);  // one that hangs in the kernel is left to our own end
+  ::waitpid(pid_, nullptr, WNOHANG);  // one that hangs in the kernel is left until this process ends
 }
 
 void ExecSession::watch(int fd, std::uint32_t events) {
-  // It can only fail for want of kernel memory; then output comes with the next event.
+  // It can only fail when kernel memory runs out; then output comes with the next event.
   (void)epoll_.add(fd, 0, events);
 }
 
-// Explicitly: a terminal's two descriptors are one file to epoll, which goes only with both.
+// Explicitly: a terminal's two descriptors are one file to epoll, which forgets it only with both.
 void ExecSession::unwatch(UniqueFd& fd) {
   epoll_.remove(fd.get());
   fd.reset();
@@ -242,7 +242,7 @@ Status ExecSession::input(const wire::ExecInput& input) {
     ::ioctl(output_.get(), TIOCSWINSZ, &size);  // the kernel sends SIGWINCH
   }
   if (input.signal > 0 && input.signal <= kLastSignal && !reaped_) {
-    // The group may be long gone, and its number somebody else's: a terminal keeps the number alone.
+    // The group may be long gone, and its number may belong to another: a terminal keeps only the number.
     const pid_t foreground = terminal_ && output_ ? ::tcgetpgrp(output_.get()) : -1;
     if (foreground > 0 && foreground != pid_)
       signal_session(input.signal, foreground);
@@ -269,7 +269,7 @@ void ExecSession::write_input() {
     const ssize_t n = ::write(input_.get(), pending_.data(), pending_.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
-    if (n < 0) {  // the command reads no more: what it does not want is not kept for it
+    if (n < 0) {  // the command reads no more, so its remaining input is dropped
       pending_.clear();
       input_ended_ = true;
       break;
@@ -315,15 +315,15 @@ void ExecSession::read_output(UniqueFd& from, bool is_stderr, node::ConnectionId
     const ssize_t n = ::read(from.get(), output.bytes.data(), output.bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) return unwatch(from);  // the end; a terminal says EIO
+    if (n <= 0) return unwatch(from);  // the end; a terminal reports EIO
     output.bytes.resize(static_cast<std::size_t>(n));
     outlet.send(connection, wire::make_message(wire::MessageType::exec_output, request, output, false));
   }
 }
 
-// Every process of the session, the groups that a shell made in it included; or of that group of it alone. The leader must not have been
-// reaped: its number could be another's by now. Others may end at any time: who is signalled is held by a descriptor first, and then seen
-// to be of the session.
+// Signals every process of the session, including groups that a shell made in it, or only those of `group`. The
+// leader must not have been reaped, or its number could belong to another. Other processes may end at any time, so
+// each is first held by a descriptor and then checked to be of the session.
 void ExecSession::signal_session(int number, int group) {
   if (group == 0) ::kill(-pid_, number);
   for (int round = 0; round < (number == SIGKILL ? kKillRounds : 1); ++round) {
@@ -367,7 +367,7 @@ bool ExecSession::turn(Instant now, node::ConnectionId connection, std::uint64_t
   read_output(output_, false, connection, request, outlet);
   read_output(errors_, true, connection, request, outlet);
   if (!reaped_) return false;
-  // Somebody who left the session may keep the output open: it is not waited for without end.
+  // A process that left the session may keep the output open: it is not waited for without end.
   if (paused_ || outlet.room(connection) < kStreamMessageBytes) {
     set_paused(true);
     act_at_ = kNever;
@@ -397,7 +397,7 @@ void ExecSession::hang_up(Instant now) {
     if (*fd) unwatch(*fd);
   if (reaped_) return;
   signal_session(SIGHUP);
-  ::kill(-pid_, SIGCONT);  // a stopped one could not take notice
+  ::kill(-pid_, SIGCONT);  // a stopped process could not react
   act_at_ = now + kExecGrace;
 }
 

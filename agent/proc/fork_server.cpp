@@ -23,7 +23,7 @@ namespace {
 constexpr int kServerSocket = 3;              // in the server, which has nothing else of the agent open
 constexpr const char* kName = "dtraind-forks";  // in ps; at most 15 characters
 
-// fork(), but the child's parent is the caller's. Not clone3(): some containers' filters refuse that.
+// fork(), but the child's parent is the caller's parent. Not clone3(), which some containers' filters refuse.
 pid_t fork_sibling() {
   return static_cast<pid_t>(::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
 }
@@ -74,7 +74,7 @@ bool ForkServer::begin() {
 void ForkServer::end() {
   if (pid_ < 0) return;
   socket_.reset();
-  end_group(pid_);  // it may be stopped
+  end_group(pid_);  // the server may be stopped
   pid_ = -1;
 }
 

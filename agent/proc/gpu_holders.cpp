@@ -23,7 +23,7 @@ bool same(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// The number behind a name at the beginning of a line of /proc/PID/status.
+// The number after a name at the beginning of a line of /proc/PID/status.
 std::optional<std::uint32_t> status_number(const std::string& status, std::string_view name) {
   const std::size_t at = status.find("\n" + std::string(name) + ":\t");
   if (at == std::string::npos) return std::nullopt;
@@ -32,7 +32,8 @@ std::optional<std::uint32_t> status_number(const std::string& status, std::strin
   return std::from_chars(text, status.data() + status.size(), value).ec == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// proc(5): the 22nd field of stat is when it began, in clock ticks since the boot. The second, its name, may hold blanks and parentheses.
+// proc(5): the 22nd field of stat is the start time, in clock ticks since the boot. The second field, the name, may
+// contain blanks and parentheses.
 std::optional<Instant> began(const std::string& stat) {
   std::size_t at = stat.rfind(')');
   for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
@@ -69,9 +70,9 @@ const dirent* next_number(DIR* directory) {
 }  // namespace
 
 struct GpuHolderSearch::Target {
-  std::string pci, name;  // of its node, without directories
+  std::string pci, name;  // name: of its node, without directories
   struct stat node {};
-  bool held = false;  // by the process that is looked at
+  bool held = false;  // by the process under consideration
 };
 
 GpuHolderSearch::GpuHolderSearch(const std::vector<task::OwnGpu>& gpus, HolderPlaces places)
@@ -101,7 +102,7 @@ Result<bool> GpuHolderSearch::look(std::size_t most) {
     const dirent* process = next_number(processes_.get());
     if (process == nullptr) return true;
     pid_ = process->d_name;
-    descriptors_.reset(::opendir((places_.proc + "/" + pid_ + "/fd").c_str()));  // not ours to look at: none
+    descriptors_.reset(::opendir((places_.proc + "/" + pid_ + "/fd").c_str()));  // not permitted: no descriptors
   }
   return false;
 }
@@ -112,7 +113,7 @@ void GpuHolderSearch::look_at(const char* descriptor) {
   if (size <= 0) return;
   const std::string_view link(text.data(), static_cast<std::size_t>(size));
   for (Target& target : targets_) {
-    // By name first: to ask after any other file might wait for a server that is away.
+    // By name first: asking about any other file might wait for a server that is away.
     struct stat file {};
     if (!target.held && link.ends_with("/" + target.name) && ::fstatat(::dirfd(descriptors_.get()), descriptor, &file, 0) == 0 &&
         same(file, target.node))
@@ -127,7 +128,7 @@ void GpuHolderSearch::process_done() {
     if (!std::exchange(target.held, false)) continue;
     if (!holder) {
       holder = describe(places_.proc + "/" + pid_);
-      if (!holder) continue;  // it has ended
+      if (!holder) continue;  // the process has ended
       std::from_chars(pid_.data(), pid_.data() + pid_.size(), holder->pid);
       holder->in_task = runs_in_task(holder->pid, places_.tasks_dir, places_.proc);
     }

@@ -18,7 +18,7 @@
 namespace dtrain::proc {
 namespace {
 
-constexpr Duration kKilledWithin = 1s;  // then a killed one counts as one that cannot be
+constexpr Duration kKilledWithin = 1s;  // a killed process that has not ended by then cannot be killed
 constexpr int kReadsAtOnce = 8;  // of a chunk each; the loop has other things to do
 
 // Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
@@ -38,8 +38,8 @@ struct HealthCheck::Run {
   pid_t pid = -1;
   UniqueFd pid_fd, output;
   Instant limit{};
-  bool killed = false;  // told of already, or not to be
-  Instant dead_by{};    // a killed one
+  bool killed = false;  // it was reported already, or is not to be
+  Instant dead_by{};    // for a killed process
   std::string text;
 
   void kill(Instant now) {
@@ -57,7 +57,7 @@ Result<std::unique_ptr<HealthCheck>> HealthCheck::open() {
 
 HealthCheck::HealthCheck() = default;
 
-// One that is stuck in the kernel is left behind: init will have it.
+// A process that is stuck in the kernel is left behind; init will reap it.
 HealthCheck::~HealthCheck() {
   if (run_ == nullptr) return;
   kill_group(run_->pid);
@@ -76,7 +76,7 @@ Instant HealthCheck::deadline() const {
   return run_->killed ? std::max(next_, run_->dead_by) : run_->limit;
 }
 
-// What went wrong is in the answer's cause; none: it runs.
+// Returns what went wrong in the answer's cause; "": it runs.
 node::HostCheck HealthCheck::begin(Instant now) {
   node::HostCheck not_begun;
   const auto because = [&](int code) {
@@ -95,7 +95,7 @@ node::HostCheck HealthCheck::begin(Instant now) {
   auto run = std::make_unique<Run>();
   run->output = UniqueFd(ends[0]);
   UniqueFd write_end(ends[1]);
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // the reader's alone: the two ends are separate descriptions
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // concerns only the reader: the two ends are separate descriptions
   run->limit = now + options_.timeout;
   run->pid = ::fork();
   if (run->pid == 0) become_check(argv.data(), env, write_end.get());
@@ -111,7 +111,7 @@ node::HostCheck HealthCheck::begin(Instant now) {
   return not_begun;
 }
 
-// All is read, so that a program with much to say does not wait; what is beyond the limit is dropped.
+// All output is read, so that a program with much output does not block; what exceeds the limit is dropped.
 void HealthCheck::read_output() {
   char chunk[node::kHealthOutputBytes];
   for (int i = 0; i < kReadsAtOnce && run_->output.get() >= 0; ++i) {
@@ -123,7 +123,7 @@ void HealthCheck::read_output() {
   }
 }
 
-// False: it has not ended.
+// Returns false if it has not ended.
 bool HealthCheck::reap(node::HostCheck& seen) {
   const std::optional<int> status = reap_group(run_->pid);
   if (!status) return false;

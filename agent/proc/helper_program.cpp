@@ -61,7 +61,7 @@ void prepare_child() {
 }
 
 void execute(char* const* argv, char* const* env) {
-  // Not only by exec: that may hang on a file system that is away, and others' connections must not stay open for it.
+  // Not only by exec, which may hang on a file system that is away while connections of others would stay open.
   ::close_range(STDERR_FILENO + 1, ~0u, 0);
   ::execvpe(argv[0], argv, env);
   const char* cause = ::strerrordesc_np(errno);
@@ -72,7 +72,7 @@ void execute(char* const* argv, char* const* env) {
 
 void kill_group(pid_t leader) {
   ::kill(-leader, SIGKILL);
-  ::kill(leader, SIGKILL);  // it may lead none yet
+  ::kill(leader, SIGKILL);  // it may not lead a group yet
 }
 
 void end_group(pid_t leader) {
@@ -84,7 +84,7 @@ void end_group(pid_t leader) {
 std::optional<int> reap_group(pid_t leader) {
   siginfo_t ended{};
   if (::waitid(P_PID, static_cast<id_t>(leader), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != leader) return std::nullopt;
-  ::kill(-leader, SIGKILL);  // while the number is still its own
+  ::kill(-leader, SIGKILL);  // while the number still belongs to it
   int status = 0;
   ::waitpid(leader, &status, 0);
   return status;

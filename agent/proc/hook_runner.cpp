@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kEventsPerTurn = 2 * static_cast<int>(kHooksAtOnce);
 constexpr std::size_t kErrorReads = 64;  // of one hook in one turn, a chunk each: more than a pipe holds
-constexpr int kLastLooks = 20;           // at the runner's end, whether what it killed is gone
+constexpr int kLastLooks = 20;           // checks, at the runner's end, whether the killed processes are gone
 constexpr useconds_t kLastLookPause = 5'000;  // microseconds
 
 bool same_user(const std::optional<task::User>& a, const std::optional<task::User>& b) {
@@ -46,7 +46,7 @@ bool same_user(const std::optional<task::User>& a, const std::optional<task::Use
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0 ||
       ::dup2(error_pipe, STDERR_FILENO) < 0 || !become(user) || ::chdir("/") != 0)
     ::_exit(kNotExecuted);
-  prepare_child();  // become() cancelled the death
+  prepare_child();  // become() cancelled the parent-death signal
   ::umask(022);
   execute(argv, env);
 }
@@ -78,12 +78,12 @@ HookRunner::HookRunner(Duration time_limit, Cgroups groups) : time_limit_(time_l
 HookRunner::~HookRunner() {
   for (const auto& [token, hook] : running_) {
     kill(*hook);
-    ::waitpid(hook->pid, nullptr, WNOHANG);  // one that is stuck in the kernel is left behind: init will have it
+    ::waitpid(hook->pid, nullptr, WNOHANG);  // one that is stuck in the kernel is left behind; init will reap it
     left_.push_back(std::move(hook->group));
   }
   for (int looks = 0; !left_.empty() && looks < kLastLooks; ++looks) {
     clear_left();
-    if (!left_.empty()) ::usleep(kLastLookPause);  // what still is there then the next life of the agent removes
+    if (!left_.empty()) ::usleep(kLastLookPause);  // the next life of the agent removes what is still there
   }
 }
 
@@ -140,7 +140,7 @@ void HookRunner::end(JobId job) {
   }
 }
 
-// Its group by number only while it is our child.
+// Its group is addressed by number only while it is this process's child.
 void HookRunner::kill(Hook& hook) {
   kill_group(hook.pid);
   cgroup_kill(hook.group.v2);
@@ -225,7 +225,7 @@ void HookRunner::reap(Hook& hook) {
   else
     exit.code = WEXITSTATUS(*status);
   exit.stderr_tail = std::move(hook.tail);
-  cgroup_kill(hook.group.v2);  // what it left, whatever session that is in
+  cgroup_kill(hook.group.v2);  // processes that it left, in whatever session
   left_.push_back(std::move(hook.group));
   ended_.push_back({hook.token, std::move(exit), hook.timed_out});
   running_.erase(hook.token);

@@ -14,9 +14,9 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr std::size_t kEnvironmentBytes = 8 << 20;  // a longer one is not looked at
+constexpr std::size_t kEnvironmentBytes = 8 << 20;  // a longer environment is not looked at
 
-// A zombie may have living threads, but shows no other state and takes no signal.
+// A zombie may have living threads, but has no other state and takes no signal.
 bool stands_still(const std::string& process) {
   const std::string stat = read_small_file(process + "/stat").value_or("");
   const std::size_t name_end = stat.rfind(')');
@@ -26,7 +26,7 @@ bool stands_still(const std::string& process) {
 
 int signal_leftovers(const std::string& notify_socket, int signal) {
   if (notify_socket.empty()) return 0;
-  // Variables are separated by NUL bytes; one in front of the whole makes the first like the others.
+  // Variables are separated by NUL bytes; one in front makes the first like the others.
   const std::string wanted = std::string(1, '\0') + "NOTIFY_SOCKET=" + notify_socket + std::string(1, '\0');
   int found = 0;
   const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);

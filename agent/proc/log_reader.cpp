@@ -15,7 +15,7 @@ using task::LogIndexRecord;
 namespace {
 
 constexpr std::size_t kRecordsPerRead = 512;  // 16 KiB of index at a time
-constexpr int kRecordsPerStep = 4096;         // passed over before a step says busy
+constexpr int kRecordsPerStep = 4096;         // skipped before a step returns `busy`
 constexpr std::uint64_t kRecordBytes = sizeof(LogIndexRecord);
 constexpr std::int64_t kNanosecondsPerMillisecond = 1'000'000;
 
@@ -28,7 +28,7 @@ Error io_error(const std::string& verb, const std::string& path) {
                "check the agent's disk"};
 }
 
-// A log is a plain file: whatever else has its name is not followed and not waited for.
+// A log is a plain file: anything else with its name is neither followed nor waited for.
 int open_plain(const std::string& path) {
   return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
@@ -165,7 +165,7 @@ LogReader::LogReader(std::string dir, LogFilter filter, LogPosition start)
   if (start.byte > 0 || start.index > 0) start_ = start;
 }
 
-// A file that holds nothing wanted need not be walked through: its last record is its newest.
+// A file without wanted bytes need not be walked through: its last record is its newest.
 bool LogReader::skip_whole_file(LogFile& file, const struct stat& info) {
   const auto size = file.index_size();
   if (!size || *size < kRecordBytes) return false;
@@ -190,7 +190,7 @@ Result<bool> LogReader::open_next() {
     start_.reset();
     file = LogFile::open(dir_, next_file_);
     if (!file) return fail(file.error());
-    if (!*file) return false;  // rotated away between the two looks; the next step looks again
+    if (!*file) return false;  // removed by rotation between the two looks; the next step looks again
   }
   const auto info = (*file)->data_stat();
   if (!info) return fail(info.error());
@@ -221,7 +221,7 @@ Result<bool> LogReader::successor_exists() {
   const auto own = file_->data_stat();
   if (!own) return fail(own.error());
   if (own->st_nlink > 0) return false;
-  // Rotated away under us, and perhaps its successors too.
+  // The file was rotated away, and perhaps its successors too.
   const auto numbers = list_log_files(dir_);
   if (!numbers) return fail(numbers.error());
   return !numbers->empty() && numbers->back() > file_->number();
@@ -232,7 +232,7 @@ Status LogReader::refresh_size() {
   if (!info) return fail(info.error());
   size_ = static_cast<std::uint64_t>(info->st_size);
   modified_ms_ = modified_ms(*info);
-  position_ = std::min(position_, size_);  // somebody truncated the file: what comes is new
+  position_ = std::min(position_, size_);  // somebody truncated the file: further bytes are new
   return {};
 }
 
@@ -251,13 +251,13 @@ Result<bool> LogReader::next_record() {
   return true;
 }
 
-// Uses one record, or (leaving it) the bytes before it that none covers.
+// Uses one record, or (leaving it) the bytes before it that no record covers.
 Status LogReader::take_record(const LogIndexRecord& record) {
   const std::uint64_t end = record.offset + record.length;
   if (end > size_ || record.offset > size_)
     if (Status refreshed = refresh_size(); !refreshed) return refreshed;
   if (!plausible(record, size_)) {
-    // Torn or foreign bytes: the next record may begin at any byte behind.
+    // Torn or foreign bytes: the next record may begin at any later byte.
     ++index_at_;
     block_.clear();
     block_used_ = 0;
@@ -294,8 +294,8 @@ Result<LogReader::Step> LogReader::step() {
     if (*more) {
       if (Status taken = take_record(block_[block_used_]); !taken) return fail(taken.error());
     } else if (!complete_) {
-      // Complete is what has a successor; only then the index is read for the last time. The size is taken
-      // before, so that a living writer's record for bytes within it is most likely there.
+      // A file is complete when it has a successor; only then is the index read for the last time. The size is taken
+      // first, so that a living writer's record for bytes within it is most likely there.
       const auto successor = successor_exists();
       if (!successor) return fail(successor.error());
       if (!*successor && !finished_) return Step::idle;
@@ -310,7 +310,7 @@ Result<LogReader::Step> LogReader::step() {
       if (!successor) return fail(successor.error());
       if (!*successor) return Step::idle;
       if (Status refreshed = refresh_size(); !refreshed) return fail(refreshed.error());
-      if (*complete_ < size_) {  // it was called complete by finish() alone, and the writer went on
+      if (*complete_ < size_) {  // only finish() declared it complete, and the writer continued
         complete_ = size_;
         continue;
       }
@@ -330,7 +330,7 @@ Status LogReader::read(std::size_t max, std::string& out) {
   const std::size_t before = out.size();
   if (Status done = file_->read_data(segment_.begin, wanted, out); !done) return done;
   const std::size_t got = out.size() - before;
-  segment_.begin = got < wanted ? segment_.end : segment_.begin + got;  // shorter: truncated meanwhile
+  segment_.begin = got < wanted ? segment_.end : segment_.begin + got;  // fewer bytes: truncated meanwhile
   return {};
 }
 

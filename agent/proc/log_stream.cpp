@@ -44,7 +44,7 @@ void LogStream::add_sources(const std::vector<AssignmentId>& sources) {
   }
 }
 
-// Of a job with many generations the oldest are not listed; what is here of them is read all the same.
+// The oldest of many generations are not listed; files of them on this host are read all the same.
 void LogStream::add_older(const std::vector<AssignmentId>& listed) {
   if (listed.empty()) return;
   const AssignmentId& first = *std::ranges::min_element(listed, {}, &AssignmentId::generation);
@@ -79,7 +79,7 @@ void LogStream::touched_all() {
 
 void LogStream::flush(Task& task, std::size_t stream) {
   PartialLine& partial = task.partial[stream];
-  if (!std::exchange(partial.open, false) && partial.bytes.empty()) return;  // of an open one: that it goes on no more
+  if (!std::exchange(partial.open, false) && partial.bytes.empty()) return;  // for an open line: report that it does not continue
   wire::LogChunk chunk;
   chunk.task = task.log->task().text();
   chunk.generation = task.generation;
@@ -139,7 +139,7 @@ Status LogStream::look_at(std::size_t index) {
   return {};
 }
 
-// Whole job: keeps what follows the last line end back, in front of what was kept back before.
+// Whole job: keeps back what follows the last line end, after what was kept back before.
 void LogStream::cut_at_line_end(Task& task, wire::LogChunk& chunk) {
   PartialLine& partial = task.partial[chunk.is_stderr ? 1 : 0];
   const std::size_t last = chunk.bytes.rfind('\n');
@@ -156,14 +156,14 @@ void LogStream::cut_at_line_end(Task& task, wire::LogChunk& chunk) {
     partial.open = false;
   }
   partial.bytes = std::move(rest);
-  // A progress bar: an epoch is too long to wait for its line to end.
+  // A progress bar: an epoch is too long to wait for the end of its line.
   partial.open = partial.open || (query_.follow && partial.bytes.find('\r') != std::string::npos);
   if (!partial.open || partial.bytes.empty()) return;
   chunk.bytes += std::exchange(partial.bytes, {});
   chunk.open = true;
 }
 
-// Makes a chunk of what lies ready, with as many neighbours as are the same to the reader.
+// Makes a chunk of the bytes that are ready, with as many neighbouring segments as look the same to the reader.
 Status LogStream::read_chunk(std::size_t index) {
   Task& task = tasks_[index];
   const LogSegment first = task.log->segment();
@@ -204,7 +204,7 @@ Result<LogStream::Answer> LogStream::next() {
     } else {
       const bool finished =
           std::all_of(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.finished; });
-      // Tasks may join as long as the job goes on.
+      // Tasks may join while the job goes on.
       answer.state = finished && (ended_ || !query_.follow || (!tasks_.empty() && !query_.task.empty()))
                          ? State::finished
                          : State::waiting;

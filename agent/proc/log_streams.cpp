@@ -46,7 +46,7 @@ void LogStreams::open(const node::OpenLog& effect) {
     failed_[key] = stream.error();
   } else {
     const auto [at, added] = streams_.insert_or_assign(key, std::move(*stream));
-    // Watched before it is read for the first time: what is written in between is seen twice, not never.
+    // Watched before the first read, so that a write in between is seen twice rather than never.
     if (Status followed = follow(key, at->second); !followed) {
       streams_.erase(at);
       unfollow(key);

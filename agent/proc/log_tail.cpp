@@ -107,7 +107,7 @@ Status TailFinder::load_pieces() {
   return {};
 }
 
-// Looks at the last bytes of the last piece. True: the last lines begin there.
+// Looks at the last bytes of the last piece. Returns true if the last lines begin there.
 Result<bool> TailFinder::count_lines() {
   Piece& piece = pieces_.back();
   const std::uint64_t length = std::min<std::uint64_t>(kReadBytes, piece.segment.end - piece.segment.begin);
@@ -139,7 +139,7 @@ Result<bool> TailFinder::step() {
     if (!pieces_.empty()) {
       const LogSegment& segment = pieces_.back().segment;
       if (segment.attempt < filter_.first && any_byte_)
-        return found_ = true;  // older attempts only from here back
+        return found_ = true;  // only older attempts before this point
       if (segment.begin >= segment.end || !segment.matches(filter_)) {
         pieces_.pop_back();
         ++pieces;

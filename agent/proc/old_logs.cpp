@@ -14,7 +14,7 @@ std::size_t remove_old_logs(const std::string& tasks_dir, WallTime before, const
   for (const AssignmentId& id : list_assignments(tasks_dir)) {
     const std::string directory = tasks_dir + "/" + id.text();
     const auto numbers = list_log_files(directory);
-    if (!numbers) continue;  // looked at again the next time
+    if (!numbers) continue;  // tried again the next time
     for (const std::uint64_t number : *numbers) {
       if (number == numbers->back() && living.contains(id)) continue;
       const std::string path = directory + "/log." + std::to_string(number);

@@ -22,7 +22,7 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr int kDestroyRounds = 3;                // leftovers may come up while others are removed
+constexpr int kDestroyRounds = 3;                // new leftovers may appear while others are removed
 constexpr std::size_t kNetlinkBytes = 32 << 10;  // one datagram of a dump
 constexpr std::size_t kSocketsPerPort = 4096;    // looked at; further ones are left alone
 
@@ -49,7 +49,7 @@ std::optional<Endpoint> endpoint_of(const std::string& address, std::uint16_t po
   return endpoint;
 }
 
-// 0 or the errno of bind.
+// Returns 0, or the errno of bind.
 int try_bind(const Endpoint& endpoint, bool reuse) {
   const UniqueFd fd(::socket(endpoint.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return errno;
@@ -85,7 +85,7 @@ Status send_request(int fd, const DiagRequest& request) {
   return fail(ErrorCode::io, "could not ask sock_diag: " + cause_of(errno));
 }
 
-// Reads answers until the kernel says that it is done, or what failed.
+// Reads answers until the kernel reports the end or an error.
 Status read_answers(int fd, std::uint16_t port, std::vector<SocketInfo>* sockets) {
   alignas(nlmsghdr) std::array<char, kNetlinkBytes> buffer;
   while (true) {
@@ -106,7 +106,7 @@ Status read_answers(int fd, std::uint16_t port, std::vector<SocketInfo>* sockets
         continue;
       inet_diag_msg message;
       std::memcpy(&message, NLMSG_DATA(header), sizeof message);
-      // The kernel does not select by port among sockets that are bound only.
+      // The kernel cannot select by port among sockets that are only bound.
       if (message.id.idiag_sport != htons(port)) continue;
       if (sockets == nullptr || sockets->size() >= kSocketsPerPort) continue;
       SocketInfo info;
@@ -126,7 +126,7 @@ inet_diag_sockid identity_of(const SocketInfo& info) {
   return id;
 }
 
-// The IPv4 address inside, if it is one: also of an IPv4-mapped IPv6 socket.
+// The IPv4 address inside, if there is one: also for an IPv4-mapped IPv6 socket.
 std::optional<std::uint32_t> v4_of(std::uint8_t family, const std::uint32_t* words) {
   if (family == AF_INET) return words[0];
   if (words[0] == 0 && words[1] == 0 && words[2] == htonl(0xffff)) return words[3];
@@ -137,10 +137,10 @@ bool is_any(const std::uint32_t* words) {
   return std::all_of(words, words + 4, [](std::uint32_t w) { return w == 0; });
 }
 
-// Could this socket be what keeps `endpoint` from being bound?
+// True if this socket may keep `endpoint` from being bound.
 bool conflicts(const SocketInfo& info, const Endpoint& endpoint) {
   const inet_diag_sockid id = identity_of(info);
-  if (is_any(id.idiag_src)) return true;  // an IPv6 one may be for both families
+  if (is_any(id.idiag_src)) return true;  // an IPv6 socket may serve both families
   if (endpoint.address.ss_family == AF_INET) {
     const std::uint32_t wanted = reinterpret_cast<const sockaddr_in&>(endpoint.address).sin_addr.s_addr;
     const auto own = v4_of(info.family, id.idiag_src);
@@ -151,7 +151,7 @@ bool conflicts(const SocketInfo& info, const Endpoint& endpoint) {
          (info.family == AF_INET6 && std::memcmp(&wanted, id.idiag_src, sizeof wanted) == 0);
 }
 
-// Needs CAP_NET_ADMIN; without it the caller finds the port as it was.
+// Needs CAP_NET_ADMIN; without it the port stays as it was.
 void destroy(const SocketInfo& info) {
   auto fd = open_sock_diag();
   if (!fd) return;
@@ -159,14 +159,14 @@ void destroy(const SocketInfo& info) {
   request.body.idiag_states = 1u << info.state;
   request.body.id = identity_of(info);
   if (send_request(fd->get(), request))
-    (void)read_answers(fd->get(), 0, nullptr);  // it is done when the kernel answers
+    (void)read_answers(fd->get(), 0, nullptr);  // the kernel's answer means that it is done
 }
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
 
 bool holds_socket(const std::string& process, std::string_view target, std::size_t& looks) {
   const Directory fds(::opendir((process + "/fd").c_str()), ::closedir);
-  if (!fds) return false;  // gone, or not ours to look at
+  if (!fds) return false;  // gone, or not permitted
   for (const dirent* entry; looks > 0 && (entry = ::readdir(fds.get())) != nullptr; --looks) {
     std::array<char, 64> link;
     const ssize_t length = ::readlinkat(::dirfd(fds.get()), entry->d_name, link.data(), link.size());
@@ -175,7 +175,7 @@ bool holds_socket(const std::string& process, std::string_view target, std::size
   return false;
 }
 
-// "pid 812 (nginx)", or "" when no process that was looked at has the socket.
+// "pid 812 (nginx)", or "" if no process that was looked at has the socket.
 std::string owner_of(std::uint32_t inode) {
   std::size_t looks = kOwnerLooks;
   const std::string target = "socket:[" + std::to_string(inode) + "]";
@@ -235,7 +235,7 @@ Status check_port(const std::string& address, std::uint16_t port, PortOwner said
                       (owner.empty() ? "a process of user id " + std::to_string(info.uid) : owner),
                   next);
     }
-    // A socket that is bound and does not listen is in no table of older kernels.
+    // Older kernels list a socket that is bound and does not listen in no table.
     if (!leftovers) return fail(ErrorCode::unavailable, what + " is used by another program", next);
   }
   if (try_bind(*endpoint, false) == 0 || try_bind(*endpoint, true) == 0) return {};

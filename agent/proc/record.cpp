@@ -6,14 +6,14 @@ namespace dtrain::proc {
 
 namespace {
 
-// Only whole lines, where the beginning was cut off.
+// Only whole lines, if the beginning was cut off.
 std::string whole_lines(const std::string& tail) {
   if (tail.size() < shim::kTailBytes) return tail;
   const std::size_t newline = tail.find('\n');
   return newline == std::string::npos || newline + 1 == tail.size() ? tail : tail.substr(newline + 1);
 }
 
-// What a person sees of it, and no terminal acts on.
+// Makes the text harmless for terminals.
 std::string in_words(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -6,7 +6,7 @@
 
 namespace dtrain::proc {
 
-// Errors of getpriority are not told from -1 here: it has none for the caller itself.
+// Errors of getpriority cannot be told from -1 here, but for the caller itself there are none.
 void become_urgent() {
   if (::getpriority(PRIO_PROCESS, 0) == 0) ::setpriority(PRIO_PROCESS, 0, kAgentNiceness);
 }

@@ -58,7 +58,7 @@ ShimLink::Received ShimLink::receive() {
   while (true) {
     char packet[shim::kPacketBytes];
     const ssize_t n = ::recv(socket_.get(), packet, sizeof(packet), MSG_DONTWAIT);
-    // ECONNRESET: it ended with commands unread; the error is told once, ahead of what it had still sent.
+    // ECONNRESET: the shim ended with commands unread; the error is reported once, before what the shim had still sent.
     if (n < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (n < 0 && errno == EAGAIN) return Nothing{};
     if (n <= 0) return Closed{};

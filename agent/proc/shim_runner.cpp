@@ -27,7 +27,7 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kListBound = 2s;  // for living shims to answer and for leftovers of dead ones to die
+constexpr Duration kListBound = 2s;  // for living shims to answer, and for leftovers of dead ones to die
 constexpr Duration kListPause = 2ms;
 constexpr int kEventsPerTurn = 64;
 constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1, kShmTag = 2;  // handles count from 1, and each has TrackedShim::kTags tags
@@ -59,7 +59,7 @@ class ShimRunner final : public Runner {
     if (shm_.fd() >= 0) poller_.add(shm_.fd(), kShmTag);
   }
 
-  // Before anything else. It may wait for descriptors of its own in poller().
+  // To be called before anything else. Its argument may wait for its own descriptors in poller().
   void use(std::unique_ptr<Launcher> launcher) { launcher_ = std::move(launcher); }
   Epoll& poller() { return poller_; }
 
@@ -100,7 +100,7 @@ class ShimRunner final : public Runner {
   WorkFlag wake_;  // readable while events_ holds something that no descriptor announces
   TrackedShim::Events events_;
   std::deque<task::ShimSpec>
-      launches_;  // one per dispatch: each holds the loop until its shim has been executed
+      launches_;  // launches in one dispatch: each blocks the loop until its shim has been executed
   SpareShims spare_;
   ShmWatch shm_;
   std::uint64_t last_handle_ = 0;
@@ -138,7 +138,7 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   launch.argv = spec.argv;
   launch.env = spec.env;
   launch.work_dir = spec.work_dir;
-  // Of this host, which only it knows. What the job or tasks.passEnv say is there already, and wins.
+  // Variables that only this host knows. Those of the job or of tasks.passEnv are there already, and win.
   launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);
   launch.env.try_emplace("SHELL", user->shell.empty() ? kDefaultShell : user->shell);
   const std::string temporary = job_temporary(options_.work_root, spec.id.job);
@@ -168,7 +168,7 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   launch.numa_node = spec.numa_node;
   launch.last_attempt = shim.last_attempt();
   if (!directory_is_new) {
-    // It may be of an earlier agent, and list() did not see it.
+    // It may have been started by an earlier agent without list() seeing it.
     if (const auto state = read_record(shim.directory(), "state"))
       launch.last_attempt = std::max(launch.last_attempt, state->fixed.attempt);
     launch.first_log = next_log_number(shim.directory());
@@ -230,11 +230,11 @@ void ShimRunner::launch_next() {
   const task::ShimSpec spec = std::move(launches_.front());
   launches_.pop_front();
   TrackedShim& shim = track(spec.id);
-  if (!shim.gone()) return;  // ordered twice: the first order is under way
+  if (!shim.gone()) return;  // ordered twice: the first order is in progress
   if (const Status launched = try_launch(spec, shim); !launched) shim.launch_refused(launched.error());
 }
 
-// Ten thousand finished tasks may be known to the ledger; here only those with a shim are.
+// The ledger may know ten thousand finished tasks; only those with a shim are here.
 void ShimRunner::forget_if_gone(const AssignmentId& id) {
   const auto handle = handles_.find(id);
   if (handle == handles_.end() || !shims_.at(handle->second).gone()) return;
@@ -298,7 +298,7 @@ void ShimRunner::end(const AssignmentId& id) {
 
 void ShimRunner::remove_files(const AssignmentId& id) {
   if (TrackedShim* shim = find(id)) {
-    if (!shim->gone()) return;  // its files are in use: EndShim comes first
+    if (!shim->gone()) return;  // its files are in use: EndShim must come first
     shims_.erase(handles_.at(id));
     handles_.erase(id);
   }
@@ -308,7 +308,7 @@ void ShimRunner::remove_files(const AssignmentId& id) {
 
 // ---------------------------------------------------------------- what happens
 
-// Everything that lives is asked first and then waited for together.
+// All living shims are asked first and then waited for together.
 std::vector<task::FoundShim> ShimRunner::list() {
   const Instant begin = boot_now();
   for (const AssignmentId& id : list_assignments(options_.tasks_dir)) {
@@ -333,7 +333,7 @@ std::vector<task::FoundShim> ShimRunner::list() {
     TrackedShim& shim = shims_.at(handle);
     found.push_back(shim.found());
     if (found.back().exit) remove_made(shim);
-    // An earlier agent may have ordered it a moment before it ended.
+    // An earlier agent may have ordered it just before it ended.
     if (!found.back().shim_alive && launch_came_to_nothing(shim.directory())) launcher_->settled(shim.launch_file(), 0);
   }
   for (const auto& shim : found) forget_if_gone(shim.id);
@@ -419,7 +419,7 @@ void ShimRunner::dispatch(EventSink& sink) {
       if (const TrackedShim* shim = find(started->id)) launcher_->began(shim->launch_file(), started->pid);
     if (const auto* up = std::get_if<node::ShimUp>(&event)) {
       if (!up->result) ended.push_back(up->id);
-      // Refused because another one is on its way: that one is not.
+      // Refused because another one is being launched: the other one is not refused.
       if (const TrackedShim* shim = find(up->id); shim != nullptr && (up->result || shim->gone()))
         launcher_->settled(shim->launch_file(), up->result ? shim->shim_pid() : 0);
     }

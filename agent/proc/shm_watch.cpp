@@ -28,7 +28,7 @@ constexpr std::size_t kReadBytes = 16 << 10;
 constexpr int kReadsAtOnce = 64;  // more than the kernel keeps
 
 struct Mark {
-  std::string text;  // what tells a file from a later one of its name
+  std::string text;  // identifies a file among later ones of the same name
   uid_t uid = 0;
 };
 
@@ -39,7 +39,7 @@ std::optional<Mark> mark_of(const std::string& path) {
               info.stx_uid};
 }
 
-// The name of an event: behind the handle of the directory, which is the one that is watched.
+// The name in an event follows the handle of the directory, which is the watched one.
 std::string name_of(const char* event, const fanotify_event_metadata& head) {
   const char* at = event + head.metadata_len;
   const char* end = event + head.event_len;
@@ -53,7 +53,7 @@ std::string name_of(const char* event, const fanotify_event_metadata& head) {
   return at < end ? std::string(at, ::strnlen(at, static_cast<std::size_t>(end - at))) : "";
 }
 
-// Nothing where the assignment is gone.
+// Empty if the assignment is gone.
 void note_name(const std::string& assignment, const std::string& mark, const std::string& name) {
   const UniqueFd file(::open((assignment + kRecord).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct stat info {};
@@ -77,7 +77,7 @@ std::vector<ShmWatch::Made> ShmWatch::read() {
   if (!fd_) return made;
   char buffer[kReadBytes];
   ssize_t left = ::read(fd_.get(), buffer, sizeof buffer);
-  fanotify_event_metadata head{};  // copied out: their lengths are no multiples of its alignment
+  fanotify_event_metadata head{};  // copied: lengths are not multiples of its alignment
   for (const char* event = buffer; left >= static_cast<ssize_t>(sizeof head); event += head.event_len, left -= head.event_len) {
     std::memcpy(&head, event, sizeof head);
     if (head.event_len < sizeof head || head.event_len > left) break;
@@ -127,7 +127,7 @@ void ShmWatch::note(const std::string& tasks_dir, const std::vector<Task>& tasks
 }
 
 void ShmWatch::remove(const std::string& assignment, const account::HostUser& user) {
-  if (!fd_) return;  // nothing was noted, and nobody is to be become
+  if (!fd_) return;  // nothing was recorded
   const auto record = read_small_file(assignment + kRecord, kShmRecordBytes);
   if (!record) return;
   {

@@ -45,12 +45,12 @@ void SpareShims::keep(ShimProcess shim, Instant now) {
 }
 
 std::optional<ShimProcess> SpareShims::take(const std::string& directory, Instant now) {
-  // The one that came last: its memory is the warmest, and the others have their time.
+  // The most recent one: its memory is the warmest, and the others' time may run out.
   while (!spare_.empty()) {
     ShimProcess shim = std::move(spare_.back().shim);
     spare_.pop_back();
     if (shim.path_room >= directory.size() && serve(shim.socket, directory)) return shim;
-    dismiss(std::move(shim), now);  // numbers of jobs grow longer; or it was killed by somebody
+    dismiss(std::move(shim), now);  // numbers of jobs grow longer; or the shim was killed by somebody
   }
   return std::nullopt;
 }

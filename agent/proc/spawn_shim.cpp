@@ -64,7 +64,7 @@ Result<UniqueFd> spawn_shim(const std::string& shim_path, const std::string& dir
     args.flags |= CLONE_INTO_CGROUP;
     args.cgroup = static_cast<std::uint64_t>(home.get());
   }
-  // A handler of ours must not run in the child, on our memory.
+  // The agent's signal handlers must not run in the child, on the agent's memory.
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kOriginHead =
-    "dtrain-copy 1";                // first line of an origin file: what it is, and its version
+    "dtrain-copy 1";                // first line of an origin file: its kind and version
 constexpr mode_t kRootMode = 0755;  // of work_root: users pass through
-constexpr mode_t kCopyMode = 0700;  // of a copy: its user's own
+constexpr mode_t kCopyMode = 0700;  // of a copy: for its user only
 
 std::string hidden(const StageDirs& dirs, JobId job, const char* suffix) {
   return dirs.work_root + "/." + std::to_string(job) + suffix;
@@ -48,7 +48,7 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// With the system's rm, which no symbolic link planted in the tree leads astray; files and empty directories need none.
+// With the system's rm, which no symbolic link in the tree misleads; files and empty directories do not need it.
 Status remove_trees(const std::vector<std::string>& paths) {
   std::vector<std::string> present;
   for (const std::string& path : paths)
@@ -61,7 +61,7 @@ Status remove_trees(const std::vector<std::string>& paths) {
   };
   auto removed = with({"rm", "-rf", "--one-file-system"});
   if (removed && removed->status != 0 && ::geteuid() != 0) {
-    // Without root, directories that the job left unwritable stand in the way.
+    // Without root, directories that the job made unwritable prevent the removal.
     if (const auto opened = with({"chmod", "-R", "u+rwX"}); !opened) return fail(opened.error());
     removed = with({"rm", "-rf", "--one-file-system"});
   }
@@ -72,7 +72,7 @@ Status remove_trees(const std::vector<std::string>& paths) {
   return {};
 }
 
-// Digest that the present copy was made from; "": from nothing; nullopt: unknown.
+// Digest of the package that the present copy was made from; "": none; nullopt: unknown.
 std::optional<std::string> read_origin(const std::string& path) {
   if (!exists(path)) return "";
   std::ifstream file(path);
@@ -82,7 +82,7 @@ std::optional<std::string> read_origin(const std::string& path) {
   return digest;
 }
 
-// A copy that was made from nothing has no such file: most jobs bring no package.
+// A copy without a package has no such file: most jobs have no package.
 Status write_origin(const std::string& path, const std::string& digest) {
   if (digest.empty()) {
     if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
@@ -104,8 +104,8 @@ bool is_digest(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Unpacks as the user: whatever a package holds, it can do no more than its owner. `lacks`: failed because there is no such blob.
-// Who asks again later may be told otherwise: it comes at any moment.
+// Unpacks as the user: whatever a package contains, it can do no more than its owner. `lacks`: it failed because the
+// blob is missing, which may arrive at any moment.
 Status unpack(const StageDirs& dirs, const std::string& digest, const account::HostUser& user, const std::string& into, bool& lacks) {
   const std::string what = "package " + digest.substr(0, 12);
   if (!is_digest(digest)) return fail(ErrorCode::invalid, what + " has no valid digest");
@@ -137,7 +137,7 @@ Status unpack(const StageDirs& dirs, const std::string& digest, const account::H
                 "the package may be damaged: submit the job again with it");
   }
   const UniqueFd directory(::open(into.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // A host crash must not leave a copy with empty files behind that looks whole.
+  // After a crash of the host no copy may remain that has empty files and looks complete.
   if (!directory || ::syncfs(directory.get()) != 0)
     return fail(os_error(what + " cannot be written to disk", errno));
   return {};
@@ -163,10 +163,10 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const account:
   if (Status made = make_own(partial, user); !made) return made;
   if (!stage.package_digest.empty())
     if (Status unpacked = unpack(dirs, stage.package_digest, user, partial, lacks_package); !unpacked) {
-      (void)remove_trees({partial});  // the first failure is the one to tell
+      (void)remove_trees({partial});  // the first failure is the one to report
       return unpacked;
     }
-  // In this order no crash leaves a copy whose origin is told wrong.
+  // In this order no crash leaves a copy with a wrong origin.
   if (exists(copy) && ::rename(copy.c_str(), old.c_str()) != 0)
     return fail(os_error("directory " + copy + " cannot be replaced", errno));
   if (Status written = write_origin(origin_path(dirs, stage.id.job), stage.package_digest); !written) {
@@ -178,8 +178,8 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const account:
   return remove_trees({old});
 }
 
-// The copy is made once and then kept: the job's tasks share it, and what they wrote there is theirs. Only a
-// restart with another package (fresh, other digest) replaces it.
+// The copy is made once and then kept: the job's tasks share it, and what they wrote there is theirs. Only a restart
+// with another package (fresh, other digest) replaces it.
 Status ensure_copy(const StageDirs& dirs, const node::Stage& stage, const account::HostUser& user, bool& lacks_package) {
   bool present = exists(job_copy(dirs, stage.id.job));
   if (present && stage.fresh) {
@@ -271,8 +271,8 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
         Error{cause.code, "could not stage " + outcome.id.task.text() + ": " + cause.message, cause.next};
   };
   const Result<account::HostUser> user = find_user_to_become(stages.front().user);
-  // What needs the agent's rights comes first, for all. A copy that could not be made is not tried again per
-  // task.
+  // Steps that need the agent's rights come first, for all tasks. A copy that could not be made is not tried again
+  // for each task.
   Status copied;
   bool lacks_package = false;
   for (const node::Stage& stage : stages) {
@@ -284,11 +284,11 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
     Status prepared = copied;
     if (prepared) {
       prepared = check_port(stage.address, stage.port, owner);
-      if (!prepared) owner = PortOwner::user;  // one is looked for
+      if (!prepared) owner = PortOwner::user;  // one look is enough
     }
     if (!prepared) refuse(outcome, prepared.error());
     if (user) continue;
-    // That is this host's word alone: others may have the user, or let root.
+    // True for this host only: others may know the user, or permit root.
     outcome.host_refused = user.error().message;
     outcome.error.code = ErrorCode::unavailable;
   }
@@ -302,7 +302,7 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
       refuse(outcomes[i], rights.error());
       continue;
     }
-    // Those of one job are the same, mostly: they are looked for once.
+    // Tasks of one job mostly have the same paths, which are checked once.
     if (looked == nullptr || looked->require_paths != stages[i].require_paths) paths = check_paths(stages[i]);
     looked = &stages[i];
     if (!paths) {

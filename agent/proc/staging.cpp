@@ -24,9 +24,9 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr std::size_t kStagesPerErrand = 256;    // more tasks of one job: another errand after it
+constexpr std::size_t kStagesPerErrand = 256;    // further tasks of the same job make another errand after it
 constexpr std::size_t kRequestBytes = 64 << 20;  // of one errand
-constexpr std::size_t kAnswerBytes = 4 << 20;    // to one errand; a longer one is a defect
+constexpr std::size_t kAnswerBytes = 4 << 20;    // to one errand; a longer answer is a bug
 constexpr const char* kWorkerName = "dtraind-stage";  // in ps; at most 15 characters
 
 Error system_error(const std::string& what) {
@@ -50,7 +50,7 @@ struct StageRequest {
   }
 };
 
-// What a worker is asked for: stages, or one removal.
+// A worker's order: stages, or one removal.
 struct Request {
   std::vector<StageRequest> stages;
   bool removal = false;
@@ -65,7 +65,7 @@ struct Request {
   }
 };
 
-// What a worker answers: stages, or one removal (in `error`, when not ok).
+// A worker's answer: stages, or one removal (in `error`, when not ok).
 struct Answer {
   std::vector<StageOutcome> stages;
   bool ok = true;
@@ -78,7 +78,7 @@ struct Answer {
   }
 };
 
-// All that a memory file has; empty when there is nothing, or more than `most` bytes.
+// The content of a memory file; empty when there is none, or more than `most` bytes.
 std::string read_all(int fd, std::size_t most) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
   if (size <= 0 || static_cast<std::size_t>(size) > most) return "";
@@ -114,9 +114,10 @@ void tell(const std::vector<node::Stage>& stages, std::vector<StageOutcome> outc
   }
 }
 
-// All that a worker does: until the agent is gone, or an errand fails for want of memory. Without an answer the agent sees that.
+// The work of a worker, until the agent is gone or an errand fails because memory ran out, which the agent sees by
+// the missing answer.
 void work_as_worker(const StageDirs& dirs, const UniqueFd& socket) {
-  prepare_own_child();  // tar and rm are no more urgent than usual
+  prepare_own_child();  // tar and rm have the usual priority
   ::setpgid(0, 0);
   ::prctl(PR_SET_NAME, kWorkerName);
   try {
@@ -175,7 +176,7 @@ void Stager::stage(const node::Stage& effect) {
   work_.set(true);
 }
 
-// An agent that starts asks this for every ended job that it knows: where there is nothing to remove that costs no worker.
+// An agent that starts asks this for every ended job that it knows; if there is nothing to remove, that needs no worker.
 void Stager::remove(const node::RemoveJobFiles& effect) {
   if (effect.files == node::JobFiles::temporary && !queues_.contains(effect.job) && no_temporary(dirs_, effect.job)) {
     answers_.push_back(node::JobFilesRemoved{effect.job, {}});
@@ -218,7 +219,7 @@ Result<Stager::Worker*> Stager::begin_worker() {
   return &workers_.emplace_back(std::move(worker));
 }
 
-// Hands the errand over to an idle worker, or to a new one.
+// Gives the errand to an idle worker, or to a new one.
 Status Stager::start(Errand& errand) {
   Request asked{{}, errand.removal.has_value(), errand.job,
                 errand.removal ? errand.removal->files : node::JobFiles::temporary};
@@ -232,7 +233,7 @@ Status Stager::start(Errand& errand) {
     worker.errand = std::move(errand);
     return true;
   };
-  for (Worker& worker : workers_)  // one that has just died takes none
+  for (Worker& worker : workers_)  // one that has just died accepts none
     if (!worker.errand && give(worker)) return {};
   const auto begun = begin_worker();
   if (!begun) return fail(begun.error());
@@ -255,7 +256,7 @@ std::size_t Stager::busy() const {
   return static_cast<std::size_t>(std::ranges::count_if(workers_, [](const Worker& worker) { return worker.errand.has_value(); }));
 }
 
-// What is removed is removed for the agent, which has no greater share.
+// Removals run as the agent, which has no larger share.
 std::deque<JobId>::iterator Stager::next_for_worker() {
   if (busy() >= kStagingWorkers) return for_workers_.end();
   std::map<std::string_view, std::size_t> at_work;
@@ -279,7 +280,7 @@ Stager::Errand Stager::take_errand(JobId job) {
   while (!errand.removal && !queue.empty() && errand.stages.size() < kStagesPerErrand) {
     auto* stage = std::get_if<node::Stage>(&queue.front());
     if (stage == nullptr) break;
-    // The user decides as whom the worker acts: only tasks of the same one share an errand.
+    // The user decides as whom the worker acts, so only tasks of the same user share an errand.
     if (!errand.stages.empty() && stage->user.name != errand.stages.front().user.name) break;
     errand.stages.push_back(std::move(*stage));
     queue.pop_front();
@@ -297,7 +298,7 @@ bool Stager::is_brief(JobId job) const {
          });
 }
 
-// What is brief waits for no worker: all may be at jobs that copy for half an hour.
+// Brief stagings wait for no worker: all may be busy with copies that take half an hour.
 void Stager::start_errands(Instant now, EventSink& sink) {
   for (;;) {
     while (!order_.empty()) {
@@ -332,8 +333,8 @@ void Stager::hand_over(JobId job, Instant now, EventSink& sink) {
   answer_failure(errand, started.error(), sink);
 }
 
-// What else waits for the job has its turn; nothing is kept of one that nothing waits for. To be called before the sink is: that may ask
-// for more work on the same job.
+// Continues with what else waits for the job, and forgets a job for which nothing waits. To be called before the
+// sink, which may ask for more work on the same job.
 void Stager::after_errand(JobId job) {
   const auto queue = queues_.find(job);
   if (queue == queues_.end()) return;
@@ -343,13 +344,13 @@ void Stager::after_errand(JobId job) {
     order_.push_back(job);
 }
 
-// An errand may be done twice, as after a death of the agent. False: it was, or took too long, or cannot be begun.
+// An errand may be done twice, as after a death of the agent. Returns false if it was, took too long, or cannot be begun.
 bool Stager::repeat(Errand& errand) {
   if (errand.late || std::exchange(errand.repeated, true)) return false;
   return start(errand).has_value();
 }
 
-// `status`: of its worker, which ended without saying that it is done.
+// `status`: of its worker, which ended without reporting that it is done.
 void Stager::finish(Errand errand, std::optional<int> status, EventSink& sink) {
   after_errand(errand.job);
   auto answer = wire::decode<Answer>(read_all(errand.result.get(), kAnswerBytes));

@@ -19,9 +19,9 @@ constexpr const char* kLibrary = "libsystemd.so.0";
 constexpr const char* kPrivateAddress = "unix:path=/run/systemd/private";   // for root, where no D-Bus runs
 constexpr const char* kManager[] = {"org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"};
 
-constexpr int kMessagesPerTurn = 64;   // the library holds what is behind them, and its deadline says so
+constexpr int kMessagesPerTurn = 64;   // the library keeps the rest, and its deadline accounts for them
 
-// What is used of it. Its functions are called through these, as their header declares them.
+// The used part of the library. Its functions are called through these pointers, as its header declares them.
 class Library {
  public:
   Library() : handle_(::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
@@ -78,11 +78,11 @@ class Library {
     function = reinterpret_cast<Function>(::dlsym(handle_, name));
     if (function == nullptr && missing_.empty()) missing_ = std::string(kLibrary) + " has no " + name;
   }
-  void* handle_;   // for the rest of the process's life
+  void* handle_;   // kept for the rest of the process's life
   std::string missing_;
 };
 
-// A call that is being put together. The first step that fails is kept, and the rest does nothing.
+// A call that is being assembled. The first failing step is remembered, and the rest does nothing.
 class Call {
  public:
   Call(const Library& library, sd_bus* bus, const char* method) : lib_(library) {
@@ -239,7 +239,7 @@ void SdBus::used() {
   watch();
 }
 
-// What the library wants to wait for may be another thing after each use.
+// What the library wants to wait for may change with each use.
 void SdBus::watch() {
   const int fd = lib_->get_fd(bus_), events = lib_->get_events(bus_);
   if (fd >= 0 && events >= 0) poller_.set(fd, tag_, EPOLLIN | ((events & POLLOUT) != 0 ? EPOLLOUT : 0u));
@@ -287,11 +287,11 @@ int SdBus::on_answer(sd_bus_message* message, void* context, sd_bus_error*) {
     return 0;
   }
   const std::string name = error->name == nullptr ? "" : error->name;
-  if (name == "org.freedesktop.systemd1.UnitExists") {   // of an earlier question, whose answer was lost
+  if (name == "org.freedesktop.systemd1.UnitExists") {   // of an earlier question whose answer was lost
     pending.outcome = Outcome::begun;
     return 0;
   }
-  // Nobody answers any more, or systemd is off the bus for a moment: while it executes itself anew, or the bus is begun anew.
+  // Nobody answers any more, or systemd is off the bus for a moment, while it or the bus restarts.
   bool unanswered = name.rfind("org.freedesktop.DBus.Error.Spawn.", 0) == 0;
   for (const char* word : {SD_BUS_ERROR_NO_REPLY, SD_BUS_ERROR_TIMEOUT, SD_BUS_ERROR_DISCONNECTED, SD_BUS_ERROR_SERVICE_UNKNOWN,
                            SD_BUS_ERROR_NAME_HAS_NO_OWNER})
@@ -301,7 +301,7 @@ int SdBus::on_answer(sd_bus_message* message, void* context, sd_bus_error*) {
   return 0;
 }
 
-// Outside of the library, which is not to be called from its callbacks. True: somebody was told.
+// Outside of the library, which must not be called from its callbacks. Returns true if somebody was informed.
 bool SdBus::tell() {
   bool any = false;
   for (auto i = pending_.begin(); i != pending_.end();) {
@@ -332,14 +332,14 @@ void SdBus::dispatch() {
   int result = 1;
   for (int i = 0; i < kMessagesPerTurn && result > 0; ++i) result = lib_->process(bus_, nullptr);
   if (result < 0) return lost(result);
-  // Only what was asked here counts: on its private socket systemd tells everybody everything.
+  // Only answers to this process's questions count: on its private socket systemd sends everything to everybody.
   if (tell()) idle_since_ = boot_now();
   if (bus_ == nullptr) return;
   watch();
   if (pending_.empty() && boot_now() >= idle_since_ + kBusIdle) disconnect();
 }
 
-// The library counts on CLOCK_MONOTONIC, which stands still while the host sleeps: what is left of the time is what counts.
+// The library uses CLOCK_MONOTONIC, which does not run while the host sleeps: the remaining time counts.
 Instant SdBus::deadline() const {
   if (bus_ == nullptr) return kNever;
   Instant due = pending_.empty() ? idle_since_ + kBusIdle : kNever;

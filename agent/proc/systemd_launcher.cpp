@@ -21,7 +21,7 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kAskAgain = 200ms;                    // where systemd did not answer: until the launch is given up
+constexpr Duration kAskAgain = 200ms;                    // if systemd did not answer: until the launch is given up
 constexpr const char* kInitScope = "/init.scope";        // where systemd keeps itself, below the root of its groups
 
 constexpr std::pair<const char*, __rlimit_resource> kLimits[] = {
@@ -43,8 +43,8 @@ std::uint64_t own_capabilities() {
   return at == std::string::npos ? ~std::uint64_t{0} : std::strtoull(status.c_str() + at + 8, nullptr, 16);
 }
 
-// systemd fails a start on CPUs or with a policy that the kernel refuses, where a shim does without: they never keep a task from starting.
-// Leaves out CPUs that went offline since the agent began, or that `slice` may not use.
+// systemd fails a start with CPUs or a memory policy that the kernel refuses, while a shim does without: they must never
+// keep a task from starting. Leaves out CPUs that went offline since the agent began, or that `slice` may not use.
 std::optional<Error> leave_out_cpus(task::ShimSpec& spec, const std::string& slice) {
   const std::size_t asked = spec.cpus.size();
   for (const std::string& file : {std::string("/sys/devices/system/cpu/online"), slice + "/cpuset.cpus.effective"}) {
@@ -60,7 +60,7 @@ std::optional<Error> leave_out_cpus(task::ShimSpec& spec, const std::string& sli
                "restart dtraind, which then knows what CPUs there are; compare AllowedCPUs of " + std::string(kTasksSlice)};
 }
 
-// Likewise a NUMA node where nobody may set a policy, or that has no memory, or none for `slice`.
+// Likewise a NUMA node if no policy may be set, or if it has no memory, or none for `slice`.
 std::optional<Error> leave_out_node(task::ShimSpec& spec, const std::string& slice) {
   if (spec.numa_node < 0) return std::nullopt;
   const std::string what = "could not give " + spec.id.text() + " the memory of its CPUs' NUMA node: ";
@@ -120,7 +120,7 @@ class SystemdLauncher final : public Launcher {
   }
 
   const std::unique_ptr<SystemBus> bus_;
-  const std::string slice_, memory_slice_;   // of version 1, where that is what limits memory; "": none
+  const std::string slice_, memory_slice_;   // of version 1, if that limits memory; "": none
   const std::function<void(const Error&)> warn_;
   const UnitHost host_;                      // what all units have
   std::map<std::string, Starting> starting_;   // by cgroup
@@ -128,7 +128,7 @@ class SystemdLauncher final : public Launcher {
   std::set<std::string> warned_;
 };
 
-// systemd makes the groups. That of version 1 is where the shim finds itself and looks for what the kernel killed.
+// systemd makes the groups. In that of version 1 the shim finds itself and looks for kills by the kernel.
 Status SystemdLauncher::place(const task::ShimSpec& spec, LaunchFile& launch) {
   std::uint32_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
@@ -166,8 +166,8 @@ void SystemdLauncher::ask(const std::string& cgroup, Starting& starting) {
               [this, cgroup](SystemBus::Outcome outcome, const std::string& cause) { answered(cgroup, outcome, cause); });
 }
 
-// Where nobody answered the connection is kept, so that its other end does not hear that it came to nothing; the agent gives it up when
-// the greeting is late. A unit that came about all the same is found to be there.
+// If nobody answered, the connection is kept, so that its other end does not take the launch as failed; the agent
+// gives the launch up when the greeting is late. A unit that was started after all is found then.
 void SystemdLauncher::answered(const std::string& cgroup, SystemBus::Outcome outcome, const std::string& cause) {
   const auto found = starting_.find(cgroup);
   if (found == starting_.end()) return;
@@ -187,7 +187,7 @@ void SystemdLauncher::settled(const LaunchFile& launch, int pid) {
   if (pid == 0 && launch.is_unit) bus_->stop(name_of(launch.cgroup));
   const auto starting = starting_.find(launch.cgroup);
   if (starting == starting_.end()) return;
-  // One that has died meanwhile has no limits to be compared.
+  // A process that has ended meanwhile has no limits to compare.
   if (const InForce seen = pid == 0 ? InForce{} : look_at(pid); seen.cgroup == launch.cgroup)
     for (const Difference& difference : compare(starting->second.spec, starting->second.host, seen))
       warn_once(difference.kind, difference.error);

@@ -14,12 +14,12 @@ void TaskLog::add_source(const AssignmentId& id) {
       sources_.begin(), sources_.end(), id,
       [](const AssignmentId& a, const AssignmentId& b) { return a.generation < b.generation; });
   if (at != sources_.end() && at->generation == id.generation) return;
-  // One older than what is being read (it was kept from us) cannot be put in front of what was sent already.
+  // An attempt older than the one being read (it appeared late) cannot be put in front of what was sent already.
   if (chosen_ && static_cast<std::size_t>(at - sources_.begin()) <= source_ && !sources_.empty()) return;
   sources_.insert(at, id);
 }
 
-// The attempts that the query means, as far as there are any yet.
+// The attempts that the query means, as far as they exist yet.
 Status TaskLog::choose_attempts() {
   filter_.since_ms = query_.since_ms;
   filter_.stderr_only = query_.stderr_only;
@@ -33,7 +33,7 @@ Status TaskLog::choose_attempts() {
   const bool one_task = !query_.task.empty();  // of a whole job, those that have had the attempt are shown
   const std::string next = "dtrainctl logs --attempt all shows every attempt";
   if (query_.attempt > 0) {
-    // Which is its latest, this host alone does not know.
+    // This host alone does not know which is the latest.
     if (one_task && !query_.follow && query_.attempt > latest)
       return fail(ErrorCode::not_found, "could not read attempt " + std::to_string(query_.attempt) + " of " + task_.text() +
                                             ": there is no output of it", next);
@@ -88,7 +88,7 @@ Result<bool> TaskLog::later_source_began() {
 
 Result<TaskLog::Step> TaskLog::step() {
   if (!chosen_) {
-    // Without any source the latest attempt is not known yet; the first that comes is the one to follow.
+    // Without any source the latest attempt is not known yet; the first that comes is followed.
     if (sources_.empty()) return ended_ || !query_.follow ? Step::finished : Step::idle;
     if (Status chosen = choose_attempts(); !chosen) return fail(chosen.error());
     chosen_ = true;
@@ -100,7 +100,7 @@ Result<TaskLog::Step> TaskLog::step() {
   const auto step = reader_->step();
   if (!step) return fail(step.error());
   if (*step == LogReader::Step::segment) return Step::segment;
-  if (reader_->attempt() > filter_.last) return Step::finished;  // what was wanted is over
+  if (reader_->attempt() > filter_.last) return Step::finished;  // the wanted attempt is over
   if (*step == LogReader::Step::busy) return Step::busy;
   if (!last_look_) {
     const bool over = ended_ || !query_.follow;
@@ -115,7 +115,7 @@ Result<TaskLog::Step> TaskLog::step() {
   }
   carry_ = reader_->attempt();
   if (source_ + 1 >= sources_.size())
-    return Step::finished;  // only without an unended successor is the last one looked at
+    return Step::finished;  // only the last source, without a successor, is followed
   ++source_;
   reader_.reset();
   return Step::busy;

@@ -16,7 +16,7 @@ struct Process {
 std::optional<Process> look(const std::string& directory) {
   const auto stat = read_small_file(directory + "/stat");
   if (!stat) return std::nullopt;
-  // "4711 (a name) S 4710 ...": the name may hold anything, parentheses too.
+  // "4711 (a name) S 4710 ...": the name may contain anything, parentheses too.
   const auto open = stat->find('('), close = stat->rfind(") ");
   if (open == std::string::npos || close == std::string::npos || close < open || close + 4 >= stat->size()) return std::nullopt;
   Process process{stat->substr(open + 1, close - open - 1), 0};
@@ -25,8 +25,9 @@ std::optional<Process> look(const std::string& directory) {
   return process;
 }
 
-// Of a shim of ours. Another agent's is no business of ours: an agent may itself run in a task of a larger cluster. Who is called so and
-// has such an argument may be anybody; only who is the agent's user in every respect was started by it.
+// True for a shim of this agent. Another agent's shims do not count: an agent may itself run in a task of a larger
+// cluster. Anybody's process may have this name and argument; only one that is the agent's user in every respect was
+// started by the agent.
 bool is_shim(const Process& process, const std::string& directory, const std::string& tasks_dir, uid_t agent) {
   if (process.name != "dtrain-shim") return false;
   const std::string uid = std::to_string(agent);
@@ -55,7 +56,7 @@ bool runs_in_task(pid_t pid, const std::string& tasks_dir, const std::string& pr
     const auto process = look(directory);
     if (!process && at == pid) return true;
     if (process && is_shim(*process, directory, tasks_dir, agent)) return true;
-    at = process ? process->parent : pid;  // an ancestor ended meanwhile: its children have another one now
+    at = process ? process->parent : pid;  // an ancestor ended meanwhile: its children have another parent now
   }
   return true;
 }

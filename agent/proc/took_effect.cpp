@@ -50,7 +50,7 @@ std::optional<std::uint64_t> number_in(const std::optional<std::string>& directo
   return text ? std::optional(number(*text)) : std::nullopt;
 }
 
-// The value behind "key:" in /proc/PID/status.
+// The value after "key:" in /proc/PID/status.
 std::optional<std::string> status_value(const std::string& status, const std::string& key) {
   const std::size_t at = status.find("\n" + key + ":");
   if (at == std::string::npos) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<std::string> status_value(const std::string& status, const std::st
   return status.substr(first, status.find('\n', first) - first);
 }
 
-// /proc/PID/limits has words of its own for them, at the start of a line.
+// /proc/PID/limits uses names of its own, at the start of a line.
 constexpr std::pair<const char*, const char*> kLimitLines[] = {
     {"Max open files", "NOFILE"}, {"Max locked memory", "MEMLOCK"}, {"Max core file size", "CORE"},
     {"Max processes", "NPROC"},   {"Max stack size", "STACK"}};
@@ -115,7 +115,7 @@ std::vector<Difference> compare(const task::ShimSpec& spec, const UnitHost& host
 std::vector<Difference> compare_cpus(const std::vector<std::uint32_t>& cpus, std::int32_t numa_node, const InForce& seen) {
   std::vector<Difference> out;
   const auto its_own = [&](std::uint32_t cpu) { return std::ranges::find(cpus, cpu) != cpus.end(); };
-  // One that has ended meanwhile has neither.
+  // A process that has ended meanwhile has neither.
   if (!seen.cpus) return out;
   if (!cpus.empty() && !std::ranges::all_of(*seen.cpus, its_own))
     out.push_back(difference("cpus", "CPUs", shown(cpus), shown(*seen.cpus),
@@ -130,7 +130,7 @@ InForce look_at_cpus(pid_t pid) {
   const std::string proc = "/proc/" + std::to_string(pid);
   const std::string status = read_small_file(proc + "/status").value_or("");
   if (const auto list = status_value(status, "Cpus_allowed_list")) seen.cpus = parse_cpu_list(*list);
-  // Each line is a mapping; the first one, of the program itself, has no policy of its own, and shows that of the process.
+  // Each line is a mapping; the first, of the program itself, has no policy of its own and shows that of the process.
   if (const auto maps = read_small_file(proc + "/numa_maps")) {
     std::istringstream first(maps->substr(0, maps->find('\n')));
     std::string address;
@@ -149,7 +149,7 @@ InForce look_at(pid_t pid) {
   seen.memory_bytes = memory ? number_in(memory, "memory.limit_in_bytes") : number_in(unified, "memory.max");
   if (memory && seen.memory_bytes.value_or(0) > kNoLimitV1) seen.memory_bytes = kNone;
   seen.most_tasks = number_in(pids ? pids : unified, "pids.max");
-  // Of version 2 only the kernel's table of programs knows: taken for right.
+  // Only the kernel's table of programs knows that of version 2: taken to be right.
   if (devices)
     if (const auto list = read_small_file(*devices + "/devices.list")) seen.devices_closed = list->rfind("a ", 0) != 0;
   const auto set = cpuset ? read_small_file(*cpuset + "/cpuset.effective_cpus")

@@ -17,12 +17,13 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kGreetingBound = 10s;  // launch to the first answer; then it is killed
+constexpr Duration kGreetingBound = 10s;  // from launch to the first answer; then it is killed
 constexpr Duration kLostBound = 10s;      // alive but not connectable
 constexpr Duration kFirstPause = 2ms;     // between looks; doubled
 constexpr Duration kLastPause = 200ms;
 constexpr int kPacketsPerTurn = 64;
-// An attempt that fails within so long may have failed for its port. Longer: it had it, and whoever has it now took it since.
+// An attempt that fails within this time may have failed because of its port. After a longer time it had the port,
+// and another process took it since.
 constexpr std::chrono::seconds kPortProof{10};
 
 }  // namespace
@@ -54,7 +55,8 @@ void TrackedShim::launch_answered(std::optional<Error> refusal, Instant now) {
   if (launch_error_ || !link_) bury(now);
 }
 
-// It must have said who it is by now. Its death is reported through its pidfd; where another started it, its launcher sees to that.
+// The shim must have greeted by now. Its death is reported through its pidfd; if another process started it, its
+// launcher sees to that.
 void TrackedShim::give_up_launch(const std::string& cause, Instant now) {
   if (!launch_error_) launch_error_ = unavailable("launch the shim of", cause);
   if (pidfd_) return kill_process(pidfd_);
@@ -70,7 +72,7 @@ void TrackedShim::adopt(const LaunchFile& launch, Instant now) {
   adopting_ = true;
   give_up_ = kNever;
   last_.fixed.attempt = launch.last_attempt;
-  // The end of its lease comes before anything else: the shim may be stopped, and say nothing.
+  // The end of its lease comes first: the shim may be stopped, and send nothing.
   lease_.of(launch.cgroup, launch.notify);
   if (const auto state = read_record(directory_, shim::kStateFile)) lease_.told(*state);
   connect_again(now);
@@ -91,7 +93,7 @@ void TrackedShim::connect_again(Instant now) {
     return;
   }
   link_.close();
-  // Refused: nobody listens. With a process that is still alive that means: it is about to end.
+  // Refused: nobody listens. If the process is still alive, it is about to end.
   if (cause != EAGAIN && (!pidfd_ || process_dead())) return bury(now);
   if (life_ != Life::lost) give_up_ = now + kLostBound;
   life_ = Life::lost;
@@ -113,7 +115,7 @@ void TrackedShim::socket_ready(Instant now) {
     if (std::holds_alternative<ShimLink::Nothing>(received)) return;
     if (std::holds_alternative<ShimLink::Closed>(received)) {
       link_.close();
-      if (launching_ && answer_waits_) return;  // why, the answer says
+      if (launching_ && answer_waits_) return;  // the answer gives the reason
       reconnected_ = true;
       return connect_again(now);
     }
@@ -127,7 +129,7 @@ void TrackedShim::socket_ready(Instant now) {
   }
 }
 
-// Nothing of it touches the assignment any more: for that it is as good as dead.
+// Nothing of it touches the assignment any more: for the assignment it is as good as dead.
 void TrackedShim::left(Instant now) {
   poller_.remove(link_.fd());
   poller_.remove(pidfd_.get());
@@ -138,7 +140,7 @@ void TrackedShim::left(Instant now) {
 void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
   const auto outcome = static_cast<shim::Outcome>(reply.outcome);
   if (reply.command == static_cast<std::uint16_t>(shim::Command::hello)) {
-    if (outcome == shim::Outcome::done) return;  // the record that follows is what we wait for
+    if (outcome == shim::Outcome::done) return;  // the record that follows is what counts
     static constexpr const char* kSteps[] = {"enter its directory", "become a daemon", "read its launch file",
                                              "join its cgroups",    "open its files",  "open its sockets",
                                              "begin its lease"};
@@ -174,7 +176,8 @@ void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
       node::FreezeDone{id_, false, tl::unexpected(unavailable(freeze ? "freeze" : "thaw", cause))});
 }
 
-// The shim may die, or be stopped, before its record says so: the exit of what is known to have begun is told all the same.
+// The shim may die, or be stopped, before its record shows it: the exit of an attempt that is known to have begun is
+// reported all the same.
 void TrackedShim::note_started(AttemptNumber attempt, const shim::ReplyPacket& reply) {
   last_.fixed.attempt = attempt;
   last_.fixed.phase = static_cast<std::uint8_t>(shim::Phase::running);
@@ -241,7 +244,7 @@ void TrackedShim::on_record(ShimRecord record) {
   }
   notify(record);
   last_ = std::move(record);
-  // What was frozen from here stands still until a grant, whatever its shim said on the way to learning of it.
+  // A task that the agent froze stays frozen until a grant, whatever its shim reports before it learns of that.
   if (last_.has(shim::kLeaseFrozen)) tell_froze(true);
   else if (!lease_.is_frozen_here()) tell_froze(false);
   if (reconnected_) {
@@ -249,7 +252,7 @@ void TrackedShim::on_record(ShimRecord record) {
     settle_pending("the connection to its shim was lost");
     if (end_asked_) ask_end();
   }
-  // One that was told that its host stops leaves now, and takes no further start: told when it is gone.
+  // A shim that was told that its host stops leaves now, and accepts no start: reported when it is gone.
   if (last_.phase() == shim::Phase::ended && last_.fixed.attempt != exit_reported_ && !last_.has(shim::kHostStops))
     report_exit(with_port(known_exit(last_)));
 }
@@ -259,7 +262,7 @@ void TrackedShim::on_ask(const shim::AskPacket& ask) {
   if (up()) events_.push_back(node::LeaseAsked{id_, ask.attempt, ask.nonce});
 }
 
-// Of the attempt that `last_` tells of; that it ended needs no word.
+// About the attempt in `last_`; its end needs no report.
 void TrackedShim::tell_froze(bool frozen) {
   const AttemptNumber attempt = last_.fixed.attempt;
   if (!last_.active() || frozen == (froze_told_ == attempt)) return;
@@ -267,7 +270,7 @@ void TrackedShim::tell_froze(bool frozen) {
   events_.push_back(node::LeaseFroze{id_, attempt, frozen});
 }
 
-// Compares with the newest record known: one packet may stand for several that found the socket full.
+// Compares with the newest known record: one packet may stand for several that found the socket full.
 void TrackedShim::notify(const ShimRecord& record) {
   const bool same = record.fixed.attempt == last_.fixed.attempt;
   const auto news = [&](std::uint16_t flag) { return record.has(flag) && !(same && last_.has(flag)); };
@@ -278,7 +281,8 @@ void TrackedShim::notify(const ShimRecord& record) {
   if (event.ready || event.watchdog || event.stopping || event.status) events_.push_back(std::move(event));
 }
 
-// Between the test of its port and its own use another program can take that. Nothing of the task is left by now, which could hold it.
+// Another program can take the port between its test and the task's own use. By now nothing of the task is left that
+// could hold it.
 task::Exit TrackedShim::with_port(task::Exit exit) const {
   const std::chrono::nanoseconds ran(last_.fixed.ended_ns - last_.fixed.started_ns);
   if (exit.success() || exit.unknown || exit.with_host || exit.signal == SIGKILL || launch_.port == 0 || ran > kPortProof) return exit;
@@ -294,7 +298,7 @@ void TrackedShim::report_exit(task::Exit exit) {
   events_.push_back(node::AttemptExited{id_, exit_reported_, std::move(exit)});
 }
 
-// Answers what was asked over a connection that is gone, from what the record shows.
+// Answers commands that were sent over a connection that is gone, as the record shows.
 void TrackedShim::settle_pending(const std::string& cause) {
   for (const auto& [sequence, pending] : std::exchange(pending_, {})) {
     if (pending.command == shim::Command::start) {
@@ -317,7 +321,7 @@ void TrackedShim::settle_pending(const std::string& cause) {
 // ---------------------------------------------------------------- death
 
 void TrackedShim::process_ended(Instant now) {
-  // What it had still sent comes first. Closed is no news here.
+  // What it had still sent comes first. A closed connection is no news here.
   while (link_) {
     ShimLink::Received received = link_.receive();
     if (const auto* reply = std::get_if<shim::ReplyPacket>(&received))
@@ -335,13 +339,13 @@ void TrackedShim::bury(Instant now) {
   if (pidfd_) {
     siginfo_t info{};
     ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info,
-             WEXITED | WNOHANG);  // not ours after adoption
+             WEXITED | WNOHANG);  // not this process's child after an adoption
   }
   pidfd_.reset();
   link_.close();
   life_ = Life::burying;
   obey_by_ = kNever;
-  // It may have got further than it could tell.
+  // It may have got further than it could report.
   if (auto state = read_record(directory_, shim::kStateFile);
       state && state->fixed.attempt >= last_.fixed.attempt &&
       !(state->fixed.attempt == last_.fixed.attempt && last_.phase() == shim::Phase::ended))
@@ -387,8 +391,8 @@ void TrackedShim::finish_burial() {
   lease_.forget();
   cgroup_remove({launch_.cgroup, launch_.memory_cgroup});
   if (adopting_) return;
-  // The next attempt is ordered at the word of an exit or a refusal, and by then of a new shim. Whoever asked for the end gets all of it
-  // first.
+  // The next attempt is ordered when an exit or a refusal is reported, and then with a new shim. Whoever asked for
+  // the end gets all of that first.
   const bool gone_first = !launching_ && !end_asked_;
   if (gone_first) events_.push_back(node::ShimGone{id_, false});
   settle_pending("its shim died");
@@ -434,7 +438,7 @@ task::FoundShim TrackedShim::found() {
   const bool silent = life_ == Life::greeting || life_ == Life::lost;
   if (silent)
     if (auto state = read_record(directory_, shim::kStateFile)) last_ = std::move(*state);
-  adopting_ = life_ == Life::burying;  // told here as dead: nothing of it is left to report
+  adopting_ = life_ == Life::burying;  // reported here as dead: nothing of it is left to report
   result.id = id_;
   result.shim_alive = silent || up();
   result.attempt = last_.fixed.attempt;

@@ -6,13 +6,13 @@
 
 #include "agent/proc/port_check.h"
 
-// What a shim is told to do.
+// The commands to a shim.
 namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kEndBound = 10s;       // EndShim to its death; then it is killed, and the tree from here
-constexpr Duration kObeyBound = 5s;       // a kill to its answer; likewise
+constexpr Duration kEndBound = 10s;       // from EndShim to its death; then it is killed, and the agent kills the tree
+constexpr Duration kObeyBound = 5s;       // from a kill to its answer; likewise
 constexpr std::uint32_t kNeverSent = 0;   // no sequence number
 
 }  // namespace
@@ -26,7 +26,8 @@ void TrackedShim::refuse_start(AttemptNumber attempt, Error error) {
 }
 
 void TrackedShim::start(AttemptNumber attempt) {
-  // Whether it has one shows soon. Refused for want of one, it is told so behind the word that there is none.
+  // Whether it has one shows soon. If it is refused because there is none, that is reported after the report that
+  // there is none.
   if (life_ == Life::burying && !adopting_) {
     pending_[kNeverSent] = {shim::Command::start, attempt};
     return;
@@ -35,12 +36,12 @@ void TrackedShim::start(AttemptNumber attempt) {
   const bool waits = std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
     return entry.second.command == shim::Command::start && entry.second.argument == attempt;
   });
-  if (waits && last_.has(shim::kLeased)) return;  // for its grant; it is answered once
+  if (waits && last_.has(shim::kLeased)) return;  // it waits for its grant and is answered once
   if (const bool again = last_.active() && last_.fixed.attempt == attempt; !again)
     if (const Status free = check_port(launch_.address, launch_.port); !free)
       return refuse_start(attempt, unavailable("start", free.error().text()));
   const std::uint32_t sequence = link_.send(shim::Command::start, attempt);
-  // Its shim has closed the connection: what that means shows soon, and with it this is answered.
+  // Its shim has closed the connection: what that means shows soon, and answers this command, too.
   const bool closed = sequence == 0 && (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN);
   if (sequence == 0 && !closed) return refuse_start(attempt, unavailable("start", "its shim takes no commands"));
   pending_[sequence] = {shim::Command::start, attempt};
@@ -56,14 +57,14 @@ void TrackedShim::signal(const node::SignalTask& order) {
   link_.send(packet);
 }
 
-// One that does not answer at the moment (adopted, or its connection was lost) is told when it does.
+// A shim that does not answer at the moment (adopted, or its connection was lost) gets the command when it does.
 void TrackedShim::kill(Instant now) {
   if (gone() || launching_ || life_ == Life::burying) return;
   kill_sequence_ = up() ? link_.send(shim::Command::kill) : kNeverSent;
   obey_by_ = std::min(obey_by_, now + kObeyBound);
 }
 
-// It hangs, or somebody has stopped it. Whoever ordered the end gets it all the same: what its tree did is then not known.
+// It hangs, or somebody has stopped it. The end is carried out all the same; what became of its tree is then not known.
 void TrackedShim::disobeyed() {
   obey_by_ = kNever;
   kill_tree();
@@ -116,7 +117,7 @@ void TrackedShim::end(Instant now) {
     obey_by_ = std::min(obey_by_, now + kEndBound);
 }
 
-// Only a child of ours is kept for another assignment: of its death the pidfd tells nobody else.
+// Only a child of this process is kept for another assignment: only then does a pidfd report its death.
 void TrackedShim::ask_end() { link_.send(shim::Command::end, path_room_ > 0 ? 1 : 0); }
 
 }  // namespace dtrain::proc

@@ -13,8 +13,8 @@ std::uint64_t microseconds(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
 }
 
-// What "closed" leaves out and training uses: verbs of RDMA, images of Apptainer, networks of containers, memory that processes of one
-// host share.
+// What "closed" leaves out and training uses: verbs of RDMA, images of Apptainer, networks of containers, memory that
+// processes of one host share.
 constexpr const char* kEveryTasksDevices[] = {"char-infiniband_verbs", "/dev/infiniband/rdma_cm", "/dev/fuse",
                                               "/dev/net/tun",          "/dev/knem",               "/dev/xpmem"};
 
@@ -45,9 +45,9 @@ std::vector<UnitProperty> unit_properties(const task::ShimSpec& spec, const Unit
   std::vector<UnitProperty> out = {
       {"Description", spec.job_name + " " + task + ", generation " + generation},
       {"Slice", std::string(kTasksSlice)},
-      // When the host goes down tasks end first: they may write a last checkpoint.
+      // When the host shuts down, tasks end first: they may write a last checkpoint.
       {"After", std::vector<std::string>{kTasksUnit, "network.target", "remote-fs.target"}},
-      // At a stop of both the agent ends first: it would begin again what ends.
+      // When both stop, the agent ends first: it would restart what ends.
       {"Before", std::vector<std::string>{kAgentUnit}},
       {"StopPropagatedFrom", std::vector<std::string>{kStopUnit}},
       {"CollectMode", std::string("inactive-or-failed")},
@@ -60,7 +60,7 @@ std::vector<UnitProperty> unit_properties(const task::ShimSpec& spec, const Unit
       {"TimeoutStopUSec", microseconds(stop)},
       // The shim makes the task a cgroup of its own below the unit's.
       {"Delegate", true},
-      // Else a task that is killed for want of memory takes its shim along, which is to report it.
+      // Otherwise a task that is killed because memory ran out would take its shim along, which must report that.
       {"OOMPolicy", std::string("continue")},
       {"OOMScoreAdjust", std::int32_t{kShimOomScore}},
       {"Nice", std::int32_t{kShimNiceness}},
@@ -69,7 +69,7 @@ std::vector<UnitProperty> unit_properties(const task::ShimSpec& spec, const Unit
       {"SyslogIdentifier", std::string("dtrain-task")},
       {"SyslogLevelPrefix", false},
       {"LogExtraFields", JournalFields{{"DTRAIN_JOB=" + spec.job_name, "DTRAIN_TASK=" + task, "DTRAIN_GENERATION=" + generation}}},
-      // As the agent's service has them (systemd/dtraind.service.in says why), since tasks no longer inherit its own.
+      // As for the agent's service (systemd/dtraind.service.in has the reasons), since tasks no longer inherit its settings.
       {"CapabilityBoundingSet", host.capabilities},
       {"SystemCallFilter", CallFilter{false, {"@reboot", "@swap", "@raw-io"}}},
       {"SystemCallErrorNumber", std::int32_t{1}},  // EPERM

@@ -20,9 +20,9 @@ namespace dtrain::store {
 namespace {
 
 constexpr const char* kUploadPrefix = ".upload-";
-constexpr std::size_t kFailedUploads = 1024;  // remembered until they end; chunks of others fail one by one
+constexpr std::size_t kFailedUploads = 1024;  // remembered until they end; beyond, chunks of others fail one by one
 constexpr std::size_t kDigestBytes = kDigestHexBytes / 2;
-constexpr std::uint64_t kFlushBytes = 8 << 20;  // unflushed of an upload: a commit waits for no more of the disk than that
+constexpr std::uint64_t kFlushBytes = 8 << 20;  // unflushed bytes of an upload, which limits how long a commit waits for the disk
 
 tl::unexpected<Error> disk_error(const std::string& what) {
   const int cause = errno;
@@ -66,7 +66,7 @@ Result<std::unique_ptr<BlobStore>> BlobStore::open(const std::string& dir, Reser
 Result<bool> BlobStore::has(const std::string& digest) const {
   if (!is_digest(digest))
     return fail(ErrorCode::invalid, "could not look for a package: its digest is not 64 hex digits");
-  // Asked for means about to be used: its time of use is its modification time.
+  // A question means that the blob is about to be used: its time of use is its modification time.
   if (::utimensat(AT_FDCWD, path_of(digest).c_str(), nullptr, 0) == 0) return true;
   if (errno == ENOENT) return false;
   return disk_error("look for package " + digest);

@@ -20,7 +20,7 @@ namespace {
 
 using transfer::CheckpointInfo;
 
-// One change to one checkpoint: what it is called in messages, and the directory its names are relative to.
+// One change to one checkpoint: its name in messages, and the directory to which its names are relative.
 class Change {
  public:
   Change(std::string verb, const CheckpointInfo& info, std::string checkpoint_dir)
@@ -46,7 +46,7 @@ class Change {
   Result<std::string> quarantine_directory() {
     std::string moved_to = info_.path;
     if (parent_ == checkpoint_dir_) {
-      // Where the parent may not be written to, hiding the contents has to do.
+      // If the parent is not writable, the table of contents is renamed instead.
       const auto parent = open_directory(parent_);
       const auto renamed = parent ? rename_aside(*parent, base_) : fail(parent.error());
       if (renamed) moved_to = parent_ + "/" + *renamed;
@@ -65,14 +65,14 @@ class Change {
     return no(system_error(name, error_number));
   }
 
-  // Opens the directory and makes sure that this is still the checkpoint that was meant.
+  // Opens the directory and makes sure that it still holds the intended checkpoint.
   Result<std::string> open() {
     auto opened = open_directory(place_of_files(info_).directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
     auto content = read_beneath(directory_, contents_, format_.contents_bytes);
     if (!content) {
-      // Something that cannot be read as contents can still be moved away; it was never found readable.
+      // Contents that cannot be read can still be moved away; they were never found readable.
       if (content.error().code == ErrorCode::not_found || !info_.digest.empty()) return no(content.error());
       return std::string();
     }
@@ -90,8 +90,8 @@ class Change {
     return no(Error{ErrorCode::limit, "no name is free for " + name, "remove what was quarantined before"});
   }
   Result<std::string> quarantine_files() {
-    // The hint goes first: a script that follows it never meets a prefix whose files are gone. Where it cannot be
-    // written the files are moved all the same; that the hint then names nothing is the lesser evil.
+    // The hint goes first, so that a script that follows it never meets a prefix without files. If it cannot be
+    // written the files are moved all the same; a hint that names nothing is the lesser evil.
     const auto hint = rewrite_hint();
     const auto moved = rename_aside(directory_, contents_);
     if (!moved) return fail(moved.error());
@@ -136,7 +136,7 @@ class Change {
   Status replace_file(const UniqueFd& directory, const std::string& name, const std::string& bytes) const {
     constexpr mode_t kMode = 0666;  // the umask decides, as it did for the file that is replaced
     const std::string temporary = name + ".dtrain.tmp";
-    ::unlinkat(directory.get(), temporary.c_str(), 0);  // of a life that was cut short
+    ::unlinkat(directory.get(), temporary.c_str(), 0);  // of a life that was interrupted
     const UniqueFd file(
         ::openat(directory.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
     if (!file) return no(temporary, errno);
@@ -188,7 +188,7 @@ class Change {
       for (auto slash = file.name.rfind('/'); slash != std::string::npos && slash > 0; slash = file.name.rfind('/', slash - 1))
         directories.insert(file.name.substr(0, slash));
     }
-    // What holds anything else stays: it is not ours to delete.
+    // A directory with other content stays: it is not dtrain's to delete.
     for (const auto& directory : directories) {
       const auto [inner, name] = split_path(directory);
       const auto walked = inner == "." ? Result<UniqueFd>(UniqueFd()) : open_beneath(inner);

@@ -18,7 +18,7 @@
 namespace dtrain::store {
 namespace {
 
-// The table of contents first: it names the others.
+// The table of contents first, because it names the others.
 Result<std::vector<std::string>> names_of(const transfer::Format& format, const std::string& bytes, const std::string& base) {
   const auto contents = format.parse(bytes, base);
   if (!contents) return fail(contents.error());
@@ -27,7 +27,7 @@ Result<std::vector<std::string>> names_of(const transfer::Format& format, const 
   return names;
 }
 
-// As open_directory; what is missing on the way is made, its owner's alone.
+// Like open_directory, but makes missing directories, for their owner only.
 Result<UniqueFd> open_home(const std::string& path) {
   auto opened = open_directory(path);
   if (opened || opened.error().code != ErrorCode::not_found) return opened;
@@ -103,7 +103,7 @@ CheckpointTarget::CheckpointTarget(const node::WriteCheckpoint& first, const Cop
   std::tie(parent, base_) = split_path(info_.path);
   std::string relative = base_;
   home_ = parent;
-  if (info_.path == dir && format_.directory) {  // its parent may be another disk, or not ours to write to
+  if (info_.path == dir && format_.directory) {  // its parent may be on another disk, or not writable
     home_ = dir;
     relative.clear();
   } else if (!dir.empty() && info_.path.starts_with(dir + "/")) {
@@ -120,7 +120,7 @@ tl::unexpected<Error> CheckpointTarget::damaged(const std::string& cause) const 
   return fail(ErrorCode::damaged, "could not copy checkpoint " + info_.path + ": " + cause);
 }
 
-// Not found, or not what it should be, are files of the user's directory here: neither the job's mistake nor the source's.
+// Files that are missing or wrong here belong to the user's directory: neither the job nor the source is at fault.
 tl::unexpected<Error> CheckpointTarget::failed_here(const Error& cause) const {
   const ErrorCode code = cause.code == ErrorCode::unavailable ? cause.code : ErrorCode::io;
   return fail(code, "could not copy checkpoint " + info_.path + ": " + cause.message,
@@ -143,7 +143,7 @@ Result<std::unique_ptr<CheckpointTarget>> CheckpointTarget::begin(const node::Wr
   return target;
 }
 
-// Which of them belong to the checkpoint, the first one says when it is here.
+// The first file says which of the others belong to the checkpoint.
 Status CheckpointTarget::check_list() const {
   const std::string first = format_.contents_name(base_);
   if (files_.empty() || files_.front().name != first) return damaged("the first file that came is not " + first);
@@ -164,8 +164,8 @@ Status CheckpointTarget::check_space(const Reserve& reserve) const {
   const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   const std::uint64_t keep = reserve.of(std::uint64_t{disk.f_blocks} * disk.f_frsize);
   std::uint64_t size = 0;
-  for (const auto& file : files_) size += std::min(file.size, ~size);  // what a source says may be more than a number holds
-  if (disk.f_blocks == 0 || size <= free - std::min(free, keep)) return {};  // some file systems do not say what they hold
+  for (const auto& file : files_) size += std::min(file.size, ~size);  // a source may claim more than a number can hold
+  if (disk.f_blocks == 0 || size <= free - std::min(free, keep)) return {};  // some file systems do not report their size
   return fail(ErrorCode::limit,
               "could not copy checkpoint " + info_.path + ": it has " + std::to_string(size >> 20) + " MiB, " + std::to_string(free >> 20) +
                   " MiB are free in " + home_ + " and " + std::to_string(keep >> 20) + " MiB of these are kept (storage.minFree)",
@@ -181,7 +181,7 @@ Status CheckpointTarget::make_temporary() {
   return {};
 }
 
-// The next file that has bytes; those without are made on the way.
+// The next file with bytes; empty files are made on the way.
 Status CheckpointTarget::open_next() {
   while (left_ == 0 && next_ < files_.size()) {
     const auto& file = files_[next_++];
@@ -211,7 +211,7 @@ Status CheckpointTarget::write(std::string_view bytes) {
   return open_next();
 }
 
-// Else a source could put files into the user's directory that no digest vouches for.
+// Otherwise a source could put files into the user's directory that no digest covers.
 Status CheckpointTarget::check_names() const {
   const auto content = read_beneath(temporary_directory_, files_.front().name, format_.contents_bytes);
   if (!content) return content.error().code == ErrorCode::damaged ? damaged(content.error().message) : failed_here(content.error());
@@ -251,7 +251,8 @@ Status CheckpointTarget::put_one(const UniqueFd& to, const std::string& name) co
   return {};
 }
 
-// A directory at once; what has none, or shares one, file by file, the table of contents last.
+// A directory is moved at once; files of a format without directory, or in a shared directory, one by one, the table
+// of contents last.
 Status CheckpointTarget::put() {
   const auto [above, name] = split_path(inside_);
   if (format_.directory && !inside_.empty()) {
@@ -263,7 +264,7 @@ Status CheckpointTarget::put() {
   const auto to = make_beneath(home_directory_, inside_);
   if (!to) return failed_here(to.error());
   Result<bool> hinted = false;
-  if (format_.hint != nullptr) {  // all that can fail of it comes before the checkpoint can be seen
+  if (format_.hint != nullptr) {  // everything that can fail comes before the checkpoint becomes visible
     const auto index = facts_beneath(temporary_directory_, files_.front().name);
     if (!index) return failed_here(index.error());
     const std::string relative = (inside_.empty() ? "" : inside_ + "/") + base_;

@@ -31,7 +31,7 @@ FileFacts to_facts(const struct stat& st) {
                                      : FileFacts::Kind::other;
   facts.inode = st.st_ino;
   facts.size = static_cast<std::uint64_t>(st.st_size);
-  // Wraps for times that no clock shows; it is only ever compared.
+  // Wraps for absurd times; it is only ever compared.
   facts.changed_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(st.st_mtim.tv_sec) * kNanoseconds +
                                                static_cast<std::uint64_t>(st.st_mtim.tv_nsec));
   return facts;
@@ -95,7 +95,7 @@ Result<UniqueFd> open_file_beneath(const UniqueFd& directory, const std::string&
   std::string name;
   const auto parent = open_parent(directory, relative, name);
   if (!parent) return fail(parent.error());
-  // Looked at before it is opened, because opening alone can have effects on a device; and after, because it may have
+  // Checked before it is opened, because opening alone can have effects on a device; and after, because it may have
   // been exchanged in between.
   const auto before = facts_at(*parent, name, relative);
   if (!before) return fail(before.error());
@@ -161,7 +161,7 @@ Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& r
   return content;
 }
 
-// Some file systems cannot promise that in one step: then it is looked up first.
+// Some file systems cannot guarantee that in one step: then the name is looked up first.
 bool rename_new(const UniqueFd& from, const std::string& name, const UniqueFd& to, const std::string& new_name) {
   if (::renameat2(from.get(), name.c_str(), to.get(), new_name.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;

@@ -22,10 +22,10 @@ Result<bool> write_hint(const transfer::Hint& hint, const HintHome& home, const 
   struct stat before {};
   const bool there = ::fstatat(home.directory.get(), name.c_str(), &before, AT_SYMLINK_NOFOLLOW) == 0;
   if (!there && errno != ENOENT) return no(errno);
-  if (there && S_ISDIR(before.st_mode)) return false;  // somebody's own: no script finds a hint here
+  if (there && S_ISDIR(before.st_mode)) return false;  // the user's own directory: no script finds a hint here
   std::string before_text;
   if (there) {
-    // What is no file hints at nothing.
+    // Only a file can be a hint.
     auto content = read_beneath(home.directory, name, hint.bytes);
     if (!content && content.error().code != ErrorCode::damaged) return fail(ErrorCode::io, content.error().message);
     if (content) before_text = std::move(content->bytes);

@@ -23,12 +23,12 @@ void add_to_stamp(Candidate& candidate, const std::string& name, const FileFacts
   candidate.changed_ns = std::max(candidate.changed_ns, facts.changed_ns);
 }
 
-// The same for every host that sees this directory, and another wherever it is a copy. Never 0.
+// The same number on every host that sees this directory, and another wherever there is a copy. Never 0.
 std::uint64_t place_of(const FileFacts& facts) {
   return ((facts.inode * 0x9e3779b97f4a7c15ull) ^ static_cast<std::uint64_t>(facts.changed_ns)) | 1;
 }
 
-// Adds one file that must have `size` bytes, or at least so many. The first thing wrong becomes the defect.
+// Adds one file that must have `size` bytes, or at least so many. The first problem becomes the defect.
 void expect_file(Candidate& candidate, const UniqueFd& directory, const std::string& name, std::uint64_t size,
                  bool exactly) {
   const auto facts = facts_beneath(directory, name);
@@ -46,7 +46,8 @@ void expect_file(Candidate& candidate, const UniqueFd& directory, const std::str
   if (candidate.info.defect.empty()) candidate.info.defect = std::move(defect);
 }
 
-// The one called `base` in `directory`, or `directory` itself. nullopt: it went away, or is, where not `surely`, another program's.
+// The checkpoint `base` in `directory`, or `directory` itself. nullopt: it vanished, or, if not found `surely`,
+// belongs to another program.
 std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path,
                                  bool surely) {
   const Format& format = transfer::format_of(id);
@@ -108,7 +109,7 @@ class Scan {
       if (auto added = add(look_at(id, directory_, split_path(path_).second, path_, true)); !added) return added;
     for (const auto& name : names_) {
       if (transfer::is_ignored_name(name)) continue;
-      const auto child = open_directory_at(directory_, name);  // what is no directory fails here
+      const auto child = open_directory_at(directory_, name);  // fails for anything but a directory
       if (!child) continue;
       if (!facts_beneath(*child, transfer::format_of(id).contents_name(name))) continue;
       if (auto added = add(look_at(id, *child, name, inside(name), true)); !added) return added;
@@ -120,7 +121,7 @@ class Scan {
     const Format& format = transfer::format_of(id);
     for (const auto& found : format.find(names_))
       if (auto added = add(look_at(id, directory_, found.base, inside(found.base), found.surely)); !added) return added;
-    // Scripts may keep theirs in directories below; the hint then says where.
+    // Scripts may keep checkpoints in directories below; the hint then says where.
     const std::string hint(format.hint != nullptr ? format.hint->name : "");
     if (!has(hint)) return {};
     const auto content = read_beneath(directory_, hint, format.hint->bytes);
@@ -150,7 +151,7 @@ std::vector<FormatId> formats_of(const job::CheckpointSpec& spec) {
   return ids;
 }
 
-// spec.dir may be what the files of one are called after.
+// spec.dir may be the beginning of a checkpoint's file names.
 std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::string& path) {
   const auto [parent, base] = split_path(path);
   const auto directory = open_directory(parent);

@@ -20,13 +20,13 @@ namespace {
 using transfer::Candidate;
 using transfer::CheckpointInfo;
 
-constexpr int kPatience = 3;   // looks that may disagree before what still changes is listed as incomplete
+constexpr int kPatience = 3;   // scans that may disagree before a checkpoint that still changes is listed as incomplete
 
-// What one look brought back from the worker.
+// The result of one scan on the worker.
 struct LookResult {
   ArmedWatches armed;
   Result<std::vector<Candidate>> found;
-  std::string unrecognised = {};  // where nothing was found
+  std::string unrecognised = {};  // if nothing was found
 };
 
 // `leftovers`: of which agent; null: they were removed before.
@@ -36,10 +36,10 @@ LookResult look_as(const CheckpointWatch::Shared& inotify, const job::Checkpoint
   if (!rights) return {{{}, false, rights.error().message}, fail(rights.error())};
   if (leftovers != nullptr) {
     remove_leftovers(spec.dir, *leftovers);
-    // It may be the prefix of a bundle: copies of that were written beside it.
+    // It may be the prefix of a bundle: its copies were written beside it.
     if (!open_directory(spec.dir)) remove_leftovers(split_path(spec.dir).first, *leftovers);
   }
-  // Watched before it is read: what changes in between is seen twice rather than never.
+  // Watched before it is read, so that a change in between is seen twice rather than never.
   auto armed = CheckpointWatch::arm(inotify, spec.dir);
   LookResult result{std::move(armed), look(spec)};
   if (result.found && result.found->empty()) result.unrecognised = unrecognised(spec);
@@ -49,19 +49,19 @@ LookResult look_as(const CheckpointWatch::Shared& inotify, const job::Checkpoint
 struct Watched {
   job::CheckpointSpec spec;
   task::User user;
-  std::uint64_t serial = 0;                  // tells this watch from an earlier one of the same job
+  std::uint64_t serial = 0;                  // distinguishes this watch from an earlier one of the same job
   bool looking = false;
-  bool first = true;                         // no look over it succeeded yet
-  bool missed = false;                       // something changed that may have been this job's
+  bool first = true;                         // no scan of it has succeeded yet
+  bool missed = false;                       // a change was seen that may have concerned this job
   std::optional<Instant> first_change, last_change;
   Instant next_look{};                       // settle or poll
   Duration settle{};
   int disagreements = 0;
-  std::map<std::string, std::uint64_t> stamps;   // path -> stamp, of the previous look
-  std::string reported;                      // encoded, what was sent last
+  std::map<std::string, std::uint64_t> stamps;   // path -> stamp, in the previous scan
+  std::string reported;                      // encoded; what was last sent
   std::optional<LookResult> result;          // waits for dispatch()
   bool warned = false;
-  std::optional<Instant> foreign_since;      // looks found no checkpoint, but files in no known format
+  std::optional<Instant> foreign_since;      // since when scans found no checkpoint, but files in no known format
   bool foreign_said = false;
 };
 
@@ -91,7 +91,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     watched.user = effect.user;
     watched.serial = ++last_serial_;
     watched.settle = options_.settle;
-    watched.reported = fingerprint(std::vector<CheckpointInfo>{});   // nothing there is no news
+    watched.reported = fingerprint(std::vector<CheckpointInfo>{});   // an empty directory is no news
     watched_.insert_or_assign(effect.job, std::move(watched));
   }
 
@@ -158,7 +158,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
   }
 
  private:
-  // Runs `work` on the worker and hands its answer to `then` on the loop thread, if this object still lives.
+  // Runs `work` on the worker and passes its result to `then` on the loop thread, if this object still lives.
   template <class Answer, class Work, class Then>
   void run(Work work, Then then) {
     auto answer = std::make_shared<std::optional<Answer>>();
@@ -183,7 +183,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     Watched& watched = found->second;
     if (!watched.first_change) watched.first_change = now;
     watched.last_change = now;
-    watched.settle = options_.settle;   // it grows only over changes that come without news
+    watched.settle = options_.settle;   // it grows only over changes that are not reported
   }
 
   void start_look(JobId job, Watched& watched) {
@@ -201,8 +201,8 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
             found->second.result = std::move(result);
             return;
           }
-          // Nobody wants these any more; to set and drop them removes those that no other job has.
-          if (found != watched_.end()) return;   // the job's new watch arms its own and replaces the rest
+          // Nobody wants these any more; setting and dropping them removes those that no other job has.
+          if (found != watched_.end()) return;   // the job's new watch adds its own and replaces the rest
           watch_.set(job, result.armed);
           watch_.drop(job);
         });
@@ -230,7 +230,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     note_unrecognised(job, watched, std::move(result.unrecognised), now);
   }
 
-  // Said once, and not at once: the checkpoint that such a file is a part of may be being written.
+  // Reported once, and not at once: the checkpoint to which such a file belongs may still be being written.
   void note_unrecognised(JobId job, Watched& watched, std::string what, Instant now) {
     if (what.empty() || watched.foreign_said) return watched.foreign_since.reset();
     if (!watched.foreign_since) watched.foreign_since = now;
@@ -243,7 +243,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     events_.push_back(node::CheckpointsScanned{job, 0, std::vector<CheckpointInfo>{}, std::move(what)});
   }
 
-  // Reports what agrees with the previous look; looks again while anything does not.
+  // Reports what agrees with the previous scan; scans again while anything does not.
   void consider(JobId job, Watched& watched, const std::vector<Candidate>& found, Instant now) {
     std::map<std::string, std::uint64_t> stamps;
     std::vector<CheckpointInfo> list;

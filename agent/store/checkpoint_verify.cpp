@@ -12,7 +12,7 @@ namespace {
 using transfer::CheckpointInfo;
 
 constexpr std::size_t kReadBytes = 1 << 20;        // one read()
-constexpr std::uint64_t kPartCost = 16 << 10;      // what a file or tensor costs of a budget beside its bytes
+constexpr std::uint64_t kPartCost = 16 << 10;      // share of a budget for each file or tensor besides its bytes
 
 }  // namespace
 
@@ -26,7 +26,7 @@ class Verification::Impl {
     auto contents = format_.parse(*bytes, place_.base);
     if (!contents) return no(contents.error().code, contents_name() + ": " + contents.error().message, contents.error().next);
     contents_ = std::move(*contents);
-    // Those without any part must be there all the same.
+    // Files without any part must exist all the same.
     for (const auto& file : contents_->files) {
       if (file.exactly) continue;
       const auto facts = facts_beneath(directory_, file.name);
@@ -74,14 +74,14 @@ class Verification::Impl {
     directory_ = std::move(*opened);
     auto content = read_beneath(directory_, contents_name(), format_.contents_bytes);
     if (!content) return no(content.error());
-    // Damage to this file since the scan, or another checkpoint of the same name: when it parses, the latter.
+    // This file was damaged since the scan, or there is another checkpoint of the same name: the latter if it parses.
     replaced_ = !info_.digest.empty() && transfer::blake2b_hex(content->bytes) != info_.digest;
     return std::move(content->bytes);
   }
 
   tl::unexpected<Error> missing_is_damage(const Error& e) const {
     if (e.code != ErrorCode::not_found) return no(e);
-    // The whole checkpoint gone (deleted, renamed) is something else than one file missing from it.
+    // If the whole checkpoint is gone (deleted, renamed), that is different from one missing file.
     if (!facts_beneath(directory_, contents_name())) return no(ErrorCode::not_found, "it went away while it was read");
     return no(ErrorCode::damaged, e.message);
   }

@@ -7,7 +7,7 @@
 namespace dtrain::store {
 namespace {
 
-constexpr std::uint64_t kSliceBytes = 4 << 20;   // a few milliseconds: other work on the same thread waits that long
+constexpr std::uint64_t kSliceBytes = 4 << 20;   // a few milliseconds, for which other work on the same thread waits
 
 }  // namespace
 
@@ -99,7 +99,7 @@ void VerificationQueue::slice_ended(const std::shared_ptr<Running>& running) {
     ended_.push_back({running->effect.job, running->effect.token, running->effect.info.path, std::move(*running->outcome)});
     return;
   }
-  // Behind the others: one huge checkpoint must not keep every other one from being looked at.
+  // After the others: one huge checkpoint must not keep all others from being verified.
   (running->urgent() ? urgent_ : background_).push_back(running);
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kMask = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF |
                                 IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK;
 constexpr std::size_t kReadBytes = 64 << 10;
-constexpr int kAncestorTries = 8;   // an ancestor may come into being while it is looked for
+constexpr int kAncestorTries = 8;   // an ancestor may be created while it is looked for
 
 int add(const CheckpointWatch::Shared& inotify, const std::string& directory, std::uint32_t more = 0) {
   return ::inotify_add_watch(inotify->get(), directory.c_str(), kMask | more);
@@ -26,7 +26,8 @@ void note_failure(ArmedWatches& armed, const std::string& directory, int error_n
   if (armed.cause.empty()) armed.cause = system_error(directory, error_number).message;
 }
 
-// Watches the nearest existing ancestor for the one name that leads to `directory`. True: `directory` itself exists now.
+// Watches the nearest existing ancestor for the one name that leads to `directory`. Returns true if `directory`
+// itself exists now.
 bool await_directory(const CheckpointWatch::Shared& inotify, const std::string& directory, ArmedWatches& armed) {
   std::string wanted = directory;
   for (;;) {
@@ -35,7 +36,7 @@ bool await_directory(const CheckpointWatch::Shared& inotify, const std::string& 
     const int watch = add(inotify, parent);
     if (watch >= 0) {
       armed.watches[watch] = name;
-      // Created between the two calls? Then go on from there.
+      // It was created between the two calls: continue from there.
       return ::access(wanted.c_str(), F_OK) == 0;
     }
     if (errno != ENOENT) {
@@ -49,7 +50,7 @@ bool await_directory(const CheckpointWatch::Shared& inotify, const std::string& 
 void arm_children(const CheckpointWatch::Shared& inotify, const std::string& directory, ArmedWatches& armed) {
   const auto opened = open_directory(directory);
   const auto names = opened ? list_names(*opened) : fail(opened.error());
-  if (!names) return;  // the look itself reports that
+  if (!names) return;  // the scan itself reports that
   std::size_t count = 0;
   for (const auto& name : *names) {
     if (transfer::is_ignored_name(name)) continue;

@@ -17,7 +17,7 @@ void merge(Transaction& first, Transaction&& later) {
   }
   if (later.formation) first.formation = std::move(later.formation);
   if (later.hard) first.hard = std::move(later.hard);
-  // What the later one takes out of the log need not be written first.
+  // What the later transaction removes from the log need not be written first.
   if (later.snapshot) {
     std::erase_if(first.append, [&](const raft::LogEntry& entry) {
       return later.reset_log || entry.index <= later.snapshot->index;
@@ -74,7 +74,7 @@ void Committer::flush(Now now) {
   }
 }
 
-// On the disk worker. Others may be faster to take what the reserve gives: several times, then.
+// On the disk worker. Others may take what the reserve gives up before the commit can: so several times.
 Status Committer::commit(const Transaction& transaction) {
   Status result = store_.commit(transaction);
   if (reserve_ == nullptr) return result;

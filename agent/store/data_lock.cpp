@@ -11,7 +11,7 @@ namespace dtrain::store {
 
 Result<DataLock> DataLock::take(const std::string& data_dir) {
   const std::string path = data_dir + "/lock";
-  // Who may open it may lock it, and so keep the agent from starting: 0600, also where an earlier version made it.
+  // Whoever may open the file may lock it, and so keep the agent from starting: 0600, even if an earlier version made it.
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file || ::fchmod(file.get(), 0600) != 0)
     return fail(ErrorCode::io, "could not open " + path + ": " + ::strerror(errno),

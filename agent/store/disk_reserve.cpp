@@ -11,7 +11,7 @@
 namespace dtrain::store {
 namespace {
 
-constexpr std::uint64_t kFreeBeside = 4;  // times what it is to hold must be free before it takes more
+constexpr std::uint64_t kFreeBeside = 4;  // this multiple of its size must be free before it takes more
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void DiskReserve::refill() {
   struct statvfs disk {};
   if (bytes_ >= wanted_ || ::fstatvfs(file_.get(), &disk) != 0) return;
   if (std::uint64_t{disk.f_bavail} * disk.f_frsize < kFreeBeside * wanted_) return;
-  // Blocks, not a hole. Some file systems cannot: then there is no reserve.
+  // Blocks, not a hole. Some file systems cannot do that: then there is no reserve.
   if (::fallocate(file_.get(), 0, static_cast<off_t>(bytes_), static_cast<off_t>(wanted_ - bytes_)) == 0)
     bytes_ = wanted_;
   else if (errno == EOPNOTSUPP)

@@ -73,7 +73,7 @@ class Temporary {
   ::_exit(kCannotExecute);
 }
 
-// First line that says what went wrong: "./secret: Cannot open: Permission denied".
+// The first line that says what went wrong: "./secret: Cannot open: Permission denied".
 std::string first_complaint(int errors) {
   std::string text(kTarErrorBytes, '\0');
   const ssize_t got = ::pread(errors, text.data(), text.size(), 0);
@@ -101,7 +101,8 @@ class Hash {
   crypto_generichash_state state_;
 };
 
-// Hashes a tar with the times of its members blanked, and the header's checksum, which covers them. So it is never the hash of a tar.
+// Hashes a tar with the times of its members, and the header checksums that cover them, blanked. So the result is
+// never the hash of a tar.
 class ContentHash {
  public:
   void add(std::string_view bytes) {
@@ -121,7 +122,7 @@ class ContentHash {
   std::string hex() { return hash_.hex(); }
 
  private:
-  // Where the fields of a header lie (tar.h of GNU tar).
+  // The positions of a header's fields (tar.h of GNU tar).
   static constexpr std::size_t kBlock = 512, kSize = 124, kTime = 136, kChecksum = 148, kNumber = 12, kChecksumBytes = 8;
 
   void end_header() {
@@ -131,7 +132,7 @@ class ContentHash {
     hash_.add(header_);
     header_.clear();
   }
-  // In octal digits; what is too large for them is binary, behind a first byte of 0x80.
+  // In octal digits; a larger number is binary, after a first byte of 0x80.
   std::uint64_t size() const {
     const std::string_view field = std::string_view(header_).substr(kSize, kNumber);
     const bool binary = (static_cast<unsigned char>(field.front()) & 0x80) != 0;

@@ -18,10 +18,10 @@ namespace dtrain::store {
 namespace {
 
 constexpr std::size_t kSumBytes = 16;
-constexpr int kApplicationId = 0x64747261;  // "dtra": file(1) and we know whose database it is
+constexpr int kApplicationId = 0x64747261;  // "dtra": identifies the database for file(1) and for dtrain
 
-// The rows' order and meaning never change within a schema version; a new one migrates or refuses. Version 1, then
-// what each later one adds: a new database is made by the same steps as an old one is migrated.
+// The rows' order and meaning never change within a schema version; a new version migrates or refuses. Version 1,
+// then what each later version adds: a new database is made by the same steps by which an old one is migrated.
 constexpr const char* kSchema[kSchemaVersion] = {
     R"(
 CREATE TABLE log(idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, payload BLOB NOT NULL, sum BLOB NOT NULL);
@@ -41,7 +41,7 @@ CREATE TABLE hard_state(one INTEGER PRIMARY KEY CHECK(one = 1), payload BLOB NOT
 CREATE TABLE formation(one INTEGER PRIMARY KEY CHECK(one = 1), payload BLOB NOT NULL, sum BLOB NOT NULL);
 )"};
 
-// Small caches: the agent reads the database once and appends from then on.
+// Small caches: the agent reads the database once and only appends afterwards.
 constexpr const char* kSettings = R"(
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
@@ -53,7 +53,7 @@ PRAGMA journal_size_limit = 2097152;
 )";
 static_assert(kWalBytes == 2'097'152, "what is reserved is kept");
 
-// Over the row's key and bytes, so that neither rots nor is swapped unseen.
+// Over the row's key and bytes, so that neither damage nor exchange goes unnoticed.
 std::string row_sum(const std::string& key, std::string_view payload) {
   std::string sum(kSumBytes, '\0');
   crypto_generichash_state state;
@@ -65,7 +65,7 @@ std::string row_sum(const std::string& key, std::string_view payload) {
   return sum;
 }
 
-// Columns that schema 1 did not have are left out where they hold its default: its sums stay right.
+// Columns that schema 1 did not have are left out while they hold their default, so that its checksums stay right.
 std::string entry_key(const raft::LogEntry& entry) {
   std::string key = "entry " + std::to_string(entry.index) + " " + std::to_string(entry.term);
   if (entry.kind != raft::EntryKind::command || entry.elapsed != Duration{})
@@ -112,7 +112,7 @@ class Store::Statement {
   Statement& bind_blob(std::string&&) = delete;  // SQLite keeps the pointer until the statement was stepped
   Statement& bind_text(std::string&&) = delete;
 
-  // True: a row; false: done. The error was taken from the database.
+  // Returns true for a row, false at the end. Errors come from the database.
   Result<bool> step(const std::string& what) {
     if (failed_) return fail(store_.error(what));
     const int code = sqlite3_step(statement_);
@@ -182,9 +182,9 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& data_dir, const st
   if (sqlite3_open_v2(store->path_.c_str(), &store->db_, flags, nullptr) != SQLITE_OK)
     return fail(store->error("open the database"));
   sqlite3_extended_result_codes(store->db_, 0);
-  // Until the version is known to be ours, closing must not even move the write-ahead log into the database.
+  // Until the version is known to be supported, closing must not even move the write-ahead log into the database.
   sqlite3_db_config(store->db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  // First of all: with it SQLite needs no shared-memory file beside the database.
+  // Before everything else: with it SQLite needs no shared-memory file beside the database.
   if (auto done = store->run("PRAGMA locking_mode = EXCLUSIVE"); !done) return fail(done.error());
   if (auto done = store->refuse_newer(); !done) return fail(done.error());
   sqlite3_db_config(store->db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
@@ -262,9 +262,10 @@ Status Store::put_meta(const std::string& key, const std::string& value) {
   return write.bind_text(key).bind_text(value).finish("write " + key);
 }
 
-// Each commit that makes its file longer waits for the file system's own journal too (ext4, in a file on a loaded machine: 4.8 ms,
-// where overwriting takes 0.2). So the write-ahead log gets at once the length that it has when it is begun anew. Zeroes behind
-// its last frame end it, as the end of the file does. Without them it is only slower: nothing is said of a failure.
+// Each commit that makes the file longer also waits for the file system's own journal (ext4, in a file on a loaded
+// machine: 4.8 ms, where overwriting takes 0.2). So the write-ahead log gets at once the length at which it is
+// restarted. Zeroes after its last frame end it, like the end of the file. Without this it is only slower, so a
+// failure is not reported.
 void Store::reserve_wal() {
   const UniqueFd wal(::open((path_ + "-wal").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
   struct stat info {};
