@@ -23,7 +23,7 @@ bool set_groups_of_thread(const std::vector<gid_t>& groups) {
 
 using Capabilities = std::array<__user_cap_data_struct, 2>;  // version 3 has two words of each
 
-// Of the calling thread alone, as the system calls themselves are.
+// For the calling thread only, like the system calls themselves.
 bool get_capabilities(Capabilities& capabilities) {
   __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
   return ::syscall(SYS_capget, &head, capabilities.data()) == 0;
@@ -62,12 +62,12 @@ Result<AsUser> AsUser::enter(const HostUser& user, const std::string& name) {
   guard.active_ = true;
   ::setfsgid(user.gid);
   ::setfsuid(user.uid);
-  // They stay permitted: the guard's end takes them back.
+  // They stay permitted, so that the guard's end can restore them.
   Capabilities none = guard.previous_capabilities_;
   for (auto& word : none) word.effective = 0;
   const bool powerless = set_capabilities(none);
   ::prctl(PR_SET_PDEATHSIG, guard.death_signal_);
-  // They report no errors; asking for an impossible id answers the present one. On failure the guard's end undoes all.
+  // These calls report no errors; asking for an impossible id returns the present one. On failure the guard's end undoes all.
   constexpr auto kNoId = std::numeric_limits<uid_t>::max();
   if (!powerless || static_cast<uid_t>(::setfsuid(kNoId)) != user.uid || static_cast<gid_t>(::setfsgid(kNoId)) != user.gid)
     return fail(refusal(name, "the kernel refused the change of rights", next));
@@ -85,7 +85,7 @@ AsUser::~AsUser() {
   CHECK(set_capabilities(previous_capabilities_));
   ::setfsuid(::geteuid());
   ::setfsgid(::getegid());
-  // To go on as somebody else, or with somebody's groups, would be worse than to stop.
+  // Continuing as another user, or with another's groups, would be worse than stopping.
   CHECK(set_groups_of_thread(previous_groups_));
   ::prctl(PR_SET_PDEATHSIG, death_signal_);
 }

@@ -15,14 +15,16 @@ namespace dtrain::account {
 
 namespace {
 
-// One entry with its strings: room that nearly all fit into, and the most that is tried. Each look-up would else touch 16 pages.
+// One entry with its strings: a buffer that suffices for nearly all, and the largest that is tried. Otherwise each
+// look-up would use 16 pages.
 constexpr std::size_t kPasswdBytes = 1 << 10;
 constexpr std::size_t kMostPasswdBytes = 64 << 10;
 constexpr Duration kFoundFor = 1s;  // the last answer serves again that long
 constexpr int kFirstGroups = 64;
 constexpr int kMostGroups = 65536;              // NGROUPS_MAX of the kernel
 
-// Of a thread: hundreds of tasks that are launched in one second are mostly one user's, and each look-up reads two files, or asks a server.
+// For each thread: hundreds of tasks that are launched in one second mostly belong to one user, and each look-up
+// reads two files, or asks a server.
 struct Last {
   task::User asked;
   HostUser found;
@@ -79,7 +81,8 @@ void let_jobs_be_roots(bool may) { roots_jobs = may; }
 Result<HostUser> find_user(const task::User& user) {
   if (boot_now() < last.until && user.name == last.asked.name && user.uid == last.asked.uid) return last.found;
   auto found = look_up(user);
-  // Counted from the answer: the server may be slow. A refusal is not kept: the user may be made the next moment.
+  // Counted from the answer, because the server may be slow. A refusal is not kept, because the user may be created
+  // at any moment.
   if (found) last = {user, *found, boot_now() + kFoundFor};
   return found;
 }

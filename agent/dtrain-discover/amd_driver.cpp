@@ -20,7 +20,7 @@ struct KfdNode {
   std::vector<host::PciAddress> linked;
 };
 
-// include/uapi/linux/kfd_sysfs.h: memory of a GPU, seen by the CPU or not; a link between GPUs.
+// include/uapi/linux/kfd_sysfs.h: memory of a GPU, visible to the CPU or not; a link between GPUs.
 constexpr std::uint64_t kHeapPublic = 1, kHeapPrivate = 2, kXgmi = 11;
 
 std::uint64_t number_in(const std::map<std::string, std::string>& keys, const char* key) {
@@ -46,7 +46,7 @@ std::vector<std::string> in_order(std::vector<std::string> names) {
   return names;
 }
 
-// A GPU that is cut into partitions has several nodes and is one device all the same.
+// A GPU that is divided into partitions has several nodes and is still one device.
 std::map<host::PciAddress, KfdNode> read_kfd(const std::string& directory,
                                              const std::vector<std::string>& names) {
   std::map<host::PciAddress, KfdNode> nodes;

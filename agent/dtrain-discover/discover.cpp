@@ -18,9 +18,9 @@ namespace dtrain::discover {
 namespace {
 
 constexpr const char* kNvidiaControl =
-    "/dev/nvidiactl";  // is there where the driver runs, also in containers
+    "/dev/nvidiactl";  // exists where the driver runs, also in containers
 
-// hwloc counts the memory of NUMA nodes, which may be less than the kernel has.
+// hwloc counts the memory of NUMA nodes, which may be less than the kernel's.
 std::uint64_t kernel_memory(const std::string& root) {
   const auto keys = read_keys(root + "/proc/meminfo", ':');
   const auto total = keys.find("MemTotal");
@@ -28,10 +28,10 @@ std::uint64_t kernel_memory(const std::string& root) {
   return to_number(std::string_view(total->second).substr(0, total->second.size() - 3)).value_or(0) << 10;
 }
 
-// What a user may name in gpuModel also where no driver says more.
+// A name for gpuModel if no driver gives a better one.
 void name_nameless(std::vector<FoundGpu>& gpus) {
   for (FoundGpu& gpu : gpus) {
-    if (!gpu.facts.model.empty() || gpu.vendor == 0) continue;  // of one that is not here any more nothing is known
+    if (!gpu.facts.model.empty() || gpu.vendor == 0) continue;  // nothing is known of a GPU that is no longer here
     char name[16];
     std::snprintf(name, sizeof name, "%04x:%04x", gpu.vendor, gpu.device);
     gpu.facts.model = name;
@@ -97,7 +97,7 @@ void discover(const Request& request, const std::function<void(const host::Machi
     ask_nvidia_driver(request.source.root, gpus, machine.warnings);
     ask_amd_driver(request.source.root, gpus, machine.warnings);
   }
-  // The library knows this machine only.
+  // The library knows only this machine.
   const bool here = !of_file && request.source.root.empty();
   const std::string nvml = !request.nvml.empty()           ? request.nvml
                            : here && may_have_nvidia(gpus) ? kNvmlLibrary

@@ -1,4 +1,4 @@
-// Everything about a machine, in one or two answers.
+// Finds out everything about a machine, in one or two answers.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@ namespace dtrain::discover {
 struct Request {
   Source source;
   std::vector<std::string> exclude;  // GPUs, by PCI address or index
-  std::vector<host::KnownGpu> known;  // the numbers that GPUs have
-  std::string nvml;                  // library to ask; "": this machine's, where it may have NVIDIA GPUs
+  std::vector<host::KnownGpu> known;  // the numbers that GPUs have already
+  std::string nvml;                  // library to ask; "": this machine's, if it may have NVIDIA GPUs
 };
 
-// Calls `answer` once, or twice where NVML is asked (agent/host/machine.h).
+// Calls `answer` once, or twice if NVML is asked (agent/host/machine.h).
 void discover(const Request& request, const std::function<void(const host::Machine&)>& answer);
 
 }  // namespace dtrain::discover

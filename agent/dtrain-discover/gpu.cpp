@@ -20,8 +20,7 @@ bool is_display_or_accelerator(std::uint16_t pci_class) {
          pci_class == 0x1200;    // processing accelerator
 }
 
-// Consoles of board management controllers made by others (1a03, 102b) are no GPU maker's; this one is AMD's
-// ES1000.
+// Graphics chips of board management controllers by others (1a03, 102b) are no GPU maker's; this one is AMD's ES1000.
 constexpr std::uint16_t kEs1000 = 0x515e;
 
 using PciAttributes = decltype(hwloc_obj_attr_u::pcidev);
@@ -40,7 +39,7 @@ void set_if_empty(std::string& text, const std::string& value) {
   if (text.empty()) text = value;
 }
 
-// One GPU may show as cuda0, nvml0 and opencl0d0; each knows a part.
+// One GPU may appear as cuda0, nvml0 and opencl0d0; each knows a part.
 void read_infos(hwloc_obj_t device, node::Gpu& gpu) {
   for (hwloc_obj_t os = device->io_first_child; os != nullptr; os = os->next_sibling) {
     if (os->type != HWLOC_OBJ_OS_DEVICE) continue;

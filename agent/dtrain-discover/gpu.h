@@ -1,4 +1,4 @@
-// The GPUs that compute, among a topology's PCI devices.
+// The compute GPUs among a topology's PCI devices.
 #pragma once
 
 #include <hwloc.h>
@@ -24,29 +24,28 @@ struct FoundGpu {
   std::uint16_t vendor = 0, device = 0;
   bool excluded = false;  // by the operator
   bool stranger = false;  // its driver does not hold it
-  std::vector<host::PciAddress> linked;  // what NVLink or XGMI joins it with (links.h)
-  node::Gpu facts;        // index, pci, vendor, numa; the rest as far as known
+  std::vector<host::PciAddress> linked;  // the GPUs that NVLink or XGMI joins it with (links.h)
+  node::Gpu facts;        // index, pci, vendor, numa; the others as far as known
 };
 
-// By PCI class and maker, one per address, in order of address. Consoles of board
-// management controllers are left out. Names, UUIDs and memory are taken from what the topology says (a file
-// may, a kernel does not).
+// By PCI class and maker, one for each address, in order of address. Graphics chips of board management controllers
+// are left out. Names, UUIDs and memory are taken from the topology if it has them (a file may, a kernel does not).
 std::vector<FoundGpu> find_gpus(hwloc_topology_t topology);
 
-// Kernel number of the only NUMA node that the device is near to; -1: several, or none known.
+// Number of the only NUMA node that the device is near to; -1: several, or none known.
 std::int32_t numa_of(hwloc_topology_t topology, hwloc_obj_t device);
 
 // A GPU that only its driver shows (some sandboxes hide PCI devices).
 FoundGpu make_gpu(host::PciAddress address, std::uint16_t vendor, std::uint16_t device);
 
-// Not healthy any more; the first cause that is found is the one that is said.
+// Marks the GPU unhealthy; the first cause is kept.
 void make_unhealthy(node::Gpu& gpu, const std::string& reason);
 
-// Sets index and sorts by it: those that are known have theirs, the others the next ones in order of address. Known ones that are
-// not here are added as unhealthy, as many as host::kMostGpus allow; strangers that are not known are left out.
+// Sets index and sorts by it: known GPUs keep theirs, others get the next ones in order of address. Known GPUs that
+// are missing are added as unhealthy, as far as host::kMostGpus permits; unknown strangers are left out.
 void number_gpus(std::vector<FoundGpu>& gpus, const std::vector<host::KnownGpu>& known);
 
-// Marks those named by PCI address or index. A name that fits none: a warning.
+// Marks the GPUs named by PCI address or index. A name that matches none is a warning.
 void exclude_gpus(std::vector<FoundGpu>& gpus, const std::vector<std::string>& names,
                   std::vector<Error>& warnings);
 

@@ -46,13 +46,13 @@ GpuSample look_at(const std::string& root, const host::KnownGpu& gpu) {
     sample.lost = kNotOnTheBus;
     return sample;
   }
-  // A device that answers no more reads as ones.
+  // A device that no longer answers reads as all ones.
   if (const auto config = read_small_file(device + "/config"); config && config->starts_with("\xff\xff\xff\xff")) {
     sample.lost = "it does not answer on the bus";
     return sample;
   }
   read_sensors(device, sample);
-  // "ue: 0" and "ce: 0": errors that were not and that were corrected.
+  // "ue: 0" and "ce: 0": errors that were not corrected, and that were.
   const auto counts = read_keys(device + "/ras/umc_err_count", ':');
   if (const auto found = counts.find("ue"); found != counts.end()) sample.uncorrected = to_number(found->second);
   return sample;
@@ -80,7 +80,8 @@ void ask_gpu(const nvml::Library& nvml, nvml::Handle handle, GpuSample& sample) 
   sample.remap_failed = failed != 0;
 }
 
-// Only a GPU that NVML itself calls lost is: what else it answers may pass, as short memory or a driver that is being loaded anew.
+// Only a GPU that NVML itself calls lost is lost: its other errors may pass, such as a lack of memory or a driver
+// that is being reloaded.
 void ask_all(const nvml::Library& nvml, std::vector<GpuSample*> wanted) {
   nvml::Code code = nvml.init();
   unsigned count = 0;
@@ -89,7 +90,7 @@ void ask_all(const nvml::Library& nvml, std::vector<GpuSample*> wanted) {
     for (GpuSample* sample : wanted) sample->refused = "NVML: " + nvml.text(code);
     return;
   }
-  // Of which not even the address is known: how many, how many of them are lost, and why the last one did not answer.
+  // GPUs without a known address: their number, how many are lost, and why the last one did not answer.
   std::size_t unnamed = 0, lost = 0;
   std::string why;
   for (unsigned index = 0; index < std::min<unsigned>(count, host::kMostGpus); ++index) {
@@ -125,7 +126,7 @@ void look_at_health(const std::string& root, const std::vector<host::KnownGpu>& 
   std::vector<GpuSample*> nvidia;
   for (GpuSample& sample : samples.gpus)
     if (is_nvidia(root, sample)) nvidia.push_back(&sample);
-  const bool ask = !nvidia.empty() && (!nvml.empty() || root.empty());  // the system's library knows this machine only
+  const bool ask = !nvidia.empty() && (!nvml.empty() || root.empty());  // the system's library knows only this machine
   samples.complete = !ask;
   answer(samples);
   if (!ask) return;

@@ -1,4 +1,4 @@
-// How known GPUs are now: from /sys and, of NVIDIA's, from NVML. No hwloc: this is asked every minute.
+// The present state of known GPUs: from /sys and, for NVIDIA's, from NVML. No hwloc, because this is asked every minute.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace dtrain::discover {
 
-// Calls `answer` once, or twice where NVML is asked, which may hang with its driver: first with what the kernel says.
+// Calls `answer` once with what the kernel reports, and a second time if NVML is asked, which may hang with its driver.
 void look_at_health(const std::string& root, const std::vector<host::KnownGpu>& gpus, const std::string& nvml,
                     const std::function<void(const host::GpuSamples&)>& answer);
 

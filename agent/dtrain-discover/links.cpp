@@ -27,7 +27,7 @@ void read_matrix(const hwloc_distances_s& matrix, std::vector<FoundGpu>& gpus) {
   }
 }
 
-// Union-find: whoever stands for the set that `of` is in.
+// Union-find: the representative of the set that contains `of`.
 std::size_t leader(std::vector<std::size_t>& parents, std::size_t of) {
   while (parents[of] != of) of = parents[of] = parents[parents[of]];
   return of;

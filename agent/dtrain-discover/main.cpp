@@ -1,4 +1,4 @@
-// dtrain-discover: what hardware is here. Started by the agent for a moment, so that hwloc and the GPU
+// dtrain-discover finds the hardware of this machine. The agent starts it for a moment, so that hwloc and the GPU
 // makers' libraries, which map much memory and may hang or crash, never live in the agent. docs/agent.md
 #include <getopt.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 namespace dtrain::discover {
 namespace {
 
-constexpr rlim_t kCpuSeconds = 60;  // a loop without end comes to its own
+constexpr rlim_t kCpuSeconds = 60;  // ends an endless loop
 
 constexpr const char* kUsage =
     "usage: dtrain-discover [--root DIR] [--topology FILE.xml] [--exclude GPU]... [--known 'INDEX PCI']...\n"
@@ -44,7 +44,7 @@ bool write_text(const host::Machine& machine) {
 }
 
 int run_program(int argc, char** argv) {
-  // Ends with the agent, leaves no core file, does not outlive its use.
+  // Ends with the agent, leaves no core file, and does not run longer than it is useful.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit no_core{0, 0}, cpu{kCpuSeconds, kCpuSeconds};
   ::setrlimit(RLIMIT_CORE, &no_core);
@@ -87,7 +87,7 @@ int run_program(int argc, char** argv) {
     }
   }
   if (::optind < argc || (text && health)) return std::fputs(kUsage, stderr), EX_USAGE;
-  // Only hwloc's own parts: none that starts OpenCL or GL, none that binds itself to every CPU in turn.
+  // Only hwloc's own parts: none that starts OpenCL or GL, and none that binds itself to every CPU in turn.
   ::setenv("HWLOC_COMPONENTS", "-x86,-opencl,-cuda,-nvml,-rsmi,-levelzero,-gl", 1);
   ::setenv("HWLOC_HIDE_ERRORS", "2", 1);
   int code = EX_OK;
@@ -101,7 +101,7 @@ int run_program(int argc, char** argv) {
     if (machine.error) code = EX_DATAERR;
     if (!(text ? write_text(machine) : write_frame(machine))) code = EX_IOERR;
   });
-  ::_exit(code);  // what a maker's library would do at the end may hang
+  ::_exit(code);  // a maker's library may hang in its clean-up
 }
 
 }  // namespace

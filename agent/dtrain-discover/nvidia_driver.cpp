@@ -24,7 +24,7 @@ void read_information(const std::string& path, node::Gpu& gpu) {
     return found == keys.end() ? std::string() : clean_text(found->second, host::kDeviceTextBytes);
   };
   if (!value("Model").empty()) gpu.model = value("Model");
-  // The driver writes question marks until somebody has used the GPU.
+  // The driver writes question marks until the GPU has been used.
   if (const std::string uuid = value("GPU UUID"); uuid.find('?') == std::string::npos) gpu.uuid = uuid;
   if (value("GPU Excluded") == "Yes") make_unhealthy(gpu, "the NVIDIA driver was told to leave it out");
   if (const auto minor = to_number(value("Device Minor")); minor && *minor < kMostMinors)

@@ -1,4 +1,4 @@
-// What NVIDIA's kernel driver says in /proc/driver/nvidia/gpus.
+// What NVIDIA's kernel driver reports in /proc/driver/nvidia/gpus.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace dtrain::discover {
 
-// Fills in model, UUID, minor and ordinal; one that MIG has cut is unhealthy. A GPU that the driver does not hold is marked a
-// stranger (another container's, a virtual machine's); without any driver all are unhealthy. Either is a warning.
+// Fills in model, UUID, minor and ordinal; a GPU that MIG has divided is unhealthy. A GPU that the driver does not
+// hold is marked a stranger (it belongs to another container or virtual machine); without any driver all are
+// unhealthy. Both cause a warning.
 void ask_nvidia_driver(const std::string& root, std::vector<FoundGpu>& gpus, std::vector<Error>& warnings);
 
 }  // namespace dtrain::discover

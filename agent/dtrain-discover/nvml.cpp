@@ -28,7 +28,7 @@ FoundGpu& find_or_add(std::vector<FoundGpu>& gpus, const PciInfo& pci) {
     gpus.push_back(make_gpu(address, kNvidia, static_cast<std::uint16_t>(pci.device_and_vendor >> 16)));
     return gpus.back();
   }
-  if (std::exchange(found->stranger, false)) {  // the driver does not list it there (some sandboxes), and holds it
+  if (std::exchange(found->stranger, false)) {  // the driver does not list it there (in some sandboxes), but holds it
     found->facts.healthy = true;
     found->facts.reason.clear();
   }
@@ -65,7 +65,7 @@ void read_links(const Library& nvml, Handle handle, FoundGpu& gpu) {
   }
 }
 
-// Which GPU it was about; unset where not even that can be had.
+// The GPU in question; unset if even that is not known.
 std::optional<host::PciAddress> ask_device(const Library& nvml, unsigned index, std::vector<FoundGpu>& gpus,
                                            Code& code) {
   Handle handle = nullptr;
@@ -104,7 +104,7 @@ void ask_nvml(const std::string& library, std::vector<FoundGpu>& gpus, std::vect
   if (const Code code = nvml.count(&count); code != kSuccess)
     return mark_all(gpus, nvml.text(code), warnings);
   std::vector<host::PciAddress> answered;
-  std::string unnamed;  // why one did not answer of which not even the address is known
+  std::string unnamed;  // why a GPU without a known address did not answer
   for (unsigned index = 0; index < std::min<unsigned>(count, host::kMostGpus); ++index) {
     Code code = kSuccess;
     const auto address = ask_device(nvml, index, gpus, code);

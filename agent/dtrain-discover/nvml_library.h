@@ -36,9 +36,9 @@ inline constexpr unsigned kRemoteGpu = 0, kRemoteSwitch = 2;  // nvmlIntNvLinkDe
 
 class Library {
  public:
-  explicit Library(const std::string& name);  // never closed: this program ends soon
+  explicit Library(const std::string& name);  // never closed, since this program ends soon
   bool loaded() const { return handle_ != nullptr; }
-  const std::string& missing() const { return missing_; }  // the first function that every version has and this one has not
+  const std::string& missing() const { return missing_; }  // the first function that every version has and this one lacks
   std::string text(Code code) const;
 
   Code (*init)() = nullptr;
@@ -50,7 +50,7 @@ class Library {
   Code (*uuid_of)(Handle, char*, unsigned) = nullptr;
   Code (*memory_of)(Handle, Memory*) = nullptr;
 
-  // Null where the library is older or newer than they are.
+  // nullptr if the library is older or newer than these functions.
   Code (*mig_mode)(Handle, unsigned* current, unsigned* pending) = nullptr;
   Code (*link_state)(Handle, unsigned link, unsigned* active) = nullptr;
   Code (*link_type)(Handle, unsigned link, unsigned* type) = nullptr;

@@ -1,4 +1,4 @@
-// What the kernel says of a GPU's PCI device, whoever's driver it has.
+// What the kernel reports about a GPU's PCI device, whichever driver it has.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace dtrain::discover {
 
-// Virtual functions whose physical one is here are removed: they are parts of it, made to be handed to virtual machines. The physical
-// one of which such parts are made is marked unhealthy: whoever has a part would share it with a task. Fills in AMD's minor.
+// Removes virtual functions whose physical one is here: they are parts of it, made for virtual machines. A physical one
+// with such parts is marked unhealthy, because the owner of a part would share it with a task. Fills in AMD's minor.
 void ask_pci(const std::string& root, std::vector<FoundGpu>& gpus);
 
 }  // namespace dtrain::discover

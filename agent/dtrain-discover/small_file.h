@@ -1,4 +1,4 @@
-// Files of /proc and /sys, below a root that tests choose.
+// Reads files of /proc and /sys, below a root that tests choose.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace dtrain::discover {
 
-inline constexpr std::size_t kSmallFileBytes = 64 << 10;  // of a file of the kernel; the rest is not read
+inline constexpr std::size_t kSmallFileBytes = 64 << 10;  // of one file; the rest is not read
 inline constexpr std::size_t kDirectoryEntries = 4096;    // further ones are not looked at
 
-// Without its last newline. Unset: cannot be read.
+// Without its last newline. Unset: it cannot be read.
 std::optional<std::string> read_small_file(const std::string& path);
 // A file that holds one decimal number.
 std::optional<std::uint64_t> read_number(const std::string& path);

@@ -1,4 +1,4 @@
-// What lies around a GPU on the PCI bus.
+// The devices around a GPU on the PCI bus.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,11 @@
 
 namespace dtrain::discover {
 
-inline constexpr std::size_t kNicsPerGpu = 8, kBridgesPerGpu = 8;  // further ones are left out: the nearest bridges, the first NICs stay
+// further ones are left out: the nearest bridges and the first NICs are kept
+inline constexpr std::size_t kNicsPerGpu = 8, kBridgesPerGpu = 8;
 
-// Fills in the bridges above each GPU and its nearest network devices: those below the deepest bridge that the two have in common,
-// else those of the same NUMA node. Of equally near ones those that do RDMA, where there are such.
+// Fills in the bridges above each GPU and its nearest network devices: those below the deepest common bridge, else
+// those of the same NUMA node. Among equally near ones those with RDMA, if there are any.
 void find_surroundings(hwloc_topology_t topology, std::vector<FoundGpu>& gpus);
 
 }  // namespace dtrain::discover

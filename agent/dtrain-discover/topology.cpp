@@ -43,7 +43,7 @@ Result<std::string> read_topology_file(const std::string& path) {
   return text;
 }
 
-// The major number in <topology version="3.0">; 1 where it is not said, as in files of hwloc 1.
+// The major number in <topology version="3.0">; 1 if it is missing, as in files of hwloc 1.
 unsigned format_of(std::string_view text) {
   const auto element = text.find("<topology");
   const auto end = text.find('>', element);
@@ -75,7 +75,7 @@ Status use_file(hwloc_topology_t topology, const std::string& path) {
 void keep_devices(hwloc_topology_t topology) {
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  // Network devices; of a file: what cuda, nvml and rsmi said about a GPU where it was written.
+  // Network devices; in a file: what cuda, nvml and rsmi reported about a GPU when it was written.
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
 }
 
@@ -117,7 +117,7 @@ std::vector<task::HostCpu> list_cpus(hwloc_topology_t topology) {
     const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
     task::HostCpu cpu;
     cpu.index = pu->os_index;
-    // A core's number of the kernel's counts anew in each package. Where no cores are known each CPU is one.
+    // The kernel numbers cores anew in each package. If no cores are known, each CPU counts as one.
     cpu.core = core != nullptr ? core->logical_index : pu->logical_index;
     if (pu->nodeset != nullptr) cpu.numa = hwloc_bitmap_first(pu->nodeset);
     cpus.push_back(cpu);

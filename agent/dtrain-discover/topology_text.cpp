@@ -22,7 +22,7 @@ std::string gibibytes(std::uint64_t bytes) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
 }
 
-// "16 cores, 32 threads"; "16 cores" where each has one thread; "no cores" of a node that is memory only.
+// "16 cores, 32 threads"; "16 cores" if each has one thread; "no cores" for a node with memory only.
 std::string cores_in(hwloc_topology_t topology, hwloc_const_cpuset_t cpus) {
   const auto count = [&](hwloc_obj_type_t type) {
     return static_cast<std::uint64_t>(
@@ -111,7 +111,7 @@ std::string topology_text(hwloc_topology_t topology, std::uint64_t memory_bytes,
   for (int i = 0; i < packages; ++i) {
     const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, static_cast<unsigned>(i));
     const std::vector<NumaLine>& nodes = of_package[static_cast<std::size_t>(i)];
-    // One of which nothing may be used, neither cores nor memory, is no part of what is offered.
+    // A node of which nothing may be used, neither cores nor memory, is no part of what is offered.
     if (nodes.empty() && hwloc_bitmap_iszero(package->cpuset)) continue;
     text.line(1, "package " + std::to_string(i) + ": " + cores_in(topology, package->cpuset));
     write_nodes(text, 2, nodes);

@@ -13,7 +13,7 @@
 namespace dtrain::ctl {
 namespace {
 
-// Verbs of docs/contract.md that are yet to come.
+// Verbs of docs/contract.md that this version lacks.
 constexpr std::array<std::string_view, 1> kLacking{"top"};
 
 using Pair = std::pair<std::string, std::string>;
@@ -62,7 +62,7 @@ class CommandLine {
     add_task_verbs();
     add_action_verbs();
     add_other_verbs();
-    for (CLI::App* verb : app_.get_subcommands({})) verb->fallthrough();   // global options also behind the verb
+    for (CLI::App* verb : app_.get_subcommands({})) verb->fallthrough();   // global options may follow the verb
   }
 
   CLI::App& app() { return app_; }
@@ -93,7 +93,7 @@ class CommandLine {
   void does(CLI::App* sub, F f) {
     sub->callback([this, f] { action_ = f; });
   }
-  // Options for which each occurrence brings one value.
+  // Options that may occur several times, each with one value.
   static void each_one(CLI::Option* option) {
     option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
   }
@@ -389,7 +389,7 @@ class CommandLine {
 
   CLI::App app_{"Runs distributed training jobs on this cluster", "dtrainctl"};
   std::function<int(Session&)> action_;
-  std::vector<std::string> command_;   // what stands behind --
+  std::vector<std::string> command_;   // what follows --
   Globals globals_;
   std::string timeout_, kind_, path_, attempt_, since_, drain_deadline_, shell_, names_of_, names_job_;
   bool no_color_ = false;
@@ -412,7 +412,7 @@ class CommandLine {
   DoctorOptions doctor_;
 };
 
-// Usage errors read like all others, also as JSON; -o may stand anywhere, so it is looked for.
+// Usage errors look like all others, also as JSON; -o may be anywhere, so it is searched for.
 int usage_error(const std::vector<std::string>& args, Io& io, const std::string& message, const std::string& next) {
   Globals globals;
   for (std::size_t i = 0; i < args.size(); ++i)
@@ -451,7 +451,7 @@ Result<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms) {
 }
 
 int run_program(const std::vector<std::string>& all, Io& io) {
-  // What stands behind the first -- is a command for others and never read as options of ours.
+  // What follows the first -- is a command for others and never parsed as options of dtrainctl.
   const auto mark = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> args(all.begin(), mark), command(mark == all.end() ? mark : mark + 1, all.end());
   CommandLine line(command);
@@ -470,7 +470,7 @@ int run_program(const std::vector<std::string>& all, Io& io) {
     return kUsage;
   }
   try {
-    std::vector<std::string> reversed(args.rbegin(), args.rend());   // CLI11 takes them from the back
+    std::vector<std::string> reversed(args.rbegin(), args.rend());   // CLI11 takes them from the end
     line.app().parse(reversed);
     Session session(io, line.globals());
     return line.act(session);

@@ -12,7 +12,7 @@ namespace dtrain::ctl {
 namespace {
 
 constexpr std::size_t kReadBytes = 64 << 10;       // of one read
-constexpr std::size_t kReadPerTurn = 1 << 20;      // of one transfer(): a flood of output leaves the caller its turn
+constexpr std::size_t kReadPerTurn = 1 << 20;      // in one transfer(): a flood of output must leave the caller its turn
 
 tl::unexpected<Failure> lost(const std::string& cause) {
   Failure f(Error{ErrorCode::unavailable, "could not talk to the agent: " + cause, "see whether dtraind runs"});
@@ -21,7 +21,7 @@ tl::unexpected<Failure> lost(const std::string& cause) {
 }
 
 void set_send_timeout(int fd, Deadline deadline) {
-  timeval tv{};   // zero: without limit
+  timeval tv{};   // zero: no limit
   if (deadline != kNoDeadline) {
     const auto left = std::max<std::int64_t>(
         1000, std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now()).count());
@@ -73,7 +73,7 @@ Outcome<Connection> Connection::open_local(const std::string& address, Deadline 
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   if (path.size() >= sizeof name.sun_path) {
-    // Longer than a socket address can say: name it through its directory's descriptor.
+    // Too long for a socket address: named through its directory's descriptor.
     const std::size_t slash = path.rfind('/');
     directory = UniqueFd(::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     path = "/proc/self/fd/" + std::to_string(directory.get()) + path.substr(slash);
@@ -85,7 +85,7 @@ Outcome<Connection> Connection::open_local(const std::string& address, Deadline 
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   int cause = fd ? 0 : errno;
   if (fd) {
-    // A full backlog makes connect() wait, at most as long as this.
+    // A full backlog makes connect() wait, for at most this time.
     set_send_timeout(fd.get(), deadline);
     int done;
     do done = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name);
@@ -117,7 +117,7 @@ void Connection::transfer() {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (n < 0) {
-      out_.clear();   // the agent may have said why before it closed: that is still to be read
+      out_.clear();   // the agent may have said why before it closed, which is yet to be read
       break;
     }
     out_.erase(0, static_cast<std::size_t>(n));

@@ -1,7 +1,8 @@
-// One connection to an agent, at its control socket or from another machine: numbered requests out, replies in. Single-threaded.
+// One connection to an agent, at its control socket or from another machine: sends numbered requests and reads
+// replies. Single-threaded.
 //
-// Blocking use: call(). Streams: send() a request, then receive() until a message with `last` arrives. With an event
-// loop of one's own: poll on poll_request(), then transfer(), then next() until it answers nullopt.
+// Blocking use: call(). Streams: send() a request, then receive() until a message with `last` arrives. With the
+// caller's own event loop: poll on poll_request(), then transfer(), then next() until it returns nullopt.
 //
 // Every failure that leaves the connection unusable has Failure::lost set and code unavailable.
 #pragma once
@@ -27,10 +28,10 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 // Milliseconds for poll(): -1 never, rounded up so that a wait never ends before the deadline.
 int poll_timeout(Deadline deadline);
 
-// No reply came before a deadline.
+// The error when no reply came before a deadline.
 Failure no_answer();
 
-// Where an agent is.
+// The address of an agent.
 struct AgentAddress {
   std::string at;        // the path of a Unix stream socket, or HOST:PORT of its door for clients
   std::string key_file;  // of the client; for HOST:PORT only
@@ -41,13 +42,13 @@ class Connection {
   // Fails at the deadline at the latest.
   static Outcome<Connection> open(const AgentAddress& agent, Deadline deadline);
 
-  // Queues a request and answers its number. Bytes leave with transfer(), receive() or call().
+  // Queues a request and returns its number. The bytes leave with transfer(), receive() or call().
   template <class T>
   std::uint64_t send(wire::MessageType type, const T& payload) {
     enqueue(wire::make_message(type, ++requests_, payload));
     return requests_;
   }
-  // A message that is no request (exec_input, cancel_request): it carries number 0 and gets no reply.
+  // Queues a message that is no request (exec_input, cancel_request): it has number 0 and gets no reply.
   template <class T>
   void tell(wire::MessageType type, const T& payload) {
     enqueue(wire::make_message(type, 0, payload));
@@ -64,7 +65,7 @@ class Connection {
 
   // The next message; nullopt when the deadline passed first.
   Outcome<std::optional<wire::Message>> receive(Deadline deadline);
-  // Sends and reads what is possible without waiting.
+  // Sends and reads as much as possible without waiting.
   void transfer();
   // The next message among those already read.
   Outcome<std::optional<wire::Message>> next();
@@ -88,11 +89,11 @@ class Connection {
   Outcome<wire::Message> reply_to(std::uint64_t number, Deadline deadline);
   static Outcome<void> check(const wire::Message& message, wire::MessageType expected);
 
-  std::unique_ptr<net::ClientLink> link_;  // of another machine: its socket is fd_; ends after that was closed
+  std::unique_ptr<net::ClientLink> link_;  // to another machine: fd_ is its socket; ended after fd_ is closed
   UniqueFd fd_;
   std::string out_;
   wire::Deframer in_;
-  bool ended_ = false;       // the agent closed its side: what was read before is still delivered
+  bool ended_ = false;       // the agent closed its side; messages that were read before are still returned
   std::uint64_t requests_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// cancel, suspend, resume, restart, scale, delete, rerun: one request each, safe to send twice.
+// cancel, suspend, resume, restart, scale, delete, rerun: one request each, which may safely be sent twice.
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/stream.h"
@@ -39,7 +39,7 @@ Outcome<void> act(Session& session, wire::ActionRequest request, const std::stri
   return {};
 }
 
-// Which job has the name; nullopt: none.
+// The job that has the name; nullopt: none.
 Outcome<std::optional<std::uint64_t>> id_of(const Session& session, const std::string& name) {
   const auto jobs = session.ask_surely<wire::JobsReply>(wire::MessageType::query_jobs, wire::JobsRequest{name, {}, "", ""},
                                                         wire::MessageType::jobs);
@@ -48,8 +48,8 @@ Outcome<std::optional<std::uint64_t>> id_of(const Session& session, const std::s
   return jobs->jobs.empty() ? std::nullopt : std::optional(jobs->jobs.front().id);
 }
 
-// Until nothing of it is left: only then another job may have its name. What it still waits for is said when that changes, at most once
-// in kWatchPause.
+// Waits until nothing of it is left, when another job may have its name. What it still waits for is printed when that
+// changes, at most once in kWatchPause.
 int wait_until_gone(Session& session, const std::string& name, std::uint64_t id) {
   const Deadline deadline = session.answer_deadline(std::nullopt);
   Stream watch(session, [id](Connection& connection) {

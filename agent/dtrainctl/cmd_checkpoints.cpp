@@ -5,7 +5,7 @@
 namespace dtrain::ctl {
 
 int cmd_checkpoints(Session& session, const CheckpointsOptions& options) {
-  // Reading every byte of a large checkpoint takes as long as it takes: only --timeout bounds it.
+  // Reading every byte of a large checkpoint takes its time: only --timeout limits it.
   const Deadline deadline = options.verify ? session.answer_deadline(std::nullopt) : session.answer_deadline();
   auto reply = session.ask_by<wire::CheckpointsReply>(wire::MessageType::query_checkpoints,
                                                       wire::CheckpointsRequest{options.job, options.verify},

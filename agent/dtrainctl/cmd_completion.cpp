@@ -1,5 +1,5 @@
-// Completion scripts, made from the verbs and options that the parser knows: they cannot drift from it. Names of jobs,
-// tasks and nodes are asked of the agent while somebody types.
+// Completion scripts, generated from the verbs and options of the parser, so that they always match. The agent is
+// asked for names of jobs, tasks and nodes while somebody types.
 #include <set>
 
 #include "agent/dtrainctl/commands.h"
@@ -22,7 +22,7 @@ std::string verb_names(const std::vector<VerbSummary>& verbs) {
   return out;
 }
 
-// Options that are followed by a value, as a pattern of `case`.
+// Options that take a value, as a pattern of `case`.
 std::string valued_options(const std::vector<VerbSummary>& verbs) {
   std::set<std::string> names;
   for (const VerbSummary& verb : verbs) names.insert(verb.valued.begin(), verb.valued.end());
@@ -139,7 +139,8 @@ std::string zsh_script(const std::vector<VerbSummary>& verbs, const std::vector<
     argument(verb.second, 1);
     out += "      fi ;;\n";
   }
-  // Loaded from fpath this file is the function's body, and the first completion is already wanted; sourced, it is not.
+  // Loaded from fpath this file is the function's body, and the first completion is already wanted; if it is sourced,
+  // it is not.
   return out + "  esac\n}\nif [[ $funcstack[1] == _dtrainctl ]]; then _dtrainctl; else compdef _dtrainctl dtrainctl; fi\n";
 }
 
@@ -188,7 +189,7 @@ std::string fish_script(const std::vector<VerbSummary>& verbs, const std::vector
   return out;
 }
 
-// Names, one a line. Silent and quick: this runs while somebody types.
+// Names, one on each line. Silent and fast, because this runs while somebody types.
 int print_names(Session& session, const std::string& kind, const std::string& job) {
   const Deadline deadline = session.answer_deadline(kTypingTime);
   if (kind == "jobs") {

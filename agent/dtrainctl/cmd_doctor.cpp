@@ -1,5 +1,5 @@
-// What is wrong, each with its cure. The agent knows it of itself and of the others; where none answers this program looks at
-// this host, with the eyes of whoever runs it.
+// Prints what is wrong, each with its cure. The agent knows that about itself and the others; if no agent answers,
+// this program examines this host with the rights of its user.
 #include <algorithm>
 
 #include "agent/dtrainctl/json_view.h"
@@ -23,7 +23,7 @@ Findings look_here(const std::string& config_file, const wire::ErrorItem& why) {
   Findings findings;
   auto read = daemon::load_config(config_file, {});
   if (read) loaded = std::move(*read);
-  // Of a file that is no configuration nothing is believed.
+  // Nothing in an invalid configuration file is used.
   node::ExamTerms terms = daemon::exam_terms(loaded.errors.empty() ? loaded.config : daemon::Config{});
   terms.agent = false;
   findings.push_back({"agent", terms.name, "bad", why.message,
@@ -50,7 +50,7 @@ int cmd_doctor(Session& session, const DoctorOptions& options) {
     show(reply->findings);
     return any_bad(reply->findings) ? kJobFailed : kDone;
   }
-  // Of another machine there is nothing to be seen from here.
+  // Another machine cannot be examined from here.
   if (reply.error().code() != ErrorCode::unavailable || net::is_host_and_port(session.globals.agent.at))
     return session.report(reply.error());
   session.note("no agent answers: what follows is this host alone, as it looks to this program");

@@ -1,4 +1,4 @@
-// drain, undrain: safe to ask twice. --wait follows until nothing is left on the host.
+// drain, undrain: may safely be sent twice. --wait follows until the host has no tasks.
 #include <thread>
 
 #include "agent/dtrainctl/commands.h"
@@ -7,7 +7,7 @@
 namespace dtrain::ctl {
 namespace {
 
-// Says what is left whenever that changes. An agent that restarts is no reason to stop waiting.
+// Prints what is left whenever that changes, and continues to wait if the agent restarts.
 int wait_until_empty(Session& session, const std::string& node) {
   const Deadline deadline = session.answer_deadline(std::nullopt);
   std::vector<std::string> said;

@@ -7,7 +7,7 @@ namespace {
 
 void print_events(Session& session, const std::vector<wire::EventView>& events, wire::EventsRequest& from) {
   for (const wire::EventView& event : events) {
-    // Where to go on after a reconnection. The node's own events repeat the seq of the history's event before them.
+    // Where to continue after a reconnection. The node's own events repeat the seq of the history's event before them.
     std::uint64_t& last = event.local != 0 ? from.after_local : from.after;
     const std::uint64_t number = event.local != 0 ? event.local : event.seq;
     if (number <= last) continue;
@@ -27,7 +27,7 @@ void print_events(Session& session, const std::vector<wire::EventView>& events, 
 int cmd_events(Session& session, const EventsOptions& options) {
   auto connection = session.connect();
   if (!connection) return session.report(connection.error());
-  wire::EventsRequest request{options.job, 0, false, 0};  // what is there comes first, in answers of bounded size
+  wire::EventsRequest request{options.job, 0, false, 0};  // existing events come first, in answers of bounded size
   connection->send(wire::MessageType::query_events, request);
   while (true) {
     auto message = connection->receive(request.follow ? kNoDeadline : session.answer_deadline());
@@ -48,7 +48,7 @@ int cmd_events(Session& session, const EventsOptions& options) {
       request.follow = true;
     }
     if ((*message)->last) connection->send(wire::MessageType::query_events, request);
-    if (!session.io.out) return kJobFailed;   // nobody reads any more
+    if (!session.io.out) return kJobFailed;   // nobody reads the output any more
   }
 }
 

@@ -14,9 +14,9 @@ namespace dtrain::ctl {
 namespace {
 
 constexpr std::size_t kInputBytes = 16 << 10;     // of one message of typed or piped input
-constexpr std::size_t kUnsentBytes = 256 << 10;   // more waiting for the agent: stdin is not read meanwhile
+constexpr std::size_t kUnsentBytes = 256 << 10;   // unsent bytes; with more, stdin is not read
 
-// As a shell would say it.
+// As a shell would report it.
 int shell_code(const wire::ExitView& exit) {
   if (exit.signal) return 128 + signal_number(*exit.signal);
   return exit.code.value_or(kJobFailed);
@@ -42,7 +42,7 @@ int cmd_exec(Session& session, const ExecOptions& options) {
   if (request.terminal) raw = std::make_unique<RawTerminal>(io.in_fd);
   wire::ExecInput input;
   input.exec = connection->send(wire::MessageType::exec, request);
-  // Failures are told on a terminal that is itself again.
+  // Failures are printed after the terminal is restored.
   const auto give_up = [&](const Failure& failure) {
     raw.reset();
     return session.report(failure);
@@ -75,7 +75,7 @@ int cmd_exec(Session& session, const ExecOptions& options) {
         told.rows = now->rows;
         told.columns = now->columns;
       } else {
-        told.signal = signal;   // with a terminal ^C arrives as a key; these come from kill(1) or a closed window
+        told.signal = signal;   // with a terminal ^C arrives as a key; these signals come from kill(1) or a closed window
       }
       connection->tell(wire::MessageType::exec_input, told);
     }

@@ -1,4 +1,4 @@
-// form --without: an operator's word that these founders will not come. Safe to say twice.
+// form --without: an operator says that these founders will not come. May safely be repeated.
 #include "agent/dtrainctl/commands.h"
 
 namespace dtrain::ctl {

@@ -1,5 +1,5 @@
-// Makes the cluster's key file, or appends a pair to it; makes a client's, or brings it up to date. The secret is in a file of mode
-// 0600 from its first byte and nowhere else: never on a terminal, in an argument or a message.
+// Makes the cluster's key file, or appends a pair to it; makes a client's key file, or updates it. The secret is only
+// ever in a file of mode 0600: never on a terminal, in an argument or in a message.
 #include <fcntl.h>
 #include <sodium.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ static_assert(sizeof(wire::KeyText::secret_key) == crypto_box_SECRETKEYBYTES);
 
 constexpr mode_t kMode = 0600;
 
-// Overwrites what it guards at the end of its scope.
+// Overwrites the guarded bytes at the end of its scope.
 class Wiped {
  public:
   explicit Wiped(std::string& text) : text_(text) {}
@@ -41,7 +41,7 @@ std::string directory_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// A file of which kind, for messages: "cluster key", "client key".
+// The kind of a file, for messages: "cluster key", "client key".
 struct KeyPath {
   const char* kind;
   std::string path;
@@ -54,7 +54,7 @@ auto io_failure(const std::string& what, const KeyPath& key, const std::string& 
   return fail(code, "could not " + what + " " + key.text() + ": " + std::strerror(cause), next);
 }
 
-// A new file with these bytes, durable. It did not exist before, and is not left behind half written.
+// Makes a new file with these bytes, durably. It must not exist before, and is not left behind half written.
 Status create(const KeyPath& key, std::string_view bytes, const struct stat* owner) {
   UniqueFd fd(::open(key.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
   if (!fd && errno == EEXIST)
@@ -64,7 +64,7 @@ Status create(const KeyPath& key, std::string_view bytes, const struct stat* own
         errno == ENOENT ? "make its directory first" : "choose a directory that you may write to";
     return io_failure("make", key, next);
   }
-  // Another owner is kept where we may; who is not root owns the old file already.
+  // Keeps another owner if permitted; without root, the old file belongs to this user anyway.
   bool ok = owner == nullptr || ::geteuid() != 0 || ::fchown(fd.get(), owner->st_uid, owner->st_gid) == 0;
   ok = ok && write_all(fd.get(), bytes) && ::fsync(fd.get()) == 0;
   if (ok) return {};
@@ -98,7 +98,7 @@ Result<std::string> read_guarded(const KeyPath& key, struct stat& info) {
   return text;
 }
 
-// The file anew, of the same owner; in one step, whoever reads it meanwhile.
+// Replaces the file in one step, with the same owner, so that readers see the old or the new one.
 Status replace(const KeyPath& key, std::string_view bytes, const struct stat& info) {
   const KeyPath beside{key.kind, key.path + ".new"};
   if (auto created = create(beside, bytes, &info); !created) {
@@ -124,7 +124,7 @@ Status make(const KeyPath& key) {
   return flush_directory(key);
 }
 
-// Appends a pair and keeps what stands there, comments too. Answers how many pairs there are now.
+// Appends a pair and keeps the content, comments included. Returns how many pairs there are now.
 Result<std::size_t> add(const KeyPath& key) {
   struct stat info {};
   auto text = read_guarded(key, info);
@@ -142,7 +142,7 @@ Result<std::size_t> add(const KeyPath& key) {
   std::string made = net::new_key_file();
   const Wiped made_wiped(made);
   std::string whole;
-  whole.reserve(text->size() + made.size() + 1);  // grown in place: no copy is left behind in freed memory
+  whole.reserve(text->size() + made.size() + 1);  // so that growing leaves no copy in freed memory
   const Wiped whole_wiped(whole);
   whole += *text;
   if (whole.back() != '\n') whole += '\n';
@@ -171,7 +171,7 @@ Result<std::vector<wire::KeyBytes>> agents_keys(const std::string& cluster_key) 
   return keys;
 }
 
-// Answers the public key.
+// Returns the public key.
 Result<wire::KeyBytes> make_client(const KeyPath& key, const std::string& cluster_key) {
   auto agents = agents_keys(cluster_key);
   if (!agents) return fail(agents.error());
@@ -188,7 +188,7 @@ Result<wire::KeyBytes> make_client(const KeyPath& key, const std::string& cluste
   return keys.own.public_key;
 }
 
-// The present keys of the cluster in place of those that it had; its own pair stays.
+// Replaces the agents' keys by the cluster's present ones; the client's own pair stays.
 Result<wire::KeyBytes> renew_client(const KeyPath& key, const std::string& cluster_key) {
   struct stat info {};
   auto text = read_guarded(key, info);

@@ -1,4 +1,4 @@
-// leave, forget-node: who belongs to the cluster for good. Safe to ask twice.
+// leave, forget-node: take a node out of the cluster for good. May safely be sent twice.
 #include "agent/dtrainctl/commands.h"
 
 namespace dtrain::ctl {

@@ -7,10 +7,10 @@
 namespace dtrain::ctl {
 namespace {
 
-// Attempts that are asked for one by one; of a task that had more they come as its hosts tell them.
+// Attempts that are asked for one by one; those of a task with more come as its hosts send them.
 constexpr std::uint32_t kAttemptsInOrder = 1000;
 
-// What answers one request, to its end.
+// Prints the answer to one request, to its end.
 Outcome<void> pass_on(Session& session, const wire::LogsRequest& request, LogPrinter& printer) {
   LogResume resume(request);
   Stream logs(session, [&](Connection& connection) { connection.send(wire::MessageType::logs, resume.request()); }, false);
@@ -20,14 +20,14 @@ Outcome<void> pass_on(Session& session, const wire::LogsRequest& request, LogPri
     auto messages = logs.turn();
     if (!messages) return failed(messages.error());
     for (const wire::Message& message : *messages) {
-      if (message.type == wire::MessageType::ok) return {};  // an end without words
+      if (message.type == wire::MessageType::ok) return {};  // the end, without data
       auto chunk = Connection::read<wire::LogChunk>(message, wire::MessageType::log_chunk);
       if (!chunk) return failed(chunk.error());
       printer.add(*chunk, resume.fresh(*chunk));
       if (!chunk->note.empty()) session.note(chunk->note);
       if (message.last) return {};
     }
-    if (!session.io.out) return {};  // nobody reads any more
+    if (!session.io.out) return {};  // nobody reads the output any more
     if (!logs.connected() && !request.follow)
       return failed(ErrorCode::unavailable, "could not read all of the log: the agent went away", "try again");
     if (!away && logs.away()) session.note("lost the agent; waiting for it");
@@ -46,13 +46,13 @@ std::uint32_t attempts_of(const Session& session, const wire::LogsRequest& reque
   return task == tasks->tasks.end() || task->attempt > kAttemptsInOrder ? 0 : task->attempt;
 }
 
-// Attempts ran on several hosts, which answer side by side: one after the other they are in order.
+// The attempts ran on several hosts, which answer side by side: asking one after the other keeps them in order.
 Outcome<void> pass_on_in_order(Session& session, wire::LogsRequest request, std::uint32_t attempts, LogPrinter& printer) {
   request.all_attempts = false;
   for (request.attempt = 1; request.attempt <= attempts; ++request.attempt) {
     if (request.attempt > 1) session.note(request.task + ": attempt " + std::to_string(request.attempt) + " begins");
     const auto done = pass_on(session, request, printer);
-    if (!done && done.error().code() != ErrorCode::not_found) return done;  // one that wrote nothing
+    if (!done && done.error().code() != ErrorCode::not_found) return done;  // an attempt that wrote nothing
   }
   return {};
 }

@@ -1,5 +1,5 @@
-// recover-quorum: an operator's word that a majority of the voters is lost for good. First the agent says what it would
-// mean; it is done only with --yes, or when a terminal's user says so.
+// recover-quorum: an operator says that a majority of the voters is lost for good. The agent first says what that
+// would mean; it is carried out only with --yes, or when the user agrees on a terminal.
 #include <unistd.h>
 
 #include "agent/dtrainctl/commands.h"
@@ -15,7 +15,7 @@ Outcome<wire::RecoveryView> ask(Session& session, bool go, bool force) {
   return session.ask<wire::RecoveryView>(MessageType::recover_quorum, wire::RecoverRequest{go, force}, MessageType::recovery);
 }
 
-// A line of the terminal that begins with y.
+// Reads a line from the terminal and checks that it begins with y.
 bool says_yes(Session& session) {
   session.io.err << "Begin a new history on this node? (y/N) " << std::flush;
   char first = 0, next = 0;

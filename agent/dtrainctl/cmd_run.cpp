@@ -9,7 +9,7 @@
 namespace dtrain::ctl {
 namespace {
 
-// A name from a command: "python3" -> "python3-", completed by the cluster.
+// A name made from a command: "python3" -> "python3-", completed by the cluster.
 std::string name_prefix(const std::string& program) {
   static constexpr std::size_t kPrefixBytes = 40;   // leaves room for what the cluster adds
   std::string name;
@@ -32,7 +32,7 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
   if (options.name.empty()) metadata["generateName"] = name_prefix(options.command.front());
   else metadata["name"] = options.name;
   Json command = Json::array();
-  for (const std::string& word : options.command) command.push_back(job::escape_params(word));   // no parameters here
+  for (const std::string& word : options.command) command.push_back(job::escape_params(word));   // there are no parameters here
   const auto role = [&](std::uint32_t replicas, bool with_gpus) {
     Json r{{"replicas", replicas}, {"command", command}};
     if (with_gpus && options.gpus > 0) r["resources"] = Json{{"gpus", options.gpus}};
@@ -62,7 +62,7 @@ int cmd_run(Session& session, const RunOptions& options) {
       return session.report(Failure(Error{ErrorCode::invalid, "could not tell the current directory: " + wrong.message(),
                                           "change to a directory that exists"}));
     job = parse_job(session, job_file_of(options, here.string()), "run", options.file, here.string());
-    // There is no such file, and nobody wrote its lines.
+    // There is no such file with lines to point to.
     if (!job)
       for (wire::ErrorItem& item : job.error().items) item.file.clear(), item.line = 0;
   }
@@ -70,7 +70,7 @@ int cmd_run(Session& session, const RunOptions& options) {
   auto submitted = submit_job(session, std::move(*job), options.replace);
   if (!submitted) return session.report(submitted.error());
   if (submitted->unchanged) {
-    // The logs of a run that is over are no new run, and its success is not ours to tell anew.
+    // The logs of a finished run are no new run, and its success is not reported anew.
     const auto ended = ended_state(session, *submitted);
     if (!ended) return session.report(ended.error());
     session.note("job " + submitted->name + ": " + unchanged_text(submitted->name, *ended, options.detach ? "" : "; following it"));

@@ -6,7 +6,7 @@ namespace dtrain::ctl {
 
 int cmd_version(Session& session) {
   auto agent = session.ask<wire::VersionReply>(wire::MessageType::query_version, wire::Empty{}, wire::MessageType::version);
-  // The client's own version is worth printing where no agent runs.
+  // The client's own version is printed even if no agent runs.
   const Json json{{"client", DTRAIN_VERSION}, {"agent", agent ? json_of(*agent) : Json(nullptr)}};
   session.show(json, [&] {
     return "client " DTRAIN_VERSION "\n" +

@@ -26,7 +26,7 @@ int cmd_wait(Session& session, const WaitOptions& options) {
   }, true);
   if (auto started = watch.start(); !started) return session.report(started.error());
   bool away = false;
-  std::string now;  // how it stands
+  std::string now;  // its present state
   while (true) {
     auto messages = watch.turn();
     if (!messages) return session.report(messages.error());

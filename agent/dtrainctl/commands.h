@@ -1,5 +1,5 @@
-// The verbs: what the command line says of each, and the function that does it. Each answers the exit code.
-// Options are filled in by cli.cpp.
+// The verbs: the options that the command line sets, and the function that does the work and returns the exit code.
+// cli.cpp fills in the options.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace dtrain::ctl {
 
-// A job file and what is filled into it.
+// A job file and the values filled into it.
 struct FileOptions {
   std::string file;                                         // "-": stdin
   std::vector<std::pair<std::string, std::string>> sets;    // --set PATH=V
@@ -28,13 +28,13 @@ int cmd_submit(Session& session, const SubmitOptions& options);
 int cmd_plan(Session& session, const FileOptions& options);
 
 struct RunOptions {
-  FileOptions file;                         // file "": the job is made from what follows
+  FileOptions file;                         // file "": the job is made from the fields below
   std::uint32_t ps = 0, workers = 1, gpus = 0;
   bool chief = false;
-  std::string name, framework;              // "": chosen
+  std::string name, framework;              // "": chosen by dtrainctl
   std::vector<std::string> command;
   bool replace = false, detach = false, cancel_on_exit = false;
-  bool raw = false;                         // escape sequences of tasks reach the terminal
+  bool raw = false;                         // tasks' escape sequences reach the terminal unchanged
 };
 int cmd_run(Session& session, const RunOptions& options);
 
@@ -55,20 +55,20 @@ int cmd_tasks(Session& session, const NamedOptions& options);
 int cmd_status(Session& session, const NamedOptions& options);
 int cmd_nodes(Session& session, const NamedOptions& options);
 int cmd_topology(Session& session, const NamedOptions& options);
-// name "": this node leaves its cluster for good; else a node that is down or dead is forgotten.
+// name "": this node leaves its cluster for good; otherwise a node that is down or dead is forgotten.
 int cmd_leave(Session& session, const NamedOptions& options);
 struct DrainOptions {
   wire::DrainRequest request;
-  bool wait = false;       // until no task is left there
+  bool wait = false;       // wait until the host has no tasks
 };
 int cmd_drain(Session& session, const DrainOptions& options);   // and undrain
-// The founders that are there need not wait for those.
+// Lets the founders that are there begin without the named ones.
 int cmd_form(Session& session, const std::vector<std::string>& without);
 
 struct RecoverOptions {
   bool yes = false, force = false;
 };
-// This node's log begins a new history of the cluster.
+// Lets this node's log begin a new history of the cluster.
 int cmd_recover_quorum(Session& session, const RecoverOptions& options);
 
 struct WaitOptions {
@@ -97,7 +97,7 @@ struct ActionOptions {
   wire::ActionRequest request;
   std::vector<std::pair<std::string, std::uint32_t>> scale;   // role, replicas
   std::string package_dir;                                    // restart --package
-  bool no_wait = false;                                       // delete: not until its name is free
+  bool no_wait = false;                                       // delete: do not wait until the name is free
 };
 int cmd_action(Session& session, const ActionOptions& options);
 
@@ -123,24 +123,24 @@ int cmd_doctor(Session& session, const DoctorOptions& options);
 
 struct KeygenOptions {
   std::string file;
-  bool add = false;        // a further pair, behind those of an existing file; a client's: the cluster's present keys
+  bool add = false;        // append a pair to an existing file; for a client: fetch the cluster's present keys
   bool client = false;
-  std::string cluster_key = "/etc/dtrain/cluster.key";  // a client's: what it is made of
+  std::string cluster_key = "/etc/dtrain/cluster.key";  // from which a client's key is made
 };
 int cmd_keygen(Session& session, const KeygenOptions& options);
 
-// Shell completion: the scripts ask `dtrainctl completion names KIND` for names while somebody types.
+// Shell completion: the scripts call `dtrainctl completion names KIND` for names while somebody types.
 struct VerbSummary {
   std::string name, help;
   std::vector<std::string> options;     // "--follow", "-f"
-  std::vector<std::string> valued;      // those of them that are followed by a value
-  std::string first, second;            // what the positional arguments name: job, task, node, file, ""
+  std::vector<std::string> valued;      // those that take a value
+  std::string first, second;            // what the positional arguments are: job, task, node, file, ""
 };
 int cmd_completion(Session& session, const std::string& what, const std::string& kind, const std::string& job,
                    const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals);
 
-// Repeats `look` every kWatchPause until it fails or the user ends the program: on a terminal the screen is redrawn,
-// elsewhere a changed answer is printed again. `look` prints to the given session.
+// Repeats `look` every kWatchPause until it fails or the user ends the program. On a terminal the screen is redrawn,
+// elsewhere an answer is printed again when it changed. `look` prints to the given session.
 int watch_screen(Session& session, const std::function<int(Session&)>& look);
 
 }  // namespace dtrain::ctl

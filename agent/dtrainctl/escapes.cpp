@@ -18,7 +18,7 @@ bool EscapeFilter::take_colored() { return std::exchange(colored_, false); }
 
 void EscapeFilter::end_sequence(unsigned char last, std::string& out) {
   const std::string parameters = std::exchange(sequence_, {});
-  // Others end in m, too, with a mark of their own in front: they set modes.
+  // Other sequences end in m, too, but begin with a mark of their own: they set modes.
   if (last != 'm' || !colors_ || parameters.find_first_not_of("0123456789;:") != std::string::npos) return;
   out += "\033[" + parameters + "m";
   colored_ = parameters.find_first_not_of("0;:") != std::string::npos;
@@ -30,7 +30,7 @@ void EscapeFilter::text(unsigned char byte, std::string& out) {
     --continue_;
   } else {
     continue_ = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 0;
-    if (byte == kEscape || byte == 0xc2) {  // what follows may make the latter a control of the second kind
+    if (byte == kEscape || byte == 0xc2) {  // the following bytes decide whether the latter begins an 8-bit control character
       in_ = byte == kEscape ? In::escape : In::half_control;
       return;
     }
@@ -47,7 +47,7 @@ void EscapeFilter::text(unsigned char byte, std::string& out) {
   out += static_cast<char>(byte);
 }
 
-// False: the byte belongs to what follows, and is looked at again.
+// Returns false if the byte belongs to what follows and must be looked at again.
 bool EscapeFilter::step(unsigned char byte, std::string& out) {
   const auto become = [&](In next) { return in_ = next, length_ = 0, true; };
   switch (in_) {
@@ -89,7 +89,7 @@ bool EscapeFilter::step(unsigned char byte, std::string& out) {
       return false;
     case In::string:
       if (byte == kEscape) return in_ = In::string_escape, true;
-      if (byte == '\n') return in_ = In::text, false;  // a line is never swallowed
+      if (byte == '\n') return in_ = In::text, false;  // a line end is never dropped
       if (byte == kBell || byte == kCancel || byte == kSubstitute || ++length_ > kControlStringBytes) in_ = In::text;
       return true;
     case In::string_escape:

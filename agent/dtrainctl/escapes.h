@@ -1,6 +1,6 @@
-// What a task writes, made fit for a terminal that shows other things, too: colour passes, and nothing else that a terminal acts
-// upon, nor what turns the direction of text. Clearing, moving, titles, modes and other screens are dropped, whole, also where they come
-// in pieces.
+// Makes a task's output fit for a terminal that shows other things, too: only colours pass. Other control sequences
+// (clearing, moving, titles, modes, other screens), and characters that change the direction of text, are dropped
+// completely, even if they arrive in pieces.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace dtrain::ctl {
 
-// Of one sequence; what is longer is no sequence, and what follows is text again.
+// Limits of one sequence; a longer one is no sequence, and what follows is text again.
 inline constexpr std::size_t kSequenceBytes = 64;        // ESC [ ... m
 inline constexpr std::size_t kControlStringBytes = 4096; // a title, a link
 
@@ -17,7 +17,7 @@ class EscapeFilter {
  public:
   explicit EscapeFilter(bool colors = false) : colors_(colors) {}
   std::string pass(std::string_view bytes);
-  // A colour is on: true once. Whoever ends a line then writes kResetColor.
+  // True if a colour is on. The caller must then write kResetColor at the end of a line.
   bool take_colored();
 
  private:
@@ -30,8 +30,8 @@ class EscapeFilter {
   In in_ = In::text;
   std::string sequence_;    // its parameters
   std::size_t length_ = 0;  // of a control string
-  std::string begun_;       // bytes that may begin a character that turns the direction of text
-  unsigned continue_ = 0;   // bytes that the character has yet
+  std::string begun_;       // bytes that may begin a character that changes the direction of text
+  unsigned continue_ = 0;   // bytes that the character still lacks
 };
 
 inline constexpr std::string_view kResetColor = "\033[0m";

@@ -48,7 +48,7 @@ std::string failure_text(const Failure& f) {
     if (!item.path.empty()) line += item.path + ": ";
     line += item.message;
     if (!item.next.empty()) line += "; " + item.next;
-    out += printable(line) + "\n";  // what a job file, a task or another user wrote may be in it
+    out += printable(line) + "\n";  // it may contain text of a job file, a task or another user
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// What can go wrong in dtrainctl, and what the shell is told about it. Exit codes: docs/contract.md.
+// The failures of dtrainctl, and the exit codes for them (docs/contract.md).
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace dtrain::ctl {
 
 enum ExitCode : int {
   kDone = 0,
-  kJobFailed = 1,       // also: what was asked for did not work out
+  kJobFailed = 1,       // also if what was asked for did not succeed
   kUsage = 2,           // usage, or an invalid file
   kNotFound = 3,
   kUnreachable = 4,     // no agent, or no answer in time
@@ -21,11 +21,11 @@ enum ExitCode : int {
   kDetached = 130,      // ^C without a terminal: the job runs on
 };
 
-// One or more errors, as an agent or the job file's parser gives them.
+// One or more errors, as an agent or the job file's parser reports them.
 struct Failure {
   std::vector<wire::ErrorItem> items;   // never empty
   bool lost = false;                    // the connection broke: the same request may be sent again elsewhere
-  bool late = false;                    // no answer came in time: what was asked for may be done all the same
+  bool late = false;                    // no answer came in time: the request may have been carried out
 
   Failure() = default;
   Failure(const Error& e) : items(wire::error_reply(e).errors) {}  // NOLINT: an Error is a Failure of one item

@@ -15,7 +15,7 @@ namespace dtrain::ctl {
 namespace {
 
 constexpr auto kRedraw = std::chrono::seconds(1);
-// What a start waits for is over before anybody could read it, as a rule: said once it has stood for so long.
+// What a start waits for is usually over before anybody could read it, so it is printed only after this time.
 constexpr auto kSayWaiting = std::chrono::seconds(1);
 
 class Follower {
@@ -28,14 +28,14 @@ class Follower {
 
   int run() {
     Signals signals{SIGINT, SIGTERM, SIGHUP, SIGWINCH};
-    // The job was taken: an agent that is gone by now is waited for like one that goes later.
+    // The job was accepted: an agent that is gone by now is waited for like one that goes away later.
     for (Stream* stream : {&watch_, &logs_})
       if (auto started = stream->start(); !started && !started.error().lost) return session_.report(started.error());
     while (true) {
       if (auto done = look(); !done) return end(session_.report(done.error()));
       if (ended_ && (logs_.finished() || Clock::now() >= drain_by_)) return end(conclude());
       std::vector<pollfd> others{{signals.fd(), POLLIN, 0}, {asking_ ? session_.io.in_fd : -1, POLLIN, 0}};
-      // The job's age goes on by itself, whatever else there is to do.
+      // The job's age advances by itself.
       const Deadline next = std::min(live_ ? redraw_at_ : kNoDeadline, waiting_at_);
       wait_for({&watch_, &logs_}, others, ended_ ? std::min(drain_by_, next) : next);
       if (Clock::now() >= waiting_at_) say_waiting();
@@ -125,7 +125,7 @@ class Follower {
     }
     auto chunk = Connection::read<wire::LogChunk>(message, wire::MessageType::log_chunk);
     if (!chunk) {
-      // The job is worth following without its logs.
+      // The job is worth following even without its logs.
       say(chunk.error().items.front().message);
       logs_.finish();
       return;
@@ -135,7 +135,7 @@ class Follower {
     if (message.last) logs_.finish();
   }
 
-  // Answers the exit code, or -1 to go on.
+  // Returns the exit code, or -1 to continue.
   int on_signal(int signal) {
     if (signal == SIGWINCH) {
       if (const auto size = window_size(STDOUT_FILENO); live_ && size) {
@@ -216,7 +216,7 @@ class Follower {
     if (!ended_) shown.job.duration_s += std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - last_at_).count();
     bars_ = printer_.bars();
     std::vector<std::string> block = progress_block(shown, session_.layout(), bars_);
-    // A block that is taller than the screen could not be drawn over again.
+    // A block taller than the screen could not be redrawn.
     const std::size_t rows = window_size(STDOUT_FILENO).value_or(WindowSize{}).rows;
     if (block.size() + 2 > rows) block.resize(rows > 2 ? rows - 2 : 0);
     screen_.draw(std::move(block), asking_ ? "cancel job " + options_.job + "? [y]es, [n]o, [d]etach: " : "");
@@ -242,8 +242,8 @@ class Follower {
   Deadline last_at_{};
   Deadline drain_by_ = kNoDeadline, redraw_at_{};
   std::vector<std::string> bars_;           // as drawn
-  Deadline waiting_at_ = kNoDeadline;       // then what it waits for has stood long enough
-  std::string waiting_;                     // that was said
+  Deadline waiting_at_ = kNoDeadline;       // when what it waits for will have lasted long enough
+  std::string waiting_;                     // what was last printed
   bool ended_ = false, gone_ = false, away_ = false, asking_ = false, cancelled_ = false;
 };
 

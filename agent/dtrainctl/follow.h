@@ -1,4 +1,4 @@
-// `run` after the submit: progress and logs until every task of the job reached a final state.
+// `run` after the submit: shows progress and logs until every task of the job reached a final state.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where dtrainctl reads and writes. The program uses the process's own streams; a test hands in its own.
+// The streams that dtrainctl reads and writes: the process's own, or a test's.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 namespace dtrain::ctl {
 
 struct Io {
-  std::ostream& out;            // data
-  std::ostream& err;            // talk
-  int in_fd = 0;                // FILE "-", exec, the question at ^C
+  std::ostream& out;            // results
+  std::ostream& err;            // messages to the user
+  int in_fd = 0;                // for FILE "-", exec, and the question at ^C
   bool in_tty = false, out_tty = false, err_tty = false;
   std::size_t columns = 0;      // width that tables must fit; 0: no limit (out is no terminal)
 };

@@ -1,4 +1,5 @@
-// The documents that -o json and -o yaml print, for whoever only hands them on: the library's header takes a second of each compilation.
+// Forward declarations of the documents that -o json and -o yaml print, for code that only passes them on: the
+// library's header costs a second of each compilation.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

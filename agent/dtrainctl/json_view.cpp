@@ -72,7 +72,7 @@ Json json_of(const wire::JobDescription& description) {
   Json object = json_of(description.job);
   object["tasks"] = json_of(description.tasks);
   auto spec = wire::decode<job::JobSpec>(description.spec);
-  object["spec"] = spec ? spec_json(*spec) : Json(nullptr);   // null: written by an agent of another version
+  object["spec"] = spec ? spec_json(*spec) : Json(nullptr);   // null: made by an agent of another version
   object["conditions"] = json_of(description.conditions);
   object["restored"] = json_of(description.restored);
   object["first_fault"] = json_of(description.first_fault);
@@ -103,7 +103,8 @@ std::string yaml_text(const Json& value) {
     YAML::Emitter out;
     // Through text, so that bytes that are no UTF-8 are replaced in one place only.
     emit_yaml(out, Json::parse(json_text(value, false)));
-    return with_steering_escaped(out.c_str());  // only text in double quotes has any; keys are ours, or quoted for them
+    // only text in double quotes contains any; keys are dtrain's own, or quoted because of them
+    return with_steering_escaped(out.c_str());
   } catch (const std::exception&) {
     return json_text(value, true);   // JSON is YAML too
   }

@@ -1,5 +1,5 @@
-// The structs of common/wire/view.h as JSON, through the same fields() that carry them over the wire, so that keys are
-// the contract's. Where the contract's shape differs from the struct, an overload here says so.
+// The structs of common/wire/view.h as JSON, through the same fields() that encode them, so that keys are the
+// contract's. Where the contract differs from the struct, there is an overload here.
 #pragma once
 
 #include <map>
@@ -19,15 +19,15 @@ namespace dtrain::ctl {
 Json json_of(const wire::ExitView& exit);
 // pid null while there is no process.
 Json json_of(const wire::TaskView& task);
-// "local" only where it is one of the node's own events.
+// "local" only for events of the node itself.
 Json json_of(const wire::EventView& event);
 // {"total","free"} as whole or decimal CPUs.
 Json json_of(const wire::CpusView& cpus);
-// The job's keys at the top level; spec in the words of a job file.
+// The job's keys at the top level; the spec in the words of a job file.
 Json json_of(const wire::JobDescription& description);
-// "code" is the stable word: "unknown-key", "not-found", ...
+// "code" is a stable word: "unknown-key", "not-found", ...
 Json json_of(const wire::ErrorItem& item);
-// {"name","id","generation"}; "unchanged" and "warnings" only where there are any.
+// {"name","id","generation"}; "unchanged" and "warnings" only if there are any.
 Json json_of(const wire::SubmitReply& reply);
 
 // A job spec in the words of the job file's spec: (docs/job-file.md), every effective value filled in.
@@ -58,7 +58,7 @@ struct JsonFields {
   void operator()(const char* name, const T& value) {
     object[name] = json_of(value);
   }
-  // A later field is shown where it holds something, as it is sent.
+  // A later field is shown if it holds something, as it is encoded.
   template <class T>
   void operator()(const char* name, const T& value, wire::Since) {
     if (!wire::detail::is_empty(value)) (*this)(name, value);
@@ -82,7 +82,7 @@ Json json_of(const T& value) {
     return fields_json(value);
 }
 
-// Text that leaves the program. Bytes that are no UTF-8 (a task's STATUS) are replaced, never an error.
+// Text that leaves the program. Bytes that are no UTF-8 (a task's STATUS) are replaced and never an error.
 std::string json_text(const Json& value, bool indented);
 std::string yaml_text(const Json& value);
 

@@ -11,7 +11,7 @@ wire::LogsRequest LogResume::request() {
   if (seen_.empty()) return request_;
   resumed_ = true;
   wire::LogsRequest again = request_;
-  if (latest_only()) again.all_attempts = true;   // the latest by now may not be the latest of then
+  if (latest_only()) again.all_attempts = true;   // the latest now may not be the latest of then
   if (by_time()) {
     again.tail = -1;
     again.since_ms = seen_.begin()->second.time_ms;
@@ -51,14 +51,14 @@ std::string_view LogResume::fresh(const wire::LogChunk& chunk) {
 
 namespace {
 
-// Of a line that carriage returns write anew: where its newest state begins. Those at its end belong to that.
+// Where the newest state of a line begins that carriage returns rewrite. Carriage returns at its end belong to it.
 std::size_t newest_state(std::string_view text) {
   const std::size_t last = text.find_last_not_of('\r');
   if (last == std::string_view::npos) return text.size();
-  return text.rfind('\r', last) + 1;  // of none: 0
+  return text.rfind('\r', last) + 1;  // without one: 0
 }
 
-// Each state with the head of its line: a terminal writes it over the one before.
+// Prints each state with the head of its line, so that a terminal writes it over the previous one.
 void append_states(std::string_view text, const std::string& head, std::string& out) {
   for (const char c : text) {
     out += c;
@@ -66,7 +66,7 @@ void append_states(std::string_view text, const std::string& head, std::string& 
   }
 }
 
-// What can be shown of an open line: who knows what follows its last carriage returns? Perhaps its end.
+// The part of an open line that can be shown: what follows its last carriage returns may be its end.
 std::size_t showable(std::string_view text) { return text.find_last_not_of('\r') + 1; }
 
 }  // namespace
@@ -88,7 +88,7 @@ void LogPrinter::reset_color(Partial& partial, std::string& out) const {
   if (partial.escapes.take_colored()) out += kResetColor;
 }
 
-// The line that is open ends where it is, and goes on with its next state on another.
+// The open line ends where it is, and its next state goes on another line.
 void LogPrinter::leave_bar(std::string& out) {
   if (!bar_) return;
   Partial& partial = partial_[*bar_];
@@ -144,7 +144,7 @@ void LogPrinter::show_bar(const Key& key, Partial& partial, std::int64_t time_ms
   const std::size_t end = showable(partial.text);
   if (end > partial.shown) append_states(std::string_view(partial.text).substr(partial.shown, end - partial.shown), start, out);
   partial.shown = std::max(partial.shown, end);
-  // What was written over is of no use any more.
+  // Text that was overwritten is dropped.
   const std::size_t newest = std::min(newest_state(partial.text), partial.shown);
   partial.text.erase(0, newest);
   partial.shown -= newest;

@@ -1,4 +1,4 @@
-// The log of a job or a task on its way to stdout.
+// Prints the log of a job or a task to stdout.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace dtrain::ctl {
 
-inline constexpr std::size_t kLogLineBytes = 64 << 10;   // a longer line is printed in pieces where lines matter
+inline constexpr std::size_t kLogLineBytes = 64 << 10;   // a longer line is printed in pieces if lines are kept together
 
-// Keeps a followed log whole over the loss of the agent: what is sent again is not printed again.
+// Keeps a followed log complete when the agent is lost for a while: bytes that are sent again are not printed again.
 //
-// The second request is for everything the first one could have brought, and bytes are counted per task, generation,
-// attempt and stream. (Between stdout and stderr the order may differ from one reading to the next, within one it
-// cannot.) Where the first request began somewhere in the middle, with --tail, times of arrival tell instead.
-// Bounds: of a task that wrote more than its kept files hold, rotation may have removed bytes that were counted; then
-// as many newer ones are taken for known.
+// The second request asks for everything that the first could have brought, and bytes are counted for each task,
+// generation, attempt and stream. (The order between stdout and stderr may differ from one reading to the next, but
+// not within one of them.) If the first request began in the middle (--tail), times of arrival are used instead.
+// Limit: if a task wrote more than its kept files hold, rotation may have removed counted bytes; then as many newer
+// ones are taken for known.
 class LogResume {
  public:
   explicit LogResume(wire::LogsRequest request) : request_(std::move(request)) {}
-  // What to ask for on a new connection.
+  // The request to send on a new connection.
   wire::LogsRequest request();
   // The part of the chunk that was not printed before.
   std::string_view fresh(const wire::LogChunk& chunk);
@@ -36,11 +36,11 @@ class LogResume {
  private:
   using Key = std::tuple<std::string, std::uint32_t, std::uint32_t, bool>;   // task, generation, attempt, stderr
   struct Seen {
-    std::uint64_t bytes = 0;         // printed
-    std::int64_t time_ms = 0;        // of the last of them
-    std::uint64_t bytes_at_time = 0; // printed with that time
-    std::uint64_t again = 0;         // bytes that this connection brought again
-    bool reached = false;            // this connection is past what was printed
+    std::uint64_t bytes = 0;         // number printed
+    std::int64_t time_ms = 0;        // arrival time of the last of them
+    std::uint64_t bytes_at_time = 0; // number printed with that time
+    std::uint64_t again = 0;         // bytes that this connection brought a second time
+    bool reached = false;            // this connection has passed what was printed
   };
   bool by_time() const { return request_.tail >= 0; }
   bool latest_only() const { return !request_.all_attempts && !request_.previous && request_.attempt == 0; }
@@ -54,25 +54,25 @@ class LogResume {
 struct LogStyle {
   bool prefix = false;       // "worker-1 | " before each line
   bool timestamps = false;   // RFC 3339 before each line
-  bool color = false;        // of the prefix, and of what tasks colour themselves
-  bool terminal = false;     // of escape sequences colours alone pass (escapes.h); off: bytes as they are
-  bool bars_apart = false;   // lines that carriage returns write anew are in bars(), and printed once they end
+  bool color = false;        // for the prefix, and for colours in tasks' output
+  bool terminal = false;     // of escape sequences only colours pass (escapes.h); false: bytes unchanged
+  bool bars_apart = false;   // lines that carriage returns rewrite are in bars(), and printed once they end
 };
 
-// Where tasks are on lines of their own, a progress bar that is shown gives way to one of another task after so long: by then the line
-// of the first has ended where it was.
+// If tasks have lines of their own, a progress bar gives way to another task's after this time: its line then ends
+// where it is.
 inline constexpr std::int64_t kBarPauseMs = 1000;
 
-// Without prefix and timestamps bytes pass unchanged. With them, lines of different tasks are never mixed. The agent cuts the log of a
-// whole job behind line ends: there, a chunk without one is the last of its line, unless it says that this is open: a progress bar,
-// which is shown state by state.
+// Without prefix and timestamps bytes pass unchanged. With them, lines of different tasks never mix. The agent cuts
+// the log of a whole job after line ends: a chunk without one is the last of its line, unless it is marked as open,
+// which means a progress bar, shown state by state.
 class LogPrinter {
  public:
   using Sink = std::function<void(std::string_view)>;
   LogPrinter(LogStyle style, Sink sink) : style_(style), sink_(std::move(sink)) {}
   void add(const wire::LogChunk& chunk, std::string_view bytes);
-  void finish();   // lines without an end
-  // The newest state of each line that is open, without colours.
+  void finish();   // prints lines without an end
+  // The newest state of each open line, without colours.
   std::vector<std::string> bars() const;
 
  private:
@@ -80,8 +80,8 @@ class LogPrinter {
     std::uint32_t generation = 0, attempt = 0;
     std::string text;
     std::int64_t time_ms = 0;
-    std::size_t shown = 0;  // of text, on the line that is open
-    bool left = false;      // that line had to be ended before its time
+    std::size_t shown = 0;  // bytes of `text` that are shown on the open line
+    bool left = false;      // that line had to be ended early
     EscapeFilter escapes;
   };
   using Key = std::pair<std::string, bool>;  // task and stream

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
     std::cout.flush();
     if (std::cout || code != dtrain::ctl::kDone) return code;
     std::cerr << "dtrainctl: could not write to stdout; see whether its disk is full\n";
-  } catch (const std::exception& e) {   // out of memory, or a defect: never a stack of our own
+  } catch (const std::exception& e) {   // out of memory, or a bug: the user never sees an abort
     std::cerr << "dtrainctl: could not go on: " << e.what() << "\n";
   }
   return dtrain::ctl::kJobFailed;

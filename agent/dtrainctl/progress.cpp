@@ -27,7 +27,7 @@ std::vector<std::string> progress_block(const wire::JobUpdate& update, const Lay
   if (!update.waiting_for.empty()) add("waits: " + update.waiting_for);
   for (std::size_t i = 0; i < std::min(bars.size(), kBlockTasks); ++i) add(bars[i]);
 
-  // Tasks that are not simply running come first when there is no room for all.
+  // If there is no room for all, tasks that do not simply run come first.
   std::vector<const wire::TaskView*> tasks;
   for (const wire::TaskView& task : update.tasks) tasks.push_back(&task);
   std::size_t hidden = 0;

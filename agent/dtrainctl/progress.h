@@ -1,4 +1,4 @@
-// What `run` shows while a job runs: a block at the bottom of a terminal, or one line per change.
+// What `run` shows while a job runs: a block at the bottom of a terminal, or one line for each change.
 #pragma once
 
 #include <map>
@@ -12,14 +12,15 @@
 
 namespace dtrain::ctl {
 
-inline constexpr std::size_t kBlockTasks = 12;   // tasks shown one by one in the block; the rest is counted
+inline constexpr std::size_t kBlockTasks = 12;   // tasks shown one by one in the block; further ones are counted
 
 bool is_final_state(std::string_view job_state);
 
-// The block's lines, none wider than the layout: the job, what it waits for, the progress bars of its tasks, then these with their STATUS.
+// The block's lines, none wider than the layout: the job, what it waits for, its tasks' progress bars, then the tasks
+// with their STATUS.
 std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout, const std::vector<std::string>& bars = {});
 
-// Says what changed since the update before: job state, generation, restarts, task states, STATUS lines.
+// Lists what changed since the previous update: job state, generation, restarts, task states, STATUS lines.
 class PlainProgress {
  public:
   std::vector<std::string> changes(const wire::JobUpdate& update);
@@ -41,8 +42,8 @@ class LiveScreen {
   // Whole lines, each ending in a newline.
   void print_above(std::string_view text);
   void draw(std::vector<std::string> block, std::string question = "");
-  void line_typed() { ++typed_; }   // the answer's newline moved the cursor one line down
-  void settle();         // the block stays where it is; what follows goes below it
+  void line_typed() { ++typed_; }   // the answer's newline moved the cursor down by a line
+  void settle();         // leaves the block where it is; further output goes below it
 
  private:
   void erase();

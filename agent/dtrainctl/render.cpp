@@ -85,7 +85,7 @@ std::string Table::render(const Layout& layout) const {
       });
       if (victim == shown.end() || columns_[*victim].drop == 0) break;
       shown.erase(victim);
-      widths = natural;   // the room that the column leaves goes to the elastic ones
+      widths = natural;   // the elastic columns get the room of the removed column
       squeeze();
     }
   }

@@ -1,4 +1,4 @@
-// Signals as something to poll for, and a terminal in raw mode: both undone at the end of the scope.
+// Signals as something to poll for, and a terminal in raw mode; both are undone at the end of the scope.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// A job spec as JSON, in the words of a job file: what `describe` shows can be compared with the file.
+// A job spec as JSON, in the words of a job file, so that the output of `describe` can be compared with the file.
 #include <yaml-cpp/yaml.h>
 
 #include <charconv>
@@ -41,7 +41,7 @@ Json spec_json(const job::JobSpec& spec) {
     if (!spec.package_digest.empty()) json["packageDigest"] = spec.package_digest;
     return json;
   } catch (const YAML::Exception&) {
-    return nullptr;   // an agent sent a spec that no job file can say
+    return nullptr;   // an agent sent a spec that no job file can express
   }
 }
 

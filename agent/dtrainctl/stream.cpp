@@ -5,7 +5,7 @@
 namespace dtrain::ctl {
 namespace {
 
-constexpr auto kConnectTime = std::chrono::seconds(1);   // of one try: an agent whose backlog is full must not hold up a ^C
+constexpr auto kConnectTime = std::chrono::seconds(1);   // for one attempt: an agent with a full backlog must not delay a ^C
 
 }  // namespace
 
@@ -42,7 +42,7 @@ Outcome<std::vector<wire::Message>> Stream::turn() {
       connection_.reset();
       answer_by_ = kNoDeadline;
       retry_at_ = Clock::now() + kReconnectPause;
-      return messages;   // what came before the end counts
+      return messages;   // messages before the end count
     }
     if (!*message) {
       if (messages.empty() && Clock::now() >= answer_by_) return failed(no_answer());
@@ -71,7 +71,7 @@ void wait_for(const std::vector<const Stream*>& streams, std::vector<pollfd>& mo
     deadline = std::min(deadline, stream->retry_at());
   }
   if (::poll(all.data(), all.size(), poll_timeout(deadline)) < 0)
-    for (pollfd& p : all) p.revents = 0;   // a signal: the caller looks around and comes again
+    for (pollfd& p : all) p.revents = 0;   // a signal: the caller looks around and calls again
   for (std::size_t i = 0; i < more.size(); ++i) more[i].revents = all[i].revents;
 }
 

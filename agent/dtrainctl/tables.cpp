@@ -36,7 +36,7 @@ std::string cpus_pair(const wire::CpusView& cpus) {
   return job::format_cpus(cpus.free_millis) + "/" + job::format_cpus(cpus.total_millis);
 }
 
-// "Key:          value"; nothing where there is no value.
+// "Key:          value"; nothing if there is no value.
 std::string field(const std::string& key, const std::string& value) {
   static constexpr std::size_t kKeyWidth = 14;
   if (value.empty()) return "";
@@ -54,7 +54,7 @@ std::string indented(const std::string& text, const std::string& by) {
   return out;
 }
 
-// As a shell would need it, so that it can be pasted.
+// Quoted for a shell, so that it can be pasted.
 std::string quoted(const std::string& word) {
   static constexpr std::string_view plain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
@@ -70,7 +70,7 @@ Layout inside(const Layout& layout, std::size_t indent) {
   return inner;
 }
 
-// Tasks that were ended with a job that succeeded did their part of it, whatever signal that took.
+// Tasks that were ended together with a job that succeeded count as successful, whatever signal that took.
 std::string end_text(const wire::TaskView& task) {
   const bool by_itself = !task.exit || task.exit->code == 0;
   return task.state == "Succeeded" && !by_itself ? "with its job" : exit_text(task.exit);
@@ -229,7 +229,7 @@ std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoin
   return table.render(layout);
 }
 
-// Nothing while nothing was dropped, or the agent is too old to say it.
+// Nothing if nothing was dropped, or if the agent is too old to report it.
 std::string drops_text(const wire::MembershipView& membership) {
   std::uint64_t sum = 0;
   std::string reasons;
@@ -340,7 +340,7 @@ std::string findings_text(const std::vector<wire::Finding>& findings, const Layo
 
 namespace {
 
-// The details begin with what the event is about, which stands in front of them already.
+// The details begin with the event's object, which is printed in front of them already.
 std::string without_object(const wire::EventView& event) {
   for (const char* key : {"job=", "task=", "node="})
     if (const std::string known = key + event.object; event.message == known || event.message.starts_with(known + " "))
@@ -387,7 +387,7 @@ std::string job_text(const wire::JobDescription& d, const Layout& layout) {
   if (auto spec = wire::decode<job::JobSpec>(d.spec)) {
     out += layout.wide ? "Job file:\n" + indented(job::to_yaml(*spec), "  ")
                        : "Job file (-o wide: with what was not set):\n" + indented(job::to_short_yaml(*spec), "  ");
-    // A directory on the submitter's host, which nobody knows any more: for whoever takes the file from here.
+    // A directory on the submitter's host, whose path is not known here: for whoever uses the file.
     if (!spec->package_digest.empty()) out += "  # and a package, digest " + spec->package_digest.substr(0, kDigestDigits) + "\n";
   }
   if (!d.events.empty()) {

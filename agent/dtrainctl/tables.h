@@ -1,4 +1,4 @@
-// What each answer looks like to people.
+// How each answer looks to people.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ namespace dtrain::ctl {
 
 std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& layout);
 std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& layout);
-std::string left_text(const wire::DrainedJobView& job);   // of a job on a drained host: "digits (2 tasks): stays: ..."
+std::string left_text(const wire::DrainedJobView& job);   // for a job on a drained host: "digits (2 tasks): stays: ..."
 std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& layout);
 // The node's packages, NUMA nodes, cores and GPUs.
 std::string topology_text(const wire::NodeView& node);
 std::string node_text(const wire::NodeView& node, const Layout& layout);
 std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoints, const Layout& layout);
 std::string status_text(const wire::StatusView& status);
-// What recover-quorum would mean, before it is done.
+// What recover-quorum would mean, before it is carried out.
 std::string recovery_warning(const wire::RecoveryView& view);
 std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks);
-// The worst first, each with its cure, and how many there are of each level.
+// The worst findings first, each with its cure, and the number of each level.
 std::string findings_text(const std::vector<wire::Finding>& findings, const Layout& layout);
 std::string event_line(const wire::EventView& event);
 std::string job_summary(const wire::JobDescription& job, const Layout& layout);             // state and tasks

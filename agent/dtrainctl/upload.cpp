@@ -18,7 +18,7 @@
 namespace dtrain::ctl {
 namespace {
 
-// One mistake of the file as a whole, in the shape of the parser's.
+// A mistake of the file as a whole, in the parser's form.
 Failure file_mistake(const std::string& file, const std::string& path, const std::string& message,
                      const std::string& next, const char* code = "missing") {
   job::FileError e;
@@ -30,7 +30,7 @@ Failure file_mistake(const std::string& file, const std::string& path, const std
   return file_failure({e});
 }
 
-// Little more than the limit: the parser refuses what is above it. Of a file the true size can be told.
+// Reads a little more than the limit, which the parser refuses. For a file the true size can be given.
 Outcome<std::string> read_text(int fd, const std::string& name) {
   struct stat info{};
   if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && static_cast<std::size_t>(info.st_size) > limits::kJobFileBytes)
@@ -118,7 +118,7 @@ Outcome<Upload> upload_package(Session& session, const std::string& directory) {
   auto packed = store::pack_directory(directory);
   if (!packed) {
     Failure f(packed.error());
-    // What is too large is a mistake in what was given, not a refusal of the agent's: exit code 2.
+    // A package that is too large is a mistake of the user, not a refusal of the agent: exit code 2.
     if (f.code() == ErrorCode::limit) f.items.front().code = ErrorCode::invalid;
     return failed(std::move(f));
   }
@@ -167,7 +167,7 @@ Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool repl
   });
   if (!reply) return reply;
   session.warn(reply->warnings);
-  reply->unchanged = reply->unchanged && !again;  // else that may be what it did itself the first time
+  reply->unchanged = reply->unchanged && !again;  // otherwise that may be the request's own first attempt
   return reply;
 }
 

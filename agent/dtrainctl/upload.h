@@ -1,4 +1,4 @@
-// Job files and packages on their way to the agent.
+// Sends job files and packages to the agent.
 #pragma once
 
 #include <string>
@@ -8,15 +8,14 @@
 
 namespace dtrain::ctl {
 
-// Reads and checks a job file. Warnings are said; every mistake is in the failure (exit code 2).
-// The package is not packed yet: package_dir is its directory ("" none), resolved against the file's directory, or the
-// current one for stdin.
+// Reads and checks a job file. Prints warnings; a failure contains every mistake (exit code 2). The package is not packed
+// yet: package_dir is its directory ("" none), resolved against the file's directory, or the current one for stdin.
 struct LoadedJob {
   job::JobSpec spec;
   std::string package_dir;
 };
 Outcome<LoadedJob> load_job(Session& session, const FileOptions& options);
-// The same for a text that was made, not read. `name` stands in messages.
+// The same for a generated text. `name` is used in messages.
 Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name,
                              const FileOptions& options, const std::string& base_dir);
 
@@ -27,8 +26,8 @@ struct Upload {
 // Packs the directory and sends it unless the agent has it already, from this user.
 Outcome<Upload> upload_package(Session& session, const std::string& directory);
 
-// Uploads the package ("": none), then asks with it. Once more where the agent refuses and lacks it by then: one that was begun anew in
-// between has forgotten who gave what.
+// Uploads the package ("": none), then sends the request. Repeats both once if the agent refuses because it lacks the
+// package by then: a restarted agent has forgotten who uploaded what.
 template <class Ask>
 auto with_package(Session& session, const std::string& directory, Ask ask) -> decltype(ask(Upload())) {
   if (directory.empty()) return ask(Upload());
@@ -40,12 +39,12 @@ auto with_package(Session& session, const std::string& directory, Ask ask) -> de
   return lacked && lacked->sent ? ask(*lacked) : reply;
 }
 
-// Uploads the package, then submits with a fresh request id. Says the agent's warnings.
+// Uploads the package, then submits with a new request id. Prints the agent's warnings.
 Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool replace);
 
-// Of a job that was there already, as submitted: in which final state it is; "": in none.
+// The final state of a job that was already there, as submitted; "": it has none.
 Outcome<std::string> ended_state(Session& session, const wire::SubmitReply& reply);
-// "unchanged", and what can be done about it where it has ended; else `else_what`.
+// "unchanged", and what can be done about it if the job has ended; otherwise `else_what`.
 std::string unchanged_text(const std::string& name, const std::string& ended, const std::string& else_what);
 
 }  // namespace dtrain::ctl

@@ -6,7 +6,7 @@ namespace dtrain::ctl {
 
 void add_user_entry(std::vector<wire::TaskSpecView>& tasks) {
   for (wire::TaskSpecView& task : tasks) {
-    // The job may say another USER; LOGNAME it hardly ever does.
+    // The job may set another USER; it hardly ever sets LOGNAME.
     const auto user = task.env.find("LOGNAME");
     const passwd* entry = user == task.env.end() ? nullptr : ::getpwnam(user->second.c_str());
     if (entry == nullptr) continue;

@@ -1,4 +1,4 @@
-// HOME and SHELL of tasks that are only described: each host takes them from its own entry of the user. Here they are this host's.
+// HOME and SHELL of tasks that are only described. Each host takes them from its own user entry; here they are this host's.
 #pragma once
 
 #include <vector>

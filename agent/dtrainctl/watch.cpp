@@ -14,7 +14,7 @@ int watch_screen(Session& session, const std::function<int(Session&)>& look) {
     Session inner(buffered, session.globals);
     const int code = look(inner);
     if (code == kUnreachable && !before.empty()) {
-      // An agent that restarts is no reason to stop watching.
+      // Continues to watch if the agent restarts.
       if (reachable) session.note("the agent does not answer; trying again");
       reachable = false;
     } else if (code != kDone) {
@@ -23,7 +23,7 @@ int watch_screen(Session& session, const std::function<int(Session&)>& look) {
     } else {
       reachable = true;
       if (text.str() != before || session.io.out_tty) {
-        // Home, the text with each line's rest cleared, then everything below: redrawing without flicker.
+        // Home, the text with the rest of each line cleared, then everything below: redraws without flicker.
         if (session.io.out_tty) {
           std::string screen = "\033[H";
           for (const char c : text.str()) screen += c == '\n' ? std::string("\033[K\n") : std::string(1, c);
@@ -35,7 +35,7 @@ int watch_screen(Session& session, const std::function<int(Session&)>& look) {
       }
       before = text.str();
     }
-    if (!session.io.out) return kJobFailed;   // nobody reads any more
+    if (!session.io.out) return kJobFailed;   // nobody reads the output any more
     std::this_thread::sleep_for(kWatchPause);
   }
 }

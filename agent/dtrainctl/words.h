@@ -1,4 +1,4 @@
-// How values read in tables and in a job file's words.
+// The form of values in tables and in a job file's words.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ std::string bytes_text(std::uint64_t bytes);            // "512 MiB"
 int signal_number(std::string_view name);               // of "SIGKILL"; 0: no such signal
 std::string exit_text(const std::optional<wire::ExitView>& exit);  // "", "0", "3", "SIGKILL", "SIGKILL (out of memory)"
 
-// Text of others (a task's STATUS, a job's reason) made safe for a terminal: control characters and bytes that are no
+// Makes others' text (a task's STATUS, a job's reason) safe for a terminal: control characters and bytes that are no
 // UTF-8 become '?', so that a task cannot move the reader's cursor.
 std::string printable(std::string_view text);
 

@@ -9,7 +9,7 @@ namespace {
 
 std::int64_t nanoseconds_of(clockid_t clock) {
   timespec t{};
-  CHECK(::clock_gettime(clock, &t) == 0);  // both clocks exist on every kernel that the agent runs on
+  CHECK(::clock_gettime(clock, &t) == 0);  // both clocks exist on every supported kernel
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 

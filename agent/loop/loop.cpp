@@ -53,7 +53,7 @@ int Loop::wait(epoll_event* ready, Instant deadline) {
   }
   const int n = ::epoll_pwait2(epoll_.fd(), ready, kReadyPerTurn, limit, nullptr);
   if (n >= 0 || (errno != ENOSYS && errno != EPERM)) return n;
-  // Container sandboxes older than the call refuse it: whole milliseconds, rounded up so that it never spins.
+  // Older container sandboxes refuse the newer call: then whole milliseconds, rounded up so that the loop never spins.
   int milliseconds = -1;
   if (limit)
     milliseconds = static_cast<int>(std::min<std::int64_t>((left + 999'999ns) / 1ms, std::numeric_limits<int>::max()));

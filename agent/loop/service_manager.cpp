@@ -27,7 +27,7 @@ std::uint64_t number_of(const std::string& text) {
   return wrong == std::errc() && end == text.data() + text.size() ? value : 0;
 }
 
-// The manager's socket: a path, or "@" and an abstract name. Length 0: that cannot be one.
+// The manager's socket: a path, or "@" and an abstract name. Length 0: it cannot be one.
 socklen_t address_of(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -46,7 +46,7 @@ ServiceManager ServiceManager::from_environment() {
   const std::string pid = take_variable("WATCHDOG_PID");
   sockaddr_un address{};
   if (address_of(manager.name_, address) != 0) manager.fd_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  // Of another process, which handed its environment on, or none at all.
+  // It belongs to another process, which passed its environment on, or to none.
   if (microseconds == 0 || (!pid.empty() && number_of(pid) != static_cast<std::uint64_t>(::getpid()))) return manager;
   manager.watches_ = true;
   const auto limit = std::chrono::microseconds(std::min<std::uint64_t>(microseconds, std::uint64_t{1} << 50));
@@ -60,7 +60,7 @@ void ServiceManager::send(std::string text, const std::string& status) {
   const bool news = !line.empty() && line != said_;
   if (news) text += (text.empty() ? "STATUS=" : "\nSTATUS=") + line;
   if (!listens() || text.empty()) return;
-  // By name each time: a manager that was executed anew may have bound another socket there.
+  // By name each time: a restarted manager may have bound another socket there.
   sockaddr_un address{};
   const socklen_t length = address_of(name_, address);
   const ssize_t sent =
