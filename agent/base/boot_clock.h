@@ -1,4 +1,5 @@
-// CLOCK_BOOTTIME where a part of the agent cannot wait for its loop's reading of it.
+// Returns the time of CLOCK_BOOTTIME now, for the parts of the agent that cannot wait for their loop's next reading
+// of that clock.
 #pragma once
 
 #include <time.h>

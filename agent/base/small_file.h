@@ -1,4 +1,4 @@
-// Reading and writing small files whole: of /proc and /sys, control groups, records, keys.
+// Functions that read or write a small file whole: files of /proc and /sys, control groups, records, keys.
 #pragma once
 
 #include <optional>
@@ -9,19 +9,21 @@
 
 namespace dtrain {
 
-// The text of errno for messages: "No such file or directory".
+// Returns the text of an errno value for messages: "No such file or directory".
 std::string cause_of(int error);
 
-// Whole content of a file of at most `limit` bytes; errno is kept on failure (EFBIG: longer).
+// Returns the whole content of a file of at most `limit` bytes. Returns nothing on failure and sets errno (EFBIG: the
+// file is longer).
 std::optional<std::string> read_small_file(const std::string& path, std::size_t limit = 1 << 20);
 
-// Reads on until `text` is full or the file ends, and cuts it to what came; a secret has no second copy then. False: errno.
+// Reads until `text` is full or the file ends, and shortens `text` to the bytes read, so that there is no second copy
+// of a secret. Returns false and sets errno on failure.
 bool read_into(int fd, std::string& text);
 
-// All of `bytes` at the descriptor's position; errno is kept on failure.
+// Writes all of `bytes` at the descriptor's position. Returns false and sets errno on failure.
 bool write_all(int fd, std::string_view bytes);
 
-// Writes to a control file that exists. errno is kept on failure.
+// Writes to a control file that exists. Returns false and sets errno on failure.
 bool write_control(const std::string& path, std::string_view text);
 
 // Creates or replaces a file of mode 0600 by renaming a complete one into place.
