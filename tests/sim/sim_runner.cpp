@@ -10,7 +10,7 @@ namespace {
 
 constexpr Duration kSlowestStage = 50ms, kSlowestLaunch = 20ms, kSlowestOrder = 3ms, kSlowestRemoval = 30ms, kSlowestLook = 20ms, kLongestLeftover = 40s;
 constexpr std::int64_t kStepsPerCheckpoint = 100;
-constexpr std::int32_t kGivesUp = 134;   // as of SIGABRT: also restartPolicy ExitCode tries again
+constexpr std::int32_t kGivesUp = 134;   // the exit code after SIGABRT, after which restartPolicy ExitCode tries again, too
 
 std::int64_t restored_step(const task::ShimSpec& spec) {
   const auto it = spec.env.find("DTRAIN_RESTORE_STEP");
@@ -48,7 +48,7 @@ void SimRunner::perform(const node::Stage& effect) {
 
 void SimRunner::perform(const node::LaunchShim& effect) {
   timeline_.after(upto(kSlowestLaunch), [this, spec = effect.spec, life = life_, deaths = host_deaths_] {
-    if (deaths != host_deaths_) return;  // nothing is forked on a host that is down (one host, seed 14680)
+    if (deaths != host_deaths_) return;  // nothing is forked on a host that is down
     const bool lost = life != life_;
     if (lost && rng_.chance(1, 2)) return;    // the agent died before or after it forked
     if (failing_ && rng_.chance(1, 12)) {
@@ -110,7 +110,7 @@ void SimRunner::perform(const node::StartAttempt& effect) {
     if (effect.attempt <= shim.attempt) return refuse("attempt " + std::to_string(shim.attempt) + " was started already");
     if (shim.running) return refuse("attempt " + std::to_string(shim.attempt) + " runs");
     if (shim.host_stops) return refuse("its host stops");
-    if (shim.lease && life != life_) return;  // of an agent that is dead by now: the start is taken back as soon as it is read
+    if (shim.lease && life != life_) return;  // the agent that ordered it is dead: the start is taken back as soon as it is read
     if (shim.lease) return order_start(shim, effect.attempt);
     start(shim, effect.attempt);
   });
@@ -241,7 +241,7 @@ void SimRunner::stop_signal(SimShim& shim, const node::SignalTask& effect) {
     exit.signal = 0;
     exit.code = shim.script.term_code;
   }
-  // A frozen process acts on it once it is thawed.
+  // A frozen process acts on the signal once it is thawed.
   const bool outlived = !effect.whole_tree && shim.script.children > 0 && effect.grace > 0ns;
   in_run(shim.spec.id, std::max(shim.script.term, Duration{1}), [this, exit, outlived, grace = effect.grace](SimShim& s) {
     if (!outlived) return end_process(s, exit);
@@ -393,7 +393,7 @@ void SimRunner::kill_shim(const AssignmentId& id) {
   if (it == shims_.end() || !it->second.alive) return;
   it->second.alive = it->second.stopped = false;
   it->second.inbox.clear();
-  post_(node::ShimGone{id, false});   // first, as a real runner says it (runner.h)
+  post_(node::ShimGone{id, false});   // first, in the order of a real runner (runner.h)
   withdraw_start(it->second, "its shim died");
   it->second.lease.reset();
   end_process(it->second, unknown_end("shim died"));

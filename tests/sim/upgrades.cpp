@@ -21,7 +21,7 @@ Duration Upgrades::upto(Duration most) { return Duration(static_cast<std::int64_
 void Upgrades::begin() {
   const Duration time = std::max<Duration>(until_ - world_.now(), 1s);
   for (std::size_t i = 0; i < world_.hosts(); ++i) {
-    // The first half of the time, so that much is done with the newer version, too.
+    // Within the first half of the time, so that the newer version has much to do, too.
     world_.timeline().after(upto(time / 2), [this, i] {
       give(i, true);
       if (rng_.chance(1, kRolledBackOneIn)) roll_back_later(i);

@@ -47,7 +47,7 @@ class AcknowledgedSubmitNeverLost final : public Checker {
   }
 
  private:
-  std::map<JobId, Instant> deleted_;  // by an acknowledged delete, and when it was
+  std::map<JobId, Instant> deleted_;  // jobs deleted by an acknowledged delete, and when
 };
 
 }  // namespace

@@ -70,7 +70,7 @@ class BudgetsRespected final : public Checker {
       return violation("restart " + std::to_string(job.restarts + job.recoveries) + " of job " + std::to_string(id.job) +
                        " begins with " + id.text() + ", backoffLimit is " + std::to_string(*policy.backoff_limit));
     const std::uint32_t failures = job.failures[id.task];
-    // What fails between the decision that it makes room and its stop signal counts nowhere (seed 2175).
+    // Failures between the decision that a job makes room and its stop signal count nowhere (seed 2175).
     if (policy.failure_threshold.count != 0 && failures >= policy.failure_threshold.count + slack &&
         failures >= policy.failure_threshold.count + slack + preemptions(id.job))
       return violation(id.text() + " starts after " + std::to_string(failures) + " failures, the threshold is " +
@@ -103,7 +103,7 @@ class BudgetsRespected final : public Checker {
       const auto it = jobs_.find(view.id);
       if (known == nullptr || known->steered != 0 || known->may_move || it == jobs_.end()) continue;
       const Counts& job = it->second;
-      // Deleted meanwhile: how often it made room is known no more (one host, seed 2234).
+      // The job was deleted meanwhile, so the ledger no longer shows how often it made room (one host, seed 2234).
       if (world_.ledger().find(view.id) == nullptr) continue;
       if (job.begun_elsewhere || !heard_all(known->known_since)) continue;
       const std::uint32_t observed = job.restarts + job.recoveries;
@@ -129,12 +129,12 @@ class BudgetsRespected final : public Checker {
     job.may_be_free += static_cast<std::uint32_t>(std::erase_if(job.failed_at, [&](Instant at) { return at >= since; }));
     job.disturbed_until = std::max(job.disturbed_until, until);
   }
-  // In a generation of which something has started; with none it is a placement like the first.
+  // Counts only in a generation of which a task has started; otherwise the next generation is a placement like the first.
   void could_not_begin(const AssignmentId& id) {
     Counts& job = jobs_[id.job];
     if (job.generation == id.generation && !attempts_.ran_in_generation(id)) ++job.could_not_begin;
   }
-  // Something of the job runs on another host, under a number that this start shows to be superseded.
+  // True if a task of the job runs on another host under a number that this start shows to be superseded.
   bool runs_elsewhere(const SimShim& started) {
     const AssignmentId& id = started.spec.id;
     for (std::size_t i = 0; i < world_.hosts() && !world_.alone(); ++i) {
@@ -170,7 +170,7 @@ class BudgetsRespected final : public Checker {
     if (host.node() == nullptr || host.undisturbed_since() > last->second.at - world_.takes_effect()) job.begun_elsewhere = true;
     return job.begun_elsewhere;
   }
-  // Since then no host was away: of several, one may be taken for lost then, and its unseen starts with it.
+  // True if no host was away since then: a host that is away may be taken for lost, and its unseen starts with it.
   bool heard_all(Instant since) const {
     for (std::size_t i = 0; i < world_.hosts() && !world_.alone(); ++i)
       if (world_.host_view(i).node() == nullptr || world_.host_view(i).undisturbed_since() > since) return false;
@@ -186,7 +186,7 @@ class BudgetsRespected final : public Checker {
     Generation generation = 0;
     std::map<TaskId, std::uint32_t> failures;
     std::map<TaskId, Failure> last_failure;
-    std::vector<Instant> failed_at;    // of those that count as yet
+    std::vector<Instant> failed_at;    // of the failures that still count
     Instant disturbed_until{};         // failures until then may be consequences
     std::set<std::size_t> leased_on;   // hosts, of tasks that are over as well: a host that is cut off cannot tell that they are
     Instant last_end{}, last_start{};
@@ -194,7 +194,7 @@ class BudgetsRespected final : public Checker {
   };
   AttemptLedger attempts_;
   std::map<JobId, Counts> jobs_;
-  std::set<std::pair<NodeId, std::uint64_t>> losses_;   // that are counted
+  std::set<std::pair<NodeId, std::uint64_t>> losses_;   // the losses that are counted
 };
 
 }  // namespace

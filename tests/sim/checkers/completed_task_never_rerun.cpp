@@ -44,8 +44,8 @@ class CompletedTaskNeverRerun final : public Checker {
               std::to_string(done->second.generation));
   }
 
-  // What was not committed when the agent died is known from the shim's record alone. A host that went down may have
-  // lost that; and where a stop was under way the record does not tell an own end from an obedient one.
+  // If the agent died before it committed an end, only the shim's record tells of that end. A host that went down may
+  // have lost the record; and if a stop was under way, the record does not tell an own end from an obedient one.
   void agent_dies() override {
     for (auto& [task, done] : completed_) done.agent_lives = false;
     for (auto& [task, done] : completed_)
@@ -73,10 +73,10 @@ class CompletedTaskNeverRerun final : public Checker {
     AttemptNumber attempt = 0;
     Instant at{};
     bool uncertain = false;
-    bool agent_lives = false;  // that was told of it
+    bool agent_lives = false;  // the agent that was told of the end still lives
     std::size_t host = 0;
   };
-  // It ran on on a host that was lost, and was begun elsewhere meanwhile: its end is nobody's (seed 292).
+  // The task ran on on a host that was lost, and was begun elsewhere meanwhile: the ledger takes no notice of its end (seed 292).
   bool superseded(const SimShim& shim) const {
     const AssignmentId& id = shim.spec.id;
     for (std::size_t i = 0; i < world_.hosts() && !world_.alone(); ++i) {
@@ -86,22 +86,23 @@ class CompletedTaskNeverRerun final : public Checker {
     }
     return false;
   }
-  // Its host was away before it could tell of the end, and the task was begun elsewhere, or there again once it was lost (seeds 353
-  // and 704): no agent died since, or for longer than one that is killed is away.
+  // The task's host was away before it could report the end, and the task was begun elsewhere, or on that host again once
+  // the host was lost (seeds 353 and 704): no agent died since, or it was away for longer than a killed agent is.
   bool unheard_of(const Completion& done, const SimShim& shim) const {
     if (world_.alone() || (world_.host_of(shim) == done.host && !done.agent_lives && world_.now() - done.at < kLost))
       return false;
     const HostView& host = world_.host_view(done.host);
     return host.node() == nullptr || host.undisturbed_since() > done.at - world_.takes_effect();
   }
-  // By the ledger its host was lost before it told of that end, also when some other agent died meanwhile (seed 138 of three hosts).
+  // According to the ledger the task's host was lost before it reported that end, even if some other agent died
+  // meanwhile (seed 138 of three hosts).
   bool lost_unheard(const Completion& done, const AssignmentId& id) const {
     const cluster::Ledger& ledger = world_.ledger();
     const cluster::JobRecord* job = ledger.find(id.job);
     if (job == nullptr) return false;
     const auto task = job->tasks.find(id.task);
     if (task == job->tasks.end() || task->second.exit_attempt >= done.attempt) return false;
-    bool lost = false;  // since it was last seen running
+    bool lost = false;  // its host was lost since the task was last seen running
     for (const cluster::LedgerEvent& event : ledger.events()) {
       if (event.job != id.job || event.object != job->spec.name + "/" + id.task.text()) continue;
       if (event.type == "task.lost" || event.type == "task.running") lost = event.type == "task.lost";
@@ -113,7 +114,7 @@ class CompletedTaskNeverRerun final : public Checker {
     return done != completed_.end() && done->second.generation == id.generation ? &done->second : nullptr;
   }
 
-  // A user asked for a new run since, or gave the task up and asked for another of its number.
+  // Since then a user asked for a new run, or gave the task up and asked for another of its number.
   bool asked_again(const KnownJob& job, const TaskId& task, Instant when) const {
     const Instant completed = when - world_.takes_effect();
     const auto shrunk = job.shrunk.find(task.role);

@@ -27,7 +27,7 @@ class CopiesEqual final : public Checker {
   void at_end() override { all_equal(); }
 
  private:
-  // To encode a whole ledger takes long, and that of many hosts is large.
+  // Encoding a whole ledger takes long, and the ledger of many hosts is large.
   static constexpr std::uint64_t kEvery = 16, kHosts = 10;
   static constexpr std::uint64_t kOnTheirWay = 8;  // at any instant
 

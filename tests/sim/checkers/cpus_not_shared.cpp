@@ -1,5 +1,5 @@
-// A CPU that a task was given for itself belongs to one living task of its host at a time, over the lives of the agent; who has some has as
-// many as it asked for, all of the host's.
+// A CPU that a task has for itself belongs to one living task of its host at a time, over all lives of the agent; a
+// task with CPUs of its own has as many as it asked for, all of its host.
 #include <algorithm>
 
 #include "tests/sim/checkers/checkers.h"

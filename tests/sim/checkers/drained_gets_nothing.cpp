@@ -16,11 +16,11 @@ class DrainedGetsNothing final : public LedgerChecker {
   void on_reply(const SentRequest& sent, const wire::Message&) override { any_ = any_ || sent.type == wire::MessageType::drain; }
 
  private:
-  // A place of a task, from its being given to its end.
+  // A placement of a task: begins when the task gets the place, ends with its end there.
   using Place = std::tuple<JobId, Generation, TaskId, AttemptNumber>;
   struct Drained {
     std::uint64_t drain = 0;   // index of the entry by which it began
-    std::set<Place> there;     // when it was looked at last
+    std::set<Place> there;     // at the last look
   };
 
   void forget() override { before_.clear(); }

@@ -30,7 +30,7 @@ class EnoughTasks final : public Checker {
     const std::uint32_t asked = scaled == known.shrunk.end() ? role.replicas : scaled->second.first;
     const std::uint32_t least = job.spec.policy.gang ? std::min(role.min_replicas, asked) : 1;
     if (has < least) return wrong(job, name, has, "at least", least);
-    if (scaled != known.shrunk.end()) return;  // what is wanted depends on when that took effect
+    if (scaled != known.shrunk.end()) return;  // the number wanted depends on when the request took effect
     if (has > role.replicas) return wrong(job, name, has, "at most", role.replicas);
     if (job.generation == 1 && job.spec.policy.gang && has != role.replicas) wrong(job, name, has, "at first", role.replicas);
   }

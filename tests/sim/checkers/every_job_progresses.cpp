@@ -41,7 +41,7 @@ class EveryJobProgresses final : public Checker {
   }
 
  private:
-  // What cleanPodPolicy None left running holds its room for good.
+  // Tasks that cleanPodPolicy None left running hold their room for good.
   bool lives(JobId id) const {
     for (std::size_t i = 0; i < world_.hosts(); ++i)
       for (const auto& [assignment, shim] : world_.host_view(i).runner().shims())
@@ -68,20 +68,20 @@ class EveryJobProgresses final : public Checker {
     return known != nullptr && world_.now() - known->state_since < kLately;
   }
 
-  // By a host whose prolog failed: longer than a calm lasts.
+  // True if a host whose prolog failed refuses the job, which it does for longer than a calm lasts.
   bool refused(JobId id) const {
     const cluster::JobRecord* job = world_.ledger().find(id);
     return job != nullptr && !world_.ledger().refusals(*job, world_.ledger().state().elapsed).empty();
   }
 
-  // It ran, and before it was to begin again a user asked for more than there is.
+  // The job ran, and before it could begin again a user asked for more than the cluster has.
   bool never_fits(const wire::JobView& view) const {
     const KnownJob* known = world_.book().find(view.id);
     if (known == nullptr || known->steered == 0) return false;
     return view.reason.find(kNeverFits) != std::string::npos || view.reason.find(kNotNow) != std::string::npos;
   }
 
-  // Judged once who coordinates has heard all hosts for a while.
+  // The claim is judged only once the coordinator has heard all hosts for a while.
   void what_never_fits() {
     const cluster::LedgerState& state = world_.ledger().state();
     if (!state.drained.empty() || !state.lost.empty()) return;
@@ -90,14 +90,15 @@ class EveryJobProgresses final : public Checker {
     for (const auto& [id, job] : state.jobs) {
       const bool whole = job.goal == cluster::Goal::run && job.needs_generation && job.nothing_runs();
       if (!whole || job.reason.find(kNeverFits) == std::string::npos) continue;
-      // Who is resumed or run again begins with all tasks that are wanted; who made room goes on as it was (one host, seed 1407).
+      // A job that is resumed or run again begins with all tasks that are wanted; a job that made room goes on as it
+      // was (one host, seed 1407).
       const bool goes_on = job.run_started || job.preempted.by != 0;
       if (fits_empty_hosts(goes_on ? job.spec : cluster::whole_spec(job)))
         return violation("job " + std::to_string(id) + " (" + job.spec.name + ") is said never to fit, and would: " + job.reason);
     }
   }
 
-  // Largest first, each where there is room first: what has a place so has one. Not the other way round.
+  // Places the largest tasks first, each on the first host with room. If that succeeds, the job fits; if not, it may fit nevertheless.
   bool fits_empty_hosts(const job::JobSpec& spec) const {
     struct Host {
       std::uint64_t cpu_millis = kHostCpuMillis, memory_bytes = kHostMemoryBytes;
@@ -143,7 +144,7 @@ class EveryJobProgresses final : public Checker {
   static constexpr Duration kLately = 30s, kHeard = 45s;
 
   wire::JobsReply last_;
-  Instant left_running_{};  // something of a job that had ended, last
+  Instant left_running_{};  // when a task of an ended job was last left running
 };
 
 }  // namespace

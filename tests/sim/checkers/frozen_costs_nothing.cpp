@@ -59,7 +59,7 @@ class FrozenCostsNothing final : public LedgerChecker {
       const bool over = job == nullptr || task == job->tasks.end() || job->generation != id.generation || host.lives() != free.life ||
                         host.node() == nullptr || task->second.exit_attempt > attempt || task->second.lost;
       if (!over && task->second.exit_attempt < attempt) {
-        ++it;  // not told yet
+        ++it;  // the agent was not told yet
         continue;
       }
       if (!over && task->second.exit_attempt == attempt && task->second.spared_attempt != attempt)

@@ -1,4 +1,4 @@
-// A GPU belongs to one living task at a time, and what is placed on the host never asks for more than it has.
+// A GPU belongs to one living task at a time, and the tasks placed on a host never ask for more GPUs than it has.
 #include "tests/sim/checkers/checkers.h"
 #include "tests/sim/job_factory.h"
 

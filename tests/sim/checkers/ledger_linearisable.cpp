@@ -76,7 +76,7 @@ class LedgerLinearisable final : public Checker {
     asked_.erase(asked);
   }
 
-  // Of what was acknowledged nothing is void: the world sees to that. An agent may give its copy up, and fill it anew.
+  // No acknowledged entry becomes void: the world ensures that. An agent may give its copy up and fill it anew.
   void undone(std::uint64_t last) override {
     undone_ = true;
     if (after_.size() > last) after_.resize(last);
@@ -87,11 +87,12 @@ class LedgerLinearisable final : public Checker {
 
  private:
   struct Asked {
-    std::uint64_t index = 0;                   // the newest entry by then
-    std::map<JobId, std::uint32_t> restarts;   // of the jobs of that name by then
+    std::uint64_t index = 0;                   // the newest entry at that time
+    std::map<JobId, std::uint32_t> restarts;   // of the jobs of that name at that time
     std::set<JobId> jobs;                      // submit: of that file, at any instant since
     bool skipped = false;                      // entries were applied in one step: not every instant was looked at
-    JobId own = 0;                             // of that name in the agent's own copy, where names are looked up; 0: none, or gone since
+    // the job of that name in the agent's own copy, where names are looked up; 0: none, or it has gone since
+    JobId own = 0;
     bool done = false, name_taken = false, refusable = false;
   };
   struct Row {
@@ -111,7 +112,7 @@ class LedgerLinearisable final : public Checker {
       if (!job.replaced || world_.ledger().find(job.spec.name) == &job) rows.push_back({id, job.state, job.generation, job.restarts});
   }
 
-  // What the present state says of a request under way.
+  // Updates what the present state shows about a request under way.
   void look(const SentRequest& sent, Asked& asked) const {
     const cluster::LedgerState& state = world_.ledger().state();
     if (sent.type == MessageType::submit) {
@@ -130,7 +131,8 @@ class LedgerLinearisable final : public Checker {
       asked.done = asked.done || is_done(sent.action, job, asked);
     }
     asked.name_taken = asked.name_taken || any;
-    // Who is replaced or on its way out has its name no more, and is found by it nowhere but in older copies (three hosts, seed 9588).
+    // A job that is being replaced or removed has lost its name, and only older copies find it by that name (three
+    // hosts, seed 9588).
     if (!state.jobs.contains(asked.own) || world_.ledger().find(sent.action.job) == nullptr) asked.own = 0;
     if (sent.action.action == Action::remove && (!any || !all_there)) asked.done = true;
   }
@@ -139,7 +141,7 @@ class LedgerLinearisable final : public Checker {
     const bool final = is_final(job.state);
     switch (action.action) {
       case Action::cancel: return job.state == cluster::JobState::cancelled;
-      // Whose tasks have all ended by then comes to its end at once (seed 209 of three hosts).
+      // A job whose tasks have all ended by then ends at once (seed 209 of three hosts).
       case Action::suspend: return job.goal == cluster::Goal::suspend || final;
       case Action::resume: return job.goal == cluster::Goal::run || final;
       case Action::restart: {
@@ -181,11 +183,12 @@ class LedgerLinearisable final : public Checker {
     if (!reply || reply->errors.empty()) return;
     const ErrorCode code = reply->errors.front().code;
     if (asked.skipped || reply->errors.front().next.find("may still be carried out") != std::string::npos) return;
-    // Says nothing of the jobs: who asked waited there when that copy, of an older history, was given up (three hosts, seed 1024).
+    // This answer says nothing about the jobs: the client waited at an agent whose copy, of an older history, was
+    // given up (three hosts, seed 1024).
     if (undone_ && reply->errors.front().message.ends_with(" has no copy of the ledger")) return;
-    // Nor does this: the program there cannot read the ledger, and whoever can was not to be asked.
+    // Nor does this one: the program there cannot read the ledger, and no agent that can was to be asked.
     if (reply->errors.front().message.find(": this host's dtrain ") != std::string::npos) return;
-    // It was not the name's fault: not all programs know what that file needs.
+    // The name is not the cause: not all programs know what that file needs.
     if (sent.type == MessageType::submit && wire::needed_version(world_.book().file(sent.tag)->spec) > cluster::kFirstVersion &&
         reply->errors.front().message.find(": it needs version ") != std::string::npos)
       return;
@@ -209,7 +212,7 @@ class LedgerLinearisable final : public Checker {
       if (row == rows.end()) return violation(where + " has job " + std::to_string(view.id) + ", which was not there");
       std::string state(cluster::to_string(row->state));
       state.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(state.front())));
-      // What no ledger knows: nobody coordinates, and leases are over.
+      // The ledger cannot show this state: nobody coordinates, and the leases are over.
       const bool unled = view.state == "Recovering" && state == "Running" && view.progressing.why.starts_with("nobody coordinates");
       if ((view.state != state && !unled) || view.restarts != row->restarts || view.generation != row->generation)
         return violation(where + " has job " + std::to_string(view.id) + " " + view.state + " in generation " +
@@ -218,7 +221,7 @@ class LedgerLinearisable final : public Checker {
     }
   }
 
-  // Of one life of an agent; connections do not outlast it.
+  // Compares answers of one life of an agent; connections do not outlast it.
   void judge_order(const SentRequest& sent) {
     if (sent.index == 0) return;  // another agent's answer, passed on
     auto& [life, newest] = answered_[sent.host];
@@ -266,11 +269,11 @@ class LedgerLinearisable final : public Checker {
   }
 
   bool undone_ = false;                                        // ever
-  std::uint64_t index_ = 0;                                    // of the newest state that was looked at
-  std::vector<std::optional<std::vector<Row>>> after_;         // by the entry before which it is; none: nobody stopped there
+  std::uint64_t index_ = 0;                                    // index of the newest state that was checked
+  std::vector<std::optional<std::vector<Row>>> after_;         // the list of jobs before each entry; none: the world did not stop there
   std::map<std::uint64_t, Asked> asked_;                       // by SentRequest::number
   std::map<std::uint64_t, std::set<std::uint64_t>> submitted_; // which requests sent that file
-  std::map<std::string, std::uint32_t> scaled_;                // the most asked for, by job and role
+  std::map<std::string, std::uint32_t> scaled_;                // the largest number of tasks asked for, by job and role
   std::map<std::size_t, std::pair<std::uint64_t, std::uint64_t>> answered_;  // by host: life, newest entry
 };
 

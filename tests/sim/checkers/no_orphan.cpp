@@ -1,6 +1,5 @@
-// Nothing runs that no job wants: after a job ended (cleanPodPolicy Running or All), was cancelled, suspended or
-// deleted, its processes are gone within the grace time, and after a delete its files too. What is removed has no
-// living shim.
+// No process runs that no job wants. After a job ended (cleanPodPolicy Running or All) or was cancelled, suspended or
+// deleted, its processes are gone within the grace time, and after a delete its files, too. A removed job has no living shim.
 #include "tests/sim/checkers/checkers.h"
 
 namespace dtrain::sim {

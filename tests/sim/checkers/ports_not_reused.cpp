@@ -15,7 +15,7 @@ class PortsNotReused final : public HostChecker {
   void process_started(const SimShim& shim) override {
     if (shim.spec.port == 0) return;
     Use& use = uses_[shim.spec.port];
-    // After a reboot nothing is left that could remember an address.
+    // After a reboot no process is left that could remember an address.
     if (use.used && use.id != shim.spec.id && use.boots == boots_ && world_.now() - use.until < kRest)
       violation(shim.spec.id.text() + " got port " + std::to_string(shim.spec.port) + " of " + use.id.text());
     use = Use{shim.spec.id, kNever, boots_, true};

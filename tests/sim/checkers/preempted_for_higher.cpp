@@ -39,17 +39,17 @@ class PreemptedForHigher final : public Checker {
     if (!ends) return violation("job " + name + " runs on, though it makes room");
     const auto before = before_.find(job.id);
     if (before == before_.end() || known == nullptr) return;
-    // What a user asked for may take effect only after the last look (seed 770).
+    // A user's request may take effect only after the last look (seed 770).
     if (known->steered != 0 && known->steered_at >= before->second.at - world_.takes_effect()) return;
     const JobRecord& was = before->second.job;
     if (was.generation != job.generation || was.halt == cluster::Halt::recovery || !same_attempts(was, job)) return;
-    // Less: what was counted for the end of another task with its host was given back.
+    // Lower counts are right: what was counted for the end of another task with its host was given back.
     if (job.restarts > was.restarts || job.budget_spent > was.budget_spent)
       violation("job " + name + " made room, and paid for it: " + std::to_string(was.restarts) + " restarts before, " +
                 std::to_string(job.restarts) + " now");
   }
 
-  // Nothing of it was begun meanwhile that counts, nor lost with its host.
+  // Meanwhile no attempt that counts was begun, and none was lost with its host.
   static bool same_attempts(const JobRecord& a, const JobRecord& b) {
     return std::equal(a.tasks.begin(), a.tasks.end(), b.tasks.begin(), b.tasks.end(), [](const auto& x, const auto& y) {
       return x.first == y.first && x.second.attempt == y.second.attempt && x.second.granted_attempt == y.second.granted_attempt &&

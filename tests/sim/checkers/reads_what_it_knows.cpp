@@ -31,7 +31,7 @@ class ReadsWhatItKnows final : public Checker {
   }
 
  private:
-  std::set<std::size_t> newer_;  // hosts that had the newer program once
+  std::set<std::size_t> newer_;  // hosts that once had the newer program
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ class ReplayEqual final : public HostChecker {
   std::string_view name() const override { return "replay_equal"; }
 
   void on_event(const node::Event& event) override {
-    // What a failed commit left on the disk only the next start finds out.
+    // Only the next start finds out what a failed commit left on the disk.
     if (std::holds_alternative<node::PersistFailed>(event)) failed_ = true;
     if (std::holds_alternative<node::Started>(event)) {
       failed_ = false;
@@ -28,13 +28,13 @@ class ReplayEqual final : public HostChecker {
 
  private:
   void compare() {
-    // One of several voters does not know of itself how much of its log is committed: see copies_equal.
+    // One voter of several does not know by itself how much of its log is committed: see copies_equal.
     if (!world_.alone() || host().node() == nullptr || failed_ || committing_ != 0) return;
     if (host().replayed()->ledger_bytes() != host().node()->ledger_bytes())
       violation("replaying " + std::to_string(host().disk().stored().replica.log.size()) + " entries gives another ledger");
   }
   bool failed_ = false;
-  int committing_ = 0;  // what the disk has and Node was not told
+  int committing_ = 0;  // commits that the disk has and Node was not told of yet
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the ledger says of a task's attempts in a place changes only by a report of the host of that place.
+// The ledger's record of a task's attempts in a place changes only by a report of the host of that place.
 #include <map>
 #include <utility>
 
@@ -14,7 +14,7 @@ class ReportsOfItsHost final : public LedgerChecker {
   std::string_view name() const override { return "reports_of_its_host"; }
 
  private:
-  // What an entry other than a report can change, too (HostLost ends a task and takes its pid), is left out.
+  // Only what no entry other than a report can change (HostLost, for example, ends a task and takes its pid).
   struct Seen {
     std::uint64_t placed = 0;
     AttemptNumber attempt = 0, exit_attempt = 0;

@@ -20,7 +20,7 @@ class RestartsWaitForTheFrozen final : public HostChecker {
       else
         frozen_.erase(froze->id);
     }
-    // What was ordered and has not begun, as its host was lost meanwhile, begins (three hosts, seed 3198).
+    // A start that was ordered and has not begun because its host was lost meanwhile still happens (three hosts, seed 3198).
     if (const auto* began = std::get_if<node::AttemptStarted>(&event)) started_.insert(began->id);
     if (const auto* exited = std::get_if<node::AttemptExited>(&event)) ended(exited->id);
     if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended(gone->id);

@@ -22,7 +22,8 @@ class RestoreChoice final : public Checker {
     if (const auto* scan = std::get_if<node::ScanCheckpoints>(&effect); scan != nullptr && scan->token != 0) decides(scan->job);
   }
 
-  // All tasks of a generation get the same; the first that starts shows it, and the first on each host that it is there.
+  // All tasks of a generation restore the same checkpoint; the first that starts shows the choice, and the first on
+  // each host that the checkpoint is there.
   void process_started(const SimShim& shim) override {
     const AssignmentId& id = shim.spec.id;
     History& job = jobs_[id.job];
@@ -40,7 +41,8 @@ class RestoreChoice final : public Checker {
     if (!job.hosts.insert(host).second) return;
     const auto from = shim.spec.env.find("DTRAIN_RESTORE_FROM");
     const std::string path = from == shim.spec.env.end() ? "" : from->second;
-    // The choices of a job of which the user has not heard yet are noted, for its later ones are judged by them (three hosts, seed 2951).
+    // Choices are noted even before the user has heard of the job, because its later choices are judged by them
+    // (three hosts, seed 2951).
     const bool heard_of = spec != nullptr && known != nullptr;
     if (heard_of && !spec->checkpoint) return;
     if (heard_of && spec->checkpoint->restore == "never") {
@@ -61,8 +63,8 @@ class RestoreChoice final : public Checker {
     Generation generation = 0;
     std::string path;                              // restored last
     std::uint32_t fruitless = 0;                   // generations in a row that restored it
-    std::map<Generation, std::int64_t> restored;   // step, -1: from scratch
-    std::map<Generation, Instant> decided;         // when that was
+    std::map<Generation, std::int64_t> restored;   // the step restored; -1: from scratch
+    std::map<Generation, Instant> decided;         // when that was decided
     std::set<std::size_t> hosts, hosts_before;     // where one of the generation began; of the one before
     Instant began{};                               // the newest generation
     Instant last_start{};                          // of any process
@@ -73,7 +75,7 @@ class RestoreChoice final : public Checker {
     for (const SimCheckpoint& c : world_.checkpoints(host).in(spec.checkpoint->dir))
       if (c.info.path == path) chosen = &c;
     if (chosen == nullptr) return violation(id.text() + " restores " + path + ", which does not exist on its host");
-    // What decays once others restored it says nothing about the choice; who begins late sees for itself.
+    // A checkpoint that decays after others restored it says nothing about the choice; a task that begins late sees for itself.
     if (!chosen->good && chosen->decayed <= job.began) return violation(id.text() + " restores " + path + ", which does not verify");
     if (id.generation > newest_restored(job) && stale(*chosen, id.job, job) && !nobody_knows_whose(*chosen, id.job, job))
       return violation(id.text() + " restores " + path + " of a branch that was left behind");
@@ -95,18 +97,19 @@ class RestoreChoice final : public Checker {
         const std::string what = id.text() + " restores " + (path.empty() ? "nothing" : path) + " although " + c.info.path;
         if (world_.alone() || world_.host_view(host).undisturbed_since() + kAnswers <= decided)
           return violation(what + " is good on " + world_.host_view(host).name());
-        // It cannot have told of it since the choice was made.
+        // The host cannot have reported the checkpoint since the choice was made.
         if (waited || world_.host_view(host).undisturbed_since() <= world_.now()) continue;
         if (is_known(known_then, c)) return violation(what + " is known, and was not waited for");
       }
   }
 
-  // What is told later the choice cannot know (seed 80 of three hosts).
+  // The choice cannot know what a host reports later (seed 80 of three hosts).
   void decides(JobId id) {
     const cluster::Ledger& ledger = world_.ledger();
     const cluster::JobRecord* job = ledger.find(id);
     if (job != nullptr) note_begun(*job);
-    // It is placed, with its choice, and has not begun: an agent that is back looks at what there is (five hosts, seed 864).
+    // The job is placed, with its choice, and has not begun: an agent that is back looks for the checkpoints that
+    // exist (five hosts, seed 864).
     if (job != nullptr && !job->needs_generation && job->generation > jobs_[id].generation) return;
     Decision& decision = decided_[id];
     decision = {world_.now(), jobs_[id].last_start, {}};
@@ -116,7 +119,7 @@ class RestoreChoice final : public Checker {
     if (job != nullptr) decision.known = job->checkpoints;
   }
 
-  // Its tasks may all have been started, though no process came about.
+  // All of the job's tasks may have been started although no process came into being.
   void note_begun(const cluster::JobRecord& job) {
     const bool began = std::ranges::any_of(job.tasks, [](const auto& t) { return t.second.granted_attempt >= t.second.first_attempt; });
     if (!began || job.generation == 0) return;
@@ -140,8 +143,8 @@ class RestoreChoice final : public Checker {
       if (it->second < c.info.step) return !shared(c.info.path) || c.written < job.decided.at(it->first);
     return false;
   }
-  // The generation before may have written it, for all that could be known: nothing of that was told, and none of its hosts could be asked
-  // (three hosts, seed 19786).
+  // The generation before may have written the checkpoint, as far as anyone could know: no host reported it, and none
+  // of that generation's hosts could be asked (three hosts, seed 19786).
   bool nobody_knows_whose(const SimCheckpoint& c, JobId id, const History& job) {
     const Decision& decision = decided_[id];
     const auto away = [&](std::size_t host) { return world_.host_view(host).undisturbed_since() > decision.at; };
@@ -150,7 +153,8 @@ class RestoreChoice final : public Checker {
              return r.generation >= job.restored.rbegin()->first || (r.info.path == c.info.path && r.info.digest == c.info.digest);
            });
   }
-  // Another job's, from before, that a generation of this one began without: whether a later one takes it is open (three hosts, seed 1269).
+  // An older checkpoint of another job, without which a generation of this job began: whether a later one takes it is
+  // open (three hosts, seed 1269).
   static bool passed_over(const SimCheckpoint& c, JobId id, const History& job) {
     return c.job != id && std::ranges::any_of(job.restored, [&](const auto& restored) { return restored.second < c.info.step; });
   }
@@ -166,13 +170,13 @@ class RestoreChoice final : public Checker {
     return -1;
   }
 
-  // By then a host that nothing disturbs is seen by all, and answers.
+  // Within this time an undisturbed host is seen by all and answers.
   static constexpr Duration kAnswers = 20s;
 
   struct Decision {
     Instant at{};
     Instant last_start{};   // until then: a host that is cut off may start one of the generation before later (three hosts, seed 359)
-    std::vector<cluster::CheckpointRecord> known;  // while a host was disturbed
+    std::vector<cluster::CheckpointRecord> known;  // the checkpoints known while a host was disturbed
   };
   std::map<JobId, Decision> decided_;  // the newest, or what a host with its tasks looked for since
   std::map<JobId, History> jobs_;

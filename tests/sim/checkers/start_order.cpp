@@ -35,7 +35,7 @@ class StartOrder final : public Checker {
   }
 
   void process_ended(const SimShim& shim) override {
-    // Of several hosts, the order to end may have gone to one from which the task was taken.
+    // With several hosts, the order to end the task may have gone to a host from which the task was taken.
     if (shim.exit && shim.exit->success() && (attempts_.own_end(shim) || !world_.alone())) succeeded_.insert({shim.spec.id.job, shim.spec.id.task});
   }
 

@@ -30,7 +30,7 @@ class StatefulTaskNeverTwice final : public Checker {
   void at_rest() override { nothing_superseded_is_left(); }
 
  private:
-  // A host that was away ends what others have by now as soon as it hears of it.
+  // A host that was away ends the tasks that run on other hosts by now as soon as it hears of that.
   static constexpr Duration kAwayLately = 40s, kEnded = 20s;
 
   void judge(const AssignmentId& id, std::size_t host, const SimShim* started, const std::string& how) {
@@ -41,7 +41,7 @@ class StatefulTaskNeverTwice final : public Checker {
       const auto& [other, state] = *it;
       if (!state.running || &state == started) continue;
       if (!here && may_run_twice(other) && was_away(host)) continue;
-      if (!here && may_run_twice(id) && was_away(world_.host_of(*started))) continue;  // there it starts again by itself (seed 666)
+      if (!here && may_run_twice(id) && was_away(world_.host_of(*started))) continue;  // that host starts it again by itself (seed 666)
       if (!here && state.lease && state.frozen) continue;
       if (other.task == id.task) return violation(id.text() + " " + how + " while " + other.text() + " ran");
       if (other.generation != id.generation)

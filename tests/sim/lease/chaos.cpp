@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kLossPerMille[] = {10, 100, 300};
 constexpr std::uint32_t kDuplicatesPerMille = 100;
-constexpr std::int32_t kMostDrift = 10'000;  // of a million
+constexpr std::int32_t kMostDrift = 10'000;  // parts of a million
 
 }  // namespace
 
@@ -16,7 +16,7 @@ Chaos::Chaos(LeaseWorld& world, const FaultSet& permitted, Rng rng, Instant unti
     const bool drawn = rng_.chance(1, 3);
     active_.set(fault, permitted.has(fault) && (drawn || !permitted.is_all()));
   }
-  // It needs an agent that is killed.
+  // A wiped store needs an agent that is killed.
   if (permitted.is_all() && active_.has(Fault::wiped_store)) active_.set(Fault::agent_kill);
 }
 
@@ -105,7 +105,7 @@ void Chaos::pause_coordinator() {
   for_a_while(a_while(), [this, slot = *slot] { world_.pause_candidate(slot, false); });
 }
 
-// What its voters said before comes late, and what hosts ask comes in between.
+// Answers that its voters sent earlier arrive late, and requests of hosts arrive in between.
 void Chaos::depose() {
   const auto slot = world_.coordinating();
   if (!slot) return;
@@ -131,7 +131,7 @@ void Chaos::cut_for(const council::LinkList& links, const char* what) {
   });
 }
 
-// Sometimes its agent is in a new life, and nothing was granted since.
+// Sometimes the shim's agent is in a new life and has passed on no grant since.
 void Chaos::pause_shim(Slot slot) {
   SimHost& host = world_.host(slot);
   const auto pause = [this, &host] {

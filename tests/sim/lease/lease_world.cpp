@@ -177,7 +177,7 @@ void LeaseWorld::pause_candidate(Slot slot, bool on) {
   note(on ? "pause" : "resume", slot, 0);
   candidate.paused = on;
   if (on) return;
-  // Whether it reads or looks at the clock first is as it happens.
+  // Whether a candidate reads its messages or looks at the clock first is random.
   const bool clock_first = rng_.chance(1, 2);
   if (clock_first) tick(slot);
   for (const Message& message : std::exchange(candidate.inbox, {})) hear(slot, message);

@@ -33,7 +33,7 @@ void SimHost::start_agent() {
         agent_.fence.remember({shim->lease.epoch(), 0});
         agent_.fence.remember(shim->obeyed);
       }
-      // What shims remembered that ended meanwhile is forgotten, too (seed 35584).
+      // The epochs that only ended shims remembered are forgotten, too (seed 35584).
       if (wiped_)
         for (const auto& checker : world_.checkers()) checker->store_wiped(self_, agent_.fence.highest());
       schedule_agent();
@@ -163,7 +163,7 @@ void SimHost::obey(const Message& order) {
       for (const auto& checker : world_.checkers()) checker->shim_obeyed(due.instance, epoch);
     });
   follow_order();
-  // Behind all that it was just told: the local socket keeps the order.
+  // The order arrives after everything sent to the shim before, because the local socket keeps the order.
   for (const auto& shim : shims_)
     to_shim(shim->instance.number, [fence = order.fence](Shim& due) { due.obeyed = std::max(due.obeyed, fence); });
   world_.after(1ms, [this, life = agent_.life] {
@@ -208,7 +208,7 @@ void SimHost::follow_order() {
         else if (stop) obeyed = due.lease.stop(local(), kStopGrace, epoch, out);
         else obeyed = due.lease.start(local(), due.lease.attempt() + 1, epoch, out);
       });
-      // What never started has ended, too: the agent may know more by then than when it sent the stop.
+      // An instance that never started counts as ended, too: the agent may know more by now than when it sent the stop.
       if (waited && due.lease.phase() == task::Lease::Phase::idle) to_agent([this] { follow_order(); });
       if (!obeyed) return;
       for (const auto& checker : world_.checkers()) checker->shim_obeyed(due.instance, epoch);

@@ -64,7 +64,7 @@ bool SimHost::pause_host() {
   return true;
 }
 
-// The tasks run at once; shims and the agent a little later.
+// The tasks run again at once; the shims and the agent follow a little later.
 void SimHost::resume_host() {
   if (!up_ || !paused_) return;
   paused_ = false;
@@ -249,8 +249,8 @@ void SimHost::wake_shim(Shim& shim) {
   });
 }
 
-// It runs again: the clock first, then what was received. Without that rule what piled up comes first, and that takes
-// a while.
+// The shim runs again and first looks at the clock, then at what it received. Without that rule the waiting messages
+// come first, which takes a while.
 void SimHost::open_shim(Shim& shim) {
   const bool clock_first = task::lease::Rules(setting_.broken_rule).hold(task::lease::Rule::expiry_first);
   if (clock_first) wake_shim(shim);

@@ -1,4 +1,4 @@
-// What starts or is thawed has a grant that was asked for after the start was ordered, or after its freezing began.
+// A task that starts or is thawed has a grant that its shim asked for after the start was ordered, or after its freezing began.
 
 #include "tests/sim/lease/checkers/checkers.h"
 

@@ -1,5 +1,5 @@
-// At no virtual instant are two instances of one task executed. Excused, for kExposure, is one whose host was stopped
-// when its lease ended, and has just gone on: no clock can prevent that (docs/leases.md).
+// No two instances of one task execute at the same virtual instant. An instance is excused for kExposure if its host
+// was stopped when its lease ended and has just resumed: no clock can prevent that (docs/leases.md).
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// When everything is healed, every task comes to run, and nothing of it stands frozen anywhere.
+// Once all faults are healed, every task runs, and no instance of it stays frozen anywhere.
 
 #include <array>
 

@@ -1,5 +1,5 @@
-// What a coordinator of an older epoch says takes no effect on a host or shim that obeyed a newer one, nor within an
-// epoch an older order. A store that is wiped forgets what no living shim of the host remembers.
+// An order of a coordinator of an older epoch has no effect on a host or shim that obeyed a newer epoch; within an epoch
+// the same holds for older orders. A host whose store was wiped forgets every order that no living shim of it remembers.
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,5 @@
-// Of a task whose host or agent is lost for good while all else is well, a successor runs once it may, and not before.
+// If a task's host or agent is lost for good while all else is well, a successor of the task starts as soon as it
+// may, and not before.
 
 #include "tests/sim/lease/checkers/checkers.h"
 

@@ -1,4 +1,4 @@
-// A stop signal goes to a task that can take it: not to a frozen one.
+// A stop signal is sent only to a task that is not frozen, because a frozen one cannot act on it.
 
 #include "tests/sim/lease/checkers/checkers.h"
 
