@@ -9,7 +9,7 @@ namespace {
 
 struct Usual {
   Fault fault;
-  Duration mean;      // between two of them, before the run's own factor
+  Duration mean;      // mean time between two such faults, before the run's own factor
 };
 constexpr Usual kUsual[] = {
     {Fault::task_kill, 10s},  {Fault::shim_kill, 30s}, {Fault::agent_kill, 20s}, {Fault::reboot, 60s},
@@ -23,11 +23,12 @@ constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 
                    kLongestFailing = 12s, kLongestLeaving = 20s, kSlowCommit = 1500ms,
                    kLongestCut = 12s, kLongestDrain = 40s, kBetweenDrains = 60s, kBetweenStops = 40s, kTasksHave = 6s;
 constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
-// Faults of one host are up to so many times as frequent where there are many: else they would hardly ever meet a task.
+// In a world of many hosts a fault of one host is up to this many times as frequent: otherwise such faults would
+// hardly ever meet a task.
 constexpr std::size_t kMoreOften = 4;
-// An order on its way when the agent dies is over by then: see SimRunner.
+// An order that is on its way when the agent dies is over after this time: see SimRunner.
 constexpr Duration kBackAtLeast = 30ms;
-// A checkpoint rots only while its job has been left in peace that long: the death that makes it matter comes later.
+// A checkpoint rots only if its job has been left in peace for this long: the death that makes the loss matter comes later.
 constexpr Duration kPeace = 2s;
 
 }  // namespace
@@ -49,7 +50,7 @@ void Chaos::begin() {
   if (drains_) drain_later();
 }
 
-// An operator with random numbers of their own: whoever drains nothing changes nothing.
+// The operator draws from an own random generator, so that a run without drains is not changed by them.
 void Chaos::drain_later() {
   const auto within = [this](Duration most) { return Duration(static_cast<std::int64_t>(operator_.below(static_cast<std::uint64_t>(most.count())))); };
   world_.timeline().after(within(kBetweenDrains), [this, within] {
@@ -130,7 +131,7 @@ void Chaos::strike(Fault fault) {
   }
 }
 
-// The next at which something runs; none: that one.
+// Returns the next host, from `number` on, on which a task runs, or `number` itself if there is none.
 std::size_t Chaos::busy_from(std::size_t number) {
   for (std::size_t i = 0; i < world_.hosts(); ++i) {
     const std::size_t next = (number + i) % world_.hosts();
@@ -141,7 +142,7 @@ std::size_t Chaos::busy_from(std::size_t number) {
 
 HostSet Chaos::some_hosts() {
   if (!world_.many()) return {1 + rng_.below((1ull << world_.hosts()) - 2)};
-  // How many first: of so many hosts halves alone would be drawn else.
+  // Draws the size of the group first: with so many hosts, only halves would be drawn otherwise.
   HostSet group;
   std::size_t wanted = 1 + rng_.below(world_.hosts() - 1);
   for (std::size_t i = 0; wanted != 0; ++i) {
@@ -221,7 +222,8 @@ void Chaos::damage_some_checkpoint() {
     const auto& found = files.in(dir);
     if (found.empty() || !found.front().good) continue;
     const JobId job = found.front().job;
-    // Nor between a choice and the start that follows it, where an older generation runs on a host that is cut off (13716, 15117).
+    // No checkpoint rots between a choice and the start that follows it either, while an older generation runs on a
+    // host that is cut off (13716, 15117).
     const cluster::JobRecord* record = world_.ledger().find(job);
     bool peace = record != nullptr && !record->needs_generation && record->halt == cluster::Halt::none, any = false;
     for (std::size_t i = 0; i < world_.hosts(); ++i) {

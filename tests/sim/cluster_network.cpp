@@ -82,7 +82,7 @@ void ClusterNetwork::perform(std::size_t host, const node::SendLog& send) {
 }
 
 council::Links::Fate ClusterNetwork::fate(std::size_t from, std::size_t to) {
-  return blocked(from, to) ? council::Links::Fate{} : links_.fate(0, 0);   // cuts of its own it has none
+  return blocked(from, to) ? council::Links::Fate{} : links_.fate(0, 0);   // links_ has no cuts of its own
 }
 
 void ClusterNetwork::perform(std::size_t host, std::size_t founder, const node::SendFormation& send) {
@@ -127,7 +127,7 @@ void ClusterNetwork::isolate(std::size_t host, bool on) { part(HostSet().set(hos
 
 void ClusterNetwork::part(const HostSet& group, bool on) {
   const auto begun = std::ranges::find(parts_, on ? HostSet() : group);
-  if (begun == parts_.end()) return;  // too many at once
+  if (begun == parts_.end()) return;  // too many partitions at once
   const auto partition = static_cast<unsigned>(begun - parts_.begin());
   *begun = on ? group : HostSet();
   for (std::size_t host = 0; host < hosts_; ++host)

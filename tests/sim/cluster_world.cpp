@@ -11,13 +11,14 @@ namespace dtrain::sim {
 namespace {
 
 constexpr Duration kLookEvery = 4s, kLongestIdle = 4s, kAnswerTime = 100ms;
-// On a slow disk a request takes so long; among several hosts it may wait for a coordinator, or for a partition to end.
+// How long a request takes on a slow disk; with several hosts it may wait for a coordinator, or for the end of a partition.
 constexpr Duration kTakesEffect = 5s, kTakesEffectAmongSeveral = 40s;
-// After the last fault: an election, and what was not said meanwhile.
+// Times after the last fault: for an election, and for reports that were delayed.
 constexpr Duration kAmends = 10s, kAllReported = 20s;
-// Three voters are there before the users come and faults begin; of many hosts, who else gets a copy of the ledger.
+// Time for the cluster to form before users come and faults begin: until three voters exist, and in a world of many
+// hosts the other copies of the ledger, too.
 constexpr Duration kForming = 15s, kFormingOfMany = 30s;
-// Of some seeds the first hosts begin the cluster together: started at any time, one of them killed meanwhile.
+// With some seeds the first hosts form the cluster together: they start at any time, and one is killed meanwhile.
 constexpr std::uint64_t kFormOneIn = 4;
 constexpr std::size_t kFounders = 3;
 constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kFoundersTake = 30s;

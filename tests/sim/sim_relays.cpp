@@ -10,7 +10,7 @@ namespace {
 constexpr Duration kHop = 2ms, kRead = 3ms, kUnknown = 1s, kSilence = 30s, kAgain = 500ms;
 constexpr Duration kSlowestFind = 5ms, kSlowestWord = 20ms;  // for a package that is to be staged; that it is not here
 constexpr std::size_t kCheckpointBytes = 64;
-constexpr std::size_t kChunk = 24;  // of the 64 bytes that every package has: its digest
+constexpr std::size_t kChunk = 24;  // bytes; every package has 64, which are its digest
 
 }  // namespace
 
@@ -37,7 +37,7 @@ SimRelays::Streams::iterator SimRelays::of_accepted(std::size_t host, node::Conn
 void SimRelays::perform(std::size_t host, const node::Stage& e) {
   const Duration word = upto(kSlowestWord);
   world_.timeline().after(upto(kSlowestFind), [this, host, e, word, life = world_.host(host).lives()] {
-    // An agent that has died begins nothing, though no new life of it has begun yet (three hosts, seed 16901).
+    // An agent that has died begins nothing, even before its new life begins (three hosts, seed 16901).
     if (world_.host(host).lives() != life || world_.host(host).node() == nullptr) return;
     if (has(host, e.package_digest)) return world_.host(host).tasks().perform(e);
     later(host, word, node::Staged{e.id, fail(ErrorCode::not_found, "could not stage " + e.id.text() + ": its package is not here"), true});
@@ -47,7 +47,7 @@ void SimRelays::perform(std::size_t host, const node::Stage& e) {
 void SimRelays::perform(std::size_t host, const node::OpenRelay& e) {
   std::size_t other = world_.hosts();
   for (std::size_t i = 0; i < world_.hosts(); ++i)
-    if (e.peer && ClusterNetwork::endpoint(i) == e.peer->to) other = i;  // none: logs of this host, which are not simulated
+    if (e.peer && ClusterNetwork::endpoint(i) == e.peer->to) other = i;  // no peer: the logs of this host, which are not simulated
   using How = node::RelayEnded::How;
   if (other == world_.hosts() || !world_.host(other).agent_runs())
     return later(host, kSilence, node::RelayEnded{e.part, How::lost, {ErrorCode::unavailable, "was silent", ""}});
@@ -57,7 +57,7 @@ void SimRelays::perform(std::size_t host, const node::OpenRelay& e) {
   stream.open = e;
   stream.number = ++numbers_;
   open(stream.number);
-  // Who has just started may not know the opener yet, and says nothing (seed 486 of three hosts).
+  // An agent that has just started may not know the opener yet, and does not answer (seed 486 of three hosts).
   world_.timeline().after(kSilence, [this, number = stream.number] {
     const auto s = of_number(number);
     if (s != streams_.end() && s->accepted == 0) end(s, How::lost, {ErrorCode::unavailable, "was silent", ""}, Duration{});
@@ -80,7 +80,7 @@ void SimRelays::perform(std::size_t host, const node::AcceptRelay& e) {
     s.accepted = e.connection;
     return later(host, kHop, node::Request{e.connection, 1, s.open.query});
   }
-  later(host, kHop, node::ConnectionClosed{e.connection});  // its opener is gone
+  later(host, kHop, node::ConnectionClosed{e.connection});  // the opener of the stream is gone
 }
 
 void SimRelays::perform(std::size_t host, const node::CloseRelay& e) {
@@ -172,7 +172,7 @@ void SimRelays::perform(std::size_t host, const node::WriteBlob& e) {
                           right ? Result<std::string>(e.digest) : Result<std::string>(fail(ErrorCode::damaged, "another digest"))});
 }
 
-// Its bytes are its digest; of one that is not good they are others.
+// The bytes of a checkpoint are its digest; those of a damaged one differ.
 void SimRelays::perform(std::size_t host, const node::SendCheckpoint& e) {
   const auto s = of_accepted(host, e.connection);
   if (s == streams_.end()) return;
@@ -198,7 +198,7 @@ void SimRelays::perform(std::size_t host, const node::WriteCheckpoint& e) {
   SimCheckpoint copy;
   for (std::size_t i = 0; i < world_.hosts(); ++i)
     if (const SimCheckpoint* c = std::as_const(world_.host(i).files()).find(e.info.path); c != nullptr && c->info.digest == e.info.digest) copy = *c;
-  if (copy.info.path.empty()) copy.info = e.info;  // removed meanwhile
+  if (copy.info.path.empty()) copy.info = e.info;  // the copy was removed meanwhile
   copy.good = true;
   world_.host(host).files().put(copy);
   later(host, kRead, node::CheckpointWritten{e.writer, {}});

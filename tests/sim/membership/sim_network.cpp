@@ -7,26 +7,27 @@ namespace dtrain::sim::membership {
 namespace {
 
 constexpr Duration kLatencyLeast = 100us, kLatencySpread = 900us;  // one way
-constexpr Duration kSlowExtra = 18ms;    // a packet in a hundred is up to this much slower
+constexpr Duration kSlowExtra = 18ms;    // one packet in a hundred is up to this much slower
 constexpr Duration kRetransmit = 200ms;  // Linux' least retransmission timeout; doubles
 constexpr Duration kGiveUp = kRetransmit + 5s;  // TCP_MAXRT of agent/net, which Linux counts from the first time that it tries again
 constexpr Duration kConnectTimeout = 1s;
 constexpr Duration kReconnectLeast = 100ms, kReconnectMost = 1s;
 constexpr Duration kHandshakeStep = 250ms;    // a stopped peer is looked at this often
 constexpr std::uint8_t kHandshakeSteps = 10;  // and that many times: HANDSHAKE_IVL
-constexpr Duration kQueuedMost = 5s;          // a message waits that long for its link
-constexpr std::size_t kQueued = 64;           // and so many of them: the high-water mark
-constexpr std::size_t kIdleLinks = 64;        // beyond those to keep
-constexpr Duration kIdleTime = 60s;           // a link not kept and not used that long is given up
-constexpr Duration kAnewTime = 5s;            // likewise, of one made for a single message
-constexpr std::size_t kHeld = 20'000;         // what a stopped process' kernel buffers hold
+constexpr Duration kQueuedMost = 5s;          // a message waits at most this long for its link
+constexpr std::size_t kQueued = 64;           // at most this many messages wait: the high-water mark
+constexpr std::size_t kIdleLinks = 64;        // besides the links to keep
+constexpr Duration kIdleTime = 60s;           // a link that is not to be kept is given up when unused for this long
+constexpr Duration kAnewTime = 5s;            // the same for a link made for a single message
+constexpr std::size_t kHeld = 20'000;         // messages that the kernel buffers of a stopped process hold
 constexpr std::size_t kStalled = 4096;
 
 enum class LinkKind : std::uint8_t { gossip, bulk, anew };  // anew: made for one message
 constexpr std::uint32_t kLinkKinds = 3;
 constexpr std::uint32_t key_of(std::uint32_t address, LinkKind kind) { return address * 4 + static_cast<std::uint32_t>(kind); }
 constexpr std::uint32_t address_in(std::uint32_t key) { return key / 4; }
-constexpr bool reported(std::uint32_t key) { return key == key_of(address_in(key), LinkKind::gossip); }  // up and lost
+// only these links report that they are up or lost
+constexpr bool reported(std::uint32_t key) { return key == key_of(address_in(key), LinkKind::gossip); }
 
 std::uint64_t pack(std::uint32_t owner, std::uint32_t key, std::uint32_t connection) {
   return (std::uint64_t{owner} + 1) << 40 | std::uint64_t{key} << 12 | (connection & 0xfff);
@@ -174,7 +175,7 @@ void SimNetwork::close(std::uint32_t slot, Link& link) {
   links.erase(links.begin() + (&link - links.data()));
 }
 
-// The least recently used link that nobody asked to keep goes when there are too many.
+// Closes the least recently used link that nobody asked to keep when there are too many.
 void SimNetwork::close_idle(std::uint32_t slot) {
   Port& port = ports_[slot];
   if (port.links.size() < kIdleLinks) return;
@@ -206,7 +207,7 @@ void SimNetwork::send(std::uint32_t slot, gossip::Send&& send) {
   if (send.reply != 0) {
     const auto owner = static_cast<std::uint32_t>((send.reply >> 40) - 1);
     Link* link = find(owner, static_cast<std::uint32_t>(send.reply >> 12 & 0xfffffff));
-    // A connection that is gone: nobody to tell.
+    // The connection is gone, so the answer has no receiver.
     if (link == nullptr || link->state != State::up || (link->connection & 0xfff) != (send.reply & 0xfff) ||
         link->peer != slot || link->peer_process != ports_[slot].process)
       return;
@@ -254,7 +255,7 @@ void SimNetwork::transmit(std::uint32_t owner, Link& link, bool forward, std::ui
     return;
   }
   if (ports_[link.peer].process !=
-      link.peer_process) {  // started anew, or gone: its kernel knows no such connection
+      link.peer_process) {  // the peer restarted or is gone: its kernel does not know the connection
     messages_.drop(message);
     queue_.push(now_ + 2 * latency(), What::reset, owner, link.key, link.connection);
     return;
@@ -283,7 +284,7 @@ void SimNetwork::arrive(std::uint32_t owner, Link& link, bool forward, std::uint
   }
 }
 
-// The connection is gone and its owner knows.
+// Treats the connection as gone: tries again at once and reports the loss to the owner.
 void SimNetwork::lose(std::uint32_t slot, Link& link) {
   const std::uint32_t key = link.key;
   drop_waiting(link);
@@ -298,7 +299,7 @@ void SimNetwork::break_by_sender(std::uint32_t slot, Link& link, bool forward) {
     return;
   }
   drop_waiting(link);
-  link.peer_process = 0;  // the owner learns it when it sends next
+  link.peer_process = 0;  // the owner learns of it when it sends next
 }
 
 // Reconnects as libzmq does, as long as somebody wants the link.
@@ -387,7 +388,7 @@ void SimNetwork::on_retransmit(const Event& event) {
     return;
   }
   if (cut(from, to)) {
-    // Linux shortens the last pause, so that it gives up in time (tcp_clamp_rto_to_user_timeout).
+    // Linux shortens the last pause in order to give up in time (tcp_clamp_rto_to_user_timeout).
     ++pipe.stall->attempt;
     const Instant next = std::min(now_ + kRetransmit * (1 << pipe.stall->attempt), pipe.stall->since + kGiveUp);
     queue_.push(next, What::retransmit, event.slot, event.a, event.b, event.detail);

@@ -19,7 +19,7 @@ static_assert(std::size(kInputs) == std::variant_size_v<gossip::Input>);
 constexpr std::string_view kRumours[] = {"alive", "suspect", "gone", "down", "dead", "left", "fact"};
 static_assert(std::size(kRumours) == static_cast<std::size_t>(enum_last(wire::RumourKind{})) + 1);
 constexpr std::string_view kAnswers[] = {"refused", "accepts", "silent"};
-constexpr std::size_t kShown = 16;  // rumours and rows of one message
+constexpr std::size_t kShown = 16;  // rumours and rows shown of one message
 
 std::string short_id(const MemberId& id) {
   return id.text().substr(0, 6);

@@ -1,5 +1,5 @@
-// Nobody has a member of another cluster in its table, though they meet at addresses that change hands. Nor
-// has anybody a member that never existed.
+// No member has a member of another cluster in its table, although clusters meet at addresses that change hands, and
+// none has a member that never existed.
 #include "tests/sim/membership/checkers/checkers.h"
 
 namespace dtrain::sim::membership {

@@ -14,10 +14,10 @@ namespace {
 
 constexpr Duration kSpreadMost = 5s;
 constexpr Duration kQuietMost = 12s;
-constexpr std::uint32_t kQuietLeast = 8;  // members: fewer cannot confirm a suspicion
+constexpr std::uint32_t kQuietLeast = 8;  // members; fewer cannot confirm a suspicion
 constexpr Duration kTogether = 10s;       // crashes within that time
-constexpr std::uint32_t kMany = 8;        // of more than an eighth of all are a mass crash
-constexpr Duration kForgotten = 120s;     // nobody declared it: convergence judges that
+constexpr std::uint32_t kMany = 8;        // this many crashes, if more than an eighth of all, are a mass crash
+constexpr Duration kForgotten = 120s;     // no member declared it: checker convergence judges that
 
 class CrashKnownToAll final : public Checker {
  public:
@@ -31,7 +31,7 @@ class CrashKnownToAll final : public Checker {
     ends_.push_back(world_.now());
     while (world_.now() - ends_.front() > kTogether) ends_.pop_front();
     if (ends_.size() > std::max<std::size_t>(3, world_.slots() / kMany))
-      crashes_.clear();  // a mass crash: who could be a witness?
+      crashes_.clear();  // after a mass crash too few witnesses are left
     if (how != End::killed && how != End::vanished) return;
     ++world_.figures().crashes;
     const Truth& truth = world_.truth(slot);
@@ -124,7 +124,7 @@ class CrashKnownToAll final : public Checker {
     crash.declared.excuse(slot);
   }
   static void judges_nobody(Crash& crash, std::uint32_t slot) {
-    if (!crash.quiet) excuse(crash, slot);  // where nothing else is wrong there is no reason to
+    if (!crash.quiet) excuse(crash, slot);  // if nothing else is wrong there is no excuse
   }
   void sweep() {
     std::erase_if(crashes_, [](const Crash& crash) { return crash.declared.done(); });

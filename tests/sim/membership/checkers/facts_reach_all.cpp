@@ -1,4 +1,4 @@
-// What a member says of itself reaches all who are well within ten seconds. Measures how long it takes.
+// A fact that a member publishes about itself reaches all members that are well within ten seconds. Measures how long that takes.
 #include <deque>
 
 #include "tests/sim/membership/checkers/checkers.h"

@@ -1,5 +1,5 @@
-// Who has heard that a member left for good never calls it anything else again, but for a copy of it that runs elsewhere
-// and speaks for a later life.
+// A member that has heard that another left for good never gives that one any other state again, unless a copy of it
+// runs elsewhere and speaks for a later life.
 #include <set>
 
 #include "tests/sim/membership/checkers/checkers.h"

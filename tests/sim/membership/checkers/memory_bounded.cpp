@@ -1,4 +1,4 @@
-// What a member holds grows with the members that ever were and with nothing else.
+// The memory of a member grows with the number of members that ever were and with nothing else.
 #include "tests/sim/membership/checkers/checkers.h"
 
 namespace dtrain::sim::membership {

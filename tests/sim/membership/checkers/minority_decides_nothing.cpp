@@ -1,7 +1,7 @@
-// Who is on the smaller side of a partition, is well otherwise, and has found that no majority answers,
-// declares nobody beyond the cut down or dead. What was suspected while its side was still the larger one is
-// not judged, nor that one who was down already is called dead, nor partitions one upon another: who was
-// declared in the first does not count in the second.
+// A member on the smaller side of a partition that is well otherwise, and has found that no majority answers,
+// declares no member beyond the cut down or dead. Not judged are suspicions from before its side became the smaller
+// one, a member that was down already and is called dead, and several partitions in a row: a verdict of the first
+// does not count in the second.
 #include <map>
 
 #include "tests/sim/membership/checkers/checkers.h"
@@ -35,7 +35,7 @@ class MinorityDecidesNothing final : public Checker {
     const Truth& observer = world_.truth(slot);
     if (!world_.fit(slot) || world_.now() - since_ < kDecided || cuts_ != 1 || !whole_before_) return;
     for (const std::uint32_t subject : world_.slots_of(change.id)) {
-      // Who was unwell when the cut began may have been accused for that.
+      // A member that was unwell when the cut began may have been accused for that.
       const bool well = world_.fit(subject) && since_ - world_.truth(subject).calm_since >= Truth::kFit;
       if (!well || world_.together(slot, subject)) continue;
       std::uint32_t here = 0, all = 0;
@@ -55,7 +55,7 @@ class MinorityDecidesNothing final : public Checker {
   bool without_quorum(std::uint32_t slot) const {
     std::uint32_t answer = 0, silent = 0;
     world_.each_seen(slot, [&](const gossip::MemberView& row) {
-      // The host of one that is down answers: it was on this side when its agent stopped.
+      // The host of a member that is down answers, so it was on this side when its agent stopped.
       answer += row.state == wire::MemberState::alive || row.state == wire::MemberState::down ? 1 : 0;
       silent += row.state == wire::MemberState::suspect ? 1 : 0;
     });
@@ -63,7 +63,7 @@ class MinorityDecidesNothing final : public Checker {
       silent += at->second >= since_ ? 1 : 0;
     return answer < silent;
   }
-  Instant since_{}, healed_{};  // the last cut began, ended
+  Instant since_{}, healed_{};  // when the last cut began and ended
   std::uint32_t cuts_ = 0;
   bool whole_before_ = false;
   std::map<std::pair<std::uint32_t, MemberId>, Instant> down_;  // observer, subject: since when

@@ -1,5 +1,5 @@
-// Who has declared a member down or dead does not call it alive again while no process of that member has run
-// for so long that nothing of its own can still be under way.
+// A member that has declared another down or dead does not call it alive again while no process of that one has run
+// for so long that no message of its own can still be under way.
 #include <set>
 
 #include "tests/sim/membership/checkers/checkers.h"
@@ -24,14 +24,14 @@ class NobodyResurrected final : public Checker {
     if (change.kind == down || change.kind == dead) declared_[slot].insert(change.id);
     if (change.kind != alive && change.kind != restarted && change.kind != rebooted) return;
     if (!declared_[slot].contains(change.id)) return;
-    const auto row = world_.seen(slot, change.id);  // who is down may still be told to have restarted before
+    const auto row = world_.seen(slot, change.id);  // news of an earlier restart of a member that is down may still arrive
     if (!row || (row->state != wire::MemberState::alive && row->state != wire::MemberState::suspect)) return;
     Instant last{};
     for (const std::uint32_t subject : world_.slots_of(change.id)) {
       if (world_.truth(subject).runs) return;
       last = std::max(last, world_.truth(subject).ended);
     }
-    // What came while the observer was stopped has waited in its kernel.
+    // Messages that came while the observer was stopped have waited in its kernel.
     const Truth& observer = world_.truth(slot);
     const Instant came = observer.resumed == world_.now() ? observer.stopped : world_.now();
     if (came - last > kUnderWay)

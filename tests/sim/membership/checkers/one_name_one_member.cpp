@@ -1,4 +1,4 @@
-// A name stands for one living member in the table of whoever is well, while the network is whole.
+// In the table of every member that is well a name stands for one living member, while the network is whole.
 #include <map>
 
 #include "tests/sim/membership/checkers/checkers.h"

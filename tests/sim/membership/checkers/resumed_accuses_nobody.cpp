@@ -1,5 +1,5 @@
-// A member that was stopped and runs again accuses nobody of what it missed itself: right after it resumes it
-// suspects no fit member that nobody else has suspected.
+// A member that was stopped and runs again accuses no member of what it missed itself: right after it resumes, it
+// suspects no fit member that no other member has suspected.
 #include <map>
 
 #include "tests/sim/membership/checkers/checkers.h"
@@ -8,7 +8,7 @@ namespace dtrain::sim::membership {
 namespace {
 
 constexpr Duration kRightAfter = 300ms;
-constexpr Duration kHearsay = 60s;  // what others said meanwhile waits in its sockets
+constexpr Duration kHearsay = 60s;  // messages of others wait in its sockets meanwhile
 
 class ResumedAccusesNobody final : public Checker {
  public:
@@ -20,7 +20,7 @@ class ResumedAccusesNobody final : public Checker {
   }
   void changed(std::uint32_t slot, const gossip::Change& change) override {
     using enum gossip::ChangeKind;
-    // A table that says so makes its reader an accuser.
+    // A member that reads "down" or "dead" in a table accuses, too.
     if (change.kind == down || change.kind == dead) suspected_[change.id] = world_.now();
     if (change.kind != suspect) return;
     const Truth& truth = world_.truth(slot);
@@ -28,7 +28,7 @@ class ResumedAccusesNobody final : public Checker {
     const auto said = suspected_.find(change.id);
     const bool news = said == suspected_.end() || world_.now() - said->second > kHearsay;
     suspected_[change.id] = world_.now();
-    // Short stops look like a slow network to the one who was stopped; so does a cut that has ended since.
+    // To the stopped member a short stop looks like a slow network, and so does a cut that has ended since.
     if (!news || paused == paused_.end() || truth.calm_since != truth.resumed ||
         truth.calm_since - paused->second < 5s || world_.now() - truth.calm_since > kRightAfter ||
         truth.started > paused->second)
@@ -40,8 +40,8 @@ class ResumedAccusesNobody final : public Checker {
   }
 
  private:
-  std::map<std::uint32_t, Instant> paused_;  // since when, last
-  std::map<MemberId, Instant> suspected_;    // when somebody last said so, or that it is gone
+  std::map<std::uint32_t, Instant> paused_;  // when the last stop began
+  std::map<MemberId, Instant> suspected_;    // when some member last suspected it or declared it gone
 };
 
 }  // namespace
