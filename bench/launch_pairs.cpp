@@ -17,7 +17,7 @@ using namespace dtrain;
 namespace {
 
 constexpr int kWarmUpPairs = 2;          // not counted: page cache, first-time paths
-constexpr int kPatienceMs = 60'000;      // for one launch, on a loaded machine
+constexpr int kPatienceMs = 60'000;      // the longest wait for one launch, on a loaded machine
 
 std::int64_t now_ns() {
   timespec now{};
@@ -30,7 +30,7 @@ std::int64_t now_ns() {
   std::exit(1);
 }
 
-// From the order to the stamp; returns when nothing of it is left.
+// Measures one launch, from the order to the stamp; returns when no process of it is left.
 double launch_once(proc::Runner& runner, const task::ShimSpec& spec, int stamps) {
   bool stamped = false, over = false;
   std::int64_t stamp = 0;

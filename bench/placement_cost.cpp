@@ -43,7 +43,7 @@ job::RoleSpec role(std::uint32_t replicas, std::uint64_t cpus, std::uint32_t gpu
   return r;
 }
 
-// A parameter-server job, or a collective one.
+// Returns a parameter-server job or a collective one.
 job::JobSpec make_job(std::uint32_t workers, bool collective) {
   job::JobSpec s;
   s.name = "job-of-" + std::to_string(workers);
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   }
   const std::uint32_t jobs = number(argv[2]), rounds = number(argv[3]);
   Capacity free(make_hosts(number(argv[1])));
-  // Jobs that run: of 1 to 50 workers, so that hosts are used unevenly.
+  // Adds running jobs of 1 to 50 workers, so that hosts are used unevenly.
   Rng rng(1);
   std::vector<job::JobSpec> specs(jobs);
   std::vector<RunningJob> running;
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
     job::JobSpec large = make_job(10, true);
     large.roles["worker"].resources.gpus = kGpus + 1;
     sample("refused", [&] { (void)place(large, wanted_tasks(large), free); });
-    // A full cluster: one large job waits, many small ones behind it.
+    // Builds the queue of a full cluster: one large job waits, and many small ones behind it.
     job::JobSpec first = make_job(1, true), behind = make_job(5, false);
     first.roles["worker"] = role(number(argv[1]) / 2, 60, kGpus);
     std::vector<WaitingJob> waiting;

@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint16_t kPort = 7400;
 constexpr Duration kLost = 5s;
 constexpr std::uint64_t kOwnSequences = std::uint64_t{1}
-                                        << 60;  // above membership's: their pongs are not its business
+                                        << 60;  // above membership's own numbers: their pongs do not matter here
 
 struct StderrLog final : Log {
   void write(LogLevel level, std::string_view event, std::span<const LogField> fields) override {
@@ -101,7 +101,7 @@ class Probe {
     members_.each([&](const gossip::MemberView& view) {
       if (view.identity != nullptr && view.identity->address == seed_) send.member = view.identity->id;
     });
-    if (send.member.none()) return;  // not admitted yet
+    if (send.member.none()) return;  // the seed has not admitted this member yet
     send.to = seed_;
     send.header.cluster = cluster_;
     send.header.sender = self_.id;

@@ -28,7 +28,7 @@ class Probe {
  public:
   explicit Probe(int fd, std::chrono::milliseconds interval) : fd_(fd), interval_(interval) {}
 
-  // False: an answer was no status, or is missing.
+  // Returns false if an answer was no status, or is missing.
   bool run() {
     Clock::time_point next = Clock::now();
     bool asking = true;
@@ -72,7 +72,7 @@ class Probe {
   const int fd_;
   const std::chrono::milliseconds interval_;
   wire::Deframer replies_;
-  std::deque<Clock::time_point> due_;  // of the questions without an answer
+  std::deque<Clock::time_point> due_;  // when the questions without an answer were due
   std::uint64_t asked_ = 0;
 };
 

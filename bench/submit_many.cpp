@@ -22,7 +22,8 @@ using namespace dtrain;
 using bench::Client;
 using bench::connect_to;
 
-// Between two looks, each of which costs the agent some milliseconds of a processor: half of what is left at the rate so far.
+// Bounds of the pause between two looks, each of which costs the agent some milliseconds of a processor: the pause is
+// half of the time that is left at the rate so far.
 constexpr std::chrono::milliseconds kShortestPause{5}, kLongestPause{250};
 constexpr std::chrono::seconds kPatience{120};
 
@@ -41,7 +42,7 @@ wire::SubmitRequest one_task(const std::string& program, int number) {
   return request;
 }
 
-// How many have succeeded; -1: one did not, or the agent gave no answer.
+// Returns how many jobs have succeeded; -1: one did not, or the agent gave no answer.
 int succeeded(Client& client) {
   if (!client.send(wire::MessageType::query_jobs, wire::JobsRequest{})) return -1;
   const auto reply = client.receive();
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
   }
   Client client(fd);
   const auto begin = Clock::now();
-  std::thread sender([&] {  // answers are read meanwhile
+  std::thread sender([&] {  // a thread, because answers are read meanwhile
     for (int number = 0; number < count; ++number)
       if (!client.send(wire::MessageType::submit, one_task(argv[3], number))) return;
   });

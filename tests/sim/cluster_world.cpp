@@ -358,7 +358,8 @@ void ClusterWorld::drain(std::size_t host, bool on, Duration within) {
   client_->drain({hosts_[host]->name(), "sim", on, std::chrono::duration_cast<std::chrono::milliseconds>(within).count()});
 }
 
-// Until each is known to be done. An operator sees also what took effect behind the undrain that was sent after it (seed 1782 of three hosts).
+// Repeats every undrain until it is known to be done. An operator also sees a drain that took effect after the undrain
+// that was sent after it (seed 1782 of three hosts).
 void ClusterWorld::undrain_later() {
   const cluster::Ledger& seen = ledger();
   for (const auto& [node, drain] : seen.state().drained)

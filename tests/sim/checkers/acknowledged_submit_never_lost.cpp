@@ -27,7 +27,7 @@ class AcknowledgedSubmitNeverLost final : public Checker {
     }
   }
 
-  // The same request sent again is the same job.
+  // A request that is sent again submits the same job.
   void on_reply(const SentRequest& sent, const wire::Message& message) override {
     if (sent.type == wire::MessageType::action && sent.action.action == wire::Action::remove && message.type == wire::MessageType::ok)
       for (const auto& [id, job] : world_.book().jobs())

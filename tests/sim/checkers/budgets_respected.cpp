@@ -159,8 +159,8 @@ class BudgetsRespected final : public Checker {
     }
     return job.stood_still;
   }
-  // The task failed on a host that was away before it could tell, and was lost with it: begun anew elsewhere, or there in a later
-  // generation (seed 9403 of three hosts).
+  // The task failed on a host that was away before it could report that, and was lost with it: the task was begun
+  // elsewhere, or there in a later generation (seed 9403 of three hosts).
   bool untold_failure(const SimShim& started) {
     Counts& job = jobs_[started.spec.id.job];
     const auto last = job.last_failure.find(started.spec.id.task);
