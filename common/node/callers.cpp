@@ -62,10 +62,10 @@ void Callers::drive() {
 void Callers::audit(wire::MessageType of, const Caller& caller, const std::string& word, const std::string& object,
                     const std::string& reason, std::vector<cluster::EventField> details) {
   CHECK(verb_of(of)->audit == Audit::event);
-  tell_change(caller, word, object, reason, std::move(details));
+  report_change(caller, word, object, reason, std::move(details));
 }
 
-void Callers::tell_change(const Caller& caller, const std::string& word, const std::string& object, const std::string& reason,
+void Callers::report_change(const Caller& caller, const std::string& word, const std::string& object, const std::string& reason,
                           std::vector<cluster::EventField> details) {
   details.insert(details.end(),
                  {{"user", caller.user}, {"uid", std::to_string(caller.uid)}, {"at", asked_at(caller)}, {"outcome", "accepted"}});
@@ -74,7 +74,7 @@ void Callers::tell_change(const Caller& caller, const std::string& word, const s
 
 void Callers::access_changed(const Access& before, const Access& after, const Caller& by) {
   if (const std::string what = difference(before, after); !what.empty())
-    tell_change(by, "access", c_.facts.name, what, {{"node", c_.facts.name}});
+    report_change(by, "access", c_.facts.name, what, {{"node", c_.facts.name}});
 }
 
 bool Callers::refuse_role(const Request& e, const Caller& caller, Role least, const std::string& could_not) {

@@ -46,8 +46,8 @@ void Requests::handle(const Request& e) {
     refuse(e, {ErrorCode::invalid, "could not answer request: its type is not known here", "use a dtrainctl of the agent's version"});
 }
 
-bool Requests::settled(const Asked& asked, const Rule& rule) {
-  return refuse_relayed(asked, rule) || answer_elsewhere(asked, rule) || wait_until_current(asked, rule);
+bool Requests::answers_now(const Asked& asked, const Rule& rule) {
+  return !refuse_relayed(asked, rule) && !answer_elsewhere(asked, rule) && !wait_until_current(asked, rule);
 }
 
 bool Requests::refuse_role(const Asked& asked) {

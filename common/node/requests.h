@@ -48,8 +48,8 @@ class Requests {
   // ---- for the rows
   template <class P>
   P& part() { return std::get<P&>(parts_); }
-  // Refuses a request, passes it on or makes it wait, as the rule says. Returns false if this node is to answer it now.
-  bool settled(const Asked& asked, const Rule& rule);
+  // Returns true if this node is to answer the request now. Otherwise the request was refused, passed on or made to wait, by that rule.
+  bool answers_now(const Asked& asked, const Rule& rule);
   // Refuses a request if the row demands a higher role than the caller's. Returns false if the role is enough.
   bool refuse_role(const Asked& asked);
   void refuse(const Request& e, const Error& error);

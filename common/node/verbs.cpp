@@ -70,14 +70,14 @@ void handle(Requests& front, const Asked& asked, const Result<Payload<Handler>>&
 
 template <auto Handler>
 void serve(Requests& front, const Asked& asked) {
-  if (!front.settled(asked, asked.verb.rule)) handle<Handler>(front, asked, payload_of<Payload<Handler>>(asked));
+  if (front.answers_now(asked, asked.verb.rule)) handle<Handler>(front, asked, payload_of<Payload<Handler>>(asked));
 }
 
 // For a payload that may name a job: where it does, `kOfJob` takes the place of the row's rule.
 template <auto Handler, const Rule& kOfJob>
 void serve_by_job(Requests& front, const Asked& asked) {
   const auto payload = payload_of<Payload<Handler>>(asked);
-  if (!front.settled(asked, payload && !payload->job.empty() ? kOfJob : asked.verb.rule)) handle<Handler>(front, asked, payload);
+  if (front.answers_now(asked, payload && !payload->job.empty() ? kOfJob : asked.verb.rule)) handle<Handler>(front, asked, payload);
 }
 
 // ---------------------------------------------------------------- the table
