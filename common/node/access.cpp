@@ -70,27 +70,10 @@ Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobReco
   return {};
 }
 
-Status permit_submit(const Caller& caller, Role role) {
-  if (role >= Role::submit) return {};
-  return refused(caller, Role::submit, "could not submit as " + caller.user, "this agent lets " + caller.user + " only look");
-}
-
-Status permit_passing(wire::MessageType type, const Caller& caller, Role role, const std::string& could_not) {
-  switch (type) {
-    case wire::MessageType::submit:
-    case wire::MessageType::plan:
-    case wire::MessageType::action:
-      return permit_submit(caller, role);
-    case wire::MessageType::drain:
-      return permit_operate(caller, role, could_not);
-    default:
-      return {};
-  }
-}
-
-Status permit_operate(const Caller& caller, Role role, const std::string& could_not) {
-  if (role >= Role::operate) return {};
-  return refused(caller, Role::operate, could_not, "only operators may");
+Status permit(Role least, const Caller& caller, Role role, const std::string& could_not) {
+  if (role >= least) return {};
+  if (least == Role::operate) return refused(caller, least, could_not, "only operators may");
+  return refused(caller, least, "could not submit as " + caller.user, "this agent lets " + caller.user + " only look");
 }
 
 }  // namespace dtrain::node

@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "common/base/result.h"
-#include "common/wire/control.h"
 
 namespace dtrain::cluster {
 struct JobRecord;
@@ -48,9 +47,7 @@ bool owns(const Caller& caller, const cluster::JobRecord& job);
 
 // Error text begins with `could_not`.
 Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobRecord& job, const std::string& could_not);
-Status permit_submit(const Caller& caller, Role role);
-Status permit_operate(const Caller& caller, Role role, const std::string& could_not);
-// Judges a request that this agent passes on because it does not know whose job it is; the agent that carries it out judges that.
-Status permit_passing(wire::MessageType type, const Caller& caller, Role role, const std::string& could_not);
+// Judges by the role alone: it must be `least` or more.
+Status permit(Role least, const Caller& caller, Role role, const std::string& could_not);
 
 }  // namespace dtrain::node

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "common/job/manifest.h"
 #include "common/node/cluster_members.h"
 #include "common/node/drain_views.h"
 #include "common/node/recovery.h"
@@ -270,6 +271,13 @@ std::vector<wire::NodeView> node_views(const Context& c, const std::string& name
     views.push_back(std::move(v));
   });
   return views;
+}
+
+std::string instead_of_node(const Context& c, const std::string& wanted) {
+  std::vector<std::string> names;
+  c.members->table().each([&](const gossip::MemberView& m) { names.push_back(m.identity->name); });
+  const std::string near = job::nearest(wanted, names);
+  return near.empty() ? "dtrainctl nodes shows those there are" : "did you mean " + near + "?";
 }
 
 }  // namespace dtrain::node

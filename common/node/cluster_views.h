@@ -16,6 +16,8 @@ std::string status_line(const Context& c);
 // Returns this node first, the others by name. A member that left is omitted if another has its name. `name`: only
 // that node, by its name or id; "" for all.
 std::vector<wire::NodeView> node_views(const Context& c, const std::string& name);
+// What to do next, for a user who named a node that does not exist.
+std::string instead_of_node(const Context& c, const std::string& wanted);
 // All that this host has.
 HostFacts host_facts_here(const Context& c);
 // What no task of this host uses.

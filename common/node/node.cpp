@@ -57,7 +57,8 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
 
 Instant Node::deadline() const {
   Instant always = std::min({impl_->streams.deadline(), impl_->members.deadline(), impl_->requests.deadline(),
-                             impl_->forming.deadline(), impl_->checkups.deadline()});
+                             impl_->member_requests.deadline(), impl_->callers.deadline(), impl_->forming.deadline(),
+                             impl_->checkups.deadline()});
   if (impl_->c.storage_failed) return always;
   if (impl_->c.replicated && !impl_->forming.log_changes())
     always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline(),
@@ -80,7 +81,7 @@ bool Node::among_others() const {
 }
 
 bool Node::may_have_package(ConnectionId connection, const std::string& digest) const {
-  return impl_->requests.may_have_package(connection, digest);
+  return impl_->package_requests.may_have(connection, digest);
 }
 
 std::string Node::ledger_bytes() const {
@@ -104,7 +105,7 @@ void Node::Impl::start(const Started& e) {
   c.facts = e.facts;
   failed_check = c.facts.unfit;
   relays.start(e.life);
-  requests.started();
+  member_requests.started();
   start_ledger(e);
   start_host(e);
   forming.start(e.members);
@@ -301,16 +302,17 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const PersistFailed& e) {
       n.c.storage_failed = true;
       n.c.log.write(LogLevel::error, "disk.failed", {{"cause", e.error.text()}});
-      n.requests.storage_failed(e.error);
+      n.client_commands.storage_failed(e.error);
+      n.member_requests.storage_failed(e.error);
     }
-    void operator()(const ConnectionOpened& e) { n.requests.opened(e); }
+    void operator()(const ConnectionOpened& e) { n.callers.opened(e); }
     void operator()(const Request& e) { n.requests.handle(e); }
     void operator()(const ConnectionClosed& e) { n.requests.closed(e.connection); }
     void operator()(const BlobWritten& e) {
       if (is_own(e.connection))
         n.packages.written(e);
       else
-        n.requests.blob_written(e);
+        n.package_requests.written(e);
     }
     void operator()(const BlobFound& e) { n.packages.found(e); }
     void operator()(const Staged& e) {
@@ -361,7 +363,7 @@ void Node::Impl::decide(const Event& event) {
       n.coordinator.scanned(e);
     }
     void operator()(const CheckpointVerified& e) {
-      if (n.requests.verified(e) || n.c.storage_failed || n.checkpoint_copies.verified(e)) return;
+      if (n.checkpoint_queries.verified(e) || n.c.storage_failed || n.checkpoint_copies.verified(e)) return;
       if (!n.checkpoint_requests.verified(e) && !n.checkpoint_watch.verified(e)) n.coordinator.verified(e);
     }
     void operator()(const CheckpointQuarantined& e) {
@@ -385,7 +387,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const LogReceived& e) { n.log_received(e); }
     void operator()(const FormationReceived& e) { n.forming.received(e); }
     void operator()(const RelayReceived& e) {
-      if (const auto accepted = n.relays.received(e)) n.requests.opened({accepted->connection, accepted->caller});
+      if (const auto accepted = n.relays.received(e)) n.callers.opened({accepted->connection, accepted->caller});
     }
     void operator()(const RelayEnded& e) {
       if (!n.host_logs.ended(e)) n.relays.ended(e);
@@ -403,10 +405,10 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const Examined& e) { n.checkups.examined(e); }
     void operator()(const MembersSaved& e) {
       n.members.saved(e);
-      n.requests.members_saved(e);
+      n.member_requests.saved(e);
     }
     void operator()(const Reconfigured& e) {
-      n.requests.access_changed(n.c.options.access, e.access, e.by);
+      n.callers.access_changed(n.c.options.access, e.access, e.by);
       n.c.options.access = e.access;
       n.members.reconfigured(e);
       if (!e.health_check) n.no_health_check();
@@ -427,7 +429,7 @@ void Node::Impl::decide(const Event& event) {
         n.take_office();  // if the log refused the earlier proposal
       }
       n.streams.tick();
-      n.requests.drive_refusals();
+      n.callers.drive();
       n.members.tick();
       n.forming.tick();
     }

@@ -14,10 +14,13 @@
 #include <set>
 #include <vector>
 
+#include "common/node/callers.h"
 #include "common/node/checkpoint_copies.h"
+#include "common/node/checkpoint_queries.h"
 #include "common/node/checkpoint_requests.h"
 #include "common/node/checkpoint_watch.h"
 #include "common/node/checkups.h"
+#include "common/node/client_commands.h"
 #include "common/node/cluster_members.h"
 #include "common/node/context.h"
 #include "common/node/coordinator.h"
@@ -29,15 +32,20 @@
 #include "common/node/history.h"
 #include "common/node/host_hooks.h"
 #include "common/node/host_logs.h"
+#include "common/node/job_requests.h"
 #include "common/node/leases.h"
 #include "common/node/ledger_versions.h"
+#include "common/node/member_requests.h"
 #include "common/node/node.h"
 #include "common/node/orders.h"
+#include "common/node/package_requests.h"
 #include "common/node/packages.h"
 #include "common/node/proposals.h"
 #include "common/node/relays.h"
 #include "common/node/requests.h"
+#include "common/node/stream_requests.h"
 #include "common/node/streams.h"
+#include "common/node/view_requests.h"
 #include "common/task/assignments.h"
 
 namespace dtrain::node {
@@ -99,8 +107,17 @@ struct Node::Impl {
         actions(c, host_hooks, gpu_reclaim),
         host_logs(c, relays, streams),
         checkups(c, relays),
-        requests(c, coordinator, proposals, versions, seats, streams, relays, host_logs, packages, checkpoint_requests, checkpoint_copies,
-                 checkups),
+        callers(c),
+        client_commands(c, callers, proposals),
+        package_requests(c, callers, packages),
+        job_requests(c, callers, client_commands, package_requests, coordinator, versions, relays),
+        view_requests(c, callers, coordinator),
+        checkpoint_queries(c, callers, checkpoint_requests, relays),
+        stream_requests(c, callers, streams, host_logs, relays),
+        member_requests(c, callers, client_commands, seats),
+        requests(c, callers, relays, versions,
+                 {c, callers, stream_requests, packages, checkpoint_requests, checkups, checkpoint_queries, member_requests,
+                  client_commands, package_requests, job_requests, view_requests, checkpoint_copies}),
         history(c),
         disk_room(c.options.keep_free) {
     c.members = &members;
@@ -127,6 +144,14 @@ struct Node::Impl {
   EffectActions actions;
   HostLogs host_logs;
   Checkups checkups;
+  Callers callers;
+  ClientCommands client_commands;
+  PackageRequests package_requests;
+  JobRequests job_requests;
+  ViewRequests view_requests;
+  CheckpointQueries checkpoint_queries;
+  StreamRequests stream_requests;
+  MemberRequests member_requests;
   Requests requests;
   History history;
   GpuHealth gpu_health;

@@ -98,8 +98,7 @@ void Node::Impl::follow_log() {
     while (auto out = c.storage_failed ? std::nullopt : c.replicated->take()) take_outputs(std::move(*out));
     answer_leases();
     report();
-    requests.drive_departure();
-    requests.drive_recovery();
+    member_requests.drive();
     requests.drive_waiting();
     seats.drive();
     watch_reading();
@@ -107,7 +106,7 @@ void Node::Impl::follow_log() {
     copy_check.drive();
     proposals.drive();
     for (const MemberId& id : proposals.give_up()) {
-      requests.given_up(id);
+      client_commands.given_up(id);
       checkpoint_watch.given_up(id);
     }
     if (!c.replicated->dirty()) return;
@@ -266,7 +265,7 @@ void Node::Impl::apply(const raft::LogEntry& entry) {
   copy_check.applied();
   if (result.request.none()) return;
   proposals.applied(result.request);
-  requests.applied(result);
+  client_commands.applied(result);
   checkpoint_watch.applied(result.request);
 }
 

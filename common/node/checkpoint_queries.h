@@ -1,0 +1,39 @@
+// dtrainctl checkpoints: lists what the ledger knows of a job's checkpoints; with --verify, has each verified on a host that has it.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "common/node/callers.h"
+#include "common/node/checkpoint_requests.h"
+#include "common/node/relays.h"
+
+namespace dtrain::node {
+
+class CheckpointQueries {
+ public:
+  CheckpointQueries(Context& context, Callers& callers, CheckpointRequests& requests, const Relays& relays)
+      : c_(context), callers_(callers), requests_(requests), relays_(relays) {}
+
+  void checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller);
+  // Takes the answers to VerifyCheckpoint. Returns true if the verification was asked for here.
+  bool verified(const CheckpointVerified& e);
+  void closed(ConnectionId connection);
+
+ private:
+  struct Verification {  // one `checkpoints --verify` under way
+    ConnectionId connection = 0;
+    std::uint64_t request = 0;
+    wire::CheckpointsReply reply;
+    std::map<std::uint64_t, std::size_t> awaited;  // index of the view, by token
+  };
+  NodeId host_of(const cluster::CheckpointRecord& r) const;
+
+  Context& c_;
+  Callers& callers_;
+  CheckpointRequests& requests_;
+  const Relays& relays_;
+  std::vector<Verification> verifications_;
+};
+
+}  // namespace dtrain::node

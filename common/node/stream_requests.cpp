@@ -1,0 +1,84 @@
+#include "common/node/stream_requests.h"
+
+#include <algorithm>
+
+#include "common/node/cluster_members.h"
+#include "common/node/reply.h"
+
+namespace dtrain::node {
+
+using cluster::JobRecord;
+using wire::MessageType;
+
+namespace {
+constexpr std::size_t kProgramBytes = 256;  // of the name of the program that exec runs, in the event
+}  // namespace
+
+void StreamRequests::closed(ConnectionId connection) {
+  streams_.closed(connection);
+  host_logs_.closed(connection);
+  relays_.closed(connection);
+}
+
+void StreamRequests::watch(const Request& e, const wire::WatchRequest& q) {
+  const JobRecord* job = q.id != 0 ? c_.ledger.find(q.id) : callers_.find_job(e, q.job);
+  if (job == nullptr && q.id == 0) return;
+  streams_.watch(e.connection, e.request, q, job ? job->id : q.id);
+}
+
+void StreamRequests::events(const Request& e, const wire::EventsRequest& q) {
+  const JobRecord* job = q.job.empty() ? nullptr : callers_.find_job(e, q.job);
+  if (q.job.empty() || job != nullptr) streams_.follow_events(e.connection, e.request, q, job ? job->id : 0);
+}
+
+bool StreamRequests::refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node) {
+  if (node == c_.facts.id) return false;
+  const auto id = MemberId::parse(node);
+  const auto member = id ? c_.members->table().find(*id) : std::nullopt;
+  const std::string name = member ? member->identity->name : node;
+  reply_error(c_, e, {ErrorCode::refused, could_not + ": its tasks are on host " + name, "use dtrainctl on that host"});
+  return true;
+}
+
+void StreamRequests::logs(const Request& e, const wire::LogsRequest& q, const Caller& caller) {
+  const JobRecord* job = callers_.permitted_job(e, q.job, caller, Deed::read, "read the logs of");
+  if (job == nullptr) return;
+  const auto is_task = [&](const auto& t) { return t.first.text() == q.task; };
+  const bool known = q.task.empty() || job->generation == 0 || std::ranges::any_of(job->former_tasks, is_task) ||
+                     std::ranges::any_of(job->tasks, is_task);
+  if (!known)
+    return reply_error(c_, e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
+                               "dtrainctl tasks " + q.job});
+  if (!is_relayed(e.connection) && host_logs_.wanted(q, *job))
+    return host_logs_.open(e.connection, e.request, caller, q, job->id);
+  streams_.open_log(e.connection, e.request, q, job->id);
+}
+
+void StreamRequests::exec(const Request& e, const wire::ExecRequest& q, const Caller& caller) {
+  const JobRecord* job = callers_.permitted_job(e, q.job, caller, Deed::enter, "run a command in");
+  if (job == nullptr) return;
+  const auto task = std::ranges::find_if(job->tasks, [&](const auto& t) { return t.first.text() == q.task; });
+  const std::string could_not = "could not run a command in " + q.job + " " + q.task;
+  const auto refuse = [&](ErrorCode code, const std::string& cause) {
+    reply_error(c_, e, {code, could_not + ": " + cause, "dtrainctl tasks " + q.job});
+  };
+  if (task == job->tasks.end()) return refuse(ErrorCode::not_found, "no such task");
+  if (task->second.pid == 0) return refuse(ErrorCode::refused, "it does not run");
+  const NodeId& host = task->second.place.node;
+  if (host != c_.facts.id && !is_relayed(e.connection))
+    return relays_.pass_on({e.connection, e.request, caller, MessageType::exec, wire::encode(q)}, host, could_not);
+  if (refuse_for_host(e, could_not, host)) return;  // it was moved meanwhile
+  // Only the program: its arguments may hold secrets.
+  callers_.audit(MessageType::exec, caller, "exec", q.job + "/" + q.task,
+                 q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes),
+                 {{"job", q.job}, {"task", q.job + "/" + q.task}});
+  c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
+}
+
+void StreamRequests::cancel(const Request& e, const wire::CancelRequest& q) {
+  streams_.cancel(e.connection, q.request_to_end);
+  host_logs_.cancel(e.connection, q.request_to_end);
+  relays_.cancel(e.connection, q.request_to_end);
+}
+
+}  // namespace dtrain::node
