@@ -37,14 +37,13 @@ void LedgerVersions::drive() {
   c_.members->table().each([&](const gossip::MemberView& m) {
     if (m.state != wire::MemberState::left) seen_ = std::max(seen_, council_fact_of(m).version);
   });
-  if (c_.ledger.knows <= coming()) return;
-  next_ = c_.now.boot + kVersionPause;  // this node may become coordinator meanwhile
-  if (!c_.serving) return;
+  if (!c_.serving || c_.ledger.knows <= coming()) return;  // a node that comes to coordinate looks then
   const std::uint32_t to = known_to_all();
-  if (to <= coming()) return;
-  if (c_.propose(cluster::CommandType::raise_version, cluster::RaiseVersion{to}) == 0) return;
-  raised_ = to;
-  epoch_ = c_.replicated->epoch();
+  if (to > coming() && c_.propose(cluster::CommandType::raise_version, cluster::RaiseVersion{to}) != 0) {
+    raised_ = to;
+    epoch_ = c_.replicated->epoch();
+  }
+  if (c_.ledger.knows > coming()) next_ = c_.now.boot + kVersionPause;
 }
 
 std::string LedgerVersions::unfit() const {

@@ -302,6 +302,7 @@ void Node::Impl::after_commit() {
       }
   if (c.among_others()) host->need_leases(c.now.boot);
   if (leads) leases.begin();
+  if (leads) versions.touch();
   if (c.serving)
     for (const JobId id : touched) leases.follow(id);
   for (const JobId id : touched) give_orders(id);

@@ -44,6 +44,13 @@ class ShrinkTest : public WorkingTown {
     for (House* other : houses)
       if (other != &house) house.give(Gossiped{gossip::SeedsResolved{{other->address()}}});
   }
+  // The task of the only job ends well, wherever it runs.
+  void succeed(std::uint32_t index) {
+    for (const auto& [id, attempt] : attempts)
+      for (House* house : houses)
+        if (id.task.index == index && house->runs() && tasks("array").at(id.task.text()).node == house->started.facts.name)
+          return end(*house, id, 0);
+  }
   std::size_t events(const std::string& type) {
     std::size_t n = 0;
     for (const auto& event : houses[0]->events()) n += event.type == type;
@@ -250,8 +257,7 @@ TEST_F(ShrinkTest, WithoutAGangTasksBeginAsRoomBecomesFree) {
   EXPECT_EQ(job("array").roles.at("worker").desired, 8u);
   EXPECT_EQ(job("array").roles.at("worker").running, 6u);
   for (std::uint32_t i = 0; i < 8; ++i) {
-    for (House* house : houses)
-      if (house->started.facts.name == tasks("array").at("worker-" + std::to_string(i)).node) end(*house, {1, 1, {"worker", i}}, 0);
+    succeed(i);
     work();
     EXPECT_EQ(tasks("array").size(), std::min<std::size_t>(8, 7 + i)) << where("array");
     EXPECT_EQ(job("array").state, i < 7 ? "Running" : "Succeeded") << where("array");
@@ -275,8 +281,7 @@ TEST_F(ShrinkTest, WithoutAGangEachTaskThatIsLostWaitsForRoomAlone) {
     if (view.state != "Running") {
       for (const auto& [other, there] : lost)
         if (there.state == "Running" && there.node == "n2") {
-          const std::uint32_t index = static_cast<std::uint32_t>(std::stoul(other.substr(7)));
-          end(*houses[1], {1, 1, {"worker", index}}, 0);
+          succeed(static_cast<std::uint32_t>(std::stoul(other.substr(7))));
           work();
           EXPECT_EQ(tasks("array").at(name).state, "Running") << where("array");
           return;
