@@ -54,7 +54,8 @@ void Task::begin(Instant now, const FoundShim* found) {
   // The previous life of the agent ordered the attempt, which had not begun when the agent ended: it waited for its
   // lease. A living shim would know of it.
   const bool end_known = attempt_ <= std::max(order_.exit_attempt + 1, order_.first_attempt);
-  if (shim_alive_ && found->attempt < attempt_ && order_.exit_attempt < attempt_ && end_known) --attempt_;
+  const bool ordered = attempt_ >= order_.first_attempt && order_.exit_attempt < attempt_ && end_known;
+  if (ordered && shim_alive_ && found->attempt < attempt_) --attempt_;
   if (attempt_ < order_.first_attempt) {  // launched but never started
     enter(Phase::staged);
     return advance(now);

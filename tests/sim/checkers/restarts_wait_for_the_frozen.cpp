@@ -1,8 +1,5 @@
 // While a task is frozen for want of a lease no other of its generation is restarted by the same host, which knows.
 //
-// A task with a lease may be ordered to start: it begins with its first grant, and by then the host is no longer cut off (onDisconnect: freeze;
-// three hosts, seed 624).
-//
 // But for one that an order freezes too (onPsFailure: freeze): it asks for no lease until the ps that this waits for runs again.
 #include <set>
 
@@ -38,7 +35,6 @@ class RestartsWaitForTheFrozen final : public HostChecker {
     }
     const auto* start = std::get_if<node::StartAttempt>(&effect);
     if (start == nullptr || !started_.contains(start->id)) return;
-    if (const job::JobSpec* spec = world_.book().spec_of(start->id.job); spec != nullptr && job::wants_lease(*spec, start->id.task)) return;
     for (const AssignmentId& other : frozen_)
       if (!held_.contains(other) && other.job == start->id.job && other.generation == start->id.generation && other.task != start->id.task)
         return violation(host().name() + " restarts " + start->id.text() + " while " + other.text() + " is frozen there");

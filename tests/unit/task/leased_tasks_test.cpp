@@ -174,6 +174,20 @@ TEST_F(Tasks, AnAttemptThatWaitedForItsLeaseWhenTheAgentEndedIsNoRestart) {
   EXPECT_EQ(did_.take(), (Done{"start1 worker-0", "start2 worker-1"}));
 }
 
+// The generation before had four attempts; of this one none was ordered yet.
+TEST_F(Tasks, AShimThatWasLaunchedWhenTheAgentEndedBeginsWithTheGenerationsFirstAttempt) {
+  FoundShim found;
+  found.id = order().id;
+  found.shim_alive = true;
+  host_.adopt({found});
+  TaskOrder o = order();
+  o.first_attempt = 5;
+  o.known_attempt = 4;
+  o.exit_attempt = 3;
+  give({o});
+  EXPECT_EQ(did_.take(), Done{"start5 worker-0"});
+}
+
 TEST_F(Tasks, WithASecondHostALeaseIsRequiredOnce) {
   spec().roles["worker"].exclusive = true;
   give({order()});
