@@ -85,6 +85,9 @@ class LeaseTest(test_hosts.Hosts):
         until(lambda: text in agent.ask("describe", "job", name)["waiting_for"],
               lambda: "%s in what it waits for: %s" % (text, agent.ask("describe", "job", name)))
 
+    def event_types(self, agent, name):
+        return [event["type"] for event in agent.ask("describe", "job", name)["events"]]
+
     def kill_there(self, agent, name, task):
         """The only process of that task; what became of it, once the ledger knows."""
         at = time.monotonic()
@@ -104,6 +107,8 @@ class LeaseTest(test_hosts.Hosts):
         self.addCleanup(lambda: alive(shim) and os.kill(shim, signal.SIGCONT))
         until(lambda: self.tasks_at(agents[0], "spared")[kept]["state"] == "Frozen", "it to be known as frozen")
         self.waits_for(agents[0], "spared", kept)
+        # The coordinator knows that it must be frozen before its host has said so.
+        until(lambda: "task.frozen" in self.event_types(agents[0], "spared"), "its host to report it")
         killed = self.kill_there(agents[0], "spared", here)
         frozen = self.beats(kept, "a3")[-1]
         os.kill(shim, signal.SIGCONT)
@@ -117,7 +122,7 @@ class LeaseTest(test_hosts.Hosts):
         print("restart %.2f s after the thaw, %.2f s after the kill" % (again - thawed, again - killed))
         job = self.job_at(agents[0], "spared")
         self.assertEqual((job["state"], job["restarts"]), ("Running", 1))
-        types = [event["type"] for event in agents[0].ask("describe", "job", "spared")["events"]]
+        types = self.event_types(agents[0], "spared")
         for event in ("job.stands-still", "job.goes-on", "task.frozen", "task.thawed"):
             self.assertIn(event, types)
 

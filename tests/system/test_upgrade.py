@@ -2,14 +2,17 @@
 goes on. The newer one is dtraind_rehearsal, which knows a version of the ledger that no release knows."""
 import json
 import os
+import re
 import time
 import unittest
 
 import control_wire
 import test_hosts
-from harness import Member, alive, until
+from harness import SOURCE, Member, alive, until
 
 REHEARSAL = "1000000"   # the version (common/wire/since.h)
+with open(os.path.join(SOURCE, "common/cluster/versions.h"), encoding="utf-8") as header:
+    NEWEST = re.search(r"kNewestVersion = (\d+);", header.read()).group(1)     # of this release
 GENERIC = 8             # Framework
 
 
@@ -67,10 +70,11 @@ class Upgrade(test_hosts.Hosts):
         until(lambda: len(self.steps()) == 3, "a step of each task")
         pids = {name: t["pid"] for name, t in tasks.items()}
 
+        until(lambda: [e["object"] for e in a1.events() if e["type"] == "ledger.version"] == [NEWEST], "the ledger to be raised")
         # All old: what needs the newer version is refused, and who is behind is named.
         number, said = self.submit_newer(a1, "early")
         self.assertEqual(number, control_wire.ERROR)
-        self.assertIn("it needs version %s of the ledger, which has version 1, as these hosts run an older dtrain: " % REHEARSAL, said)
+        self.assertIn("it needs version %s of the ledger, which has version %s, as these hosts run an older dtrain: " % (REHEARSAL, NEWEST), said)
         # Two of three new: still refused, and only the third is named.
         self.give(a1, True)
         self.give(a2, True)
@@ -81,16 +85,16 @@ class Upgrade(test_hosts.Hosts):
         self.give(a3, True)
         until(lambda: self.submit_newer(a1, "newer")[0] == control_wire.SUBMITTED, "the newer job to be taken", seconds=60)
         self.running(a2, "newer", 1)
-        self.assertEqual([e["object"] for e in a1.events() if e["type"] == "ledger.version"], [REHEARSAL])
+        self.assertEqual([e["object"] for e in a1.events() if e["type"] == "ledger.version"], [NEWEST, REHEARSAL])
         self.trains()
 
         # One is given the old program again: it reads nothing that it does not know, and says so everywhere.
         self.give(a3, False)
-        why = "this host's dtrain knows version 1 of the ledger, which has version " + REHEARSAL
+        why = "this host's dtrain knows version %s of the ledger, which has version %s" % (NEWEST, REHEARSAL)
         until(lambda: why in a3.do("status"), lambda: "what a3 says: " + a3.do("status"))
         until(lambda: why in a1.do("nodes"), lambda: "what a1 says of it: " + a1.do("nodes"))
         self.assertIn("cannot read on in the ledger", a3.ctl("doctor").stdout)
-        self.assertEqual(a3.saw("ledger.behind", "a3", needs=REHEARSAL, knows="1"), 1)
+        self.assertEqual(a3.saw("ledger.behind", "a3", needs=REHEARSAL, knows=NEWEST), 1)
         a1.do("submit", self.spread("more", 2))
         self.assertEqual({t["node"] for t in self.running(a1, "more", 2).values()}, {"a1", "a2"})
         self.assertEqual({j["name"] for j in a3.ask("jobs")}, {"train", "newer", "more"})  # asked of another agent
