@@ -66,7 +66,7 @@ Instant Node::deadline() const {
   if (impl_->c.replicated) always = std::min({always, impl_->packages.deadline(), impl_->checkpoint_requests.deadline(),
                                                       impl_->checkpoint_copies.deadline(), impl_->host_hooks.deadline()});
   always = std::min(always, impl_->gpu_reclaim.deadline());
-  if (impl_->c.current) always = std::min(always, impl_->host->deadline());
+  if (impl_->c.current && !impl_->stopping) always = std::min(always, impl_->host->deadline());
   always = std::min(always, impl_->history.deadline());
   return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
 }
@@ -135,6 +135,8 @@ bool Node::Impl::wants(const AssignmentId& id) const {
 
 // Recomputes the orders of one job for this host.
 void Node::Impl::give_orders(JobId id) {
+  // An attempt that is begun now, while its host is shut down, would end with the host before anybody knows of it, and cost a restart.
+  if (stopping) return;
   const JobRecord* job = c.ledger.find(id);
   if (job == nullptr || job->nothing_runs()) {
     host->forget(c.now.boot, id);
@@ -421,7 +423,7 @@ void Node::Impl::decide(const Event& event) {
       if (!n.c.storage_failed) n.gpu_reclaim.found(e);
     }
     void operator()(const Tick&) {
-      if (n.c.current && !n.c.storage_failed) n.host->tick(now);
+      if (n.c.current && !n.c.storage_failed && !n.stopping) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();
       if (n.c.serving && !n.c.storage_failed) n.history.tick();
       if (!n.c.storage_failed && !n.forming.log_changes() && n.c.replicated->deadline() <= now) {
@@ -434,6 +436,7 @@ void Node::Impl::decide(const Event& event) {
       n.forming.tick();
     }
     void operator()(const Stopping&) {
+      n.stopping = true;
       n.c.log.write(LogLevel::info, "agent.stopping", {{"node", n.c.facts.name}});
       // The remaining voters then elect at once instead of waiting for this node's silence to be noticed.
       if (n.c.serving && !n.c.storage_failed && !n.c.replicated->alone())

@@ -181,6 +181,7 @@ struct Node::Impl {
   std::uint64_t own_entry = 0;
   std::uint64_t own_term = 0;          // term of that entry
   Instant last_word{};             // when the coordinator was last heard
+  bool stopping = false;           // this agent is about to end: the next life carries out what is ordered from now on
   bool quorum_lost = false;        // that was reported
   bool stopped_reading = false;    // this node's program cannot read on in the log, and that was reported
   Instant last_entry{};            // when a leader last sent this learner anything, a heartbeat included
