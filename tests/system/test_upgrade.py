@@ -74,7 +74,8 @@ class Upgrade(test_hosts.Hosts):
         # All old: what needs the newer version is refused, and who is behind is named.
         number, said = self.submit_newer(a1, "early")
         self.assertEqual(number, control_wire.ERROR)
-        self.assertIn("it needs version %s of the ledger, which has version %s, as these hosts run an older dtrain: " % (REHEARSAL, NEWEST), said)
+        behind = "it needs version %s of the ledger, which has version %s, as these hosts run an older dtrain: "
+        self.assertIn(behind % (REHEARSAL, NEWEST), said)
         # Two of three new: still refused, and only the third is named.
         self.give(a1, True)
         self.give(a2, True)
