@@ -33,7 +33,7 @@ constexpr std::array kFlags{
     Flag{"launch", "auto|systemd|direct", "tasks.launch", "how tasks are started"},
     Flag{"topology", "FILE.xml", "resources.topology", "hwloc topology to use instead of this machine's"},
     Flag{"gpus", "N", "resources.gpus", "pretend N GPUs (development)"},
-    Flag{"http", "IP:PORT", "http", "metrics and the page; off by default"},
+    Flag{"http", "IP:PORT", "http", "without effect in this version"},
     Flag{"set", "key.sub=value", nullptr, "any key of the config file; may be repeated"},
     Flag{"check-config", nullptr, nullptr, "check config and flags, then exit"},
     Flag{"version", nullptr, nullptr, "print the version, then exit"},
