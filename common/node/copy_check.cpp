@@ -86,6 +86,8 @@ void CopyCheck::send_state(const std::vector<Told>& others) {
       c_.log.write(LogLevel::warn, "ledger.differs", {{"node", other.name}, {"next", "its copy is given the state of this one"}});
       c_.replicated->step(c_.now.boot, raft::Snapshotted{c_.ledger.state().applied, c_.ledger.snapshot()});
       c_.replicated->step(c_.now.boot, raft::SendState{other.id});
+      next_ = c_.now.boot + kComparePause;  // one copy at each look: the state may be large, and many copies may ask
+      return;
     }
     next_ = std::min(next_, sent + kSendStateEvery);
   }

@@ -130,12 +130,7 @@ TEST_F(Tasks, WhereNobodyCoordinatesWhatHasLeasesElsewhereStandsStill) {
 TEST_F(Tasks, WhatIsFoundFrozenIsKnownBeforeAnyOrder) {
   spec().roles["worker"].exclusive = true;
   host_.need_leases(now_);
-  std::vector<FoundShim> found(2);
-  for (std::uint32_t i : {0u, 1u}) {
-    found[i].id = order(i).id;
-    found[i].shim_alive = found[i].leased = true;
-    found[i].attempt = 1;
-  }
+  std::vector<FoundShim> found{found_leased(0, 1), found_leased(1, 1)};
   found[0].exit = died(0, 9);
   found[1].running = true;
   host_.adopt(found);
@@ -155,12 +150,7 @@ TEST_F(Tasks, WhatIsFoundFrozenIsKnownBeforeAnyOrder) {
 TEST_F(Tasks, AnAttemptThatWaitedForItsLeaseWhenTheAgentEndedIsNoRestart) {
   spec().roles["worker"].exclusive = true;
   host_.need_leases(now_);
-  std::vector<FoundShim> found(2);
-  for (std::uint32_t i : {0u, 1u}) {
-    found[i].id = order(i).id;
-    found[i].shim_alive = found[i].leased = true;
-    found[i].attempt = i;
-  }
+  std::vector<FoundShim> found{found_leased(0, 0), found_leased(1, 1)};
   found[1].exit = died(1, 9);
   host_.adopt(found);
   TaskOrder first = order(0), second = order(1);

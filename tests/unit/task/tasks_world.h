@@ -74,6 +74,14 @@ class Tasks : public ::testing::Test {
     host_.update(now_, {1, budget, std::move(tasks)});
   }
   Task& task(std::uint32_t index = 0, Generation generation = 1) { return *host_.find({1, generation, {"worker", index}}); }
+  // As an agent that starts finds it: a living shim with a lease.
+  FoundShim found_leased(std::uint32_t index, AttemptNumber attempt) {
+    FoundShim found;
+    found.id = order(index).id;
+    found.shim_alive = found.leased = true;
+    found.attempt = attempt;
+    return found;
+  }
   void bring_up(std::uint32_t index = 0) {
     task(index).staged(std::string("/w"));
     task(index).shim_up(now_, {});
