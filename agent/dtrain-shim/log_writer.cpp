@@ -1,5 +1,6 @@
 #include "agent/dtrain-shim/log_writer.h"
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <initializer_list>
@@ -9,6 +10,7 @@ namespace dtrain::shim {
 namespace {
 
 constexpr size_t kNameBytes = 32;
+constexpr uint32_t kMostFiles = 1024;      // of one assignment on one host
 constexpr uint64_t kReserve = 4096;        // kept free of output in each file: some forty lines about dropped bytes
 constexpr uint64_t kRoomStep = 16 << 10;   // asked of the disk at a time
 constexpr int kKeepSize = 1;               // FALLOC_FL_KEEP_SIZE: readers see nothing of it
@@ -68,12 +70,26 @@ bool LogWriter::has_room(size_t size) {
   return raw_.reserve(size + kReserve) && index_.reserve(sizeof(task::LogIndexRecord) + kReserve);
 }
 
-// The oldest file is removed first: on a full disk the new file needs its space.
-bool LogWriter::rotate() {
-  if (number_ >= files_) {
-    unlink(raw_name(number_ - files_).c_str());
-    unlink(index_name(number_ - files_).c_str());
+// Every launch of a shim begins a file, so a small file must not push out what an earlier launch wrote: the newest files are kept as
+// long as they fit into files_ files of full length, up to kMostFiles.
+void LogWriter::forget_oldest() {
+  uint64_t bytes = 0;
+  bool forgets = false;
+  for (uint32_t number = number_; number-- > 0;) {
+    struct stat info {};
+    if (stat(raw_name(number).c_str(), &info) != 0) return;
+    const uint64_t size = static_cast<uint64_t>(info.st_size);
+    bytes += size < file_bytes_ ? size : file_bytes_;
+    forgets = forgets || bytes > (files_ - 1) * file_bytes_ || number_ - number >= kMostFiles;
+    if (!forgets) continue;
+    unlink(raw_name(number).c_str());
+    unlink(index_name(number).c_str());
   }
+}
+
+// The oldest files are removed first: on a full disk the new file needs their space.
+bool LogWriter::rotate() {
+  forget_oldest();
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
   File raw, index;
   raw.fd = open_file(raw_name(number_).c_str(), flags, 0600);

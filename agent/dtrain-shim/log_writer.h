@@ -14,7 +14,8 @@ constexpr uint64_t kLeftFreePart = 32;     // but at most this part of it (one 3
 
 class LogWriter {
  public:
-  // The first file is log.<first>; a file is closed at `file_bytes`; the newest `files` are kept.
+  // The first file is log.<first>; a file is closed at `file_bytes`; the newest files are kept, together as much
+  // as `files` full ones hold.
   void configure(uint32_t first, uint64_t file_bytes, uint32_t files);
   void append(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size);
   // At the end of an attempt: writes the line about dropped bytes, if there are any.
@@ -28,6 +29,7 @@ class LogWriter {
     uint64_t at = 0, room = 0;
     bool reserve(uint64_t bytes);
   };
+  void forget_oldest();
   bool rotate();
   bool leaves_room(size_t size);
   bool has_room(size_t size);

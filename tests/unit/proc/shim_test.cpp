@@ -96,6 +96,23 @@ TEST_F(ShimTest, LogFilesAreRotatedAndTheNewestKept) {
   EXPECT_EQ(out.bytes[0].substr(out.bytes[0].size() - 4), "end\n");
 }
 
+// As on a host that is rebooted again and again: each launch begins a file.
+TEST_F(ShimTest, SmallLogFilesOfManyLaunchesAreAllKept) {
+  DirectWorld::Options options;
+  options.log_files = 3;
+  use(options);
+  std::string all;
+  for (AttemptNumber number = 1; number <= 12; ++number) {
+    events_.clear();
+    launch(shell("echo $DTRAIN_ATTEMPT"));
+    attempt(number);
+    all += std::to_string(number) + "\n";
+    world_->runner().end(id_);
+    ASSERT_TRUE(until<node::ShimGone>());
+  }
+  EXPECT_EQ(output().bytes[0], all);
+}
+
 TEST_F(ShimTest, TheTailOfStderrIsItsLastWholeLines) {
   use();
   const task::Exit exit = run(shell("seq 100000 101000 >&2"));
