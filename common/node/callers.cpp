@@ -54,7 +54,7 @@ void Callers::tell_refusal(const Refusals::Report& r) {
   refusals_.told(r.caller, c_.members->tell(LogLevel::warn, "access.refused", object, details, r.reason, r.said_as));
 }
 
-void Callers::drive() {
+void Callers::tick() {
   if (refusals_.deadline() > c_.now.boot) return;
   for (const Refusals::Report& report : refusals_.due(c_.now.boot)) tell_refusal(report);
 }

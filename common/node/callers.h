@@ -8,17 +8,18 @@
 
 #include "common/node/access.h"
 #include "common/node/context.h"
+#include "common/node/part.h"
 #include "common/node/refusals.h"
 #include "common/wire/control.h"
 
 namespace dtrain::node {
 
-class Callers {
+class Callers final : public Part {
  public:
-  explicit Callers(Context& context) : c_(context) {}
+  explicit Callers(Context& context) : Part(Runs::always), c_(context) {}
 
   void opened(const ConnectionOpened& e) { callers_[e.connection] = e.caller; }
-  void closed(ConnectionId connection) { callers_.erase(connection); }
+  void closed(ConnectionId connection) override { callers_.erase(connection); }
   const Caller* find(ConnectionId connection) const;  // nullptr: it is closed
 
   Role role_of(const Caller& caller) const { return node::role_of(caller, c_.options.access, c_.options.agent_uid); }
@@ -32,9 +33,8 @@ class Callers {
   const cluster::JobRecord* permitted_job(const Request& e, const std::string& name, const Caller& caller, Deed deed,
                                           const std::string& verb);
   void note_refusal(const Caller& caller, const std::string& reason);
-  // To be called at the end of a turn: reports refusals that were held back.
-  void drive();
-  Instant deadline() const { return refusals_.deadline(); }
+  void tick() override;  // reports refusals that were held back
+  Instant deadline() const override { return refusals_.deadline(); }
 
   cluster::Asker asker(const Caller& caller) const { return {caller.user, caller.uid, asked_at(caller)}; }
   // Records a change that the ledger has no entry for as an event of this node, audit.WORD. `details` come first. `of`: the verb, whose

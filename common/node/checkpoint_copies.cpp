@@ -29,9 +29,9 @@ std::uint64_t bytes_of(const std::vector<wire::CheckpointFiles::File>& files) {
 // ---------------------------------------------------------------- tasks of this host
 
 // If a task of the generation has begun here, the checkpoint's files were here then.
-bool CheckpointCopies::needed(const JobRecord* job, const Stage& stage) const {
+bool CheckpointCopies::needed(const JobRecord* job, const AssignmentId& id) const {
   if (c_.options.broken_rule == "copied-is-staged" || !c_.among_others()) return false;
-  if (job == nullptr || !job->spec.checkpoint || !job->restored || job->generation != stage.id.generation) return false;
+  if (job == nullptr || !job->spec.checkpoint || !job->restored || job->generation != id.generation) return false;
   if (restored_record(*job) == nullptr) return false;
   return std::ranges::none_of(job->tasks, [&](const auto& entry) {
     const cluster::TaskRecord& t = entry.second;
@@ -39,40 +39,33 @@ bool CheckpointCopies::needed(const JobRecord* job, const Stage& stage) const {
   });
 }
 
-void CheckpointCopies::stage(Stage stage) {
-  const JobRecord* job = c_.ledger.find(stage.id.job);
-  if (!needed(job, stage)) return packages_.stage(std::move(stage));
+void CheckpointCopies::begin(const StagedTask& task) {
+  const AssignmentId& id = task.stage.id;
+  const JobRecord* job = c_.ledger.find(id.job);
+  if (!needed(job, id)) return pass(id);
   Copy& copy = copies_[{job->id, job->generation}];
   copy.info = restored_record(*job)->info;
-  copy.stages[stage.id] = std::move(stage);
-}
-
-std::vector<AssignmentId> CheckpointCopies::waiting(JobId job) const {
-  std::vector<AssignmentId> ids;
-  for (const auto& [key, copy] : copies_)
-    if (key.first == job)
-      for (const auto& [id, stage] : copy.stages) ids.push_back(id);
-  return ids;
+  copy.waiting.insert(id);
 }
 
 void CheckpointCopies::give_up(const AssignmentId& id) {
-  for (auto& [key, copy] : copies_) copy.stages.erase(id);
+  for (auto& [key, copy] : copies_) copy.waiting.erase(id);
 }
 
 void CheckpointCopies::release(Copies::iterator it) {
-  Copy copy = std::move(it->second);
+  const Copy copy = std::move(it->second);
   copies_.erase(it);
   if (copy.part != 0) relays_.close(copy.part);
-  for (auto& [id, stage] : copy.stages) {
-    reasons_.emplace_back(id, "");
-    packages_.stage(std::move(stage));
+  for (const AssignmentId& id : copy.waiting) {
+    wait(id, "");
+    pass(id);
   }
 }
 
 void CheckpointCopies::fail_all(Copies::iterator it, const Error& error) {
   c_.log.write(LogLevel::warn, "checkpoint.not-copied", {{"path", it->second.info.path}, {"cause", error.text()}});
   start_over(it->second);
-  for (const auto& [id, stage] : it->second.stages) staged_.push_back({id, fail(error)});
+  for (const AssignmentId& id : it->second.waiting) refuse(id, error);
   copies_.erase(it);
 }
 
@@ -85,57 +78,55 @@ void CheckpointCopies::look(Copies::iterator it) {
   if (job == nullptr) return;  // its tasks are taken away, too
   job::CheckpointSpec spec = *job->spec.checkpoint;
   spec.dir = copy.info.path;
-  copy.token = c_.next_token();
+  copy.token = c_.tickets.give(this);
   copy.asked_at = c_.now.boot;
   c_.emit(ScanCheckpoints{job->id, copy.token, std::move(spec), job->user});
 }
 
-bool CheckpointCopies::scanned(const CheckpointsScanned& e) {
+void CheckpointCopies::scanned(const CheckpointsScanned& e) {
   const auto it = of_token(e.token);
-  if (it == copies_.end()) return false;
+  if (it == copies_.end()) return;
   Copy& copy = it->second;
   copy.token = 0;
   const JobRecord* job = c_.ledger.find(it->first.first);
-  if (job == nullptr) return true;
+  if (job == nullptr) return;
   // The stager reports what is wrong with the user; any other problem shows when the files are written.
-  if (!e.found && e.found.error().code == ErrorCode::refused) return release(it), true;
-  if (!e.found || e.found->empty()) return lacks(it), true;
+  if (!e.found && e.found.error().code == ErrorCode::refused) return release(it);
+  if (!e.found || e.found->empty()) return lacks(it);
   const auto own = std::ranges::find(*e.found, copy.info.path, &transfer::CheckpointInfo::path);
-  if (own == e.found->end()) return lacks(it), true;
+  if (own == e.found->end()) return lacks(it);
   if (own->digest != copy.info.digest || !own->complete) {
     c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), *own, job->user, job->spec.checkpoint->dir});
-    return lacks(it), true;
+    return lacks(it);
   }
   // Some host has verified these very files. A copy of them was not verified and may have decayed since.
-  if ((own->place == job->restored_place && own->place != 0) || c_.options.broken_rule == "own-copy-is-verified") return release(it), true;
+  if ((own->place == job->restored_place && own->place != 0) || c_.options.broken_rule == "own-copy-is-verified") return release(it);
   copy.own = *own;
-  copy.token = c_.next_token();
+  copy.token = c_.tickets.give(this);
   copy.asked_at = c_.now.boot;
   c_.emit(VerifyCheckpoint{job->id, copy.token, *own, job->user});
-  return true;
 }
 
 void CheckpointCopies::lacks(Copies::iterator it) {
   it->second.looked = true;
   it->second.own.reset();
-  for (const auto& [id, stage] : it->second.stages) reasons_.emplace_back(id, "fetches checkpoint " + it->second.info.path);
+  for (const AssignmentId& id : it->second.waiting) wait(id, "fetches checkpoint " + it->second.info.path);
 }
 
 // Only damage condemns the files, for all hosts that see them; files that cannot be read now are looked at again.
-bool CheckpointCopies::verified(const CheckpointVerified& e) {
+void CheckpointCopies::verified(const CheckpointVerified& e) {
   const auto it = of_token(e.token);
-  if (it == copies_.end()) return false;
+  if (it == copies_.end()) return;
   Copy& copy = it->second;
   copy.token = 0;
-  if (e.result) return release(it), true;
+  if (e.result) return release(it);
   const Error& cause = e.result.error();
-  if (cause.code == ErrorCode::damaged) return own_is_damaged(it, *copy.own, cause), true;
-  if (cause.code == ErrorCode::not_found) return lacks(it), true;
+  if (cause.code == ErrorCode::damaged) return own_is_damaged(it, *copy.own, cause);
+  if (cause.code == ErrorCode::not_found) return lacks(it);
   copy.own.reset();
   copy.retry = c_.now.boot + kCopyAgain;
   if (++copy.rounds >= kCopyRounds)
     fail_all(it, {ErrorCode::unavailable, "could not verify checkpoint " + e.path + " on host " + c_.facts.name + ": " + cause.text(), ""});
-  return true;
 }
 
 void CheckpointCopies::own_is_damaged(Copies::iterator it, const transfer::CheckpointInfo& own, const Error& cause) {
@@ -225,7 +216,7 @@ CheckpointCopies::Copies::iterator CheckpointCopies::of_writer(ConnectionId writ
   return std::ranges::find_if(copies_, [&](const auto& entry) { return entry.second.writer == writer; });
 }
 
-void CheckpointCopies::answered(const RelayAnswered& e) {
+void CheckpointCopies::relay_answered(const RelayAnswered& e) {
   const auto it = of_writer(e.connection);
   if (it == copies_.end() || it->second.part == 0) return;
   Copy& copy = it->second;
@@ -263,7 +254,7 @@ void CheckpointCopies::answered(const RelayAnswered& e) {
   c_.emit(std::move(write));
 }
 
-void CheckpointCopies::ended(const RelayEnded& e) {
+void CheckpointCopies::relay_ended(const RelayEnded& e) {
   for (auto& [key, copy] : copies_) {
     if (copy.part == 0 || copy.part != e.part) continue;
     copy.part = 0;
@@ -315,7 +306,7 @@ void CheckpointCopies::drive() {
       if (copy.problem.empty()) copy.problem = "host " + host_name(c_, copy.source) + " sends nothing";
     }
     busy += copy.busy() ? 1 : 0;
-    if (copy.stages.empty()) {
+    if (copy.waiting.empty()) {
       start_over(copy);
       copies_.erase(at);
     } else if (copy.token != 0 && !copy.own && copy.asked_at + kOwnLookWithin <= c_.now.boot) {

@@ -9,14 +9,14 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/node/checkpoint_watch.h"
-#include "common/node/context.h"
-#include "common/node/packages.h"
 #include "common/node/relays.h"
+#include "common/node/staging.h"
 
 namespace dtrain::node {
 
@@ -30,32 +30,29 @@ inline constexpr Duration kCopyStalls = 120s;
 inline constexpr Duration kOwnLookWithin = 30s;
 inline constexpr std::size_t kCopiedFiles = 10'000;    // files of one checkpoint: a host refuses to send more
 
-class CheckpointCopies {
+class CheckpointCopies final : public StagingStep {
  public:
-  CheckpointCopies(Context& context, Relays& relays, Packages& packages, CheckpointWatch& watch)
-      : c_(context), relays_(relays), packages_(packages), watch_(watch) {}
+  CheckpointCopies(Context& context, Staging& staging, Relays& relays, CheckpointWatch& watch)
+      : StagingStep(context, staging, "checkpoint"), relays_(relays), watch_(watch) {}
 
-  void stage(Stage stage);  // passes the stage on to Packages once the checkpoint is here
-  std::vector<AssignmentId> waiting(JobId job) const;
-  void give_up(const AssignmentId& id);
-  std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
-  std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
+  void begin(const StagedTask& task) override;  // passes once the checkpoint is here
+  void give_up(const AssignmentId& id) override;
+  void scanned(const CheckpointsScanned& e) override;
+  void verified(const CheckpointVerified& e) override;
+  void relay_answered(const RelayAnswered& e) override;
+  void relay_ended(const RelayEnded& e) override;
+  void members_changed() override;
+  void drive() override;
+  Instant deadline() const override;
 
-  bool scanned(const CheckpointsScanned& e);   // true: the scan was asked for by this class
-  bool verified(const CheckpointVerified& e);  // true: the verification was asked for by this class
-  void answered(const RelayAnswered& e);
-  void ended(const RelayEnded& e);
   void written(const CheckpointWritten& e);
-  void members_changed();
-  void drive();
-  Instant deadline() const;
 
   // Answers another agent that asks for the files of a checkpoint.
   void send(const Request& e, const wire::GetCheckpointRequest& q);
 
  private:
   struct Copy {
-    std::map<AssignmentId, Stage> stages;
+    std::set<AssignmentId> waiting;
     transfer::CheckpointInfo info;
     std::uint64_t token = 0;     // of the scan or verification of this host's disk that is under way; 0: none
     Instant asked_at{};          // when that scan or verification was asked for
@@ -77,7 +74,7 @@ class CheckpointCopies {
     bool busy() const { return part != 0 || complete || token != 0; }
   };
   using Copies = std::map<std::pair<JobId, Generation>, Copy>;
-  bool needed(const cluster::JobRecord* job, const Stage& stage) const;
+  bool needed(const cluster::JobRecord* job, const AssignmentId& id) const;
   void look(Copies::iterator it);
   void lacks(Copies::iterator it);
   void own_is_damaged(Copies::iterator it, const transfer::CheckpointInfo& own, const Error& cause);
@@ -90,13 +87,9 @@ class CheckpointCopies {
   Copies::iterator of_writer(ConnectionId writer);
   Copies::iterator of_token(std::uint64_t token);
 
-  Context& c_;
   Relays& relays_;
-  Packages& packages_;
   CheckpointWatch& watch_;
   Copies copies_;
-  std::vector<Staged> staged_;
-  std::vector<std::pair<AssignmentId, std::string>> reasons_;
 };
 
 }  // namespace dtrain::node

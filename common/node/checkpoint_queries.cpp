@@ -30,7 +30,7 @@ void CheckpointQueries::checkpoints(const Request& e, const wire::CheckpointsReq
       const auto& r = job->checkpoints[i];
       if (r.state != cluster::CheckpointState::complete && r.state != cluster::CheckpointState::verified)
         continue;
-      const std::uint64_t token = c_.next_token();
+      const std::uint64_t token = c_.tickets.give(this);
       v.awaited[token] = i;
       requests_.verify(host_of(r), VerifyCheckpoint{job->id, token, r.info, job->user});
     }
@@ -39,7 +39,7 @@ void CheckpointQueries::checkpoints(const Request& e, const wire::CheckpointsReq
   verifications_.push_back(std::move(v));
 }
 
-bool CheckpointQueries::verified(const CheckpointVerified& e) {
+void CheckpointQueries::verified(const CheckpointVerified& e) {
   for (auto it = verifications_.begin(); it != verifications_.end(); ++it) {
     const auto awaited = it->awaited.find(e.token);
     if (awaited == it->awaited.end()) continue;
@@ -55,9 +55,8 @@ bool CheckpointQueries::verified(const CheckpointVerified& e) {
       reply(c_, it->connection, it->request, MessageType::checkpoints, it->reply);
       verifications_.erase(it);
     }
-    return true;
+    return;
   }
-  return false;
 }
 
 }  // namespace dtrain::node

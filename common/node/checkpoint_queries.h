@@ -6,19 +6,19 @@
 
 #include "common/node/callers.h"
 #include "common/node/checkpoint_requests.h"
+#include "common/node/part.h"
 #include "common/node/relays.h"
 
 namespace dtrain::node {
 
-class CheckpointQueries {
+class CheckpointQueries final : public Part {
  public:
   CheckpointQueries(Context& context, Callers& callers, CheckpointRequests& requests, const Relays& relays)
-      : c_(context), callers_(callers), requests_(requests), relays_(relays) {}
+      : Part(Runs::always), c_(context), callers_(callers), requests_(requests), relays_(relays) {}
 
   void checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller);
-  // Takes the answers to VerifyCheckpoint. Returns true if the verification was asked for here.
-  bool verified(const CheckpointVerified& e);
-  void closed(ConnectionId connection);
+  void verified(const CheckpointVerified& e) override;
+  void closed(ConnectionId connection) override;
 
  private:
   struct Verification {  // one `checkpoints --verify` under way

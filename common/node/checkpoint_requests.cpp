@@ -76,27 +76,27 @@ void CheckpointRequests::settle(const Question& q, const Status& result) {
     case CheckpointAsk::scan: {
       using List = std::vector<transfer::CheckpointInfo>;
       auto found = answer ? wire::decode<List>(answer->found) : Result<List>(fail(answer.error()));
-      answers_.push_back(CheckpointsScanned{q.job, q.token, std::move(found)});
+      c_.later.push_back(CheckpointsScanned{q.job, q.token, std::move(found)});
       return;
     }
     case CheckpointAsk::verify:
-      answers_.push_back(CheckpointVerified{q.job, q.token, q.path, answer ? Status{} : Status(fail(answer.error()))});
+      c_.later.push_back(CheckpointVerified{q.job, q.token, q.path, answer ? Status{} : Status(fail(answer.error()))});
       return;
     case CheckpointAsk::quarantine:
-      answers_.push_back(CheckpointQuarantined{q.job, q.token, q.path,
+      c_.later.push_back(CheckpointQuarantined{q.job, q.token, q.path,
                                                answer ? Result<std::string>(answer->moved_to) : Result<std::string>(fail(answer.error()))});
       return;
   }
 }
 
-void CheckpointRequests::answered(const RelayAnswered& e) {
+void CheckpointRequests::relay_answered(const RelayAnswered& e) {
   const auto found = open_.find(e.connection);
   if (found == open_.end()) return;
   const auto message = wire::decode<wire::Message>(e.message);
   if (message && message->type == MessageType::checkpoint_answer) found->second.answer = message->payload;
 }
 
-void CheckpointRequests::ended(const RelayEnded& e) {
+void CheckpointRequests::relay_ended(const RelayEnded& e) {
   for (auto it = open_.begin(); it != open_.end(); ++it) {
     if (it->second.part != e.part) continue;
     const Question q = std::move(it->second);
@@ -167,7 +167,7 @@ void CheckpointRequests::asked(const Request& e, const wire::CheckpointQuestion&
   if (job == nullptr || !job->spec.checkpoint) return refuse(ErrorCode::not_found, "it does not know the job");
   if (c_.storage_failed) return refuse(ErrorCode::unavailable, "its disk failed");
   if (askers_.size() >= kQuestionsOfOthers) return refuse(ErrorCode::limit, "it answers too many questions about checkpoints already");
-  const std::uint64_t token = c_.next_token();
+  const std::uint64_t token = c_.tickets.give(this);
   if (q.ask == CheckpointAsk::scan) {
     askers_[token] = {e.connection, e.request};
     job::CheckpointSpec spec = *job->spec.checkpoint;
@@ -181,20 +181,19 @@ void CheckpointRequests::asked(const Request& e, const wire::CheckpointQuestion&
   c_.emit(QuarantineCheckpoint{job->id, token, std::move(*info), job->user, job->spec.checkpoint->dir});
 }
 
-bool CheckpointRequests::take(std::uint64_t token, Asker& asker) {
+// Whom the answer is for; connection 0: it is closed.
+CheckpointRequests::Asker CheckpointRequests::take(std::uint64_t token) {
   const auto found = askers_.find(token);
-  if (found == askers_.end()) return false;
-  asker = found->second;
+  if (found == askers_.end()) return {};
+  const Asker asker = found->second;
   askers_.erase(found);
-  return true;
+  return asker;
 }
 
-bool CheckpointRequests::scanned(const CheckpointsScanned& e) {
-  own_.erase(e.token);
-  Asker asker;
-  if (e.token == 0 || !take(e.token, asker)) return false;
-  if (asker.connection == 0) return true;
-  if (!e.found) return reply_error(c_, asker.connection, asker.request, e.found.error()), true;
+void CheckpointRequests::scanned(const CheckpointsScanned& e) {
+  const Asker asker = take(e.token);
+  if (asker.connection == 0) return;
+  if (!e.found) return reply_error(c_, asker.connection, asker.request, e.found.error());
   std::vector<transfer::CheckpointInfo> newest;
   std::size_t bytes = 0;
   for (const auto& info : *e.found) {
@@ -203,31 +202,24 @@ bool CheckpointRequests::scanned(const CheckpointsScanned& e) {
     newest.push_back(info);
   }
   reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{wire::encode(newest), ""});
-  return true;
 }
 
-bool CheckpointRequests::verified(const CheckpointVerified& e) {
-  own_.erase(e.token);
-  Asker asker;
-  if (e.token == 0 || !take(e.token, asker)) return false;
-  if (asker.connection == 0) return true;
+void CheckpointRequests::verified(const CheckpointVerified& e) {
+  const Asker asker = take(e.token);
+  if (asker.connection == 0) return;
   if (e.result)
     reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{});
   else
     reply_error(c_, asker.connection, asker.request, e.result.error());
-  return true;
 }
 
-bool CheckpointRequests::quarantined(const CheckpointQuarantined& e) {
-  own_.erase(e.token);
-  Asker asker;
-  if (e.token == 0 || !take(e.token, asker)) return false;
-  if (asker.connection == 0) return true;
+void CheckpointRequests::quarantined(const CheckpointQuarantined& e) {
+  const Asker asker = take(e.token);
+  if (asker.connection == 0) return;
   if (e.moved_to)
     reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{"", *e.moved_to});
   else
     reply_error(c_, asker.connection, asker.request, e.moved_to.error());
-  return true;
 }
 
 void CheckpointRequests::closed(ConnectionId connection) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/node/context.h"
+#include "common/node/part.h"
 #include "common/node/relays.h"
 
 namespace dtrain::node {
@@ -29,32 +30,31 @@ inline constexpr std::size_t kFoundBytes = 256 << 10;    // of a scan's answer: 
 // questions of other agents that are being answered here; a further one is refused
 inline constexpr std::size_t kQuestionsOfOthers = 256;
 
-class CheckpointRequests {
+class CheckpointRequests final : public Part {
  public:
-  CheckpointRequests(Context& context, Relays& relays) : c_(context), relays_(relays) {}
+  CheckpointRequests(Context& context, Relays& relays) : Part(Runs::with_disk), c_(context), relays_(relays) {}
 
   // ---- questions of this host; the answers are the effects' events, with the tokens given. Job, spec and user come
   // from the ledger.
   void scan(const NodeId& host, ScanCheckpoints effect);
   void verify(const NodeId& host, VerifyCheckpoint effect);
   void quarantine(const NodeId& host, QuarantineCheckpoint effect);
-  // Returns the answers of other hosts since the last call.
-  std::vector<Event> take_answers() { return std::exchange(answers_, {}); }
+  // To be called when this host's disk has answered, whoever asked.
+  void came(std::uint64_t token) { own_.erase(token); }
 
   // ---- questions of other agents
   void asked(const Request& e, const wire::CheckpointQuestion& q);
-  // Each returns true if the event answers another agent's question.
-  bool scanned(const CheckpointsScanned& e);
-  bool verified(const CheckpointVerified& e);
-  bool quarantined(const CheckpointQuarantined& e);
-  void closed(ConnectionId connection);
+  void scanned(const CheckpointsScanned& e) override;
+  void verified(const CheckpointVerified& e) override;
+  void quarantined(const CheckpointQuarantined& e) override;
+  void closed(ConnectionId connection) override;
 
   // ---- both
-  void answered(const RelayAnswered& e);
-  void ended(const RelayEnded& e);
-  void members_changed();
-  void drive();
-  Instant deadline() const;
+  void relay_answered(const RelayAnswered& e) override;
+  void relay_ended(const RelayEnded& e) override;
+  void members_changed() override;
+  void drive() override;
+  Instant deadline() const override;
 
  private:
   struct Question {
@@ -75,7 +75,7 @@ class CheckpointRequests {
   void ask(Question question);
   void open(Question question);
   void settle(const Question& q, const Status& result);
-  bool take(std::uint64_t token, Asker& asker);
+  Asker take(std::uint64_t token);
 
   Context& c_;
   Relays& relays_;
@@ -83,7 +83,6 @@ class CheckpointRequests {
   std::deque<Question> waiting_;
   std::map<std::uint64_t, Question> own_;  // questions to this host's disk, by token: kept for their deadlines
   std::map<std::uint64_t, Asker> askers_;  // by the effect's token
-  std::vector<Event> answers_;
 };
 
 }  // namespace dtrain::node

@@ -87,7 +87,7 @@ void CheckpointWatch::look_before(const JobRecord& job, Job& soft) {
   });
   if (begun) return;
   soft.beside = std::ranges::any_of(job.tasks, [](const auto& t) { return t.second.attempt >= t.second.first_attempt; });
-  soft.token = c_.next_token();
+  soft.token = c_.tickets.give(this);
   c_.emit(ScanCheckpoints{job.id, soft.token, *job.spec.checkpoint, job.user});
 }
 
@@ -107,28 +107,27 @@ Generation CheckpointWatch::written_before(const JobRecord& job, const Job& soft
   return ran == job.ran_before.end() ? 0 : ran->second;
 }
 
-bool CheckpointWatch::scanned(const CheckpointsScanned& e) {
+void CheckpointWatch::scanned(const CheckpointsScanned& e) {
   const auto it = jobs_.find(e.job);
   const bool ours = it != jobs_.end() && e.token == it->second.token && e.token != 0;
-  if (e.token != 0 && !ours) return false;
+  if (e.token != 0 && !ours) return;
   const JobRecord* job = c_.ledger.find(e.job);
-  if (it == jobs_.end() || job == nullptr) return true;
+  if (it == jobs_.end() || job == nullptr) return;
   Job& soft = it->second;
   if (!ours) {
     if (!e.unrecognised.empty() && job->unrecognised.empty() && soft.known.insert(e.unrecognised).second)
       say({job->id, {}, CheckpointState::deleted, "", c_.facts.id, {}, e.unrecognised});
-    if (!e.found) return true;
+    if (!e.found) return;
     note_removed(*job, soft, *e.found);
     if (soft.token != 0)
       soft.meanwhile = *e.found;
     else
       found(*job, soft, *e.found, soft.generation);
-    return true;
+    return;
   }
   soft.token = 0;
   if (e.found) found(*job, soft, *e.found, written_before(*job, soft, *e.found));
   if (const auto meanwhile = std::exchange(soft.meanwhile, {})) found(*job, soft, *meanwhile, soft.generation);
-  return true;
 }
 
 void CheckpointWatch::damaged(JobId id, CheckpointInfo info, const Error& cause) {
@@ -186,11 +185,10 @@ void CheckpointWatch::verify_next(const JobRecord& job, Job& soft) {
   c_.emit(VerifyCheckpoint{job.id, kInBackground, *soft.verifying, job.user});
 }
 
-bool CheckpointWatch::verified(const CheckpointVerified& e) {
-  if (e.token != kInBackground) return false;
+void CheckpointWatch::verified(const CheckpointVerified& e) {
   const auto it = jobs_.find(e.job);
   const JobRecord* job = c_.ledger.find(e.job);
-  if (it == jobs_.end() || job == nullptr || !it->second.verifying || it->second.verifying->path != e.path) return true;
+  if (it == jobs_.end() || job == nullptr || !it->second.verifying || it->second.verifying->path != e.path) return;
   Job& soft = it->second;
   const CheckpointInfo info = *std::exchange(soft.verifying, {});
   // A checkpoint that changed or vanished while it was read is looked at again when the directory changes.
@@ -201,7 +199,6 @@ bool CheckpointWatch::verified(const CheckpointVerified& e) {
   else
     soft.known.erase(identity(info));
   verify_next(*job, soft);
-  return true;
 }
 
 // checkpoint.keep: the newest verified ones stay, and so does the one that tasks may still read from. A checkpoint

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/node/context.h"
+#include "common/node/part.h"
 #include "common/node/proposals.h"
 
 namespace dtrain::node {
@@ -18,14 +19,13 @@ namespace dtrain::node {
 inline constexpr std::size_t kSeenAtOnce = 16;    // reports that were proposed and are not applied yet; further ones wait
 inline constexpr std::size_t kSeenWaiting = 4096; // a further checkpoint is reported when its directory changes again
 
-class CheckpointWatch {
+class CheckpointWatch final : public Part {
  public:
-  CheckpointWatch(Context& context, Proposals& proposals) : c_(context), proposals_(proposals) {}
+  CheckpointWatch(Context& context, Proposals& proposals) : Part(Runs::with_disk), c_(context), proposals_(proposals) {}
 
   void follow(JobId id);  // to be called when the ledger's record of the job changed
-  // Each returns true if the event belongs to this class.
-  bool scanned(const CheckpointsScanned& e);
-  bool verified(const CheckpointVerified& e);
+  void scanned(const CheckpointsScanned& e) override;  // also those that nobody asked for
+  void verified(const CheckpointVerified& e) override;
   // To be called when a copy of a checkpoint proved useless.
   void damaged(JobId id, transfer::CheckpointInfo info, const Error& cause);
   // To be called when a copy of a checkpoint was written to this host.

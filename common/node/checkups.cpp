@@ -132,7 +132,7 @@ void Checkups::examined(const Examined& e) {
   }
 }
 
-void Checkups::answered(const RelayAnswered& e) {
+void Checkups::relay_answered(const RelayAnswered& e) {
   const auto question = questions_.find(e.connection);
   if (question == questions_.end()) return;
   const auto message = wire::decode<wire::Message>(e.message);
@@ -162,7 +162,7 @@ void Checkups::settle(Questions::iterator question, std::optional<Error> error) 
   questions_.erase(question);
 }
 
-void Checkups::ended(const RelayEnded& e) {
+void Checkups::relay_ended(const RelayEnded& e) {
   const auto question = std::ranges::find_if(questions_, [&](const auto& entry) { return entry.second.part == e.part; });
   if (question == questions_.end()) return;
   settle(question, e.how == RelayEnded::How::done ? std::nullopt : std::optional(e.error));
@@ -202,7 +202,7 @@ void Checkups::members_changed() {
   }
 }
 
-void Checkups::drive() {
+void Checkups::end_turn() {
   for (auto it = questions_.begin(); it != questions_.end();) {
     const auto at = it++;
     if (at->second.asked + kPeerAnswersWithin > c_.now.boot) continue;

@@ -14,6 +14,7 @@
 
 #include "common/node/context.h"
 #include "common/node/doctor.h"
+#include "common/node/part.h"
 #include "common/node/relays.h"
 
 namespace dtrain::node {
@@ -34,19 +35,18 @@ inline constexpr std::size_t kPeerFindings = 64;
 inline constexpr std::size_t kPeerAnswerBytes = 256 << 10;  // a member's answer; a longer one counts as no answer
 inline constexpr std::size_t kFindings = 4096;       // findings of one answer; `ok` findings are left out first, then others
 
-class Checkups {
+class Checkups final : public Part {
  public:
-  Checkups(Context& context, Relays& relays) : c_(context), relays_(relays) {}
+  Checkups(Context& context, Relays& relays) : Part(Runs::always), c_(context), relays_(relays) {}
 
   void begin(const Request& e, const Caller& caller);
   void examined(const Examined& e);
-  void answered(const RelayAnswered& e);
-  void ended(const RelayEnded& e);
-  void closed(ConnectionId connection);
-  void members_changed();
-  // To be called before the end of each turn.
-  void drive();
-  Instant deadline() const;
+  void relay_answered(const RelayAnswered& e) override;
+  void relay_ended(const RelayEnded& e) override;
+  void closed(ConnectionId connection) override;
+  void members_changed() override;
+  void end_turn() override;
+  Instant deadline() const override;
 
  private:
   struct Question {  // a question to one member

@@ -7,13 +7,14 @@
 
 #include "common/node/callers.h"
 #include "common/node/context.h"
+#include "common/node/part.h"
 #include "common/node/proposals.h"
 
 namespace dtrain::node {
 
-class ClientCommands {
+class ClientCommands final : public Part {
  public:
-  ClientCommands(Context& context, Callers& callers, Proposals& proposals) : c_(context), callers_(callers), proposals_(proposals) {}
+  ClientCommands(Context& context, Callers& callers, Proposals& proposals) : Part(Runs::always), c_(context), callers_(callers), proposals_(proposals) {}
 
   // Returns false if no further command can be taken now; an error was sent.
   bool room(const Request& e);
@@ -29,7 +30,7 @@ class ClientCommands {
   void given_up(const MemberId& id);
   // To be called when nothing will be committed any more.
   void storage_failed(const Error& error);
-  void closed(ConnectionId connection);
+  void closed(ConnectionId connection) override;
 
  private:
   struct Pending {

@@ -16,6 +16,7 @@
 #include "common/gossip/membership.h"
 #include "common/node/context.h"
 #include "common/node/local_events.h"
+#include "common/node/part.h"
 #include "common/wire/view.h"
 
 namespace dtrain::node {
@@ -23,9 +24,9 @@ namespace dtrain::node {
 inline constexpr Duration kFactPause = 100ms;  // least time between two announcements of this node's facts
 inline constexpr Duration kSaveRetry = 1min;   // pause before a record that could not be written is written again
 
-class ClusterMembers {
+class ClusterMembers final : public Part {
  public:
-  explicit ClusterMembers(Context& context) : c_(context) {}
+  explicit ClusterMembers(Context& context) : Part(Runs::always), c_(context) {}
 
   // Membership begins at once where there is no network, else with network_up().
   void start(const Started& e);
@@ -37,7 +38,7 @@ class ClusterMembers {
   void ask_seeds();
   bool holds_back() const { return !start_.founders.empty(); }
   void handle(const gossip::Input& input);
-  void tick();
+  void tick() override;
   // On SIGTERM: tells the others once that this agent stops; they wait for it to come back.
   void stop();
   void reconfigured(const Reconfigured& e);
@@ -55,7 +56,7 @@ class ClusterMembers {
   // To be called last in each step. `running` returns what runs here, in order.
   using Running = std::vector<std::pair<AssignmentId, AttemptNumber>>;
   void announce(const std::function<Running()>& running);
-  Instant deadline() const;
+  Instant deadline() const override;
 
   // This node leaves for good; to be called only when may_go(). Returns the ticket of the record that must become
   // durable, or 0 if it is durable already. ErrorCode::refused while this node belongs to no cluster.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,6 +19,7 @@
 #include "common/node/host_facts.h"
 #include "common/node/node.h"
 #include "common/node/replica.h"
+#include "common/node/tickets.h"
 #include "common/task/assignments.h"
 
 namespace dtrain::node {
@@ -56,11 +58,12 @@ struct Context {
   const task::Assignments* host = nullptr;  // this host's tasks; nullptr: not adopted yet
   // Used by host_capacities(): each member's fact as it came, and what was made of it.
   mutable std::map<MemberId, std::pair<std::string, cluster::HostCapacity>> capacities;
-  std::uint64_t last_token = 0;
+  Tickets tickets;
+  std::deque<Event> later;  // what parts answer on behalf of the world; Node handles it before the end of the turn
   ConnectionId last_own = kFirstOwn - 1;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }
-  std::uint64_t next_token() { return ++last_token; }
+  std::uint64_t next_token() { return tickets.give(nullptr); }
   ConnectionId next_own() { return ++last_own; }  // connection number for one stream of this node's own
   // True if this node has a copy of the ledger that is kept up to date: it votes or learns, and its program
   // understands the log.

@@ -40,7 +40,7 @@ std::vector<CopyCheck::Told> CopyCheck::told() const {
   return all;
 }
 
-void CopyCheck::drive() {
+void CopyCheck::follow_log() {
   if (!c_.replicated || c_.storage_failed || deadline() > c_.now.boot) return;
   touched_ = false;
   looked_ = c_.now.boot;

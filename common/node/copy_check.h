@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/node/context.h"
+#include "common/node/part.h"
 
 namespace dtrain::node {
 
@@ -20,16 +21,16 @@ inline constexpr std::size_t kRememberedMarks = 8;    // own ones: others may be
 inline constexpr Duration kComparePause = 1s;         // least time between two looks at what the others tell
 inline constexpr Duration kSendStateEvery = 5s;       // to one copy
 
-class CopyCheck {
+class CopyCheck final : public Part {
  public:
-  explicit CopyCheck(Context& context) : c_(context) {}
+  explicit CopyCheck(Context& context) : Part(Runs::with_log), c_(context) {}
 
   // An entry was applied here.
   void applied();
   // The state was replaced, or its log was given up.
   void begin_anew();
-  void drive();
-  Instant deadline() const { return touched_ ? std::min(looked_ + kComparePause, next_) : next_; }
+  void follow_log() override;
+  Instant deadline() const override { return touched_ ? std::min(looked_ + kComparePause, next_) : next_; }
   // What the others tell may have changed.
   void touch() { touched_ = true; }
 

@@ -69,7 +69,7 @@ void CouncilSeats::follow(const std::set<JobId>& jobs) {
         if (const auto host = MemberId::parse(t.place.node); host && !t.ended && !configuration.has(*host)) return touch();
 }
 
-void CouncilSeats::drive() {
+void CouncilSeats::follow_log() {
   if (!c_.serving || c_.storage_failed || asked_ != 0 || next_ > c_.now.boot) return;
   const cluster::CouncilView seen = view();
   next_ = kNever;

@@ -10,12 +10,13 @@
 #include "common/cluster/council.h"
 #include "common/node/context.h"
 #include "common/node/ledger_versions.h"
+#include "common/node/part.h"
 
 namespace dtrain::node {
 
-class CouncilSeats {
+class CouncilSeats final : public Part {
  public:
-  CouncilSeats(Context& context, const LedgerVersions& versions) : c_(context), versions_(versions) {}
+  CouncilSeats(Context& context, const LedgerVersions& versions) : Part(Runs::with_log), c_(context), versions_(versions) {}
 
   // To be called when jobs changed: a host that was given tasks and has no copy of the log gets one at once. touch()
   // is for changes of membership or of the log, which are looked at when it is due.
@@ -26,10 +27,11 @@ class CouncilSeats {
     leaving_ = on;
     touch();
   }
-  void drive();
+  void members_changed() override { touch(); }
+  void follow_log() override;
   void answered(const raft::Answer& answer);
   void lost_leadership() { asked_ = 0; }
-  Instant deadline() const { return c_.serving && asked_ == 0 ? next_ : kNever; }
+  Instant deadline() const override { return c_.serving && asked_ == 0 ? next_ : kNever; }
 
  private:
   cluster::CouncilView view();

@@ -73,7 +73,7 @@ void Forming::step(const formation::Input& input) {
   }
   if (out.persist) {
     Persist wanted;
-    wanted.ticket = kTickets | ++tickets_;
+    wanted.ticket = ticket_ = c_.tickets.give(this);
     wanted.formation = out.persist->record.encode();
     wanted.forget_log = out.persist->abandon;
     if (const auto& begin = out.persist->begin) {
@@ -88,9 +88,8 @@ void Forming::step(const formation::Input& input) {
   say_what_is_waited_for();
 }
 
-std::optional<formation::Persist> Forming::persisted(std::uint64_t ticket) {
-  if (!under_way_ || ticket != (kTickets | tickets_)) return std::nullopt;
-  return std::exchange(under_way_, std::nullopt);
+void Forming::persisted(std::uint64_t ticket) {
+  if (ticket == ticket_) durable_ = std::exchange(under_way_, std::nullopt);
 }
 
 void Forming::established() {

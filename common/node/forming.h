@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/cluster/formation.h"
 #include "common/node/context.h"
+#include "common/node/part.h"
 
 namespace dtrain::node {
 
@@ -20,21 +22,19 @@ inline constexpr Duration kWaitsSaidEvery = 1s;  // least time between two log l
 // and names none whose log was given up. The agent may have ended between the two writes.
 gossip::MemberRecord record_of_members(const MemberStart& start);
 
-class Forming {
+class Forming final : public Part {
  public:
-  explicit Forming(Context& context) : c_(context) {}
+  explicit Forming(Context& context) : Part(Runs::always), c_(context) {}
 
   void start(const MemberStart& start);
   void network_up();
   void received(const FormationReceived& e);
-  void tick();
-  Instant deadline() const;
+  void tick() override;
+  Instant deadline() const override;
 
-  // True if the Persist with that ticket belongs to this class.
-  //
-  // persisted() returns what has become durable, if the ticket is that of the write under way.
-  static bool owns(std::uint64_t ticket) { return (ticket & kTickets) != 0; }
-  std::optional<cluster::formation::Persist> persisted(std::uint64_t ticket);
+  void persisted(std::uint64_t ticket) override;
+  // Returns what has become durable since the last call.
+  std::optional<cluster::formation::Persist> take_durable() { return std::exchange(durable_, std::nullopt); }
   // To be called when Node has done for the log what the persisted record asks for.
   void carried_out() { step(cluster::formation::Persisted{}); }
   // A log is about to begin or to be given up: until that is durable, the present log makes no progress.
@@ -56,9 +56,6 @@ class Forming {
   std::string waiting_for() const;
 
  private:
-  // marks this class's tickets; those of the log count from 1
-  static constexpr std::uint64_t kTickets = std::uint64_t{1} << 63;
-
   bool takes_part() const { return formation_.has_value(); }
   std::string mark() const;
   void step(const cluster::formation::Input& input);
@@ -69,8 +66,8 @@ class Forming {
   std::vector<std::string> founders_;  // names, by seat
   bool begun_ = false;                 // the network is up
   bool settled_ = false;
-  std::uint64_t tickets_ = 0;
-  std::optional<cluster::formation::Persist> under_way_;
+  std::uint64_t ticket_ = 0;           // of the write under way
+  std::optional<cluster::formation::Persist> under_way_, durable_;
   MemberId to_join_;
   std::string said_;
   Instant say_at_{};

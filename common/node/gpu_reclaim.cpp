@@ -8,25 +8,19 @@ namespace dtrain::node {
 
 // ---------------------------------------------------------------- notes
 
-void GpuReclaim::start(const std::map<std::string, std::string>& records) {
+void GpuReclaim::restore(const std::string& key, const std::string& bytes) {
   if (c_.options.broken_rule == "gpu-notes-are-read") return;
-  for (const auto& [key, bytes] : records) {
-    if (!key.starts_with(kRecord)) continue;
-    auto note = wire::decode<Note>(bytes);
-    if (!note || note->boot_id != c_.facts.boot_id) {
-      Persist erase;
-      erase.ticket = kTickets | ++tickets_;
-      erase.erase_task_records.push_back(key);
-      c_.emit(std::move(erase));
-      continue;
-    }
-    Use use;
-    use.note = std::move(*note);
-    use.noted = use.begun = true;
-    if (!use.note.held.empty()) use.ended = use.next = c_.now.boot;
-    const AssignmentId id = use.note.id;
-    uses_.emplace(id, std::move(use));
+  auto note = wire::decode<Note>(bytes);
+  if (!note || note->boot_id != c_.facts.boot_id) {
+    erase_note(key);
+    return;
   }
+  Use use;
+  use.note = std::move(*note);
+  use.noted = use.begun = true;
+  if (!use.note.held.empty()) use.ended = use.next = c_.now.boot;
+  const AssignmentId id = use.note.id;
+  uses_.emplace(id, std::move(use));
 }
 
 GpuReclaim::Use& GpuReclaim::use_of(const task::TaskOrder& order, Instant since) {
@@ -43,7 +37,7 @@ GpuReclaim::Use& GpuReclaim::use_of(const task::TaskOrder& order, Instant since)
   return it->second;
 }
 
-void GpuReclaim::launched(const task::TaskOrder& order) {
+void GpuReclaim::launching(const task::TaskOrder& order) {
   if (order.gpus.empty()) return;
   Use& use = use_of(order, c_.now.boot);
   use.ended.reset();
@@ -51,59 +45,47 @@ void GpuReclaim::launched(const task::TaskOrder& order) {
 }
 
 void GpuReclaim::write_note(Use& use) {
-  Persist note;
-  note.ticket = use.ticket = kTickets | ++tickets_;
-  note.put_task_records[kRecord + use.note.id.text()] = wire::encode(use.note);
+  use.ticket = put_note(use.note.id.text(), wire::encode(use.note));
   use.noted = true;
-  c_.emit(std::move(note));
 }
 
 void GpuReclaim::persisted(std::uint64_t ticket) {
   const auto it = std::ranges::find_if(uses_, [&](const auto& entry) { return entry.second.ticket == ticket; });
   if (it == uses_.end()) return;
-  Use& use = it->second;
-  use.ticket = 0;
-  if (!use.note.held.empty()) over_.push_back(it->first);
-  if (const auto attempt = std::exchange(use.attempt, std::nullopt)) c_.emit(StartAttempt{it->first, *attempt});
+  it->second.ticket = 0;
+  if (!it->second.note.held.empty()) let_go(it->first);
+  let_begin(it->first);
 }
 
-void GpuReclaim::start_attempt(const AssignmentId& id, AttemptNumber attempt) {
+bool GpuReclaim::holds(const AssignmentId& id) {
   const auto it = uses_.find(id);
-  if (it != uses_.end()) it->second.begun = true;
-  if (it != uses_.end() && it->second.ticket != 0)
-    it->second.attempt = attempt;
-  else
-    c_.emit(StartAttempt{id, attempt});
-}
-
-void GpuReclaim::end_shim(const AssignmentId& id) {
-  if (const auto it = uses_.find(id); it != uses_.end()) it->second.attempt.reset();
-  c_.emit(EndShim{id});
+  if (it == uses_.end()) return false;
+  it->second.begun = true;
+  return it->second.ticket != 0;
 }
 
 // ---------------------------------------------------------------- looks
 
-void GpuReclaim::begin(const task::TaskOrder& order, Instant since) {
+bool GpuReclaim::ended(const task::TaskOrder& order, Instant since) {
   Use& use = use_of(order, since);
-  if (c_.options.broken_rule == "gpus-reclaimed") {
-    over_.push_back(order.id);
-    return forget(uses_.find(order.id));
-  }
+  if (c_.options.broken_rule == "gpus-reclaimed") return forget(uses_.find(order.id)), false;
   // An earlier life of the agent knew the holders already; whether the end was reported is not known.
-  if (!use.note.held.empty()) return over_.push_back(order.id);
+  if (!use.note.held.empty()) return false;
   use.ended = use.next = c_.now.boot;
+  return true;
 }
 
-void GpuReclaim::begin_others(const std::function<bool(const AssignmentId&)>& is_here) {
+void GpuReclaim::begin_others() {
   for (auto next = uses_.begin(); next != uses_.end();) {
     const auto it = next++;
-    if (it->second.ended || is_here(it->first)) continue;
+    if (it->second.ended || c_.host->may_run(it->first)) continue;
     if (!it->second.begun) forget(it);
     else it->second.ended = it->second.next = c_.now.boot;
   }
 }
 
 void GpuReclaim::drive() {
+  if (c_.current) begin_others();
   if (look_ != 0) return;
   FindGpuHolders look;
   for (const auto& [id, use] : uses_) {
@@ -164,7 +146,7 @@ void GpuReclaim::judge(Uses::iterator it, const Result<std::vector<GpuHolder>>& 
   const std::vector<GpuHolder> holders = all ? culprits(use.note, *all) : std::vector<GpuHolder>();
   if (holders.empty()) {
     if (held.empty() || use.ticket != 0)
-      over_.push_back(it->first);
+      let_go(it->first);
     if (!held.empty()) c_.members->tell("gpu.released", "the GPUs of " + use.note.task + " are free");
     return forget(it);
   }
@@ -177,27 +159,22 @@ void GpuReclaim::judge(Uses::iterator it, const Result<std::vector<GpuHolder>>& 
 }
 
 void GpuReclaim::forget(Uses::iterator it) {
-  if (it->second.noted) {
-    Persist erase;
-    erase.ticket = kTickets | ++tickets_;
-    erase.erase_task_records.push_back(kRecord + it->first.text());
-    c_.emit(std::move(erase));
-  }
+  if (it->second.noted) erase_note(it->first.text());
   uses_.erase(it);
 }
 
-bool GpuReclaim::refuses(const task::TaskOrder& order) {
+void GpuReclaim::begin(const StagedTask& task) {
+  const AssignmentId& own = task.stage.id;
   for (const auto& [id, use] : uses_) {
-    if (!use.ended || id == order.id) continue;
+    if (!use.ended || id == own) continue;
+    const bool shared = std::ranges::any_of(task.gpus, [&](const task::OwnGpu& gpu) {
+      return std::ranges::find(use.note.gpus, gpu) != use.note.gpus.end();
+    });
+    if (!shared) continue;
     const std::string why = use.note.held.empty() ? "whether the GPUs of " + use.note.task + " are free is being looked at" : use.note.held;
-    for (const task::OwnGpu& gpu : order.gpus) {
-      if (std::ranges::find(use.note.gpus, gpu) == use.note.gpus.end()) continue;
-      staged_.push_back({order.id, fail(ErrorCode::unavailable, "could not stage " + order.id.task.text() + ": " + why,
-                                        "end that process, or use other hosts")});
-      return true;
-    }
+    return refuse(own, {ErrorCode::unavailable, "could not stage " + own.task.text() + ": " + why, "end that process, or use other hosts"});
   }
-  return false;
+  pass(own);
 }
 
 std::string GpuReclaim::reason() const {

@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -28,7 +27,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/node/context.h"
+#include "common/node/staging.h"
 
 namespace dtrain::node {
 
@@ -39,44 +38,28 @@ inline constexpr Duration kHeldLook = 10s;         // between two looks after th
 inline constexpr std::uint32_t kFirstUserUid = 1000;
 inline constexpr std::size_t kHoldersNamed = 4;
 
-class GpuReclaim {
+class GpuReclaim final : public StagingStep {
  public:
-  explicit GpuReclaim(Context& c) : c_(c) {}
+  GpuReclaim(Context& c, Staging& staging) : StagingStep(c, staging, "gpus") {}
 
-  // Reads the notes of earlier lives of the agent.
-  void start(const std::map<std::string, std::string>& records);
-  void launched(const task::TaskOrder& order);  // to be called before the launch
-  // Starts the attempt once the note is on the disk.
-  void start_attempt(const AssignmentId& id, AttemptNumber attempt);
-  void end_shim(const AssignmentId& id);
-  // To be called when nothing of the assignment runs any more. `since`: when it began here, for an assignment without
-  // a note (launched by an agent that wrote none).
-  void begin(const task::TaskOrder& order, Instant since);
-  // Looks after notes of assignments that are not here any more: they were taken from this host while no agent ran,
-  // or never began.
-  void begin_others(const std::function<bool(const AssignmentId&)>& is_here);
+  void restore(const std::string& key, const std::string& note) override;
+  // Refuses if the task's GPUs are held, or may be, which the coordinator did not know when it gave them.
+  void begin(const StagedTask& task) override;
+  void launching(const task::TaskOrder& order) override;
+  bool holds(const AssignmentId& id) override;  // until the note is on the disk
+  // An assignment that has no note was launched by an agent that wrote none.
+  bool ended(const task::TaskOrder& order, Instant since) override;
+  bool settled() const override;
+  void persisted(std::uint64_t ticket) override;
+  void drive() override;  // begins the looks that are due
+  Instant deadline() const override;
 
   void found(const GpuHoldersFound& e);
-  void drive();  // begins the looks that are due
-  Instant deadline() const;
-
-  // True if the Persist with that ticket belongs to this class.
-  static bool owns(std::uint64_t ticket) { return ticket >> 61 == 1; }
-  void persisted(std::uint64_t ticket);
-
-  // Returns the assignments whose end may now be reported, since the last call.
-  std::vector<AssignmentId> take_over() { return std::exchange(over_, {}); }
-  // True if the order's GPUs are held, or may be, which the coordinator did not know when it gave them; the failed
-  // staging is in take_staged().
-  bool refuses(const task::TaskOrder& order);
-  std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
   // Why this host gets no new tasks; "": no GPU is held by a process that should have ended.
   std::string reason() const;
-  // False while it is not known whether the GPUs of an ended assignment are held.
-  bool settled() const;
 
  private:
-  // Stored on the disk under kRecord and the assignment's id.
+  // Stored on the disk under the assignment's id.
   struct Note {
     AssignmentId id;
     std::string task;  // its name, for people
@@ -101,16 +84,14 @@ class GpuReclaim {
     bool noted = false;                    // the note is on the disk or being written
     bool begun = false;                    // an attempt may have used the GPUs
     std::uint64_t ticket = 0;              // of the note's write that the attempt waits for; 0: none
-    std::optional<AttemptNumber> attempt;  // waits for the note
     std::optional<Instant> ended;          // since when the GPUs should be free
     Instant next{};                        // the next look, after the end
   };
   using Uses = std::map<AssignmentId, Use>;
 
-  // Tickets of the log count from 1; the highest bits belong to Forming and HostHooks.
-  static constexpr std::uint64_t kTickets = std::uint64_t{1} << 61;
-  static constexpr const char* kRecord = "gpus/";
-
+  // Looks after notes of assignments that are not here any more: they were taken from this host while no agent ran,
+  // or never began.
+  void begin_others();
   Use& use_of(const task::TaskOrder& order, Instant since);
   void write_note(Use& use);
   void forget(Uses::iterator it);
@@ -118,13 +99,9 @@ class GpuReclaim {
   std::vector<GpuHolder> culprits(const Note& note, const std::vector<GpuHolder>& holders) const;
   std::string describe(const Note& note, const std::vector<GpuHolder>& culprits) const;
 
-  Context& c_;
   Uses uses_;  // assignments that have GPUs here, and so at most one for each GPU or fewer
   std::uint64_t look_ = 0;  // token of the look under way; 0: none
   std::set<AssignmentId> looked_for_;  // assignments that the look under way is for
-  std::uint64_t tickets_ = 0;
-  std::vector<AssignmentId> over_;
-  std::vector<Staged> staged_;
 };
 
 }  // namespace dtrain::node

@@ -49,7 +49,7 @@ bool History::applied(bool leads) {
 }
 
 void History::tick() {
-  if (due_ <= c_.now.boot) note();
+  if (c_.serving && due_ <= c_.now.boot) note();
 }
 
 void History::note() {

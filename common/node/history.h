@@ -13,14 +13,15 @@
 
 #include "common/cluster/state.h"
 #include "common/node/context.h"
+#include "common/node/part.h"
 
 namespace dtrain::node {
 
 inline constexpr Duration kNoteEvery = 5s;  // pause between notes, for events that no hook waits for
 
-class History {
+class History final : public Part {
  public:
-  explicit History(Context& context) : c_(context) {}
+  explicit History(Context& context) : Part(Runs::with_disk), c_(context) {}
 
   // To be called when another ledger is loaded: its events are no news.
   void begin_anew();
@@ -31,8 +32,8 @@ class History {
   void forget(JobId id) {
     if (ran_.erase(id) != 0) c_.emit(EndHooks{id});
   }
-  void tick();
-  Instant deadline() const { return c_.serving ? due_ : kNever; }
+  void tick() override;
+  Instant deadline() const override { return c_.serving ? due_ : kNever; }
 
  private:
   bool has_hook(const cluster::LedgerEvent& event) const;

@@ -27,23 +27,19 @@ std::string problem_of(const std::string& what, const HookEnded& e) {
 
 }  // namespace
 
-void HostHooks::start(const std::map<std::string, std::string>& records) {
-  const std::string prefix = kRecord;
-  for (const auto& [key, bytes] : records) {
-    if (!key.starts_with(prefix)) continue;
-    JobId id = 0;
-    std::from_chars(key.data() + prefix.size(), key.data() + key.size(), id);
-    auto note = wire::decode<Note>(bytes);
-    if (!note) note = Note{};  // its epilog runs all the same
-    JobHere& here = jobs_[id];
-    here.note = std::move(*note);
-    here.note.ready = here.note.ready && here.note.boot_id == c_.facts.boot_id;
-    here.noted = true;
-    if (here.note.problem.empty() || c_.options.epilog.empty()) continue;
-    here.owed = true;
-    here.again = c_.now.boot;
-    set_problem(here, here.note.problem);
-  }
+void HostHooks::restore(const std::string& key, const std::string& bytes) {
+  JobId id = 0;
+  std::from_chars(key.data(), key.data() + key.size(), id);
+  auto note = wire::decode<Note>(bytes);
+  if (!note) note = Note{};  // its epilog runs all the same
+  JobHere& here = jobs_[id];
+  here.note = std::move(*note);
+  here.note.ready = here.note.ready && here.note.boot_id == c_.facts.boot_id;
+  here.noted = true;
+  if (here.note.problem.empty() || c_.options.epilog.empty()) return;
+  here.owed = true;
+  here.again = c_.now.boot;
+  set_problem(here, here.note.problem);
 }
 
 std::set<std::uint32_t> HostHooks::gpus_here(JobId id) const {
@@ -54,34 +50,27 @@ std::set<std::uint32_t> HostHooks::gpus_here(JobId id) const {
   return gpus;
 }
 
-void HostHooks::stage(Stage stage) {
-  if (!configured() && !jobs_.contains(stage.id.job)) return copies_.stage(std::move(stage));
-  const auto it = jobs_.try_emplace(stage.id.job).first;
+void HostHooks::begin(const StagedTask& task) {
+  const AssignmentId& id = task.stage.id;
+  if (!configured() && !jobs_.contains(id.job)) return pass(id);
+  const auto it = jobs_.try_emplace(id.job).first;
   JobHere& here = it->second;
-  here.note.name = stage.job_name;
-  here.note.user = stage.user.name;
-  std::set<std::uint32_t> gpus = gpus_here(stage.id.job);
+  here.note.name = task.stage.job_name;
+  here.note.user = task.stage.user.name;
+  std::set<std::uint32_t> gpus = gpus_here(id.job);
   gpus.insert(here.note.gpus.begin(), here.note.gpus.end());
   const bool more = gpus != here.note.gpus;
   here.note.gpus = std::move(gpus);
-  if (c_.options.broken_rule == "prolog-first") return copies_.stage(std::move(stage));
+  if (c_.options.broken_rule == "prolog-first") return pass(id);
   // The prolog does not run again for further GPUs, because its tasks run by now; the epilog is told of them.
   if (more && (here.noted || here.ticket != 0) && here.hook != Hook::epilog) write_note(it, false);
-  if (!here.said.empty()) reasons_.emplace_back(stage.id, here.said);
-  const AssignmentId id = stage.id;
-  here.stages[id] = std::move(stage);
+  if (!here.said.empty()) wait(id, here.said);
+  here.waiting.insert(id);
   advance(it);
 }
 
-std::vector<AssignmentId> HostHooks::waiting(JobId job) const {
-  std::vector<AssignmentId> ids;
-  if (const auto here = jobs_.find(job); here != jobs_.end())
-    for (const auto& [id, stage] : here->second.stages) ids.push_back(id);
-  return ids;
-}
-
 void HostHooks::give_up(const AssignmentId& id) {
-  if (const auto here = jobs_.find(id.job); here != jobs_.end()) here->second.stages.erase(id);
+  if (const auto here = jobs_.find(id.job); here != jobs_.end()) here->second.waiting.erase(id);
 }
 
 std::size_t HostHooks::running() const {
@@ -97,7 +86,7 @@ bool HostHooks::comes_back(JobId id) const {
 
 // When the job's epilog runs; nullopt: not while things stay as they are.
 std::optional<Instant> HostHooks::leaves_at(JobId id, const JobHere& here) const {
-  if (here.hook != Hook::none || here.ticket != 0 || !here.stages.empty()) return std::nullopt;
+  if (here.hook != Hook::none || here.ticket != 0 || !here.waiting.empty()) return std::nullopt;
   if (here.owed) return here.again;
   if (!c_.current || c_.host == nullptr) return std::nullopt;
   if (c_.options.broken_rule != "epilog-last") {
@@ -113,7 +102,7 @@ std::optional<Instant> HostHooks::leaves_at(JobId id, const JobHere& here) const
 // True if another job waits for this job's GPUs.
 bool HostHooks::is_awaited(JobId id, const JobHere& here) const {
   return std::ranges::any_of(jobs_, [&](const auto& entry) {
-    return entry.first != id && !entry.second.stages.empty() &&
+    return entry.first != id && !entry.second.waiting.empty() &&
            std::ranges::any_of(entry.second.note.gpus, [&](std::uint32_t gpu) { return here.note.gpus.contains(gpu); });
   });
 }
@@ -130,10 +119,10 @@ const HostHooks::JobHere* HostHooks::before(JobId id, const JobHere& here) const
 // Does the next step that can be done for the job.
 void HostHooks::advance(Jobs::iterator it) {
   JobHere& here = it->second;
-  if (!here.stages.empty() && (here.owed || here.stuck)) return refuse(it, here.problem);
+  if (!here.waiting.empty() && (here.owed || here.stuck)) return refuse_all(it, here.problem);
   if (here.hook == Hook::epilog) return say(it, "waits for the end of this job's epilog on this host");
   if (here.hook != Hook::none || here.ticket != 0) return;
-  if (here.stages.empty()) {
+  if (here.waiting.empty()) {
     const auto leaves = leaves_at(it->first, here);
     if (!leaves) {
       here.left.reset();
@@ -153,7 +142,7 @@ void HostHooks::advance(Jobs::iterator it) {
   }
   here.left.reset();
   if (const JobHere* other = before(it->first, here)) {
-    if (other->owed) return refuse(it, other->problem);
+    if (other->owed) return refuse_all(it, other->problem);
     return say(it, "waits for the epilog of job " + other->note.name + " on this host");
   }
   if (!here.noted) {
@@ -166,11 +155,8 @@ void HostHooks::advance(Jobs::iterator it) {
 }
 
 void HostHooks::write_note(Jobs::iterator it, bool wait) {
-  Persist note;
-  note.ticket = kTickets | ++tickets_;
-  note.put_task_records[kRecord + std::to_string(it->first)] = wire::encode(it->second.note);
-  if (wait) it->second.ticket = note.ticket;
-  c_.emit(std::move(note));
+  const std::uint64_t ticket = put_note(std::to_string(it->first), wire::encode(it->second.note));
+  if (wait) it->second.ticket = ticket;
 }
 
 void HostHooks::persisted(std::uint64_t ticket) {
@@ -189,7 +175,7 @@ void HostHooks::run(Jobs::iterator it, Hook hook) {
   std::string gpus;
   for (const std::uint32_t gpu : here.note.gpus) gpus += (gpus.empty() ? "" : ",") + std::to_string(gpu);
   here.hook = hook;
-  here.token = c_.next_token();
+  here.token = c_.tickets.give(this);
   here.began = c_.now.boot;
   here.left.reset();
   c_.emit(RunHook{here.token,
@@ -206,10 +192,10 @@ void HostHooks::run(Jobs::iterator it, Hook hook) {
                   kHostHookTime});
 }
 
-bool HostHooks::ended(const HookEnded& e) {
+void HostHooks::hook_ended(const HookEnded& e) {
   const auto it = std::ranges::find_if(
       jobs_, [&](const auto& entry) { return entry.second.hook != Hook::none && entry.second.token == e.token; });
-  if (it == jobs_.end()) return false;
+  if (it == jobs_.end()) return;
   JobHere& here = it->second;
   const bool prolog = std::exchange(here.hook, Hook::none) == Hook::prolog;
   const std::string what = prolog ? "prolog" : "epilog";
@@ -218,13 +204,12 @@ bool HostHooks::ended(const HookEnded& e) {
   c_.log.write(problem.empty() ? LogLevel::info : LogLevel::warn, problem.empty() ? "hook.ended" : "hook.failed",
                {{"hook", what}, {"job", here.note.name}, {"reason", problem.empty() ? what + " succeeded" : problem}});
   prolog ? prolog_ended(it, problem) : epilog_ended(it, problem);
-  return true;
 }
 
 void HostHooks::prolog_ended(Jobs::iterator it, const std::string& problem) {
   JobHere& here = it->second;
   set_problem(here, "");
-  if (!problem.empty()) return refuse(it, problem);
+  if (!problem.empty()) return refuse_all(it, problem);
   here.note.ready = true;
   here.note.boot_id = c_.facts.boot_id;
   write_note(it, true);
@@ -241,11 +226,8 @@ void HostHooks::epilog_ended(Jobs::iterator it, const std::string& problem) {
     return advance(it);
   }
   set_problem(here, "");
-  Persist forget;
-  forget.ticket = kTickets | ++tickets_;
-  forget.erase_task_records.push_back(kRecord + std::to_string(it->first));
-  c_.emit(std::move(forget));
-  if (here.stages.empty()) {
+  erase_note(std::to_string(it->first));
+  if (here.waiting.empty()) {
     jobs_.erase(it);
     return;
   }
@@ -257,21 +239,19 @@ void HostHooks::epilog_ended(Jobs::iterator it, const std::string& problem) {
 
 void HostHooks::release(Jobs::iterator it) {
   say(it, "");
-  for (auto& [id, stage] : std::exchange(it->second.stages, {})) copies_.stage(std::move(stage));
+  for (const AssignmentId& id : std::exchange(it->second.waiting, {})) pass(id);
 }
 
-void HostHooks::refuse(Jobs::iterator it, const std::string& reason) {
+void HostHooks::refuse_all(Jobs::iterator it, const std::string& reason) {
   it->second.said.clear();
-  for (const auto& [id, stage] : std::exchange(it->second.stages, {})) {
-    const Error error{ErrorCode::unavailable, "could not begin " + stage.job_name + " on host " + c_.facts.name + ": " + reason,
-                      "it is placed elsewhere"};
-    staged_.push_back({id, fail(error), false, reason});
-  }
+  const Error error{ErrorCode::unavailable, "could not begin " + it->second.note.name + " on host " + c_.facts.name + ": " + reason,
+                    "it is placed elsewhere"};
+  for (const AssignmentId& id : std::exchange(it->second.waiting, {})) refuse(id, error, reason);
 }
 
 void HostHooks::say(Jobs::iterator it, const std::string& reason) {
   if (std::exchange(it->second.said, reason) == reason) return;
-  for (const auto& [id, stage] : it->second.stages) reasons_.emplace_back(id, reason);
+  for (const AssignmentId& id : it->second.waiting) wait(id, reason);
 }
 
 void HostHooks::set_problem(JobHere& here, std::string problem) {

@@ -21,8 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/node/checkpoint_copies.h"
-#include "common/node/context.h"
+#include "common/node/staging.h"
 
 namespace dtrain::node {
 
@@ -34,24 +33,17 @@ inline constexpr std::size_t kHostHooksAtOnce = 8;     // programs of different 
 // epilog runs earlier if another job is to have its GPUs.
 inline constexpr Duration kEpilogHeldFor = 1min;
 
-class HostHooks {
+class HostHooks final : public StagingStep {
  public:
-  HostHooks(Context& context, CheckpointCopies& copies) : c_(context), copies_(copies) {}
+  HostHooks(Context& context, Staging& staging) : StagingStep(context, staging, "host-hooks") {}
 
-  // Reads the notes of earlier lives of the agent.
-  void start(const std::map<std::string, std::string>& records);
-  void stage(Stage stage);  // passes the stage on to CheckpointCopies once the prolog has succeeded
-  std::vector<AssignmentId> waiting(JobId job) const;
-  void give_up(const AssignmentId& id);
-  std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
-  std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
-
-  // True if the Persist with that ticket belongs to this class.
-  static bool owns(std::uint64_t ticket) { return ticket >> 62 == 1; }
-  void persisted(std::uint64_t ticket);
-  bool ended(const HookEnded& e);  // true: the hook belongs to this class
-  void drive();
-  Instant deadline() const;
+  void restore(const std::string& key, const std::string& note) override;
+  void begin(const StagedTask& task) override;  // passes once the prolog has succeeded
+  void give_up(const AssignmentId& id) override;
+  void persisted(std::uint64_t ticket) override;
+  void hook_ended(const HookEnded& e) override;
+  void drive() override;
+  Instant deadline() const override;
 
   // Why the host is unfit because of an epilog; "": no epilog makes it unfit.
   std::string unfit() const;
@@ -60,7 +52,7 @@ class HostHooks {
 
  private:
   enum class Hook : unsigned char { none, prolog, epilog };
-  // Stored on the disk under kRecord and the job's id.
+  // Stored on the disk under the job's id.
   struct Note {
     std::string name, user;
     std::set<std::uint32_t> gpus;  // all GPUs that the job had here
@@ -81,8 +73,8 @@ class HostHooks {
     Note note;
     bool noted = false;           // the note is on the disk
     std::uint64_t ticket = 0;     // of the note's write that is waited for; 0: none
-    std::map<AssignmentId, Stage> stages;
-    std::string said;             // what the stages wait for, as last reported
+    std::set<AssignmentId> waiting;  // for the prolog, or for the end of an epilog
+    std::string said;             // what these wait for, as last reported
     Hook hook = Hook::none;       // the program that runs
     std::uint64_t token = 0;      // of the run; 0: none
     Instant began{};
@@ -94,10 +86,6 @@ class HostHooks {
   };
   using Jobs = std::map<JobId, JobHere>;
 
-  // Tickets of the log count from 1; the highest bit belongs to Forming.
-  static constexpr std::uint64_t kTickets = std::uint64_t{1} << 62;
-  static constexpr const char* kRecord = "host-hooks/";
-
   bool configured() const { return !c_.options.prolog.empty() || !c_.options.epilog.empty(); }
   std::set<std::uint32_t> gpus_here(JobId job) const;
   bool needs_prolog(const JobHere& here) const { return !c_.options.prolog.empty() && !here.note.ready; }
@@ -107,7 +95,7 @@ class HostHooks {
   void prolog_ended(Jobs::iterator it, const std::string& problem);
   void epilog_ended(Jobs::iterator it, const std::string& problem);
   void release(Jobs::iterator it);
-  void refuse(Jobs::iterator it, const std::string& reason);
+  void refuse_all(Jobs::iterator it, const std::string& reason);
   void say(Jobs::iterator it, const std::string& reason);
   void set_problem(JobHere& here, std::string problem);
   bool comes_back(JobId id) const;
@@ -117,12 +105,7 @@ class HostHooks {
   bool is_awaited(JobId id, const JobHere& here) const;
   std::size_t running() const;
 
-  Context& c_;
-  CheckpointCopies& copies_;
   Jobs jobs_;  // jobs that began here; bounded by what is placed here, since a host with a failing epilog gets nothing new
-  std::uint64_t tickets_ = 0;
-  std::vector<Staged> staged_;
-  std::vector<std::pair<AssignmentId, std::string>> reasons_;
   std::vector<std::string> problems_;
 };
 

@@ -182,13 +182,12 @@ void HostLogs::refuse(Log& log, const NodeId& host, const Error& error) {
   }
 }
 
-bool HostLogs::ended(const RelayEnded& e) {
+void HostLogs::relay_ended(const RelayEnded& e) {
   for (auto& [key, log] : logs_) {
     const auto found = log.parts.find(e.part);
     if (found == log.parts.end()) continue;
     const NodeId host = std::move(found->second);
     log.parts.erase(found);
-    relays_.ended(e);
     if (host == c_.facts.id) streams_.closed(e.part);
     const Error cause{e.error.code, "host " + host_name(c_, host) + " " + e.error.message, e.error.next};
     switch (e.how) {
@@ -208,9 +207,8 @@ bool HostLogs::ended(const RelayEnded& e) {
         break;
     }
     advance(key, log);
-    return true;
+    return;
   }
-  return false;
 }
 
 void HostLogs::members_changed() {

@@ -12,26 +12,26 @@
 #include <string>
 
 #include "common/node/context.h"
+#include "common/node/part.h"
 #include "common/node/relays.h"
 #include "common/node/streams.h"
 #include "common/wire/control.h"
 
 namespace dtrain::node {
 
-class HostLogs {
+class HostLogs final : public Part {
  public:
-  HostLogs(Context& context, Relays& relays, Streams& streams) : c_(context), relays_(relays), streams_(streams) {}
+  HostLogs(Context& context, Relays& relays, Streams& streams) : Part(Runs::always), c_(context), relays_(relays), streams_(streams) {}
 
   // True if this class is needed; false if this host's own files are all there is (Streams::open_log).
   bool wanted(const wire::LogsRequest& query, const cluster::JobRecord& job) const;
   void open(ConnectionId connection, std::uint64_t request, const Caller& caller, const wire::LogsRequest& query, JobId job);
 
   void cancel(ConnectionId connection, std::uint64_t request);
-  void closed(ConnectionId connection);
+  void closed(ConnectionId connection) override;
   void changed(JobId job);
-  void members_changed();
-  // False: the part belongs to no log of this class.
-  bool ended(const RelayEnded& e);
+  void members_changed() override;
+  void relay_ended(const RelayEnded& e) override;
 
  private:
   struct Key {

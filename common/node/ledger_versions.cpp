@@ -28,7 +28,7 @@ std::uint32_t LedgerVersions::coming() const {
   return c_.serving && epoch_ == c_.replicated->epoch() ? std::max(version, raised_) : version;
 }
 
-void LedgerVersions::drive() {
+void LedgerVersions::follow_log() {
   if (!c_.replicated || c_.storage_failed) return;
   if (next_ > c_.now.boot && !touched_) return;
   touched_ = false;

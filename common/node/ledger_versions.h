@@ -8,17 +8,19 @@
 #include <string>
 
 #include "common/node/context.h"
+#include "common/node/part.h"
 
 namespace dtrain::node {
 
 inline constexpr Duration kVersionPause = 5s;  // between two looks at the members' facts
 
-class LedgerVersions {
+class LedgerVersions final : public Part {
  public:
-  explicit LedgerVersions(Context& context) : c_(context) {}
+  explicit LedgerVersions(Context& context) : Part(Runs::with_log), c_(context) {}
 
-  void drive();
-  Instant deadline() const { return next_; }
+  void members_changed() override { touch(); }
+  void follow_log() override;
+  Instant deadline() const override { return next_; }
   // To be called when the members' facts may have changed.
   void touch() { touched_ = true; }
   // Why this host takes no new tasks; "": its program is new enough.

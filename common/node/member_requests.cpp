@@ -49,7 +49,7 @@ void MemberRequests::storage_failed(const Error& error) {
                   {ErrorCode::unavailable, "could not make the new history durable: " + error.message, error.next});
 }
 
-void MemberRequests::drive() {
+void MemberRequests::follow_log() {
   drive_departure();
   drive_recovery();
 }

@@ -6,6 +6,7 @@
 #include "common/node/callers.h"
 #include "common/node/client_commands.h"
 #include "common/node/council_seats.h"
+#include "common/node/part.h"
 #include "common/wire/view.h"
 
 namespace dtrain::node {
@@ -13,10 +14,10 @@ namespace dtrain::node {
 inline constexpr Duration kHeardWithin = 10s;  // for so long after its start an agent may not know who is alive; recover-quorum waits
 inline constexpr Duration kLeaveWithin = 10s;  // how long `leave` waits until others vote and lead in this node's place
 
-class MemberRequests {
+class MemberRequests final : public Part {
  public:
   MemberRequests(Context& context, Callers& callers, ClientCommands& commands, CouncilSeats& seats)
-      : c_(context), callers_(callers), commands_(commands), seats_(seats) {}
+      : Part(Runs::always), c_(context), callers_(callers), commands_(commands), seats_(seats) {}
 
   void started() { started_ = c_.now.boot; }
   void leave(const Request& e, const wire::LeaveRequest& q, const Caller& caller);
@@ -27,11 +28,11 @@ class MemberRequests {
   // Answers `leave` when the record of members up to this ticket is durable or cannot be made durable.
   void saved(const MembersSaved& e);
   void storage_failed(const Error& error);
-  void closed(ConnectionId connection);
-  // To be called at the end of a turn: a node that waits to leave does so as soon as the cluster can do without it, and
+  void closed(ConnectionId connection) override;
+  // A node that waits to leave does so as soon as the cluster can do without it, and
   // recover-quorum is answered once this node coordinates in the new history.
-  void drive();
-  Instant deadline() const { return departures_.empty() ? kNever : departures_.front().until; }
+  void follow_log() override;
+  Instant deadline() const override { return departures_.empty() ? kNever : departures_.front().until; }
 
  private:
   struct Departure {  // one `leave` that waits until the cluster can do without this node

@@ -43,32 +43,26 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->watch_copy();
   impl_->watch_quorum();
   impl_->handle(event);
-  impl_->follow_host_hooks();
-  impl_->follow_checkpoints();
-  impl_->follow_packages();
-  impl_->follow_reclaims();
+  impl_->drive_parts();
   impl_->set_unfit();
   impl_->follow_log();
   impl_->follow_forming();
   impl_->tell_members();
-  impl_->checkups.drive();
+  for (Part* part : impl_->parts)
+    if (impl_->runs(*part)) part->end_turn();
   impl_->c.out = nullptr;
 }
 
 Instant Node::deadline() const {
-  Instant always = std::min({impl_->streams.deadline(), impl_->members.deadline(), impl_->requests.deadline(),
-                             impl_->member_requests.deadline(), impl_->callers.deadline(), impl_->forming.deadline(),
-                             impl_->checkups.deadline()});
-  if (impl_->c.storage_failed) return always;
-  if (impl_->c.replicated && !impl_->forming.log_changes())
-    always = std::min({always, impl_->c.replicated->deadline(), impl_->proposals.deadline(), impl_->seats.deadline(),
-                       impl_->versions.deadline(), impl_->copy_check.deadline()});
-  if (impl_->c.replicated) always = std::min({always, impl_->packages.deadline(), impl_->checkpoint_requests.deadline(),
-                                                      impl_->checkpoint_copies.deadline(), impl_->host_hooks.deadline()});
-  always = std::min(always, impl_->gpu_reclaim.deadline());
-  if (impl_->c.current && !impl_->stopping) always = std::min(always, impl_->host->deadline());
-  always = std::min(always, impl_->history.deadline());
-  return impl_->c.serving ? std::min(impl_->coordinator.deadline(), always) : always;
+  Instant next = kNever;
+  for (const Part* part : impl_->parts)
+    if (impl_->runs(*part)) next = std::min(next, part->deadline());
+  const Context& c = impl_->c;
+  if (c.storage_failed) return next;
+  if (!c.later.empty()) return c.now.boot;
+  if (c.replicated && !impl_->forming.log_changes()) next = std::min(next, c.replicated->deadline());
+  if (c.current && !impl_->stopping) next = std::min(next, impl_->host->deadline());
+  return c.serving ? std::min(impl_->coordinator.deadline(), next) : next;
 }
 
 std::string Node::status_line() const {
@@ -124,8 +118,7 @@ void Node::Impl::start_host(const Started& e) {
     if (shim.running && !shim.status.empty()) c.status_text[shim.id] = shim.status;
   }
   host->adopt(e.shims);
-  host_hooks.start(e.task_records);
-  gpu_reclaim.start(e.task_records);
+  staging.start(e.task_records);
 }
 
 bool Node::Impl::wants(const AssignmentId& id) const {
@@ -147,14 +140,9 @@ void Node::Impl::give_orders(JobId id) {
     host->update(c.now.boot,
                  make_orders(*job, c.facts, context, {c.now.boot, c.elapsed()}, c.options.broken_rule));
   }
-  std::vector<AssignmentId> waits = packages.waiting(id);
-  for (const AssignmentId& waiting : checkpoint_copies.waiting(id)) waits.push_back(waiting);
-  for (const AssignmentId& waiting : host_hooks.waiting(id)) waits.push_back(waiting);
-  for (const AssignmentId& waiting : waits) {
+  for (const AssignmentId& waiting : staging.in_steps(id)) {
     if (wants(waiting)) continue;
-    packages.give_up(waiting);
-    checkpoint_copies.give_up(waiting);
-    host_hooks.give_up(waiting);
+    staging.give_up(waiting);
     decide(Staged{waiting, fail(ErrorCode::refused, "it is not wanted any more")});
   }
   if (job == nullptr) {
@@ -169,33 +157,37 @@ void Node::Impl::remove_files(JobId id, JobFiles files) {
   most = std::max(most, files);
 }
 
-// Takes stagings that lack a package, and results of those that waited for one.
-void Node::Impl::follow_packages() {
-  if (!c.replicated || c.storage_failed) return;
-  packages.drive();
-  for (const auto& [id, reason] : packages.take_reasons())
-    if (task::Task* t = host->find(id)) t->waits(reason);
-  for (const Staged& e : packages.take_staged()) decide(e);
-  for (const Request& e : packages.take_spread()) requests.handle(e);
+bool Node::Impl::runs(const Part& part) const {
+  if (part.runs() == Part::Runs::always) return true;
+  if (c.storage_failed || !host) return false;
+  return part.runs() == Part::Runs::with_disk || !forming.log_changes();
 }
 
-void Node::Impl::follow_checkpoints() {
-  if (!c.replicated || c.storage_failed) return;
-  checkpoint_requests.drive();
-  for (const Event& e : checkpoint_requests.take_answers()) decide(e);
-  checkpoint_copies.drive();
-  for (const auto& [id, reason] : checkpoint_copies.take_reasons())
-    if (task::Task* t = host->find(id)) t->waits(reason);
-  for (const Staged& e : checkpoint_copies.take_staged()) decide(e);
+void Node::Impl::drive_parts() {
+  for (Part* part : parts) {
+    if (!runs(*part)) continue;
+    part->drive();
+    deliver();
+  }
 }
 
-void Node::Impl::follow_host_hooks() {
+void Node::Impl::deliver() {
   if (!host || c.storage_failed) return;
-  host_hooks.drive();
-  for (const auto& [id, reason] : host_hooks.take_reasons())
+  for (const auto& [id, reason] : staging.take_reasons())
     if (task::Task* t = host->find(id)) t->waits(reason);
-  for (const Staged& e : host_hooks.take_staged()) decide(e);
+  for (const AssignmentId& id : staging.take_over()) {
+    if (task::Task* t = host->find(id)) t->reclaimed();
+    host->settle(c.now.boot, id.job);
+  }
+  for (const Event& event : std::exchange(c.later, {})) decide(event);
   for (const std::string& problem : host_hooks.take_problems()) tell_sick(problem);
+}
+
+// Whose question about checkpoints was answered. Where nobody of the list asked, the coordinator did, or nobody: a directory changed, or
+// a checkpoint was verified in the background.
+Part* Node::Impl::asker_of(std::uint64_t token) {
+  checkpoint_requests.came(token);
+  return token == 0 ? &checkpoint_watch : c.tickets.take(token);
 }
 
 // Turns observations into one report; removes the files of forgotten jobs once nothing of them runs.
@@ -208,7 +200,7 @@ void Node::Impl::report() {
   }
   if (!c.current) return;
   const auto lost = c.ledger.state().lost.find(c.facts.id);
-  if (lost != c.ledger.state().lost.end() && lost->second.index != said_back && host->settled() && gpu_reclaim.settled())
+  if (lost != c.ledger.state().lost.end() && lost->second.index != said_back && host->settled() && staging.settled())
     proposals.report_back(said_back = lost->second.index);
   // Observations that find no room stay with the tasks, where only the newest state of each is kept.
   auto seen = host->take_observations(proposals.report_room());
@@ -229,16 +221,8 @@ void Node::Impl::tell_members() {
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;
   if (c.holds_ledger() && without_leader(c)) members.touch();  // it then announces how far its log reaches
-  seats.touch();
-  versions.touch();
   coordinator.hosts_changed();
-  streams.new_events();
-  relays.members_changed();
-  packages.members_changed();
-  checkpoint_requests.members_changed();
-  checkpoint_copies.members_changed();
-  host_logs.members_changed();
-  checkups.members_changed();
+  for (Part* part : parts) part->members_changed();
 }
 
 // Until the ledger is current here, nothing is decided for this host: events of its tasks wait, and so do requests of
@@ -293,13 +277,12 @@ void Node::Impl::decide(const Event& event) {
 
     void operator()(const Started& e) { n.start(e); }
     void operator()(const Persisted& e) {
-      if (HostHooks::owns(e.ticket)) return n.host_hooks.persisted(e.ticket);
-      if (GpuReclaim::owns(e.ticket)) return n.gpu_reclaim.persisted(e.ticket);
-      if (Forming::owns(e.ticket)) return n.formation_persisted(e.ticket);
+      if (Part* part = n.c.tickets.take(e.ticket)) part->persisted(e.ticket);
+      if (const auto durable = n.forming.take_durable()) n.formation_durable(*durable);
       if (e.ticket != n.ticket) return;
       n.ticket = 0;
       for (const raft::Send& message : std::exchange(n.held_sends, {})) n.send(message);
-      n.c.replicated->step(now, raft::Persisted{e.ticket});
+      n.c.replicated->step(now, raft::Persisted{n.log_token});
     }
     void operator()(const PersistFailed& e) {
       n.c.storage_failed = true;
@@ -309,7 +292,9 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const ConnectionOpened& e) { n.callers.opened(e); }
     void operator()(const Request& e) { n.requests.handle(e); }
-    void operator()(const ConnectionClosed& e) { n.requests.closed(e.connection); }
+    void operator()(const ConnectionClosed& e) {
+      for (Part* part : n.parts) part->closed(e.connection);
+    }
     void operator()(const BlobWritten& e) {
       if (is_own(e.connection))
         n.packages.written(e);
@@ -318,7 +303,7 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const BlobFound& e) { n.packages.found(e); }
     void operator()(const Staged& e) {
-      if (n.packages.staged(e, n.wants(e.id))) return;
+      if (n.staging.staged(e, n.wants(e.id))) return;
       task_of(e.id, [&](task::Task& t) { t.staged(e.work_dir, e.host_refused); });
     }
     void operator()(const ShimUp& e) {
@@ -361,22 +346,23 @@ void Node::Impl::decide(const Event& event) {
       });
     }
     void operator()(const CheckpointsScanned& e) {
-      if (n.c.storage_failed || n.checkpoint_requests.scanned(e) || n.checkpoint_copies.scanned(e) || n.checkpoint_watch.scanned(e)) return;
-      n.coordinator.scanned(e);
+      if (Part* part = n.asker_of(e.token); part != nullptr && n.runs(*part)) part->scanned(e);
+      else if (part == nullptr && !n.c.storage_failed) n.coordinator.scanned(e);
     }
     void operator()(const CheckpointVerified& e) {
-      if (n.checkpoint_queries.verified(e) || n.c.storage_failed || n.checkpoint_copies.verified(e)) return;
-      if (!n.checkpoint_requests.verified(e) && !n.checkpoint_watch.verified(e)) n.coordinator.verified(e);
+      if (Part* part = n.asker_of(e.token); part != nullptr && n.runs(*part)) part->verified(e);
+      else if (part == nullptr && !n.c.storage_failed) n.coordinator.verified(e);
     }
     void operator()(const CheckpointQuarantined& e) {
-      if (!n.c.storage_failed && !n.checkpoint_requests.quarantined(e)) n.coordinator.quarantined(e);
+      if (Part* part = n.asker_of(e.token); part != nullptr && n.runs(*part)) part->quarantined(e);
+      else if (part == nullptr && !n.c.storage_failed) n.coordinator.quarantined(e);
     }
     void operator()(const CheckpointWritten& e) {
       if (!n.c.storage_failed) n.checkpoint_copies.written(e);
     }
     void operator()(const HookEnded& e) {
       if (n.c.storage_failed) return;  // what cannot be stored is not acted on
-      if (n.host_hooks.ended(e)) return;
+      if (Part* part = n.c.tickets.take(e.token)) return part->hook_ended(e);
       if (!e.exit.success())
         n.c.log.write(LogLevel::warn, "hook.failed",
                       {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
@@ -392,17 +378,10 @@ void Node::Impl::decide(const Event& event) {
       if (const auto accepted = n.relays.received(e)) n.callers.opened({accepted->connection, accepted->caller});
     }
     void operator()(const RelayEnded& e) {
-      if (!n.host_logs.ended(e)) n.relays.ended(e);
-      n.packages.ended(e);
-      n.checkpoint_requests.ended(e);
-      n.checkpoint_copies.ended(e);
-      n.checkups.ended(e);
+      for (Part* part : n.parts) part->relay_ended(e);
     }
     void operator()(const RelayAnswered& e) {
-      n.packages.answered(e);
-      n.checkpoint_requests.answered(e);
-      n.checkpoint_copies.answered(e);
-      n.checkups.answered(e);
+      for (Part* part : n.parts) part->relay_answered(e);
     }
     void operator()(const Examined& e) { n.checkups.examined(e); }
     void operator()(const MembersSaved& e) {
@@ -425,15 +404,12 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed && !n.stopping) n.host->tick(now);
       if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();
-      if (n.c.serving && !n.c.storage_failed) n.history.tick();
       if (!n.c.storage_failed && !n.forming.log_changes() && n.c.replicated->deadline() <= now) {
         n.c.replicated->step(now, raft::Tick{});
         n.take_office();  // if the log refused the earlier proposal
       }
-      n.streams.tick();
-      n.callers.drive();
-      n.members.tick();
-      n.forming.tick();
+      for (Part* part : n.parts)
+        if (n.runs(*part)) part->tick();
     }
     void operator()(const Stopping&) {
       n.stopping = true;

@@ -7,16 +7,14 @@ namespace dtrain::node {
 
 namespace formation = cluster::formation;
 
-void Node::Impl::formation_persisted(std::uint64_t ticket_of_it) {
-  const auto done = forming.persisted(ticket_of_it);
-  if (!done) return;
-  if (done->begin) {
-    const formation::Founding& founding = *done->begin;
+void Node::Impl::formation_durable(const formation::Persist& done) {
+  if (done.begin) {
+    const formation::Founding& founding = *done.begin;
     c.log.write(LogLevel::info, "cluster.founded", {{"cluster", c.options.cluster_name}, {"id", founding.cluster.text()}});
     replace_log(raft::found(formation::history_of(founding), formation::configuration_of(founding)));
     members.enter(founding.cluster);
   }
-  if (done->abandon) {
+  if (done.abandon) {
     c.log.write(LogLevel::warn, "cluster.abandoned",
                 {{"cluster", c.options.cluster_name}, {"reason", "the other founders formed another without this node"}});
     replace_log({});

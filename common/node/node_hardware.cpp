@@ -57,17 +57,6 @@ void Node::Impl::no_health_check() {
   failed_check.clear();
 }
 
-void Node::Impl::follow_reclaims() {
-  if (!host || c.storage_failed) return;
-  if (c.current) gpu_reclaim.begin_others([this](const AssignmentId& id) { return host->may_run(id); });
-  gpu_reclaim.drive();
-  for (const Staged& e : gpu_reclaim.take_staged()) decide(e);
-  for (const AssignmentId& id : gpu_reclaim.take_over()) {
-    if (task::Task* t = host->find(id)) t->reclaimed();
-    host->settle(c.now.boot, id.job);
-  }
-}
-
 void Node::Impl::set_unfit() {
   std::string reason = failed_check;
   for (const std::string& one : {disk_room.reason(), host_hooks.unfit(), gpu_reclaim.reason(), versions.unfit()})

@@ -43,6 +43,7 @@
 #include "common/node/proposals.h"
 #include "common/node/relays.h"
 #include "common/node/requests.h"
+#include "common/node/staging.h"
 #include "common/node/stream_requests.h"
 #include "common/node/streams.h"
 #include "common/node/view_requests.h"
@@ -53,15 +54,10 @@ namespace dtrain::node {
 // Turns the task core's actions into effects.
 class EffectActions final : public task::HostActions {
  public:
-  EffectActions(Context& c, HostHooks& hooks, GpuReclaim& reclaim) : c_(c), hooks_(hooks), reclaim_(reclaim) {}
-  void stage(const task::TaskOrder& o) override {
-    if (reclaim_.refuses(o)) return;
-    const job::JobSpec& spec = o.context->spec;
-    hooks_.stage({o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths,
-                   o.address.host, o.address.port, true});
-  }
+  EffectActions(Context& c, Staging& staging) : c_(c), staging_(staging) {}
+  void stage(const task::TaskOrder& o) override { staging_.stage(o); }
   void launch(task::ShimSpec spec) override {
-    if (const task::Task* t = c_.host->find(spec.id)) reclaim_.launched(t->order());
+    if (const task::Task* t = c_.host->find(spec.id)) staging_.launching(t->order());
     spec.epoch = c_.replicated->epoch();
     c_.emit(LaunchShim{std::move(spec)});
   }
@@ -69,20 +65,19 @@ class EffectActions final : public task::HostActions {
     c_.log.write(LogLevel::warn, "task.unbound",
                  {{"task", id.text()}, {"reason", reason}, {"next", "nothing: it shares the host's CPUs with others"}});
   }
-  void start(const AssignmentId& id, AttemptNumber attempt) override { reclaim_.start_attempt(id, attempt); }
+  void start(const AssignmentId& id, AttemptNumber attempt) override { staging_.begin_attempt(id, attempt); }
   void signal(const AssignmentId& id, std::int32_t signal, job::SignalTo to, Duration grace) override {
     c_.emit(SignalTask{id, signal, to == job::SignalTo::all, grace});
   }
   void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
   void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }
-  void end(const AssignmentId& id) override { reclaim_.end_shim(id); }
-  void reclaim(const task::TaskOrder& o, Instant since) override { reclaim_.begin(o, since); }
+  void end(const AssignmentId& id) override { staging_.end_shim(id); }
+  void reclaim(const task::TaskOrder& o, Instant since) override { staging_.ended(o, since); }
   void require_lease(const AssignmentId& id, Duration lease) override { c_.emit(RequireLease{id, lease}); }
 
  private:
   Context& c_;
-  HostHooks& hooks_;
-  GpuReclaim& reclaim_;
+  Staging& staging_;
 };
 
 struct Node::Impl {
@@ -100,11 +95,12 @@ struct Node::Impl {
         proposals(c),
         checkpoint_watch(c, proposals),
         streams(c, coordinator),
-        packages(c, relays),
-        checkpoint_copies(c, relays, packages, checkpoint_watch),
-        host_hooks(c, checkpoint_copies),
-        gpu_reclaim(c),
-        actions(c, host_hooks, gpu_reclaim),
+        staging(c),
+        gpu_reclaim(c, staging),
+        host_hooks(c, staging),
+        checkpoint_copies(c, staging, relays, checkpoint_watch),
+        packages(c, staging, relays),
+        actions(c, staging),
         host_logs(c, relays, streams),
         checkups(c, relays),
         callers(c),
@@ -122,6 +118,7 @@ struct Node::Impl {
         disk_room(c.options.keep_free) {
     c.members = &members;
     c.forming = &forming;
+    staging.use({&gpu_reclaim, &host_hooks, &checkpoint_copies, &packages});
   }
 
   Context c;
@@ -137,10 +134,11 @@ struct Node::Impl {
   Proposals proposals;
   CheckpointWatch checkpoint_watch;
   Streams streams;
-  Packages packages;
-  CheckpointCopies checkpoint_copies;
-  HostHooks host_hooks;
+  Staging staging;
   GpuReclaim gpu_reclaim;
+  HostHooks host_hooks;
+  CheckpointCopies checkpoint_copies;
+  Packages packages;
   EffectActions actions;
   HostLogs host_logs;
   Checkups checkups;
@@ -154,6 +152,11 @@ struct Node::Impl {
   MemberRequests member_requests;
   Requests requests;
   History history;
+  // In the order in which they are told what happens.
+  const std::vector<Part*> parts{&callers,     &member_requests,     &requests,          &seats,    &versions,    &copy_check,
+                                 &proposals,   &client_commands,     &checkpoint_watch,  &history,  &streams,     &relays,
+                                 &gpu_reclaim, &host_hooks,          &checkpoint_requests, &checkpoint_copies,   &packages,
+                                 &host_logs,   &checkpoint_queries,  &checkups,          &members,  &forming};
   GpuHealth gpu_health;
   HostHealth host_health;
   DiskRoom disk_room;
@@ -171,6 +174,7 @@ struct Node::Impl {
   bool asked_for_current = false;   // a report of this life was sent for that purpose
   std::uint64_t current_from = 0;   // number of that report: an older report of this life may stand in a log that began anew
   std::uint64_t ticket = 0;         // of the log's Persist in flight; 0: none
+  std::uint64_t log_token = 0;      // the log's own number for it
   std::vector<raft::Send> held_sends;  // messages that may be sent only once that Persist is durable
   // first messages of this life, to members whose addresses Raft does not know yet; at most kEarlyHellos
   std::map<MemberId, raft::Send> early_hellos;
@@ -194,7 +198,7 @@ struct Node::Impl {
   void start_host(const Started& e);
   void tell_members();
   void follow_log();
-  void formation_persisted(std::uint64_t ticket_of_it);
+  void formation_durable(const cluster::formation::Persist& done);
   void replace_log(raft::Stored stored);
   void follow_forming();
   bool may_hear(const gossip::Input& input) const;
@@ -210,9 +214,10 @@ struct Node::Impl {
   void forwarded(wire::Forward forward);
   void gossiped(const gossip::Input& input);
   void log_received(const LogReceived& e);
-  void follow_packages();
-  void follow_checkpoints();
-  void follow_host_hooks();
+  bool runs(const Part& part) const;  // what the part needs is there
+  void drive_parts();
+  void deliver();  // what parts have for tasks of this host and for each other
+  Part* asker_of(std::uint64_t token);
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
   void answer_leases();
@@ -222,7 +227,6 @@ struct Node::Impl {
   void host_checked(const HostChecked& e);
   void disk_looked(const DiskLooked& e);
   void no_health_check();
-  void follow_reclaims();
   void set_unfit();
   void tell_sick(const std::string& reason);
   task::Exit with_gpu_fault(const AttemptExited& e) const;  // adds a recent fault of the task's GPUs to the exit as its cause

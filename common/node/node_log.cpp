@@ -94,24 +94,23 @@ void Node::Impl::forget_ledger() {
 // Carries out what the log wants until it wants nothing more in this turn: all proposals of the turn go to the disk together.
 void Node::Impl::follow_log() {
   if (!c.replicated || forming.log_changes()) return;
-  while (!c.storage_failed) {
+  do {
     while (auto out = c.storage_failed ? std::nullopt : c.replicated->take()) take_outputs(std::move(*out));
-    answer_leases();
-    report();
-    member_requests.drive();
-    requests.drive_waiting();
-    seats.drive();
-    watch_reading();
-    versions.drive();
-    copy_check.drive();
-    proposals.drive();
+    if (!c.storage_failed) {
+      answer_leases();
+      report();
+      watch_reading();
+    }
+    for (Part* part : parts)
+      if (runs(*part)) part->follow_log();
+    if (c.storage_failed) return;
     for (const MemberId& id : proposals.give_up()) {
       client_commands.given_up(id);
       checkpoint_watch.given_up(id);
     }
     if (!c.replicated->dirty()) return;
     c.replicated->flush(c.now.boot);
-  }
+  } while (true);
 }
 
 void Node::Impl::take_outputs(raft::Outputs out) {
@@ -344,7 +343,8 @@ void Node::Impl::signal_tasks(JobId id) {
 void Node::Impl::persist(raft::Persist wanted) {
   CHECK(ticket == 0);
   Persist p;
-  p.ticket = ticket = wanted.token;
+  p.ticket = ticket = c.next_token();
+  log_token = wanted.token;
   p.forget_log = wanted.forget;
   p.hard = std::move(wanted.hard);
   p.snapshot = std::move(wanted.snapshot);

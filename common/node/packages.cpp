@@ -22,35 +22,18 @@ bool Packages::votes() const {
 
 // ---------------------------------------------------------------- tasks of this host
 
-void Packages::stage(Stage stage) {
-  if (!stage.package_digest.empty()) staging_[stage.id] = stage;
-  c_.emit(std::move(stage));
-}
-
-bool Packages::staged(const Staged& e, bool wanted) {
-  const auto found = staging_.find(e.id);
-  if (found == staging_.end()) return false;
-  Stage stage = std::move(found->second);
-  staging_.erase(found);
-  if (!e.lacks_package || !wanted || !c_.replicated || c_.replicated->alone()) return false;
-  const std::string digest = stage.package_digest;
+bool Packages::provides(const StagedTask& task, const Staged& e) {
+  const std::string& digest = task.stage.package_digest;
+  if (digest.empty() || !e.lacks_package || !c_.replicated || c_.replicated->alone()) return false;
   Fetch& f = fetches_[digest];
-  f.stages[e.id] = std::move(stage);
+  f.waiting[e.id] = task.stage.job_name;
   f.retry = std::min(f.retry, c_.now.boot);
-  reasons_.emplace_back(e.id, "fetches " + name_of(digest));
+  wait(e.id, "fetches " + name_of(digest));
   return true;
 }
 
-std::vector<AssignmentId> Packages::waiting(JobId job) const {
-  std::vector<AssignmentId> ids;
-  for (const auto& [digest, f] : fetches_)
-    for (const auto& [id, stage] : f.stages)
-      if (id.job == job) ids.push_back(id);
-  return ids;
-}
-
 void Packages::give_up(const AssignmentId& id) {
-  for (auto& [digest, f] : fetches_) f.stages.erase(id);
+  for (auto& [digest, f] : fetches_) f.waiting.erase(id);
 }
 
 // ---------------------------------------------------------------- a fetch
@@ -119,8 +102,8 @@ void Packages::round_failed(const std::string& digest, Fetch& f) {
   const std::string why = f.problem.empty() ? "no host that can be asked has " + name_of(digest)
                                             : "no host that answers has " + name_of(digest) + ": " + f.problem;
   if (f.rounds == 1) c_.log.write(LogLevel::warn, "package.missing", {{"package", digest}, {"reason", why}});
-  for (const auto& [id, stage] : f.stages)
-    reasons_.emplace_back(id, why + "; start a host that has it, or dtrainctl restart " + stage.job_name + " --package DIR");
+  for (const auto& [id, job] : f.waiting)
+    wait(id, why + "; start a host that has it, or dtrainctl restart " + job + " --package DIR");
   for (const Keeper& k : std::exchange(f.keepers, {}))
     reply_error(c_, k.connection, k.request, {ErrorCode::unavailable, why, "dtrainctl nodes shows which hosts are away"});
   f.spread = false;
@@ -143,7 +126,7 @@ Packages::Fetches::iterator Packages::of_writer(ConnectionId writer) {
   return std::ranges::find_if(fetches_, [&](const auto& entry) { return entry.second.writer == writer; });
 }
 
-void Packages::answered(const RelayAnswered& e) {
+void Packages::relay_answered(const RelayAnswered& e) {
   const auto found = of_writer(e.connection);
   if (found == fetches_.end() || found->second.part == 0) return;
   auto& [digest, f] = *found;
@@ -164,7 +147,7 @@ void Packages::answered(const RelayAnswered& e) {
   c_.emit(WriteBlob{f.writer, 1, chunk->offset, std::move(chunk->bytes), message->last, digest});
 }
 
-bool Packages::ended(const RelayEnded& e) {
+void Packages::relay_ended(const RelayEnded& e) {
   for (auto& [connection, s] : spreads_) {
     const auto part = s.asked.find(e.part);
     if (part == s.asked.end()) continue;
@@ -174,18 +157,16 @@ bool Packages::ended(const RelayEnded& e) {
       ++s.have;
     else if (s.problem.empty())
       s.problem = "host " + host_name(c_, host) + (e.how == RelayEnded::How::lost ? " " : ": ") + e.error.message;
-    settle(s);
-    return true;
+    return settle(s);
   }
   const auto found =
       std::ranges::find_if(fetches_, [&](const auto& entry) { return entry.second.part != 0 && entry.second.part == e.part; });
-  if (found == fetches_.end()) return false;
+  if (found == fetches_.end()) return;
   Fetch& f = found->second;
   f.part = 0;
   const std::string host = "host " + host_name(c_, f.source);
   if (e.how == RelayEnded::How::refused && e.error.code != ErrorCode::not_found) note_problem(f, host + ": " + e.error.message);
   if (e.how == RelayEnded::How::lost) note_problem(f, host + " " + e.error.message);
-  return true;
 }
 
 void Packages::written(const BlobWritten& e) {
@@ -210,7 +191,7 @@ void Packages::disk_failed(const std::string& digest, Fetch& f, const Error& err
   f.in_round = f.looks = false;
   f.retry = c_.now.boot + kFetchAgainAtMost;
   c_.log.write(LogLevel::warn, "package.not-stored", {{"package", digest}, {"cause", error.text()}});
-  for (auto& [id, stage] : std::exchange(f.stages, {})) staged_.push_back({id, fail(error)});
+  for (const auto& [id, job] : std::exchange(f.waiting, {})) refuse(id, error);
   for (const Keeper& k : std::exchange(f.keepers, {})) reply_error(c_, k.connection, k.request, error);
   f.spread = false;
   own_copy(digest, error.message);
@@ -222,9 +203,9 @@ void Packages::is_here(Fetches::iterator found) {
   own_copy(found->first, "");
   fetches_.erase(found);
   for (const Keeper& k : f.keepers) reply(c_, k.connection, k.request, MessageType::blob, wire::BlobReply{true});
-  for (auto& [id, stage] : f.stages) {
-    reasons_.emplace_back(id, "");
-    if (c_.options.broken_rule != "fetched-is-staged") this->stage(std::move(stage));
+  for (const auto& [id, job] : f.waiting) {
+    wait(id, "");
+    if (c_.options.broken_rule != "fetched-is-staged") pass(id);
   }
 }
 
@@ -444,7 +425,7 @@ void Packages::settle(Spread& s) {
   for (auto& [request, could_not] : std::exchange(s.waiting, {})) {
     if (enough) {
       had_.insert({request.connection, request.request});
-      ready_.push_back(std::move(request));
+      c_.later.push_back(std::move(request));
       continue;
     }
     reply_error(c_, request.connection, request.request,
@@ -464,7 +445,6 @@ void Packages::closed(ConnectionId connection) {
     std::erase_if(s.waiting, [&](const auto& w) { return w.request.connection == connection; });
     s.over = s.over || s.waiting.empty();  // a voter that fetches it may go on
   }
-  std::erase_if(ready_, [&](const Request& r) { return r.connection == connection; });
 }
 
 }  // namespace dtrain::node

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/node/context.h"
 #include "common/node/relays.h"
+#include "common/node/staging.h"
 
 namespace dtrain::node {
 
@@ -34,20 +34,13 @@ inline constexpr Duration kLookForKept = 60s;         // how often voters look f
 // packages checked in one look, and as many of new jobs before the next; the next look continues after them
 inline constexpr std::size_t kKeptPerLook = 256;
 
-class Packages {
+class Packages final : public StagingStep {
  public:
-  Packages(Context& context, Relays& relays) : c_(context), relays_(relays) {}
+  Packages(Context& context, Staging& staging, Relays& relays) : StagingStep(context, staging, "package"), relays_(relays) {}
 
-  // ---- for tasks of this host
-  void stage(Stage stage);
-  // Returns false if the task is to be told of the result. Otherwise the package is fetched and the task staged
-  // again, unless the task is no longer `wanted`.
-  bool staged(const Staged& e, bool wanted);
-  std::vector<AssignmentId> waiting(JobId job) const;
-  void give_up(const AssignmentId& id);  // the assignment does not wait any more
-  // What tasks are to be told: results of their staging; reasons why they wait.
-  std::vector<Staged> take_staged() { return std::exchange(staged_, {}); }
-  std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
+  // ---- for tasks of this host: begin() passes at once, because the agent sees whether the package is here
+  bool provides(const StagedTask& task, const Staged& e) override;
+  void give_up(const AssignmentId& id) override;
 
   // ---- for other agents
   void keep(const Request& e, const wire::KeepBlobRequest& q);
@@ -55,21 +48,19 @@ class Packages {
   // ---- for clients: a majority of the voters must have the package before its job enters the ledger
   //
   // Returns true if they have it, or if there is no package: the request may go on. Otherwise the request is answered
-  // with an error later, or is returned by take_spread().
+  // with an error later, or comes again as an event.
   bool spread(const Request& e, const std::string& digest, const std::string& could_not);
-  std::vector<Request> take_spread() { return std::exchange(ready_, {}); }
 
   // ---- what happens
   void job_changed(JobId id);
-  void answered(const RelayAnswered& e);
-  bool ended(const RelayEnded& e);  // false: the part does not belong to this class
+  void relay_answered(const RelayAnswered& e) override;
+  void relay_ended(const RelayEnded& e) override;
   void written(const BlobWritten& e);
   void found(const BlobFound& e);
-  void closed(ConnectionId connection);
-  void members_changed();
-  // To be called before the end of each turn.
-  void drive();
-  Instant deadline() const;
+  void closed(ConnectionId connection) override;
+  void members_changed() override;
+  void drive() override;
+  Instant deadline() const override;
 
  private:
   struct Keeper {
@@ -78,7 +69,7 @@ class Packages {
     NodeId host;  // that asked
   };
   struct Fetch {
-    std::map<AssignmentId, Stage> stages;
+    std::map<AssignmentId, std::string> waiting;  // tasks of this host, with the names of their jobs
     std::vector<Keeper> keepers;
     bool kept = false;           // the ledger wants a copy here
     bool spread = false;         // a client's request waits for this voter's copy
@@ -96,7 +87,7 @@ class Packages {
     std::string problem;         // the first problem of this round
     std::uint32_t rounds = 0;    // failed rounds in a row
     Instant retry{};             // when the next round begins
-    bool awaited() const { return spread || !stages.empty() || !keepers.empty(); }
+    bool awaited() const { return spread || !waiting.empty() || !keepers.empty(); }
     bool wanted() const { return kept || awaited(); }
     bool busy() const { return part != 0 || complete || looks; }
   };
@@ -141,16 +132,11 @@ class Packages {
   void look_for_kept();
   bool votes() const;
 
-  Context& c_;
   Relays& relays_;
-  std::map<AssignmentId, Stage> staging_;                // packages that the agent is staging
   Fetches fetches_;                                      // by digest
   std::map<std::string, std::vector<Keeper>> finding_;   // keepers for which a FindBlob is under way
   std::map<ConnectionId, Spread> spreads_;               // by the connection of its parts
   std::set<std::pair<ConnectionId, std::uint64_t>> had_; // requests whose package is where it must be
-  std::vector<Request> ready_;
-  std::vector<Staged> staged_;
-  std::vector<std::pair<AssignmentId, std::string>> reasons_;
   std::set<std::string> kept_;                           // digests of the active jobs' packages
   std::string looked_last_;
   std::size_t looked_since_ = 0;                         // packages of new jobs that were checked since the last look

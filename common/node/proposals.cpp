@@ -51,7 +51,7 @@ bool Proposals::propose(CommandType type, const std::string& body, std::optional
   return c_.propose_encoded(type, body, std::move(request)) != 0;
 }
 
-void Proposals::drive() {
+void Proposals::follow_log() {
   if (c_.storage_failed || !c_.replicated) return;
   if (c_.serving)
     propose_all();

@@ -13,6 +13,7 @@
 #include "common/cluster/command.h"
 #include "common/cluster/ledger.h"
 #include "common/node/context.h"
+#include "common/node/part.h"
 
 namespace dtrain::node {
 
@@ -26,9 +27,9 @@ inline constexpr std::size_t kReportTasks = 256;
 // reports that were sent and are not applied; beyond, changes wait until report_room()
 inline constexpr std::size_t kReports = 1024;
 
-class Proposals {
+class Proposals final : public Part {
  public:
-  explicit Proposals(Context& context) : c_(context) {}
+  explicit Proposals(Context& context) : Part(Runs::with_log), c_(context) {}
 
   // Returns the id that Ledger::apply will name.
   template <class T>
@@ -45,13 +46,12 @@ class Proposals {
 
   // To be called when the leader changed or is not known: everything is sent again.
   void leadership_changed();
-  // To be called at the end of a turn: proposes or forwards what is due.
-  void drive();
+  void follow_log() override;  // proposes or forwards what is due
   void applied(const MemberId& request);
   void reported(const cluster::ReportMark& mark);
   // Returns commands that took too long. Nobody proposes them any more, but one that is under way may still be applied.
   std::vector<MemberId> give_up();
-  Instant deadline() const;
+  Instant deadline() const override;
 
  private:
   struct Wanted {

@@ -67,7 +67,7 @@ void Relays::pass_on(const Asked& asked, const NodeId& host, const std::string& 
   passed_[*part] = {asked.connection, asked.request, host, could_not};
 }
 
-void Relays::ended(const RelayEnded& e) {
+void Relays::relay_ended(const RelayEnded& e) {
   parts_.erase(e.part);
   const auto found = passed_.find(e.part);
   if (found == passed_.end()) return;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/node/context.h"
+#include "common/node/part.h"
 #include "common/wire/control.h"
 
 namespace dtrain::node {
@@ -23,9 +24,9 @@ inline constexpr std::size_t kRelayPeers = 4096;
 // ended streams of one member that are remembered one by one; older ones only as a range
 inline constexpr std::size_t kEndedRelays = 1024;
 
-class Relays {
+class Relays final : public Part {
  public:
-  explicit Relays(Context& context) : c_(context) {}
+  explicit Relays(Context& context) : Part(Runs::always), c_(context) {}
   void start(std::uint64_t life) { last_stream_ = life << 32; }
 
   // ---- for this node's clients
@@ -41,7 +42,7 @@ class Relays {
   void close(ConnectionId part);
   // Passes a whole request on to one other host, which answers the client. `could_not` begins the error if that host cannot.
   void pass_on(const Asked& asked, const NodeId& host, const std::string& could_not);
-  void ended(const RelayEnded& e);
+  void relay_ended(const RelayEnded& e) override;
   void cancel(ConnectionId connection, std::uint64_t request);
   // Why no stream can be opened with that host, or why an open one counts as lost; nullopt: the host is in service.
   std::optional<Error> away(const NodeId& host) const;
@@ -58,8 +59,8 @@ class Relays {
   std::optional<MemberId> opener(ConnectionId relayed) const;
 
   // ---- both
-  void closed(ConnectionId connection);
-  void members_changed();
+  void closed(ConnectionId connection) override;
+  void members_changed() override;
 
  private:
   struct Passed {  // one request that was passed on as a whole

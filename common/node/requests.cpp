@@ -25,11 +25,6 @@ std::string could_not(const Rule& rule) { return std::string("could not ") + rul
 void Requests::refuse(const Request& e, const Error& error) { reply_error(c_, e, error); }
 
 void Requests::closed(ConnectionId connection) {
-  const auto close = [&](auto& part) {
-    static_assert(sizeof(part) != 0, "whether it has closed() is known only of a type that is included here");
-    if constexpr (requires { part.closed(connection); }) part.closed(connection);
-  };
-  std::apply([&](auto&... parts) { (close(parts), ...); }, parts_);
   std::erase_if(waiting_, [&](const Waiting& w) { return w.request.connection == connection; });
 }
 
@@ -125,7 +120,7 @@ bool Requests::wait_until_current(const Asked& asked, const Rule& rule) {
   return true;
 }
 
-void Requests::drive_waiting() {
+void Requests::follow_log() {
   if (waiting_.empty()) return;  // nearly always true, and checked in every step: exchanging a deque would allocate anew
   for (const Waiting& w : std::exchange(waiting_, {})) {
     if (is_current(w.applied))

@@ -10,6 +10,7 @@
 #include "common/node/callers.h"
 #include "common/node/context.h"
 #include "common/node/ledger_versions.h"
+#include "common/node/part.h"
 #include "common/node/relays.h"
 #include "common/node/verbs.h"
 
@@ -31,19 +32,19 @@ inline constexpr Duration kCurrentWithin = 10s;  // how long a request about job
 inline constexpr std::size_t kWaitingRequests = 256;  // requests that wait for that; further ones are refused
 inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of these requests together: a single one may be as long as a frame
 
-class Requests {
+class Requests final : public Part {
  public:
-  // The objects whose handlers the rows name. A part that keeps something for a connection has closed(), called in this order.
+  // The objects whose handlers the rows name.
   using Parts = std::tuple<Context&, Callers&, StreamRequests&, Packages&, CheckpointRequests&, Checkups&, CheckpointQueries&,
                            MemberRequests&, ClientCommands&, PackageRequests&, JobRequests&, ViewRequests&, CheckpointCopies&>;
   Requests(Context& context, Callers& callers, Relays& relays, const LedgerVersions& versions, Parts parts)
-      : c_(context), callers_(callers), relays_(relays), versions_(versions), parts_(parts) {}
+      : Part(Runs::always), c_(context), callers_(callers), relays_(relays), versions_(versions), parts_(parts) {}
 
   void handle(const Request& e);
-  void closed(ConnectionId connection);
-  // To be called at the end of a turn: handles requests that waited for a current ledger, or refuses them when their time is over.
-  void drive_waiting();
-  Instant deadline() const { return waiting_.empty() ? kNever : waiting_.front().until; }
+  void closed(ConnectionId connection) override;
+  // Handles requests that waited for a current ledger, or refuses them when their time is over.
+  void follow_log() override;
+  Instant deadline() const override { return waiting_.empty() ? kNever : waiting_.front().until; }
 
   // ---- for the rows
   template <class P>

@@ -14,12 +14,6 @@ namespace {
 constexpr std::size_t kProgramBytes = 256;  // of the name of the program that exec runs, in the event
 }  // namespace
 
-void StreamRequests::closed(ConnectionId connection) {
-  streams_.closed(connection);
-  host_logs_.closed(connection);
-  relays_.closed(connection);
-}
-
 void StreamRequests::watch(const Request& e, const wire::WatchRequest& q) {
   const JobRecord* job = q.id != 0 ? c_.ledger.find(q.id) : callers_.find_job(e, q.job);
   if (job == nullptr && q.id == 0) return;

@@ -21,7 +21,6 @@ class StreamRequests {
   void logs(const Request& e, const wire::LogsRequest& q, const Caller& caller);
   void exec(const Request& e, const wire::ExecRequest& q, const Caller& caller);
   void cancel(const Request& e, const wire::CancelRequest& q);
-  void closed(ConnectionId connection);
 
  private:
   // Refuses a request about a task that runs or ran on another node, whose agent has its log. Returns false if the

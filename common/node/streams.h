@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "common/node/context.h"
+#include "common/node/part.h"
 #include "common/wire/control.h"
 
 namespace dtrain::node {
 
 class Coordinator;
 
-class Streams {
+class Streams final : public Part {
  public:
-  Streams(Context& context, const Coordinator& coordinator) : c_(context), coordinator_(coordinator) {}
+  Streams(Context& context, const Coordinator& coordinator) : Part(Runs::always), c_(context), coordinator_(coordinator) {}
 
   // Each answers with an error if limits::kStreams are open already.
   void watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query, JobId job);
@@ -24,12 +25,13 @@ class Streams {
   void open_log(ConnectionId connection, std::uint64_t request, const wire::LogsRequest& query, JobId job);
 
   void cancel(ConnectionId connection, std::uint64_t request);
-  void closed(ConnectionId connection);
+  void closed(ConnectionId connection) override;
+  void members_changed() override { new_events(); }
   // To be called when the job changed, or when only its tasks' STATUS lines did.
   void changed(JobId job);
   void new_events();
-  void tick();
-  Instant deadline() const;
+  void tick() override;
+  Instant deadline() const override;
 
  private:
   struct Key {

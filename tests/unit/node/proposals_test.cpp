@@ -31,7 +31,7 @@ TEST_F(ProposalsTest, WithoutALeaderAReportTakesSoManyTasksAndNoMore) {
   for (std::size_t tasks = 0; tasks < kReportTasks; ++tasks) {
     ASSERT_EQ(proposals.report_room(), kReportTasks - tasks);
     proposals.report({job::TaskObservation{}});
-    proposals.drive();
+    proposals.follow_log();
   }
   EXPECT_EQ(proposals.report_room(), 0u);
   EXPECT_TRUE(out.empty());
@@ -45,7 +45,7 @@ TEST_F(ProposalsTest, AReportThatWasProposedIsNeverAddedTo) {
   c.serving = true;
   std::map<std::uint64_t, std::set<AssignmentId>> said;  // by the report's number
   const auto turn = [&] {
-    proposals.drive();
+    proposals.follow_log();
     c.replicated->flush(c.now.boot);
     while (const auto taken = c.replicated->take()) {
       if (!taken->persist) continue;
