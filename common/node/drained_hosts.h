@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/node/kept_places.h"
 #include "common/node/watched_jobs.h"

@@ -1,8 +1,6 @@
 #include "common/node/host_watch.h"
 
 #include <algorithm>
-#include <optional>
-#include <set>
 
 #include "common/base/duration_text.h"
 #include "common/node/cluster_members.h"

@@ -1,5 +1,7 @@
 #include "common/node/watched_jobs.h"
 
+#include <utility>
+
 namespace dtrain::node {
 namespace {
 
