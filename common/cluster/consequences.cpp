@@ -51,7 +51,7 @@ void JobTransition::disturb() {
 }
 
 // A task has failed for good just now, and tasks on other hosts take part in the job: the log does not show yet whether
-// one of those hosts is being lost. The coordinator can tell, and ends the job if none is (Coordinator::watch_doubt).
+// one of those hosts is being lost. The coordinator can tell, and ends the job if none is (JobWatch::watch_doubt).
 bool JobTransition::in_doubt(const TaskRecord& task, const std::string& reason) {
   const Duration now = ledger_.state_.elapsed;
   const bool alone = std::ranges::all_of(job_.tasks, [&](const auto& entry) { return entry.second.place.node == task.place.node; });
