@@ -14,7 +14,8 @@ namespace dtrain::node {
 
 class ClientCommands final : public Part {
  public:
-  ClientCommands(Context& context, Callers& callers, Proposals& proposals) : Part(Runs::always), c_(context), callers_(callers), proposals_(proposals) {}
+  ClientCommands(Context& context, Callers& callers, Proposals& proposals)
+      : Part(Runs::always), c_(context), callers_(callers), proposals_(proposals) {}
 
   // Returns false if no further command can be taken now; an error was sent.
   bool room(const Request& e);

@@ -10,12 +10,13 @@ namespace dtrain::node {
 using cluster::JobRecord;
 
 Coordinator::Coordinator(Context& context, Leases& leases, CheckpointRequests& checkpoints)
-    : c_(context),
+    : Part(Runs::with_disk),
+      c_(context),
       jobs_(context),
       places_(context),
       job_watch_(context, jobs_, leases),
       host_watch_(context, leases),
-      restores_(context, jobs_, checkpoints),
+      restores_(context, *this, jobs_, checkpoints),
       waiting_(context, jobs_, places_, restores_),
       placer_(context, jobs_, places_, restores_, waiting_),
       drained_(context, jobs_, places_) {}
@@ -72,11 +73,15 @@ void Coordinator::forget(JobId id) {
 }
 
 void Coordinator::tick() {
+  if (!c_.serving) return;
   consider(jobs_.due());
   if (next_look_ <= c_.now.boot) look_at_hosts();
 }
 
-Instant Coordinator::deadline() const { return watches_hosts() ? std::min(next_look_, jobs_.deadline()) : jobs_.deadline(); }
+Instant Coordinator::deadline() const {
+  if (!c_.serving) return kNever;
+  return watches_hosts() ? std::min(next_look_, jobs_.deadline()) : jobs_.deadline();
+}
 
 void Coordinator::drains_changed() {
   drains_changed_ = true;

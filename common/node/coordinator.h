@@ -19,14 +19,14 @@
 #include "common/node/drained_hosts.h"
 #include "common/node/host_watch.h"
 #include "common/node/job_watch.h"
+#include "common/node/part.h"
 #include "common/node/placer.h"
 
 namespace dtrain::node {
 
-class Coordinator {
+class Coordinator final : public Part {
  public:
   Coordinator(Context& context, Leases& leases, CheckpointRequests& checkpoints);
-  Coordinator(const Coordinator&) = delete;  // its parts refer to each other
 
   // To be called when another node coordinates: discards all that this class knows.
   void reset();
@@ -34,16 +34,16 @@ class Coordinator {
   void consider(const std::set<JobId>& ids);
   // To be called when entries up to this index are applied: those jobs may be decided about again. Returns their ids.
   std::set<JobId> applied(std::uint64_t index);
-  void tick();
-  Instant deadline() const;
+  void tick() override;
+  Instant deadline() const override;
   // To be called when hosts may have come, gone, died or changed: they are looked at with the next tick.
-  void hosts_changed() { next_look_ = {}; }
+  void members_changed() override { next_look_ = {}; }
   // To be called when a drain began or ended.
   void drains_changed();
 
-  void scanned(const CheckpointsScanned& e);
-  void verified(const CheckpointVerified& e);
-  void quarantined(const CheckpointQuarantined& e);
+  void scanned(const CheckpointsScanned& e) override;
+  void verified(const CheckpointVerified& e) override;
+  void quarantined(const CheckpointQuarantined& e) override;
 
   // The placement that the job would get now, for `plan`. Reserves nothing.
   Result<std::vector<cluster::TaskPlacement>> try_place(const job::JobSpec& spec) const;

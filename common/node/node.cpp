@@ -62,7 +62,7 @@ Instant Node::deadline() const {
   if (!c.later.empty()) return c.now.boot;
   if (c.replicated && !impl_->forming.log_changes()) next = std::min(next, c.replicated->deadline());
   if (c.current && !impl_->stopping) next = std::min(next, impl_->host->deadline());
-  return c.serving ? std::min(impl_->coordinator.deadline(), next) : next;
+  return next;
 }
 
 std::string Node::status_line() const {
@@ -183,11 +183,12 @@ void Node::Impl::deliver() {
   for (const std::string& problem : host_hooks.take_problems()) tell_sick(problem);
 }
 
-// Whose question about checkpoints was answered. Where nobody of the list asked, the coordinator did, or nobody: a directory changed, or
-// a checkpoint was verified in the background.
+// Whose question about checkpoints was answered; nullptr: nobody's who still wants to know. Nobody asked where a directory changed, or a
+// checkpoint was verified in the background.
 Part* Node::Impl::asker_of(std::uint64_t token) {
   checkpoint_requests.came(token);
-  return token == 0 ? &checkpoint_watch : c.tickets.take(token);
+  Part* part = token == 0 ? &checkpoint_watch : c.tickets.take(token);
+  return part != nullptr && runs(*part) ? part : nullptr;
 }
 
 // Turns observations into one report; removes the files of forgotten jobs once nothing of them runs.
@@ -221,7 +222,6 @@ void Node::Impl::tell_members() {
   if (events.empty() || events.back().local == told_local) return;
   told_local = events.back().local;
   if (c.holds_ledger() && without_leader(c)) members.touch();  // it then announces how far its log reaches
-  coordinator.hosts_changed();
   for (Part* part : parts) part->members_changed();
 }
 
@@ -346,16 +346,13 @@ void Node::Impl::decide(const Event& event) {
       });
     }
     void operator()(const CheckpointsScanned& e) {
-      if (Part* part = n.asker_of(e.token); part != nullptr && n.runs(*part)) part->scanned(e);
-      else if (part == nullptr && !n.c.storage_failed) n.coordinator.scanned(e);
+      if (Part* part = n.asker_of(e.token)) part->scanned(e);
     }
     void operator()(const CheckpointVerified& e) {
-      if (Part* part = n.asker_of(e.token); part != nullptr && n.runs(*part)) part->verified(e);
-      else if (part == nullptr && !n.c.storage_failed) n.coordinator.verified(e);
+      if (Part* part = n.asker_of(e.token)) part->verified(e);
     }
     void operator()(const CheckpointQuarantined& e) {
-      if (Part* part = n.asker_of(e.token); part != nullptr && n.runs(*part)) part->quarantined(e);
-      else if (part == nullptr && !n.c.storage_failed) n.coordinator.quarantined(e);
+      if (Part* part = n.asker_of(e.token)) part->quarantined(e);
     }
     void operator()(const CheckpointWritten& e) {
       if (!n.c.storage_failed) n.checkpoint_copies.written(e);
@@ -403,7 +400,6 @@ void Node::Impl::decide(const Event& event) {
     }
     void operator()(const Tick&) {
       if (n.c.current && !n.c.storage_failed && !n.stopping) n.host->tick(now);
-      if (n.c.serving && !n.c.storage_failed) n.coordinator.tick();
       if (!n.c.storage_failed && !n.forming.log_changes() && n.c.replicated->deadline() <= now) {
         n.c.replicated->step(now, raft::Tick{});
         n.take_office();  // if the log refused the earlier proposal

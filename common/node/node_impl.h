@@ -153,10 +153,29 @@ struct Node::Impl {
   Requests requests;
   History history;
   // In the order in which they are told what happens.
-  const std::vector<Part*> parts{&callers,     &member_requests,     &requests,          &seats,    &versions,    &copy_check,
-                                 &proposals,   &client_commands,     &checkpoint_watch,  &history,  &streams,     &relays,
-                                 &gpu_reclaim, &host_hooks,          &checkpoint_requests, &checkpoint_copies,   &packages,
-                                 &host_logs,   &checkpoint_queries,  &checkups,          &members,  &forming};
+  const std::vector<Part*> parts{&callers,
+                                 &member_requests,
+                                 &requests,
+                                 &seats,
+                                 &versions,
+                                 &copy_check,
+                                 &proposals,
+                                 &client_commands,
+                                 &checkpoint_watch,
+                                 &coordinator,
+                                 &history,
+                                 &streams,
+                                 &relays,
+                                 &gpu_reclaim,
+                                 &host_hooks,
+                                 &checkpoint_requests,
+                                 &checkpoint_copies,
+                                 &packages,
+                                 &host_logs,
+                                 &checkpoint_queries,
+                                 &checkups,
+                                 &members,
+                                 &forming};
   GpuHealth gpu_health;
   HostHealth host_health;
   DiskRoom disk_room;

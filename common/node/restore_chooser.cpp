@@ -218,7 +218,7 @@ void RestoreChooser::ask_hosts(const JobRecord& job, Choosing& choosing) {
   if (pinned) spec.dir = parent ? spec.restore.substr(0, std::max<std::size_t>(spec.restore.rfind('/'), 1)) : spec.restore;
   for (const NodeId& host : hosts) {
     if (!choosing.looked.insert(host).second) continue;
-    const std::uint64_t token = c_.next_token();
+    const std::uint64_t token = c_.tickets.give(&part_);
     choosing.asked[token] = host;
     choosing.asked_at = c_.now.boot;
     checkpoints_.scan(host, ScanCheckpoints{job.id, token, spec, job.user});
@@ -295,7 +295,7 @@ void RestoreChooser::ask(const JobRecord& job, Choosing& choosing) {
     choosing.retry = kNever;
   }
   const auto place = [&] {
-    choosing.token = c_.next_token();
+    choosing.token = c_.tickets.give(&part_);
     choosing.asked_at = c_.now.boot;
     const auto own = std::ranges::find(step.at.hosts, c_.facts.id);
     choosing.host = own != step.at.hosts.end() ? *own : step.at.hosts.front();

@@ -19,8 +19,9 @@ namespace dtrain::node {
 
 class RestoreChooser {
  public:
-  RestoreChooser(Context& context, WatchedJobs& jobs, CheckpointRequests& checkpoints)
-      : c_(context), jobs_(jobs), checkpoints_(checkpoints) {}
+  // `asks`: the part that the answers reach; it passes them on.
+  RestoreChooser(Context& context, Part& asks, WatchedJobs& jobs, CheckpointRequests& checkpoints)
+      : c_(context), part_(asks), jobs_(jobs), checkpoints_(checkpoints) {}
 
   void reset() { choices_.clear(); }
   void forget(JobId id) { choices_.erase(id); }
@@ -76,6 +77,7 @@ class RestoreChooser {
   std::string hosts_text(const std::vector<NodeId>& hosts) const;
 
   Context& c_;
+  Part& part_;
   WatchedJobs& jobs_;
   CheckpointRequests& checkpoints_;
   std::map<JobId, Choosing> choices_;
