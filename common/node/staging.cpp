@@ -23,7 +23,7 @@ void StagingStep::let_begin(const AssignmentId& id) {
 
 void StagingStep::let_go(const AssignmentId& id) {
   if (const auto kept = staging_.kept_.find(id); kept != staging_.kept_.end()) {
-    kept->second.erase(this);
+    kept->second.erase(name_);
     if (!kept->second.empty()) return;
     staging_.kept_.erase(kept);
   }
@@ -132,9 +132,9 @@ void Staging::end_shim(const AssignmentId& id) {
 }
 
 void Staging::ended(const task::TaskOrder& order, Instant since) {
-  std::set<const StagingStep*> keep;
+  std::set<std::string> keep;
   for (StagingStep* step : steps_)
-    if (step->ended(order, since)) keep.insert(step);
+    if (step->ended(order, since)) keep.insert(step->name());
   if (keep.empty()) over_.push_back(order.id);
   else kept_[order.id] = std::move(keep);
 }
