@@ -177,7 +177,7 @@ void GpuReclaim::begin(const StagedTask& task) {
   pass(own);
 }
 
-std::string GpuReclaim::reason() const {
+std::string GpuReclaim::unfit() const {
   for (const auto& [id, use] : uses_)
     if (!use.note.held.empty()) return use.note.held;
   return "";

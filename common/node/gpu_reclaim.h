@@ -56,7 +56,7 @@ class GpuReclaim final : public StagingStep {
 
   void found(const GpuHoldersFound& e);
   // Why this host gets no new tasks; "": no GPU is held by a process that should have ended.
-  std::string reason() const;
+  std::string unfit() const override;
 
  private:
   // Stored on the disk under the assignment's id.

@@ -46,7 +46,7 @@ class HostHooks final : public StagingStep {
   Instant deadline() const override;
 
   // Why the host is unfit because of an epilog; "": no epilog makes it unfit.
-  std::string unfit() const;
+  std::string unfit() const override;
   // The reasons for which the host became unfit since the last call.
   std::vector<std::string> take_problems() { return std::exchange(problems_, {}); }
 

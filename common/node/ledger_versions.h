@@ -24,7 +24,7 @@ class LedgerVersions final : public Part {
   // To be called when the members' facts may have changed.
   void touch() { touched_ = true; }
   // Why this host takes no new tasks; "": its program is new enough.
-  std::string unfit() const;
+  std::string unfit() const override;
   // Succeeds if commands that need this version can be proposed now; the error's text begins with `could_not`.
   Status may_propose(std::uint32_t needs, const std::string& could_not) const;
   // The version that the ledger has, or is about to have.

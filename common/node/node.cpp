@@ -44,7 +44,6 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->watch_quorum();
   impl_->handle(event);
   impl_->drive_parts();
-  impl_->set_unfit();
   impl_->follow_log();
   impl_->follow_forming();
   impl_->tell_members();
@@ -97,7 +96,7 @@ bool Node::coordinates() const {
 void Node::Impl::start(const Started& e) {
   CHECK(!host);
   c.facts = e.facts;
-  failed_check = c.facts.unfit;
+  fitness.start();
   relays.start(e.life);
   member_requests.started();
   start_ledger(e);
@@ -180,7 +179,7 @@ void Node::Impl::deliver() {
     host->settle(c.now.boot, id.job);
   }
   for (const Event& event : std::exchange(c.later, {})) decide(event);
-  for (const std::string& problem : host_hooks.take_problems()) tell_sick(problem);
+  for (const std::string& problem : host_hooks.take_problems()) fitness.tell_sick(problem);
 }
 
 // Whose question about checkpoints was answered; nullptr: nobody's who still wants to know. Nobody asked where a directory changed, or a
@@ -319,7 +318,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const AttemptExited& e) {
       n.c.status_text.erase(e.id);
       n.members.touch();
-      task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, n.with_gpu_fault(e)); });
+      task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, n.fitness.explained(e)); });
     }
     void operator()(const ShimGone& e) {
       if (n.host && !n.c.storage_failed) n.host->shim_gone(now, e.id);
@@ -389,12 +388,12 @@ void Node::Impl::decide(const Event& event) {
       n.callers.access_changed(n.c.options.access, e.access, e.by);
       n.c.options.access = e.access;
       n.members.reconfigured(e);
-      if (!e.health_check) n.no_health_check();
+      if (!e.health_check) n.fitness.no_health_check();
     }
-    void operator()(const GpusSampled& e) { n.gpus_sampled(e); }
-    void operator()(const GpuFaulted& e) { n.gpu_faulted(e); }
-    void operator()(const HostChecked& e) { n.host_checked(e); }
-    void operator()(const DiskLooked& e) { n.disk_looked(e); }
+    void operator()(const GpusSampled& e) { n.fitness.sampled(e); }
+    void operator()(const GpuFaulted& e) { n.fitness.faulted(e); }
+    void operator()(const HostChecked& e) { n.fitness.checked(e); }
+    void operator()(const DiskLooked& e) { n.fitness.looked(e); }
     void operator()(const GpuHoldersFound& e) {
       if (!n.c.storage_failed) n.gpu_reclaim.found(e);
     }

@@ -3,7 +3,6 @@
 //   node.cpp          events in; orders for this host, reports about it
 //   node_log.cpp      the log: outputs, leadership, applied entries
 //   node_leases.cpp   lease questions of this host's shims, and the answers
-//   node_hardware.cpp the health of this host and its GPUs
 //   node_forming.cpp  how a cluster begins
 #pragma once
 
@@ -27,9 +26,9 @@
 #include "common/node/copy_check.h"
 #include "common/node/council_seats.h"
 #include "common/node/forming.h"
-#include "common/node/gpu_health.h"
 #include "common/node/gpu_reclaim.h"
 #include "common/node/history.h"
+#include "common/node/host_fitness.h"
 #include "common/node/host_hooks.h"
 #include "common/node/host_logs.h"
 #include "common/node/job_requests.h"
@@ -115,7 +114,7 @@ struct Node::Impl {
                  {c, callers, stream_requests, packages, checkpoint_requests, checkups, checkpoint_queries, member_requests,
                   client_commands, package_requests, job_requests, view_requests, checkpoint_copies}),
         history(c),
-        disk_room(c.options.keep_free) {
+        fitness(c, coordinator, parts) {
     c.members = &members;
     c.forming = &forming;
     staging.use({&gpu_reclaim, &host_hooks, &checkpoint_copies, &packages});
@@ -171,19 +170,13 @@ struct Node::Impl {
                                  &checkpoint_requests,
                                  &checkpoint_copies,
                                  &packages,
+                                 &fitness,
                                  &host_logs,
                                  &checkpoint_queries,
                                  &checkups,
                                  &members,
                                  &forming};
-  GpuHealth gpu_health;
-  HostHealth host_health;
-  DiskRoom disk_room;
-  std::string failed_check;         // why the health check alone finds the host unfit; "": it is fit
-  bool told_sick = false;           // host.sick was reported, and host.well was not since
-  std::set<std::string> fell_sick;  // PCI addresses of this host's GPUs that fell sick since the start
-  // newest fault of each of this host's GPUs, by PCI address
-  std::map<std::string, std::pair<Instant, std::string>> gpu_faults;
+  HostFitness fitness;
   std::optional<task::Assignments> host;
   std::map<JobId, std::shared_ptr<const task::JobContext>>
       contexts;                     // of active jobs; made anew for each generation and size
@@ -240,15 +233,6 @@ struct Node::Impl {
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
   void answer_leases();
-  void gpu_changed(const GpuHealth::Change& change);
-  void gpus_sampled(const GpusSampled& e);
-  void gpu_faulted(const GpuFaulted& e);
-  void host_checked(const HostChecked& e);
-  void disk_looked(const DiskLooked& e);
-  void no_health_check();
-  void set_unfit();
-  void tell_sick(const std::string& reason);
-  task::Exit with_gpu_fault(const AttemptExited& e) const;  // adds a recent fault of the task's GPUs to the exit as its cause
   void watch_word();
   void watch_copy();
   void watch_reading();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "common/node/event.h"
 
@@ -39,6 +40,9 @@ class Part {
   virtual void closed(ConnectionId) {}
   virtual void relay_answered(const RelayAnswered&) {}
   virtual void relay_ended(const RelayEnded&) {}
+
+  // Why this host gets no new tasks, as far as this part knows; "": it may get some.
+  virtual std::string unfit() const { return ""; }
 
   // ---- answers to effects whose ticket this part took (Tickets)
   virtual void persisted(std::uint64_t /*ticket*/) {}
