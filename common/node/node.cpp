@@ -11,8 +11,6 @@
 
 namespace dtrain::node {
 
-using cluster::JobRecord;
-
 namespace {
 
 constexpr std::size_t kEarlyEvents = 65'536;
@@ -39,7 +37,7 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->c.now = now;
   impl_->c.out = &out;
   // A failed disk ends all decisions of this node, also those that watch_word() would make.
-  if (!std::holds_alternative<PersistFailed>(event)) impl_->watch_word();
+  if (!std::holds_alternative<PersistFailed>(event)) impl_->tasks.watch_word();
   impl_->watch_copy();
   impl_->watch_quorum();
   impl_->handle(event);
@@ -60,7 +58,6 @@ Instant Node::deadline() const {
   if (c.storage_failed) return next;
   if (!c.later.empty()) return c.now.boot;
   if (c.replicated && !impl_->forming.log_changes()) next = std::min(next, c.replicated->deadline());
-  if (c.current && !impl_->stopping) next = std::min(next, impl_->host->deadline());
   return next;
 }
 
@@ -94,71 +91,21 @@ bool Node::coordinates() const {
 }
 
 void Node::Impl::start(const Started& e) {
-  CHECK(!host);
   c.facts = e.facts;
   fitness.start();
   relays.start(e.life);
   member_requests.started();
   start_ledger(e);
-  start_host(e);
+  tasks.start(e);
+  staging.start(e.task_records);
   forming.start(e.members);
   members.start(e);
   if (!c.storage_failed) c.replicated->step(c.now.boot, raft::Tick{});
 }
 
-void Node::Impl::start_host(const Started& e) {
-  for (const JobId id : c.ledger.take_forgotten()) remove_files(id, JobFiles::logs);
-  c.ledger.take_touched();
-  host.emplace(task::HostContext{c.facts.name, c.facts.task_interface, c.options.pass_env, c.options.lease, false, c.facts.cpus}, actions);
-  host->broken_rule = c.options.broken_rule;
-  c.host = &*host;
-  for (const auto& shim : e.shims) {
-    shim_jobs.insert(shim.id.job);
-    if (shim.running && !shim.status.empty()) c.status_text[shim.id] = shim.status;
-  }
-  host->adopt(e.shims);
-  staging.start(e.task_records);
-}
-
-bool Node::Impl::wants(const AssignmentId& id) const {
-  const task::Task* t = host ? host->find(id) : nullptr;
-  return t != nullptr && t->order().desire == task::Desire::run;
-}
-
-// Recomputes the orders of one job for this host.
-void Node::Impl::give_orders(JobId id) {
-  // An attempt that is begun now, while its host is shut down, would end with the host before anybody knows of it, and cost a restart.
-  if (stopping) return;
-  const JobRecord* job = c.ledger.find(id);
-  if (job == nullptr || job->nothing_runs()) {
-    host->forget(c.now.boot, id);
-    contexts.erase(id);
-  } else {
-    auto& context = contexts[id];
-    if (!context || !is_current(*context, *job)) context = make_context(*job);
-    host->update(c.now.boot,
-                 make_orders(*job, c.facts, context, {c.now.boot, c.elapsed()}, c.options.broken_rule));
-  }
-  for (const AssignmentId& waiting : staging.in_steps(id)) {
-    if (wants(waiting)) continue;
-    staging.give_up(waiting);
-    decide(Staged{waiting, fail(ErrorCode::refused, "it is not wanted any more")});
-  }
-  if (job == nullptr) {
-    std::erase_if(c.status_text, [&](const auto& entry) { return entry.first.job == id; });
-  } else if (is_final(job->state) && job->nothing_runs()) {
-    remove_files(id, job->spec.policy.clean_pod_policy == job::CleanPodPolicy::all ? JobFiles::copy : JobFiles::temporary);
-  }
-}
-
-void Node::Impl::remove_files(JobId id, JobFiles files) {
-  JobFiles& most = files_to_remove.try_emplace(id, files).first->second;
-  most = std::max(most, files);
-}
-
 bool Node::Impl::runs(const Part& part) const {
   if (part.runs() == Part::Runs::always) return true;
-  if (c.storage_failed || !host) return false;
+  if (c.storage_failed || !tasks.adopted()) return false;
   return part.runs() == Part::Runs::with_disk || !forming.log_changes();
 }
 
@@ -171,13 +118,8 @@ void Node::Impl::drive_parts() {
 }
 
 void Node::Impl::deliver() {
-  if (!host || c.storage_failed) return;
-  for (const auto& [id, reason] : staging.take_reasons())
-    if (task::Task* t = host->find(id)) t->waits(reason);
-  for (const AssignmentId& id : staging.take_over()) {
-    if (task::Task* t = host->find(id)) t->reclaimed();
-    host->settle(c.now.boot, id.job);
-  }
+  if (!tasks.adopted() || c.storage_failed) return;
+  tasks.take_from_staging();
   for (const Event& event : std::exchange(c.later, {})) decide(event);
   for (const std::string& problem : host_hooks.take_problems()) fitness.tell_sick(problem);
 }
@@ -190,32 +132,18 @@ Part* Node::Impl::asker_of(std::uint64_t token) {
   return part != nullptr && runs(*part) ? part : nullptr;
 }
 
-// Turns observations into one report; removes the files of forgotten jobs once nothing of them runs.
-void Node::Impl::report() {
-  // What the ledger says of this host may be old until it contains a report of this life: before that nothing is done.
+// What the ledger says of this host may be old until it contains a report of this life: before that nothing is done.
+void Node::Impl::ask_for_current() {
   if (!c.current && !asked_for_current && c.holds_ledger() && !c.replicated->alone()) {
     asked_for_current = true;
     proposals.report({});
     current_from = proposals.last_report();
   }
-  if (!c.current) return;
-  const auto lost = c.ledger.state().lost.find(c.facts.id);
-  if (lost != c.ledger.state().lost.end() && lost->second.index != said_back && host->settled() && staging.settled())
-    proposals.report_back(said_back = lost->second.index);
-  // Observations that find no room stay with the tasks, where only the newest state of each is kept.
-  auto seen = host->take_observations(proposals.report_room());
-  if (!seen.empty()) proposals.report(std::move(seen));
-  // What was taken from this host may run on here for a while after the ledger has recorded its end.
-  std::erase_if(files_to_remove, [&](const auto& entry) {
-    const bool quiet = host->quiet(entry.first);
-    if (quiet) c.emit(RemoveJobFiles{entry.first, entry.second});
-    return quiet;
-  });
 }
 
 // Announces this node's facts once the step's decisions are made, and sends events about the others to followers.
 void Node::Impl::tell_members() {
-  members.announce([this] { return host ? host->running() : ClusterMembers::Running{}; });
+  members.announce([this] { return tasks.running(); });
   if (members.take_facts_changed()) copy_check.touch();
   const auto& events = members.local_events();
   if (events.empty() || events.back().local == told_local) return;
@@ -249,7 +177,7 @@ void Node::Impl::handle(const Event& event) {
   // Until there are orders again, shims of an earlier life of the agent belong to no task here; also while there is
   // no ledger, because another history's is about to come.
   const AssignmentId* told_by = shim_of(event);
-  const bool unclaimed = host && !c.current && told_by != nullptr && host->unclaimed(*told_by);
+  const bool unclaimed = !c.current && told_by != nullptr && tasks.unclaimed(*told_by);
   const bool waits = c.holds_ledger() || unclaimed;
   if (storage || connection || of_members || c.current || c.storage_failed || !waits) return decide(event);
   if (std::holds_alternative<Request>(event) && !c.replicated->alone()) return decide(event);
@@ -258,21 +186,13 @@ void Node::Impl::handle(const Event& event) {
     if (unclaimed && c.ledger.behind()) decide(event);
     return;
   }
-  if (const auto* froze = std::get_if<LeaseFroze>(&event); froze != nullptr && host) host->found_frozen(froze->id, froze->frozen);
+  if (const auto* froze = std::get_if<LeaseFroze>(&event); froze != nullptr && tasks.adopted()) tasks.found_frozen(froze->id, froze->frozen);
   if (early.size() < kEarlyEvents || !std::holds_alternative<Notified>(event)) early.push_back(event);
 }
 
 void Node::Impl::decide(const Event& event) {
-  const Instant now = c.now.boot;
-  const auto with_task = [&](const AssignmentId& id, auto&& act) {
-    if (!host || c.storage_failed) return;  // what cannot be stored is not acted on
-    if (task::Task* t = host->find(id)) act(*t);
-    host->settle(now, id.job);
-  };
   struct Visitor {
     Impl& n;
-    Instant now;
-    decltype(with_task)& task_of;
 
     void operator()(const Started& e) { n.start(e); }
     void operator()(const Persisted& e) {
@@ -281,7 +201,7 @@ void Node::Impl::decide(const Event& event) {
       if (e.ticket != n.ticket) return;
       n.ticket = 0;
       for (const raft::Send& message : std::exchange(n.held_sends, {})) n.send(message);
-      n.c.replicated->step(now, raft::Persisted{n.log_token});
+      n.c.replicated->step(n.c.now.boot, raft::Persisted{n.log_token});
     }
     void operator()(const PersistFailed& e) {
       n.c.storage_failed = true;
@@ -301,49 +221,17 @@ void Node::Impl::decide(const Event& event) {
         n.package_requests.written(e);
     }
     void operator()(const BlobFound& e) { n.packages.found(e); }
-    void operator()(const Staged& e) {
-      if (n.staging.staged(e, n.wants(e.id))) return;
-      task_of(e.id, [&](task::Task& t) { t.staged(e.work_dir, e.host_refused); });
-    }
-    void operator()(const ShimUp& e) {
-      task_of(e.id, [&](task::Task& t) { t.shim_up(now, e.result); });
-    }
-    void operator()(const AttemptStarted& e) {
-      n.members.touch();
-      task_of(e.id, [&](task::Task& t) { t.attempt_started(now, e.attempt, e.pid, e.at); });
-    }
-    void operator()(const AttemptRefused& e) {
-      task_of(e.id, [&](task::Task& t) { t.attempt_refused(now, e.attempt, e.error); });
-    }
-    void operator()(const AttemptExited& e) {
-      n.c.status_text.erase(e.id);
-      n.members.touch();
-      task_of(e.id, [&](task::Task& t) { t.attempt_exited(now, e.attempt, n.fitness.explained(e)); });
-    }
-    void operator()(const ShimGone& e) {
-      if (n.host && !n.c.storage_failed) n.host->shim_gone(now, e.id);
-    }
-    void operator()(const FreezeDone& e) {
-      task_of(e.id, [&](task::Task& t) { t.freeze_done(now, e.frozen, e.result); });
-    }
-    void operator()(const LeaseAsked& e) { n.lease_asked(e); }
-    void operator()(const LeaseFroze& e) {
-      n.lease_froze(e);
-      task_of(e.id, [&](task::Task& t) { t.lease_froze(now, e.attempt, e.frozen); });
-    }
-    void operator()(const JobFilesRemoved& e) {
-      if (!e.result)
-        n.c.log.write(LogLevel::warn, "files.not-removed",
-                      {{"job", std::to_string(e.job)}, {"cause", e.result.error().text()}});
-    }
-    void operator()(const Notified& e) {
-      task_of(e.id, [&](task::Task& t) {
-        t.notified(now, e.attempt, e.ready, e.watchdog);
-        if (!e.status || e.attempt != t.attempt()) return;
-        n.c.status_text[e.id] = e.status->substr(0, limits::kStatusTextBytes);
-        n.streams.changed(e.id.job);
-      });
-    }
+    void operator()(const Staged& e) { n.tasks.staged(e); }
+    void operator()(const ShimUp& e) { n.tasks.shim_up(e); }
+    void operator()(const AttemptStarted& e) { n.tasks.attempt_started(e); }
+    void operator()(const AttemptRefused& e) { n.tasks.attempt_refused(e); }
+    void operator()(const AttemptExited& e) { n.tasks.attempt_exited(e); }
+    void operator()(const ShimGone& e) { n.tasks.shim_gone(e); }
+    void operator()(const FreezeDone& e) { n.tasks.freeze_done(e); }
+    void operator()(const LeaseAsked& e) { n.tasks.lease_asked(e); }
+    void operator()(const LeaseFroze& e) { n.tasks.lease_froze(e); }
+    void operator()(const JobFilesRemoved& e) { n.tasks.files_removed(e); }
+    void operator()(const Notified& e) { n.tasks.notified(e); }
     void operator()(const CheckpointsScanned& e) {
       if (Part* part = n.asker_of(e.token)) part->scanned(e);
     }
@@ -398,24 +286,23 @@ void Node::Impl::decide(const Event& event) {
       if (!n.c.storage_failed) n.gpu_reclaim.found(e);
     }
     void operator()(const Tick&) {
-      if (n.c.current && !n.c.storage_failed && !n.stopping) n.host->tick(now);
-      if (!n.c.storage_failed && !n.forming.log_changes() && n.c.replicated->deadline() <= now) {
-        n.c.replicated->step(now, raft::Tick{});
+      if (!n.c.storage_failed && !n.forming.log_changes() && n.c.replicated->deadline() <= n.c.now.boot) {
+        n.c.replicated->step(n.c.now.boot, raft::Tick{});
         n.take_office();  // if the log refused the earlier proposal
       }
       for (Part* part : n.parts)
         if (n.runs(*part)) part->tick();
     }
     void operator()(const Stopping&) {
-      n.stopping = true;
+      n.tasks.stop();
       n.c.log.write(LogLevel::info, "agent.stopping", {{"node", n.c.facts.name}});
       // The remaining voters then elect at once instead of waiting for this node's silence to be noticed.
       if (n.c.serving && !n.c.storage_failed && !n.c.replicated->alone())
-        n.c.replicated->step(now, raft::TransferAsked{});
+        n.c.replicated->step(n.c.now.boot, raft::TransferAsked{});
       n.members.stop();
     }
   };
-  std::visit(Visitor{*this, now, with_task}, event);
+  std::visit(Visitor{*this}, event);
 }
 
 }  // namespace dtrain::node

@@ -1,8 +1,7 @@
 // The inside of Node: its parts, and the routing between them.
 //
-//   node.cpp          events in; orders for this host, reports about it
+//   node.cpp          events in, each to the part that it concerns
 //   node_log.cpp      the log: outputs, leadership, applied entries
-//   node_leases.cpp   lease questions of this host's shims, and the answers
 //   node_forming.cpp  how a cluster begins
 #pragma once
 
@@ -31,12 +30,12 @@
 #include "common/node/host_fitness.h"
 #include "common/node/host_hooks.h"
 #include "common/node/host_logs.h"
+#include "common/node/host_tasks.h"
 #include "common/node/job_requests.h"
 #include "common/node/leases.h"
 #include "common/node/ledger_versions.h"
 #include "common/node/member_requests.h"
 #include "common/node/node.h"
-#include "common/node/orders.h"
 #include "common/node/package_requests.h"
 #include "common/node/packages.h"
 #include "common/node/proposals.h"
@@ -46,38 +45,8 @@
 #include "common/node/stream_requests.h"
 #include "common/node/streams.h"
 #include "common/node/view_requests.h"
-#include "common/task/assignments.h"
 
 namespace dtrain::node {
-
-// Turns the task core's actions into effects.
-class EffectActions final : public task::HostActions {
- public:
-  EffectActions(Context& c, Staging& staging) : c_(c), staging_(staging) {}
-  void stage(const task::TaskOrder& o) override { staging_.stage(o); }
-  void launch(task::ShimSpec spec) override {
-    if (const task::Task* t = c_.host->find(spec.id)) staging_.launching(t->order());
-    spec.epoch = c_.replicated->epoch();
-    c_.emit(LaunchShim{std::move(spec)});
-  }
-  void unbound(const AssignmentId& id, const std::string& reason) override {
-    c_.log.write(LogLevel::warn, "task.unbound",
-                 {{"task", id.text()}, {"reason", reason}, {"next", "nothing: it shares the host's CPUs with others"}});
-  }
-  void start(const AssignmentId& id, AttemptNumber attempt) override { staging_.begin_attempt(id, attempt); }
-  void signal(const AssignmentId& id, std::int32_t signal, job::SignalTo to, Duration grace) override {
-    c_.emit(SignalTask{id, signal, to == job::SignalTo::all, grace});
-  }
-  void kill(const AssignmentId& id) override { c_.emit(KillTask{id}); }
-  void freeze(const AssignmentId& id, bool freeze) override { c_.emit(FreezeTask{id, freeze}); }
-  void end(const AssignmentId& id) override { staging_.end_shim(id); }
-  void reclaim(const task::TaskOrder& o, Instant since) override { staging_.ended(o, since); }
-  void require_lease(const AssignmentId& id, Duration lease) override { c_.emit(RequireLease{id, lease}); }
-
- private:
-  Context& c_;
-  Staging& staging_;
-};
 
 struct Node::Impl {
   Impl(Options options, Rng rng, Log& log)
@@ -99,7 +68,6 @@ struct Node::Impl {
         host_hooks(c, staging),
         checkpoint_copies(c, staging, relays, checkpoint_watch),
         packages(c, staging, relays),
-        actions(c, staging),
         host_logs(c, relays, streams),
         checkups(c, relays),
         callers(c),
@@ -114,7 +82,8 @@ struct Node::Impl {
                  {c, callers, stream_requests, packages, checkpoint_requests, checkups, checkpoint_queries, member_requests,
                   client_commands, package_requests, job_requests, view_requests, checkpoint_copies}),
         history(c),
-        fitness(c, coordinator, parts) {
+        fitness(c, coordinator, parts),
+        tasks(c, staging, proposals, leases, streams, fitness) {
     c.members = &members;
     c.forming = &forming;
     staging.use({&gpu_reclaim, &host_hooks, &checkpoint_copies, &packages});
@@ -138,7 +107,6 @@ struct Node::Impl {
   HostHooks host_hooks;
   CheckpointCopies checkpoint_copies;
   Packages packages;
-  EffectActions actions;
   HostLogs host_logs;
   Checkups checkups;
   Callers callers;
@@ -153,6 +121,7 @@ struct Node::Impl {
   History history;
   // In the order in which they are told what happens.
   const std::vector<Part*> parts{&callers,
+                                 &tasks,
                                  &member_requests,
                                  &requests,
                                  &seats,
@@ -177,11 +146,7 @@ struct Node::Impl {
                                  &members,
                                  &forming};
   HostFitness fitness;
-  std::optional<task::Assignments> host;
-  std::map<JobId, std::shared_ptr<const task::JobContext>>
-      contexts;                     // of active jobs; made anew for each generation and size
-  std::map<JobId, JobFiles> files_to_remove;  // of ended and of forgotten jobs, removed once nothing of them runs here
-  std::set<JobId> shim_jobs;        // jobs whose shims were found at the start
+  HostTasks tasks;
   std::vector<Event> early;         // events that arrived before the ledger was current here
   bool asked_for_current = false;   // a report of this life was sent for that purpose
   std::uint64_t current_from = 0;   // number of that report: an older report of this life may stand in a log that began anew
@@ -192,12 +157,9 @@ struct Node::Impl {
   std::map<MemberId, raft::Send> early_hellos;
   std::deque<wire::Forward> before_office;  // forwarded to this node when it led but did not coordinate yet
   std::uint64_t life = 0;
-  std::uint64_t said_back = 0;         // index of the newest HostLost of this host that was answered
   // index of the entry that makes this node coordinator once it is applied; 0: none is proposed
   std::uint64_t own_entry = 0;
   std::uint64_t own_term = 0;          // term of that entry
-  Instant last_word{};             // when the coordinator was last heard
-  bool stopping = false;           // this agent is about to end: the next life carries out what is ordered from now on
   bool quorum_lost = false;        // that was reported
   bool stopped_reading = false;    // this node's program cannot read on in the log, and that was reported
   Instant last_entry{};            // when a leader last sent this learner anything, a heartbeat included
@@ -207,7 +169,6 @@ struct Node::Impl {
   void start(const Started& e);
   void start_ledger(const Started& e);
   void open_log(raft::Stored stored, std::optional<MemberId> found);
-  void start_host(const Started& e);
   void tell_members();
   void follow_log();
   void formation_durable(const cluster::formation::Persist& done);
@@ -221,7 +182,6 @@ struct Node::Impl {
   void take_office();
   void apply(const raft::LogEntry& entry);
   void after_commit();
-  void signal_tasks(JobId id);
   void send(const raft::Send& send);
   void forwarded(wire::Forward forward);
   void gossiped(const gossip::Input& input);
@@ -230,17 +190,10 @@ struct Node::Impl {
   void drive_parts();
   void deliver();  // what parts have for tasks of this host and for each other
   Part* asker_of(std::uint64_t token);
-  void lease_asked(const LeaseAsked& e);
-  void lease_froze(const LeaseFroze& e);
-  void answer_leases();
-  void watch_word();
   void watch_copy();
   void watch_reading();
   void watch_quorum();
-  void give_orders(JobId id);
-  void remove_files(JobId id, JobFiles files);  // removes them once nothing of the job runs here
-  bool wants(const AssignmentId& id) const;  // true: the assignment is to run here
-  void report();
+  void ask_for_current();
   void persist(raft::Persist wanted);
   void handle(const Event& event);
   void decide(const Event& event);

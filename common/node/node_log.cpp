@@ -78,7 +78,7 @@ void Node::Impl::watch_reading() {
 // This node's log was given up for that of a newer history, which is about to come. Its tasks run on: the new ledger
 // decides about them once it is current here, as after a start. Tasks that it does not know are ended then.
 void Node::Impl::forget_ledger() {
-  for (const auto& [id, job] : c.ledger.state().jobs) shim_jobs.insert(id);
+  tasks.remember_jobs();
   members.tell("council.followed", "history " + std::to_string(c.replicated->raft().history().number) +
                                        " of this cluster began on another node: the log of the one before is dropped here, with what "
                                        "the other had not of it");
@@ -88,7 +88,6 @@ void Node::Impl::forget_ledger() {
   history.begin_anew();
   copy_check.begin_anew();
   c.current = asked_for_current = false;
-  said_back = 0;
 }
 
 // Carries out what the log wants until it wants nothing more in this turn: all proposals of the turn go to the disk together.
@@ -97,8 +96,7 @@ void Node::Impl::follow_log() {
   do {
     while (auto out = c.storage_failed ? std::nullopt : c.replicated->take()) take_outputs(std::move(*out));
     if (!c.storage_failed) {
-      answer_leases();
-      report();
+      ask_for_current();
       watch_reading();
     }
     for (Part* part : parts)
@@ -123,9 +121,9 @@ void Node::Impl::take_outputs(raft::Outputs out) {
     if (c.ledger.behind()) gone.clear();  // nothing new is known
     std::erase_if(gone, [&](JobId id) { return c.ledger.find(id) != nullptr; });
     for (const JobId id : gone) {
-      give_orders(id);
+      tasks.give_orders(id);
       checkpoint_watch.follow(id);
-      remove_files(id, JobFiles::logs);
+      tasks.remove_files(id, JobFiles::logs);
       history.forget(id);
     }
   }
@@ -149,7 +147,7 @@ void Node::Impl::watch_copy() {
   if (!c.replicated) return;
   const raft::Raft& raft = c.replicated->raft();
   if (raft.role() == raft::Role::leader) c.led = c.now.boot;
-  if (c.storage_failed || !host) return;
+  if (c.storage_failed || !tasks.adopted()) return;
   const bool learns = raft.configuration().learns(raft.id());
   last_entry = !learns || last_entry == Instant{} ? c.now.boot : std::max(last_entry, raft.heard());
   const bool silent = c.now.boot - last_entry >= kLetGoAfter;
@@ -158,12 +156,12 @@ void Node::Impl::watch_copy() {
   const bool gone = silent && somebody_coordinates(c);
   if (std::exchange(c.let_go, gone) == gone) return;
   members.touch();
-  if (gone && host->running().empty()) c.current = asked_for_current = false;
+  if (gone && tasks.running().empty()) c.current = asked_for_current = false;
 }
 
 // Reports that nothing is decided any more, which concerns more people than those who ask for the status.
 void Node::Impl::watch_quorum() {
-  if (!c.replicated || !host || !c.holds_ledger()) return;
+  if (!c.replicated || !tasks.adopted() || !c.holds_ledger()) return;
   if (!without_leader(c) || c.last_led == Instant{}) c.last_led = c.now.boot;
   const bool lost = c.now.boot - c.last_led >= kQuorumLostAfter;
   if (std::exchange(quorum_lost, lost) == lost) return;
@@ -280,7 +278,7 @@ void Node::Impl::after_commit() {
                         reports->second.sequence >= current_from;
   const std::set<JobId> signalled = c.ledger.take_signalled();
   if (c.current)
-    for (const JobId id : signalled) signal_tasks(id);
+    for (const JobId id : signalled) tasks.signal(id);
   const bool begins = !c.current && (c.serving || reported);
   c.current = c.current || begins;
   if (!c.current) return;
@@ -289,27 +287,27 @@ void Node::Impl::after_commit() {
   if (begins || leads)
     for (const auto& [id, job] : state.jobs) touched.insert(id);
   for (const JobId id : c.ledger.take_forgotten()) {
-    remove_files(id, JobFiles::logs);
+    tasks.remove_files(id, JobFiles::logs);
     history.forget(id);
   }
   // Files of a job that the ledger does not know (its removal was interrupted) are removed, too.
   if (begins)
-    for (const JobId id : std::exchange(shim_jobs, {}))
+    for (const JobId id : tasks.take_found_jobs())
       if (c.ledger.find(id) == nullptr) {
-        remove_files(id, JobFiles::logs);
+        tasks.remove_files(id, JobFiles::logs);
         touched.insert(id);
       }
-  if (c.among_others()) host->need_leases(c.now.boot);
+  if (c.among_others()) tasks.need_leases();
   if (leads) leases.begin();
   if (leads) versions.touch();
   if (c.serving)
     for (const JobId id : touched) leases.follow(id);
-  for (const JobId id : touched) give_orders(id);
+  for (const JobId id : touched) tasks.give_orders(id);
   for (const JobId id : touched) {
     checkpoint_watch.follow(id);
     packages.job_changed(id);
   }
-  if (begins) host->finish_adoption();
+  if (begins) tasks.finish_adoption();
   const bool drains = c.ledger.take_drains();
   if (c.serving) coordinator.consider(touched);
   seats.follow(touched);
@@ -327,19 +325,6 @@ void Node::Impl::after_commit() {
     for (const auto& event : std::exchange(early, {})) decide(event);
 }
 
-// signalBeforeDeadline: sends the signal to the tasks that run here.
-void Node::Impl::signal_tasks(JobId id) {
-  const cluster::JobRecord* job = c.ledger.find(id);
-  if (job == nullptr || !job->spec.policy.signal_before_deadline) return;
-  const job::SignalBeforeDeadline& warning = *job->spec.policy.signal_before_deadline;
-  for (const auto& [task, t] : job->tasks)
-    if (t.pid != 0 && t.place.node == c.facts.id)
-      c.emit(SignalTask{{id, job->generation, task},
-                        warning.signal,
-                        job->spec.roles.at(task.role).signal_to == job::SignalTo::all,
-                        warning.before});
-}
-
 void Node::Impl::persist(raft::Persist wanted) {
   CHECK(ticket == 0);
   Persist p;
@@ -353,6 +338,20 @@ void Node::Impl::persist(raft::Persist wanted) {
   p.append = std::move(wanted.entries);
   held_sends = std::move(wanted.sends);
   c.emit(std::move(p));
+}
+
+// A deposed coordinator may still be believed.
+void Node::Impl::log_received(const LogReceived& e) {
+  if (c.storage_failed || forming.log_changes()) return;
+  struct Visitor {
+    Impl& n;
+    const MemberId& sender;
+    void operator()(const wire::RaftMessage& message) { n.c.replicated->step(n.c.now.boot, raft::Received{message}); }
+    void operator()(const wire::Forward& forward) { n.forwarded(forward); }
+    void operator()(const wire::LeaseRequest& request) { n.leases.requested(sender, request); }
+    void operator()(const wire::LeaseAnswer& answer) { n.leases.received(answer); }
+  };
+  std::visit(Visitor{*this, e.header.sender}, e.message);
 }
 
 }  // namespace dtrain::node
