@@ -186,7 +186,8 @@ void Node::Impl::handle(const Event& event) {
     if (unclaimed && c.ledger.behind()) decide(event);
     return;
   }
-  if (const auto* froze = std::get_if<LeaseFroze>(&event); froze != nullptr && tasks.adopted()) tasks.found_frozen(froze->id, froze->frozen);
+  const auto* froze = std::get_if<LeaseFroze>(&event);
+  if (froze != nullptr && tasks.adopted()) tasks.found_frozen(froze->id, froze->frozen);
   if (early.size() < kEarlyEvents || !std::holds_alternative<Notified>(event)) early.push_back(event);
 }
 
