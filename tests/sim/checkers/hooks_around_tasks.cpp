@@ -26,7 +26,7 @@ class HooksAroundTasks final : public HostChecker {
   }
   void on_effect(const node::Effect& effect) override {
     const auto* hook = std::get_if<node::RunHook>(&effect);
-    if (hook == nullptr || hook->user) return;
+    if (hook == nullptr || hook->user || !hook->env.contains("DTRAIN_HOOK")) return;  // another program of a job, or of a step of staging
     const Hook begun{std::stoull(hook->env.at("DTRAIN_JOB_ID")), hook->env.at("DTRAIN_HOOK") == "prolog"};
     const std::string what = (begun.prolog ? "the prolog of job " : "the epilog of job ") + std::to_string(begun.job);
     for (const auto& [token, other] : running_)
