@@ -167,8 +167,8 @@ void GpuReclaim::begin(const StagedTask& task) {
   const AssignmentId& own = task.stage.id;
   for (const auto& [id, use] : uses_) {
     if (!use.ended || id == own) continue;
-    const bool shared = std::ranges::any_of(task.gpus, [&](const task::OwnGpu& gpu) {
-      return std::ranges::find(use.note.gpus, gpu) != use.note.gpus.end();
+    const bool shared = std::ranges::any_of(task.gpus, [&had = use.note.gpus](const task::OwnGpu& gpu) {
+      return std::ranges::find(had, gpu) != had.end();
     });
     if (!shared) continue;
     const std::string why = use.note.held.empty() ? "whether the GPUs of " + use.note.task + " are free is being looked at" : use.note.held;
