@@ -120,7 +120,11 @@ void Node::Impl::drive_parts() {
 void Node::Impl::deliver() {
   if (!tasks.adopted() || c.storage_failed) return;
   tasks.take_from_staging();
-  for (const Event& event : std::exchange(c.later, {})) decide(event);
+  while (!c.later.empty()) {  // called for each part in each turn: exchanging a deque would allocate anew
+    const Event event = std::move(c.later.front());
+    c.later.pop_front();
+    decide(event);
+  }
   for (const std::string& problem : host_hooks.take_problems()) fitness.tell_sick(problem);
 }
 
