@@ -92,8 +92,7 @@ void HostTasks::give_orders(JobId id) {
   } else {
     auto& context = contexts_[id];
     if (!context || !is_current(*context, *job)) context = make_context(*job);
-    tasks_->update(c_.now.boot,
-                 make_orders(*job, c_.facts, context, {c_.now.boot, c_.elapsed()}, c_.options.broken_rule));
+    tasks_->update(c_.now.boot, make_orders(*job, c_.facts, context, {c_.now.boot, c_.elapsed()}, c_.options.broken_rule));
   }
   for (const AssignmentId& waiting : staging_.in_steps(id)) {
     if (wants(waiting)) continue;

@@ -1,10 +1,8 @@
 #include "common/node/node.h"
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
-#include "common/base/check.h"
-#include "common/base/limits.h"
 #include "common/node/cluster_views.h"
 #include "common/node/event_levels.h"
 #include "common/node/node_impl.h"
