@@ -77,9 +77,9 @@ int main(int argc, char** argv) {
   proc::RunnerOptions options;
   options.shim_path = argv[1];
   options.tasks_dir = directory + "/direct";
-  auto direct = proc::make_direct_runner(options);
+  auto direct = proc::make_runner(options, {proc::direct_launcher});
   options.tasks_dir = directory + "/systemd";
-  auto systemd = proc::make_systemd_runner(options);
+  auto systemd = proc::make_runner(options, {proc::systemd_launcher});
   if (!direct) give_up(direct.error().text());
   if (!systemd) give_up(systemd.error().text());
   (void)(*direct)->list();

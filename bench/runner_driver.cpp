@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   proc::RunnerOptions options;
   options.shim_path = argv[1];
   options.tasks_dir = argv[2];
-  auto runner = proc::make_direct_runner(options);
+  auto runner = proc::make_runner(options, {proc::direct_launcher});
   if (!runner) {
     std::fprintf(stderr, "%s\n", runner.error().text().c_str());
     return 69;

@@ -53,13 +53,13 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
   };
   const bool may = config.tasks.launch == Launch::automatic && !config.dev && proc::systemd_is_here();
   if (may || config.tasks.launch == Launch::systemd) {
-    auto runner = proc::make_systemd_runner(options);
+    auto runner = proc::make_runner(options, {proc::systemd_launcher});
     if (runner) return std::move(*runner);
     if (!may || runner.error().code != ErrorCode::unavailable)
       return give_up(runner.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR, runner.error());
     options.warn(runner.error());
   }
-  auto runner = proc::make_direct_runner(std::move(options));
+  auto runner = proc::make_runner(std::move(options), {proc::direct_launcher});
   if (!runner) return give_up(EX_OSERR, runner.error());
   return std::move(*runner);
 }

@@ -14,6 +14,9 @@ class DirectLauncher final : public Launcher {
   DirectLauncher(std::string shim_path, Cgroups cgroups, std::function<void(const Error&)> warn)
       : shim_path_(std::move(shim_path)), cgroups_(std::move(cgroups)), warn_(std::move(warn)) {}
 
+  bool started(const LaunchFile& launch) const override { return !launch.is_unit; }
+  bool takes_spares() const override { return true; }
+
   Status place(const task::ShimSpec& spec, LaunchFile& launch) override {
     const auto made = cgroups_.create(spec.id.text(), spec.memory_bytes);
     if (!made) return fail(made.error());
@@ -27,7 +30,7 @@ class DirectLauncher final : public Launcher {
   }
 
   void began(const LaunchFile& launch, int pid) override {
-    if (launch.is_unit || (launch.cpus.empty() && launch.numa_node < 0)) return;
+    if (launch.cpus.empty() && launch.numa_node < 0) return;
     for (const Difference& difference : compare_cpus(launch.cpus, launch.numa_node, look_at_cpus(pid)))
       if (warned_.insert(difference.kind).second && warn_) warn_(difference.error);
   }

@@ -1,5 +1,5 @@
 // How a shim is started. Everything else about shims does not depend on who started them: they are controlled through
-// their socket, watched by a pidfd, and cleaned up by their cgroup (tracked_shim.h).
+// their socket, watched by a pidfd, and cleaned up by their cgroup (tracked_shim.h). A host may have several launchers: launchers.h.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,12 @@ namespace dtrain::proc {
 class Launcher {
  public:
   virtual ~Launcher() = default;
+  // Whether this launcher can run such an assignment.
+  virtual bool takes(const task::ShimSpec& /*spec*/) const { return true; }
+  // Whether this launcher, perhaps of an earlier agent, wrote that launch file.
+  virtual bool started(const LaunchFile& launch) const = 0;
+  // Whether a shim that was started for another assignment will do (spare_shims.h).
+  virtual bool takes_spares() const { return false; }
   // False: shims launched before must come up first.
   virtual bool has_room() const { return true; }
   // Prepares the place of the assignment's processes, and writes it into `launch` before the shim reads that.

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <deque>
 #include <filesystem>
 #include <map>
 
@@ -17,6 +16,7 @@
 #include "agent/proc/assignment_dir.h"
 #include "agent/proc/direct_launcher.h"
 #include "agent/account/host_user.h"
+#include "agent/proc/launchers.h"
 #include "agent/proc/shm_watch.h"
 #include "agent/proc/spare_shims.h"
 #include "agent/proc/stage_work.h"
@@ -59,9 +59,15 @@ class ShimRunner final : public Runner {
     if (shm_.fd() >= 0) poller_.add(shm_.fd(), kShmTag);
   }
 
-  // To be called before anything else. Its argument may wait for its own descriptors in poller().
-  void use(std::unique_ptr<Launcher> launcher) { launcher_ = std::move(launcher); }
-  Epoll& poller() { return poller_; }
+  // To be called before anything else.
+  Status use(const std::vector<MakeLauncher>& makers) {
+    for (const MakeLauncher& make : makers) {
+      auto launcher = make(options_, poller_, kLauncherTag);
+      if (!launcher) return fail(launcher.error());
+      launchers_.add(std::move(*launcher));
+    }
+    return {};
+  }
 
   std::vector<task::FoundShim> list() override;
   void launch(const task::ShimSpec& spec) override;
@@ -82,25 +88,24 @@ class ShimRunner final : public Runner {
   TrackedShim* find(const AssignmentId& id);
   TrackedShim& track(const AssignmentId& id);
   Status try_launch(const task::ShimSpec& spec, TrackedShim& shim);
-  Status begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim);
-  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim, bool directory_is_new);
+  Status begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim, Launcher& launcher);
+  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim, Launcher& launcher, bool directory_is_new);
+  void settle(const TrackedShim& shim, int pid);
   void poll_once();
   void pass_time();
   void enforce_leases();
   void wake();
   void launch_next();
-  void ask_launcher();
+  void ask_launchers();
   void note_made();
   void remove_made(const TrackedShim& shim);
   void forget_if_gone(const AssignmentId& id);
 
   RunnerOptions options_;
   Epoll poller_;
-  std::unique_ptr<Launcher> launcher_;
+  Launchers launchers_;
   WorkFlag wake_;  // readable while events_ holds something that no descriptor announces
   TrackedShim::Events events_;
-  std::deque<task::ShimSpec>
-      launches_;  // launches in one dispatch: each blocks the loop until its shim has been executed
   SpareShims spare_;
   ShmWatch shm_;
   std::uint64_t last_handle_ = 0;
@@ -121,7 +126,7 @@ TrackedShim& ShimRunner::track(const AssignmentId& id) {
 
 // ---------------------------------------------------------------- launching
 
-Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim, bool directory_is_new) {
+Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim, Launcher& launcher, bool directory_is_new) {
   LaunchFile launch;
   const auto user = account::find_user(spec.user);
   if (!user) return fail(user.error());
@@ -154,7 +159,7 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
                   "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
     launch.notify = "@dtrain/" + hex(random);
   }
-  if (const Status placed = launcher_->place(spec, launch); !placed) return fail(placed.error());
+  if (const Status placed = launcher.place(spec, launch); !placed) return fail(placed.error());
   launch.signal_main = spec.signal_to == job::SignalTo::main;
   launch.stop_grace = spec.stop_grace;
   launch.lease = spec.lease;
@@ -182,20 +187,22 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
 Status ShimRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim) {
   const auto is_new = make_passable_directory(shim.directory());
   if (!is_new) return fail(is_new.error());
-  const auto launch = plan(spec, shim, *is_new);
+  const auto launcher = launchers_.for_assignment(spec);
+  if (!launcher) return fail(launcher.error());
+  const auto launch = plan(spec, shim, **launcher, *is_new);
   if (!launch) return fail(launch.error());
-  if (const Status begun = begin(spec, *launch, shim); !begun) {
+  if (const Status begun = begin(spec, *launch, shim, **launcher); !begun) {
     cgroup_remove({launch->cgroup, launch->memory_cgroup});
     return begun;
   }
   return {};
 }
 
-Status ShimRunner::begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim) {
+Status ShimRunner::begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim, Launcher& launcher) {
   const auto bytes = encode_launch(launch);
   if (!bytes) return fail(bytes.error());
   if (const Status written = replace_file(shim.directory() + "/" + shim::kLaunchFile, *bytes); !written) return written;
-  if (auto spare = spare_.take(shim.directory(), boot_now())) {
+  if (auto spare = launcher.takes_spares() ? spare_.take(shim.directory(), boot_now()) : std::nullopt) {
     shim.launched(std::move(*spare), launch, boot_now());
     return {};
   }
@@ -204,7 +211,7 @@ Status ShimRunner::begin(const task::ShimSpec& spec, const LaunchFile& launch, T
     return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no socket: " + cause_of(errno),
                 "raise the agent's limit of open files");
   UniqueFd ours(pair[0]), theirs(pair[1]);
-  auto process = launcher_->launch(spec, shim.directory(), launch, std::move(theirs));
+  auto process = launcher.launch(spec, shim.directory(), launch, std::move(theirs));
   if (!process) return fail(process.error());
   const std::size_t path_room = *process ? shim.directory().size() + shim::kPathRoom : 0;
   shim.launched({std::move(ours), std::move(*process), path_room}, launch, boot_now());
@@ -220,27 +227,29 @@ void ShimRunner::launch(const task::ShimSpec& spec) {
         Error{ErrorCode::unavailable,
               "could not launch the shim of " + spec.id.text() + ": another one is starting or ending", ""});
   } else {
-    launches_.push_back(spec);
+    launchers_.wait(spec);
   }
   wake();
 }
 
 void ShimRunner::launch_next() {
-  if (launches_.empty() || !launcher_->has_room()) return;
-  const task::ShimSpec spec = std::move(launches_.front());
-  launches_.pop_front();
-  TrackedShim& shim = track(spec.id);
-  if (!shim.gone()) return;  // ordered twice: the first order is in progress
-  if (const Status launched = try_launch(spec, shim); !launched) shim.launch_refused(launched.error());
+  for (const task::ShimSpec& spec : launchers_.next()) {
+    TrackedShim& shim = track(spec.id);
+    if (!shim.gone()) continue;  // ordered twice: the first order is in progress
+    if (const Status launched = try_launch(spec, shim); !launched) shim.launch_refused(launched.error());
+  }
+}
+
+// `pid`: of the shim that came up; 0: it must not come any more.
+void ShimRunner::settle(const TrackedShim& shim, int pid) {
+  if (Launcher* launcher = launchers_.that_started(shim.launch_file())) launcher->settled(shim.launch_file(), pid);
 }
 
 // The ledger may know ten thousand finished tasks; only those with a shim are here.
 void ShimRunner::forget_if_gone(const AssignmentId& id) {
   const auto handle = handles_.find(id);
   if (handle == handles_.end() || !shims_.at(handle->second).gone()) return;
-  const bool waits =
-      std::any_of(launches_.begin(), launches_.end(), [&](const auto& spec) { return spec.id == id; });
-  if (waits) return;
+  if (launchers_.waits(id)) return;
   shims_.erase(handle->second);
   handles_.erase(handle);
 }
@@ -288,7 +297,7 @@ void ShimRunner::require_lease(const node::RequireLease& demand) {
 }
 
 void ShimRunner::end(const AssignmentId& id) {
-  std::erase_if(launches_, [&](const auto& spec) { return spec.id == id; });
+  launchers_.forget(id);
   if (TrackedShim* shim = find(id))
     shim->end(boot_now());
   else
@@ -334,7 +343,7 @@ std::vector<task::FoundShim> ShimRunner::list() {
     found.push_back(shim.found());
     if (found.back().exit) remove_made(shim);
     // An earlier agent may have ordered it just before it ended.
-    if (!found.back().shim_alive && launch_came_to_nothing(shim.directory())) launcher_->settled(shim.launch_file(), 0);
+    if (!found.back().shim_alive && launch_came_to_nothing(shim.directory())) settle(shim, 0);
   }
   for (const auto& shim : found) forget_if_gone(shim.id);
   wake();
@@ -342,7 +351,7 @@ std::vector<task::FoundShim> ShimRunner::list() {
 }
 
 void ShimRunner::wake() {
-  if (!events_.empty() || (!launches_.empty() && launcher_->has_room())) wake_.set(true);
+  if (!events_.empty() || launchers_.can_launch()) wake_.set(true);
 }
 
 void ShimRunner::poll_once() {
@@ -350,7 +359,7 @@ void ShimRunner::poll_once() {
   for (const epoll_event& event : poller_.ready(ready)) {
     const std::uint64_t tag = event.data.u64;
     if (tag == kLauncherTag) {
-      ask_launcher();
+      ask_launchers();
       continue;
     }
     const auto shim = shims_.find(tag / TrackedShim::kTags);
@@ -367,8 +376,8 @@ void ShimRunner::enforce_leases() {
   for (auto& [handle, shim] : shims_) shim.enforce_lease(now);
 }
 
-void ShimRunner::ask_launcher() {
-  launcher_->dispatch([this](const AssignmentId& id, const std::string& cgroup, std::optional<Error> refusal) {
+void ShimRunner::ask_launchers() {
+  launchers_.dispatch([this](const AssignmentId& id, const std::string& cgroup, std::optional<Error> refusal) {
     TrackedShim* shim = find(id);
     if (shim != nullptr && shim->launch_file().cgroup == cgroup) shim->launch_answered(std::move(refusal), boot_now());
   });
@@ -389,13 +398,13 @@ void ShimRunner::remove_made(const TrackedShim& shim) {
 
 void ShimRunner::pass_time() {
   const Instant now = boot_now();
-  if (now >= launcher_->deadline()) ask_launcher();
+  if (now >= launchers_.deadline()) ask_launchers();
   spare_.pass_time(now);
   for (auto& [handle, shim] : shims_) shim.time_passed(now);
 }
 
 Instant ShimRunner::deadline() const {
-  Instant first = std::min(launcher_->deadline(), spare_.deadline());
+  Instant first = std::min(launchers_.deadline(), spare_.deadline());
   for (const auto& [handle, shim] : shims_) first = std::min(first, shim.deadline());
   return first;
 }
@@ -416,12 +425,13 @@ void ShimRunner::dispatch(EventSink& sink) {
     if (const auto* exited = std::get_if<node::AttemptExited>(&event))
       if (const TrackedShim* shim = find(exited->id)) remove_made(*shim);
     if (const auto* started = std::get_if<node::AttemptStarted>(&event))
-      if (const TrackedShim* shim = find(started->id)) launcher_->began(shim->launch_file(), started->pid);
+      if (const TrackedShim* shim = find(started->id))
+        if (Launcher* launcher = launchers_.that_started(shim->launch_file())) launcher->began(shim->launch_file(), started->pid);
     if (const auto* up = std::get_if<node::ShimUp>(&event)) {
       if (!up->result) ended.push_back(up->id);
       // Refused because another one is being launched: the other one is not refused.
       if (const TrackedShim* shim = find(up->id); shim != nullptr && (up->result || shim->gone()))
-        launcher_->settled(shim->launch_file(), up->result ? shim->shim_pid() : 0);
+        settle(*shim, up->result ? shim->shim_pid() : 0);
     }
   }
   for (node::Event& event : now) sink(std::move(event));
@@ -450,31 +460,29 @@ Status usable(const RunnerOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<Runner>> make_direct_runner(RunnerOptions options) {
-  if (const Status checked = usable(options); !checked) return fail(checked.error());
-  const std::string name = cgroup_name_of(options.tasks_dir);
-  if (name.empty()) return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
-  Cgroups cgroups = Cgroups::open(options.cgroup, name);
-  if (options.warn && cgroups.unusable()) options.warn(*cgroups.unusable());
-  auto launcher = make_direct_launcher(options.shim_path, std::move(cgroups), options.warn);
-  auto runner = std::make_unique<ShimRunner>(std::move(options));
-  runner->use(std::move(launcher));
-  return std::unique_ptr<Runner>(std::move(runner));
-}
-
 bool systemd_is_here() {
   return ::geteuid() == 0 && ::access("/run/systemd/system", F_OK) == 0;  // sd_booted(3)
 }
 
-Result<std::unique_ptr<Runner>> make_systemd_runner(RunnerOptions options) {
+Result<std::unique_ptr<Launcher>> direct_launcher(const RunnerOptions& options, Epoll&, std::uint64_t) {
+  const std::string name = cgroup_name_of(options.tasks_dir);
+  if (name.empty()) return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
+  Cgroups cgroups = Cgroups::open(options.cgroup, name);
+  if (options.warn && cgroups.unusable()) options.warn(*cgroups.unusable());
+  return make_direct_launcher(options.shim_path, std::move(cgroups), options.warn);
+}
+
+Result<std::unique_ptr<Launcher>> systemd_launcher(const RunnerOptions& options, Epoll& poller, std::uint64_t tag) {
   if (!systemd_is_here())
     return fail(ErrorCode::unavailable, "could not launch tasks through systemd: it is not PID 1 here, or the agent is not root's",
                 "use tasks.launch: direct (or auto)");
+  return make_systemd_launcher(options, poller, tag);
+}
+
+Result<std::unique_ptr<Runner>> make_runner(RunnerOptions options, const std::vector<MakeLauncher>& launchers) {
   if (const Status checked = usable(options); !checked) return fail(checked.error());
-  auto runner = std::make_unique<ShimRunner>(options);
-  auto launcher = make_systemd_launcher(options, runner->poller(), kLauncherTag);
-  if (!launcher) return fail(launcher.error());
-  runner->use(std::move(*launcher));
+  auto runner = std::make_unique<ShimRunner>(std::move(options));
+  if (const Status used = runner->use(launchers); !used) return fail(used.error());
   return std::unique_ptr<Runner>(std::move(runner));
 }
 

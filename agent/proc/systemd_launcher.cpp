@@ -94,6 +94,7 @@ class SystemdLauncher final : public Launcher {
         warn_(std::move(warn)),
         host_(std::move(host)) {}
 
+  bool started(const LaunchFile& launch) const override { return launch.is_unit; }
   bool has_room() const override { return starting_.size() < kMostStarting; }
   Status place(const task::ShimSpec& spec, LaunchFile& launch) override;
   Result<UniqueFd> launch(const task::ShimSpec& spec, const std::string& directory, const LaunchFile& launch, UniqueFd theirs) override;
@@ -184,7 +185,7 @@ void SystemdLauncher::answered(const std::string& cgroup, SystemBus::Outcome out
 }
 
 void SystemdLauncher::settled(const LaunchFile& launch, int pid) {
-  if (pid == 0 && launch.is_unit) bus_->stop(name_of(launch.cgroup));
+  if (pid == 0) bus_->stop(name_of(launch.cgroup));
   const auto starting = starting_.find(launch.cgroup);
   if (starting == starting_.end()) return;
   // A process that has ended meanwhile has no limits to compare.

@@ -26,6 +26,7 @@ class DirectWorld : public RunnerWorld {
  public:
   struct Options {
     bool systemd = false;     // its PID 1 launches the shims
+    std::vector<proc::MakeLauncher> launchers;   // others than that; empty: none
     bool cgroups = true;
     bool long_path = false;   // of the tasks directory: beyond what a socket address holds
     std::uint64_t log_file_bytes = 64ull << 20;
@@ -109,7 +110,9 @@ class DirectWorld : public RunnerWorld {
     options.ulimits = options_.ulimits;
     options.devices = options_.devices;
     if (!options_.cgroups) options.cgroup = "/no-such-cgroup";   // do without
-    auto made = options_.systemd ? proc::make_systemd_runner(options) : proc::make_direct_runner(options);
+    auto launchers = options_.launchers;
+    if (launchers.empty()) launchers = {options_.systemd ? proc::systemd_launcher : proc::direct_launcher};
+    auto made = proc::make_runner(options, launchers);
     if (!made) throw std::runtime_error(made.error().text());
     runner_ = std::move(*made);
   }
