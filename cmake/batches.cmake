@@ -1,16 +1,23 @@
 # Sources compiled together, some at a time: what they include is read once, and what its templates become is compiled once, which is
-# three quarters of what a test takes. So names of their anonymous namespaces must differ within a directory. A batch names its sources without the
-# path of the checkout, so that ccache finds it again from another one; those that have a definition of their own stay alone.
+# three quarters of what a test takes, and half of what a program's source takes. So names of their anonymous namespaces must differ within
+# a directory. A batch names its sources without the path of the checkout, so that ccache finds it again from another one; those that have a
+# definition of their own, or SKIP_UNITY_BUILD_INCLUSION, stay alone. For who changes a source all day: cmake -DDTRAIN_BATCHES=OFF, which the preset debug has.
+option(DTRAIN_BATCHES "compile sources in batches: a whole build takes half the time, a changed source more" ON)
 set(batch_size 4)  # most in one: who changes one source waits for all of them
 if(DTRAIN_SANITIZE)
   set(batch_size 8)  # such a build is made for a run of all tests
 endif()
 function(dtrain_batches result name)
+  if(NOT DTRAIN_BATCHES)
+    set(${result} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
   set(alone)
   set(together)
   foreach(source ${ARGN})
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
-    if(definitions)
+    get_source_file_property(skip ${source} SKIP_UNITY_BUILD_INCLUSION)
+    if(definitions OR skip)
       list(APPEND alone ${source})
     else()
       list(APPEND together ${source})

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "agent/account/as_user.h"
+#include "agent/dtraind/blob_streams.h"
 #include "common/wire/control.h"
 
 namespace dtrain::daemon {
 
 namespace {
-constexpr std::size_t kChunksPerRead = 4;  // of proc::kStreamChunkBytes: a commit waits for no more
 
 Result<store::CheckpointSource> open_source(const transfer::CheckpointInfo& info) {
   auto opened = store::CheckpointSource::open(info);

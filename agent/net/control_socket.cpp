@@ -14,7 +14,7 @@
 namespace dtrain::net {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kControlBacklog = 128;
 
 Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
@@ -63,7 +63,7 @@ Result<int> listen_unix(const std::string& path, bool no_descriptors) {
   if (no_descriptors) refuse_descriptors(fd);
   ::unlink(temporary.c_str());
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&*temporary_address), sizeof *temporary_address) != 0 ||
-      ::chmod(temporary.c_str(), 0666) != 0 || ::listen(fd, kBacklog) != 0 ||
+      ::chmod(temporary.c_str(), 0666) != 0 || ::listen(fd, kControlBacklog) != 0 ||
       ::rename(temporary.c_str(), path.c_str()) != 0)
     return socket_error(path, fd);
   return fd;

@@ -11,7 +11,7 @@ namespace {
 
 using transfer::CheckpointInfo;
 
-constexpr std::size_t kReadBytes = 1 << 20;        // one read()
+constexpr std::size_t kVerifyReadBytes = 1 << 20;        // one read()
 constexpr std::uint64_t kPartCost = 16 << 10;      // share of a budget for each file or tensor besides its bytes
 
 }  // namespace
@@ -129,7 +129,7 @@ class Verification::Impl {
   Result<std::uint64_t> read_some(std::uint64_t most) {
     if (part_left_ == 0) return std::uint64_t{0};
     if (position_ < window_start_ || position_ >= window_start_ + window_size_) {
-      if (buffer_.empty()) buffer_.resize(kReadBytes);
+      if (buffer_.empty()) buffer_.resize(kVerifyReadBytes);
       const auto have = read_at(file_, position_, buffer_.data(), buffer_.size());
       if (!have) return no(have.error().code, file_name_ + ": " + have.error().message);
       if (*have == 0) return changed();  // its size was right when it was opened

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kMask = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF |
                                 IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK;
-constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kChangesBytes = 64 << 10;
 constexpr int kAncestorTries = 8;   // an ancestor may be created while it is looked for
 
 int add(const CheckpointWatch::Shared& inotify, const std::string& directory, std::uint32_t more = 0) {
@@ -115,7 +115,7 @@ void CheckpointWatch::set(JobId job, const ArmedWatches& armed) {
 
 void CheckpointWatch::read(const std::function<void(JobId)>& changed, const std::function<void()>& unknown) {
   if (!available()) return;
-  alignas(inotify_event) char buffer[kReadBytes];
+  alignas(inotify_event) char buffer[kChangesBytes];
   const ssize_t size = ::read(inotify_->get(), buffer, sizeof buffer);
   for (ssize_t at = 0; at < size;) {
     inotify_event event;

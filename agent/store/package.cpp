@@ -25,7 +25,7 @@ namespace dtrain::store {
 
 namespace {
 
-constexpr std::size_t kReadBytes = 256 << 10;
+constexpr std::size_t kPackageReadBytes = 256 << 10;
 constexpr std::size_t kTarErrorBytes = 4096;  // of what tar says, looked at
 constexpr int kCannotExecute = 127;
 
@@ -154,7 +154,7 @@ struct Hashes {
 
 // Copies tar's output into the file and hashes it on the way. Ends with the output, or at the first failure.
 Status copy_and_hash(const std::string& dir, int from, const Temporary& to, Hashes& hashes) {
-  std::vector<char> buffer(kReadBytes);
+  std::vector<char> buffer(kPackageReadBytes);
   std::uint64_t total = 0;
   while (true) {
     const ssize_t got = ::read(from, buffer.data(), buffer.size());

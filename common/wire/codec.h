@@ -39,6 +39,9 @@
 
 namespace dtrain::wire {
 
+// Of messages between agents. At most five levels are used; newer versions may nest deeper in what older ones skip.
+inline constexpr std::uint32_t kMessageDepth = 16;
+
 struct DecodeLimits {
   std::size_t bytes = 8 << 20;        // of the whole input
   std::uint32_t elements = 200'000;   // of one array or map

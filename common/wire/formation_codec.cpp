@@ -8,7 +8,6 @@ namespace dtrain::wire {
 namespace {
 
 constexpr std::uint32_t kElements = 64;  // of any list; the lists here are shorter and have limits of their own
-constexpr std::uint32_t kDepth = 16;     // 4 are used here; newer versions may nest deeper in what is skipped
 
 Error undecodable(const std::string& cause) {
   return {ErrorCode::damaged, "could not decode formation report: " + cause,
@@ -42,7 +41,7 @@ Result<FormationReport> decode_formation(std::string_view bytes) {
   DecodeLimits limits;
   limits.bytes = kFormationBytes;
   limits.elements = kElements;
-  limits.depth = kDepth;
+  limits.depth = kMessageDepth;
   const auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());
   FormationReport out;

@@ -12,7 +12,6 @@ using positional::Get;
 using positional::Put;
 using positional::Sizer;
 
-constexpr std::uint32_t kDepth = 16;  // 5 are used here; newer versions may nest deeper in what is skipped
 
 struct Type {
   const char* name;
@@ -77,7 +76,7 @@ Result<GossipBody> decode_gossip(std::uint16_t type, std::string_view bytes) {
   DecodeLimits limits;
   limits.bytes = known->lane == Lane::gossip ? kGossipMessageBytes : kBulkMessageBytes;
   limits.elements = kRowsPerMessage;
-  limits.depth = kDepth;
+  limits.depth = kMessageDepth;
   if (bytes.size() > limits.bytes)
     return fail(ErrorCode::limit,
                 std::string("could not decode ") + known->name + ": longer than " +

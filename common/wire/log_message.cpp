@@ -48,7 +48,6 @@ static const char* defect(LeaseAnswer& x) {
 
 namespace {
 
-constexpr std::uint32_t kDepth = 16;
 
 template <class Message>
 Result<LogMessage> decode_as(const std::string& what, std::string_view bytes) {
@@ -61,7 +60,7 @@ Result<LogMessage> decode_as(const std::string& what, std::string_view bytes) {
   DecodeLimits limits;
   limits.bytes = kRaftMessageBytes;
   limits.elements = 64;
-  limits.depth = kDepth;
+  limits.depth = kMessageDepth;
   const auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());
   Message message;

@@ -9,7 +9,6 @@ namespace {
 
 using positional::Sizer;
 
-constexpr std::uint32_t kDepth = 16;  // 5 are used here; newer versions may nest deeper in what is skipped
 constexpr std::size_t kConfigurationBytes = 32 * (kMostVoters + kMostLearners);  // a member takes 19 bytes
 
 constexpr const char* kNames[] = {"vote request",   "vote reply",     "append request", "append reply",
@@ -94,7 +93,7 @@ Result<Configuration> decode_configuration(std::string_view bytes) {
   DecodeLimits limits;
   limits.bytes = kConfigurationBytes;
   limits.elements = kMostVoters + kMostLearners;
-  limits.depth = kDepth;
+  limits.depth = kMessageDepth;
   const auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());
   Configuration out;
@@ -123,7 +122,7 @@ Result<RaftMessage> decode_raft(std::uint16_t type, const MemberId& sender, std:
   DecodeLimits limits;
   limits.bytes = kRaftMessageBytes;
   limits.elements = kEntriesPerMessage;
-  limits.depth = kDepth;
+  limits.depth = kMessageDepth;
   const auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());
   auto message = kReaders[at](*document, kNames[at]);

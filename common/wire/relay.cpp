@@ -48,7 +48,6 @@ const char* defect(RelayClose& x) {
 namespace {
 
 constexpr std::uint32_t kElements = 64;  // of any list; there is none here
-constexpr std::uint32_t kDepth = 16;     // newer versions may nest in what is skipped
 
 template <class T>
 Result<RelayMessage> decode_as(Reader root) {
@@ -86,7 +85,7 @@ Result<RelayMessage> decode_relay(std::uint16_t type, std::string_view bytes) {
   DecodeLimits limits;
   limits.bytes = kRelayMessageBytes;
   limits.elements = kElements;
-  limits.depth = kDepth;
+  limits.depth = kMessageDepth;
   const auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());
   switch (type - kFirstRelayType) {

@@ -7,17 +7,6 @@
 namespace dtrain::sim {
 namespace {
 
-struct Usual {
-  Fault fault;
-  Duration mean;      // mean time between two such faults, before the run's own factor
-};
-constexpr Usual kUsual[] = {
-    {Fault::task_kill, 10s},  {Fault::shim_kill, 30s}, {Fault::agent_kill, 20s}, {Fault::reboot, 60s},
-    {Fault::disk_error, 40s}, {Fault::slow_disk, 40s}, {Fault::full_disk, 60s},  {Fault::clock_jump, 20s},
-    {Fault::pause, 25s},      {Fault::checkpoint_damage, 10s}, {Fault::stage_error, 25s}, {Fault::gpu_held, 15s},
-    {Fault::coordinator_kill, 25s}, {Fault::partition, 40s}, {Fault::isolate, 40s}, {Fault::one_way, 40s},
-    {Fault::loss, 40s}, {Fault::duplicate, 40s}, {Fault::delay, 40s},
-};
 constexpr std::int64_t kLongestJumpMs = 86'400'000;
 constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 3s, kLongestFull = 4s, kLongestSlow = 8s,
                    kLongestFailing = 12s, kLongestLeaving = 20s, kSlowCommit = 1500ms,
@@ -33,12 +22,80 @@ constexpr Duration kPeace = 2s;
 
 }  // namespace
 
+// A fault that comes again and again.
+struct Chaos::Usual {
+  Fault fault;
+  Duration mean;      // mean time between two such faults, before the run's own factor
+  void (*strike)(Chaos&, SimHost&);
+  // Whether it comes in a run is drawn from a generator of its own, so that the runs without it do not change. So for each fault that is added.
+  bool added_later = false;
+};
+constexpr Chaos::Usual Chaos::kUsual[] = {
+    {Fault::task_kill, 10s, [](Chaos& c, SimHost& host) { c.kill_some_task(host); }},
+    {Fault::shim_kill, 30s, [](Chaos& c, SimHost& host) { c.kill_some_shim(host); }},
+    {Fault::agent_kill, 20s, [](Chaos& c, SimHost& host) { host.kill_agent(c.until_back()); }},
+    {Fault::reboot, 60s, [](Chaos& c, SimHost& host) { host.reboot(kBackAtLeast + c.upto(kBackAfterReboot)); }},
+    {Fault::disk_error, 40s, [](Chaos&, SimHost& host) { host.storage().fail_next(); }},
+    {Fault::slow_disk, 40s, [](Chaos& c, SimHost& host) {
+       host.storage().set_slowest(c.upto(kSlowCommit));
+       c.for_a_while(host, kLongestSlow, [&host] { host.storage().set_slowest(SimDisk::kUsualCommit); });
+     }},
+    {Fault::full_disk, 60s, [](Chaos& c, SimHost& host) {
+       host.storage().set_full(true);
+       c.for_a_while(host, kLongestFull, [&host] { host.storage().set_full(false); });
+     }},
+    {Fault::clock_jump, 20s, [](Chaos& c, SimHost& host) {
+       const auto by = static_cast<std::int64_t>(c.rng_.below(2 * kLongestJumpMs)) - kLongestJumpMs;
+       host.clock().jump(std::chrono::milliseconds(by));
+     }},
+    {Fault::pause, 25s, [](Chaos& c, SimHost& host) { host.pause_agent(c.upto(kLongestPause)); }},
+    {Fault::checkpoint_damage, 10s, [](Chaos& c, SimHost&) { c.damage_some_checkpoint(); }},
+    {Fault::stage_error, 25s, [](Chaos& c, SimHost& host) {
+       host.tasks().set_failing(true);
+       c.for_a_while(host, kLongestFailing, [&host] { host.tasks().set_failing(false); });
+     }},
+    {Fault::gpu_held, 15s, [](Chaos& c, SimHost& host) {
+       host.tasks().set_leaving(true);
+       c.for_a_while(host, kLongestLeaving, [&host] { host.tasks().set_leaving(false); });
+     }},
+    {Fault::coordinator_kill, 25s, [](Chaos& c, SimHost&) {
+       for (std::size_t i = 0; i < c.world_.hosts(); ++i)
+         if (SimHost& host = c.world_.host(i); host.node() != nullptr && host.node()->coordinates()) host.kill_agent(c.until_back());
+     }},
+    {Fault::partition, 40s, [](Chaos& c, SimHost& host) {
+       const HostSet group = c.some_hosts();
+       c.world_.network().part(group, true);
+       c.for_a_while(host, kLongestCut, [&c, group] { c.world_.network().part(group, false); });
+     }},
+    {Fault::isolate, 40s, [](Chaos& c, SimHost& host) {
+       c.world_.network().isolate(host.number(), true);
+       c.for_a_while(host, kLongestCut, [&c, &host] { c.world_.network().isolate(host.number(), false); });
+     }},
+    {Fault::one_way, 40s, [](Chaos& c, SimHost& host) {
+       c.world_.network().mute(host.number(), true);
+       c.for_a_while(host, kLongestCut, [&c, &host] { c.world_.network().mute(host.number(), false); });
+     }},
+    {Fault::loss, 40s, [](Chaos& c, SimHost& host) {
+       c.world_.network().set_loss(static_cast<std::uint32_t>(c.rng_.below(kMostLost)));
+       c.for_a_while(host, kLongestCut, [&c] { c.world_.network().set_loss(0); });
+     }},
+    {Fault::duplicate, 40s, [](Chaos& c, SimHost& host) {
+       c.world_.network().set_duplicates(static_cast<std::uint32_t>(c.rng_.below(kMostTwice)));
+       c.for_a_while(host, kLongestCut, [&c] { c.world_.network().set_duplicates(0); });
+     }},
+    {Fault::delay, 40s, [](Chaos& c, SimHost& host) {
+       c.world_.network().set_delays(true);
+       c.for_a_while(host, kLongestCut, [&c] { c.world_.network().set_delays(false); });
+     }},
+};
+
 Chaos::Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until) : world_(world), rng_(rng), operator_(rng.next() ^ 0xd2a1), until_(until) {
   for (const Usual& usual : kUsual) {
-    if (!allowed.has(usual.fault) || (among_several(usual.fault) && world_.alone()) || !rng_.chance(1, 2)) continue;
-    active_.set(usual.fault);
+    Rng own(Rng(rng).next() ^ static_cast<std::uint64_t>(usual.fault));
+    Rng& draws = usual.added_later ? own : rng_;
+    if (!allowed.has(usual.fault) || (among_several(usual.fault) && world_.alone()) || !draws.chance(1, 2)) continue;
     Duration& mean = mean_[static_cast<std::size_t>(usual.fault)];
-    mean = usual.mean * static_cast<std::int64_t>(3 + rng_.below(25)) / 10;
+    mean = usual.mean * static_cast<std::int64_t>(3 + draws.below(25)) / 10;
     if (world_.many() && !among_several(usual.fault)) mean /= static_cast<std::int64_t>(std::min(world_.hosts() / kFewHosts, kMoreOften));
   }
   drains_ = allowed.has(Fault::drain) && !world_.alone() && operator_.chance(1, 2);
@@ -46,7 +103,7 @@ Chaos::Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until) : wo
 
 void Chaos::begin() {
   for (const Usual& usual : kUsual)
-    if (active_.has(usual.fault)) next(usual.fault);
+    if (mean_[static_cast<std::size_t>(usual.fault)] != Duration{}) next(usual);
   if (drains_) drain_later();
 }
 
@@ -82,12 +139,20 @@ void Chaos::stop_later() {
   });
 }
 
-void Chaos::next(Fault fault) {
-  world_.timeline().after(upto(2 * mean_[static_cast<std::size_t>(fault)]), [this, fault] {
+void Chaos::next(const Usual& usual) {
+  world_.timeline().after(upto(2 * mean_[static_cast<std::size_t>(usual.fault)]), [this, &usual] {
     if (world_.now() >= until_) return;
-    strike(fault);
-    next(fault);
+    SimHost& host = some_host(usual.fault);
+    world_.note(host.number(), to_string(usual.fault));
+    usual.strike(*this, host);
+    next(usual);
   });
+}
+
+SimHost& Chaos::some_host(Fault fault) {
+  const std::size_t number = world_.alone() ? 0 : rng_.below(world_.hosts());
+  const bool busy = world_.many() && (fault == Fault::task_kill || fault == Fault::shim_kill);
+  return world_.host(busy ? busy_from(number) : number);
 }
 
 void Chaos::for_a_while(SimHost& host, Duration longest, std::function<void()> undo) {
@@ -95,40 +160,6 @@ void Chaos::for_a_while(SimHost& host, Duration longest, std::function<void()> u
   host.disturbed_until(end);
   world_.cluster_disturbed_until(end);
   world_.timeline().at(end, std::move(undo));
-}
-
-void Chaos::strike(Fault fault) {
-  if (among_several(fault)) return strike_between(fault);
-  std::size_t number = world_.alone() ? 0 : rng_.below(world_.hosts());
-  if (world_.many() && (fault == Fault::task_kill || fault == Fault::shim_kill)) number = busy_from(number);
-  SimHost& host = world_.host(number);
-  world_.note(number, to_string(fault));
-  switch (fault) {
-    case Fault::task_kill: return kill_some_task(host);
-    case Fault::shim_kill: return kill_some_shim(host);
-    case Fault::agent_kill: return host.kill_agent(until_back());
-    case Fault::reboot: return host.reboot(kBackAtLeast + upto(kBackAfterReboot));
-    case Fault::disk_error: return host.storage().fail_next();
-    case Fault::slow_disk:
-      host.storage().set_slowest(upto(kSlowCommit));
-      return for_a_while(host, kLongestSlow, [&host] { host.storage().set_slowest(SimDisk::kUsualCommit); });
-    case Fault::full_disk:
-      host.storage().set_full(true);
-      return for_a_while(host, kLongestFull, [&host] { host.storage().set_full(false); });
-    case Fault::clock_jump: {
-      const auto by = static_cast<std::int64_t>(rng_.below(2 * kLongestJumpMs)) - kLongestJumpMs;
-      return host.clock().jump(std::chrono::milliseconds(by));
-    }
-    case Fault::pause: return host.pause_agent(upto(kLongestPause));
-    case Fault::checkpoint_damage: return damage_some_checkpoint();
-    case Fault::stage_error:
-      host.tasks().set_failing(true);
-      return for_a_while(host, kLongestFailing, [&host] { host.tasks().set_failing(false); });
-    case Fault::gpu_held:
-      host.tasks().set_leaving(true);
-      return for_a_while(host, kLongestLeaving, [&host] { host.tasks().set_leaving(false); });
-    default: return;
-  }
 }
 
 // Returns the next host, from `number` on, on which a task runs, or `number` itself if there is none.
@@ -155,40 +186,6 @@ HostSet Chaos::some_hosts() {
 
 Duration Chaos::until_back() {
   return kBackAtLeast + upto(rng_.chance(1, 2) ? kBackAfterKill / 50 : kBackAfterKill);
-}
-
-void Chaos::strike_between(Fault fault) {
-  const std::size_t number = rng_.below(world_.hosts());
-  SimHost& host = world_.host(number);
-  ClusterNetwork& network = world_.network();
-  world_.note(number, to_string(fault));
-  switch (fault) {
-    case Fault::coordinator_kill:
-      for (std::size_t i = 0; i < world_.hosts(); ++i)
-        if (world_.host(i).node() != nullptr && world_.host(i).node()->coordinates()) world_.host(i).kill_agent(until_back());
-      return;
-    case Fault::partition: {
-      const HostSet group = some_hosts();
-      network.part(group, true);
-      return for_a_while(host, kLongestCut, [&network, group] { network.part(group, false); });
-    }
-    case Fault::isolate:
-      network.isolate(number, true);
-      return for_a_while(host, kLongestCut, [&network, number] { network.isolate(number, false); });
-    case Fault::one_way:
-      network.mute(number, true);
-      return for_a_while(host, kLongestCut, [&network, number] { network.mute(number, false); });
-    case Fault::loss:
-      network.set_loss(static_cast<std::uint32_t>(rng_.below(kMostLost)));
-      return for_a_while(host, kLongestCut, [&network] { network.set_loss(0); });
-    case Fault::duplicate:
-      network.set_duplicates(static_cast<std::uint32_t>(rng_.below(kMostTwice)));
-      return for_a_while(host, kLongestCut, [&network] { network.set_duplicates(0); });
-    case Fault::delay:
-      network.set_delays(true);
-      return for_a_while(host, kLongestCut, [&network] { network.set_delays(false); });
-    default: return;
-  }
 }
 
 void Chaos::kill_some_task(SimHost& host) {

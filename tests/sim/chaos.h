@@ -17,11 +17,13 @@ class Chaos {
   void stop_hosts(Rng rng);   // in order, one after the other, from now on
 
  private:
-  void next(Fault fault);
+  struct Usual;
+  static const Usual kUsual[];
+
+  void next(const Usual& usual);
+  SimHost& some_host(Fault fault);   // on which it happens
   void drain_later();
   void stop_later();
-  void strike(Fault fault);
-  void strike_between(Fault fault);
   std::size_t busy_from(std::size_t number);
   HostSet some_hosts();   // neither none nor all
   void kill_some_task(SimHost& host);
@@ -33,10 +35,9 @@ class Chaos {
   Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
 
   ClusterWorld& world_;
-  FaultSet active_;
   Rng rng_, operator_, stops_{0};
   Instant until_;
-  std::array<Duration, kFaultCount> mean_{};
+  std::array<Duration, kFaultCount> mean_{};  // zero: does not come in this run
   bool drains_ = false;
 };
 

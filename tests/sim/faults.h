@@ -1,7 +1,8 @@
-// The faults of world cluster; each has its own switch on the command line (--faults).
+// The faults of world cluster; each has its own switch on the command line (--faults). A fault is an enumerator and a name here, and a row of
+// kUsual in chaos.cpp, which says how often it comes and what it does; docs/adding.md.
 #pragma once
 
-#include <array>
+#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -35,11 +36,16 @@ enum class Fault : unsigned char {
   host_stop,          // a host is stopped in order: its tasks are asked to end; it comes back later
   upgrade,            // hosts are given a newer program one after the other, some the older one again for a while
 };
-inline constexpr std::size_t kFaultCount = 23;
+inline constexpr std::string_view kFaultNames[] = {
+    "task-kill", "shim-kill",  "agent-kill", "reboot",            "disk-error",  "slow-disk",
+    "full-disk", "clock-jump", "pause",      "checkpoint-damage", "stage-error", "gpu-held",
+    "coordinator-kill", "partition", "isolate", "one-way", "loss", "duplicate", "delay", "drain", "quorum-lost",
+    "host-stop", "upgrade"};
+inline constexpr std::size_t kFaultCount = std::size(kFaultNames);
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
-std::string_view to_string(Fault fault);   // "task-kill"
+inline std::string_view to_string(Fault fault) { return kFaultNames[static_cast<std::size_t>(fault)]; }
 
-std::span<const std::string_view> fault_names(Fault);
+inline std::span<const std::string_view> fault_names(Fault) { return kFaultNames; }
 using FaultSet = NamedFaults<Fault>;
 
 }  // namespace dtrain::sim
