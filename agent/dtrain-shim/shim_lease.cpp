@@ -142,7 +142,7 @@ void Shim::lease_timers() {
 Outcome Shim::order_start(const CommandPacket& command, bool& answer_now) {
   withdraw_start(Outcome::withdrawn);
   bool ordered = false;
-  step_lease([&](task::LeaseActions& out) { ordered = lease_->start(now(), command.a, lease_->epoch(), out); });
+  step_lease([&](task::LeaseActions& out) { ordered = lease_->start(now(), command.a, out); });
   if (!ordered) return Outcome::superseded;
   start_sequence_ = command.sequence;
   answer_now = false;
@@ -196,7 +196,7 @@ Outcome Shim::order_freeze(const CommandPacket& command, bool& answer_now) {
     // A release is a thaw, which needs a grant: until then the task stays frozen because of the lease.
     if (lease_->phase() == task::Lease::Phase::frozen) record_.flags |= kLeaseFrozen;
   }
-  step_lease([&](task::LeaseActions& out) { lease_->hold(now(), held_, lease_->epoch(), out); });
+  step_lease([&](task::LeaseActions& out) { lease_->hold(now(), held_, out); });
   const bool frozen = lease_->phase() == task::Lease::Phase::frozen;
   if (held_ && frozen) record_.flags |= kFrozen;
   if (flags != record_.flags) changed();
@@ -241,11 +241,11 @@ Outcome Shim::require_lease(const CommandPacket& command) {
   if (leaving_ || command.lease_ns <= 0 || !begin_lease(command.lease_ns, command.epoch, command.nonce, true))
     return Outcome::failed;
   task::LeaseActions nothing;
-  if (runs() || ends()) lease_->start(now(), record_.attempt, lease_->epoch(), nothing);
+  if (runs() || ends()) lease_->start(now(), record_.attempt, nothing);
   held_ = (record_.flags & kFrozen) != 0 || freeze_deadline_ != 0;
   if (freeze_deadline_ != 0) freeze_due_ = boot_ns();
   freeze_deadline_ = 0;  // from here on the lease limits a freeze in progress
-  if (held_) lease_->hold(now(), true, lease_->epoch(), nothing);
+  if (held_) lease_->hold(now(), true, nothing);
   if ((record_.flags & kFrozen) != 0) lease_->frozen(now(), nothing);
   step_lease([&](task::LeaseActions& out) { lease_->require(now(), out); });
   changed();

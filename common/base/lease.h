@@ -5,18 +5,11 @@
 // Consistency" (SOSP 1989), sections 2 and 5: a promise for a time, measured by each side on its own clock.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 
 #include "common/base/time.h"
 
 namespace dtrain {
-
-// The order among a coordinator's orders: a lower one is refused. `revision` counts within an epoch, for each host.
-struct Fence {
-  std::uint64_t epoch = 0, revision = 0;
-  auto operator<=>(const Fence&) const = default;
-};
 
 // A task begins to freeze this long before its lease ends, and is killed if freezing takes longer.
 inline constexpr Duration kFreezeAhead = 1s;

@@ -17,29 +17,17 @@ void LeaseGrants::end() {
   under_way_ = 0;
 }
 
-void LeaseGrants::placed(const AssignmentId& id, const LeasedPlace& place, const Fence& fence) {
-  const auto [it, added] = places_.try_emplace(id);
-  if (!added && it->second.fence == fence) return;
-  it->second = Place{};
-  it->second.place = place;
-  it->second.fence = fence;
-  it->second.last_answer = elected_;
+void LeaseGrants::placed(const AssignmentId& id, const MemberId& host, std::uint64_t index) {
+  Place& place = places_[id];
+  if (place.index != index) place = {host, index, 0ns, elected_, false, false};
 }
 
 void LeaseGrants::leased(Instant now, const AssignmentId& id, Duration lease) {
   const auto it = places_.find(id);
   if (it == places_.end()) return;
-  LeasedPlace& place = it->second.place;
+  Place& place = it->second;
+  if (place.lease == 0ns) place.last_answer = std::max(place.last_answer, now);
   place.lease = std::max(place.lease, lease);
-  if (std::exchange(place.leased, true)) return;
-  it->second.last_answer = std::max(it->second.last_answer, now);
-}
-
-void LeaseGrants::withdraw(const AssignmentId& id, const Fence& fence) {
-  const auto it = places_.find(id);
-  if (it == places_.end()) return;
-  it->second.withdrawn = true;
-  it->second.stop = fence;
 }
 
 void LeaseGrants::set_decided(const AssignmentId& id, bool decided) {
@@ -85,74 +73,41 @@ void LeaseGrants::round_lost(std::uint64_t round, LeaseOutputs& out) {
 // The round showed that no other ledger can be newer than this one was when the round began.
 void LeaseGrants::answer(Instant now, const LeaseRequest& request, LeaseOutputs& out) {
   const auto it = places_.find(request.id);
-  if (it == places_.end() || it->second.place.host != request.host) {
+  if (it == places_.end() || it->second.host != request.host) {
     ++counters_.superseded;
     out.answers.push_back({false, request});
     return;
   }
   Place& place = it->second;
-  const bool other_boot = place.place.boot != request.boot && rules_.hold(Rule::one_boot);
-  const bool decided = place.decided && rules_.hold(Rule::no_grant_after_decision);
-  if (other_boot || decided || place.withdrawn || place.rebooted) {
+  if (place.decided && rules_.hold(Rule::no_grant_after_decision)) {
     ++counters_.unanswered;
     return;
   }
   place.last_answer = std::max(place.last_answer, now);
-  place.granted = std::max(place.granted, request.attempt);
+  place.granted = true;
   ++counters_.granted;
   out.answers.push_back({true, request});
 }
 
-// ---------------------------------------------------------------- replacing
+// ---------------------------------------------------------------- how long it may run
 
-void LeaseGrants::report(const LeaseReport& report) {
-  for (auto& [own_id, place] : places_) {
-    const AssignmentId& id = own_id;
-    if (place.place.host != report.host) continue;
-    if (report.fence < place.fence && rules_.hold(Rule::accepted_before_proof)) continue;
-    if (report.boot != place.place.boot) place.rebooted = true;
-    const auto entry = std::find_if(report.entries.begin(), report.entries.end(),
-                                    [&](const LeaseReport::Entry& candidate) { return candidate.id == id; });
-    if (entry == report.entries.end()) {
-      if (!rules_.hold(Rule::silence_is_no_proof)) place.rebooted = true;
-      continue;
-    }
-    // Without a lease its host restarts the task by itself, unless it was told to stop it.
-    const bool told = place.withdrawn && report.fence >= place.stop;
-    if (!place.place.leased && !told && rules_.hold(Rule::exempt_stays)) continue;
-    if (!entry->exited) continue;
-    place.proven_exit = true;
-    place.exited = std::max(place.exited, entry->attempt);
-  }
-}
-
-Replaceable LeaseGrants::replaceable(const AssignmentId& id, const HostSeen& host) const {
-  using Why = Replaceable::Why;
+Instant LeaseGrants::over_at(const AssignmentId& id, const HostAway& host) const {
   const auto it = places_.find(id);
-  if (it == places_.end()) return {elected_, Why::exited};
+  if (it == places_.end()) return elected_;
   const Place& place = it->second;
-  if (host.state == HostSeen::State::forgotten) return {elected_, Why::forgotten};
-  if (place.rebooted) return {elected_, Why::rebooted};
-  // A restart needs a grant, which shows in `granted`; a grant of a predecessor would be refused by the host, which
-  // has accepted this epoch.
-  if (place.proven_exit && (place.exited >= place.granted || !rules_.hold(Rule::newest_attempt)))
-    return {elected_, Why::exited};
-  if (!place.place.leased && rules_.hold(Rule::exempt_stays)) return {kNever, Why::exempt};
-  if (host.state == HostSeen::State::alive && !place.withdrawn) return {kNever, Why::in_service};
-  const Duration lease = std::max(options_.lease, place.place.lease);
+  const Duration lease = std::max(options_.lease, place.lease);
   const Duration counted = rules_.hold(Rule::margin) ? counted_lease(lease) : lease;
-  const bool from_election = rules_.hold(Rule::count_from_election) || place.granted != 0;
+  const bool from_election = rules_.hold(Rule::count_from_election) || place.granted;
   const Instant runs_out = from_election ? place.last_answer + counted : elected_;
-  if (host.state != HostSeen::State::down || !rules_.hold(Rule::agent_grace)) return {runs_out, Why::lease};
-  const Instant grace = host.since + options_.agent_grace;
-  return grace > runs_out ? Replaceable{grace, Why::grace} : Replaceable{runs_out, Why::lease};
+  if (!host.down || !rules_.hold(Rule::agent_grace)) return runs_out;
+  return std::max(runs_out, host.since + options_.agent_grace);
 }
 
 Renewed LeaseGrants::renewed(const AssignmentId& id) const {
   const auto it = places_.find(id);
-  if (it == places_.end() || !it->second.place.leased) return {};
+  if (it == places_.end() || it->second.lease == 0ns) return {};
   const Place& place = it->second;
-  return {place.last_answer + std::max(options_.lease, place.place.lease) - kFreezeAhead, place.granted != 0};
+  return {place.last_answer + std::max(options_.lease, place.lease) - kFreezeAhead, place.granted};
 }
 
 }  // namespace dtrain::cluster

@@ -7,9 +7,8 @@
 // was asked for before the next coordinator was elected; so a new coordinator need only count one lease from its
 // election.
 //
-// An assignment belongs to one host and one boot of it: after a reboot the task needs a new assignment, and no other
-// boot gets a grant. So a report from another boot, by a host that had already accepted this coordinator's order for
-// the assignment (`fence`), proves that all of its attempts are over, because that boot can only be a later one.
+// That nothing of an assignment is left is the ledger's to know: the caller then calls removed(). This class only knows
+// how long an absent host may still run what it has.
 //
 // Contract: pure. The caller must report what the log has applied (placed, removed) before it hands in the answer to
 // a round. Instants are this node's CLOCK_BOOTTIME. Cost: O(log assignments) for a call, O(its requests) for a round.
@@ -18,8 +17,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/base/broken_rule.h"
@@ -38,22 +35,10 @@ struct LeaseGrantOptions {
   BrokenRule broken_rule{};
 };
 
-// An exclusive assignment, as the ledger has it.
-struct LeasedPlace {
-  MemberId host;
-  std::string boot;  // the kernel's boot id that the host reported before the assignment was made
-  // The task runs under a lease; false with onDisconnect: keep, and for a task that began in a cluster of one host,
-  // until its host reports that it keeps a lease.
-  bool leased = true;
-  Duration lease{0};  // set if its host keeps a longer lease than this coordinator grants
-};
-
 struct LeaseRequest {
   AssignmentId id;
-  AttemptNumber attempt = 0;
   std::uint64_t nonce = 0;
   MemberId host;
-  std::string boot;
 };
 
 struct LeaseAnswer {
@@ -66,42 +51,10 @@ struct LeaseOutputs {
   std::vector<LeaseAnswer> answers;
 };
 
-// A host's report about its assignments.
-struct LeaseReport {
-  MemberId host;
-  std::string boot;
-  // The highest order that the host has accepted durably and that every living shim has confirmed: all that was sent
-  // to it before is done. (Otherwise an agent that accepts a stop while its own start is still on the way to the shim
-  // would report an end that is none; the simulated world `lease` found that.)
-  Fence fence;
-  struct Entry {
-    AssignmentId id;
-    AttemptNumber attempt = 0;  // the newest that was started
-    bool exited = false;        // nothing of it is left
-  };
-  std::vector<Entry> entries;
-};
-
-// A host's state, by membership.
-struct HostSeen {
-  enum class State : std::uint8_t { alive, down, dead, forgotten };  // down: the agent is gone and the host is up
-  State state{};
+// A host that is absent, by membership.
+struct HostAway {
+  bool down = false;  // only its agent is gone, and the host is up
   Instant since{};
-};
-
-// From when on a successor of the assignment may be placed, and what that depends on.
-struct Replaceable {
-  enum class Why : std::uint8_t {
-    in_service,  // the host is alive and nobody wants the task elsewhere: not at all
-    lease,       // the last possible grant runs out at `at`
-    grace,       // the agent's time to come back ends at `at`
-    exempt,      // only a proof of its end, or forget-node, will do
-    exited,
-    rebooted,
-    forgotten,
-  };
-  Instant at = kNever;  // the successor may be placed from then on
-  Why why{};
 };
 
 // Until when an assignment's lease holds.
@@ -118,20 +71,16 @@ class LeaseGrants {
  public:
   explicit LeaseGrants(const LeaseGrantOptions& options) : options_(options), rules_(options.broken_rule) {}
 
-  // To be called when this node is elected. All is forgotten; placed() must then be called for every assignment, with
-  // fences of this epoch.
+  // To be called when this node is elected. All is forgotten; placed() must then be called for every assignment.
   void begin(Instant now);
   void end();  // to be called when this node is deposed: waiting requests are dropped
 
-  // To be called as the log applies it. `fence`: of the order that first tells the host. A repetition with the same
-  // fence changes nothing.
-  void placed(const AssignmentId& id, const LeasedPlace& place, const Fence& fence);
+  // To be called as the log applies it. `index`: of the entry that placed it there. A repetition changes nothing.
+  void placed(const AssignmentId& id, const MemberId& host, std::uint64_t index);
   void removed(const AssignmentId& id) { places_.erase(id); }
-  // The host reports that a task which began without a lease now keeps one of this length: it may run for so long
-  // without a grant.
+  // The host reports that the task keeps a lease of this length, which may be longer than those that this coordinator
+  // grants: it may run for so long without a grant.
   void leased(Instant now, const AssignmentId& id, Duration lease);
-  // The task is wanted elsewhere (drain, move): it gets no more grants. `fence`: of the order that stops it.
-  void withdraw(const AssignmentId& id, const Fence& fence);
   // A successor is proposed: no more grants until removed(), or until restored() because the log refused the proposal.
   void decided(const AssignmentId& id) { set_decided(id, true); }
   void restored(const AssignmentId& id) { set_decided(id, false); }
@@ -140,8 +89,8 @@ class LeaseGrants {
   void round_done(Instant now, std::uint64_t round, LeaseOutputs& out);
   void round_lost(std::uint64_t round, LeaseOutputs& out);  // drops the round's requests; their shims ask again
 
-  void report(const LeaseReport& report);
-  Replaceable replaceable(const AssignmentId& id, const HostSeen& host) const;
+  // The instant from which on nothing of the assignment can run on its absent host. Only for one that runs under a lease.
+  Instant over_at(const AssignmentId& id, const HostAway& host) const;
 
   // For an assignment that runs under a lease.
   Renewed renewed(const AssignmentId& id) const;
@@ -151,11 +100,11 @@ class LeaseGrants {
  private:
   using Rule = lease::Rule;
   struct Place {
-    LeasedPlace place;
-    Fence fence, stop;      // of the order that first tells the host; of the order that stops the task, if withdrawn
+    MemberId host;
+    std::uint64_t index = 0;
+    Duration lease{0};      // as its host reported; 0: the host may run it without one
     Instant last_answer{};  // when the newest grant of this epoch was given, or of the election
-    AttemptNumber granted = 0, exited = 0;
-    bool proven_exit = false, rebooted = false, withdrawn = false, decided = false;
+    bool granted = false, decided = false;
   };
   void set_decided(const AssignmentId& id, bool decided);
   void answer(Instant now, const LeaseRequest& request, LeaseOutputs& out);

@@ -6,10 +6,7 @@ namespace dtrain::cluster::lease {
 namespace {
 
 constexpr std::string_view kLeaseRuleNames[] = {
-    "fresh-round",           "round-after-arrival", "margin",
-    "count-from-election",   "silence-is-no-proof", "accepted-before-proof",
-    "newest-attempt",        "no-grant-after-decision", "one-boot",
-    "agent-grace",           "exempt-stays",
+    "fresh-round", "round-after-arrival", "margin", "count-from-election", "no-grant-after-decision", "agent-grace",
 };
 constexpr auto kLastLeaseRule = static_cast<std::size_t>(enum_last(Rule{}));
 static_assert(std::size(kLeaseRuleNames) == kLastLeaseRule + 1);

@@ -9,8 +9,6 @@
 namespace dtrain::node {
 namespace {
 
-using HostSeen = cluster::HostSeen::State;
-
 // An agent counts as back when it has been up for so long.
 constexpr Duration kStaysBack = 10s;
 // Pause before a proposal that the log refused (it is handing over, or is full) is made again.
@@ -108,7 +106,7 @@ Instant HostWatch::watch_absent(const NodeId& id, const std::optional<gossip::Me
   const auto known = c_.ledger.state().lost.find(id);
   if (known != c_.ledger.state().lost.end() && known->second.gone >= lost.gone) {
     // After that, until its leases are over: nothing was placed there since.
-    due = known->second.gone ? kNever : leases_.over_at(id, {down ? HostSeen::down : HostSeen::dead, away.since});
+    due = known->second.gone ? kNever : leases_.over_at(id, {down, away.since});
     lost.leases_over = c_.ledger.state().applied;
   }
   if (due > c_.now.boot) return due;

@@ -48,7 +48,7 @@ void Leases::follow(JobId id) {
       const auto host = MemberId::parse(t.place.node).value_or(kNameless);
       if (t.ended || !job::wants_lease(job->spec, task)) continue;
       const AssignmentId assignment{id, job->generation, task};
-      grants_.placed(assignment, {host, "", false, {}}, {c_.replicated->epoch(), t.placed});
+      grants_.placed(assignment, host, t.placed);
       if (t.lease > 0ns) grants_.leased(c_.now.boot, assignment, t.lease);
       there[assignment] = t.place.node;
     }
@@ -65,7 +65,7 @@ void Leases::follow(JobId id) {
 void Leases::requested(const MemberId& host, const wire::LeaseRequest& request) {
   if (!c_.serving || c_.storage_failed) return;
   cluster::LeaseOutputs out;
-  grants_.request(c_.now.boot, {request.id, request.attempt, request.nonce, host, ""}, out);
+  grants_.request(c_.now.boot, {request.id, request.nonce, host}, out);
   settle(out);
 }
 
@@ -92,7 +92,7 @@ void Leases::settle(cluster::LeaseOutputs& out) {
   if (out.begin_round != 0) c_.replicated->step(c_.now.boot, raft::ReadAsked{out.begin_round});
 }
 
-Instant Leases::over_at(const NodeId& host, const cluster::HostSeen& seen) const {
+Instant Leases::over_at(const NodeId& host, const cluster::HostAway& away) const {
   const auto lost = c_.ledger.state().lost.find(host);
   const std::uint64_t said = lost == c_.ledger.state().lost.end() ? 0 : lost->second.leases_over;
   const bool hasty = c_.options.broken_rule == "lease-counted-out";
@@ -102,7 +102,7 @@ Instant Leases::over_at(const NodeId& host, const cluster::HostSeen& seen) const
       if (node != host) continue;
       const cluster::TaskRecord& t = c_.ledger.find(id)->tasks.at(assignment.task);
       if (t.lease == 0ns || t.leased <= said || !c_.ledger.heard(host)) continue;
-      at = std::max(at.value_or(Instant{}), hasty ? c_.now.boot : grants_.replaceable(assignment, seen).at);
+      at = std::max(at.value_or(Instant{}), hasty ? c_.now.boot : grants_.over_at(assignment, away));
     }
   }
   return at.value_or(kNever);

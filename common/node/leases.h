@@ -1,7 +1,7 @@
 // Leases of exclusive tasks (docs/leases.md): passes this host's lease questions to the coordinator, and, where this
 // node coordinates, keeps cluster::LeaseGrants in step with the ledger.
 //
-// Most proofs that LeaseGrants needs are in the ledger: a host's report that nothing of an assignment is left counts
+// The proof that an assignment is over is in the ledger: a host's report that nothing of an assignment is left counts
 // once it is applied, and only from the host's newest life. So this class looks at no reports and no boots: a
 // rebooted host reports that its attempts are over like any other. What is left to this class is how long a silent
 // host may still run what it has.
@@ -44,7 +44,7 @@ class Leases {
   void answered(const raft::Answer& answer);
   // The instant from which on nothing that this absent host had under leases can run; kNever: it had nothing under a
   // lease, or reported the end of all of it.
-  Instant over_at(const NodeId& host, const cluster::HostSeen& seen) const;
+  Instant over_at(const NodeId& host, const cluster::HostAway& away) const;
   // What of a job runs under leases, as its hosts last reported.
   struct Frozen {
     std::optional<AssignmentId> one;  // one that must be frozen by now, because it was granted no lease for so long

@@ -28,7 +28,6 @@ bool Lease::admit(std::uint64_t epoch) {
 // ---------------------------------------------------------------- what the clock says
 
 void Lease::enforce(Instant now, LeaseActions& out) {
-  if (exists() && now >= kill_at_) begin_kill(out);
   if (phase_ == Phase::freezing && now >= freeze_by_ && rules_.hold(Rule::freeze_bounded)) {
     out.unfenced = now >= until_;
     begin_kill(out);
@@ -49,9 +48,8 @@ void Lease::begin_freeze(Instant now, LeaseActions& out) {
 
 void Lease::begin_kill(LeaseActions& out) {
   phase_ = Phase::killing;
-  kill_at_ = kNever;
   out.kill = true;
-  out.freeze = out.thaw = out.signal = false;
+  out.freeze = out.thaw = false;
 }
 
 bool Lease::wants_grant() const {
@@ -73,19 +71,16 @@ Instant Lease::deadline() const {
   if (wants_grant()) at = std::min(at, next_ask_);
   if (phase_ == Phase::running && until_ != kNever) at = std::min(at, until_ - kFreezeAhead);
   if (phase_ == Phase::freezing && rules_.hold(Rule::freeze_bounded)) at = std::min(at, freeze_by_);
-  if (exists()) at = std::min(at, kill_at_);
   return at;
 }
 
 // ---------------------------------------------------------------- what was received
 
-bool Lease::start(Instant now, AttemptNumber attempt, std::uint64_t epoch, LeaseActions& out) {
+bool Lease::start(Instant now, AttemptNumber attempt, LeaseActions& out) {
   enforce(now, out);
-  if (!admit(epoch) || superseded_ || attempt <= attempt_ || phase_ != Phase::idle) return false;
+  if (superseded_ || attempt <= attempt_ || phase_ != Phase::idle) return false;
   attempt_ = attempt;
   phase_ = Phase::waiting;
-  stopping_ = signalled_ = false;
-  kill_at_ = kNever;
   if (exempt_) until_ = kNever;
   if (exempt_ || (!rules_.hold(Rule::start_asks) && until_ > now + kFreezeAhead)) {
     phase_ = Phase::running;
@@ -123,7 +118,6 @@ void Lease::use(const LeaseAsk& ask, Instant until, LeaseActions& out) {
   if (phase_ == Phase::freezing || phase_ == Phase::frozen) {
     out.thaw = true;
     out.freeze = false;
-    if (stopping_ && !signalled_) out.signal = signalled_ = true;
   }
   phase_ = Phase::running;
 }
@@ -147,29 +141,9 @@ void Lease::require(Instant now, LeaseActions& out) {
   enforce(now, out);
 }
 
-bool Lease::stop(Instant now, Duration grace, std::uint64_t epoch, LeaseActions& out) {
+bool Lease::hold(Instant now, bool on, LeaseActions& out) {
   enforce(now, out);
-  if (!admit(epoch)) return false;
-  if (phase_ == Phase::waiting) phase_ = Phase::idle;
-  if (!exists() || stopping_) return true;
-  stopping_ = true;
-  kill_at_ = now + grace;
-  if (held_) hold(now, false, epoch, out);
-  if (phase_ == Phase::running || !rules_.hold(Rule::stop_thaws)) out.signal = signalled_ = true;
-  return true;
-}
-
-bool Lease::kill(Instant now, std::uint64_t epoch, LeaseActions& out) {
-  enforce(now, out);
-  if (!admit(epoch)) return false;
-  if (phase_ == Phase::waiting) phase_ = Phase::idle;
-  if (exists()) begin_kill(out);
-  return true;
-}
-
-bool Lease::hold(Instant now, bool on, std::uint64_t epoch, LeaseActions& out) {
-  enforce(now, out);
-  if (!admit(epoch) || !exists() || (on && stopping_)) return false;
+  if (!exists()) return false;
   if (on && phase_ == Phase::running) begin_freeze(now, out);
   const bool released = held_ && !on;
   held_ = on;
@@ -196,8 +170,7 @@ void Lease::frozen(Instant now, LeaseActions& out) {
 
 void Lease::ended(Instant now, LeaseActions& out) {
   phase_ = Phase::idle;
-  stopping_ = signalled_ = held_ = false;
-  kill_at_ = kNever;
+  held_ = false;
   enforce(now, out);
 }
 

@@ -9,8 +9,8 @@
 // Contract: pure, allocates nothing, throws nothing. The caller must call wake() at deadline() and after every
 // wake-up before it reads a socket; carry out the actions at once, in the order of LeaseActions; and after a start or
 // a thaw read the clock again and call wake(), because the shim may have been stopped in between. Instants are
-// CLOCK_BOOTTIME of this host and never go back. `epoch` is that of the coordinator that sent the order or answer;
-// one lower than any seen is refused.
+// CLOCK_BOOTTIME of this host and never go back. `epoch` is that of the coordinator that sent the answer; one lower
+// than any seen is refused. The agent's orders have none: an agent follows its copy of the log alone.
 #pragma once
 
 #include <array>
@@ -47,7 +47,6 @@ struct LeaseActions {
   bool freeze = false;    // write cgroup.freeze 1; call frozen() when cgroup.events reports it
   bool thaw = false;      // write cgroup.freeze 0
   bool start = false;     // start the attempt, in a cgroup that is not frozen
-  bool signal = false;    // the stop signal
   std::optional<LeaseAsk> ask;
 };
 
@@ -86,23 +85,19 @@ class Lease {
   Lease(const LeaseOptions& options, std::uint64_t first_nonce, std::uint64_t epoch);
 
   void wake(Instant now, LeaseActions& out) { enforce(now, out); }
-  // Returns false if refused: a lower epoch, an attempt that is not higher, something still runs, or superseded. Likewise below.
-  bool start(Instant now, AttemptNumber attempt, std::uint64_t epoch, LeaseActions& out);
+  // Returns false if refused: an attempt that is not higher, something still runs, or superseded.
+  bool start(Instant now, AttemptNumber attempt, LeaseActions& out);
   // Takes back a start that waits for its grant; the same attempt may be ordered again. Returns false if none waits.
   bool withdraw();
+  // Returns false if it changes nothing, because of a lower epoch or otherwise. Likewise below.
   bool granted(Instant now, std::uint64_t nonce, std::uint64_t epoch, LeaseActions& out);
   // The assignment belongs to another host or to nobody: final.
   bool superseded(Instant now, std::uint64_t epoch, LeaseActions& out);
-  // Sends the stop signal; the task is killed after `grace`. A frozen task is thawed first, which takes a grant.
-  bool stop(Instant now, Duration grace, std::uint64_t epoch, LeaseActions& out);
-  bool kill(Instant now, std::uint64_t epoch, LeaseActions& out);
   // Freezes the task until released, for a reason other than the lease (onPsFailure: freeze).
-  bool hold(Instant now, bool on, std::uint64_t epoch, LeaseActions& out);
+  bool hold(Instant now, bool on, LeaseActions& out);
   // To be called when cgroup.events says that the task is frozen, whoever froze it. The caller must look there after
   // every wake-up, before wake().
   void frozen(Instant now, LeaseActions& out);
-  // A coordinator of this epoch was heard: earlier epochs are refused from now on.
-  bool accept(std::uint64_t epoch) { return admit(epoch); }
   // The task is no longer exempt: its first grant must come within one lease.
   void require(Instant now, LeaseActions& out);
   // To be called when nothing of the attempt is left.
@@ -137,8 +132,7 @@ class Lease {
   Instant until_{};           // end of the lease
   Instant next_ask_{};
   Instant freeze_by_{};       // the confirmation is due; while freezing
-  Instant kill_at_ = kNever;  // end of the grace of a stop
-  bool stopping_ = false, signalled_ = false, held_ = false, superseded_ = false, exempt_;
+  bool held_ = false, superseded_ = false, exempt_;
 };
 
 }  // namespace dtrain::task

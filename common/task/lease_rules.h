@@ -18,9 +18,7 @@ enum class Rule : std::uint8_t {
   own_nonce,            // only an answer to this shim's own question counts
   freeze_bounded,       // a task that is not frozen in time is killed
   superseded_stays,     // a superseded task is killed, frozen or not, and neither thawed nor started again
-  stop_thaws,           // a graceful stop thaws the task before it signals
-  epoch_fence,          // a lower epoch is refused
-  revision_fence,       // within an epoch a lower revision is refused
+  epoch_fence,          // an answer of a lower epoch is refused
   guard_freezes,        // the agent freezes the task if the shim does not
   guard_reads_record,   // a new life of the agent reads the end of the lease from the shim's record
 };

@@ -27,7 +27,7 @@ void SimRunner::order_start(SimShim& shim, AttemptNumber attempt) {
   if (lease.phase() == task::Lease::Phase::waiting && lease.attempt() == attempt) return;
   withdraw_start(shim, "a later order took its place");
   step_lease(shim, [&](task::LeaseActions& out) {
-    if (!shim.lease->held.start(boot_(), attempt, lease.epoch(), out)) refuse_start(shim.spec.id, attempt, "it was superseded");
+    if (!shim.lease->held.start(boot_(), attempt, out)) refuse_start(shim.spec.id, attempt, "it was superseded");
   });
 }
 
@@ -42,7 +42,7 @@ void SimRunner::withdraw_start(SimShim& shim, const char* why) {
 void SimRunner::order_freeze(SimShim& shim, bool freeze) {
   shim.held = freeze;
   step_lease(shim, [&](task::LeaseActions& out) {
-    shim.lease->held.hold(boot_(), freeze, shim.lease->held.epoch(), out);
+    shim.lease->held.hold(boot_(), freeze, out);
   });
   // Released, but its lease is over: from now on it stands still for that.
   if (!freeze && shim.frozen) shim.lease->froze = true;
@@ -83,9 +83,9 @@ void SimRunner::perform(const node::RequireLease& effect) {
     begin_lease(shim, effect.lease, true);
     task::Lease& lease = shim.lease->held;
     task::LeaseActions ignored;
-    if (shim.running) lease.start(boot_(), shim.attempt, lease.epoch(), ignored);
+    if (shim.running) lease.start(boot_(), shim.attempt, ignored);
     if (shim.held) {
-      lease.hold(boot_(), true, lease.epoch(), ignored);
+      lease.hold(boot_(), true, ignored);
       lease.frozen(boot_(), ignored);
     }
     step_lease(shim, [&](task::LeaseActions& out) { lease.require(boot_(), out); });

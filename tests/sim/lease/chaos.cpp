@@ -62,10 +62,14 @@ void Chaos::strike(Fault fault) {
       world_.slow_replies(candidate, upto(6s));
       return for_a_while(a_while(), [this, candidate] { world_.slow_replies(candidate, 0ns); });
     }
+    case Fault::slow_disk:
+      return slow_disks(a_while());
     case Fault::partition:
-      return cut_for(council::links_across(rng_.next(), world_.machines()), "partition");
+      return cut_for(council::links_across(rng_.next(), world_.machines()), "partition", a_while());
     case Fault::isolate:
-      return cut_for(council::links_of(machine(), world_.machines()), "isolate");
+      return cut_for(council::links_of(machine(), world_.machines()), "isolate", a_while());
+    case Fault::flapping:
+      return flap(slot, 3);
     case Fault::one_way:
       return one_way();
     case Fault::shim_pause:
@@ -78,13 +82,12 @@ void Chaos::strike(Fault fault) {
     case Fault::deposed:
       return depose();
     case Fault::host_pause:
+      if (active_.has(Fault::agent_kill) && rng_.chance(1, 3)) kill_agent(slot);
       if (host.pause_host()) for_a_while(a_while(), [&host] { host.resume_host(); });
       return;
-    case Fault::agent_kill: {
-      const bool wipe = active_.has(Fault::wiped_store) && rng_.chance(1, 2);
-      if (host.kill_agent(wipe)) for_a_while(a_while(), [&host] { host.start_agent(); });
-      return;
-    }
+    case Fault::agent_kill:
+      if (active_.has(Fault::isolate) && rng_.chance(1, 3)) cut_for(council::links_of(slot, world_.machines()), "isolate", a_while());
+      return kill_agent(slot);
     case Fault::reboot:
       if (!host.up()) return;
       host.power_off();
@@ -105,29 +108,57 @@ void Chaos::pause_coordinator() {
   for_a_while(a_while(), [this, slot = *slot] { world_.pause_candidate(slot, false); });
 }
 
-// Answers that its voters sent earlier arrive late, and requests of hosts arrive in between.
+void Chaos::kill_agent(Slot slot) {
+  SimHost& host = world_.host(slot);
+  const bool wipe = active_.has(Fault::wiped_store) && rng_.chance(1, 2);
+  if (host.kill_agent(wipe)) for_a_while(a_while(), [&host] { host.start_agent(); });
+}
+
+// Answers that its voters sent earlier arrive late, and requests of hosts arrive in between. The next coordinator is left alone
+// until the cut is over, so that it may replace what is cut off.
 void Chaos::depose() {
   const auto slot = world_.coordinating();
-  if (!slot) return;
+  if (!slot || world_.now() < deposed_until_) return;
+  const Duration lasts = 10s + upto(15s);
+  deposed_until_ = world_.now() + lasts;
   for (Slot other = 0; other < kCandidates; ++other)
     if (other != *slot) world_.slow_replies(other, 4s + upto(6s));
-  world_.after(upto(1s), [this, slot = *slot] {
+  world_.after(upto(1s), [this, slot = *slot, lasts] {
     for (Slot other = 0; other < kCandidates; ++other) world_.slow_replies(other, 0ns);
     if (over_) return;
     world_.pause_candidate(slot, true);
-    world_.after(3s + upto(5s), [this, slot] { world_.pause_candidate(slot, false); });
+    world_.after(2s + upto(4s), [this, slot] { world_.pause_candidate(slot, false); });
     std::uint64_t away = std::uint64_t{1} << slot;
     for (Slot host = kCandidates; host < world_.machines(); ++host)
       if (rng_.chance(1, 2)) away |= std::uint64_t{1} << host;
-    cut_for(council::links_across(away, world_.machines()), "deposed");
+    cut_for(council::links_across(away, world_.machines()), "deposed", lasts);
   });
 }
 
-void Chaos::cut_for(const council::LinkList& links, const char* what) {
+void Chaos::cut_for(const council::LinkList& links, const char* what, Duration away) {
   world_.note(what, 0, links.size());
   for (const auto& [from, to] : links) world_.cut(from, to, true);
-  for_a_while(a_while(), [this, links] {
+  for_a_while(away, [this, links] {
     for (const auto& [from, to] : links) world_.cut(from, to, false);
+  });
+}
+
+void Chaos::slow_disks(Duration lasts) {
+  const auto set = [this](Duration takes) {
+    for (Slot candidate = 0; candidate < kCandidates; ++candidate) world_.slow_disk(candidate, takes);
+  };
+  set(upto(4s));
+  for_a_while(lasts, [set] { set(0ns); });
+}
+
+// With slow disks it often comes back while its loss is being committed, and is gone again when a successor begins.
+void Chaos::flap(Slot slot, std::uint32_t more) {
+  const Duration away = upto(18s);
+  if (active_.has(Fault::slow_disk) && rng_.chance(1, 2)) slow_disks(away + 1s);
+  cut_for(council::links_of(slot, world_.machines()), "flapping", away);
+  if (more == 0) return;
+  world_.after(away + upto(2s), [this, slot, more] {
+    if (!over_) flap(slot, more - 1);
   });
 }
 
@@ -140,7 +171,7 @@ void Chaos::pause_shim(Slot slot) {
   const bool new_life = active_.has(Fault::agent_kill) && rng_.chance(1, 3);
   if (!new_life || !host.kill_agent(false)) return pause();
   host.start_agent();
-  cut_for(council::links_of(slot, world_.machines()), "new life cut off");
+  cut_for(council::links_of(slot, world_.machines()), "new life cut off", a_while());
   world_.after(400ms, pause);
 }
 
@@ -151,7 +182,7 @@ void Chaos::one_way() {
     const bool cut = other != one && !rng_.chance(1, 3);
     if (cut) links.emplace_back(one, other);
   }
-  cut_for(links, "one way");
+  cut_for(links, "one way", a_while());
 }
 
 void Chaos::heal() {

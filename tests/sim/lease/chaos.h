@@ -22,8 +22,11 @@ class Chaos {
  private:
   void next(Fault fault);
   void strike(Fault fault);
-  void cut_for(const council::LinkList& links, const char* what);
+  void cut_for(const council::LinkList& links, const char* what, Duration away);
+  void slow_disks(Duration lasts);
+  void flap(Slot slot, std::uint32_t more);
   void one_way();
+  void kill_agent(Slot slot);
   void pause_shim(Slot slot);
   void pause_coordinator();
   void depose();
@@ -45,6 +48,7 @@ class Chaos {
   Instant until_;
   std::array<Duration, kFaults> mean_{};
   UndoList undo_;
+  Instant deposed_until_{};
   bool over_ = false;
 };
 

@@ -46,11 +46,9 @@ class Checker {
   // It started or was thawed by a grant that was asked for at `asked`; the start had been ordered, or its freezing
   // had begun, at `since`.
   virtual void let_run(const Instance&, Instant /*asked*/, Instant /*since*/) {}
-  virtual void signalled(const Instance&, bool /*frozen*/) {}
-  // An order took effect on a host, or a command on a shim.
-  virtual void host_obeyed(Slot, const Fence&) {}
-  virtual void shim_obeyed(const Instance&, std::uint64_t /*epoch*/) {}
-  virtual void store_wiped(Slot, const Fence& /*highest that its shims remember*/) {}
+  // An agent passed an answer on, while its copy of the log followed the coordinator of epoch `follows`; a shim used one.
+  virtual void passed_on(const Instance&, std::uint64_t /*epoch*/, std::uint64_t /*follows*/) {}
+  virtual void answer_taken(const Instance&, std::uint64_t /*epoch*/) {}
   // The end of a run, when all is well: this host, or only its agent, is lost for good. A successor of the task must
   // run within [earliest, latest].
   virtual void lost_for_good(std::uint32_t /*task*/, Instant /*earliest*/, Instant /*latest*/) {}

@@ -1,11 +1,11 @@
 #include "tests/sim/lease/coordinator.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace dtrain::sim::lease {
 
 using Kind = Message::Kind;
-using Why = cluster::Replaceable::Why;
 
 Coordinator::Coordinator(const Setting& setting, Voter& voter, Rng rng, Voter::Send send)
     : setting_(setting),
@@ -18,25 +18,17 @@ void Coordinator::begin(Instant now) {
   active_ = true;
   term_ = voter_.term();
   round_ = voter_round_ = 0;
-  proposed_.reset();
-  moving_ = died_ = {};
+  waiting_.clear();
+  in_flight_.clear();
+  losing_.clear();
+  away_.clear();
+  told_ = placing_ = {};
   applied_ = voter_.ledger();
   hosts_.assign(setting_.hosts, {});
-  for (Host& each : hosts_) {
-    each.heard = each.seen.since = now;
-    each.revision = 1;
-  }
-  grants_.begin(voter_.elected_at());
-  for (std::uint32_t task = 0; task < kTasks; ++task) place(task);
+  for (Host& each : hosts_) each.heard = now;
+  grants_.begin(now);
+  follow(now);
   next_look_ = next_probe_ = now;
-}
-
-void Coordinator::place(std::uint32_t task) {
-  const TaskRecord& record = applied_.tasks[task];
-  if (record.generation == 0) return;
-  grants_.placed(id_of(task, record.generation),
-                 {member_of(record.host), boot_id(record.boot), !setting_.exempt[task]},
-                 {term_, host(record.host).revision});
 }
 
 void Coordinator::follow_voter(Instant now) {
@@ -46,39 +38,71 @@ void Coordinator::follow_voter(Instant now) {
   }
   if (!active_ && voter_.ready() && voter_.settled()) begin(now);
   if (!active_) return;
-  if (proposed_ && voter_.settled()) apply(now);
+  if (!in_flight_.empty() && voter_.settled()) apply(now);
+  pump(now);
   if (round_ == 0 || voter_.done() < voter_round_) return;
   cluster::LeaseOutputs out;
   grants_.round_done(now, std::exchange(round_, 0), out);
   settle(now, out);
 }
 
-void Coordinator::apply(Instant) {
-  const Replaced done = *std::exchange(proposed_, std::nullopt);
-  applied_ = voter_.ledger();
-  if (done.before.generation != 0) {
-    grants_.removed(id_of(done.task, done.before.generation));
-    ++host(done.before.host).revision;
-  }
-  if (done.after.host != done.before.host || done.before.generation == 0) ++host(done.after.host).revision;
-  moving_[done.task] = died_[done.task] = false;
-  place(done.task);
-  replaced_.push_back(done);
-  if (done.before.generation != 0) order(done.before.host);
-  order(done.after.host);
+// ---------------------------------------------------------------- the log
+
+void Coordinator::propose(Instant now, Command command) {
+  if (!active_) return;
+  waiting_.push_back(std::move(command));
+  pump(now);
 }
+
+void Coordinator::pump(Instant now) {
+  if (waiting_.empty() || !in_flight_.empty() || !voter_.settled()) return;
+  in_flight_.assign(waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  Ledger ledger = applied_;
+  ++ledger.version.index;
+  for (const Command& command : in_flight_) lease::apply(ledger, command);
+  voter_.propose(now, std::move(ledger));
+}
+
+void Coordinator::apply(Instant now) {
+  const Ledger before = std::exchange(applied_, voter_.ledger());
+  for (const Command& command : std::exchange(in_flight_, {})) {
+    const auto* lost = std::get_if<HostLost>(&command);
+    if (lost == nullptr || losing_.erase(lost->host) == 0) continue;
+    decide(lost->host, false);
+  }
+  for (std::uint32_t task = 0; task < kTasks; ++task)
+    if (applied_.tasks[task].generation != before.tasks[task].generation)
+      replaced_.push_back({task, before.tasks[task], applied_.tasks[task]});
+  follow(now);
+  next_look_ = now;
+}
+
+// As node::Leases::follow().
+void Coordinator::follow(Instant now) {
+  for (std::uint32_t task = 0; task < kTasks; ++task) {
+    const TaskRecord& t = applied_.tasks[task];
+    const bool there = !t.ended && setting_.keeps[task] != Keeps::none;
+    if (told_[task] != 0 && (!there || told_[task] != t.generation)) grants_.removed(id_of(task, told_[task]));
+    told_[task] = there ? t.generation : 0;
+    if (!there) continue;
+    grants_.placed(id_of(task, t.generation), member_id(t.host), t.placed);
+    if (t.lease > 0ns) grants_.leased(now, id_of(task, t.generation), t.lease);
+  }
+}
+
+// ---------------------------------------------------------------- messages
 
 void Coordinator::settle(Instant now, const cluster::LeaseOutputs& out) {
   for (const cluster::LeaseAnswer& answer : out.answers) {
     Message message;
     message.kind = answer.granted ? Kind::granted : Kind::superseded;
-    message.to = static_cast<Slot>(answer.request.host.low - 1);
-    message.fence.epoch = term_;
+    message.to = slot_of(static_cast<Member>(answer.request.host.low - 1));
+    message.term = term_;
     message.nonce = answer.request.nonce;
-    message.count = 1;
-    message.entries[0].task = answer.request.id.task.index;
-    message.entries[0].generation = answer.request.id.generation;
-    message.entries[0].attempt = answer.request.attempt;
+    message.member = static_cast<Member>(answer.request.host.low - 1);
+    message.task = answer.request.id.task.index;
+    message.generation = answer.request.id.generation;
     send_(message);
   }
   if (out.begin_round == 0) return;
@@ -89,112 +113,139 @@ void Coordinator::settle(Instant now, const cluster::LeaseOutputs& out) {
 void Coordinator::receive(Instant now, const Message& message) {
   if (!active_) return;
   Host& from = host(message.from);
-  if (message.kind == Kind::refused) {
-    from.heard = now;
-    if (from.seen.state != State::down) from.seen = {State::down, now};
-    return;
+  switch (message.kind) {
+    case Kind::refused:
+      from.heard = now;
+      from.state = State::down;
+      return;
+    case Kind::alive:
+      from.heard = now;
+      from.state = State::alive;
+      from.member = message.member;
+      return;
+    case Kind::request: {
+      cluster::LeaseOutputs out;
+      grants_.request(now, {id_of(message.task, message.generation), message.nonce, member_id(message.member)}, out);
+      return settle(now, out);
+    }
+    case Kind::report:
+      return propose(now, message.report);
+    default:
+      return;
   }
-  if (message.kind == Kind::request) {
-    const Entry& entry = message.entries[0];
-    cluster::LeaseOutputs out;
-    grants_.request(now,
-                    {id_of(entry.task, entry.generation), entry.attempt, message.nonce, member_of(message.from),
-                     boot_id(message.boot)},
-                    out);
-    return settle(now, out);
-  }
-  if (message.kind != Kind::report) return;
-  from.heard = now;
-  from.boot = message.boot;
-  from.fence = message.yes ? message.fence : Fence{};  // a new life has heard no order yet
-  if (from.seen.state != State::alive) from.seen = {State::alive, now};
-  cluster::LeaseReport report{member_of(message.from), boot_id(message.boot), message.fence, {}};
-  for (std::uint32_t i = 0; i < message.count; ++i) {
-    const Entry& entry = message.entries[i];
-    report.entries.push_back({id_of(entry.task, entry.generation), entry.attempt, entry.flag});
-    if (entry.generation == applied_.tasks[entry.task].generation) died_[entry.task] = entry.flag && entry.attempt > 0;
-  }
-  grants_.report(report);
-  for (std::uint32_t task = 0; task < kTasks; ++task) consider(now, task);
 }
 
 void Coordinator::tick(Instant now) {
   if (!active_ || now < next_look_) return;
-  next_look_ = now + kLook;
   if (now >= next_probe_) {
     next_probe_ = now + kProbe;
     look_at_hosts(now);
   }
-  for (std::uint32_t task = 0; task < kTasks; ++task) consider(now, task);
+  next_look_ = std::min(now + kLook, watch_hosts(now));
+  consider(now);
 }
+
+// ---------------------------------------------------------------- hosts
 
 void Coordinator::look_at_hosts(Instant now) {
   for (Slot slot = kCandidates; slot < kCandidates + setting_.hosts; ++slot) {
-    Host& each = host(slot);
-    if (each.seen.state != State::dead && now - each.heard > kDead) each.seen = {State::dead, now};
+    if (now - host(slot).heard > kDead) host(slot).state = State::dead;
     Message probe;
     probe.kind = Kind::probe;
     probe.to = slot;
     send_(probe);
-    if (each.fence != Fence{term_, each.revision}) order(slot);
   }
 }
 
-void Coordinator::order(Slot slot) {
-  Message order;
-  order.kind = Kind::order;
-  order.to = slot;
-  order.fence = {term_, host(slot).revision};
+// As node::HostWatch: to be called again at the instant that it returns.
+Instant Coordinator::watch_hosts(Instant now) {
+  Instant next = kNever;
+  std::set<Member> busy;
+  for (const TaskRecord& t : applied_.tasks)
+    if (!t.ended) busy.insert(t.host);
+  std::erase_if(away_, [&](const auto& entry) { return !busy.contains(entry.first); });
+  for (const Member member : busy) {
+    const Host& seen = host(slot_of(member));
+    const bool other = seen.member != 0 && seen.member != member;  // another member is there by now
+    const State state = other ? State::dead : seen.state;
+    if (state == State::alive) {
+      const auto away = away_.find(member);
+      if (away == away_.end()) continue;
+      if (away->second.back == Instant{}) away->second.back = now;
+      if (now - away->second.back >= kStaysBack) away_.erase(away);
+      continue;
+    }
+    if (losing_.contains(member)) continue;
+    const bool down = state == State::down;
+    Away& away = away_.try_emplace(member, Away{now, {}}).first->second;
+    away.back = {};
+    HostLost lost{member, 0, down, false};
+    Instant due = down ? away.since + kDownGrace : away.since;
+    const auto known = applied_.hosts.find(member);
+    if (known != applied_.hosts.end() && known->second.lost != 0) {
+      due = over_at(member, {down, away.since});
+      lost.leases_over = applied_.version.index;
+    }
+    if (due > now) {
+      next = std::min(next, due);
+      continue;
+    }
+    losing_.insert(member);
+    if (lost.leases_over != 0) decide(member, true);
+    propose(now, lost);
+  }
+  return next;
+}
+
+// As node::Leases::over_at().
+Instant Coordinator::over_at(Member member, const cluster::HostAway& away) const {
+  const std::uint64_t said = applied_.hosts.at(member).leases_over;
+  std::optional<Instant> at;
   for (std::uint32_t task = 0; task < kTasks; ++task) {
-    const TaskRecord& record = applied_.tasks[task];
-    if (record.generation != 0 && record.host == slot)
-      order.entries[order.count++] = {task, record.generation, record.boot, 0, moving_[task]};
+    const TaskRecord& t = applied_.tasks[task];
+    if (t.ended || t.host != member || t.lease == 0ns || t.leased <= said) continue;
+    at = std::max(at.value_or(Instant{}), grants_.over_at(id_of(task, t.generation), away));
   }
-  send_(order);
+  return at.value_or(kNever);
 }
 
-void Coordinator::move(Instant, std::uint32_t task) {
-  const TaskRecord& record = applied_.tasks[task];
-  if (!active_ || proposed_ || record.generation == 0 || moving_[task]) return;
-  moving_[task] = true;
-  ++host(record.host).revision;
-  grants_.withdraw(id_of(task, record.generation), {term_, host(record.host).revision});
-  order(record.host);
+void Coordinator::decide(Member member, bool decided) {
+  for (std::uint32_t task = 0; task < kTasks; ++task) {
+    const TaskRecord& t = applied_.tasks[task];
+    if (t.ended || t.host != member) continue;
+    if (decided)
+      grants_.decided(id_of(task, t.generation));
+    else
+      grants_.restored(id_of(task, t.generation));
+  }
 }
 
-std::optional<Slot> Coordinator::target(Instant now, Slot except) {
+// ---------------------------------------------------------------- places
+
+std::optional<Member> Coordinator::target(Instant now, Member except) {
   const Slot first = static_cast<Slot>(rng_.below(setting_.hosts));
-  std::optional<Slot> found;
+  std::optional<Member> found;
   for (Slot i = 0; i < setting_.hosts; ++i) {
-    const Slot slot = kCandidates + (first + i) % setting_.hosts;
-    const Host& each = host(slot);
-    if (each.seen.state != State::alive || each.boot == 0 || now - each.heard > kFresh) continue;
-    if (slot != except) return slot;
-    found = slot;
+    const Host& each = host(kCandidates + (first + i) % setting_.hosts);
+    if (each.state != State::alive || each.member == 0 || now - each.heard > kFresh) continue;
+    const auto known = applied_.hosts.find(each.member);
+    const bool lost = known != applied_.hosts.end() && known->second.lost != 0;
+    if (lost || losing_.contains(each.member)) continue;
+    if (each.member != except) return each.member;
+    found = each.member;
   }
   return found;
 }
 
-void Coordinator::consider(Instant now, std::uint32_t task) {
-  if (proposed_ || !voter_.settled()) return;
-  const TaskRecord& record = applied_.tasks[task];
-  Replaced next{task, record, {}, Why::in_service};
-  if (record.generation != 0) {
-    const cluster::HostSeen& seen = host(record.host).seen;
-    const auto may = grants_.replaceable(id_of(task, record.generation), seen);
-    const bool exited = setting_.replace_on_exit && died_[task] && may.why == Why::exited;
-    const bool wanted = exited || moving_[task] || may.why == Why::rebooted || seen.state != State::alive;
-    if (!wanted || may.at > now) return;
-    next.why = may.why;
+void Coordinator::consider(Instant now) {
+  for (std::uint32_t task = 0; task < kTasks; ++task) {
+    const TaskRecord& t = applied_.tasks[task];
+    if (!t.ended || placing_[task] > t.generation) continue;
+    const auto member = target(now, t.host);
+    if (!member) continue;
+    placing_[task] = t.generation + 1;
+    propose(now, Place{task, t.generation + 1, *member});
   }
-  const auto slot = target(now, record.generation == 0 ? kCandidates + setting_.hosts : record.host);
-  if (!slot) return;
-  next.after = {record.generation + 1, *slot, host(*slot).boot};
-  if (record.generation != 0) grants_.decided(id_of(task, record.generation));
-  Ledger ledger = applied_;
-  ledger.tasks[task] = next.after;
-  proposed_ = next;
-  voter_.propose(now, ledger);
 }
 
 }  // namespace dtrain::sim::lease

@@ -1,9 +1,12 @@
-// The minimal coordinator around cluster::LeaseGrants: receives reports, probes hosts, gives orders, and places a
-// successor when it may.
+// The part of node::Coordinator and node::Leases that has to do with leases, in front of the small ledger of this world:
+// keeps cluster::LeaseGrants in step with it, states that hosts are lost, and places successors.
 #pragma once
 
 #include <array>
+#include <deque>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,11 +17,13 @@
 
 namespace dtrain::sim::lease {
 
+enum class Keeps : std::uint8_t { lease, none, later };  // `later`: begins without, until the log has a second copy
+
 struct Setting {  // of a run; drawn by its seed
   Duration lease = 10s, agent_grace = 20s;
   std::uint32_t hosts = 3;
-  std::array<bool, kTasks> exempt{};
-  bool replace_on_exit = false;  // the coordinator wants a successor elsewhere, while the host restarts in place
+  std::array<Keeps, kTasks> keeps{};
+  bool in_place = false;  // a task that ends is begun again by its host; otherwise it is placed anew
   std::string broken_rule;
 };
 
@@ -27,8 +32,10 @@ class Coordinator {
   struct Replaced {
     std::uint32_t task = 0;
     TaskRecord before, after;
-    cluster::Replaceable::Why why{};
   };
+
+  // Between two looks at all hosts, and between two probes of each; how long a host may be silent.
+  static constexpr Duration kLook = 250ms, kProbe = 1s, kDead = 4s;
 
   Coordinator(const Setting& setting, Voter& voter, Rng rng, Voter::Send send);
 
@@ -39,28 +46,36 @@ class Coordinator {
   Instant deadline() const { return active_ ? next_look_ : kNever; }
 
   bool active() const { return active_; }
-  void move(Instant now, std::uint32_t task);
+  void move(Instant now, std::uint32_t task) { propose(now, Move{task}); }
+  void forget(Instant now, Member member) { propose(now, HostLost{member, 0, false, true}); }
+  void need_leases(Instant now) { propose(now, NeedLeases{}); }
   const cluster::LeaseCounters& counters() const { return grants_.counters(); }
   std::vector<Replaced> take_replaced() { return std::exchange(replaced_, {}); }
 
  private:
-  using State = cluster::HostSeen::State;
-  struct Host {
-    cluster::HostSeen seen;
+  enum class State : std::uint8_t { alive, down, dead };
+  struct Host {  // by membership
+    State state{};
     Instant heard{};
-    std::uint32_t boot = 0;  // 0: not known
-    Fence fence;
-    std::uint64_t revision = 0;
+    Member member = 0;  // 0: not known
   };
-  static constexpr Duration kLook = 250ms, kProbe = 1s, kDead = 4s, kFresh = 2500ms;
+  struct Away {
+    Instant since{};
+    Instant back{};  // not yet: Instant{}
+  };
+  static constexpr Duration kFresh = 2500ms, kDownGrace = 2s, kStaysBack = 10s;
 
   void begin(Instant now);
   void apply(Instant now);
-  void place(std::uint32_t task);
-  void consider(Instant now, std::uint32_t task);
-  std::optional<Slot> target(Instant now, Slot except);
+  void propose(Instant now, Command command);
+  void pump(Instant now);
+  void follow(Instant now);
   void look_at_hosts(Instant now);
-  void order(Slot host);
+  Instant watch_hosts(Instant now);
+  Instant over_at(Member member, const cluster::HostAway& away) const;
+  void decide(Member member, bool decided);
+  void consider(Instant now);
+  std::optional<Member> target(Instant now, Member except);
   void settle(Instant now, const cluster::LeaseOutputs& out);
   Host& host(Slot slot) { return hosts_[slot - kCandidates]; }
 
@@ -71,9 +86,12 @@ class Coordinator {
   cluster::LeaseGrants grants_;
   bool active_ = false;
   std::uint64_t term_ = 0, round_ = 0, voter_round_ = 0;
-  std::optional<Replaced> proposed_;
   Ledger applied_;
-  std::array<bool, kTasks> moving_{}, died_{};
+  std::deque<Command> waiting_;
+  std::vector<Command> in_flight_;
+  std::array<Generation, kTasks> told_{}, placing_{};  // what grants_ was told of; what was proposed
+  std::set<Member> losing_;
+  std::map<Member, Away> away_;
   std::vector<Host> hosts_;
   std::vector<Replaced> replaced_;
   Instant next_look_{}, next_probe_{};

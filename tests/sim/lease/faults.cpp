@@ -6,9 +6,9 @@ namespace dtrain::sim::lease {
 namespace {
 
 constexpr std::array<std::string_view, kFaults> kNames = {
-    "loss",       "duplicate",   "delay",       "slow-acks",   "slow-freeze", "partition",
-    "isolate",    "one-way",     "shim-pause",  "agent-pause", "coordinator-pause", "deposed", "host-pause",
-    "agent-kill", "wiped-store", "reboot",      "task-crash",  "move",        "clock-drift"};
+    "loss",    "duplicate",  "delay",       "slow-acks",         "slow-disk", "slow-freeze", "partition",
+    "isolate", "flapping", "one-way",    "shim-pause",  "agent-pause",       "coordinator-pause", "deposed", "host-pause",
+    "agent-kill", "wiped-store", "reboot",  "task-crash",        "move",      "clock-drift"};
 
 }  // namespace
 

@@ -13,9 +13,11 @@ enum class Fault : unsigned char {
   duplicate,          // messages come twice, the second time up to seconds late
   delay,              // messages overtake each other; single ones take up to seconds
   slow_acks,          // answers of single voters are slow for a while: rounds take seconds
+  slow_disk,          // the disks of all voters are slow for a while: what is proposed is committed seconds later
   slow_freeze,        // freezing takes up to seconds
   partition,          // two groups of machines do not hear each other
   isolate,            // one machine hears and reaches nobody
+  flapping,           // the network of one host goes for about a lease, comes back for a moment, and goes again
   one_way,            // what one machine sends to some others is lost
   shim_pause,         // a shim is stopped, its task runs on
   agent_pause,        // an agent is stopped
@@ -31,7 +33,7 @@ enum class Fault : unsigned char {
 };
 std::string_view to_string(Fault fault);
 std::span<const std::string_view> fault_names(Fault);
-inline constexpr std::size_t kFaults = 19;
+inline constexpr std::size_t kFaults = 21;
 
 using FaultSet = NamedFaults<Fault>;
 

@@ -11,10 +11,9 @@ namespace dtrain::sim::lease {
 namespace {
 
 using Kind = Message::Kind;
-using Why = cluster::Replaceable::Why;
 
-constexpr const char* kKinds[] = {"vote?",   "vote",  "append", "append-reply", "probe",     "refused",
-                                  "order",   "report", "request", "granted",     "superseded"};
+constexpr const char* kKinds[] = {"vote?",   "vote",  "append", "append-reply", "copy",      "probe",
+                                  "alive",   "refused", "report", "request",     "granted",      "superseded"};
 
 constexpr Counter<Figures> kCounters[] = {
     {"events", &Figures::events},
@@ -51,14 +50,16 @@ LeaseWorld::LeaseWorld(RunOptions options)
       rng_(options_.seed * 0x9e3779b97f4a7c15ull + options_.nodes),
       links_(Rng(rng_.next())),
       checkers_(all_checkers(*this)) {
-  constexpr Duration kLeases[] = {4s, 6s, 10s}, kGraces[] = {12s, 18s}, kBases[] = {200us, 5ms, 100ms};
+  constexpr Duration kLeases[] = {4s, 6s, 10s}, kGraces[] = {12s, 18s}, kBases[] = {200us, 2ms, 50ms};
   setting_.lease = kLeases[rng_.below(std::size(kLeases))];
   setting_.agent_grace = kGraces[rng_.below(std::size(kGraces))];
   setting_.hosts = options_.nodes;
-  setting_.exempt[1] = rng_.chance(1, 4);
-  setting_.replace_on_exit = rng_.chance(1, 3);
+  constexpr Keeps kKeeps[] = {Keeps::lease, Keeps::lease, Keeps::none, Keeps::later};
+  setting_.keeps[1] = kKeeps[rng_.below(std::size(kKeeps))];
+  setting_.in_place = !rng_.chance(1, 3);
   setting_.broken_rule = options_.broken_rule;
-  links_.set_base(kBases[rng_.below(std::size(kBases))]);
+  base_ = kBases[rng_.below(std::size(kBases))];
+  links_.set_base(base_);
   for (Slot slot = 0; slot < kCandidates; ++slot) {
     Candidate& candidate = candidates_[slot];
     candidate.clock.boot(now_, upto(100s));
@@ -66,7 +67,7 @@ LeaseWorld::LeaseWorld(RunOptions options)
       message.from = slot;
       this->send(std::move(message));
     };
-    candidate.voter.emplace(slot, Rng(rng_.next()), send);
+    candidate.voter.emplace(slot, setting_.hosts, Rng(rng_.next()), send);
     candidate.coordinator.emplace(setting_, *candidate.voter, Rng(rng_.next()), send);
   }
   for (Slot slot = kCandidates; slot < machines(); ++slot)
@@ -105,12 +106,10 @@ void LeaseWorld::send(Message message) {
   ++figures_.messages;
   mix(message.to << 8 ^ static_cast<std::uint64_t>(message.kind));
   if (options_.trace)
-    std::printf("%s m%u -> m%u %s term %llu round %llu epoch %llu.%llu boot %u count %u task %u.%u attempt %u\n",
+    std::printf("%s m%u -> m%u %s term %llu round %llu member %u task %u.%u\n",
                 seconds_text(now_).c_str(), message.from, message.to, kKinds[static_cast<std::size_t>(message.kind)],
                 static_cast<unsigned long long>(message.term), static_cast<unsigned long long>(message.round),
-                static_cast<unsigned long long>(message.fence.epoch),
-                static_cast<unsigned long long>(message.fence.revision), message.boot, message.count,
-                message.entries[0].task, message.entries[0].generation, message.entries[0].attempt);
+                message.member, message.task, message.generation);
   auto fate = links_.fate(message.from, message.to);
   if (fate.first && message.kind == Kind::append_reply) {
     const Duration slow = candidates_[message.from].slow_replies / 2;
@@ -153,10 +152,10 @@ void LeaseWorld::settle(Slot slot) {
   candidate.coordinator->follow_voter(candidate.clock.local(now_));
   for (const Coordinator::Replaced& done : candidate.coordinator->take_replaced()) {
     ++figures_.placed;
-    if (done.why == Why::lease) ++figures_.by_lease;
-    if (done.why == Why::grace) ++figures_.by_grace;
-    if (done.why == Why::exited) ++figures_.by_exit;
-    if (done.why == Why::rebooted) ++figures_.by_boot;
+    if (done.before.why == End::lease) ++figures_.by_lease;
+    if (done.before.why == End::grace) ++figures_.by_grace;
+    if (done.before.why == End::reported) ++figures_.by_exit;
+    if (done.before.why == End::rebooted) ++figures_.by_boot;
     note("places task", done.after.host, done.task * 1000 + done.after.generation);
   }
   const Instant local = std::min(candidate.voter->deadline(), candidate.coordinator->deadline());
@@ -207,6 +206,19 @@ void LeaseWorld::move(std::uint32_t task) {
   settle(*slot);
 }
 
+void LeaseWorld::need_leases() {
+  const auto slot = coordinating();
+  if (slot && !candidates_[*slot].paused) {
+    const Instant local = candidates_[*slot].clock.local(now_);
+    candidates_[*slot].coordinator->need_leases(local);
+    for (const auto& each : hosts_)
+      for (Member member = each->forgotten(); member >> 8 != 0; member -= 0x100)
+        candidates_[*slot].coordinator->forget(local, member);
+    settle(*slot);
+  }
+  after(5s, [this] { need_leases(); });  // it may have been lost
+}
+
 // ---------------------------------------------------------------- a run
 
 RunResult LeaseWorld::run() {
@@ -216,6 +228,7 @@ RunResult LeaseWorld::run() {
   for (Slot slot = 0; slot < kCandidates; ++slot) tick(slot);
   for (const auto& each : hosts_) each->power_on();
   chaos.begin();
+  after(5s + upto(20s), [this] { need_leases(); });
   run_until(busy_until);
   chaos.heal();
   note("calm", 0, 0);
@@ -255,8 +268,10 @@ RunResult LeaseWorld::run() {
   return result;
 }
 
-// Task 0 always runs under a lease. The bounds: what is counted on any clock, a second of messages and looks, and the
-// time until a host counts as dead.
+// Task 0 always runs under a lease. A successor comes once the host counts as dead or its agent's grace is over, and what is
+// counted on any clock. The slack: what happened is noticed at the next probe, which goes out at a look, and at the look after its
+// answer; then at most twenty messages pass one after another: for the loss of the host, the place, the host's report that all is
+// staged, the question and the round.
 void LeaseWorld::lose_for_good() {
   if (options_.nodes < 2) return;
   const auto it = std::find_if(hosts_.begin(), hosts_.end(), [](const auto& each) { return each->runs(0); });
@@ -264,7 +279,7 @@ void LeaseWorld::lose_for_good() {
   SimHost& lost = **it;
   const bool agent_only = rng_.chance(1, 2);
   note(agent_only ? "agent lost for good" : "host lost for good", 0, 0);
-  const Duration slack = 3s, drift = counted_lease(setting_.lease) / 50;
+  const Duration slack = Coordinator::kProbe + 2 * Coordinator::kLook + 20 * 2 * base_, drift = counted_lease(setting_.lease) / 50;
   Instant earliest = now_, latest;
   if (agent_only) {
     lost.kill_agent(false);
@@ -272,7 +287,7 @@ void LeaseWorld::lose_for_good() {
     latest = now_ + std::max(setting_.agent_grace * 102 / 100, counted_lease(setting_.lease) + drift) + slack;
   } else {
     lost.power_off();
-    latest = now_ + std::max(counted_lease(setting_.lease) + drift, Duration(5s)) + slack;
+    latest = now_ + std::max(counted_lease(setting_.lease) + drift, Coordinator::kDead + Coordinator::kProbe) + slack;
   }
   for (const auto& checker : checkers_) checker->lost_for_good(0, earliest, latest);
 }

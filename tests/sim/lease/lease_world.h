@@ -68,10 +68,12 @@ class LeaseWorld final : public WorldView, public Surroundings {
   void cut(Slot from, Slot to, bool on) { links_.cut(from, to, on); }
   // Its answers to appends take between half of it and all of it.
   void slow_replies(Slot candidate, Duration most) { candidates_[candidate].slow_replies = most; }
+  void slow_disk(Slot candidate, Duration takes) { candidates_[candidate].voter->slow_disk(takes); }
   void pause_candidate(Slot candidate, bool on);
   void drift_candidate(Slot candidate, std::int32_t per_million);
   std::optional<Slot> coordinating() const;
   void move(std::uint32_t task);
+  void need_leases();
   void note(const char* what, Slot machine, std::uint64_t detail) override;
 
   // WorldView and Surroundings.
@@ -111,6 +113,7 @@ class LeaseWorld final : public WorldView, public Surroundings {
   Slab<std::function<void()>> actions_;
   Slab<Message> messages_;
   council::Links links_;
+  Duration base_{};  // what a message takes; at most twice that when all is well
   Instant now_{};
   std::array<Candidate, kCandidates> candidates_;
   std::vector<std::unique_ptr<SimHost>> hosts_;

@@ -6,7 +6,7 @@
 namespace dtrain::sim::lease {
 
 SimHost::SimHost(Slot self, const Setting& setting, Surroundings& world, Rng rng)
-    : self_(self), setting_(setting), world_(world), rng_(rng) {}
+    : self_(self), setting_(setting), world_(world), rng_(rng), member_(next_member(self)) {}
 
 task::LeaseOptions SimHost::lease_options(bool exempt) const {
   task::LeaseOptions options;
@@ -154,6 +154,12 @@ void SimHost::kill(Shim& shim) {
   });
 }
 
+// All that it began has ended.
+void SimHost::leave(std::uint32_t number) {
+  std::erase_if(shims_, [&](const auto& shim) { return shim->instance.number == number; });
+  to_agent([this, number] { shim_gone(number); });
+}
+
 // A task ends within seconds of the signal, once it can run.
 void SimHost::try_signal(std::uint32_t number, std::uint32_t process) {
   kernel_after(100ms + upto(2s), number, [this, number, process](Shim& due) {
@@ -213,11 +219,14 @@ void SimHost::act(Shim& shim, const task::LeaseActions& out) {
     shim.exists = true;
     shim.frozen = shim.freeze_wanted = false;
     shim.started = shim.lease.attempt();
+    records_[{shim.instance.task, shim.instance.generation}] = shim.started;
     judge(shim);
-  }
-  if (out.signal) {
-    for (const auto& checker : world_.checkers()) checker->signalled(shim.instance, shim.frozen);
-    try_signal(number, shim.process);
+    to_agent([this, number, attempt = shim.started] {
+      for (Work& work : agent_.works)
+        if (work.shim == number && work.phase == Work::Phase::starting && work.attempt == attempt)
+          work.phase = Work::Phase::running;
+      follow_copy();
+    });
   }
   if (!out.ask) return;
   shim.asks.emplace_back(out.ask->nonce, world_.now());
@@ -238,10 +247,9 @@ void SimHost::wake_shim(Shim& shim) {
   if (std::exchange(shim.gone_unseen, false)) {
     step(shim, [&](task::LeaseActions& out) { shim.lease.ended(local(), out); });
     push_record(shim);
-    return to_agent([this] {
-      follow_order();
-      report();
-    });
+    to_agent([this, number = shim.instance.number] { exited(number); });
+    if (shim.leaving) leave(shim.instance.number);
+    return;
   }
   step(shim, [&](task::LeaseActions& out) {
     if (shim.exists && shim.frozen) return shim.lease.frozen(local(), out);
@@ -253,9 +261,10 @@ void SimHost::wake_shim(Shim& shim) {
 // come first, which takes a while.
 void SimHost::open_shim(Shim& shim) {
   const bool clock_first = task::lease::Rules(setting_.broken_rule).hold(task::lease::Rule::expiry_first);
-  if (clock_first) wake_shim(shim);
   const std::uint32_t number = shim.instance.number;
-  for (const Action& action : std::exchange(shim.inbox, {})) action();
+  const std::deque<Action> received = std::exchange(shim.inbox, {});
+  if (clock_first) wake_shim(shim);
+  for (const Action& action : received) action();
   if (clock_first) return;
   world_.after(upto(800ms), [this, number] {
     if (Shim* due = find(number); due != nullptr && !due->asleep() && !paused_) wake_shim(*due);

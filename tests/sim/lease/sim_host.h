@@ -2,8 +2,10 @@
 // communicate over a local socket, in order and fast; each can be stopped by itself, and its messages then wait.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,7 +13,6 @@
 
 #include "common/base/rng.h"
 #include "common/task/lease_guard.h"
-#include "common/task/order_fence.h"
 #include "tests/sim/lease/checker.h"
 #include "tests/sim/lease/coordinator.h"
 #include "tests/sim/sim_clock.h"
@@ -46,7 +47,7 @@ class SimHost {
   bool pause_shim(Rng& rng);  // one whose agent watches it
   bool pause_agent();
   bool pause_host();
-  bool kill_agent(bool wipe);
+  bool kill_agent(bool wipe);  // `wipe`: its disk, so that the next one is another member
   void start_agent();
   void resume_shims();
   void resume_agent();
@@ -55,6 +56,13 @@ class SimHost {
   void set_slow_freeze(bool on) { slow_freeze_ = on; }
   void set_drift(std::int32_t per_million) { clock_.drift(world_.now(), per_million); }
 
+  // The member that this host was before its disk was wiped, if nothing of that time is left. 0: none.
+  Member forgotten() const {
+    const bool is = agent_.alive && agent_.current && std::none_of(shims_.begin(), shims_.end(), [&](const auto& shim) {
+      return std::none_of(agent_.works.begin(), agent_.works.end(), [&](const Work& work) { return work.shim == shim->instance.number; });
+    });
+    return is && member_ >> 8 > 1 ? member_ - 0x100 : 0;
+  }
   bool up() const { return up_; }
   bool agent_runs() const { return agent_.alive; }
   bool runs(std::uint32_t task) const;
@@ -64,35 +72,49 @@ class SimHost {
  private:
   using Action = std::function<void()>;
   struct Shim {
-    Shim(const Instance& of, const task::Lease& fresh, bool is_exempt)
-        : instance(of), lease(fresh), exempt(is_exempt) {}
+    Shim(const Instance& of, const task::Lease& fresh, bool begins_exempt)
+        : instance(of), lease(fresh), exempt(begins_exempt) {}
     Instance instance;
     task::Lease lease;
     std::optional<task::LeaseGuard> guard;  // the agent's
     bool asleep() const { return stopped || waking; }
-    bool exempt, stopped = false, waking = false, exists = false, frozen = false, freeze_wanted = false;
+    bool exempt, leaving = false, stopped = false, waking = false, exists = false, frozen = false, freeze_wanted = false;
     bool executing = false, excused = false, gone_unseen = false;
     AttemptNumber started = 0;
-    Fence obeyed;  // all that this order asked for is done
     std::uint32_t process = 0, freezing = 0;  // which of them
     Instant tick_at = kNever, stands_since{};
     std::deque<std::pair<std::uint64_t, Instant>> asks;  // the latest, as the world's clock saw them
     std::uint64_t answered = 0;                          // nonce of the newest answer
     std::deque<Action> inbox;
   };
+  // An assignment as its agent knows it, in the phases of task::Task.
+  struct Work {
+    enum class Phase : std::uint8_t { staged, starting, running, backoff, ending, over };
+    Phase phase{};
+    std::uint32_t task = 0;
+    Generation generation = 0;
+    std::uint32_t shim = 0;  // 0: none lives
+    AttemptNumber attempt = 0;
+    bool leased = false, superseded = false, rebooted = false, signalled = false, killed = false;
+    Instant begin_at{}, kill_at = kNever, require_at{};
+    std::deque<std::uint64_t> questions;  // the last ones, whose answers are passed on
+  };
   struct Agent {
     bool asleep() const { return stopped || waking; }
-    // Stopped: by a fault of its own. Waking: its host has just continued.
-    bool alive = false, stopped = false, waking = false, found = false, ordered = false;
+    // Stopped: by a fault of its own. Waking: its host has just continued. Current: its copy of the log has an entry of
+    // this life.
+    bool alive = false, stopped = false, waking = false, found = false, current = false, dirty = false;
     std::uint32_t life = 0;
-    task::OrderFence fence;
-    std::uint32_t count = 0;
-    std::array<Entry, Message::kMostEntries> order;
+    std::optional<Slot> leader;
+    std::vector<Work> works;
+    std::optional<HostReport> report;  // the oldest that the copy has not
+    std::uint64_t sequence = 0, said_back = 0;
     Instant next_report{}, tick_at = kNever;
     std::deque<Action> inbox;
   };
   static constexpr std::size_t kAsksSeen = 32;
-  static constexpr Duration kSocket = 100us, kReport = 1s, kStopGrace = 3s;
+  static constexpr std::size_t kQuestions = 8;  // as task::Task
+  static constexpr Duration kSocket = 100us, kReport = 1s, kStopGrace = 3s, kBackoff = 200ms, kRequireEvery = 10s;
 
   // Kernel.
   void kernel_after(Duration delay, std::uint32_t number, std::function<void(Shim&)> action);
@@ -103,6 +125,7 @@ class SimHost {
   void let_run(const Shim& shim);
   void try_signal(std::uint32_t number, std::uint32_t process);
   void gone(Shim& shim);
+  void leave(std::uint32_t number);
   // Shims.
   void to_shim(std::uint32_t number, std::function<void(Shim&)> action);
   template <class Step>
@@ -120,8 +143,18 @@ class SimHost {
   Shim* find(std::uint32_t task, Generation generation);
   // Agent.
   void to_agent(Action action);
-  void obey(const Message& order);
-  void follow_order();
+  void heard(const Message& copy);
+  void follow_copy();
+  Work* work(std::uint32_t task, Generation generation);
+  Work begin(std::uint32_t task, const TaskRecord& record);
+  void advance(Work& work, const TaskRecord* record);
+  void launch(Work& work);
+  void conclude(Work& work);
+  void refused(std::uint32_t number);
+  void exited(std::uint32_t number);
+  void shim_gone(std::uint32_t number);
+  void end_shim(std::uint32_t number);
+  bool leased(std::uint32_t task) const;
   void asked(Shim& shim, const task::LeaseAsk& ask);
   void answered(const Message& message);
   void push_record(const Shim& shim);
@@ -145,8 +178,11 @@ class SimHost {
   bool up_ = false, paused_ = false, slow_freeze_ = false;
   std::uint32_t boot_ = 0, numbers_ = 0, resumes_ = 0;
   Agent agent_;
-  Fence stored_;
-  bool wiped_ = false;  // and not written since
+  // On its disk.
+  Member member_;
+  std::uint64_t term_ = 0;  // of the log: the epoch
+  LedgerCopy copy_ = std::make_shared<const Ledger>();
+  std::map<std::pair<std::uint32_t, Generation>, AttemptNumber> records_;  // newest attempt that was started
   std::vector<std::unique_ptr<Shim>> shims_;
   std::deque<Action> deferred_;  // of the kernel, while the host is stopped
   HostFigures figures_;

@@ -35,7 +35,7 @@ void Voter::campaign(Instant now) {
   for (Slot other = 0; other < kCandidates; ++other) {
     if (other == self_) continue;
     Message ask = to(other, Kind::vote_ask);
-    ask.ledger.version = ledger_.version;
+    ask.version = ledger_->version;
     send_(ask);
   }
 }
@@ -47,9 +47,10 @@ void Voter::lead(Instant now) {
   acked_.fill(0);
   stored_.fill(0);
   heard_.fill(now);
-  first_ = ledger_.version.sequence + 1;
+  first_ = ledger_->version.index + 1;
   committed_ = 0;
-  propose(now, ledger_);
+  shared_ = nullptr;
+  propose(now, *ledger_);
 }
 
 std::uint64_t Voter::begin_round(Instant now) {
@@ -57,12 +58,19 @@ std::uint64_t Voter::begin_round(Instant now) {
   return round_;
 }
 
-void Voter::propose(Instant now, const Ledger& ledger) {
-  const std::uint64_t sequence = ledger_.version.sequence + 1;
-  ledger_ = ledger;
-  ledger_.version = {term_, sequence};
-  stored_[self_] = sequence;
+void Voter::propose(Instant now, Ledger ledger) {
+  ledger.version = {term_, ledger_->version.index + 1};
+  stored_[self_] = ledger.version.index;
+  ledger_ = std::make_shared<const Ledger>(std::move(ledger));
   beat(now);
+}
+
+void Voter::teach() {
+  for (Slot host = kCandidates; host < kCandidates + hosts_; ++host) {
+    Message copy = to(host, Kind::copy);
+    copy.ledger = shared_;
+    send_(copy);
+  }
 }
 
 void Voter::beat(Instant now) {
@@ -76,6 +84,7 @@ void Voter::beat(Instant now) {
     append.ledger = ledger_;
     send_(append);
   }
+  teach();
 }
 
 std::uint64_t Voter::majority_of(const std::array<std::uint64_t, kCandidates>& counts) const {
@@ -97,10 +106,10 @@ void Voter::receive(Instant now, const Message& message) {
     if (message.term > term_) {
       const Instant keeps = election_at_;
       follow(now, message.term);
-      if (message.ledger.version < ledger_.version) election_at_ = std::max(now, keeps);
+      if (message.version < ledger_->version) election_at_ = std::max(now, keeps);
     }
     Message vote = to(message.from, Kind::vote);
-    vote.yes = message.term == term_ && role_ == Role::follower && message.ledger.version >= ledger_.version &&
+    vote.yes = message.term == term_ && role_ == Role::follower && message.version >= ledger_->version &&
                (voted_for_ == kCandidates || voted_for_ == message.from);
     if (vote.yes) voted_for_ = message.from;
     if (vote.yes) rest(now);
@@ -118,18 +127,25 @@ void Voter::receive(Instant now, const Message& message) {
       reply.yes = message.term == term_;
       if (reply.yes) {
         rest(now);
-        if (ledger_.version < message.ledger.version) ledger_ = message.ledger;
+        if (ledger_->version < message.ledger->version) {
+          ledger_ = message.ledger;
+          durable_at_ = now + disk_;
+        }
         reply.round = message.round;
-        reply.ledger.version = message.ledger.version;
+        if (now >= durable_at_) reply.version = message.ledger->version;
       }
       return send_(reply);
     }
     case Kind::append_reply:
       if (!message.yes || message.term != term_ || role_ != Role::leader) return;
       acked_[message.from] = std::max(acked_[message.from], message.round);
-      stored_[message.from] = std::max(stored_[message.from], message.ledger.version.sequence);
+      stored_[message.from] = std::max(stored_[message.from], message.version.index);
       heard_[message.from] = now;
       committed_ = majority_of(stored_);
+      if (settled() && shared_ != ledger_) {
+        shared_ = ledger_;
+        teach();
+      }
       return;
     default:
       return;

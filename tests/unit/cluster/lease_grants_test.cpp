@@ -11,28 +11,24 @@
 namespace dtrain::cluster {
 namespace {
 
-using HostState = HostSeen::State;
-using Why = Replaceable::Why;
-
 constexpr Duration kCounted = counted_lease(10s);
 const AssignmentId kPsTask{7, 1, {"ps", 0}}, kChiefTask{7, 1, {"chief", 0}};
 const MemberId kHost{1, 1}, kOther{1, 2};
+constexpr std::uint64_t kIndex = 4;
 
 Instant at(Duration since) {
   return Instant{} + since;
 }
 
-// A coordinator that was elected at 100 s in epoch 3, and told this host of the ps with revision 4.
+// A coordinator that was elected at 100 s, and whose ledger has the ps on this host.
 struct Granting {
-  explicit Granting(std::string broken = "", bool leased = true)
-      : grants({10s, 5min, 4, std::move(broken)}) {
+  explicit Granting(std::string broken = "") : grants({10s, 5min, 4, std::move(broken)}) {
     grants.begin(at(100s));
-    grants.placed(kPsTask, {kHost, "boot", leased}, {3, 4});
+    grants.placed(kPsTask, kHost, kIndex);
   }
-  LeaseOutputs request(Duration now, AttemptNumber attempt = 1, const AssignmentId& id = kPsTask, std::string boot = "boot",
-                       MemberId host = kHost) {
+  LeaseOutputs request(Duration now, const AssignmentId& id = kPsTask, const MemberId& host = kHost) {
     LeaseOutputs out;
-    grants.request(at(now), {id, attempt, ++nonce, host, std::move(boot)}, out);
+    grants.request(at(now), {id, ++nonce, host}, out);
     return out;
   }
   LeaseOutputs done(Duration now, std::uint64_t round) {
@@ -41,16 +37,11 @@ struct Granting {
     return out;
   }
   // One whole round at that time.
-  std::vector<LeaseAnswer> ask(Duration now, AttemptNumber attempt = 1, const AssignmentId& id = kPsTask,
-                               std::string boot = "boot", MemberId host = kHost) {
-    return done(now, request(now, attempt, id, std::move(boot), host).begin_round).answers;
+  std::vector<LeaseAnswer> ask(Duration now, const AssignmentId& id = kPsTask, const MemberId& host = kHost) {
+    return done(now, request(now, id, host).begin_round).answers;
   }
-  void report(const Fence& fence, std::vector<LeaseReport::Entry> entries, std::string boot = "boot") {
-    grants.report({kHost, std::move(boot), fence, std::move(entries)});
-  }
-  Replaceable may(HostState state = HostState::dead, Duration since = 0s) const {
-    return grants.replaceable(kPsTask, {state, at(since)});
-  }
+  Instant over(const AssignmentId& id = kPsTask) const { return grants.over_at(id, {false, {}}); }
+  Instant over_without_agent(Duration since) const { return grants.over_at(kPsTask, {true, at(since)}); }
   LeaseGrants grants;
   std::uint64_t nonce = 0;
 };
@@ -60,7 +51,7 @@ TEST(LeaseGrants, GrantsAfterARoundThatBeganAfterwards) {
   const auto first = coordinator.request(101s);
   EXPECT_NE(first.begin_round, 0u);
   EXPECT_TRUE(first.answers.empty());
-  EXPECT_EQ(coordinator.request(102s, 1, kChiefTask).begin_round, 0u);  // waits for the next round
+  EXPECT_EQ(coordinator.request(102s, kChiefTask).begin_round, 0u);  // waits for the next round
   auto out = coordinator.done(103s, first.begin_round);
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_TRUE(out.answers[0].granted);
@@ -77,9 +68,9 @@ TEST(LeaseGrants, WithoutTheRulesOfRounds) {
   Granting hasty("fresh-round");
   EXPECT_EQ(hasty.request(101s).answers.size(), 1u);
   Granting joins("round-after-arrival");
-  joins.grants.placed(kChiefTask, {kHost, "boot", true}, {3, 4});
+  joins.grants.placed(kChiefTask, kHost, kIndex);
   const auto first = joins.request(101s);
-  joins.request(102s, 1, kChiefTask);
+  joins.request(102s, kChiefTask);
   EXPECT_EQ(joins.done(103s, first.begin_round).answers.size(), 2u);
 }
 
@@ -99,111 +90,57 @@ TEST(LeaseGrants, ARoundThatIsLostAnswersNobody) {
 TEST(LeaseGrants, OfManyThatWaitTheLimitIsKept) {
   Granting coordinator;
   const auto first = coordinator.request(101s);
-  for (std::uint32_t i = 0; i < 6; ++i) coordinator.request(102s, 1, {7, 1, {"chief", i}});
-  coordinator.request(102s, 2, {7, 1, {"chief", 0}});  // in place of its older one
+  for (std::uint32_t i = 0; i < 6; ++i) coordinator.request(102s, {7, 1, {"chief", i}});
+  coordinator.request(102s, {7, 1, {"chief", 0}});  // in place of its older one
   EXPECT_EQ(coordinator.grants.counters().dropped, 2u);
   const auto second = coordinator.done(103s, first.begin_round).begin_round;
   const auto answers = coordinator.done(104s, second).answers;
   ASSERT_EQ(answers.size(), 4u);
-  EXPECT_EQ(answers[0].request.attempt, 2u);
+  EXPECT_EQ(answers[0].request.nonce, coordinator.nonce);
 }
 
 TEST(LeaseGrants, AnotherHostIsSuperseded) {
   Granting coordinator;
-  const auto answers = coordinator.ask(101s, 1, kPsTask, "boot", kOther);
+  const auto answers = coordinator.ask(101s, kPsTask, kOther);
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_FALSE(answers[0].granted);
   coordinator.grants.removed(kPsTask);
   EXPECT_FALSE(coordinator.ask(102s).at(0).granted);
 }
 
-TEST(LeaseGrants, AnotherBootIsNotGrantedAnything) {
-  EXPECT_TRUE(Granting().ask(101s, 1, kPsTask, "later").empty());
-  EXPECT_EQ(Granting("one-boot").ask(101s, 1, kPsTask, "later").size(), 1u);
-}
-
-TEST(LeaseGrants, AHostIsReplacedAfterTheLastPossibleGrantAndTheMargin) {
+TEST(LeaseGrants, ALeaseIsOverAfterTheLastPossibleGrantAndTheMargin) {
   Granting coordinator;
-  EXPECT_EQ(coordinator.may(HostState::alive).at, kNever);
-  EXPECT_EQ(coordinator.may().at, at(100s + kCounted));  // a predecessor may have granted until the election
+  EXPECT_EQ(coordinator.over(), at(100s + kCounted));  // a predecessor may have granted until the election
   coordinator.ask(150s);
-  EXPECT_EQ(coordinator.may().at, at(150s + kCounted));
-  EXPECT_EQ(coordinator.may().why, Why::lease);
+  EXPECT_EQ(coordinator.over(), at(150s + kCounted));
   Granting tight("margin");
   tight.ask(150s);
-  EXPECT_EQ(tight.may().at, at(160s));
-  EXPECT_EQ(Granting("count-from-election").may().at, at(100s));
+  EXPECT_EQ(tight.over(), at(160s));
+  EXPECT_EQ(Granting("count-from-election").over(), at(100s));
 }
 
-TEST(LeaseGrants, ALongerLeaseOfItsHostIsCountedOut) {
+// It runs without any grant from when it was told to keep a lease: at the latest when its host said so.
+TEST(LeaseGrants, WhatBeginsToKeepALeaseIsCountedFromThenAndForAsLongAsItsHostSays) {
   Granting coordinator;
-  coordinator.grants.placed(kChiefTask, {kHost, "boot", true, 30s}, {3, 4});
-  EXPECT_EQ(coordinator.grants.replaceable(kChiefTask, {HostState::dead, {}}).at, at(100s + counted_lease(30s)));
-}
-
-// It runs without any grant from when it was told to keep one: at the latest when its host said so.
-TEST(LeaseGrants, WhatBeginsToKeepALeaseIsCountedFromThen) {
-  Granting coordinator("", false);
-  EXPECT_EQ(coordinator.may().why, Why::exempt);
   coordinator.grants.leased(at(200s), kPsTask, 10s);
-  EXPECT_EQ(coordinator.may().at, at(200s + kCounted));
-  coordinator.grants.leased(at(300s), kPsTask, 10s);
-  EXPECT_EQ(coordinator.may().at, at(200s + kCounted)) << "it was said before";
+  EXPECT_EQ(coordinator.over(), at(200s + kCounted));
+  coordinator.grants.leased(at(300s), kPsTask, 30s);
+  EXPECT_EQ(coordinator.over(), at(200s + counted_lease(30s))) << "that it keeps one was said before";
+  coordinator.grants.leased(at(300s), kPsTask, 20s);
+  EXPECT_EQ(coordinator.over(), at(200s + counted_lease(30s))) << "the longest counts";
   coordinator.grants.leased(at(300s), kChiefTask, 10s);
-  EXPECT_EQ(coordinator.grants.replaceable(kChiefTask, {HostState::dead, {}}).why, Why::exited) << "nobody placed it";
+  EXPECT_EQ(coordinator.over(kChiefTask), at(100s)) << "nobody placed it";
 }
 
 TEST(LeaseGrants, AnAgentThatIsGoneGetsTimeToComeBack) {
   Granting coordinator;
   coordinator.ask(150s);
-  EXPECT_EQ(coordinator.may(HostState::down, 155s).at, at(155s + 5min));
-  EXPECT_EQ(coordinator.may(HostState::down, 155s).why, Why::grace);
+  EXPECT_EQ(coordinator.over_without_agent(155s), at(155s + 5min));
+  coordinator.ask(155s + 5min);
+  EXPECT_EQ(coordinator.over_without_agent(155s), at(155s + 5min + kCounted)) << "and its lease to end";
   Granting hasty("agent-grace");
   hasty.ask(150s);
-  EXPECT_EQ(hasty.may(HostState::down, 155s).at, at(150s + kCounted));
-}
-
-TEST(LeaseGrants, SilenceIsNoProof) {
-  for (const bool broken : {false, true}) {
-    Granting coordinator(broken ? "silence-is-no-proof" : "");
-    coordinator.ask(150s);
-    coordinator.report({3, 4}, {{kChiefTask, 1, true}});
-    EXPECT_EQ(coordinator.may().at, broken ? at(100s) : at(150s + kCounted));
-  }
-}
-
-TEST(LeaseGrants, TheExitOfTheNewestAttemptIsProof) {
-  for (const bool broken : {false, true}) {
-    Granting coordinator(broken ? "newest-attempt" : "");
-    coordinator.ask(150s, 2);
-    coordinator.report({3, 4}, {{kPsTask, 1, true}});
-    EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::lease);
-    coordinator.report({3, 5}, {{kPsTask, 2, false}});
-    EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::lease);
-    coordinator.report({3, 5}, {{kPsTask, 2, true}});
-    EXPECT_EQ(coordinator.may().why, Why::exited);
-    EXPECT_LE(coordinator.may().at, at(150s));
-    coordinator.ask(151s, 3);  // started again in place
-    EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::lease);
-  }
-}
-
-TEST(LeaseGrants, AnotherBootIsProof) {
-  Granting coordinator;
-  coordinator.ask(150s);
-  coordinator.report({3, 4}, {}, "later");
-  EXPECT_EQ(coordinator.may().why, Why::rebooted);
-  EXPECT_TRUE(coordinator.ask(151s).empty());  // and what comes late of the other is not granted
-}
-
-TEST(LeaseGrants, NoProofBeforeTheHostHasAcceptedTheOrder) {
-  for (const bool broken : {false, true}) {
-    Granting coordinator(broken ? "accepted-before-proof" : "");
-    for (const Fence& fence : {Fence{2, 9}, Fence{3, 3}}) coordinator.report(fence, {{kPsTask, 1, true}});
-    EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::lease);
-    coordinator.report({2, 9}, {}, "earlier");
-    EXPECT_EQ(coordinator.may().why, broken ? Why::rebooted : Why::lease);
-  }
+  EXPECT_EQ(hasty.over_without_agent(155s), at(150s + kCounted));
 }
 
 TEST(LeaseGrants, NothingIsGrantedOnceASuccessorIsDecidedOn) {
@@ -217,36 +154,29 @@ TEST(LeaseGrants, NothingIsGrantedOnceASuccessorIsDecidedOn) {
   }
 }
 
-TEST(LeaseGrants, WithdrawnItRunsOutThoughItsHostIsAlive) {
+TEST(LeaseGrants, ToldAgainNothingChangesAndPlacedAgainAllBeginsAnew) {
   Granting coordinator;
   coordinator.ask(150s);
-  coordinator.grants.withdraw(kPsTask, {3, 5});
+  coordinator.grants.decided(kPsTask);
+  coordinator.grants.placed(kPsTask, kHost, kIndex);
+  EXPECT_EQ(coordinator.over(), at(150s + kCounted));
   EXPECT_TRUE(coordinator.ask(151s).empty());
-  EXPECT_EQ(coordinator.may(HostState::alive).at, at(150s + kCounted));
+  coordinator.grants.placed(kPsTask, kHost, kIndex + 1);
+  EXPECT_EQ(coordinator.over(), at(100s + kCounted));
+  EXPECT_EQ(coordinator.ask(152s).size(), 1u);
 }
 
-TEST(LeaseGrants, WithoutALeaseOnlyProofReplacesIt) {
-  for (const bool broken : {false, true}) {
-    Granting coordinator(broken ? "exempt-stays" : "", false);
-    EXPECT_EQ(coordinator.may().why, broken ? Why::lease : Why::exempt);
-    // Its host starts it again by itself, so an exit is proof only once it was told to stop it.
-    coordinator.report({3, 4}, {{kPsTask, 1, true}});
-    EXPECT_EQ(coordinator.may().why, broken ? Why::exited : Why::exempt);
-    coordinator.grants.withdraw(kPsTask, {3, 5});
-    coordinator.report({3, 5}, {{kPsTask, 1, true}});
-    EXPECT_EQ(coordinator.may().why, Why::exited);
-  }
-  Granting gone("", false);
-  EXPECT_EQ(gone.may(HostState::forgotten).why, Why::forgotten);
-  gone.report({3, 4}, {}, "later");
-  EXPECT_EQ(gone.may().why, Why::rebooted);
-}
-
-TEST(LeaseGrants, ToldAgainNothingChanges) {
+// The task is frozen a second before its lease ends.
+TEST(LeaseGrants, SaysUntilWhenATaskRunsUnlessItIsRenewed) {
   Granting coordinator;
-  coordinator.ask(150s, 2);
-  coordinator.grants.placed(kPsTask, {kHost, "boot", true}, {3, 4});
-  EXPECT_EQ(coordinator.may().at, at(150s + kCounted));
+  EXPECT_EQ(coordinator.grants.renewed(kPsTask).until, kNever) << "its host may run it without a lease";
+  coordinator.grants.leased(at(90s), kPsTask, 10s);
+  EXPECT_EQ(coordinator.grants.renewed(kPsTask).until, at(109s));
+  EXPECT_FALSE(coordinator.grants.renewed(kPsTask).granted) << "but by a predecessor";
+  coordinator.ask(150s);
+  EXPECT_EQ(coordinator.grants.renewed(kPsTask).until, at(159s));
+  EXPECT_TRUE(coordinator.grants.renewed(kPsTask).granted);
+  EXPECT_EQ(coordinator.grants.renewed(kChiefTask).until, kNever) << "nobody placed it";
 }
 
 // Every answer is to a request that arrived before its round began, every request of an assignment that is not the
@@ -261,7 +191,7 @@ TEST(LeaseGrantsTwin, RoundsAnswerWhatArrivedBeforeTheyBegan) {
     LeaseGrants grants({10s, 5min, 4096, ""});
     grants.begin(at(0s));
     const auto id = [](std::uint32_t index) { return AssignmentId{1, 1, {"ps", index}}; };
-    for (std::uint32_t i = 0; i < 4; ++i) grants.placed(id(i), {kHost, "boot", true}, {1, 1});
+    for (std::uint32_t i = 0; i < 4; ++i) grants.placed(id(i), kHost, kIndex);
     std::vector<Asked> waiting, in_round;
     std::uint64_t round = 0, nonce = 0;
     const auto begins = [&](const LeaseOutputs& out) {
@@ -274,7 +204,7 @@ TEST(LeaseGrantsTwin, RoundsAnswerWhatArrivedBeforeTheyBegan) {
       LeaseOutputs out;
       if (rng.chance(2, 3)) {
         const auto index = static_cast<std::uint32_t>(rng.below(4));
-        grants.request(at(1s), {id(index), 1, ++nonce, kHost, "boot"}, out);
+        grants.request(at(1s), {id(index), ++nonce, kHost}, out);
         std::erase_if(waiting, [&](const Asked& older) { return older.index == index; });
         waiting.push_back({nonce, index});
         begins(out);

@@ -60,7 +60,7 @@ TEST(LeaseTwin, NothingRunsWithoutAGrantThatAllowsIt) {
         case 0:
           if (before != Lease::Phase::idle) break;
           naive.stands(now);
-          ASSERT_TRUE(lease.start(now, ++attempt, 1, out));
+          ASSERT_TRUE(lease.start(now, ++attempt, out));
           break;
         case 1:
           if (before == Lease::Phase::freezing) lease.frozen(now, out);

@@ -11,7 +11,6 @@ std::unique_ptr<Checker> never_two(WorldView& world);
 std::unique_ptr<Checker> grant_is_fresh(WorldView& world);
 std::unique_ptr<Checker> not_frozen_for_ever(WorldView& world);
 std::unique_ptr<Checker> successor_in_time(WorldView& world);
-std::unique_ptr<Checker> old_order_never_acts(WorldView& world);
-std::unique_ptr<Checker> thawed_before_signalled(WorldView& world);
+std::unique_ptr<Checker> answers_are_of_the_newest(WorldView& world);
 
 }  // namespace dtrain::sim::lease

@@ -79,30 +79,19 @@ TEST(SuccessorInTime, TooSoonTooLateOrNever) {
   EXPECT_TRUE(ends({}));
 }
 
-TEST(OldOrderNeverActs, AHostOrAShimGoesBack) {
+TEST(AnswersAreOfTheNewest, AHostOrAShimGoesBack) {
   for (const bool host : {false, true}) {
     FakeView world;
-    const auto checker = old_order_never_acts(world);
-    checker->host_obeyed(3, {2, 5});
-    checker->host_obeyed(4, {1, 1});
-    checker->host_obeyed(3, {2, 5});
-    checker->store_wiped(4, {});
-    checker->host_obeyed(4, {1, 0});
-    checker->shim_obeyed(kOld, 2);
-    checker->shim_obeyed(kNew, 1);
+    const auto checker = answers_are_of_the_newest(world);
+    checker->passed_on(kOld, 5, 4);
+    checker->passed_on(kOld, 5, 5);
+    checker->answer_taken(kOld, 2);
+    checker->answer_taken(kOld, 2);
+    checker->answer_taken(kNew, 1);
     EXPECT_FALSE(world.violation_);
-    host ? checker->host_obeyed(3, {2, 4}) : checker->shim_obeyed(kOld, 1);
-    EXPECT_TRUE(world.broke("old_order_never_acts"));
+    host ? checker->passed_on(kOld, 4, 5) : checker->answer_taken(kOld, 1);
+    EXPECT_TRUE(world.broke("answers_are_of_the_newest"));
   }
-}
-
-TEST(ThawedBeforeSignalled, AFrozenOneIsSignalled) {
-  FakeView world;
-  const auto checker = thawed_before_signalled(world);
-  checker->signalled(kOld, false);
-  EXPECT_FALSE(world.violation_);
-  checker->signalled(kOld, true);
-  EXPECT_TRUE(world.broke("thawed_before_signalled"));
 }
 
 TEST(GrantIsFresh, WhatWasAskedForBeforeLetsItRun) {
