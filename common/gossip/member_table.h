@@ -28,11 +28,13 @@ struct Member {
   FactsPtr facts;
   std::uint64_t incarnation = 0;
   std::int64_t since_ms : 56 = 0;  // when this state began, on this node's clock; may lie before its start
-  std::uint64_t state_bits : 8 = 0;
+  std::uint64_t state_bits : 7 = 0;
+  std::uint64_t was_down : 1 = 0;  // dead, and before that its agent was down on a host that was up, as far as this node saw
 
   wire::MemberState state() const { return static_cast<wire::MemberState>(state_bits); }
   void enter(wire::MemberState state, Instant now) {
-    state_bits = static_cast<std::uint64_t>(state) & 0xff;
+    was_down = state == wire::MemberState::dead && (this->state() == wire::MemberState::down || was_down != 0) ? 1 : 0;
+    state_bits = static_cast<std::uint64_t>(state) & 0x7f;
     constexpr std::int64_t kMost = (std::int64_t{1} << 55) - 1;
     since_ms = std::clamp<std::int64_t>(now.time_since_epoch() / 1ms, -kMost, kMost);
   }

@@ -325,7 +325,7 @@ std::size_t Membership::memory_bytes() const {
 namespace {
 
 MemberView view_of(const Member& member) {
-  MemberView view{member.state(), member.incarnation, member.identity.get(), {}};
+  MemberView view{member.state(), member.incarnation, member.identity.get(), {}, member.was_down != 0};
   if (member.facts)
     for (std::size_t key = 0; key < wire::kFactKeys; ++key) view.facts[key] = (*member.facts)[key].get();
   return view;

@@ -125,6 +125,7 @@ struct MemberView {
   std::uint64_t incarnation = 0;
   const wire::Identity* identity = nullptr;
   const wire::Fact* facts[wire::kFactKeys] = {};  // by key; null: not known
+  bool agent_ended_first = false;  // dead: this node saw before that its agent was down while its host was up
 };
 struct Counters {
   std::uint64_t drops[wire::kDrops] = {};

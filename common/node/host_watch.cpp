@@ -98,7 +98,7 @@ Instant HostWatch::watch_absent(const NodeId& id, const std::optional<gossip::Me
   without_copy_.erase(id);
   if (losing_.contains(id)) return kNever;
   cluster::HostLost lost{id, host_name(c_, id), member && member->state == wire::MemberState::left, 0,
-                         member && member->state != wire::MemberState::dead};
+                         member && (member->state != wire::MemberState::dead || member->agent_ended_first)};
   const bool down = !member || member->state == wire::MemberState::down;
   Away& away = away_.try_emplace(id, Away{c_.now.boot, {}}).first->second;
   away.back = {};

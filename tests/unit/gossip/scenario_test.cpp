@@ -302,6 +302,18 @@ TEST(Scenario, ADownMemberWhoseHostFallsSilentEndsDead) {
   cluster.run(5s);
   cluster.connect_answer = [](std::size_t, std::size_t) { return GoneChecked::Answer::silent; };
   EXPECT_TRUE(cluster.run_until([&] { return cluster.everybody_sees(2, MemberState::dead); }, 60s));
+  // What ran there is lost at no cost: its agent had ended first, as where a host is shut down.
+  EXPECT_TRUE(cluster.view(0, 2).agent_ended_first);
+}
+
+TEST(Scenario, AHostThatVanishesEndsDeadWithoutAnEndOfItsAgent) {
+  TinyCluster cluster;
+  cluster.start(6);
+  cluster.run(15s);
+  cluster.connect_answer = [](std::size_t, std::size_t) { return GoneChecked::Answer::silent; };
+  cluster.kill(2);
+  EXPECT_TRUE(cluster.run_until([&] { return cluster.everybody_sees(2, MemberState::dead); }, 60s));
+  EXPECT_FALSE(cluster.view(0, 2).agent_ended_first);
 }
 
 }  // namespace

@@ -132,6 +132,7 @@ class TinyCluster {
   }
 
   // ---- looking
+  MemberView view(std::size_t at, std::size_t of) { return nodes_[at].membership->find(nodes_[of].identity->id).value_or(MemberView{}); }
   std::optional<wire::MemberState> state(std::size_t at, std::size_t of) {
     const auto view = nodes_[at].membership->find(id_of(of));
     if (!view) return std::nullopt;

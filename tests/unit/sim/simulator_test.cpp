@@ -168,7 +168,7 @@ TEST(World, SeedsThatOnceFailed) {
         Once{3, 2951, true, true}, Once{1, 8821, true, true}, Once{1, 12944, true, true}, Once{3, 13670, true, true}, Once{3, 474, true, true}, Once{3, 7601, true, true}, Once{3, 9588, true, true}, Once{3, 12003, true, true}, Once{3, 16901, true, true}, Once{3, 17652, true, true}, Once{1, 2044, true, true}, Once{1, 14680, true, true}, Once{3, 3440, true, true},
         Once{3, 16860, true, true}, Once{3, 91, true, true, true}, Once{3, 209, true, true, true}, Once{3, 255, true, true, true},
         Once{3, 756, true, true, true}, Once{3, 922, true, true, true}, Once{5, 67, true, true, true},
-        Once{3, 864, true, true, true, true}, Once{3, 1393, true, true, true, true}, Once{3, 2115, true, true, true, true}, Once{3, 370, true, true, true, true}, Once{3, 624, true, true, true, true}}) {
+        Once{3, 864, true, true, true, true}, Once{3, 1393, true, true, true, true}, Once{3, 2115, true, true, true, true}, Once{3, 370, true, true, true, true}, Once{3, 624, true, true, true, true}, Once{12, 4, true, true, true, true}}) {
     if (turn++ % kEveryOnceFailed != 0) continue;
     RunOptions options;
     options.nodes = once.nodes;
