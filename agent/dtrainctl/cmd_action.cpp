@@ -1,8 +1,8 @@
 // cancel, suspend, resume, restart, scale, delete, rerun: one request each, which may safely be sent twice.
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/stream.h"
 #include "agent/dtrainctl/upload.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -26,7 +26,7 @@ Outcome<void> act(Session& session, wire::ActionRequest request, const std::stri
     auto reply = session.change<wire::SubmitReply>(wire::MessageType::action, request, wire::MessageType::submitted);
     if (!reply) return failed(reply.error());
     session.warn(reply->warnings);
-    session.show(json_of(*reply), [&] { return reply->name + "\n"; });
+    session.show(json::of(*reply), [&] { return reply->name + "\n"; });
     return {};
   }
   auto reply = with_package(session, package_dir, [&](const Upload& package) {

@@ -1,6 +1,6 @@
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -11,7 +11,7 @@ int cmd_checkpoints(Session& session, const CheckpointsOptions& options) {
                                                       wire::CheckpointsRequest{options.job, options.verify},
                                                       wire::MessageType::checkpoints, deadline);
   if (!reply) return session.report(reply.error());
-  session.show(json_of(reply->checkpoints), [&] { return checkpoints_table(reply->checkpoints, session.layout()); });
+  session.show(json::of(reply->checkpoints), [&] { return checkpoints_table(reply->checkpoints, session.layout()); });
   if (!reply->unrecognised.empty()) session.note(reply->unrecognised);
   return kDone;
 }

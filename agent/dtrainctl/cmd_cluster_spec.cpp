@@ -1,7 +1,7 @@
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
 #include "agent/dtrainctl/user_entry.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -12,7 +12,7 @@ int cmd_cluster_spec(Session& session, const TaskSpecsOptions& options) {
   if (!reply) return session.report(reply.error());
   session.warn(reply->warnings);
   add_user_entry(reply->tasks);
-  session.show(json_of(reply->tasks), [&] { return task_specs_text(reply->tasks); });
+  session.show(json::of(reply->tasks), [&] { return task_specs_text(reply->tasks); });
   return kDone;
 }
 

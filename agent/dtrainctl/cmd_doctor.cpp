@@ -2,11 +2,11 @@
 // this program examines this host with the rights of its user.
 #include <algorithm>
 
-#include "agent/dtrainctl/json_view.h"
-#include "agent/dtraind/exam_terms.h"
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/tables.h"
+#include "agent/dtraind/exam_terms.h"
 #include "agent/host/doctor_facts.h"
+#include "common/json/answers.h"
 #include "common/node/doctor.h"
 
 namespace dtrain::ctl {
@@ -43,7 +43,7 @@ Findings look_here(const std::string& config_file, const wire::ErrorItem& why) {
 
 int cmd_doctor(Session& session, const DoctorOptions& options) {
   const auto show = [&](const Findings& findings) {
-    session.show(json_of(findings), [&] { return findings_text(findings, session.layout()); });
+    session.show(json::of(findings), [&] { return findings_text(findings, session.layout()); });
   };
   const auto reply = session.ask<wire::DoctorReply>(wire::MessageType::query_doctor, wire::Empty{}, wire::MessageType::doctor);
   if (reply) {

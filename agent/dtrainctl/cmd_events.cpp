@@ -1,6 +1,6 @@
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -13,9 +13,9 @@ void print_events(Session& session, const std::vector<wire::EventView>& events, 
     if (number <= last) continue;
     last = number;
     if (session.globals.format == Format::json)
-      session.io.out << json_text(json_of(event), false) << "\n";
+      session.io.out << json::text(json::of(event), false) << "\n";
     else if (session.globals.format == Format::yaml)
-      session.io.out << "---\n" << yaml_text(json_of(event)) << "\n";
+      session.io.out << "---\n" << json::yaml(json::of(event)) << "\n";
     else
       session.io.out << event_line(event);
   }

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -26,7 +26,7 @@ int cmd_jobs(Session& session, const JobsOptions& options) {
     if (more) request.after = reply->jobs.back().id;
     jobs.insert(jobs.end(), std::make_move_iterator(reply->jobs.begin()), std::make_move_iterator(reply->jobs.end()));
   }
-  session.show(json_of(jobs), [&] { return jobs_table(jobs, session.layout()); });
+  session.show(json::of(jobs), [&] { return jobs_table(jobs, session.layout()); });
   return kDone;
 }
 

@@ -11,8 +11,8 @@
 #include "agent/base/small_file.h"
 #include "agent/base/unique_fd.h"
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/net/cluster_keys.h"
+#include "common/json/answers.h"
 #include "common/wire/client_key_file.h"
 #include "common/wire/key_file.h"
 

@@ -1,6 +1,6 @@
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -10,7 +10,7 @@ int cmd_nodes(Session& session, const NamedOptions& options) {
                                                     wire::MessageType::nodes);
   if (!reply) return session.report(reply.error());
   session.note_stale(reply->stale);
-  session.show(json_of(reply->nodes), [&] { return nodes_table(reply->nodes, session.layout()); });
+  session.show(json::of(reply->nodes), [&] { return nodes_table(reply->nodes, session.layout()); });
   return kDone;
 }
 
@@ -32,14 +32,14 @@ int show_node(Session& session, const std::string& name, const std::function<voi
 
 int cmd_describe_node(Session& session, const NamedOptions& options) {
   return show_node(session, options.name, [&](const wire::NodeView& node) {
-    session.show(json_of(node), [&] { return node_text(node, session.layout()); });
+    session.show(json::of(node), [&] { return node_text(node, session.layout()); });
   });
 }
 
 int cmd_topology(Session& session, const NamedOptions& options) {
   return show_node(session, options.name, [&](const wire::NodeView& node) {
     const Json json{{"name", node.name}, {"topology", node.topology}, {"packages", node.packages},
-                    {"numa_nodes", node.numa_nodes}, {"gpus", json_of(node.gpus.devices)}};
+                    {"numa_nodes", node.numa_nodes}, {"gpus", json::of(node.gpus.devices)}};
     session.show(json, [&] { return topology_text(node); });
   });
 }

@@ -1,8 +1,8 @@
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
 #include "agent/dtrainctl/upload.h"
 #include "agent/dtrainctl/user_entry.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -17,7 +17,7 @@ int cmd_plan(Session& session, const FileOptions& options) {
   session.warn(reply->warnings);
   add_user_entry(reply->tasks);
   if (!reply->waiting_for.empty()) session.note("it could not start now: " + reply->waiting_for);
-  session.show(json_of(*reply), [&] { return task_specs_text(reply->tasks); });
+  session.show(json::of(*reply), [&] { return task_specs_text(reply->tasks); });
   return kDone;
 }
 

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -32,7 +32,7 @@ int cmd_recover_quorum(Session& session, const RecoverOptions& options) {
     const auto would = ask(session, false, options.force);
     if (!would) return session.report(would.error());
     if (session.structured())
-      session.show(json_of(*would), [] { return std::string(); });
+      session.show(json::of(*would), [] { return std::string(); });
     else
       session.io.err << recovery_warning(*would);
     if (!session.io.in_tty)
@@ -45,7 +45,7 @@ int cmd_recover_quorum(Session& session, const RecoverOptions& options) {
   }
   const auto done = ask(session, true, options.force);
   if (!done) return session.report(done.error());
-  session.show(json_of(*done), [&] {
+  session.show(json::of(*done), [&] {
     return done->node + ": history " + std::to_string(done->new_history) + " of the cluster begins behind entry " +
            std::to_string(done->index) + " (epoch " + std::to_string(done->epoch) +
            ")\nmembers that are up, or come back, drop their logs and follow it by themselves\nstart lost voters only when those that are "

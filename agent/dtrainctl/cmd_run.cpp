@@ -2,9 +2,9 @@
 
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/follow.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/upload.h"
 #include "common/job/manifest_input.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -48,7 +48,7 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
                   {"spec", {{"framework", !options.framework.empty() ? options.framework : tensorflow ? "tensorflow" : "generic"},
                             {"workDir", directory},
                             {"roles", roles}}}};
-  return json_text(file, true);
+  return json::text(file, true);
 }
 
 int cmd_run(Session& session, const RunOptions& options) {
@@ -77,7 +77,7 @@ int cmd_run(Session& session, const RunOptions& options) {
     if (!ended->empty() && !options.detach) return *ended == "Succeeded" ? kDone : kJobFailed;
   }
   if (options.detach) {
-    session.show(json_of(*submitted), [&] { return submitted->name + "\n"; });
+    session.show(json::of(*submitted), [&] { return submitted->name + "\n"; });
     return kDone;
   }
   FollowOptions follow;

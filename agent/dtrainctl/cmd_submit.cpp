@@ -1,6 +1,6 @@
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/upload.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -14,7 +14,7 @@ int cmd_submit(Session& session, const SubmitOptions& options) {
     const std::string ended = ended_state(session, *reply).value_or("");
     session.note("job " + reply->name + ": " + unchanged_text(reply->name, ended, ""));
   }
-  session.show(json_of(*reply), [&] { return reply->name + "\n"; });
+  session.show(json::of(*reply), [&] { return reply->name + "\n"; });
   return kDone;
 }
 

@@ -1,6 +1,6 @@
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -10,7 +10,7 @@ int cmd_tasks(Session& session, const NamedOptions& options) {
                                                     wire::MessageType::tasks);
   if (!reply) return session.report(reply.error());
   session.note_stale(reply->stale);
-  session.show(json_of(reply->tasks), [&] { return tasks_table(reply->tasks, session.layout()); });
+  session.show(json::of(reply->tasks), [&] { return tasks_table(reply->tasks, session.layout()); });
   return kDone;
 }
 

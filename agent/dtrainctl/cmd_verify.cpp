@@ -1,7 +1,7 @@
 #include "agent/dtrainctl/commands.h"
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
 #include "agent/store/checkpoint_reader.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -21,7 +21,7 @@ int cmd_verify(Session& session, const std::string& path) {
     all_good = all_good && report.status.has_value();
     views.push_back(std::move(view));
   }
-  session.show(json_of(views), [&] { return checkpoints_table(views, session.layout()); });
+  session.show(json::of(views), [&] { return checkpoints_table(views, session.layout()); });
   return all_good ? kDone : kJobFailed;
 }
 

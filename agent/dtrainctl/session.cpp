@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/words.h"
 #include "common/base/check.h"
+#include "common/json/answers.h"
 
 namespace dtrain::ctl {
 
@@ -40,8 +40,8 @@ Outcome<Connection> Session::connect_to_restarting(Deadline deadline) const {
 
 void Session::show(const Json& json, const std::function<std::string()>& text) const {
   switch (globals.format) {
-    case Format::json: io.out << json_text(json, true) << "\n"; break;
-    case Format::yaml: io.out << yaml_text(json) << "\n"; break;
+    case Format::json: io.out << json::text(json, true) << "\n"; break;
+    case Format::yaml: io.out << json::yaml(json) << "\n"; break;
     case Format::table:
     case Format::wide: io.out << text(); break;
   }
@@ -61,7 +61,7 @@ void Session::note_stale(bool stale) const {
 
 int Session::report(const Failure& failure) const {
   if (globals.format == Format::json)
-    io.err << json_text(Json{{"errors", json_of(failure.items)}}, false) << "\n";
+    io.err << json::text(Json{{"errors", json::of(failure.items)}}, false) << "\n";
   else
     io.err << failure_text(failure);
   io.err.flush();

@@ -9,10 +9,12 @@
 #include "agent/dtrainctl/client.h"
 #include "agent/dtrainctl/failure.h"
 #include "agent/dtrainctl/io.h"
-#include "agent/dtrainctl/json.h"
 #include "agent/dtrainctl/render.h"
+#include "common/json/json.h"
 
 namespace dtrain::ctl {
+
+using json::Json;
 
 enum class Format : unsigned char { table, wide, json, yaml };
 

@@ -5,11 +5,15 @@
 
 namespace dtrain::daemon {
 
+node::ConnectionId Daemon::next_connection() { return decider_->next_connection(); }
+
 void Daemon::on_opened(node::ConnectionId connection, const node::Caller& caller) {
+  sinks_.add(connection, clients_);
   queue(node::ConnectionOpened{connection, caller});
 }
 
 void Daemon::on_closed(node::ConnectionId connection) {
+  sinks_.remove(connection);
   logs_->close(connection);
   execs_->close(loop_->now().boot, connection);
   blob_streams_->close(connection);
@@ -24,26 +28,33 @@ void Daemon::on_drained(node::ConnectionId connection) {
   relays_.wake(connection);
 }
 
-std::size_t Daemon::room(node::ConnectionId connection) {
-  return connection < node::kFirstPart ? client_room(connection) : relays_.room(connection);
-}
+std::size_t Daemon::ClientSink::room(node::ConnectionId client) { return d.control_->room(client); }
 
-void Daemon::send(node::ConnectionId connection, const wire::Message& message) {
-  if (connection < node::kFirstPart)
-    to_client(connection, message);
+void Daemon::ClientSink::send(node::ConnectionId client, const wire::Message& message) { d.control_->send(client, message); }
+
+void Daemon::ClientSink::send_encoded(node::ConnectionId client, const std::string& body) { d.control_->send_encoded(client, body); }
+
+void Daemon::ClientSink::close(node::ConnectionId client) { d.control_->close(client); }
+
+void Daemon::ClientSink::hold(node::ConnectionId client, bool hold) {
+  if (hold)
+    d.control_->pause(client);
   else
-    relays_.send(connection, message);
+    d.control_->resume(client);
 }
 
 void Daemon::answer_error(node::ConnectionId connection, std::uint64_t request, const Error& error) {
-  send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(error)));
+  sinks_.send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(error)));
 }
 
 void Daemon::on_message(node::ConnectionId connection, wire::Message message) {
+  if (message.type == wire::MessageType::has_blob) return answer_has_blob(connection, message);
+  serve(connection, std::move(message));
+}
+
+// Also of clients of other agents, whose has_blob Node refuses.
+void Daemon::serve(node::ConnectionId connection, wire::Message message) {
   switch (message.type) {
-    case wire::MessageType::has_blob:
-      if (node::is_relayed(connection)) break;  // Node refuses it
-      return answer_has_blob(connection, message);
     case wire::MessageType::exec_input: {
       const auto input = wire::decode<wire::ExecInput>(message.payload);
       if (!input) return answer_error(connection, message.request, input.error());
@@ -67,10 +78,9 @@ void Daemon::answer_has_blob(node::ConnectionId connection, const wire::Message&
   post_bulk([this, connection, request = message.request, digest = asked->digest] {
     auto has = prepared_.blobs->has(digest);
     return [this, connection, request, digest, has = std::move(has)] {
-      if (!control_) return;
       if (!has) return answer_error(connection, request, has.error());
       const bool present = *has && decider_->may_have_package(connection, digest);
-      control_->send(connection, wire::make_message(wire::MessageType::blob, request, wire::BlobReply{present}));
+      sinks_.send(connection, wire::make_message(wire::MessageType::blob, request, wire::BlobReply{present}));
     };
   });
 }

@@ -67,11 +67,11 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   auto logs = proc::LogStreams::open(prepared_.layout.tasks());
   if (!logs) return tl::unexpected(os_failure(logs.error()));
   logs_ = std::make_unique<proc::LogStreams>(std::move(*logs));
-  blob_streams_ = std::make_unique<BlobStreams>(*prepared_.blobs, static_cast<proc::Outlet&>(*this),
+  blob_streams_ = std::make_unique<BlobStreams>(*prepared_.blobs, sinks_,
                                                 [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); });
   const store::CopyOwner copies{prepared_.state.node, prepared_.state.life};
   checkpoint_streams_ = std::make_unique<CheckpointStreams>(
-      static_cast<proc::Outlet&>(*this), [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); },
+      sinks_, [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); },
       [this](node::Event event) { queue(std::move(event)); },
       store::CopyOptions{copies, {config_.storage.min_free.percent, config_.storage.min_free.bytes}});
   auto execs = proc::ExecSessions::open();
@@ -123,14 +123,14 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
     add(hooks->fd(), [hooks] { return hooks->deadline(); }, [hooks, now, to = sink()]() mutable { hooks->dispatch(now(), to); });
   add(checkpoints_->fd(), [this] { return checkpoints_->deadline(); },
       [this, now, to = sink()]() mutable { checkpoints_->dispatch(now(), to); });
-  add(logs_->fd(), never, [this] { logs_->dispatch(*this); });
+  add(logs_->fd(), never, [this] { logs_->dispatch(sinks_); });
   add(-1, [this] { return relays_.deadline(); }, [this, now] { relays_.dispatch(now()); });
   add(examiner_->fd(), never, [this] {
     examiner_->dispatch([this](std::uint64_t token, Result<node::Examination> seen) {
       queue(seen ? node::Examined{token, std::move(*seen), std::nullopt} : node::Examined{token, {}, seen.error()});
     });
   });
-  add(execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), *this); });
+  add(execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), sinks_); });
   if (!added) return tl::unexpected(os_failure(added.error()));
   return {};
 }

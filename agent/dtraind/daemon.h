@@ -23,6 +23,7 @@
 #include "agent/dtraind/housekeeping.h"
 #include "agent/dtraind/log_sink.h"
 #include "agent/dtraind/relays.h"
+#include "agent/dtraind/sinks.h"
 #include "agent/dtraind/start.h"
 #include "agent/host/examiner.h"
 #include "agent/host/resolver.h"
@@ -38,7 +39,6 @@
 #include "agent/proc/device_gate.h"
 #include "agent/proc/hook_runner.h"
 #include "agent/proc/log_streams.h"
-#include "agent/proc/outlet.h"
 #include "agent/proc/runner.h"
 #include "agent/proc/staging.h"
 #include "agent/store/checkpoint_store.h"
@@ -60,7 +60,7 @@ inline constexpr Duration kLogLookEvery = 10min;
 // The advice about running tasks in the agent's last log line: other hosts do not wait for ever for tasks under a lease.
 std::string advice_at_stop(const Config& config, const std::string& node, bool among_others);
 
-class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorld {
+class Daemon : private net::ControlSink, private RelayWorld {
  public:
   using MakeDecider = std::function<std::unique_ptr<Decider>(Log& log)>;
 
@@ -132,12 +132,21 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   bool reload_key(const Config& config);
 
   // ---- control.cpp
+  struct ClientSink final : Sink {
+    explicit ClientSink(Daemon& daemon) : d(daemon) {}
+    std::size_t room(node::ConnectionId client) override;
+    void send(node::ConnectionId client, const wire::Message& message) override;
+    void send_encoded(node::ConnectionId client, const std::string& body) override;
+    void close(node::ConnectionId client) override;
+    void hold(node::ConnectionId client, bool hold) override;
+    Daemon& d;
+  };
+  node::ConnectionId next_connection() override;
   void on_opened(node::ConnectionId connection, const node::Caller& caller) override;
   void on_message(node::ConnectionId connection, wire::Message message) override;
   void on_closed(node::ConnectionId connection) override;
   void on_drained(node::ConnectionId connection) override;
-  std::size_t room(node::ConnectionId connection) override;
-  void send(node::ConnectionId connection, const wire::Message& message) override;
+  void serve(node::ConnectionId connection, wire::Message message);
   void answer_has_blob(node::ConnectionId connection, const wire::Message& message);
   void answer_error(node::ConnectionId connection, std::uint64_t request, const Error& error);
 
@@ -149,11 +158,14 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   Result<node::Caller> caller_of_key(const std::string& user);
 
   // ---- relaying.cpp
+  struct NodeSink final : Sink {
+    explicit NodeSink(Daemon& daemon) : d(daemon) {}
+    std::size_t room(node::ConnectionId own) override;
+    void send(node::ConnectionId own, const wire::Message& message) override;
+    Daemon& d;
+  };
   void to_peer(const node::RelayPeer& peer, const wire::RelayMessage& message) override;
   void tell(node::Event event) override;
-  std::size_t client_room(node::ConnectionId client) override;
-  void to_client(node::ConnectionId client, const wire::Message& message) override;
-  void hold_client(node::ConnectionId client, bool hold) override;
   void on_relayed(node::ConnectionId connection, wire::Message message) override;
   void on_relayed_closed(node::ConnectionId connection) override;
   void on_room(node::ConnectionId connection) override;
@@ -172,12 +184,15 @@ class Daemon : private net::ControlSink, private proc::Outlet, private RelayWorl
   std::unique_ptr<proc::Runner> runner_;
   std::unique_ptr<proc::Stager> stager_;
   std::unique_ptr<proc::HookRunner> hooks_, host_hooks_;  // of users; of this host, whose hooks never wait for those of users
+  Sinks sinks_;
   std::unique_ptr<proc::LogStreams> logs_;
   std::unique_ptr<proc::ExecSessions> execs_;
   std::unique_ptr<BlobStreams> blob_streams_;
   std::unique_ptr<CheckpointStreams> checkpoint_streams_;
   std::unique_ptr<net::ControlServer> control_;
-  Relays relays_{*this};
+  ClientSink clients_{*this};
+  NodeSink node_{*this};
+  Relays relays_{*this, sinks_, node_};
   std::unique_ptr<host::Examiner> examiner_;
   std::string device_root_;  // prefix of /dev for the GPUs
   std::unique_ptr<host::GpuWatch> gpu_watch_;  // null: there are no GPUs to watch

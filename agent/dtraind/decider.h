@@ -15,6 +15,7 @@ class Decider {
   virtual Instant deadline() const = 0;
   virtual std::string status_line() const = 0;  // for people, once Node has started
   virtual bool among_others() const = 0;        // the cluster has other hosts
+  virtual node::ConnectionId next_connection() = 0;
   virtual bool may_have_package(node::ConnectionId connection, const std::string& digest) const = 0;
 };
 
@@ -25,6 +26,7 @@ class NodeDecider : public Decider {
   Instant deadline() const override { return node_.deadline(); }
   std::string status_line() const override { return node_.status_line(); }
   bool among_others() const override { return node_.among_others(); }
+  node::ConnectionId next_connection() override { return node_.next_connection(); }
   bool may_have_package(node::ConnectionId connection, const std::string& digest) const override {
     return node_.may_have_package(connection, digest);
   }

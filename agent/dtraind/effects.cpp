@@ -11,19 +11,8 @@ struct Daemon::Perform {
   Instant now() const { return d.loop_->now().boot; }
 
   void operator()(node::Persist& e) { d.committer_->add(std::move(e)); }
-  void operator()(node::Reply& e) {
-    if (e.connection < node::kFirstPart) {
-      if (d.control_) d.control_->send_encoded(e.connection, e.body);
-    } else if (auto message = wire::decode<wire::Message>(e.body)) {
-      d.relays_.send(e.connection, std::move(*message));
-    }
-  }
-  void operator()(node::CloseConnection& e) {
-    if (node::is_relayed(e.connection))
-      d.relays_.close(e.connection);
-    else if (d.control_)
-      d.control_->close(e.connection);
-  }
+  void operator()(node::Reply& e) { d.sinks_.send_encoded(e.connection, e.body); }
+  void operator()(node::CloseConnection& e) { d.sinks_.close(e.connection); }
   void operator()(node::WriteBlob& e) { d.write_blob(std::move(e)); }
   void operator()(node::DropBlob& e) { d.drop_blob(e.connection); }
   void operator()(node::FindBlob& e) { d.find_blob(e.digest); }
@@ -134,8 +123,8 @@ void Daemon::write_blob(node::WriteBlob chunk) {
   const std::size_t size = chunk.bytes.size();
   std::size_t& queued = upload_bytes_[connection];
   queued += size;
-  const bool own = node::is_own(connection);  // a fetch: room() of its stream limits what may arrive
-  if (queued > kUploadQueueBytes && !own) control_->pause(connection);
+  const bool own = chunk.own;  // room() of its stream limits what may arrive
+  if (queued > kUploadQueueBytes && !own) sinks_.hold(connection, true);
   auto shared = std::make_shared<const node::WriteBlob>(std::move(chunk));
   post_bulk([this, shared, connection, size, own] {
     auto answer = prepared_.blobs->write(*shared);
@@ -145,8 +134,8 @@ void Daemon::write_blob(node::WriteBlob chunk) {
         found->second -= size;
         if (own)
           relays_.wake(connection);
-        else if (found->second <= kUploadQueueBytes && control_)
-          control_->resume(connection);
+        else if (found->second <= kUploadQueueBytes)
+          sinks_.hold(connection, false);
         if (own && answer && *answer) upload_bytes_.erase(found);  // otherwise DropBlob follows
       }
       if (answer) queue(node::BlobWritten{connection, request, *answer});

@@ -38,13 +38,18 @@ void Relays::add(std::unique_ptr<Stream> stream) {
   if (s.peer) by_address_[address_of(s)] = &s;
   if (s.client != 0) of_client_.insert({s.client, s.id});
   touched_.insert(s.id);
+  sinks_.add(s.id, *this);
+  if (s.own) sinks_.add(s.client, own_);
   streams_[s.id] = std::move(stream);
 }
 
 void Relays::forget(Stream& s) {
-  if (s.holds_client) world_.hold_client(s.client, false);
+  if (s.holds_client) sinks_.hold(s.client, false);
   if (s.peer) by_address_.erase(address_of(s));
+  sinks_.remove(s.id);
   of_client_.erase({s.client, s.id});
+  const auto other = of_client_.lower_bound({s.client, 0});
+  if (s.own && (other == of_client_.end() || other->first != s.client)) sinks_.remove(s.client);
   touched_.erase(s.id);
   if (const auto timer = timer_of_.find(s.id); timer != timer_of_.end()) {
     timers_.erase({timer->second, s.id});
@@ -57,6 +62,7 @@ void Relays::open(Instant now, node::OpenRelay effect) {
   auto s = std::make_unique<Stream>();
   s->id = effect.part;
   s->client = effect.connection;
+  s->own = effect.own;
   s->request = effect.request;
   s->whole = effect.whole;
   s->peer = std::move(effect.peer);
@@ -88,16 +94,18 @@ void Relays::say_closed(const Stream& s, const wire::RelayClose& why) {
 void Relays::close(node::ConnectionId id) {
   Stream* s = find(id);
   if (s == nullptr) return;
+  const bool relayed = s->relayed();
   say_closed(*s, {});
   forget(*s);
-  if (node::is_relayed(id)) world_.on_relayed_closed(id);
+  if (relayed) world_.on_relayed_closed(id);
 }
 
 void Relays::lose(Stream& s, const Error& cause, bool say) {
   const node::ConnectionId id = s.id;
+  const bool relayed = s.relayed();
   if (say) say_closed(s, {0, false, cause.code, cause.message, cause.next});
   forget(s);
-  if (node::is_relayed(id))
+  if (relayed)
     world_.on_relayed_closed(id);
   else
     world_.tell(node::RelayEnded{id, node::RelayEnded::How::lost, cause});
@@ -145,7 +153,7 @@ bool Relays::input(node::ConnectionId client, wire::ExecInput input) {
     if (!s.whole || s.request != input.exec || !s.end) continue;
     input.exec = 1;
     write(s, wire::make_message(wire::MessageType::exec_input, 1, input));
-    if (s.end->unacknowledged() > kRelayInputBytes && !std::exchange(s.holds_client, true)) world_.hold_client(client, true);
+    if (s.end->unacknowledged() > kRelayInputBytes && !std::exchange(s.holds_client, true)) sinks_.hold(client, true);
     return true;
   }
   return false;
@@ -156,25 +164,25 @@ void Relays::wake(node::ConnectionId client) {
     touched_.insert(at->second);
 }
 
-std::size_t Relays::room(node::ConnectionId connection) const {
+std::size_t Relays::room(node::ConnectionId connection) {
   Stream* s = find(connection);
   if (s == nullptr) return 0;
   std::size_t room = 0;
   if (s->end)
     room = kRelayOutputBytes - std::min(kRelayOutputBytes, s->end->unacknowledged());
   else if (!s->held)
-    room = world_.client_room(s->client);
+    room = sinks_.room(s->client);
   if (room < proc::kStreamMessageBytes) s->full = true;
   return room;
 }
 
-void Relays::send(node::ConnectionId connection, wire::Message message) {
+void Relays::send(node::ConnectionId connection, const wire::Message& message) {
   Stream* s = find(connection);
   if (s == nullptr) return;
   if (s->end)
     write(*s, message);
   else
-    answer(*s, std::move(message));
+    answer(*s, message);
 }
 
 // Passes an answer to the client. Returns false if the part is over.
@@ -182,7 +190,7 @@ bool Relays::answer(Stream& s, wire::Message message) {
   const bool last = message.last;
   const bool failed = message.type == wire::MessageType::error;
   message.request = s.request;
-  if (s.whole || (!failed && !last)) world_.to_client(s.client, message);
+  if (s.whole || (!failed && !last)) sinks_.send(s.client, message);
   if (!last) return true;
   const node::ConnectionId id = s.id;
   say_closed(s, {});
@@ -194,9 +202,9 @@ bool Relays::answer(Stream& s, wire::Message message) {
 
 // Handles what the other end sent, message by message. Returns false if the stream is gone.
 bool Relays::read(Stream& s) {
-  const bool relayed = node::is_relayed(s.id);
+  const bool relayed = s.relayed();
   while (true) {
-    if (!relayed && world_.client_room(s.client) < kRelayMessageRoom) return true;
+    if (!relayed && sinks_.room(s.client) < kRelayMessageRoom) return true;
     if (!s.held) {
       auto message = s.frames.next();
       if (!message) return lose(s, kGarbled, true), false;
@@ -229,7 +237,7 @@ void Relays::serve(Instant now, Stream& s) {
     while (const auto message = s.end->next(now)) world_.to_peer(*s.peer, *message);
     if (s.holds_client && s.end->unacknowledged() <= kRelayInputBytes / 2) {
       s.holds_client = false;
-      world_.hold_client(s.client, false);
+      sinks_.hold(s.client, false);
     }
   }
   const Instant next = s.end ? s.end->deadline() : kNever;

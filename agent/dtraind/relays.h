@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "agent/dtraind/sinks.h"
 #include "common/base/time.h"
 #include "common/node/effect.h"
 #include "common/relay/stream_end.h"
@@ -33,23 +34,20 @@ class RelayWorld {
   virtual ~RelayWorld() = default;
   virtual void to_peer(const node::RelayPeer& peer, const wire::RelayMessage& message) = 0;
   virtual void tell(node::Event event) = 0;
-  // ---- a client's connection
-  virtual std::size_t client_room(node::ConnectionId client) = 0;
-  virtual void to_client(node::ConnectionId client, const wire::Message& message) = 0;
-  virtual void hold_client(node::ConnectionId client, bool hold) = 0;  // true: its client's messages are not read for now
   // ---- a connection of this class: relayed, or a part at this host
   virtual void on_relayed(node::ConnectionId connection, wire::Message message) = 0;
   virtual void on_relayed_closed(node::ConnectionId connection) = 0;
   virtual void on_room(node::ConnectionId connection) = 0;  // the connection's streams may send again
 };
 
-class Relays {
+class Relays final : public Sink {
  public:
-  explicit Relays(RelayWorld& world) : world_(world) {}
+  // `own`: gets the answers on connections of this node's own.
+  Relays(RelayWorld& world, Sinks& sinks, Sink& own) : world_(world), sinks_(sinks), own_(own) {}
 
   // ---- called for Node's effects
   void open(Instant now, node::OpenRelay effect);
-  void close(node::ConnectionId part_or_relayed);
+  void close(node::ConnectionId part_or_relayed) override;
   void accept(Instant now, const node::AcceptRelay& effect);
 
   // ---- called for what arrives
@@ -60,9 +58,9 @@ class Relays {
   bool input(node::ConnectionId client, wire::ExecInput input);
   void wake(node::ConnectionId client);  // the client's connection has room again
 
-  // ---- the outlet of parts and relayed connections
-  std::size_t room(node::ConnectionId connection) const;
-  void send(node::ConnectionId connection, wire::Message message);
+  // ---- the sink of parts and relayed connections
+  std::size_t room(node::ConnectionId connection) override;
+  void send(node::ConnectionId connection, const wire::Message& message) override;
 
   Instant deadline() const;
   void dispatch(Instant now);
@@ -71,7 +69,8 @@ class Relays {
  private:
   struct Stream {
     node::ConnectionId id = 0;           // a part, or relayed
-    node::ConnectionId client = 0;       // of a part only
+    node::ConnectionId client = 0;       // of a part only: whose answers they are
+    bool own = false;                    // of a part only: that is no client's connection, but this node's own
     std::uint64_t request = 0;           // of a part only
     bool whole = false;                  // of a part only
     std::optional<node::RelayPeer> peer; // unset: a part at this host
@@ -81,6 +80,7 @@ class Relays {
     bool full = false;                   // room() was too little: on_room() must follow
     bool holds_client = false;
     bool unread = false;                 // kRelayMostBytes was exceeded
+    bool relayed() const { return client == 0; }
   };
   using Address = std::tuple<MemberId, std::uint64_t, bool>;  // peer, number, whether this agent opened it
   using Streams = std::map<node::ConnectionId, std::unique_ptr<Stream>>;
@@ -97,6 +97,8 @@ class Relays {
   Stream* find(node::ConnectionId id) const;
 
   RelayWorld& world_;
+  Sinks& sinks_;
+  Sink& own_;
   Streams streams_;
   std::map<Address, Stream*> by_address_;
   std::set<std::pair<node::ConnectionId, node::ConnectionId>> of_client_;  // client, part

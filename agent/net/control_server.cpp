@@ -140,7 +140,7 @@ bool ControlServer::is_full(int fd, std::uint32_t uid) const {
 }
 
 void ControlServer::admit(std::unique_ptr<Connection> connection, const node::Caller& caller, ControlSink& sink) {
-  const node::ConnectionId id = connection->id = next_id_++;
+  const node::ConnectionId id = connection->id = sink.next_connection();
   connection->interest = EPOLLIN;
   if (!epoll_.add(connection->fd, id)) return;
   connection->uid = caller.uid;

@@ -47,6 +47,7 @@ struct ControlLimits {
 class ControlSink {
  public:
   virtual ~ControlSink() = default;
+  virtual node::ConnectionId next_connection() = 0;  // the number of the next one, which no other kind of connection has
   virtual void on_opened(node::ConnectionId connection, const node::Caller& caller) = 0;
   virtual void on_message(node::ConnectionId connection, wire::Message message) = 0;
   // Once for each opened connection, whoever ended it.
@@ -119,7 +120,6 @@ class ControlServer {
   Instant shut_until_ = kNever;  // the listener is not watched until then; kNever: it is watched
   UserNames names_{look_up_user};
   Instant now_{};
-  node::ConnectionId next_id_ = 1;
   std::size_t total_input_ = 0, total_output_ = 0;
   std::map<node::ConnectionId, std::unique_ptr<Connection>> connections_;
   std::map<std::uint32_t, std::size_t> of_user_;  // how many of them, by uid; no zeros

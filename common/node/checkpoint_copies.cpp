@@ -156,7 +156,8 @@ std::deque<NodeId> CheckpointCopies::sources_of(JobId id, const Copy& copy) cons
 
 void CheckpointCopies::start_over(Copy& copy) {
   if (copy.part != 0) relays_.close(std::exchange(copy.part, 0));
-  if (copy.writer != 0) c_.emit(DropCheckpoint{std::exchange(copy.writer, 0)});
+  if (copy.writer != 0) c_.emit(DropCheckpoint{copy.writer});
+  copy.writer = {};
   copy.files.clear();
   copy.have = 0;
   copy.complete = false;
@@ -170,7 +171,7 @@ void CheckpointCopies::next_source(Copies::iterator it) {
     copy.problem.clear();
     copy.sources = sources_of(it->first.first, copy);
   }
-  if (copy.writer == 0) copy.writer = c_.next_own();
+  if (copy.writer == 0) copy.writer = c_.connections.open(*this);
   while (!copy.sources.empty()) {
     copy.source = std::move(copy.sources.front());
     copy.sources.pop_front();
@@ -266,7 +267,7 @@ void CheckpointCopies::relay_ended(const RelayEnded& e) {
   }
 }
 
-void CheckpointCopies::written(const CheckpointWritten& e) {
+void CheckpointCopies::checkpoint_written(const CheckpointWritten& e) {
   const auto it = of_writer(e.writer);
   if (it == copies_.end()) return;
   Copy& copy = it->second;

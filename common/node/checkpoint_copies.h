@@ -45,7 +45,7 @@ class CheckpointCopies final : public StagingStep {
   void drive() override;
   Instant deadline() const override;
 
-  void written(const CheckpointWritten& e);
+  void checkpoint_written(const CheckpointWritten& e) override;
 
   // Answers another agent that asks for the files of a checkpoint.
   void send(const Request& e, const wire::GetCheckpointRequest& q);
@@ -59,7 +59,7 @@ class CheckpointCopies final : public StagingStep {
     std::optional<transfer::CheckpointInfo> own;  // the checkpoint as found on this host, while it is being verified
     bool looked = false;         // this host's disk was scanned, and the checkpoint is not there
     std::vector<wire::CheckpointFiles::File> files;
-    ConnectionId writer = 0;     // 0: nothing of the checkpoint was written
+    OwnConnection writer;        // none: nothing of the checkpoint was written
     std::uint64_t have = 0;      // bytes given to the disk
     bool complete = false;       // the last byte was given to the disk
     ConnectionId part = 0;       // the open stream; 0: none

@@ -63,11 +63,13 @@ bool CheckpointRequests::is_open_to(const NodeId& host) const {
 
 void CheckpointRequests::open(Question question) {
   question.until = c_.now.boot + limit_of(question.body.ask);
-  const ConnectionId own = c_.next_own();
-  const auto part = relays_.open({own, 1, {}, MessageType::ask_checkpoint, wire::encode(question.body)}, question.host, true);
+  OwnConnection own = c_.connections.open(*this);
+  const ConnectionId number = own;
+  const auto part = relays_.open({number, 1, {}, MessageType::ask_checkpoint, wire::encode(question.body)}, question.host, true);
   if (!part) return settle(question, fail(part.error()));
   question.part = *part;
-  open_[own] = std::move(question);
+  question.connection = std::move(own);
+  open_.emplace(number, std::move(question));
 }
 
 void CheckpointRequests::settle(const Question& q, const Status& result) {

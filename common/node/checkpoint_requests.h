@@ -66,6 +66,7 @@ class CheckpointRequests final : public Part {
     ConnectionId part = 0;
     Instant until = kNever;
     std::string answer;  // an encoded wire::CheckpointAnswer
+    OwnConnection connection = {};  // to another host
   };
   struct Asker {
     ConnectionId connection = 0;
@@ -79,7 +80,7 @@ class CheckpointRequests final : public Part {
 
   Context& c_;
   Relays& relays_;
-  std::map<ConnectionId, Question> open_;  // by the connection of its stream
+  std::map<ConnectionId, Question> open_;  // by their connections
   std::deque<Question> waiting_;
   std::map<std::uint64_t, Question> own_;  // questions to this host's disk, by token: kept for their deadlines
   std::map<std::uint64_t, Asker> askers_;  // by the effect's token

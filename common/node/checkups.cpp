@@ -29,8 +29,8 @@ constexpr std::int64_t kAheadMost = std::chrono::milliseconds(std::chrono::years
 
 }  // namespace
 
-std::optional<Error> Checkups::full(const Request& e, const Caller& caller) const {
-  const bool of_agent = is_relayed(e.connection);
+std::optional<Error> Checkups::full(const Caller& caller) const {
+  const bool of_agent = caller.relayed_by.has_value();
   const auto of_lane = std::ranges::count_if(checkups_, [&](const auto& entry) { return entry.second.of_agent == of_agent; });
   const auto of_user = std::ranges::count_if(checkups_, [&](const auto& entry) {
     return !of_agent && !entry.second.of_agent && entry.second.caller.uid == caller.uid;
@@ -44,17 +44,16 @@ std::optional<Error> Checkups::full(const Request& e, const Caller& caller) cons
 }
 
 void Checkups::begin(const Request& e, const Caller& caller) {
-  if (const auto error = full(e, caller)) return reply_error(c_, e.connection, e.request, *error);
+  if (const auto error = full(caller)) return reply_error(c_, e.connection, e.request, *error);
   Checkup checkup;
   checkup.connection = e.connection;
   checkup.request = e.request;
   checkup.caller = caller;
   checkup.began = c_.now.boot;
-  checkup.of_agent = is_relayed(e.connection);
+  checkup.of_agent = caller.relayed_by.has_value();
   if (checkup.of_agent) {
-    const auto member = relays_.opener(e.connection);
-    const auto known = member ? c_.members->table().find(*member) : std::nullopt;
-    if (known) checkup.asker = ExamPeer{known->identity->name, known->identity->address};
+    if (const auto known = c_.members->table().find(*caller.relayed_by))
+      checkup.asker = ExamPeer{known->identity->name, known->identity->address};
     checkups_[c_.next_token()] = std::move(checkup);
     return;
   }
@@ -104,11 +103,11 @@ void Checkups::ask(std::uint64_t token, Checkup& checkup, std::size_t most) {
   while (!checkup.to_ask.empty() && open < most && questions_.size() < kPeersAskedAtOnce) {
     const std::size_t peer = checkup.to_ask.front();
     checkup.to_ask.pop_front();
-    const ConnectionId own = c_.next_own();
+    OwnConnection own = c_.connections.open(*this);
     const Relays::Asked asked{own, 1, checkup.caller, MessageType::query_doctor, wire::encode(wire::Empty{})};
     const auto part = relays_.open(asked, checkup.ids[peer], true);
     if (part) {
-      questions_[own] = {token, peer, *part, c_.now.boot};
+      questions_.emplace(asked.connection, Question{token, peer, *part, c_.now.boot, std::move(own)});
       ++open;
     } else {
       checkup.peers[peer].error = part.error();

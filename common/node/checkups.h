@@ -54,6 +54,7 @@ class Checkups final : public Part {
     std::size_t peer = 0;      // index in Checkup::peers
     ConnectionId part = 0;
     Instant asked{};
+    OwnConnection connection = {};
   };
   struct Checkup {
     ConnectionId connection = 0;     // 0: the client has left
@@ -72,7 +73,7 @@ class Checkups final : public Part {
   };
   using Questions = std::map<ConnectionId, Question>;
 
-  std::optional<Error> full(const Request& e, const Caller& caller) const;
+  std::optional<Error> full(const Caller& caller) const;
   void examine_for_agents();
   bool is_examined(const Checkup& checkup) const;
   void ask(std::uint64_t token, Checkup& checkup, std::size_t most);
@@ -90,7 +91,7 @@ class Checkups final : public Part {
   // on all hosts.
   std::uint64_t for_agents_ = 0;               // token of the examination that is under way for them; 0: none
   Instant for_agents_began_{};
-  Questions questions_;                        // by the connection of the question
+  Questions questions_;                        // by their connections
 };
 
 }  // namespace dtrain::node

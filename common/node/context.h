@@ -14,6 +14,7 @@
 #include "common/base/rng.h"
 #include "common/cluster/host_capacity.h"
 #include "common/cluster/ledger.h"
+#include "common/node/connections.h"
 #include "common/node/effect.h"
 #include "common/node/event.h"
 #include "common/node/host_facts.h"
@@ -60,11 +61,10 @@ struct Context {
   mutable std::map<MemberId, std::pair<std::string, cluster::HostCapacity>> capacities;
   Tickets tickets;
   std::deque<Event> later;  // what parts answer on behalf of the world; Node handles it before the end of the turn
-  ConnectionId last_own = kFirstOwn - 1;
+  Connections connections;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }
   std::uint64_t next_token() { return tickets.give(nullptr); }
-  ConnectionId next_own() { return ++last_own; }  // connection number for one stream of this node's own
   // True if this node has a copy of the ledger that is kept up to date: it votes or learns, and its program
   // understands the log.
   bool holds_ledger() const {

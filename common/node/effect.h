@@ -52,6 +52,7 @@ struct WriteBlob {
   std::string bytes;
   bool last = false;
   std::string digest;  // expected, BLAKE2b-256 hex
+  bool own = false;    // this node's own connection writes, which fetches the blob from another host; false: a client
 };
 
 // Drops what a connection wrote of an unfinished upload. No completion
@@ -104,10 +105,12 @@ struct RelayPeer {
   MemberId member;
   wire::PeerHeader header;  // its type is to be filled in
 };
-// Opens a client's request, or a part of it, at another host or at this one. Its answers are passed on to the client. -> RelayEnded
+// Opens a client's request, or a part of it, at another host or at this one. Its answers are passed on to the client, or are RelayAnswered.
+// -> RelayEnded
 struct OpenRelay {
   ConnectionId part = 0;       // chosen by Node; a part at this host answers on this connection, as its request 1
-  ConnectionId connection = 0; // the client's
+  ConnectionId connection = 0; // the client's, or this node's own
+  bool own = false;            // this node's own
   std::uint64_t request = 0;
   bool whole = false;          // this part is the whole request: its last answer, too, goes to the client
   std::optional<RelayPeer> peer;  // unset: this host

@@ -29,16 +29,8 @@
 
 namespace dtrain::node {
 
-// Identifies an open control connection; never reused within one life of the agent.
+// Identifies an open connection: a client's, a stream's, or one of this node's own; never reused (connections.h). 0: none.
 using ConnectionId = std::uint64_t;
-// Connections of the control socket have lower numbers; the following are no sockets.
-// requests of this node itself at other hosts (OpenRelay); the answers are RelayAnswered
-inline constexpr ConnectionId kFirstOwn = 1ull << 61;
-inline constexpr ConnectionId kFirstPart = 1ull << 62;     // a client's request at one of several hosts (OpenRelay)
-inline constexpr ConnectionId kFirstRelayed = 1ull << 63;  // opened by another agent, for one of its clients (AcceptRelay)
-inline bool is_own(ConnectionId connection) { return connection >= kFirstOwn && connection < kFirstPart; }
-inline bool is_part(ConnectionId connection) { return connection >= kFirstPart && connection < kFirstRelayed; }
-inline bool is_relayed(ConnectionId connection) { return connection >= kFirstRelayed; }
 
 // The user at the other end of a control connection, as the kernel says (SO_PEERCRED); for a relayed connection, as
 // the agent says that the client is connected to.
@@ -47,6 +39,7 @@ struct Caller {
   std::uint32_t uid = 0;
   std::uint64_t applied = 0;  // relayed only: the answer needs a ledger that has the entry of this index
   std::string at = {};        // relayed only: name of the host that the client is connected to; "": this host
+  std::optional<MemberId> relayed_by = {};  // the agent that passes on what the client asks; unset: the client is connected to this one
 };
 
 // ---- the first event of a life: what the disk and the machine say
@@ -257,7 +250,7 @@ struct RelayEnded {  // the completion of OpenRelay
   } how{};
   Error error;
 };
-// One message of the other host, an error included, for an OpenRelay whose connection is this node's own (is_own).
+// One message of the other host, an error included, for an OpenRelay whose connection is this node's own (OpenRelay::own).
 struct RelayAnswered {
   ConnectionId connection = 0;
   std::string message;  // an encoded wire::Message, under the number of OpenRelay's request

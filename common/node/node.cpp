@@ -72,6 +72,14 @@ bool Node::may_have_package(ConnectionId connection, const std::string& digest) 
   return impl_->package_requests.may_have(connection, digest);
 }
 
+ConnectionId Node::next_connection() {
+  return impl_->c.connections.next();
+}
+
+std::size_t Node::own_connections() const {
+  return impl_->c.connections.own();
+}
+
 std::string Node::ledger_bytes() const {
   return impl_->c.ledger.snapshot();
 }
@@ -90,6 +98,7 @@ bool Node::coordinates() const {
 
 void Node::Impl::start(const Started& e) {
   c.facts = e.facts;
+  c.connections.start(e.life);
   fitness.start();
   relays.start(e.life);
   member_requests.started();
@@ -218,10 +227,8 @@ void Node::Impl::decide(const Event& event) {
       for (Part* part : n.parts) part->closed(e.connection);
     }
     void operator()(const BlobWritten& e) {
-      if (is_own(e.connection))
-        n.packages.written(e);
-      else
-        n.package_requests.written(e);
+      if (Part* part = n.c.connections.sink_of(e.connection)) return part->blob_written(e);
+      n.package_requests.written(e);
     }
     void operator()(const BlobFound& e) { n.packages.found(e); }
     void operator()(const Staged& e) { n.tasks.staged(e); }
@@ -245,7 +252,8 @@ void Node::Impl::decide(const Event& event) {
       if (Part* part = n.asker_of(e.token)) part->quarantined(e);
     }
     void operator()(const CheckpointWritten& e) {
-      if (!n.c.storage_failed) n.checkpoint_copies.written(e);
+      Part* part = n.c.connections.sink_of(e.writer);
+      if (part != nullptr && !n.c.storage_failed) part->checkpoint_written(e);
     }
     void operator()(const HookEnded& e) {
       if (n.c.storage_failed) return;  // what cannot be stored is not acted on
@@ -268,7 +276,7 @@ void Node::Impl::decide(const Event& event) {
       for (Part* part : n.parts) part->relay_ended(e);
     }
     void operator()(const RelayAnswered& e) {
-      for (Part* part : n.parts) part->relay_answered(e);
+      if (Part* part = n.c.connections.sink_of(e.connection)) part->relay_answered(e);
     }
     void operator()(const Examined& e) { n.checkups.examined(e); }
     void operator()(const MembersSaved& e) {

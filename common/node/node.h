@@ -58,15 +58,18 @@ class Node {
   std::string status_line() const;
   // True if the cluster has other members, up or not. Only after Started.
   bool among_others() const;
+  // The number of a connection that the agent is about to report (ConnectionOpened). Only after Started.
+  ConnectionId next_connection();
   // True if the client of that connection may use this package in a job.
   bool may_have_package(ConnectionId connection, const std::string& digest) const;
   // Encoded ledger, for the replay check of tests.
   std::string ledger_bytes() const;
   // For tests: the ledger itself, valid until the next step; the index of the newest log entry in it (0: there is no
-  // copy here); whether this node believes that it coordinates.
+  // copy here); whether this node believes that it coordinates; how many connections of its own are open.
   const cluster::Ledger& ledger() const;
   std::uint64_t ledger_index() const;
   bool coordinates() const;
+  std::size_t own_connections() const;
 
  private:
   struct Impl;

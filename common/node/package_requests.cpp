@@ -16,12 +16,12 @@ void PackageRequests::put(const Request& e, const wire::PutBlobRequest& q, const
 }
 
 void PackageRequests::written(const BlobWritten& e) {
+  const Caller* caller = callers_.find(e.connection);
+  if (caller == nullptr) return;  // closed meanwhile, or a fetch that was given up
   if (!e.digest) return reply_error(c_, e.connection, e.request, e.digest.error());
-  if (const Caller* caller = callers_.find(e.connection)) {
-    const std::string shown = shown_digest(*e.digest);
-    rights_.gave(*caller, *e.digest);
-    callers_.audit(wire::MessageType::put_blob, *caller, "package", shown, "", {{"package", shown}});
-  }
+  const std::string shown = shown_digest(*e.digest);
+  rights_.gave(*caller, *e.digest);
+  callers_.audit(wire::MessageType::put_blob, *caller, "package", shown, "", {{"package", shown}});
   reply(c_, e.connection, e.request, wire::MessageType::blob, wire::BlobReply{true});
 }
 

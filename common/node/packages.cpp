@@ -79,7 +79,7 @@ void Packages::next_source(const std::string& digest, Fetch& f) {
     c_.emit(FindBlob{digest});
     return;
   }
-  if (f.writer == 0) f.writer = c_.next_own();
+  if (f.writer == 0) f.writer = c_.connections.open(*this);
   while (!f.sources.empty()) {
     f.source = std::move(f.sources.front());
     f.sources.pop_front();
@@ -117,7 +117,8 @@ void Packages::close(Fetch& f) {
 // Drops what was written.
 void Packages::start_over(Fetch& f) {
   close(f);
-  if (f.writer != 0) c_.emit(DropBlob{std::exchange(f.writer, 0)});
+  if (f.writer != 0) c_.emit(DropBlob{f.writer});
+  f.writer = {};
   f.have = 0;
   f.complete = false;
 }
@@ -144,7 +145,7 @@ void Packages::relay_answered(const RelayAnswered& e) {
   f.came = c_.now.boot;
   f.have += chunk->bytes.size();
   f.complete = message->last;
-  c_.emit(WriteBlob{f.writer, 1, chunk->offset, std::move(chunk->bytes), message->last, digest});
+  c_.emit(WriteBlob{f.writer, 1, chunk->offset, std::move(chunk->bytes), message->last, digest, true});
 }
 
 void Packages::relay_ended(const RelayEnded& e) {
@@ -169,14 +170,14 @@ void Packages::relay_ended(const RelayEnded& e) {
   if (e.how == RelayEnded::How::lost) note_problem(f, host + " " + e.error.message);
 }
 
-void Packages::written(const BlobWritten& e) {
+void Packages::blob_written(const BlobWritten& e) {
   const auto found = of_writer(e.connection);
   if (found == fetches_.end()) return;
   auto& [digest, f] = *found;
   if (e.digest) {
     c_.log.write(LogLevel::info, "package.fetched",
                  {{"package", digest}, {"bytes", std::to_string(f.have)}, {"from", host_name(c_, f.source)}});
-    f.writer = 0;  // it ended with the failure
+    f.writer = {};  // it ended with the failure
     return is_here(found);
   }
   if (e.digest.error().code != ErrorCode::damaged) return disk_failed(digest, f, e.digest.error());
@@ -390,7 +391,8 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
     s.own = Spread::Own::looked_for;
     c_.emit(FindBlob{digest});
   }
-  const ConnectionId own = c_.next_own();
+  s.connection = c_.connections.open(*this);
+  const ConnectionId own = s.connection;
   for (const MemberId& voter : all.voters) {
     const NodeId host = voter.text();
     if (host == c_.facts.id) continue;
@@ -400,7 +402,7 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
     else if (s.problem.empty())
       s.problem = part.error().message;
   }
-  settle(spreads_[own] = std::move(s));
+  settle(spreads_.emplace(own, std::move(s)).first->second);
   return false;
 }
 

@@ -55,7 +55,7 @@ class Packages final : public StagingStep {
   void job_changed(JobId id);
   void relay_answered(const RelayAnswered& e) override;
   void relay_ended(const RelayEnded& e) override;
-  void written(const BlobWritten& e);
+  void blob_written(const BlobWritten& e) override;
   void found(const BlobFound& e);
   void closed(ConnectionId connection) override;
   void members_changed() override;
@@ -74,7 +74,7 @@ class Packages final : public StagingStep {
     bool kept = false;           // the ledger wants a copy here
     bool spread = false;         // a client's request waits for this voter's copy
 
-    ConnectionId writer = 0;     // 0: nothing was written
+    OwnConnection writer;        // none: nothing was written
     std::uint64_t have = 0;      // bytes given to the disk
     bool complete = false;       // the last byte was given to the disk
     ConnectionId part = 0;       // the open stream; 0: none
@@ -106,6 +106,7 @@ class Packages final : public StagingStep {
       Request request;
       std::string could_not;
     };
+    OwnConnection connection;
     std::vector<Waiting> waiting;
     std::string digest;
     enum class Own : unsigned char { known, looked_for, fetched } own{};  // this voter's copy
@@ -135,7 +136,7 @@ class Packages final : public StagingStep {
   Relays& relays_;
   Fetches fetches_;                                      // by digest
   std::map<std::string, std::vector<Keeper>> finding_;   // keepers for which a FindBlob is under way
-  std::map<ConnectionId, Spread> spreads_;               // by the connection of its parts
+  std::map<ConnectionId, Spread> spreads_;               // by their connections
   std::set<std::pair<ConnectionId, std::uint64_t>> had_; // requests whose package is where it must be
   std::set<std::string> kept_;                           // digests of the active jobs' packages
   std::string looked_last_;

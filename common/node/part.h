@@ -38,11 +38,15 @@ class Part {
   // ---- what happens; each may concern none of what the part has
   virtual void members_changed() {}
   virtual void closed(ConnectionId) {}
-  virtual void relay_answered(const RelayAnswered&) {}
   virtual void relay_ended(const RelayEnded&) {}
 
   // Why this host gets no new tasks, as far as this part knows; "": it may get some.
   virtual std::string unfit() const { return ""; }
+
+  // ---- what a connection of this part's own brings (Connections)
+  virtual void relay_answered(const RelayAnswered&) {}
+  virtual void blob_written(const BlobWritten&) {}
+  virtual void checkpoint_written(const CheckpointWritten&) {}
 
   // ---- answers to effects whose ticket this part took (Tickets)
   virtual void persisted(std::uint64_t /*ticket*/) {}

@@ -32,8 +32,9 @@ Result<ConnectionId> Relays::open(const Asked& asked, const NodeId& host, bool w
     return fail(ErrorCode::limit, std::to_string(kRelaysOpened) + " streams to other hosts are open on this agent already",
                 "end some logs -f or exec");
   OpenRelay open;
-  open.part = ++last_part_;
+  open.part = c_.connections.next();
   open.connection = asked.connection;
+  open.own = c_.connections.sink_of(asked.connection) != nullptr;
   open.request = asked.request;
   open.whole = whole;
   if (host != c_.facts.id) {
@@ -123,16 +124,11 @@ std::optional<Relays::Accepted> Relays::received(const RelayReceived& e) {
     close(open->stream, false, *no);
     return std::nullopt;
   }
-  const ConnectionId connection = ++last_relayed_;
+  const ConnectionId connection = c_.connections.next();
   accepted_[connection] = {member, open->stream};
   peers_[member].open.insert(open->stream);
   c_.emit(AcceptRelay{connection, std::move(*peer), open->stream, open->allowed});
-  return Accepted{connection, Caller{open->user, open->uid, open->applied, host_name(c_, member.text())}};
-}
-
-std::optional<MemberId> Relays::opener(ConnectionId relayed) const {
-  const auto found = accepted_.find(relayed);
-  return found == accepted_.end() ? std::nullopt : std::optional(found->second.member);
+  return Accepted{connection, Caller{open->user, open->uid, open->applied, host_name(c_, member.text()), member}};
 }
 
 // ---------------------------------------------------------------- both

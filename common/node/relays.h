@@ -55,8 +55,6 @@ class Relays final : public Part {
     Caller caller;
   };
   std::optional<Accepted> received(const RelayReceived& e);
-  // The member that opened the connection; nullopt: the connection is not relayed.
-  std::optional<MemberId> opener(ConnectionId relayed) const;
 
   // ---- both
   void closed(ConnectionId connection) override;
@@ -83,7 +81,6 @@ class Relays final : public Part {
 
   Context& c_;
   std::uint64_t last_stream_ = 0;
-  ConnectionId last_part_ = kFirstPart - 1, last_relayed_ = kFirstRelayed - 1;
   std::set<ConnectionId> parts_;
   std::map<ConnectionId, Passed> passed_;     // subset of parts_
   std::map<ConnectionId, Stream> accepted_;

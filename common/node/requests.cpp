@@ -52,7 +52,7 @@ bool Requests::refuse_role(const Asked& asked) {
 }
 
 bool Requests::refuse_relayed(const Asked& asked, const Rule& rule) {
-  const bool relayed = is_relayed(asked.request.connection);
+  const bool relayed = asked.caller.relayed_by.has_value();
   // These show files of other users; the verbs of clients check who may see them.
   if (rule.passed_on == PassedOn::between_agents && !relayed) {
     refuse(asked.request, {ErrorCode::refused, "could not answer request: only other agents may ask it",
@@ -70,7 +70,7 @@ bool Requests::refuse_relayed(const Asked& asked, const Rule& rule) {
 void Requests::pass_on_to_coordinator(const Asked& asked, const Rule& rule, const std::string& could_not, const std::string& because) {
   const auto& [e, m, caller, verb] = asked;
   const auto holder = ledger_holder(c_);
-  if (is_relayed(e.connection) || !holder || !holder->alive || rule.passed_on != PassedOn::to_coordinator) {
+  if (caller.relayed_by || !holder || !holder->alive || rule.passed_on != PassedOn::to_coordinator) {
     std::string next = "dtrainctl nodes shows which node coordinates";
     if (holder) {
       next = "use dtrainctl on the coordinator's host " + holder->name + " (" + holder->address + ")";

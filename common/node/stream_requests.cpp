@@ -43,7 +43,7 @@ void StreamRequests::logs(const Request& e, const wire::LogsRequest& q, const Ca
   if (!known)
     return reply_error(c_, e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
                                "dtrainctl tasks " + q.job});
-  if (!is_relayed(e.connection) && host_logs_.wanted(q, *job))
+  if (!caller.relayed_by && host_logs_.wanted(q, *job))
     return host_logs_.open(e.connection, e.request, caller, q, job->id);
   streams_.open_log(e.connection, e.request, q, job->id);
 }
@@ -59,7 +59,7 @@ void StreamRequests::exec(const Request& e, const wire::ExecRequest& q, const Ca
   if (task == job->tasks.end()) return refuse(ErrorCode::not_found, "no such task");
   if (task->second.pid == 0) return refuse(ErrorCode::refused, "it does not run");
   const NodeId& host = task->second.place.node;
-  if (host != c_.facts.id && !is_relayed(e.connection))
+  if (host != c_.facts.id && !caller.relayed_by)
     return relays_.pass_on({e.connection, e.request, caller, MessageType::exec, wire::encode(q)}, host, could_not);
   if (refuse_for_host(e, could_not, host)) return;  // it was moved meanwhile
   // Only the program: its arguments may hold secrets.

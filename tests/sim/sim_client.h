@@ -95,7 +95,7 @@ class SimClient {
   Hooks hooks_;
   std::map<node::ConnectionId, SentRequest> open_;
   std::set<std::uint64_t> unacknowledged_;       // tags of submits that got no answer
-  node::ConnectionId connections_ = 0;
+  node::ConnectionId connections_ = 0;           // of all hosts; no node takes such numbers (connections.h)
   std::string removed_;  // the job whose removal was asked for last; "": submitted again since
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;                         // of the deed under way

@@ -283,14 +283,14 @@ void SimHost::perform(const node::Effect& effect) {
         if constexpr (std::is_same_v<E, node::Persist>) {
           disk_->perform(e);
         } else if constexpr (std::is_same_v<E, node::Reply>) {
-          if (node::is_relayed(e.connection)) return world_.relays_.replied(number_, e);
+          if (world_.relays_.replied(number_, e)) return;
           timeline.after(kReplyTime, [&client, connection = e.connection, body = answer_of(e), index = ledger_index()] {
             client.receive(connection, body, index);
           });
         } else if constexpr (std::is_same_v<E, node::CloseConnection>) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::WriteBlob>) {
-          if (node::is_own(e.connection))
+          if (e.own)
             world_.relays_.perform(number_, e);
           else if (e.last)
             soon(node::BlobWritten{e.connection, e.request, e.digest});

@@ -119,7 +119,7 @@ void SimRelays::pass_on(std::uint64_t number) {
 }
 
 void SimRelays::arrives(Streams::iterator s, wire::Message message) {
-  const bool own = node::is_own(s->open.connection);
+  const bool own = s->open.own;
   message.request = s->open.request;
   if (own) {  // also when it closes the stream meanwhile
     later(s->opener, kHop, node::RelayAnswered{s->open.connection, wire::encode(message)});
@@ -135,10 +135,11 @@ void SimRelays::arrives(Streams::iterator s, wire::Message message) {
   end(s, How::refused, {errors.front().code, errors.front().message, errors.front().next}, kHop);
 }
 
-void SimRelays::replied(std::size_t host, const node::Reply& e) {
+bool SimRelays::replied(std::size_t host, const node::Reply& e) {
   const auto s = of_accepted(host, e.connection);
-  auto message = wire::decode<wire::Message>(e.body);
-  if (s != streams_.end() && message) answer(s, std::move(*message));
+  if (s == streams_.end()) return false;
+  if (auto message = wire::decode<wire::Message>(e.body)) answer(s, std::move(*message));
+  return true;
 }
 
 void SimRelays::perform(std::size_t host, const node::SendBlob& e) {

@@ -38,7 +38,7 @@ class SimRelays {
   void perform(std::size_t host, const node::SendCheckpoint& e);
   void perform(std::size_t host, const node::WriteCheckpoint& e);
   void perform(std::size_t host, const node::DropCheckpoint& e);
-  void replied(std::size_t host, const node::Reply& e);
+  bool replied(std::size_t host, const node::Reply& e);  // false: it is for no stream of another agent
   void agent_ends(std::size_t host);
 
   void uploaded(std::size_t host, const std::string& digest) { blobs_[host].insert(digest); }

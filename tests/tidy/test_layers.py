@@ -1,8 +1,8 @@
-"""Include order: base <- {wire, transfer} <- {gossip, raft, relay, job} <- {cluster, task} <- node <- agent/* <- agent/dtraind.
+"""Include order: base <- {wire, transfer} <- {gossip, raft, relay, job} <- {cluster, task, json} <- node <- agent/* <- agent/dtraind.
 
 Cores of one group never include each other, nor do siblings in agent/, but for what is below them: agent/base, which is below all of
 agent/ but the shim, and agent/account; the daemon wires them.
-dtrainctl is a client: it sees common/{base,wire,job} and what CLIENT_SEES names, so that it can never reach into an agent.
+dtrainctl is a client: it sees common/{base,wire,job,json} and what CLIENT_SEES names, so that it can never reach into an agent.
 """
 import os
 import re
@@ -10,7 +10,7 @@ import unittest
 
 import tree
 
-LEVELS = {"base": 0, "wire": 1, "transfer": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "cluster": 3, "task": 3, "node": 4}
+LEVELS = {"base": 0, "wire": 1, "transfer": 1, "gossip": 2, "raft": 2, "relay": 2, "job": 2, "cluster": 3, "task": 3, "json": 3, "node": 4}
 SIBLINGS = {"loop", "net", "host", "proc", "store", "metrics"}
 BELOW_SIBLINGS = "account"
 BELOW_ALL = "base"
@@ -53,9 +53,9 @@ def forbidden(path, target):
     if target_top == "agent" and other == BELOW_ALL and own != "dtrain-shim":
         return None
     if own == "dtrainctl":
-        if (target_top == "common" and other in ("base", "wire", "job")) or target in CLIENT_SEES:
+        if (target_top == "common" and other in ("base", "wire", "job", "json")) or target in CLIENT_SEES:
             return None
-        return "dtrainctl sees common/{base,wire,job} and what CLIENT_SEES names"
+        return "dtrainctl sees common/{base,wire,job,json} and what CLIENT_SEES names"
     if own == "dtrain-shim":
         if target_top == "common" and other in ("base", "task"):
             return None
@@ -95,13 +95,21 @@ def unguarded(path, text):
     return [] if not path.endswith(".h") or "#pragma once" in text else ["a header without #pragma once"]
 
 
+def spreads_json(path, text):
+    """The JSON library in a header that much of common/ would include: it costs a second of each compilation."""
+    if not path.startswith("common/") or unit(path)[1] == "json" or not path.endswith(".h"):
+        return []
+    return ["line %d brings the JSON library into a header of common/" % tree.line_of(text, match.start())
+            for match in re.finditer(r"#\s*include\s*(<nlohmann/|\"common/json/)", text)]
+
+
 class Layers(tree.Tidy):
     def setUp(self):
         self.sources = tree.files(*tree.CODE)
 
     def test_tree(self):
         self.assertTrue(self.sources)
-        for rule in (misordered, unresolved, unguarded):
+        for rule in (misordered, unresolved, unguarded, spreads_json):
             self.holds(tree.check(rule, self.sources))
 
     def test_rules_bite(self):
@@ -112,14 +120,15 @@ class Layers(tree.Tidy):
                              ("agent/dtrainctl/a.cpp", "agent/store/database.h"), ("agent/extra/a.h", "common/base/ids.h"),
                              ("agent/dtrain-shim/main.cpp", "common/wire/codec.h"), ("agent/dtrain-shim/a.cpp", "agent/base/epoll.h"),
                              ("agent/base/a.h", "agent/loop/clock.h"), ("agent/base/a.h", "common/wire/codec.h"),
-                             ("common/job/a.h", "job_spec.h"),
+                             ("common/job/a.h", "job_spec.h"), ("common/json/a.h", "common/cluster/ledger.h"),
+                             ("common/job/a.cpp", "common/json/answers.h"),
                              ("agent/dtraind/main.cpp", "agent/dtrainctl/client.h"),
                              ("agent/dtrain-discover/gpu.h", "agent/host/facts.h"),
                              ("agent/dtraind/main.cpp", "agent/dtrain-discover/gpu.h")):
             self.assertEqual(len(misordered(path, '#include "%s"\n' % target)), 1, (path, target))
         for path, target in (("common/wire/a.h", "common/base/ids.h"), ("common/node/a.h", "common/task/shim_spec.h"),
                              ("common/job/a.h", "common/transfer/checkpoint.h"),
-                             ("agent/dtraind/main.cpp", "agent/net/control_server.h"),
+                             ("agent/dtraind/main.cpp", "agent/net/control_server.h"), ("agent/dtraind/main.cpp", "common/json/answers.h"),
                              ("agent/dtrainctl/a.cpp", "agent/store/checkpoint_reader.h"),
                              ("agent/dtrain-discover/main.cpp", "agent/host/machine.h"),
                              ("agent/dtrainctl/a.cpp", "agent/base/unique_fd.h"), ("agent/account/a.cpp", "agent/base/unique_fd.h"),
@@ -128,6 +137,10 @@ class Layers(tree.Tidy):
         self.assertEqual(misordered("common/base/a.h", '// #include "common/wire/codec.h"\n'), [])
         self.assertTrue(unresolved("a.h", '#include "common/base/no_such_file.h"\n'))
         self.assertTrue(unguarded("a.h", "int f();\n"))
+        for path, target in (("common/wire/a.h", "<nlohmann/json.hpp>"), ("common/node/a.h", '"common/json/json.h"')):
+            self.assertEqual(len(spreads_json(path, "#include %s\n" % target)), 1, path)
+        for path in ("common/json/a.h", "common/wire/a.cpp", "agent/dtrainctl/a.h"):
+            self.assertEqual(spreads_json(path, "#include <nlohmann/json.hpp>\n"), [], path)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "agent/dtrainctl/follow.h"
-#include "agent/dtrainctl/json_view.h"
 #include "common/job/manifest.h"
+#include "common/json/answers.h"
 #include "tests/unit/dtrainctl/fake_agent.h"
 
 namespace dtrain::ctl {

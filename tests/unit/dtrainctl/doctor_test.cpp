@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "agent/dtrainctl/json_view.h"
 #include "agent/dtrainctl/tables.h"
+#include "common/json/answers.h"
 #include "common/wire/doctor.h"
 #include "tests/unit/dtrainctl/fake_agent.h"
 

@@ -65,6 +65,7 @@ class TwoWays : net::ControlSink {
       server_->dispatch(now, *this);
     }
   }
+  node::ConnectionId next_connection() override { return ++last_; }
   void on_opened(node::ConnectionId, const node::Caller&) override {}
   void on_message(node::ConnectionId connection, wire::Message message) override {
     const auto asked = wire::decode<wire::JobName>(message.payload);
@@ -83,6 +84,7 @@ class TwoWays : net::ControlSink {
   NoLog log_;
   std::unique_ptr<net::ControlServer> server_;
   std::unique_ptr<net::ClientDoor> door_;
+  node::ConnectionId last_ = 0;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

@@ -70,11 +70,13 @@ class FakeDecider : public Decider {
   Instant deadline() const override { return ticking ? Instant{} : kNever; }
   std::string status_line() const override { return "coordinator n1"; }
   bool among_others() const override { return false; }
+  node::ConnectionId next_connection() override { return ++last_connection_; }
   bool may_have_package(node::ConnectionId, const std::string&) const override { return true; }
   bool ticking = false;  // a Tick in every turn
 
  private:
   Step step_;
+  node::ConnectionId last_connection_ = 0;
 };
 
 int connect_to(const std::string& path) {
@@ -233,6 +235,7 @@ TEST_F(DaemonTest, RequestsGoToTheDeciderAndHasBlobToTheDisk) {
     if (const auto* request = std::get_if<node::Request>(&event)) {
       EXPECT_EQ(request->request, 2u);
       const auto reply = wire::make_message(wire::MessageType::version, 2, wire::VersionReply{"9.9", "n"});
+      out.push_back(node::Reply{request->connection + 1, 2, true, wire::encode(reply)});  // a connection that is gone
       out.push_back(node::Reply{request->connection, 2, true, wire::encode(reply)});
     }
     client.read();

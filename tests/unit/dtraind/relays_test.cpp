@@ -16,9 +16,35 @@ using node::RelayEnded;
 using wire::Message;
 using wire::MessageType;
 
-constexpr node::ConnectionId kClient = 5, kPart = node::kFirstPart + 1, kServed = node::kFirstRelayed + 1;
+constexpr node::ConnectionId kClient = 5, kPart = 6, kServed = 7, kOwn = 8;
 
+// A host: the client that is connected to it, and the rest of its agent.
 struct World : RelayWorld {
+  struct Client : Sink {
+    explicit Client(World& world) : w(world) {}
+    std::size_t room(node::ConnectionId) override { return w.room; }
+    void send(node::ConnectionId client_, const Message& message) override {
+      EXPECT_EQ(client_, kClient);
+      w.client.push_back(message);
+    }
+    void hold(node::ConnectionId, bool hold) override { w.held = hold; }
+    World& w;
+  };
+  struct Own : Sink {
+    explicit Own(World& world) : w(world) {}
+    std::size_t room(node::ConnectionId) override { return w.room; }
+    void send(node::ConnectionId own_, const Message& message) override {
+      EXPECT_EQ(own_, kOwn);
+      w.own_answers.push_back(message);
+    }
+    World& w;
+  };
+  World() { sinks.add(kClient, clients); }
+
+  Client clients{*this};
+  Own own{*this};
+  Sinks sinks;
+  std::vector<Message> own_answers;
   std::deque<wire::RelayMessage> sent;
   std::vector<node::Event> told;
   std::vector<Message> client, relayed;
@@ -28,12 +54,6 @@ struct World : RelayWorld {
 
   void to_peer(const node::RelayPeer&, const wire::RelayMessage& message) override { sent.push_back(message); }
   void tell(node::Event event) override { told.push_back(std::move(event)); }
-  std::size_t client_room(node::ConnectionId) override { return room; }
-  void to_client(node::ConnectionId client_, const Message& message) override {
-    EXPECT_EQ(client_, kClient);
-    client.push_back(message);
-  }
-  void hold_client(node::ConnectionId, bool hold) override { held = hold; }
   void on_relayed(node::ConnectionId connection, Message message) override {
     EXPECT_EQ(connection, kServed);
     relayed.push_back(std::move(message));
@@ -50,9 +70,15 @@ struct World : RelayWorld {
 
 class RelaysTest : public ::testing::Test {
  protected:
+  // Of connections that are over none is left.
+  void TearDown() override {
+    if (relays.size() + other.size() != 0) return;
+    EXPECT_EQ(world.sinks.size(), 1u) << "the client's";
+    EXPECT_EQ(other_world.sinks.size(), 1u);
+  }
   const MemberId here{1, 1}, there{2, 2};
   World world, other_world;
-  Relays relays{world}, other{other_world};
+  Relays relays{world, world.sinks, world.own}, other{other_world, other_world.sinks, other_world.own};
   Instant now{1000s};
   bool cut = false;
 
@@ -115,6 +141,37 @@ TEST_F(RelaysTest, AnswersReachTheClientUnderItsOwnNumberAndTheLastIsTold) {
   EXPECT_EQ(other_world.closed, std::vector{kServed});
   EXPECT_EQ(relays.size() + other.size(), 0u);
   EXPECT_EQ(relays.deadline(), kNever);
+}
+
+TEST_F(RelaysTest, AnswersToTheNodeItselfAreItsOwnWhileAStreamOfThemIsOpen) {
+  for (const node::ConnectionId part : {kPart, kPart + 100}) {
+    node::OpenRelay effect;
+    effect.part = part;
+    effect.connection = kOwn;
+    effect.own = effect.whole = true;
+    effect.request = 9;
+    effect.peer = peer(there);
+    effect.open.stream = part;
+    effect.query = wire::encode(wire::make_message(MessageType::get_blob, 1, wire::Empty{}));
+    relays.open(now, effect);
+  }
+  EXPECT_EQ(world.sinks.size(), 4u) << "the client, two parts, what they are for";
+  relays.close(kPart + 100);
+  EXPECT_EQ(world.sinks.size(), 3u);
+  run_for(100ms);
+  other_world.sinks.send(kServed, chunk(10));
+  other_world.sinks.send(kServed, chunk(0, true));
+  run_for(1s);
+  EXPECT_EQ(world.own_answers.size(), 2u);
+  EXPECT_TRUE(world.client.empty());
+  ASSERT_EQ(world.ended().size(), 1u);
+  EXPECT_EQ(world.sinks.room(kOwn), 0u);
+  world.sinks.send(kOwn, chunk(10));
+  world.sinks.send(kPart, chunk(10));
+  other_world.sinks.send(kServed, chunk(10));
+  run_for(1s);
+  EXPECT_EQ(world.own_answers.size(), 2u);
+  EXPECT_EQ(relays.size() + other.size(), 0u);
 }
 
 TEST_F(RelaysTest, ALinkThatWasCutLosesAndDoublesNothing) {

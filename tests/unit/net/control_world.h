@@ -26,6 +26,8 @@ struct Recorder : ControlSink {
   std::vector<std::pair<node::ConnectionId, wire::Message>> messages;
   std::vector<node::ConnectionId> closed, drained;
   std::function<void(node::ConnectionId)> at_message;
+  node::ConnectionId last = 0;
+  node::ConnectionId next_connection() override { return ++last; }
   void on_opened(node::ConnectionId c, const node::Caller& caller) override { open[c] = caller; }
   void on_message(node::ConnectionId c, wire::Message m) override {
     messages.emplace_back(c, std::move(m));

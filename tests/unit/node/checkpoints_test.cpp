@@ -87,6 +87,10 @@ TEST_F(CheckpointsTest, AHostThatLacksItIsGivenACopyBeforeItsTaskBegins) {
       EXPECT_EQ(house->log.count("checkpoint.copied"), 1u);
     }
   EXPECT_GE(elsewhere, 1u) << where();
+  for (House* house : houses)
+    if (house->runs()) {
+      EXPECT_EQ(house->node().own_connections(), 0u) << house->address().ip;
+    }
 }
 
 // Seeds 251 and 349 of three hosts: the copy that lay on a host of the next generation was not the one that had been verified.

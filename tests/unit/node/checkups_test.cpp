@@ -123,6 +123,7 @@ TEST_F(CheckupsTest, ThisHostIsExaminedAndAllOthersAreAsked) {
   EXPECT_THAT(said(number), HasSubstr("bad disk n3: full"));
   EXPECT_THAT(said(number), HasSubstr("ok cluster n1: belongs to lab, coordinated by n1"));
   EXPECT_THAT(said(number), HasSubstr("ok disk n1"));
+  EXPECT_EQ(one().node().own_connections(), 0u);
 }
 
 TEST_F(CheckupsTest, AClockIsJudgedByTheWayOfTheAnswerAlone) {
@@ -150,6 +151,7 @@ TEST_F(CheckupsTest, WhoDoesNotAnswerIsNamed) {
   EXPECT_THAT(said(number), HasSubstr("bad reach n3: its agent does not answer n1: within 18 s nothing came"));
   EXPECT_EQ(effects_of<CloseRelay>(one(), mark).size(), 1u);
   // What comes after that is nobody's any more.
+  EXPECT_EQ(one().node().own_connections(), 0u);
   answer(opened[1], well());
 }
 

@@ -65,9 +65,36 @@ TEST_F(PackagesTest, TasksOnAllHostsHaveIt) {
   for (House* house : houses) {
     EXPECT_EQ(launched(*house), 1u) << house->address().ip;
     EXPECT_TRUE(blobs[house].contains(kDigest));
+    EXPECT_EQ(house->node().own_connections(), 0u);
   }
   EXPECT_TRUE(partial.empty());
   EXPECT_TRUE(streams.empty());
+}
+
+// The agents' disks and streams may complete what was given up meanwhile.
+TEST_F(PackagesTest, WhatComesForAConnectionThatIsClosedIsDropped) {
+  submit(*houses[1], with_package(3));
+  run_for(2s);
+  for (House* house : houses) {
+    std::vector<OpenRelay> own;
+    for (const Effect& e : house->effects)
+      if (const auto* open = std::get_if<OpenRelay>(&e); open != nullptr && open->own) own.push_back(*open);
+    const std::size_t before = house->effects.size();
+    for (const OpenRelay& open : own) {
+      house->give(RelayAnswered{open.connection, wire::encode(wire::make_message(MessageType::blob_chunk, open.request, wire::BlobChunk{0, "x"}))});
+      house->give(BlobWritten{open.connection, 1, std::string(kDigest)});
+      house->give(BlobWritten{open.connection, 1, fail(ErrorCode::damaged, "another digest")});
+      house->give(CheckpointWritten{open.connection, {}});
+      house->give(RelayEnded{open.part, How::done, {}});
+    }
+    EXPECT_EQ(house->effects.size(), before) << own.size() << " of " << house->address().ip;
+  }
+  constexpr ConnectionId kGone = 5000;  // a client's
+  const std::size_t before = houses[0]->effects.size();
+  houses[0]->give(ConnectionOpened{kGone, {"somebody", 1000}});
+  houses[0]->give(ConnectionClosed{kGone});
+  houses[0]->give(BlobWritten{kGone, 1, std::string(kDigest)});
+  EXPECT_EQ(houses[0]->effects.size(), before);
 }
 
 TEST_F(PackagesTest, ALostSourceTakesNoPackageAlong) {

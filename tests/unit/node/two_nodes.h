@@ -90,7 +90,7 @@ class House {
 
   Town& town_;
   std::unique_ptr<Node> node_;
-  std::uint64_t requests_ = 0;
+  std::uint64_t requests_ = 0;  // each on a connection of that number, which no node takes (connections.h)
   std::vector<wire::EventView> events_;  // of all replies since it was cleared
 };
 
@@ -156,14 +156,14 @@ class Town {
         post(house.get(), Gossiped{gossip::LinkLost{gone.address()}});
   }
   void check_gone(House& from, const wire::Endpoint& to) {
-    using Answer = gossip::GoneChecked::Answer;
+    using gossip::GoneChecked;
     bool runs = false;
     const House* there = nullptr;
     for (const auto& house : houses_)
       if (house->address() == to) there = house.get();
     for (const auto& house : houses_) runs = runs || (house->address() == to && house->runs());
     const bool heard = &from != cut_off && there != cut_off && (there == nullptr || !apart(from, *there));
-    post(&from, Gossiped{gossip::GoneChecked{to, !heard ? Answer::silent : runs ? Answer::accepts : Answer::refused}});
+    post(&from, Gossiped{GoneChecked{to, !heard ? GoneChecked::Answer::silent : runs ? GoneChecked::Answer::accepts : GoneChecked::Answer::refused}});
   }
   int copies = 1;  // of each message about the log
   std::function<bool(const House& from, const House& to)> cut;  // between founders: nothing arrives

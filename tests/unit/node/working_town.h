@@ -106,7 +106,7 @@ class WorkingTown : public ::testing::Test {
       if (!stubborn) end(house, signal->id, 15);
     } else if (const auto* scan = std::get_if<ScanCheckpoints>(&effect)) {
       if (!slow_disks) house.give(CheckpointsScanned{scan->job, scan->token, std::vector<transfer::CheckpointInfo>{}});
-    } else if (const auto* open = std::get_if<OpenRelay>(&effect); open != nullptr && is_own(open->connection)) {
+    } else if (const auto* open = std::get_if<OpenRelay>(&effect); open != nullptr && open->own) {
       house.give(RelayEnded{open->part, RelayEnded::How::lost, {ErrorCode::unavailable, "was silent for 30 s", ""}});
     } else if (const auto* hook = std::get_if<RunHook>(&effect)) {
       run_hook(house, *hook);

@@ -3,10 +3,10 @@
 
 #include <charconv>
 
-#include "agent/dtrainctl/json_view.h"
+#include "common/json/answers.h"
 #include "common/job/job_yaml.h"
 
-namespace dtrain::ctl {
+namespace dtrain::json {
 namespace {
 
 Json scalar_json(const YAML::Node& node) {
@@ -35,7 +35,7 @@ Json node_json(const YAML::Node& node) {
 
 }  // namespace
 
-Json spec_json(const job::JobSpec& spec) {
+Json of_spec(const job::JobSpec& spec) {
   try {
     Json json = node_json(YAML::Load(job::to_yaml(spec))["spec"]);
     if (!spec.package_digest.empty()) json["packageDigest"] = spec.package_digest;
@@ -45,4 +45,4 @@ Json spec_json(const job::JobSpec& spec) {
   }
 }
 
-}  // namespace dtrain::ctl
+}  // namespace dtrain::json
